@@ -1,0 +1,192 @@
+//! Config: the settings that decide how memory is cut up, with PyTorch's names, defaults and limits.
+
+use super::config_text;
+use super::driver::Driver;
+
+/// Bytes of a MiB, the unit of sizes in settings.
+pub(super) const MIB: u64 = 1 << 20;
+
+/// Settings of an allocator. Made from text in PyTorch's grammar (`PYTORCH_CUDA_ALLOC_CONF`), printed back in a
+/// canonical form that leaves defaults out.
+///
+/// ```
+/// use highwater_engine::alloc::AllocConfig;
+///
+/// let config: AllocConfig = "max_split_size_mb: 128, roundup_power2_divisions:[256:1,512:2,>:4]".parse()?;
+/// assert_eq!(config.max_split_bytes(), Some(128 << 20));
+/// assert_eq!(config.to_string(), "max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2,>:4]");
+/// # Ok::<(), highwater_engine::alloc::ConfigError>(())
+/// ```
+///
+/// | key | allowed | default |
+/// |---|---|---|
+/// | `large_segment_size_mb` | above 10 | 20 |
+/// | `max_split_size_mb` | at least `large_segment_size_mb` | no limit |
+/// | `max_non_split_rounding_mb` | at least `large_segment_size_mb` | `large_segment_size_mb` |
+/// | `roundup_power2_divisions` | a power of two, or a list `[MiB:divisions,…,>:divisions]` | no division |
+/// | `garbage_collection_threshold` | between 0 and 1, both excluded | off |
+/// | `per_process_memory_fraction` | from 0 to 1 | 1 |
+/// | `expandable_segments` | `True`, `False` | `False` |
+///
+/// `backend:native` and PyTorch's settings of pinned host memory, of locking and of graph capture are accepted, so that
+/// a string that works there works here; they decide nothing about device memory and are left out when printing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllocConfig {
+    pub(super) large_segment_bytes: u64,
+    pub(super) max_split_bytes: Option<u64>,
+    pub(super) max_non_split_rounding_bytes: Option<u64>,
+    pub(super) divisions: Divisions,
+    pub(super) garbage_collection_threshold: Option<f64>,
+    pub(super) memory_fraction: f64,
+    pub(super) expandable_segments: bool,
+}
+
+impl Default for AllocConfig {
+    fn default() -> Self {
+        Self {
+            large_segment_bytes: 20 * MIB,
+            max_split_bytes: None,
+            max_non_split_rounding_bytes: None,
+            divisions: Divisions::default(),
+            garbage_collection_threshold: None,
+            memory_fraction: 1.0,
+            expandable_segments: false,
+        }
+    }
+}
+
+impl AllocConfig {
+    /// These settings with those of `text` put over them. Nothing is changed if anything in `text` is wrong.
+    pub fn with(&self, text: &str) -> Result<Self, ConfigError> {
+        config_text::apply(self, text)
+    }
+
+    /// Bytes of a segment for requests above 1 MiB and under 10 MiB, and of a page of the large pool's expandable
+    /// segments.
+    pub fn large_segment_bytes(&self) -> u64 {
+        self.large_segment_bytes
+    }
+
+    /// Blocks of this size or more are never split; `None`: every block may be.
+    pub fn max_split_bytes(&self) -> Option<u64> {
+        self.max_split_bytes
+    }
+
+    /// How much larger than the request a block that is never split may be.
+    pub fn max_non_split_rounding_bytes(&self) -> u64 {
+        self.max_non_split_rounding_bytes.unwrap_or(self.large_segment_bytes)
+    }
+
+    /// Into how many parts each doubling of sizes is cut.
+    pub fn divisions(&self) -> &Divisions {
+        &self.divisions
+    }
+
+    /// The share of the limit above which cached segments are collected; `None`: never.
+    pub fn garbage_collection_threshold(&self) -> Option<f64> {
+        self.garbage_collection_threshold
+    }
+
+    /// The share of the device that may be reserved.
+    pub fn memory_fraction(&self) -> f64 {
+        self.memory_fraction
+    }
+
+    /// Whether segments grow page by page within reserved addresses.
+    pub fn expandable_segments(&self) -> bool {
+        self.expandable_segments
+    }
+
+    /// Whether `driver` can do what the settings ask for.
+    pub fn check_driver(&self, driver: &dyn Driver) -> Result<(), ConfigError> {
+        if !self.expandable_segments {
+            return Ok(());
+        }
+        let Some(page) = driver.page_bytes() else {
+            return Err(ConfigError::NoVirtualMemory { kind: driver.kind().name() });
+        };
+        match self.large_segment_bytes.is_multiple_of(page) {
+            true => Ok(()),
+            false => Err(ConfigError::Invalid {
+                key: "large_segment_size_mb",
+                value: (self.large_segment_bytes / MIB).to_string(),
+                allowed: format!("with expandable_segments:True, a multiple of the device's page of {page} bytes"),
+            }),
+        }
+    }
+
+    pub(super) fn splits_freely(&self, bytes: u64) -> bool {
+        self.max_split_bytes.is_none_or(|limit| bytes < limit)
+    }
+}
+
+impl std::str::FromStr for AllocConfig {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        Self::default().with(text)
+    }
+}
+
+impl std::fmt::Display for AllocConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        config_text::print(self, f)
+    }
+}
+
+/// Into how many parts each doubling of sizes is cut when a request is rounded up: one number for each of the sixteen
+/// intervals from `[1 MiB, 2 MiB)` to `[32 GiB, ∞)`; sizes under 1 MiB use the first. 0 and 1 mean no division.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Divisions(pub(super) [u64; 16]);
+
+impl Divisions {
+    /// The number for a request of `bytes`.
+    #[inline]
+    pub fn of(&self, bytes: u64) -> u64 {
+        let doublings_above_a_mib = bytes.max(1).ilog2().saturating_sub(20);
+        self.0[doublings_above_a_mib.min(15) as usize]
+    }
+}
+
+/// What is wrong with settings: which key, what it says, and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No such setting.
+    #[error("allocator settings: unknown key '{key}'; the keys are {allowed}")]
+    UnknownKey {
+        /// As it was written.
+        key: String,
+        /// The keys there are.
+        allowed: String,
+    },
+    /// A setting with a value that it cannot have.
+    #[error("allocator settings: {key} is '{value}'; allowed is {allowed}")]
+    Invalid {
+        /// The setting.
+        key: &'static str,
+        /// As it was written.
+        value: String,
+        /// What could stand there.
+        allowed: String,
+    },
+    /// The text breaks off, or something stands where a separator should.
+    #[error("allocator settings: expected '{expected}' after '{after}', found {found}; write key:value,key:[a:b,c:d]")]
+    Grammar {
+        /// The separator.
+        expected: char,
+        /// The text up to there.
+        after: String,
+        /// What stands there instead.
+        found: String,
+    },
+    /// Expandable segments on a device that cannot map memory.
+    #[error(
+        "allocator settings: expandable_segments is 'True'; allowed is 'False' on the {kind} device, \
+         which has no virtual memory management"
+    )]
+    NoVirtualMemory {
+        /// The driver's kind.
+        kind: &'static str,
+    },
+}

@@ -1,0 +1,251 @@
+//! Out of memory: what was asked, who has the memory, why the cache could not help, and what to do.
+
+use std::fmt;
+
+use highwater_recorder::snapshots::units::format_bytes;
+use highwater_recorder::{DeviceId, Pool, StreamId};
+
+use super::arena::Use;
+use super::caching::Request;
+use super::driver::DriverError;
+use super::heap::Heap;
+
+/// A request that could not be met, and the state in which it was not. All figures are bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OomReport {
+    /// The device that was asked.
+    pub device: DeviceId,
+    /// Its name, as the driver gives it.
+    pub device_name: String,
+    /// The stream that the block was for.
+    pub stream: StreamId,
+    /// The pool that the request belongs to.
+    pub pool: Pool,
+    /// Bytes that the program asked for.
+    pub requested: u64,
+    /// The same after rounding.
+    pub rounded: u64,
+    /// The segment that it would need; expandable segments may need less, as far as they have free pages.
+    pub segment: u64,
+    /// The whole device.
+    pub device_total: u64,
+    /// What the driver says is free.
+    pub device_free: u64,
+    /// Bytes that this allocator may reserve, if a memory fraction limits it.
+    pub limit: Option<u64>,
+    /// Bytes held from the driver.
+    pub reserved: u64,
+    /// Bytes of blocks handed out, after rounding.
+    pub allocated: u64,
+    /// Bytes asked for by those blocks.
+    pub requested_live: u64,
+    /// `allocated`, and the blocks that wait for other streams.
+    pub active: u64,
+    /// Given back to the driver in the attempt to serve the request.
+    pub released: u64,
+    /// The largest free range of this pool and stream.
+    pub largest_free: u64,
+    /// Why the rest of what is reserved does not help.
+    pub unusable: Unusable,
+    /// What would help, as far as it can be known.
+    pub advice: Vec<Advice>,
+}
+
+/// Reserved bytes that are not allocated, by the reason why they could not serve the request. Sums to
+/// `reserved - allocated`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unusable {
+    /// In free ranges that are too small, and stuck between blocks in use.
+    pub fragmented: u64,
+    /// Cached for another stream.
+    pub other_stream: u64,
+    /// Cached in the other pool.
+    pub other_pool: u64,
+    /// Given back by the program, but still in use by another stream.
+    pub waiting: u64,
+}
+
+/// Something that would help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// The request alone is larger than the device.
+    LargerThanDevice,
+    /// A memory fraction stands in the way, not the device.
+    RaiseMemoryFraction,
+    /// Fragments hold this much, and expandable segments, which are off, can put it to use.
+    ExpandableSegments(u64),
+    /// Other streams' caches hold this much.
+    FewerStreams(u64),
+    /// Others hold this much of the device.
+    OtherUsers(u64),
+    /// Live blocks are what fills the memory.
+    FewerLiveBytes,
+}
+
+impl OomReport {
+    /// Bytes cached: free for reuse, but not given back to the driver.
+    pub fn cached(&self) -> u64 {
+        self.reserved - self.active
+    }
+
+    /// Bytes of the device that this allocator does not hold.
+    pub fn outside(&self) -> u64 {
+        (self.device_total - self.device_free).saturating_sub(self.reserved)
+    }
+
+    fn advise(&self, heap: &Heap) -> Vec<Advice> {
+        let can_expand = !heap.config.expandable_segments() && heap.driver.page_bytes().is_some();
+        let mut advice = Vec::new();
+        if self.segment > self.device_total {
+            return vec![Advice::LargerThanDevice];
+        }
+        let device_has_it = self.segment <= self.device_free;
+        if self.limit.is_some_and(|limit| self.reserved + self.segment > limit) && device_has_it {
+            advice.push(Advice::RaiseMemoryFraction);
+        }
+        let available = self.device_free.min(self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved)));
+        let Unusable { fragmented, other_stream, .. } = self.unusable;
+        if can_expand && fragmented > 0 && available + fragmented >= self.rounded {
+            advice.push(Advice::ExpandableSegments(fragmented));
+        }
+        if other_stream > 0 && available + fragmented + other_stream >= self.rounded {
+            advice.push(Advice::FewerStreams(other_stream));
+        }
+        if !device_has_it && self.outside() >= self.segment - self.device_free {
+            advice.push(Advice::OtherUsers(self.outside()));
+        }
+        if self.allocated > 0 {
+            advice.push(Advice::FewerLiveBytes);
+        }
+        advice
+    }
+}
+
+impl Heap {
+    /// Describes a request that failed after `released` bytes were given back for it.
+    pub(super) fn report(&self, request: &Request, released: u64) -> Result<OomReport, DriverError> {
+        let capacity = self.driver.capacity()?;
+        let pool = request.rounded.pool;
+        let mut unusable = Unusable::default();
+        let (mut requested_live, mut largest_free) = (0, 0);
+        for (_, record) in self.arena.iter() {
+            match record.used {
+                Use::Vacant | Use::Unmapped => {}
+                Use::Allocated => requested_live += record.requested,
+                Use::Waiting => unusable.waiting += record.bytes,
+                Use::Free if record.pool != pool => unusable.other_pool += record.bytes,
+                Use::Free if record.stream != request.stream => unusable.other_stream += record.bytes,
+                Use::Free => {
+                    unusable.fragmented += record.bytes;
+                    largest_free = largest_free.max(record.bytes);
+                }
+            }
+        }
+        let mut report = OomReport {
+            device: self.device,
+            device_name: self.driver.name(),
+            stream: request.stream,
+            pool,
+            requested: request.requested,
+            rounded: request.rounded.block,
+            segment: request.rounded.segment,
+            device_total: capacity.total,
+            device_free: capacity.free,
+            limit: self.limit()?,
+            reserved: self.stats.reserved_bytes.all.current,
+            allocated: self.stats.allocated_bytes.all.current,
+            requested_live,
+            active: self.stats.active_bytes.all.current,
+            released,
+            largest_free,
+            unusable,
+            advice: Vec::new(),
+        };
+        report.advice = report.advise(self);
+        Ok(report)
+    }
+}
+
+impl fmt::Display for OomReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = format_bytes;
+        let Self { device, device_name, stream, pool, .. } = self;
+        write!(f, "out of memory on device {} ({device_name}): {} requested", device.0, bytes(self.requested))?;
+        let mut line = |name: &str, text: &str| write!(f, "\n  {name:<10} {text}");
+        line(
+            "request",
+            &format!(
+                "{} rounded to {}; {} needed from the driver; stream {}, {pool} pool",
+                bytes(self.requested),
+                bytes(self.rounded),
+                bytes(self.segment),
+                stream.0
+            ),
+        )?;
+        line(
+            "device",
+            &format!(
+                "{} in all, {} free, {} held outside this allocator",
+                bytes(self.device_total),
+                bytes(self.device_free),
+                bytes(self.outside())
+            ),
+        )?;
+        if let Some(limit) = self.limit {
+            line("limit", &format!("{} may be reserved, by the memory fraction", bytes(limit)))?;
+        }
+        line(
+            "reserved",
+            &format!(
+                "{} = {} allocated + {} waiting for streams + {} cached",
+                bytes(self.reserved),
+                bytes(self.allocated),
+                bytes(self.active - self.allocated),
+                bytes(self.cached())
+            ),
+        )?;
+        line("allocated", &format!("{} for {} requested", bytes(self.allocated), bytes(self.requested_live)))?;
+        line(
+            "cached",
+            &format!(
+                "{} = {} fragmented (largest free range {}) + {} of other streams + {} in the other pool",
+                bytes(self.cached()),
+                bytes(self.unusable.fragmented),
+                bytes(self.largest_free),
+                bytes(self.unusable.other_stream),
+                bytes(self.unusable.other_pool)
+            ),
+        )?;
+        line("tried", &format!("waiting for all streams; {} of cache given back to the driver", bytes(self.released)))?;
+        for advice in &self.advice {
+            line("advice", &advice.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LargerThanDevice => f.write_str("the request alone is larger than the device: split it up"),
+            Self::RaiseMemoryFraction => {
+                f.write_str("the device has the memory, the limit forbids it: raise per_process_memory_fraction")
+            }
+            Self::ExpandableSegments(held) => write!(
+                f,
+                "fragments hold {}: with expandable_segments:True, free ranges can grow instead of staying too small",
+                format_bytes(*held)
+            ),
+            Self::FewerStreams(held) => {
+                write!(f, "other streams' caches hold {}: allocate on fewer streams", format_bytes(*held))
+            }
+            Self::OtherUsers(held) => {
+                write!(f, "{} of the device is held outside this allocator: look for other users", format_bytes(*held))
+            }
+            Self::FewerLiveBytes => f.write_str(
+                "live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing \
+                 need fewer",
+            ),
+        }
+    }
+}

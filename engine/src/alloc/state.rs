@@ -1,0 +1,122 @@
+//! State: every segment with its blocks, as they are now.
+
+use highwater_recorder::{Pool, StreamId};
+
+use super::arena::Use;
+use super::heap::Heap;
+
+/// A range held from the driver: a segment, or a run of mapped pages of an expandable one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentState {
+    /// Its first byte.
+    pub address: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// The stream whose blocks it serves.
+    pub stream: StreamId,
+    /// The pool whose blocks it serves.
+    pub pool: Pool,
+    /// Whether it can grow.
+    pub expandable: bool,
+    /// Its ranges in address order, without gaps.
+    pub blocks: Vec<BlockState>,
+}
+
+impl SegmentState {
+    /// Bytes of blocks handed out.
+    pub fn allocated(&self) -> u64 {
+        self.sum(|block| block.usage == BlockUsage::Allocated, |block| block.bytes)
+    }
+
+    /// The same, with blocks that wait for other streams.
+    pub fn active(&self) -> u64 {
+        self.sum(|block| block.usage != BlockUsage::Free, |block| block.bytes)
+    }
+
+    /// Bytes asked for by those.
+    pub fn requested(&self) -> u64 {
+        self.sum(|block| block.usage != BlockUsage::Free, |block| block.requested)
+    }
+
+    fn sum(&self, counts: impl Fn(&BlockState) -> bool, figure: impl Fn(&BlockState) -> u64) -> u64 {
+        self.blocks.iter().filter(|block| counts(block)).map(figure).sum()
+    }
+}
+
+/// A range of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockState {
+    /// Its first byte.
+    pub address: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Bytes asked for; 0 where it is free.
+    pub requested: u64,
+    /// The block's name; `None` where it is free.
+    pub key: Option<u64>,
+    /// What it is used for.
+    pub usage: BlockUsage,
+}
+
+/// What a range of a segment is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockUsage {
+    /// Handed out.
+    Allocated,
+    /// Given back, but work on other streams may still use it.
+    Waiting,
+    /// Free.
+    Free,
+}
+
+impl BlockUsage {
+    /// PyTorch's spelling.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allocated => "active_allocated",
+            Self::Waiting => "active_pending_free",
+            Self::Free => "inactive",
+        }
+    }
+}
+
+impl Heap {
+    /// All segments, by address.
+    pub(super) fn state(&self) -> Vec<SegmentState> {
+        let mut segments = Vec::new();
+        for (index, record) in self.arena.iter() {
+            let continues = record.previous.is_some() && self.arena[record.previous].used != Use::Unmapped;
+            if record.used == Use::Unmapped || continues {
+                continue;
+            }
+            let mut segment = SegmentState {
+                address: record.address,
+                bytes: 0,
+                stream: record.stream,
+                pool: record.pool,
+                expandable: record.expandable,
+                blocks: Vec::new(),
+            };
+            let mut at = index;
+            while at.is_some() {
+                let record = &self.arena[at];
+                let usage = match record.used {
+                    Use::Vacant | Use::Unmapped => break,
+                    Use::Free => BlockUsage::Free,
+                    Use::Allocated => BlockUsage::Allocated,
+                    Use::Waiting => BlockUsage::Waiting,
+                };
+                let (requested, key) = match usage {
+                    BlockUsage::Free => (0, None),
+                    _ => (record.requested, Some(record.key)),
+                };
+                segment.bytes += record.bytes;
+                segment.blocks.push(BlockState { address: record.address, bytes: record.bytes, requested, key, usage });
+                at = record.next;
+            }
+            segments.push(segment);
+        }
+        segments.sort_by_key(|segment| segment.address);
+        segments
+    }
+}

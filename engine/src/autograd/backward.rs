@@ -1,0 +1,106 @@
+//! Backward: walks the graph from a result to the leaves.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use highwater_recorder::{Category, Phase, scope};
+
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::grad_mode::no_grad;
+use crate::tensor::gradients::{InputGradients, Sums};
+use crate::tensor::node::{Edge, Node};
+
+impl Tensor {
+    /// Computes the gradients of this single number with respect to all leaves that require them, and adds each to its
+    /// leaf. What forward saved is freed on the way; a second backward through the same operations fails.
+    pub fn backward(&self) -> Result<()> {
+        if self.elements() != 1 {
+            return Err(Error::NotScalar { shape: self.shape().to_string().into() });
+        }
+        self.check_graph()?;
+        let phase = scope::phase(Phase::Backward);
+        let one = {
+            let _category = scope::category(Category::Temporary);
+            self.ones_like()?
+        };
+        let outcome = walk(self, one);
+        drop(phase);
+        outcome
+    }
+
+    /// Like [`Self::backward`], from a result of any shape whose own gradient is `grad`.
+    pub fn backward_from(&self, grad: Self) -> Result<()> {
+        let op = "backward_from";
+        if grad.shape() != self.shape() {
+            return Err(Error::shapes(op, grad.shape(), self.shape(), "a gradient has the shape of its tensor"));
+        }
+        self.check_operand(op, &grad)?;
+        self.check_graph()?;
+        let _phase = scope::phase(Phase::Backward);
+        walk(self, grad)
+    }
+
+    fn check_graph(&self) -> Result<()> {
+        if self.requires_grad() { Ok(()) } else { Err(Error::NoGraph) }
+    }
+}
+
+fn walk(result: &Tensor, grad: Tensor) -> Result<()> {
+    let _mode = no_grad();
+    let Some(root) = result.node() else {
+        let edges = [Edge::to(result)];
+        InputGradients::new(&edges, &mut Sums::default()).give(0, grad)?;
+        return result.run_hooks();
+    };
+    let (mut nodes, mut contributions) = reachable(root);
+    // Later operations first. Whatever uses a result runs after what made it, so every node meets its whole gradient.
+    nodes.sort_unstable_by_key(|node| node.sequence);
+    let mut sums = Sums::default();
+    sums.0.insert(root.id(), grad);
+    while let Some(node) = nodes.pop() {
+        let grad = sums.0.remove(&node.id());
+        let Some(work) = node.take_work() else {
+            match grad {
+                Some(_) => return Err(Error::Consumed { op: node.name }),
+                None => continue,
+            }
+        };
+        if let Some(grad) = grad {
+            let _op = scope::op_again(node.op);
+            let _category = scope::category(Category::Temporary);
+            work.gradient.backward(grad, &mut InputGradients::new(&work.edges, &mut sums))?;
+        }
+        for edge in work.edges.iter().flatten() {
+            if let Edge::Leaf(leaf) = edge {
+                let left = contributions.get_mut(&leaf.id()).expect("every reachable leaf was counted");
+                *left -= 1;
+                if *left == 0 && leaf.grad().is_some() {
+                    leaf.run_hooks()?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All nodes that gradients from `root` may reach, and how many operations may contribute to each leaf.
+fn reachable(root: &Arc<Node>) -> (Vec<Arc<Node>>, HashMap<usize, usize>) {
+    let mut nodes = vec![root.clone()];
+    let mut seen = HashSet::from([root.id()]);
+    let mut contributions = HashMap::new();
+    let mut next = 0;
+    while next < nodes.len() {
+        let node = nodes[next].clone();
+        next += 1;
+        node.each_edge(|edge| match edge {
+            Edge::Leaf(leaf) => *contributions.entry(leaf.id()).or_insert(0) += 1,
+            Edge::Node(node) => {
+                if seen.insert(node.id()) {
+                    nodes.push(node.clone());
+                }
+            }
+        });
+    }
+    (nodes, contributions)
+}

@@ -1,0 +1,16 @@
+//! Autograd: gradients in reverse, of the first order.
+//!
+//! Each operation that something with a gradient went into leaves a node: what its backward needs, and where the inputs'
+//! gradients go. [`Tensor::backward`](crate::Tensor::backward) walks the nodes in the reverse of their execution. A node
+//! is used up as it is passed, so what it saved is freed at once, even while the loss is still held; so is each gradient
+//! after its last use. Contributions to one gradient are added in place where the memory of either is free.
+
+pub mod saved;
+pub mod record;
+pub mod backward;
+
+pub use crate::tensor::grad_mode::{GradModeGuard, enable_grad, is_grad_enabled, no_grad};
+pub use crate::tensor::gradients::InputGradients;
+pub use crate::tensor::node::Gradient;
+pub use record::{Operation, record};
+pub use saved::Saved;

@@ -1,0 +1,61 @@
+//! Record: how an operation begins, and how it enters the graph.
+
+use highwater_recorder::Category;
+use highwater_recorder::scope::{self, ContextGuard};
+
+use crate::tensor::Tensor;
+use crate::tensor::grad_mode::is_grad_enabled;
+use crate::tensor::node::{Edge, Gradient, Node, Work};
+
+/// An operation that runs forward: numbered in recordings, and what it allocates is temporary until it is known to be
+/// more. Made first in an operation and kept to its end.
+#[must_use = "the operation ends when this is dropped"]
+#[derive(Debug)]
+pub struct Operation {
+    name: &'static str,
+    // Dropped in this order, the reverse of the order in which they were entered.
+    _category: ContextGuard,
+    _op: ContextGuard,
+}
+
+impl Operation {
+    /// Begins an operation.
+    pub fn begin(name: &'static str) -> Self {
+        let op = scope::op(name);
+        Self { name, _category: scope::category(Category::Temporary), _op: op }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// See [`record`].
+    pub(crate) fn record<G: Gradient + 'static>(
+        &self,
+        output: Tensor,
+        inputs: &[&Tensor],
+        gradient: impl FnOnce(&[bool]) -> G,
+    ) -> Tensor {
+        record(self, output, inputs, gradient)
+    }
+}
+
+/// Enters the operation that computed `output` from `inputs` into the graph, if any input requires a gradient and
+/// recording is on. `gradient` makes its backward half, saving what that needs; it is told of each input whether its
+/// gradient is wanted.
+pub fn record<G: Gradient + 'static>(
+    operation: &Operation,
+    output: Tensor,
+    inputs: &[&Tensor],
+    gradient: impl FnOnce(&[bool]) -> G,
+) -> Tensor {
+    if !is_grad_enabled() || !inputs.iter().any(|input| input.requires_grad()) {
+        return output;
+    }
+    let edges: Vec<Option<Edge>> = inputs.iter().map(|input| Edge::to(input)).collect();
+    let needs: Vec<bool> = edges.iter().map(Option::is_some).collect();
+    let work = Work { gradient: Box::new(gradient(&needs)), edges };
+    let node = Node::new(operation.name, *output.shape(), work);
+    output.computed_by(node)
+}

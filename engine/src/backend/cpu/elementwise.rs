@@ -1,0 +1,273 @@
+//! Elementwise: one output element from the input elements at the same place.
+
+use bytemuck::Pod;
+use rayon::prelude::*;
+
+use super::ELEMENTS_A_TASK;
+use super::nest::Nest;
+use super::number::{Float, Real, with_float};
+use crate::backend::{Binary, Ternary, Unary, View};
+use crate::dtype::DType;
+use crate::error::Result;
+
+/// See [`crate::backend::fill`].
+pub fn fill(out: View<'_>, value: f64) -> Result<()> {
+    if out.dtype == DType::I64 {
+        return write_all(out, value as i64);
+    }
+    with_float!("fill", out.dtype, T => write_all(out, <T as Float>::store(Real::of(value))))
+}
+
+fn write_all<T: Pod + Send + Sync>(out: View<'_>, value: T) -> Result<()> {
+    let nest = Nest::new([out.layout]);
+    let mut memory = out.storage.write::<T>("fill")?;
+    run(&mut memory, &nest, |row, _, stride| {
+        for element in row.iter_mut().step_by(stride) {
+            *element = value;
+        }
+    });
+    Ok(())
+}
+
+/// See [`crate::backend::copy`].
+pub fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
+    match out.dtype.size() {
+        8 => copy_as::<u64>(out, input),
+        4 => copy_as::<u32>(out, input),
+        _ => copy_as::<u16>(out, input),
+    }
+}
+
+fn copy_as<T: Pod + Send + Sync>(out: View<'_>, input: View<'_>) -> Result<()> {
+    convert(out, input, |value: T| value)
+}
+
+/// See [`crate::backend::cast`].
+pub fn cast(out: View<'_>, input: View<'_>) -> Result<()> {
+    if input.dtype == out.dtype {
+        return copy(out, input);
+    }
+    if input.dtype == DType::I64 {
+        return with_float!("cast", out.dtype, T => convert(out, input, |value: i64| <T as Float>::store(Real::of(value as f64))));
+    }
+    if out.dtype == DType::I64 {
+        return with_float!("cast", input.dtype, T => convert(out, input, |value: T| value.load().wide() as i64));
+    }
+    with_float!("cast", input.dtype, T => cast_from::<T>(out, input))
+}
+
+fn cast_from<F: Float>(out: View<'_>, input: View<'_>) -> Result<()> {
+    with_float!("cast", out.dtype, T => convert(out, input, |value: F| <T as Float>::store(Real::of(value.load().wide()))))
+}
+
+fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(out: View<'_>, input: View<'_>, f: impl Fn(I) -> O + Sync) -> Result<()> {
+    let nest = Nest::new([out.layout, input.layout]);
+    let [stride_out, stride_in] = nest.inner_strides();
+    let from = input.storage.read::<I>("copy")?;
+    let mut memory = out.storage.write::<O>("copy")?;
+    run(&mut memory, &nest, |row, [_, start], _| {
+        let places = row.iter_mut().step_by(stride_out.max(1));
+        if stride_in == 1 {
+            places.zip(&from[start..]).for_each(|(element, &value)| *element = f(value));
+        } else {
+            places.enumerate().for_each(|(i, element)| *element = f(from[start + i * stride_in]));
+        }
+    });
+    Ok(())
+}
+
+/// Calls `row(output, offsets, stride)` for each innermost loop: the output elements from the row's first to its last,
+/// `stride` apart. Loops are shared among threads where the output lies in one piece.
+fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: impl Fn(&mut [T], [usize; N], usize) + Sync) {
+    let elements = nest.elements();
+    let stride = nest.inner_strides()[0].max(1);
+    if nest.writes_contiguously() {
+        let first = nest.offsets()[0];
+        memory[first..first + elements].par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
+            let start = chunk * ELEMENTS_A_TASK;
+            nest.rows(start, start + part.len(), |offsets, length| {
+                let place = offsets[0] - first - start;
+                row(&mut part[place..place + length], offsets, 1);
+            });
+        });
+    } else {
+        nest.rows(0, elements, |offsets, length| {
+            row(&mut memory[offsets[0]..=offsets[0] + (length - 1) * stride], offsets, stride);
+        });
+    }
+}
+
+/// See [`crate::backend::unary`].
+pub fn unary(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<()> {
+    with_float!("unary", out.dtype, T => unary_as::<T>(out, function, input))
+}
+
+fn unary_as<T: Float>(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<()> {
+    let (zero, one) = (T::Real::ZERO, T::Real::ONE);
+    match function {
+        Unary::Affine { scale, shift } => {
+            let (scale, shift) = (T::Real::of(scale), T::Real::of(shift));
+            map::<T>(out, input, |x| scale * x + shift)
+        }
+        Unary::Over(value) => {
+            let value = T::Real::of(value);
+            map::<T>(out, input, |x| value / x)
+        }
+        Unary::Exp => map::<T>(out, input, Real::exp),
+        Unary::Log => map::<T>(out, input, Real::ln),
+        Unary::Sqrt => map::<T>(out, input, Real::sqrt),
+        Unary::Square => map::<T>(out, input, |x| x * x),
+        Unary::Tanh => map::<T>(out, input, Real::tanh),
+        Unary::Sin => map::<T>(out, input, Real::sin),
+        Unary::Cos => map::<T>(out, input, Real::cos),
+        Unary::Sigmoid => map::<T>(out, input, sigmoid),
+        Unary::Silu => map::<T>(out, input, |x| x * sigmoid(x)),
+        Unary::Relu => map::<T>(out, input, |x| if x <= zero { zero } else { x }),
+        Unary::Gelu => map::<T>(out, input, |x| x * normal_share(x)),
+        Unary::GeluTanh => map::<T>(out, input, |x| x * T::Real::of(0.5) * (one + gelu_inner(x).tanh())),
+    }
+}
+
+fn sigmoid<R: Real>(x: R) -> R {
+    R::ONE / (R::ONE + (-x).exp())
+}
+
+/// The share of a normal distribution below `x`.
+fn normal_share<R: Real>(x: R) -> R {
+    R::of(0.5) * (R::ONE + (x * R::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
+}
+
+const GELU_CUBIC: f64 = 0.044_715;
+const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
+
+fn gelu_inner<R: Real>(x: R) -> R {
+    R::of(SQRT_2_OVER_PI) * (x + R::of(GELU_CUBIC) * x * x * x)
+}
+
+fn map<T: Float>(out: View<'_>, input: Option<View<'_>>, f: impl Fn(T::Real) -> T::Real + Sync) -> Result<()> {
+    if let Some(input) = input {
+        return convert(out, input, |value: T| T::store(f(value.load())));
+    }
+    let nest = Nest::new([out.layout]);
+    let mut memory = out.storage.write::<T>("unary")?;
+    run(&mut memory, &nest, |row, _, stride| {
+        row.iter_mut().step_by(stride).for_each(|element| *element = T::store(f(element.load())));
+    });
+    Ok(())
+}
+
+/// See [`crate::backend::binary`].
+pub fn binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>) -> Result<()> {
+    with_float!("binary", out.dtype, T => binary_as::<T>(out, function, left, right))
+}
+
+fn binary_as<T: Float>(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>) -> Result<()> {
+    let (zero, one, two) = (T::Real::ZERO, T::Real::ONE, T::Real::of(2.0));
+    match function {
+        Binary::Add => zip::<T>(out, left, right, |l, r| l + r),
+        Binary::Sub => zip::<T>(out, left, right, |l, r| l - r),
+        Binary::Mul => zip::<T>(out, left, right, |l, r| l * r),
+        Binary::Div => zip::<T>(out, left, right, |l, r| l / r),
+        Binary::Max => zip::<T>(out, left, right, Real::largest),
+        Binary::AddScaled(scale) => {
+            let scale = T::Real::of(scale);
+            zip::<T>(out, left, right, |l, r| l + scale * r)
+        }
+        Binary::Lerp(weight) => {
+            let weight = T::Real::of(weight);
+            zip::<T>(out, left, right, |l, r| l + weight * (r - l))
+        }
+        Binary::NegMul => zip::<T>(out, left, right, |l, r| -(l * r)),
+        Binary::SquareGrad => zip::<T>(out, left, right, |g, x| two * g * x),
+        Binary::SqrtGrad => zip::<T>(out, left, right, |g, y| g / (two * y)),
+        Binary::TanhGrad => zip::<T>(out, left, right, |g, y| g * (one - y * y)),
+        Binary::SinGrad => zip::<T>(out, left, right, |g, x| g * x.cos()),
+        Binary::CosGrad => zip::<T>(out, left, right, |g, x| -(g * x.sin())),
+        Binary::SigmoidGrad => zip::<T>(out, left, right, |g, y| g * y * (one - y)),
+        Binary::SiluGrad => zip::<T>(out, left, right, |g, x| {
+            let s = sigmoid(x);
+            g * s * (one + x * (one - s))
+        }),
+        Binary::ReluGrad => zip::<T>(out, left, right, |g, x| if x > zero { g } else { zero }),
+        Binary::GeluGrad => zip::<T>(out, left, right, |g, x| {
+            let density = (-(x * x) / two).exp() * T::Real::of(SQRT_2_OVER_PI / 2.0);
+            g * (normal_share(x) + x * density)
+        }),
+        Binary::GeluTanhGrad => zip::<T>(out, left, right, |g, x| {
+            let t = gelu_inner(x).tanh();
+            let slope = T::Real::of(SQRT_2_OVER_PI) * (one + T::Real::of(3.0 * GELU_CUBIC) * x * x);
+            g * (one + t + x * (one - t * t) * slope) / two
+        }),
+    }
+}
+
+fn zip<T: Float>(
+    out: View<'_>,
+    left: Option<View<'_>>,
+    right: View<'_>,
+    f: impl Fn(T::Real, T::Real) -> T::Real + Sync,
+) -> Result<()> {
+    let f = |l: T, r: T| T::store(f(l.load(), r.load()));
+    let r = right.storage.read::<T>("binary")?;
+    let Some(left) = left else {
+        let nest = Nest::new([out.layout, right.layout]);
+        let stride_right = nest.inner_strides()[1];
+        let mut memory = out.storage.write::<T>("binary")?;
+        run(&mut memory, &nest, |row, [_, start], stride| match (stride, stride_right) {
+            (1, 1) => row.iter_mut().zip(&r[start..]).for_each(|(element, &r)| *element = f(*element, r)),
+            _ => row.iter_mut().step_by(stride).enumerate().for_each(|(i, element)| *element = f(*element, r[start + i * stride_right])),
+        });
+        return Ok(());
+    };
+    let nest = Nest::new([out.layout, left.layout, right.layout]);
+    let [_, stride_left, stride_right] = nest.inner_strides();
+    let l = left.storage.read::<T>("binary")?;
+    let mut memory = out.storage.write::<T>("binary")?;
+    run(&mut memory, &nest, |row, [_, at_left, at_right], stride| match (stride, stride_left, stride_right) {
+        (1, 1, 1) => {
+            let operands = l[at_left..].iter().zip(&r[at_right..]);
+            row.iter_mut().zip(operands).for_each(|(element, (&l, &r))| *element = f(l, r));
+        }
+        (1, 1, 0) => row.iter_mut().zip(&l[at_left..]).for_each(|(element, &l)| *element = f(l, r[at_right])),
+        _ => row.iter_mut().step_by(stride).enumerate().for_each(|(i, element)| {
+            *element = f(l[at_left + i * stride_left], r[at_right + i * stride_right]);
+        }),
+    });
+    Ok(())
+}
+
+/// See [`crate::backend::ternary`].
+pub fn ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>) -> Result<()> {
+    with_float!("ternary", out.dtype, T => ternary_as::<T>(out, function, left, right))
+}
+
+fn ternary_as<T: Float>(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>) -> Result<()> {
+    match function {
+        Ternary::AddMul(scale) => {
+            let scale = T::Real::of(scale);
+            merge::<T>(out, left, right, |o, l, r| o + scale * l * r)
+        }
+        Ternary::AddDiv(scale) => {
+            let scale = T::Real::of(scale);
+            merge::<T>(out, left, right, |o, l, r| o + scale * l / r)
+        }
+    }
+}
+
+fn merge<T: Float>(
+    out: View<'_>,
+    left: View<'_>,
+    right: View<'_>,
+    f: impl Fn(T::Real, T::Real, T::Real) -> T::Real + Sync,
+) -> Result<()> {
+    let nest = Nest::new([out.layout, left.layout, right.layout]);
+    let [_, stride_left, stride_right] = nest.inner_strides();
+    let (l, r) = (left.storage.read::<T>("ternary")?, right.storage.read::<T>("ternary")?);
+    let mut memory = out.storage.write::<T>("ternary")?;
+    run(&mut memory, &nest, |row, [_, at_left, at_right], stride| {
+        row.iter_mut().step_by(stride).enumerate().for_each(|(i, o)| {
+            *o = T::store(f(o.load(), l[at_left + i * stride_left].load(), r[at_right + i * stride_right].load()));
+        });
+    });
+    Ok(())
+}

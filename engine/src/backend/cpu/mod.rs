@@ -1,0 +1,20 @@
+//! CPU backend: plain loops over host memory, the reference that other devices are checked against.
+//!
+//! A kernel's own scratch space is small, bounded and on the stack or in a few rows of host memory; all else was
+//! allocated by the caller.
+
+pub mod number;
+pub mod nest;
+pub mod elementwise;
+pub mod random;
+pub mod reduce;
+pub mod matmul;
+pub mod softmax;
+pub mod norm;
+pub mod attention;
+pub mod index;
+pub mod loss;
+pub mod unfold;
+
+/// Fewer elements than this are not worth a second thread.
+const ELEMENTS_A_TASK: usize = 1 << 14;

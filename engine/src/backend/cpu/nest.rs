@@ -1,0 +1,150 @@
+//! Nest: the loops over several layouts of one shape, with as few and as long inner loops as their strides allow.
+
+use crate::layout::Layout;
+use crate::shape::MAX_RANK;
+
+/// Loops over `N` operands of the same shape. The first operand, the one written, decides the order: its smallest stride
+/// is the innermost loop.
+#[derive(Clone, Debug)]
+pub(super) struct Nest<const N: usize> {
+    rank: usize,
+    lengths: [usize; MAX_RANK],
+    strides: [[usize; MAX_RANK]; N],
+    offsets: [usize; N],
+    elements: usize,
+}
+
+impl<const N: usize> Nest<N> {
+    /// The loops over these layouts, which must be of one shape.
+    pub(super) fn new(layouts: [&Layout; N]) -> Self {
+        let shape = layouts[0].shape();
+        debug_assert!(layouts.iter().all(|layout| layout.shape() == shape), "operands of one shape");
+        let mut axes: Vec<usize> = (0..shape.rank()).filter(|&axis| shape[axis] != 1).collect();
+        axes.sort_by_key(|&axis| std::cmp::Reverse(layouts[0].strides()[axis]));
+        let mut nest = Self {
+            rank: 0,
+            lengths: [1; MAX_RANK],
+            strides: [[0; MAX_RANK]; N],
+            offsets: layouts.map(Layout::offset),
+            elements: shape.elements(),
+        };
+        for axis in axes {
+            let (length, strides) = (shape[axis], layouts.map(|layout| layout.strides()[axis]));
+            let joins = nest.rank > 0 && (0..N).all(|n| nest.strides[n][nest.rank - 1] == length * strides[n]);
+            let place = if joins { nest.rank - 1 } else { nest.rank };
+            nest.lengths[place] = if joins { nest.lengths[place] * length } else { length };
+            for (operand, stride) in nest.strides.iter_mut().zip(strides) {
+                operand[place] = stride;
+            }
+            nest.rank = place + 1;
+        }
+        nest.rank = nest.rank.max(1);
+        nest
+    }
+
+    /// How many elements there are in all.
+    pub(super) fn elements(&self) -> usize {
+        self.elements
+    }
+
+    /// The distance between neighbours in the innermost loop, of each operand.
+    pub(super) fn inner_strides(&self) -> [usize; N] {
+        std::array::from_fn(|n| self.strides[n][self.rank - 1])
+    }
+
+    /// Where the first element of each operand lies.
+    pub(super) fn offsets(&self) -> [usize; N] {
+        self.offsets
+    }
+
+    /// Whether the written operand's elements lie one after another in the loops' order.
+    pub(super) fn writes_contiguously(&self) -> bool {
+        self.rank == 1 && (self.strides[0][0] == 1 || self.lengths[0] == 1) || {
+            let mut expected = 1;
+            (0..self.rank).rev().all(|axis| {
+                let fits = self.strides[0][axis] == expected;
+                expected *= self.lengths[axis];
+                fits
+            })
+        }
+    }
+
+    /// Calls `row(offsets, length)` for the innermost loops that make up elements `start` to `end`, in the loops' order.
+    pub(super) fn rows(&self, start: usize, end: usize, mut row: impl FnMut([usize; N], usize)) {
+        if start >= end {
+            return;
+        }
+        let inner = self.rank - 1;
+        let mut position = [0; MAX_RANK];
+        let mut rest = start;
+        for axis in (0..self.rank).rev() {
+            position[axis] = rest % self.lengths[axis];
+            rest /= self.lengths[axis];
+        }
+        let mut done = start;
+        loop {
+            let offsets = std::array::from_fn(|n| {
+                self.offsets[n] + (0..self.rank).map(|axis| position[axis] * self.strides[n][axis]).sum::<usize>()
+            });
+            let length = (self.lengths[inner] - position[inner]).min(end - done);
+            row(offsets, length);
+            done += length;
+            if done >= end {
+                return;
+            }
+            position[inner] = 0;
+            for axis in (0..inner).rev() {
+                position[axis] += 1;
+                if position[axis] < self.lengths[axis] {
+                    break;
+                }
+                position[axis] = 0;
+            }
+        }
+    }
+
+    /// Calls `element(offsets)` for every element.
+    pub(super) fn each(&self, mut element: impl FnMut([usize; N])) {
+        let strides = self.inner_strides();
+        self.rows(0, self.elements, |offsets, length| {
+            for i in 0..length {
+                element(std::array::from_fn(|n| offsets[n] + i * strides[n]));
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::Shape;
+
+    #[test]
+    fn contiguous_operands_become_one_loop() {
+        let layout = Layout::contiguous(Shape::from([2, 3, 4]));
+        let nest = Nest::new([&layout, &layout]);
+        assert_eq!((nest.rank, nest.inner_strides()), (1, [1, 1]));
+        assert!(nest.writes_contiguously());
+    }
+
+    #[test]
+    fn a_transposed_output_is_walked_in_its_own_order() {
+        let out = Layout::contiguous(Shape::from([2, 3])).transpose(0, 1);
+        let input = Layout::contiguous(Shape::from([3, 2]));
+        let nest = Nest::new([&out, &input]);
+        assert!(nest.writes_contiguously());
+        let mut seen = Vec::new();
+        nest.rows(0, 6, |offsets, length| seen.push((offsets, length)));
+        assert_eq!(seen, [([0, 0], 3), ([3, 1], 3)]);
+    }
+
+    #[test]
+    fn any_part_of_the_elements_can_be_walked() {
+        let layout = Layout::contiguous(Shape::from([2, 3])).expand("test", &Shape::from([2, 2, 3])).unwrap();
+        let out = Layout::contiguous(Shape::from([2, 2, 3]));
+        let nest = Nest::new([&out, &layout]);
+        let mut seen = Vec::new();
+        nest.rows(4, 8, |offsets, length| seen.push((offsets, length)));
+        assert_eq!(seen, [([4, 4], 2), ([6, 0], 2)]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Number: the element types as Rust types, and the arithmetic that kernels do with them.
+
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+/// What arithmetic is done in: single or double precision.
+pub trait Real:
+    Copy
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + Pod
+    + Send
+    + Sync
+    + 'static
+{
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// Below every number.
+    const LEAST: Self;
+    /// The nearest value.
+    fn of(value: f64) -> Self;
+    /// The value.
+    fn wide(self) -> f64;
+    /// eˣ.
+    fn exp(self) -> Self;
+    /// The natural logarithm.
+    fn ln(self) -> Self;
+    /// The square root.
+    fn sqrt(self) -> Self;
+    /// The hyperbolic tangent.
+    fn tanh(self) -> Self;
+    /// The sine.
+    fn sin(self) -> Self;
+    /// The cosine.
+    fn cos(self) -> Self;
+    /// The error function.
+    fn erf(self) -> Self;
+
+    /// The larger; NaN if either is.
+    fn largest(self, other: Self) -> Self {
+        if self >= other || self.is_nan() { self } else { other }
+    }
+
+    /// Whether this is not a number.
+    fn is_nan(self) -> bool {
+        self.partial_cmp(&self).is_none()
+    }
+}
+
+macro_rules! real {
+    ($name:ident, $erf:path) => {
+        impl Real for $name {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const LEAST: Self = $name::NEG_INFINITY;
+            #[inline]
+            fn of(value: f64) -> Self {
+                value as Self
+            }
+            #[inline]
+            fn wide(self) -> f64 {
+                f64::from(self)
+            }
+            #[inline]
+            fn exp(self) -> Self {
+                $name::exp(self)
+            }
+            #[inline]
+            fn ln(self) -> Self {
+                $name::ln(self)
+            }
+            #[inline]
+            fn sqrt(self) -> Self {
+                $name::sqrt(self)
+            }
+            #[inline]
+            fn tanh(self) -> Self {
+                $name::tanh(self)
+            }
+            #[inline]
+            fn sin(self) -> Self {
+                $name::sin(self)
+            }
+            #[inline]
+            fn cos(self) -> Self {
+                $name::cos(self)
+            }
+            #[inline]
+            fn erf(self) -> Self {
+                $erf(self)
+            }
+        }
+    };
+}
+
+real!(f32, libm::erff);
+real!(f64, libm::erf);
+
+/// A type of elements that are fractions; kernels load them, compute in [`Float::Real`], and store.
+pub trait Float: Pod + Send + Sync + 'static {
+    /// What arithmetic on it is done in.
+    type Real: Real;
+    /// The value, to compute with.
+    fn load(self) -> Self::Real;
+    /// The nearest value that can be stored.
+    fn store(value: Self::Real) -> Self;
+}
+
+macro_rules! float {
+    ($name:ident, $real:ident, $load:expr, $store:expr) => {
+        impl Float for $name {
+            type Real = $real;
+            #[inline]
+            fn load(self) -> $real {
+                $load(self)
+            }
+            #[inline]
+            fn store(value: $real) -> Self {
+                $store(value)
+            }
+        }
+    };
+}
+
+float!(f32, f32, std::convert::identity, std::convert::identity);
+float!(f64, f64, std::convert::identity, std::convert::identity);
+float!(bf16, f32, bf16::to_f32, bf16::from_f32);
+float!(f16, f32, f16::to_f32, f16::from_f32);
+
+/// Runs `$body` with `$T` standing for the Rust type of `$dtype`'s elements; fails for whole numbers.
+macro_rules! with_float {
+    ($op:expr, $dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::dtype::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            $crate::dtype::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::dtype::DType::Bf16 => {
+                type $T = half::bf16;
+                $body
+            }
+            $crate::dtype::DType::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            found => Err($crate::error::Error::DType { op: $op, found, need: "this operation takes fractions: f64, f32, bf16 or f16" }),
+        }
+    };
+}
+pub(super) use with_float;

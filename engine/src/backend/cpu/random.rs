@@ -1,0 +1,80 @@
+//! Random: numbers that depend on seed and place alone, and plain sequences.
+
+use rayon::prelude::*;
+
+use super::ELEMENTS_A_TASK;
+use super::number::{Float, Real, with_float};
+use crate::backend::{Distribution, View};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::rng::Draw;
+
+/// See [`crate::backend::random`].
+pub fn random(out: View<'_>, distribution: Distribution, draw: Draw) -> Result<()> {
+    with_float!("random", out.dtype, T => random_as::<T>(out, distribution, draw))
+}
+
+fn random_as<T: Float>(out: View<'_>, distribution: Distribution, draw: Draw) -> Result<()> {
+    let (first, end) = (out.layout.offset(), out.layout.end());
+    let mut memory = out.storage.write::<T>("random")?;
+    let Some(elements) = memory.get_mut(first..end) else { return Ok(()) };
+    elements.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
+        let first_group = (chunk * ELEMENTS_A_TASK / 4) as u64;
+        for (group, four) in (first_group..).zip(part.chunks_mut(4)) {
+            let numbers = match distribution {
+                Distribution::Uniform { low, high } => {
+                    draw.uniforms(group).map(|number| low + (high - low) * f64::from(number))
+                }
+                Distribution::Normal { mean, deviation } => {
+                    draw.normals(group).map(|number| mean + deviation * f64::from(number))
+                }
+            };
+            for (element, number) in four.iter_mut().zip(numbers) {
+                *element = T::store(Real::of(number));
+            }
+        }
+    });
+    Ok(())
+}
+
+/// See [`crate::backend::dropout`].
+pub fn dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw) -> Result<()> {
+    if let Some(input) = input {
+        super::elementwise::copy(out, input)?;
+    }
+    with_float!("dropout", out.dtype, T => {
+        let (first, end) = (out.layout.offset(), out.layout.end());
+        let mut memory = out.storage.write::<T>("dropout")?;
+        let Some(elements) = memory.get_mut(first..end) else { return Ok(()) };
+        let factor = <<T as Float>::Real as Real>::of(1.0 / (1.0 - share));
+        elements.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
+            let first_group = (chunk * ELEMENTS_A_TASK / 4) as u64;
+            for (group, four) in (first_group..).zip(part.chunks_mut(4)) {
+                for (element, number) in four.iter_mut().zip(draw.uniforms(group)) {
+                    let kept = if f64::from(number) < share { Real::ZERO } else { factor };
+                    *element = T::store(element.load() * kept);
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
+/// See [`crate::backend::arange`].
+pub fn arange(out: View<'_>, start: f64, step: f64) -> Result<()> {
+    let (first, end) = (out.layout.offset(), out.layout.end());
+    if out.dtype == DType::I64 {
+        let mut memory = out.storage.write::<i64>("arange")?;
+        for (i, element) in memory[first..end.max(first)].iter_mut().enumerate() {
+            *element = start as i64 + i as i64 * step as i64;
+        }
+        return Ok(());
+    }
+    with_float!("arange", out.dtype, T => {
+        let mut memory = out.storage.write::<T>("arange")?;
+        for (i, element) in memory[first..end.max(first)].iter_mut().enumerate() {
+            *element = <T as Float>::store(Real::of(start + i as f64 * step));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,140 @@
+//! Reduce: sums and largest values along axes.
+
+use super::nest::Nest;
+use super::number::{Float, Real, with_float};
+use crate::backend::View;
+use crate::error::Result;
+use crate::layout::Layout;
+
+/// See [`crate::backend::add_sum`].
+pub fn add_sum(out: View<'_>, input: View<'_>, scale: f64) -> Result<()> {
+    with_float!("sum", input.dtype, T => add_sum_as::<T>(out, input, scale))
+}
+
+fn add_sum_as<T: Float>(out: View<'_>, input: View<'_>, scale: f64) -> Result<()> {
+    if input.layout.elements() == 0 {
+        return Ok(());
+    }
+    let scale = T::Real::of(scale);
+    let values = input.storage.read::<T>("sum")?;
+    let mut memory = out.storage.write::<T>("sum")?;
+    // Axes that are kept make the outer loops; each of their places sums over the axes that are not.
+    let shape = input.layout.shape();
+    let (kept, summed): (Vec<usize>, Vec<usize>) =
+        (0..shape.rank()).partition(|&axis| out.layout.strides()[axis] != 0 && shape[axis] != 1);
+    let order: Vec<usize> = kept.iter().chain(&summed).copied().collect();
+    let (out_layout, in_layout) = (out.layout.permute(&order), input.layout.permute(&order));
+    let rows_innermost = kept.last().is_some_and(|&axis| input.layout.strides()[axis] == 1) && !summed.is_empty();
+    if rows_innermost {
+        // The kept axis is the contiguous one: add whole rows, in blocks of columns with sums in full precision.
+        return add_columns::<T>(&mut memory, &values, [&out_layout, &in_layout], kept.len(), scale);
+    }
+    let outer_out = leading(&out_layout, kept.len());
+    let outer_in = leading(&in_layout, kept.len());
+    let inner = trailing(&in_layout, kept.len());
+    Nest::new([&outer_out, &outer_in]).each(|[at_out, at_in]| {
+        let total = sum_all::<T>(&values, &inner.at(at_in));
+        memory[at_out] = T::store(memory[at_out].load() + scale * total);
+    });
+    Ok(())
+}
+
+fn leading(layout: &Layout, axes: usize) -> Layout {
+    let mut out = *layout;
+    while out.shape().rank() > axes {
+        let last = out.shape().rank() - 1;
+        out = out.select(last, 0);
+    }
+    out
+}
+
+fn trailing(layout: &Layout, axes: usize) -> Layout {
+    (0..axes).fold(*layout, |layout, _| layout.select(0, 0))
+}
+
+/// The sum of a layout's elements, pairwise over blocks so that the error stays small.
+fn sum_all<T: Float>(values: &[T], layout: &Layout) -> T::Real {
+    const BLOCK: usize = 1024;
+    let nest = Nest::new([layout]);
+    let stride = nest.inner_strides()[0];
+    let mut total = T::Real::ZERO;
+    let mut start = 0;
+    while start < nest.elements() {
+        let end = (start + BLOCK).min(nest.elements());
+        let mut part = T::Real::ZERO;
+        nest.rows(start, end, |[at], length| {
+            for i in 0..length {
+                part += values[at + i * stride].load();
+            }
+        });
+        total += part;
+        start = end;
+    }
+    total
+}
+
+fn add_columns<T: Float>(memory: &mut [T], values: &[T], layouts: [&Layout; 2], kept: usize, scale: T::Real) -> Result<()> {
+    const COLUMNS: usize = 256;
+    let [out, input] = layouts;
+    let outer_out = leading(out, kept);
+    let outer_in = leading(input, kept);
+    let last = kept - 1;
+    let columns = outer_in.shape()[last];
+    let (column_out, summed) = (outer_out.strides()[last], trailing(input, kept));
+    let mut sums = [T::Real::ZERO; COLUMNS];
+    Nest::new([&outer_out.select(last, 0), &outer_in.select(last, 0)]).each(|[at_out, at_in]| {
+        for first in (0..columns).step_by(COLUMNS) {
+            let count = COLUMNS.min(columns - first);
+            let sums = &mut sums[..count];
+            sums.fill(T::Real::ZERO);
+            Nest::new([&summed.at(at_in + first)]).each(|[row]| {
+                for (sum, value) in sums.iter_mut().zip(&values[row..row + count]) {
+                    *sum += value.load();
+                }
+            });
+            for (i, &sum) in sums.iter().enumerate() {
+                let place = &mut memory[at_out + (first + i) * column_out];
+                *place = T::store(place.load() + scale * sum);
+            }
+        }
+    });
+    Ok(())
+}
+
+/// See [`crate::backend::max`].
+pub fn max(out: View<'_>, places: View<'_>, input: View<'_>, axis: usize) -> Result<()> {
+    with_float!("max", input.dtype, T => {
+        let values = input.storage.read::<T>("max")?;
+        let mut memory = out.storage.write::<T>("max")?;
+        let mut indices = places.storage.write::<i64>("max")?;
+        let (length, stride) = (input.layout.shape()[axis], input.layout.strides()[axis]);
+        let first = input.layout.select(axis, 0);
+        Nest::new([&out.layout.select(axis, 0), &places.layout.select(axis, 0), &first]).each(|[at_out, at_place, at]| {
+            let mut best = 0;
+            for i in 1..length {
+                let (value, so_far) = (values[at + i * stride].load(), values[at + best * stride].load());
+                if value > so_far || (value.is_nan() && !so_far.is_nan()) {
+                    best = i;
+                }
+            }
+            memory[at_out] = values[at + best * stride];
+            indices[at_place] = best as i64;
+        });
+        Ok(())
+    })
+}
+
+/// See [`crate::backend::put`].
+pub fn put(out: View<'_>, grad: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
+    super::elementwise::fill(out, 0.0)?;
+    with_float!("max", out.dtype, T => {
+        let grads = grad.storage.read::<T>("max")?;
+        let indices = places.storage.read::<i64>("max")?;
+        let mut memory = out.storage.write::<T>("max")?;
+        let stride = out.layout.strides()[axis];
+        let first = out.layout.select(axis, 0);
+        let nest = Nest::new([&first, &grad.layout.select(axis, 0), &places.layout.select(axis, 0)]);
+        nest.each(|[at, at_grad, at_place]| memory[at + indices[at_place] as usize * stride] = grads[at_grad]);
+        Ok(())
+    })
+}

@@ -1,0 +1,122 @@
+//! Softmax: rows made into shares of 1, or the logarithms of such shares.
+
+use rayon::prelude::*;
+
+use super::ELEMENTS_A_TASK;
+use super::number::{Float, Real, with_float};
+use crate::backend::View;
+use crate::error::Result;
+
+/// The last axis' length, and how many such rows make a task.
+pub(super) fn row_sizes(view: View<'_>) -> (usize, usize) {
+    let width = view.layout.shape().last().copied().unwrap_or(1).max(1);
+    (width, (ELEMENTS_A_TASK / width).max(1))
+}
+
+/// The elements of a contiguous view.
+pub(super) fn part<'a, T>(memory: &'a [T], view: View<'_>) -> &'a [T] {
+    let first = view.layout.offset();
+    &memory[first.min(memory.len())..][..view.layout.elements()]
+}
+
+/// The elements of a contiguous view, to write.
+pub(super) fn part_mut<'a, T>(memory: &'a mut [T], view: View<'_>) -> &'a mut [T] {
+    let first = view.layout.offset().min(memory.len());
+    &mut memory[first..][..view.layout.elements()]
+}
+
+/// See [`crate::backend::softmax`].
+pub fn softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
+    with_float!("softmax", out.dtype, T => by_rows::<T>(out, input, softmax_row))
+}
+
+fn softmax_row<T: Float>(row: &mut [T]) {
+    let (largest, sum) = exponent_sum(row);
+    for x in row {
+        *x = T::store((x.load() - largest).exp() / sum);
+    }
+}
+
+/// See [`crate::backend::log_softmax`].
+pub fn log_softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
+    with_float!("log_softmax", out.dtype, T => by_rows::<T>(out, input, log_softmax_row))
+}
+
+fn log_softmax_row<T: Float>(row: &mut [T]) {
+    let (largest, sum) = exponent_sum(row);
+    let log_sum = largest + sum.ln();
+    for x in row {
+        *x = T::store(x.load() - log_sum);
+    }
+}
+
+/// A row's largest number and the sum of e to each number's distance from it.
+pub(super) fn exponent_sum<T: Float>(row: &[T]) -> (T::Real, T::Real) {
+    let largest = row.iter().fold(T::Real::LEAST, |largest, x| largest.largest(x.load()));
+    let mut sum = T::Real::ZERO;
+    for x in row {
+        sum += (x.load() - largest).exp();
+    }
+    (largest, sum)
+}
+
+fn by_rows<T: Float>(out: View<'_>, input: Option<View<'_>>, change: impl Fn(&mut [T]) + Sync) -> Result<()> {
+    if let Some(input) = input {
+        super::elementwise::copy(out, input)?;
+    }
+    let (width, rows) = row_sizes(out);
+    let mut memory = out.storage.write::<T>("softmax")?;
+    part_mut(&mut memory, out).par_chunks_mut(rows * width).for_each(|rows| rows.chunks_mut(width).for_each(&change));
+    Ok(())
+}
+
+/// See [`crate::backend::softmax_backward`].
+pub fn softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
+    with_float!("softmax", out.dtype, T => backward_by_rows::<T>(out, grad, result, softmax_row_backward))
+}
+
+fn softmax_row_backward<T: Float>(grads: &mut [T], results: &[T]) {
+    let mut sum = T::Real::ZERO;
+    for (g, y) in grads.iter().zip(results) {
+        sum += g.load() * y.load();
+    }
+    for (g, y) in grads.iter_mut().zip(results) {
+        *g = T::store(y.load() * (g.load() - sum));
+    }
+}
+
+/// See [`crate::backend::log_softmax_backward`].
+pub fn log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
+    with_float!("log_softmax", out.dtype, T => backward_by_rows::<T>(out, grad, result, log_softmax_row_backward))
+}
+
+fn log_softmax_row_backward<T: Float>(grads: &mut [T], results: &[T]) {
+    let mut sum = T::Real::ZERO;
+    for g in grads.iter() {
+        sum += g.load();
+    }
+    for (g, y) in grads.iter_mut().zip(results) {
+        *g = T::store(g.load() - y.load().exp() * sum);
+    }
+}
+
+fn backward_by_rows<T: Float>(
+    out: View<'_>,
+    grad: Option<View<'_>>,
+    result: View<'_>,
+    change: impl Fn(&mut [T], &[T]) + Sync,
+) -> Result<()> {
+    if let Some(grad) = grad {
+        super::elementwise::copy(out, grad)?;
+    }
+    let (width, rows) = row_sizes(out);
+    let results = result.storage.read::<T>("softmax")?;
+    let mut memory = out.storage.write::<T>("softmax")?;
+    let tasks = part(&results, result).par_chunks(rows * width);
+    part_mut(&mut memory, out).par_chunks_mut(rows * width).zip(tasks).for_each(|(grads, results)| {
+        for (grads, results) in grads.chunks_mut(width).zip(results.chunks(width)) {
+            change(grads, results);
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Kind: what a primitive computes, as plain data that every device understands.
+
+/// A function of one number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unary {
+    /// `scale · x + shift`.
+    Affine {
+        /// The factor.
+        scale: f64,
+        /// The term.
+        shift: f64,
+    },
+    /// `value / x`.
+    Over(f64),
+    /// eˣ.
+    Exp,
+    /// The natural logarithm.
+    Log,
+    /// The square root.
+    Sqrt,
+    /// x².
+    Square,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// The sine.
+    Sin,
+    /// The cosine.
+    Cos,
+    /// 1 / (1 + e⁻ˣ).
+    Sigmoid,
+    /// x · sigmoid(x) (Hendrycks and Gimpel, 2016).
+    Silu,
+    /// max(x, 0).
+    Relu,
+    /// x · Φ(x), with the error function (Hendrycks and Gimpel, 2016).
+    Gelu,
+    /// The same, approximated with a hyperbolic tangent.
+    GeluTanh,
+}
+
+/// A function of two numbers. In those named after a gradient, the left is the result's gradient.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Binary {
+    /// l + r.
+    Add,
+    /// l − r.
+    Sub,
+    /// l · r.
+    Mul,
+    /// l / r.
+    Div,
+    /// The larger.
+    Max,
+    /// l + scale · r.
+    AddScaled(f64),
+    /// l + weight · (r − l).
+    Lerp(f64),
+    /// −l · r.
+    NegMul,
+    /// 2 · l · r: the gradient of the square, r its input.
+    SquareGrad,
+    /// l / 2r, r the square root.
+    SqrtGrad,
+    /// l · (1 − r²), r the hyperbolic tangent.
+    TanhGrad,
+    /// l · cos(r), r the sine's input.
+    SinGrad,
+    /// −l · sin(r), r the cosine's input.
+    CosGrad,
+    /// l · r · (1 − r), r the sigmoid.
+    SigmoidGrad,
+    /// r the input.
+    SiluGrad,
+    /// l where r > 0, r the input or the result.
+    ReluGrad,
+    /// r the input.
+    GeluGrad,
+    /// r the input.
+    GeluTanhGrad,
+}
+
+/// A function of three numbers, the first of which it replaces.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ternary {
+    /// o + scale · l · r.
+    AddMul(f64),
+    /// o + scale · l / r.
+    AddDiv(f64),
+}
+
+/// How random numbers are spread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    /// Evenly from `low` up to but not including `high`.
+    Uniform {
+        /// The least.
+        low: f64,
+        /// The bound above.
+        high: f64,
+    },
+    /// The bell curve.
+    Normal {
+        /// The mean.
+        mean: f64,
+        /// The standard deviation.
+        deviation: f64,
+    },
+}
+
+/// What attention needs beside its tensors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionSize {
+    /// What scores are multiplied with before the softmax.
+    pub scale: f64,
+    /// Which keys a query sees.
+    pub mask: Mask,
+}
+
+/// Which keys a query sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mask {
+    /// All.
+    #[default]
+    None,
+    /// Those at its own place and before; the first query is at place 0.
+    Causal,
+}
+
+/// How a convolution moves over an image of `[channels, height, width]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Height and width of the kernel.
+    pub kernel: [usize; 2],
+    /// Steps down and to the right.
+    pub stride: [usize; 2],
+    /// Zeros around the image, above and below, left and right.
+    pub padding: [usize; 2],
+    /// Height and width of the result.
+    pub places: [usize; 2],
+    /// The first place, counted row by row.
+    pub first: usize,
+}

@@ -1,0 +1,120 @@
+//! Backend: the primitives that do arithmetic, and which device does it how.
+//!
+//! A primitive allocates nothing: its output, and every buffer that it needs beside, was made by the caller, who does
+//! not look at the kind of device. That is why the accounting device, which skips all of this, sees exactly the
+//! allocations of the others.
+
+pub mod kind;
+pub mod cpu;
+
+use crate::device::Kind;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::rng::Draw;
+use crate::storage::Storage;
+
+pub use kind::{AttentionSize, Binary, Distribution, Ternary, Unary, Window};
+
+/// Memory seen as numbers in a layout: what primitives read and write.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The memory.
+    pub storage: &'a Storage,
+    /// Where in it the elements lie.
+    pub layout: &'a Layout,
+    /// What the elements are.
+    pub dtype: DType,
+}
+
+/// Writes the device's dispatch of primitives: the first parameter's device does the work.
+macro_rules! primitives {
+    ($($(#[$doc:meta])* $family:ident::$name:ident($first:ident: $first_type:ty $(, $argument:ident: $type:ty)* $(,)?);)+) => {
+        $($(#[$doc])*
+        pub fn $name($first: $first_type, $($argument: $type),*) -> Result<()> {
+            match $first.storage.device().kind() {
+                Kind::Cpu => cpu::$family::$name($first, $($argument),*),
+                Kind::Accounting => Ok(()),
+            }
+        })+
+    };
+}
+
+primitives! {
+    /// `out = value`.
+    elementwise::fill(out: View<'_>, value: f64);
+    /// `out = input`, of the same shape and type, in any layouts; the two do not overlap.
+    elementwise::copy(out: View<'_>, input: View<'_>);
+    /// `out = input`, of the same shape, changed to `out`'s type.
+    elementwise::cast(out: View<'_>, input: View<'_>);
+    /// `out = f(input)`; without an input, `out = f(out)`.
+    elementwise::unary(out: View<'_>, function: Unary, input: Option<View<'_>>);
+    /// `out = f(left, right)`, all of one shape; without a left operand, `out = f(out, right)`.
+    elementwise::binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>);
+    /// `out = f(out, left, right)`, all of one shape.
+    elementwise::ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>);
+    /// Random numbers into contiguous `out`.
+    random::random(out: View<'_>, distribution: Distribution, draw: Draw);
+    /// `out = input / (1 − share)`, or 0 with probability `share`. Without an input, of `out` itself. Contiguous `out`.
+    random::dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw);
+    /// `out[i] = i · step + start`, contiguous.
+    random::arange(out: View<'_>, start: f64, step: f64);
+
+    /// `out += scale · input`, where `out` repeats (stride 0) along the axes that are summed. Contributions are added to
+    /// what `out` holds.
+    reduce::add_sum(out: View<'_>, input: View<'_>, scale: f64);
+    /// The largest along `axis`, and where it stands first. `out` and `places` have length 1 there; `places` is I64.
+    reduce::max(out: View<'_>, places: View<'_>, input: View<'_>, axis: usize);
+    /// `out = 0` but for `grad` at `places` along `axis`.
+    reduce::put(out: View<'_>, grad: View<'_>, places: View<'_>, axis: usize);
+
+    /// `out = scale · left · right + keep · out` over the last two axes; earlier axes are equal or repeated. Where `out`
+    /// repeats along an earlier axis, products are summed over it.
+    matmul::matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64);
+
+    /// Softmax along the last axis, or its logarithm. Without an input, of `out` itself. Contiguous.
+    softmax::softmax(out: View<'_>, input: Option<View<'_>>);
+    /// The logarithm of the softmax along the last axis. Without an input, of `out` itself. Contiguous.
+    softmax::log_softmax(out: View<'_>, input: Option<View<'_>>);
+    /// The input's gradient from the result's: `result · (grad − Σ grad · result)` by rows. Without `grad`, it is in
+    /// `out`. Contiguous.
+    softmax::softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>);
+    /// The input's gradient from the result's: `grad − exp(result) · Σ grad` by rows. Without `grad`, it is in `out`.
+    /// Contiguous.
+    softmax::log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>);
+
+    /// Each row, made mean 0 and variance 1, times `weight` plus `bias`. `mean` and `rstd` (1 over the deviation) are in
+    /// the statistics type, one a row. Contiguous.
+    norm::layer_norm(out: View<'_>, mean: View<'_>, rstd: View<'_>, input: View<'_>, affine: [Option<View<'_>>; 2], epsilon: f64);
+    /// `layer_norm` again, with its statistics.
+    norm::layer_norm_again(out: View<'_>, statistics: [View<'_>; 2], input: View<'_>, affine: [Option<View<'_>>; 2]);
+    /// The input's gradient. Without `grad`, it is in `out`. Contiguous.
+    norm::layer_norm_backward(out: View<'_>, grad: Option<View<'_>>, statistics: [View<'_>; 2], input: View<'_>, weight: Option<View<'_>>);
+    /// Adds the gradients of weight and bias to `weight` and `bias`, in that order.
+    norm::layer_norm_backward_affine(grad: View<'_>, statistics: [View<'_>; 2], input: View<'_>, affine: [Option<View<'_>>; 2]);
+
+    /// Attention over `[batch, heads, length, width]` in any layout with the last axis contiguous; `statistics`, in the
+    /// statistics type and shaped `[batch, heads, length]`, gets the logarithm of each row's sum of exponents.
+    attention::attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize);
+    /// `out[b, h, t] = Σ grad · result` over the last axis: what attention's backward needs beside its statistics.
+    attention::attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>);
+    /// Writes the gradients of query, key and value from `[grad, statistics, delta]`.
+    attention::attention_backward(query_grad: View<'_>, other_grads: [View<'_>; 2], known: [View<'_>; 3], inputs: [View<'_>; 3], size: AttentionSize);
+
+    /// `out[i] = table[indices[i]]` by rows; `indices` contiguous I64, `table` and `out` contiguous.
+    index::gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>);
+    /// `table[indices[i]] += rows[i]`.
+    index::add_rows(table: View<'_>, rows: View<'_>, indices: View<'_>);
+
+    /// `loss = Σ −log softmax(logits)[target] / n` over the n rows whose target is not `ignored`; `statistics` gets each
+    /// row's logarithm of the sum of exponents, and `count` gets n. Contiguous.
+    loss::cross_entropy(loss: View<'_>, statistics: View<'_>, count: View<'_>, logits: View<'_>, targets: View<'_>, ignored: i64);
+    /// The gradient of the logits. Without logits, they are in `out` and overwritten. `known` is `[grad, statistics,
+    /// count]`.
+    loss::cross_entropy_backward(out: View<'_>, logits: Option<View<'_>>, known: [View<'_>; 3], targets: View<'_>, ignored: i64);
+
+    /// One image's windows as columns: `out[(c, i, j), place]` for the places from `window.first` on.
+    unfold::unfold(out: View<'_>, image: View<'_>, window: Window);
+    /// The reverse: adds columns to where they came from in one image.
+    unfold::fold_add(image: View<'_>, columns: View<'_>, window: Window);
+}

@@ -1,0 +1,255 @@
+//! Accounting driver: addresses without memory. Every byte is counted against a capacity, and nothing is stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use highwater_recorder::StreamId;
+
+use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
+
+/// Where addresses begin: far from null, and easily told from host addresses.
+const FIRST_ADDRESS: u64 = 0x10_0000_0000;
+/// Segments begin at multiples of this, as CUDA's do.
+const GRANULARITY: u64 = 2 << 20;
+
+/// A device that has addresses and a capacity, but no memory. The same calls give the same addresses: always the lowest
+/// that fit.
+///
+/// Clones share the device, so that a test can keep one while the allocator owns another. Events are ready at once,
+/// unless [`hold_events`](Self::hold_events) was called.
+#[derive(Clone, Debug)]
+pub struct AccountingDriver {
+    books: Arc<Mutex<Books>>,
+}
+
+#[derive(Debug)]
+struct Books {
+    total: u64,
+    outside: u64,
+    segments: BTreeMap<u64, u64>,
+    addresses: BTreeMap<u64, u64>,
+    pages: BTreeMap<u64, u64>,
+    used: u64,
+    holds_events: bool,
+    next_event: u64,
+    outstanding: BTreeSet<(StreamId, u64)>,
+}
+
+impl AccountingDriver {
+    /// A device of `total` bytes.
+    pub fn new(total: u64) -> Self {
+        let books = Books {
+            total,
+            outside: 0,
+            segments: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            used: 0,
+            holds_events: false,
+            next_event: 0,
+            outstanding: BTreeSet::new(),
+        };
+        Self { books: Arc::new(Mutex::new(books)) }
+    }
+
+    /// Changes the size of the device. What is held stays held, even if it is more.
+    pub fn set_capacity(&self, total: u64) {
+        self.books().total = total;
+    }
+
+    /// Says how much of the device others use.
+    pub fn set_outside(&self, bytes: u64) {
+        self.books().outside = bytes;
+    }
+
+    /// Bytes handed out and not given back: segments and mapped pages.
+    pub fn used(&self) -> u64 {
+        self.books().used
+    }
+
+    /// Bytes of addresses reserved for expandable segments, mapped or not.
+    pub fn reserved_addresses(&self) -> u64 {
+        self.books().addresses.values().sum()
+    }
+
+    /// From now on events are ready only once [`complete_events`](Self::complete_events) or a wait makes them so.
+    pub fn hold_events(&self) {
+        self.books().holds_events = true;
+    }
+
+    /// Lets `stream` reach all events recorded so far; says how many it had not reached.
+    pub fn complete_events(&self, stream: StreamId) -> usize {
+        self.books().reach(stream, u64::MAX)
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    fn free(&self) -> u64 {
+        self.total.saturating_sub(self.outside).saturating_sub(self.used)
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), DriverError> {
+        if bytes > self.free() {
+            return Err(DriverError::OutOfMemory);
+        }
+        self.used += bytes;
+        Ok(())
+    }
+
+    /// The lowest addresses where `bytes` lie beside everything that is held. Steps over each held range: few are, and
+    /// the allocator asks seldom.
+    fn place(&self, bytes: u64) -> u64 {
+        let (mut segments, mut addresses) = (self.segments.iter().peekable(), self.addresses.iter().peekable());
+        let mut at = FIRST_ADDRESS;
+        loop {
+            let next = match (segments.peek(), addresses.peek()) {
+                (Some((a, _)), Some((b, _))) if a < b => segments.next(),
+                (Some(_), None) => segments.next(),
+                _ => addresses.next(),
+            };
+            match next {
+                Some((&start, &length)) if start - at < bytes => {
+                    at = (start + length).next_multiple_of(GRANULARITY);
+                }
+                _ => return at,
+            }
+        }
+    }
+
+    /// The addresses that hold the whole of the range, if any do.
+    fn check_reserved(&self, doing: &'static str, address: u64, bytes: u64) -> Result<(), DriverError> {
+        let inside = self.addresses.range(..=address).next_back();
+        let inside = inside.is_some_and(|(start, length)| address + bytes <= start + length);
+        inside.then_some(()).ok_or_else(|| misuse(doing, address, bytes, "is not within one range of reserved addresses"))
+    }
+
+    fn reach(&mut self, stream: StreamId, event: u64) -> usize {
+        let reached: Vec<_> = self.outstanding.range((stream, 0)..=(stream, event)).copied().collect();
+        for entry in &reached {
+            self.outstanding.remove(entry);
+        }
+        reached.len()
+    }
+}
+
+fn misuse(doing: &'static str, address: u64, bytes: u64, what: &str) -> DriverError {
+    DriverError::Other { doing, message: format!("the range of {bytes} bytes at {address:#x} {what}") }
+}
+
+impl Driver for AccountingDriver {
+    fn kind(&self) -> DriverKind {
+        DriverKind::Accounting
+    }
+
+    fn name(&self) -> String {
+        "accounting device".to_owned()
+    }
+
+    fn capacity(&self) -> Result<Capacity, DriverError> {
+        let books = self.books();
+        Ok(Capacity { total: books.total, free: books.free() })
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
+        let mut books = self.books();
+        books.take(bytes)?;
+        let address = books.place(bytes);
+        books.segments.insert(address, bytes);
+        Ok(address)
+    }
+
+    fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        let mut books = self.books();
+        if books.segments.get(&address) != Some(&bytes) {
+            return Err(misuse("release", address, bytes, "is no segment that is held"));
+        }
+        books.segments.remove(&address);
+        books.used -= bytes;
+        Ok(())
+    }
+
+    fn page_bytes(&self) -> Option<u64> {
+        Some(GRANULARITY)
+    }
+
+    fn reserve_addresses(&self, bytes: u64) -> Result<u64, DriverError> {
+        let mut books = self.books();
+        let address = books.place(bytes);
+        books.addresses.insert(address, bytes);
+        Ok(address)
+    }
+
+    fn map(&self, address: u64, bytes: u64, page: u64) -> Result<(), DriverError> {
+        let mut books = self.books();
+        books.check_reserved("map", address, bytes)?;
+        if page == 0 || !page.is_multiple_of(GRANULARITY) || !bytes.is_multiple_of(page) {
+            return Err(misuse("map", address, bytes, &format!("does not consist of pages of {page} bytes")));
+        }
+        let mapped_before = books.pages.range(..address + bytes).next_back();
+        if mapped_before.is_some_and(|(start, length)| start + length > address) {
+            return Err(misuse("map", address, bytes, "holds mapped pages already"));
+        }
+        books.take(bytes)?;
+        books.pages.extend((address..address + bytes).step_by(page as usize).map(|start| (start, page)));
+        Ok(())
+    }
+
+    fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        let mut books = self.books();
+        let pages: Vec<(u64, u64)> =
+            books.pages.range(address..address + bytes).map(|(&start, &length)| (start, length)).collect();
+        let last_end = pages.last().map_or(address, |(start, length)| start + length);
+        if pages.iter().map(|(_, length)| length).sum::<u64>() != bytes || last_end != address + bytes {
+            return Err(misuse("unmap", address, bytes, "does not consist of whole mapped pages"));
+        }
+        for (start, _) in pages {
+            books.pages.remove(&start);
+        }
+        books.used -= bytes;
+        Ok(())
+    }
+
+    fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        let mut books = self.books();
+        if books.addresses.get(&address) != Some(&bytes) {
+            return Err(misuse("release addresses", address, bytes, "is no range of reserved addresses"));
+        }
+        if books.pages.range(address..address + bytes).next().is_some() {
+            return Err(misuse("release addresses", address, bytes, "still holds mapped pages"));
+        }
+        books.addresses.remove(&address);
+        Ok(())
+    }
+
+    fn record_event(&self, stream: StreamId) -> Result<DriverEvent, DriverError> {
+        let mut books = self.books();
+        let event = books.next_event;
+        books.next_event += 1;
+        if books.holds_events {
+            books.outstanding.insert((stream, event));
+        }
+        Ok(DriverEvent(event))
+    }
+
+    fn query(&self, event: DriverEvent) -> Result<bool, DriverError> {
+        Ok(!self.books().outstanding.iter().any(|(_, outstanding)| *outstanding == event.0))
+    }
+
+    fn wait(&self, event: DriverEvent) -> Result<(), DriverError> {
+        let mut books = self.books();
+        let stream = books.outstanding.iter().find(|(_, outstanding)| *outstanding == event.0).map(|(stream, _)| *stream);
+        if let Some(stream) = stream {
+            books.reach(stream, event.0);
+        }
+        Ok(())
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<(), DriverError> {
+        self.complete_events(stream);
+        Ok(())
+    }
+}

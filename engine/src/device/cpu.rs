@@ -1,0 +1,170 @@
+//! Cpu driver: host memory. Work on it is done when the call that gave it returns, so streams never lag behind.
+#![expect(unsafe_code, reason = "obtains and gives back raw host memory")]
+
+use std::alloc::Layout;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use highwater_recorder::StreamId;
+
+use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
+
+/// Segments begin at multiples of this: a page, so that blocks are aligned for every vector instruction.
+const ALIGNMENT: u64 = 4096;
+
+/// Where the operating system does not say how much memory there is: more than any address space, so no limit.
+const NO_LIMIT: u64 = 1 << 56;
+
+/// Memory of the host.
+///
+/// Fresh segments are zero, and the operating system commits their pages when they are first touched. An address is the
+/// exposed address of a live allocation, so `std::ptr::with_exposed_provenance_mut(address as usize)` reaches it.
+///
+/// There is no virtual memory management: expandable segments are refused.
+#[derive(Debug)]
+pub struct CpuDriver {
+    total: u64,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: u64,
+    segments: HashMap<u64, Segment>,
+}
+
+/// An allocation of the host's allocator, within which the segment lies at an aligned address.
+#[derive(Debug)]
+struct Segment {
+    bytes: u64,
+    start: usize,
+    layout: Layout,
+}
+
+impl CpuDriver {
+    /// As much as the host has.
+    pub fn new() -> Self {
+        Self::with_capacity(host_memory().unwrap_or(NO_LIMIT))
+    }
+
+    /// At most `bytes`, for trying out what a smaller machine would do.
+    pub fn with_capacity(bytes: u64) -> Self {
+        Self { total: bytes, held: Mutex::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for CpuDriver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Driver for CpuDriver {
+    fn kind(&self) -> DriverKind {
+        DriverKind::Cpu
+    }
+
+    fn name(&self) -> String {
+        "host memory".to_owned()
+    }
+
+    /// Counts as used what this driver handed out, not what other processes or other parts of this one use.
+    fn capacity(&self) -> Result<Capacity, DriverError> {
+        Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.held().bytes) })
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
+        let mut held = self.held();
+        if bytes > self.total.saturating_sub(held.bytes) {
+            return Err(DriverError::OutOfMemory);
+        }
+        // The host's allocator zeroes large allocations for nothing only if it need not align them: that is done here.
+        let size = usize::try_from(bytes + ALIGNMENT).map_err(|_| DriverError::OutOfMemory)?;
+        let layout = Layout::from_size_align(size, 16).map_err(|_| DriverError::OutOfMemory)?;
+        // SAFETY: the layout's size is not zero, since ALIGNMENT is not.
+        let pointer = unsafe { std::alloc::alloc_zeroed(layout) };
+        if pointer.is_null() {
+            return Err(DriverError::OutOfMemory);
+        }
+        let start = pointer.expose_provenance();
+        let address = (start as u64).next_multiple_of(ALIGNMENT);
+        held.bytes += bytes;
+        held.segments.insert(address, Segment { bytes, start, layout });
+        Ok(address)
+    }
+
+    fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        let mut held = self.held();
+        let known = held.segments.get(&address).is_some_and(|segment| segment.bytes == bytes);
+        let Some(segment) = known.then(|| held.segments.remove(&address)).flatten() else {
+            let message = format!("no segment of {bytes} bytes at {address:#x} is held");
+            return Err(DriverError::Other { doing: "release", message });
+        };
+        held.bytes -= bytes;
+        give_back(&segment);
+        Ok(())
+    }
+
+    fn record_event(&self, _stream: StreamId) -> Result<DriverEvent, DriverError> {
+        Ok(DriverEvent(0))
+    }
+
+    fn query(&self, _event: DriverEvent) -> Result<bool, DriverError> {
+        Ok(true)
+    }
+
+    fn wait(&self, _event: DriverEvent) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    fn synchronize(&self, _stream: StreamId) -> Result<(), DriverError> {
+        Ok(())
+    }
+}
+
+impl Drop for CpuDriver {
+    fn drop(&mut self) {
+        self.held().segments.values().for_each(give_back);
+    }
+}
+
+fn give_back(segment: &Segment) {
+    let pointer = std::ptr::with_exposed_provenance_mut(segment.start);
+    // SAFETY: `start` and `layout` are those of a call of `alloc_zeroed`, whose pointer was exposed; the segment has
+    // just left the table of held segments, or the table is going, so this happens once.
+    unsafe { std::alloc::dealloc(pointer, segment.layout) };
+}
+
+/// Bytes of memory in this machine, where `/proc` says so.
+fn host_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_aligned_zeroed_counted_and_given_back_once() {
+        let driver = CpuDriver::with_capacity(4 << 20);
+        let address = driver.reserve(2 << 20).expect("there is room");
+        assert!(address.is_multiple_of(ALIGNMENT));
+        let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
+        // SAFETY: the segment is 2 MiB long, held, zeroed, and nobody else knows of it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(pointer, 2 << 20) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        bytes.fill(7);
+        assert_eq!(driver.capacity(), Ok(Capacity { total: 4 << 20, free: 2 << 20 }));
+        assert_eq!(driver.reserve(3 << 20), Err(DriverError::OutOfMemory));
+        assert!(driver.release(address, 1 << 20).is_err());
+        assert_eq!(driver.release(address, 2 << 20), Ok(()));
+        assert!(driver.release(address, 2 << 20).is_err());
+        assert_eq!(driver.capacity(), Ok(Capacity { total: 4 << 20, free: 4 << 20 }));
+    }
+}

@@ -1,0 +1,114 @@
+//! Device: where tensors live. A cheap handle to an allocator and to the way arithmetic is done.
+
+pub mod accounting;
+pub mod cpu;
+
+use std::fmt;
+use std::sync::Arc;
+
+use highwater_recorder::{DeviceId, StreamId};
+
+use crate::alloc::{AllocConfig, CachingAllocator, Driver};
+use crate::error::Result;
+
+/// How a device does arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Loops over host memory.
+    Cpu,
+    /// Not at all: only memory is counted. Called `meta` on the command line.
+    Accounting,
+}
+
+/// A place for tensors: an allocator over a driver. Clones are the same device; two calls of a constructor make two
+/// devices, whose tensors cannot meet in one operation.
+#[derive(Clone)]
+pub struct Device(Arc<Inner>);
+
+struct Inner {
+    kind: Kind,
+    id: DeviceId,
+    allocator: Arc<CachingAllocator>,
+}
+
+impl Device {
+    /// Host memory, with the allocator's default settings.
+    pub fn cpu() -> Self {
+        Self::cpu_with(AllocConfig::default())
+    }
+
+    /// Host memory, with these settings of the allocator.
+    pub fn cpu_with(config: AllocConfig) -> Self {
+        Self::over(Kind::Cpu, Box::new(cpu::CpuDriver::new()), config)
+    }
+
+    /// A device that counts memory, has `capacity` bytes of it, and computes nothing.
+    pub fn accounting(capacity: u64) -> Self {
+        Self::accounting_with(capacity, AllocConfig::default())
+    }
+
+    /// Like [`Self::accounting`], with these settings of the allocator.
+    pub fn accounting_with(capacity: u64, config: AllocConfig) -> Self {
+        Self::over(Kind::Accounting, Box::new(accounting::AccountingDriver::new(capacity)), config)
+    }
+
+    fn over(kind: Kind, driver: Box<dyn Driver>, config: AllocConfig) -> Self {
+        let id = DeviceId(0);
+        Self(Arc::new(Inner { kind, id, allocator: CachingAllocator::new(driver, id, config) }))
+    }
+
+    /// How it does arithmetic.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// Its number in recordings.
+    pub fn id(&self) -> DeviceId {
+        self.0.id
+    }
+
+    /// The stream on which its operations run.
+    pub fn stream(&self) -> StreamId {
+        StreamId::default()
+    }
+
+    /// Its allocator, with the statistics.
+    pub fn allocator(&self) -> &Arc<CachingAllocator> {
+        &self.0.allocator
+    }
+
+    /// Whether tensors here have values that can be read.
+    pub fn has_values(&self) -> bool {
+        self.kind() != Kind::Accounting
+    }
+
+    /// Fails where other work on this device has failed unseen. Operations of the cpu and accounting devices are done
+    /// when they return.
+    pub fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl PartialEq for Device {
+    /// Whether both are handles to the same device.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind() {
+            Kind::Cpu => "cpu",
+            Kind::Accounting => "meta",
+        })
+    }
+}

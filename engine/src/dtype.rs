@@ -1,0 +1,99 @@
+//! Element types: what a tensor's numbers are, and how many bytes each takes.
+
+use std::fmt;
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DType {
+    /// IEEE double precision.
+    F64,
+    /// IEEE single precision.
+    F32,
+    /// The upper half of a single: 8 bits of exponent, 7 of fraction.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+    /// Signed whole numbers: indices and class labels.
+    I64,
+}
+
+impl DType {
+    /// Every type.
+    pub const ALL: [Self; 5] = [Self::F64, Self::F32, Self::Bf16, Self::F16, Self::I64];
+
+    /// Bytes that one element takes.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::F64 | Self::I64 => 8,
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+
+    /// Whether elements are fractions, so that gradients exist.
+    pub const fn is_float(self) -> bool {
+        !matches!(self, Self::I64)
+    }
+
+    /// The type in which sums and statistics of this type are kept: single precision, or double for doubles.
+    pub const fn statistics(self) -> Self {
+        match self {
+            Self::F64 => Self::F64,
+            _ => Self::F32,
+        }
+    }
+
+    /// The one spelling, on the command line and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+            Self::I64 => "i64",
+        }
+    }
+
+    /// The type spelt `name`, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A Rust type that is a tensor's element type.
+pub trait Element: Pod + Send + Sync {
+    /// The element type.
+    const DTYPE: DType;
+}
+
+macro_rules! element {
+    ($($type:ty => $dtype:ident,)+) => {
+        $(impl Element for $type {
+            const DTYPE: DType = DType::$dtype;
+        })+
+    };
+}
+
+element! { f64 => F64, f32 => F32, bf16 => Bf16, f16 => F16, i64 => I64, }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back_as_its_type() {
+        for dtype in DType::ALL {
+            assert_eq!(DType::from_name(dtype.name()), Some(dtype));
+        }
+        assert_eq!(DType::from_name("f8"), None);
+    }
+}

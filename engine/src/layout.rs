@@ -1,0 +1,218 @@
+//! Layout: where each element of a tensor lies in its storage; views change only this.
+
+use crate::error::{Error, Result};
+use crate::shape::{MAX_RANK, Shape};
+
+/// A shape, the distance between neighbours along each axis, and where the first element lies; all in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    shape: Shape,
+    strides: [usize; MAX_RANK],
+    offset: usize,
+}
+
+impl Layout {
+    /// Elements one after another, the last axis fastest.
+    pub fn contiguous(shape: Shape) -> Self {
+        let mut strides = [0; MAX_RANK];
+        let mut stride: usize = 1;
+        for axis in (0..shape.rank()).rev() {
+            strides[axis] = stride;
+            stride = stride.saturating_mul(shape[axis]);
+        }
+        Self { shape, strides, offset: 0 }
+    }
+
+    /// The lengths of the axes.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The distance between neighbours along each axis; 0 where one element stands for all.
+    pub fn strides(&self) -> &[usize] {
+        &self.strides[..self.shape.rank()]
+    }
+
+    /// Where the first element lies.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// How many elements the view shows, repeats counted.
+    pub fn elements(&self) -> usize {
+        self.shape.elements()
+    }
+
+    /// Whether elements lie one after another in order, from wherever the first lies.
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for axis in (0..self.shape.rank()).rev() {
+            if self.shape[axis] != 1 {
+                if self.strides[axis] != expected && self.elements() != 0 {
+                    return false;
+                }
+                expected *= self.shape[axis];
+            }
+        }
+        true
+    }
+
+    /// Whether no two indices name the same element, so that it can be written.
+    pub fn is_distinct(&self) -> bool {
+        self.elements() == 0 || self.shape.iter().zip(self.strides()).all(|(&length, &stride)| length == 1 || stride != 0)
+    }
+
+    /// One past the furthest element, from the start of the storage; 0 when there are none.
+    pub fn end(&self) -> usize {
+        if self.elements() == 0 {
+            return 0;
+        }
+        let furthest: usize = self.shape.iter().zip(self.strides()).map(|(&length, &stride)| (length - 1) * stride).sum();
+        self.offset + furthest + 1
+    }
+
+    /// The same view with its first element at `offset`.
+    pub(crate) fn at(mut self, offset: usize) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// The view with axes in another order: axis `i` of the result is axis `order[i]` of this.
+    pub(crate) fn permute(&self, order: &[usize]) -> Self {
+        let mut out = *self;
+        for (to, &from) in order.iter().enumerate() {
+            out.shape.lengths_mut()[to] = self.shape[from];
+            out.strides[to] = self.strides[from];
+        }
+        out
+    }
+
+    /// The view with two axes exchanged.
+    pub(crate) fn transpose(&self, first: usize, second: usize) -> Self {
+        let mut out = *self;
+        out.shape.lengths_mut().swap(first, second);
+        out.strides.swap(first, second);
+        out
+    }
+
+    /// `length` elements of one axis, from `start` on.
+    pub(crate) fn narrow(&self, op: &'static str, axis: usize, start: usize, length: usize) -> Result<Self> {
+        let whole = self.shape[axis];
+        let end = start.saturating_add(length);
+        if end > whole {
+            return Err(Error::Range { op, start, end, length: whole });
+        }
+        let mut out = *self;
+        out.shape = self.shape.with_axis(axis, length);
+        if length != 0 {
+            out.offset += start * self.strides[axis];
+        }
+        Ok(out)
+    }
+
+    /// The view with one element of `axis`, and without that axis.
+    pub(crate) fn select(&self, axis: usize, index: usize) -> Self {
+        let mut out = *self;
+        out.offset += index * self.strides[axis];
+        out.shape = self.shape.without_axis(axis);
+        out.strides.copy_within(axis + 1.., axis);
+        out.strides[MAX_RANK - 1] = 0;
+        out
+    }
+
+    /// The view with axes of length 1 repeated, without copies, to fill `shape`.
+    pub(crate) fn expand(&self, op: &'static str, shape: &Shape) -> Result<Self> {
+        let wrong = || Error::shapes(op, &self.shape, shape, "only axes of length 1, and new axes in front, can be repeated");
+        let shift = shape.rank().checked_sub(self.shape.rank()).ok_or_else(wrong)?;
+        let mut strides = [0; MAX_RANK];
+        for axis in 0..self.shape.rank() {
+            if self.shape[axis] == shape[axis + shift] {
+                strides[axis + shift] = self.strides[axis];
+            } else if self.shape[axis] != 1 {
+                return Err(wrong());
+            }
+        }
+        Ok(Self { shape: *shape, strides, offset: self.offset })
+    }
+
+    /// The same elements in another shape of as many, if strides can say so without a copy.
+    pub(crate) fn reshape(&self, shape: &Shape) -> Option<Self> {
+        if self.elements() == 0 {
+            return Some(Self { offset: self.offset, ..Self::contiguous(*shape) });
+        }
+        // Runs of old axes that lie behind one another are split and joined freely; new axes must not cross runs.
+        let mut strides = [0; MAX_RANK];
+        let mut new_axis = shape.rank();
+        let mut run_elements = 1;
+        let mut run_stride = None;
+        let old: Vec<(usize, usize)> =
+            self.shape.iter().copied().zip(self.strides().iter().copied()).filter(|&(length, _)| length != 1).collect();
+        for (position, &(length, stride)) in old.iter().enumerate().rev() {
+            let innermost = *run_stride.get_or_insert(stride);
+            run_elements *= length;
+            let continues = position > 0 && old[position - 1].1 == length * stride;
+            if continues {
+                continue;
+            }
+            let mut filled = 1;
+            while new_axis > 0 && (filled < run_elements || shape[new_axis - 1] == 1) {
+                new_axis -= 1;
+                strides[new_axis] = innermost * filled;
+                filled *= shape[new_axis];
+            }
+            if filled != run_elements {
+                return None;
+            }
+            run_elements = 1;
+            run_stride = None;
+        }
+        // Axes that remain have length 1; any stride serves.
+        for stride in &mut strides[..new_axis] {
+            *stride = 1;
+        }
+        Some(Self { shape: *shape, strides, offset: self.offset })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(shape: impl Into<Shape>) -> Layout {
+        Layout::contiguous(shape.into())
+    }
+
+    #[test]
+    fn a_transposed_view_reshapes_only_where_no_copy_is_needed() {
+        let turned = layout([2, 3, 4]).transpose(0, 1);
+        assert!(!turned.is_contiguous());
+        assert_eq!(turned.reshape(&Shape::from([6, 4])), None);
+        let split = turned.reshape(&Shape::from([3, 2, 2, 2])).unwrap();
+        assert_eq!(split.strides(), [4, 12, 2, 1]);
+        assert_eq!(turned.reshape(&Shape::from([3, 1, 2, 4, 1])).unwrap().strides()[..3], [4, 24, 12]);
+    }
+
+    #[test]
+    fn repeated_axes_join_only_with_repeated_axes() {
+        let repeated = layout([1, 3]).expand("test", &Shape::from([4, 5, 3])).unwrap();
+        assert!(!repeated.is_distinct());
+        assert_eq!(repeated.reshape(&Shape::from([20, 3])).unwrap().strides(), [0, 1]);
+        assert_eq!(repeated.reshape(&Shape::from([4, 15])), None);
+    }
+
+    #[test]
+    fn a_view_of_nothing_takes_any_shape_and_ends_at_the_start() {
+        let nothing = layout([2, 0, 3]).transpose(0, 2);
+        assert!(nothing.is_contiguous());
+        assert_eq!(nothing.end(), 0);
+        assert_eq!(nothing.reshape(&Shape::from([0])).unwrap().shape(), &Shape::from([0]));
+    }
+
+    #[test]
+    fn a_range_past_the_end_is_refused_with_its_bounds() {
+        let wrong = layout([2, 3]).narrow("narrow", 1, 2, 2).unwrap_err().to_string();
+        assert!(wrong.contains("2 to 4") && wrong.contains("length 3"), "{wrong}");
+        assert_eq!(layout([2, 3]).narrow("narrow", 1, 1, 2).unwrap().end(), 6);
+        assert_eq!(layout([2, 3, 4]).select(1, 2).strides(), [12, 1]);
+    }
+}

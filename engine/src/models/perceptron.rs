@@ -1,0 +1,39 @@
+//! Perceptron: linear layers with ReLU between them.
+
+use crate::error::Result;
+use crate::nn::{Child, Init, Linear, Module, Sequence, Visitor};
+use crate::tensor::Tensor;
+
+/// A multi-layer perceptron (Rosenblatt, 1958; Rumelhart et al., 1986).
+#[derive(Debug)]
+pub struct Perceptron {
+    layers: Child<Sequence<Linear>>,
+    head: Child<Linear>,
+}
+
+impl Perceptron {
+    /// A network from `inputs` numbers over `layers` hidden layers of `width` each to `outputs` numbers.
+    pub fn new(init: &mut Init, [inputs, width, outputs]: [usize; 3], layers: usize) -> Result<Self> {
+        let layer = |position: usize, init: &mut Init| Linear::new(init, [if position == 0 { inputs } else { width }, width]);
+        let last = if layers == 0 { inputs } else { width };
+        Ok(Self {
+            layers: Child::new("layers", init, |init| Sequence::new(layers, init, layer))?,
+            head: Child::new("head", init, |init| Linear::new(init, [last, outputs]))?,
+        })
+    }
+}
+
+impl Module for Perceptron {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let hidden = self.layers.within(|layers| {
+            let bend = |hidden: Tensor, layer: &Child<Linear>| layer.forward(&hidden)?.into_relu();
+            layers.iter().try_fold(input.clone(), bend)
+        })?;
+        self.head.forward(&hidden)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.layers);
+        visitor.child(&self.head);
+    }
+}

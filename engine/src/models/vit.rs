@@ -1,0 +1,150 @@
+//! ViT: the vision transformer, with the layout of torchvision's.
+
+use crate::error::{Error, Result};
+use crate::nn::{
+    Child, EncoderBlock, EncoderSize, Filling, Init, LayerNorm, Linear, LinearFilling, Module, PatchEmbedding, Sequence, Visitor,
+};
+use crate::tensor::Tensor;
+
+/// The sizes of a vision transformer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VitSize {
+    /// Height and width of the images.
+    pub image: usize,
+    /// Height and width of a patch; divides the image's.
+    pub patch: usize,
+    /// Encoder blocks.
+    pub layers: usize,
+    /// The sizes of each block.
+    pub block: EncoderSize,
+    /// Classes that images are told apart into.
+    pub classes: usize,
+}
+
+impl VitSize {
+    /// torchvision's `vit_l_16`: 304,326,632 parameters.
+    pub const L_16: Self = Self {
+        image: 224,
+        patch: 16,
+        layers: 24,
+        block: EncoderSize { width: 1024, heads: 16, hidden: 4096, epsilon: 1e-6 },
+        classes: 1000,
+    };
+
+    /// One that a processor trains in moments.
+    pub const SMALL: Self = Self {
+        image: 32,
+        patch: 4,
+        layers: 4,
+        block: EncoderSize { width: 64, heads: 4, hidden: 256, epsilon: 1e-6 },
+        classes: 10,
+    };
+
+    /// Tokens of an image: its patches, and the class token.
+    pub fn tokens(&self) -> usize {
+        (self.image / self.patch).pow(2) + 1
+    }
+}
+
+/// A vision transformer (Dosovitskiy et al., 2021): `[batch, 3, image, image]` to `[batch, classes]`.
+#[derive(Debug)]
+pub struct VisionTransformer {
+    class_token: Tensor,
+    conv_proj: Child<PatchEmbedding>,
+    encoder: Child<Encoder>,
+    heads: Child<Heads>,
+}
+
+#[derive(Debug)]
+struct Encoder {
+    pos_embedding: Tensor,
+    layers: Child<Sequence<EncoderBlock>>,
+    ln: Child<LayerNorm>,
+}
+
+#[derive(Debug)]
+struct Heads {
+    head: Child<Linear>,
+}
+
+impl VisionTransformer {
+    /// A model of these sizes, filled as torchvision's: the head begins with zeros. Fails if patches do not fit the image.
+    pub fn new(init: &mut Init, size: VitSize) -> Result<Self> {
+        if size.patch == 0 || !size.image.is_multiple_of(size.patch) {
+            let what = format!("patches of {} pixels do not fill an image of {}; give a divisor of it", size.patch, size.image);
+            return Err(Error::Setting { op: "vit", what });
+        }
+        let width = size.block.width;
+        let zeros = LinearFilling { weight: Filling::Zeros, bias: Some(Filling::Zeros) };
+        let head = |init: &mut Init| Linear::filled(init, [width, size.classes], zeros);
+        Ok(Self {
+            class_token: init.parameter([1, 1, width], Filling::Zeros)?,
+            conv_proj: Child::new("conv_proj", init, |init| PatchEmbedding::new(init, [3, size.patch, width]))?,
+            encoder: Child::new("encoder", init, |init| Encoder::new(init, size))?,
+            heads: Child::new("heads", init, |init| Ok(Heads { head: Child::new("head", init, head)? }))?,
+        })
+    }
+
+    /// The images as tokens, the class token first.
+    fn tokens(&self, images: &Tensor) -> Result<Tensor> {
+        let patches = self.conv_proj.forward(images)?;
+        let class_token = self.class_token.expand([patches.shape()[0], 1, patches.shape()[2]])?;
+        Tensor::concat(&[&class_token, &patches], 1)
+    }
+}
+
+impl Module for VisionTransformer {
+    fn forward(&self, images: &Tensor) -> Result<Tensor> {
+        let tokens = self.tokens(images)?;
+        let class_token = self.encoder.within(|encoder| encoder.encode(tokens))?;
+        self.heads.forward(&class_token)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.parameter("class_token", &self.class_token);
+        visitor.child(&self.conv_proj);
+        visitor.child(&self.encoder);
+        visitor.child(&self.heads);
+    }
+}
+
+impl Encoder {
+    fn new(init: &mut Init, size: VitSize) -> Result<Self> {
+        let VitSize { layers, block, .. } = size;
+        Ok(Self {
+            pos_embedding: init.parameter([1, size.tokens(), block.width], Filling::Normal { deviation: 0.02 })?,
+            layers: Child::new("layers", init, |init| Sequence::new(layers, init, |_, init| EncoderBlock::new(init, block)))?,
+            ln: Child::new("ln", init, |init| LayerNorm::new(init, block.width, block.epsilon))?,
+        })
+    }
+
+    /// The class token of each image, `[batch, width]`. The tokens are used up, so that their memory takes the sum with
+    /// the positions. Only the class token is normalised, as nobody reads the others.
+    fn encode(&self, tokens: Tensor) -> Result<Tensor> {
+        let positioned = tokens.into_add(&self.pos_embedding)?;
+        let class_token = self.layers.forward(&positioned)?.select(1, 0)?.compact()?;
+        self.ln.forward(&class_token)
+    }
+}
+
+impl Module for Encoder {
+    fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
+        self.encode(tokens.clone())
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.parameter("pos_embedding", &self.pos_embedding);
+        visitor.child(&self.layers);
+        visitor.child(&self.ln);
+    }
+}
+
+impl Module for Heads {
+    fn forward(&self, class_token: &Tensor) -> Result<Tensor> {
+        self.head.forward(class_token)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.head);
+    }
+}

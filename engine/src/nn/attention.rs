@@ -1,0 +1,48 @@
+//! Attention: several heads over one sequence (Vaswani et al., 2017).
+
+use super::init::{Filling, Init};
+use super::linear::{Linear, LinearFilling};
+use super::module::{Child, Module, Visitor};
+use crate::error::{Error, Result};
+use crate::ops::attention::AttentionOptions;
+use crate::tensor::Tensor;
+
+/// Self-attention: `[batch, length, width]` to the same shape. One matrix product makes queries, keys and values; they
+/// stay in its result, and their gradients come back in one buffer.
+#[derive(Debug)]
+pub struct MultiHeadAttention {
+    in_proj: Child<Linear>,
+    out_proj: Child<Linear>,
+    heads: usize,
+    options: AttentionOptions,
+}
+
+impl MultiHeadAttention {
+    /// `heads` heads that share `width` evenly, filled as PyTorch's `MultiheadAttention`. Fails if they cannot share it.
+    pub fn new(init: &mut Init, width: usize, heads: usize, options: AttentionOptions) -> Result<Self> {
+        if heads == 0 || !width.is_multiple_of(heads) {
+            let what = format!("{heads} heads cannot share a width of {width} evenly; give a divisor of it");
+            return Err(Error::Setting { op: "attention", what });
+        }
+        let packed = LinearFilling { weight: Filling::xavier_uniform(width, 3 * width), bias: Some(Filling::Zeros) };
+        let output = LinearFilling { weight: Filling::kaiming_uniform(width), bias: Some(Filling::Zeros) };
+        Ok(Self {
+            in_proj: Child::new("in_proj", init, |init| Linear::filled(init, [width, 3 * width], packed))?,
+            out_proj: Child::new("out_proj", init, |init| Linear::filled(init, [width, width], output))?,
+            heads,
+            options,
+        })
+    }
+}
+
+impl Module for MultiHeadAttention {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let mixed = self.in_proj.forward(input)?.attention_packed(self.heads, self.heads, self.options)?;
+        self.out_proj.forward(&mixed)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.in_proj);
+        visitor.child(&self.out_proj);
+    }
+}

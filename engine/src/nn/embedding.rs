@@ -1,0 +1,39 @@
+//! Embedding: a table of vectors, looked up by number.
+
+use super::init::{Filling, Init};
+use super::module::{Module, Visitor};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// A table of `entries` vectors: indices (I64) of any shape to `[…, width]`.
+#[derive(Debug)]
+pub struct Embedding {
+    weight: Tensor,
+}
+
+impl Embedding {
+    /// A table of `[entries, width]` filled by the bell curve of deviation 1, as PyTorch's.
+    pub fn new(init: &mut Init, size: [usize; 2]) -> Result<Self> {
+        Self::filled(init, size, Filling::Normal { deviation: 1.0 })
+    }
+
+    /// A table of `[entries, width]` that begins with `filling`.
+    pub fn filled(init: &mut Init, size: [usize; 2], filling: Filling) -> Result<Self> {
+        Ok(Self { weight: init.parameter(size, filling)? })
+    }
+
+    /// The table, for an output layer that shares it.
+    pub fn weight(&self) -> &Tensor {
+        &self.weight
+    }
+}
+
+impl Module for Embedding {
+    fn forward(&self, indices: &Tensor) -> Result<Tensor> {
+        self.weight.embedding(indices)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.parameter("weight", &self.weight);
+    }
+}

@@ -1,0 +1,34 @@
+//! MLP: two linear layers with a bend between them.
+
+use super::init::Init;
+use super::linear::{Linear, LinearFilling};
+use super::module::{Child, Module, Visitor};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// `fc2(gelu(fc1(x)))`: the feed-forward half of a transformer block.
+#[derive(Debug)]
+pub struct Mlp {
+    fc1: Child<Linear>,
+    fc2: Child<Linear>,
+}
+
+impl Mlp {
+    /// From `width` to `hidden` and back; `filling` gives what a layer of `[inputs, outputs]` begins with.
+    pub fn new(init: &mut Init, [width, hidden]: [usize; 2], filling: impl Fn([usize; 2]) -> LinearFilling) -> Result<Self> {
+        let layer = |name: &str, init: &mut Init, size| Child::new(name, init, |init| Linear::filled(init, size, filling(size)));
+        Ok(Self { fc1: layer("fc1", init, [width, hidden])?, fc2: layer("fc2", init, [hidden, width])? })
+    }
+}
+
+impl Module for Mlp {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let hidden = self.fc1.forward(input)?.gelu()?;
+        self.fc2.forward(&hidden)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.fc1);
+        visitor.child(&self.fc2);
+    }
+}

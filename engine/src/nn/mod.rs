@@ -1,0 +1,25 @@
+//! Neural network modules: layers that know their parameters by name, and tell the recorder where the program is.
+//!
+//! A module's children stand in [`Child`]: it holds a child under the name that its parent gives it, and enters that
+//! scope whenever the child is made, called or asked for its parameters. So an allocation's scope
+//! (`encoder.layers.3.mlp.fc1`) and a parameter's path (`encoder.layers.3.mlp.fc1.weight`) cannot disagree.
+
+pub mod init;
+pub mod module;
+pub mod linear;
+pub mod norm;
+pub mod embedding;
+pub mod mlp;
+pub mod attention;
+pub mod transformer;
+pub mod patch;
+
+pub use attention::MultiHeadAttention;
+pub use embedding::Embedding;
+pub use init::{Filling, Init};
+pub use linear::{Linear, LinearFilling};
+pub use mlp::Mlp;
+pub use module::{Child, Module, Parameter, Sequence, Visitor};
+pub use norm::LayerNorm;
+pub use patch::PatchEmbedding;
+pub use transformer::{EncoderBlock, EncoderSize};

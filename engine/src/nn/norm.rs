@@ -1,0 +1,32 @@
+//! Norm: layer normalisation.
+
+use super::init::{Filling, Init};
+use super::module::{Module, Visitor};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// Makes the last axis mean 0 and variance 1, then scales and shifts it (Ba, Kiros and Hinton, 2016).
+#[derive(Debug)]
+pub struct LayerNorm {
+    weight: Tensor,
+    bias: Tensor,
+    epsilon: f64,
+}
+
+impl LayerNorm {
+    /// A norm over an axis of `width`; `epsilon` is added to the variance (PyTorch's default is 1e-5).
+    pub fn new(init: &mut Init, width: usize, epsilon: f64) -> Result<Self> {
+        Ok(Self { weight: init.parameter(width, Filling::Ones)?, bias: init.parameter(width, Filling::Zeros)?, epsilon })
+    }
+}
+
+impl Module for LayerNorm {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        input.layer_norm(Some(&self.weight), Some(&self.bias), self.epsilon)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.parameter("weight", &self.weight);
+        visitor.parameter("bias", &self.bias);
+    }
+}

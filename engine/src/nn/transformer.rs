@@ -1,0 +1,67 @@
+//! Transformer: an encoder block that normalises before each half.
+
+use super::attention::MultiHeadAttention;
+use super::init::{Filling, Init};
+use super::linear::LinearFilling;
+use super::mlp::Mlp;
+use super::module::{Child, Module, Visitor};
+use super::norm::LayerNorm;
+use crate::error::Result;
+use crate::ops::attention::AttentionOptions;
+use crate::tensor::Tensor;
+
+/// The sizes of an encoder block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EncoderSize {
+    /// Numbers a token.
+    pub width: usize,
+    /// Attention heads, which share the width.
+    pub heads: usize,
+    /// Numbers a token between the layers of the MLP.
+    pub hidden: usize,
+    /// Added to variances.
+    pub epsilon: f64,
+}
+
+/// `y = x + attention(norm(x))`, then `y + mlp(norm(y))`: the block of vision transformers (Dosovitskiy et al., 2021),
+/// named and filled as torchvision's.
+#[derive(Debug)]
+pub struct EncoderBlock {
+    ln_1: Child<LayerNorm>,
+    self_attention: Child<MultiHeadAttention>,
+    ln_2: Child<LayerNorm>,
+    mlp: Child<Mlp>,
+}
+
+impl EncoderBlock {
+    /// A block of these sizes in which every token sees every other.
+    pub fn new(init: &mut Init, size: EncoderSize) -> Result<Self> {
+        let EncoderSize { width, heads, hidden, epsilon } = size;
+        let filling = |[inputs, outputs]: [usize; 2]| LinearFilling {
+            weight: Filling::xavier_uniform(inputs, outputs),
+            bias: Some(Filling::Normal { deviation: 1e-6 }),
+        };
+        let attention = |init: &mut Init| MultiHeadAttention::new(init, width, heads, AttentionOptions::default());
+        Ok(Self {
+            ln_1: Child::new("ln_1", init, |init| LayerNorm::new(init, width, epsilon))?,
+            self_attention: Child::new("self_attention", init, attention)?,
+            ln_2: Child::new("ln_2", init, |init| LayerNorm::new(init, width, epsilon))?,
+            mlp: Child::new("mlp", init, |init| Mlp::new(init, [width, hidden], filling))?,
+        })
+    }
+}
+
+impl Module for EncoderBlock {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        // Each half's result takes the sum in place: nobody else needs it.
+        let attended = self.self_attention.forward(&self.ln_1.forward(input)?)?.into_add(input)?;
+        self.mlp.forward(&self.ln_2.forward(&attended)?)?.into_add(&attended)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.ln_1);
+        visitor.child(&self.self_attention);
+        visitor.child(&self.ln_2);
+        visitor.child(&self.mlp);
+    }
+}

@@ -1,0 +1,218 @@
+//! Arith: sums, products and quotients of two tensors, or of a tensor and a number.
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend::{self, Binary, Unary};
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The sum; shapes broadcast.
+    pub fn add(&self, other: &Self) -> Result<Self> {
+        self.add_scaled("add", other, 1.0)
+    }
+
+    /// The difference; shapes broadcast.
+    pub fn sub(&self, other: &Self) -> Result<Self> {
+        self.add_scaled("sub", other, -1.0)
+    }
+
+    fn add_scaled(&self, op: &'static str, other: &Self, scale: f64) -> Result<Self> {
+        let operation = Operation::begin(op);
+        self.check_operand(op, other)?;
+        let function = if scale == 1.0 { Binary::Add } else { Binary::Sub };
+        let out = self.zip(function, other, op)?;
+        let shapes = [*self.shape(), *other.shape()];
+        Ok(operation.record(out, &[self, other], |_| Sum { shapes, scale }))
+    }
+
+    /// The sum, in this tensor's memory if nobody else holds it and `other` broadcasts to it.
+    pub fn into_add(self, other: &Self) -> Result<Self> {
+        let op = "add";
+        let operation = Operation::begin(op);
+        self.check_operand(op, other)?;
+        let shape = Shape::broadcast(op, self.shape(), other.shape())?;
+        let out = if shape == *self.shape() && self.is_free_to_write() {
+            backend::binary(self.view(), Binary::Add, None, other.broadcast_to(op, &shape)?.view())?;
+            self.detach()
+        } else {
+            self.zip(Binary::Add, other, op)?
+        };
+        let shapes = [*self.shape(), *other.shape()];
+        Ok(operation.record(out, &[&self, other], |_| Sum { shapes, scale: 1.0 }))
+    }
+
+    /// The product; shapes broadcast.
+    pub fn mul(&self, other: &Self) -> Result<Self> {
+        let op = "mul";
+        let operation = Operation::begin(op);
+        self.check_operand(op, other)?;
+        let out = self.zip(Binary::Mul, other, op)?;
+        let shapes = [*self.shape(), *other.shape()];
+        Ok(operation.record(out, &[self, other], |needs| Product {
+            left: needs[1].then(|| Saved::new(self)),
+            right: needs[0].then(|| Saved::new(other)),
+            shapes,
+        }))
+    }
+
+    /// The quotient; shapes broadcast.
+    pub fn div(&self, other: &Self) -> Result<Self> {
+        let op = "div";
+        let operation = Operation::begin(op);
+        self.check_operand(op, other)?;
+        let out = self.zip(Binary::Div, other, op)?;
+        let shapes = [*self.shape(), *other.shape()];
+        let result = out.detach();
+        Ok(operation.record(out, &[self, other], |needs| Quotient {
+            right: Saved::new(other),
+            result: needs[1].then(|| Saved::new(&result)),
+            shapes,
+        }))
+    }
+
+    /// `−self`.
+    pub fn neg(&self) -> Result<Self> {
+        self.affine_as("neg", -1.0, 0.0)
+    }
+
+    /// `self + value`.
+    pub fn add_scalar(&self, value: f64) -> Result<Self> {
+        self.affine_as("add_scalar", 1.0, value)
+    }
+
+    /// `value · self`.
+    pub fn mul_scalar(&self, value: f64) -> Result<Self> {
+        self.affine_as("mul_scalar", value, 0.0)
+    }
+
+    /// `scale · self + shift`.
+    pub fn affine(&self, scale: f64, shift: f64) -> Result<Self> {
+        self.affine_as("affine", scale, shift)
+    }
+
+    fn affine_as(&self, op: &'static str, scale: f64, shift: f64) -> Result<Self> {
+        let operation = Operation::begin(op);
+        self.check_float(op)?;
+        let out = self.map(Unary::Affine { scale, shift })?;
+        Ok(operation.record(out, &[self], |_| Affine { scale }))
+    }
+
+    /// The numbers in another type; this tensor if they are of it.
+    pub fn to_dtype(&self, dtype: crate::DType) -> Result<Self> {
+        if self.dtype() == dtype {
+            return Ok(self.clone());
+        }
+        let operation = Operation::begin("to_dtype");
+        let out = self.converted(dtype)?;
+        if !dtype.is_float() {
+            return Ok(out);
+        }
+        let from = self.dtype();
+        Ok(operation.record(out, &[self], |_| Cast { from }))
+    }
+
+    /// Fails if the numbers are not fractions.
+    pub(crate) fn check_float(&self, op: &'static str) -> Result<()> {
+        let need = "this operation takes fractions: f64, f32, bf16 or f16";
+        if self.dtype().is_float() { Ok(()) } else { Err(Error::DType { op, found: self.dtype(), need }) }
+    }
+}
+
+/// d(l + s·r) = dl + s·dr.
+struct Sum {
+    shapes: [Shape; 2],
+    scale: f64,
+}
+
+impl Gradient for Sum {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let of_right = inputs.needs(1).then(|| grad.clone());
+        if inputs.needs(0) {
+            inputs.give(0, grad.into_sum_to(&self.shapes[0])?)?;
+        } else {
+            drop(grad);
+        }
+        let Some(grad) = of_right else { return Ok(()) };
+        let mut grad = grad.into_sum_to(&self.shapes[1])?;
+        if self.scale != 1.0 {
+            grad = grad.into_map(Unary::Affine { scale: self.scale, shift: 0.0 })?;
+        }
+        inputs.give(1, grad)
+    }
+}
+
+/// d(l·r) = r·dl + l·dr.
+struct Product {
+    left: Option<Saved>,
+    right: Option<Saved>,
+    shapes: [Shape; 2],
+}
+
+impl Gradient for Product {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let Self { left, right, shapes } = *self;
+        let of_right = inputs.needs(1).then(|| grad.clone());
+        if let Some(right) = right {
+            let grad = grad.into_zip(Binary::Mul, &right.take("mul")?, "mul")?;
+            inputs.give(0, grad.into_sum_to(&shapes[0])?)?;
+        } else {
+            drop(grad);
+        }
+        let Some((grad, left)) = of_right.zip(left) else { return Ok(()) };
+        let grad = grad.into_zip(Binary::Mul, &left.take("mul")?, "mul")?;
+        inputs.give(1, grad.into_sum_to(&shapes[1])?)
+    }
+}
+
+/// d(l/r) = dl/r − (l/r)·dr/r.
+struct Quotient {
+    right: Saved,
+    result: Option<Saved>,
+    shapes: [Shape; 2],
+}
+
+impl Gradient for Quotient {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let Self { right, result, shapes } = *self;
+        let of_left = grad.into_zip(Binary::Div, &right.take("div")?, "div")?;
+        let of_right = match result {
+            Some(result) if inputs.needs(0) => Some(of_left.zip(Binary::NegMul, &result.take("div")?, "div")?),
+            Some(result) => {
+                let grad = of_left.into_zip(Binary::NegMul, &result.take("div")?, "div")?;
+                return inputs.give(1, grad.into_sum_to(&shapes[1])?);
+            }
+            None => None,
+        };
+        inputs.give(0, of_left.into_sum_to(&shapes[0])?)?;
+        match of_right {
+            Some(grad) => inputs.give(1, grad.into_sum_to(&shapes[1])?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// d(s·x + t) = s·dx.
+struct Affine {
+    scale: f64,
+}
+
+impl Gradient for Affine {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        if self.scale == 1.0 {
+            return inputs.give(0, grad);
+        }
+        inputs.give(0, grad.into_map(Unary::Affine { scale: self.scale, shift: 0.0 })?)
+    }
+}
+
+/// The gradient in the input's type.
+struct Cast {
+    from: crate::DType,
+}
+
+impl Gradient for Cast {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        inputs.give(0, grad.converted(self.from)?)
+    }
+}

@@ -1,0 +1,207 @@
+//! Attention: softmax(query · keyᵀ) · value without a matrix of scores.
+
+use highwater_recorder::{Category, scope};
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend::kind::Mask;
+use crate::backend::{self, AttentionSize};
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// How attention looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AttentionOptions {
+    /// Which keys a query sees.
+    pub mask: Mask,
+    /// What scores are multiplied with; 1 / √width if not given.
+    pub scale: Option<f64>,
+}
+
+impl AttentionOptions {
+    /// Each query sees the keys at its own place and before.
+    pub fn causal() -> Self {
+        Self { mask: Mask::Causal, scale: None }
+    }
+
+    fn size(&self, width: usize) -> AttentionSize {
+        AttentionSize { scale: self.scale.unwrap_or(1.0 / (width as f64).sqrt()), mask: self.mask }
+    }
+}
+
+impl Tensor {
+    /// Attention of `query` `[batch, heads, length, width]` to `key` and `value` `[batch, key heads, keys, width]`.
+    /// Fewer key heads than heads are shared by groups of them (Ainslie et al.: "GQA", 2023). The result has the
+    /// query's shape and is stored as `[batch, length, heads, width]`. Scores are computed row by row and never kept
+    /// (Dao et al.: "FlashAttention", 2022): backward has the inputs, the result, and one number for each row.
+    pub fn attention(query: &Self, key: &Self, value: &Self, options: AttentionOptions) -> Result<Self> {
+        let operation = Operation::begin("attention");
+        check(query, key, value)?;
+        let inputs = [query.with_rows()?, key.with_rows()?, value.with_rows()?];
+        let size = options.size(query.shape()[3]);
+        let (out, log_sums) = forward(&inputs, size)?;
+        let result = out.detach();
+        Ok(operation.record(out, &[query, key, value], |_| Attention {
+            inputs: inputs.each_ref().map(Saved::new),
+            result: Saved::new(&result),
+            log_sums: Saved::new(&log_sums),
+            size,
+        }))
+    }
+
+    /// Attention within one tensor `[batch, length, (heads + 2 · key heads) · width]` that holds query, key and value
+    /// one after another, as one linear layer computes them. The result is `[batch, length, heads · width]`. The three
+    /// gradients are written into one buffer, where separate views would each need their own.
+    pub fn attention_packed(&self, heads: usize, key_heads: usize, options: AttentionOptions) -> Result<Self> {
+        let op = "attention";
+        let operation = Operation::begin(op);
+        let slots = heads + 2 * key_heads;
+        let fits = self.rank() == 3 && slots > 0 && self.shape()[2].is_multiple_of(slots);
+        if !fits {
+            let need = "it must be [batch, length, (heads + 2 key heads) times width]";
+            return Err(Error::shape(op, self.shape(), need));
+        }
+        let packed = self.with_rows()?;
+        let inputs = unpack(&packed, [heads, key_heads])?;
+        check(&inputs[0], &inputs[1], &inputs[2])?;
+        let size = options.size(inputs[0].shape()[3]);
+        let (out, log_sums) = forward(&inputs, size)?;
+        drop(inputs);
+        let shape = Shape::from([self.shape()[0], self.shape()[1], self.shape()[2] / slots * heads]);
+        let result = out.detach();
+        let joined = out.with_layout(out.layout().transpose(1, 2)).reshaped(&shape)?;
+        drop(out);
+        Ok(operation.record(joined, &[self], |_| Packed {
+            packed: Saved::new(&packed),
+            heads: [heads, key_heads],
+            result: Saved::new(&result),
+            log_sums: Saved::new(&log_sums),
+            size,
+        }))
+    }
+
+    /// This tensor without history, or a copy unless the numbers of a row lie one after another.
+    fn with_rows(&self) -> Result<Self> {
+        let has_rows = self.layout().strides().last() == Some(&1) || self.shape().last() == Some(&1);
+        if has_rows { Ok(self.detach()) } else { self.copied() }
+    }
+}
+
+/// Views of query, key and value `[batch, heads, length, width]` in one tensor.
+fn unpack(packed: &Tensor, [heads, key_heads]: [usize; 2]) -> Result<[Tensor; 3]> {
+    let (batch, length) = (packed.shape()[0], packed.shape()[1]);
+    let slots = heads + 2 * key_heads;
+    let by_heads = Shape::from([batch, length, slots, packed.shape()[2] / slots]);
+    let layout = packed.layout().reshape(&by_heads).expect("the last axis is contiguous, so it can be split");
+    let turned = layout.transpose(1, 2);
+    let part = |start, count| -> Result<Tensor> { Ok(packed.with_layout(turned.narrow("attention", 1, start, count)?)) };
+    Ok([part(0, heads)?, part(heads, key_heads)?, part(heads + key_heads, key_heads)?])
+}
+
+fn check(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
+    let op = "attention";
+    query.check_operand(op, key)?;
+    query.check_operand(op, value)?;
+    query.check_float(op)?;
+    if query.rank() != 4 || key.rank() != 4 {
+        return Err(Error::shapes(op, query.shape(), key.shape(), "each must be [batch, heads, length, width]"));
+    }
+    if key.shape() != value.shape() {
+        return Err(Error::shapes(op, key.shape(), value.shape(), "key and value must have the same shape"));
+    }
+    let (q, k) = (query.shape(), key.shape());
+    let fits = q[0] == k[0] && q[3] == k[3] && k[1] > 0 && q[1].is_multiple_of(k[1]);
+    let need = "batch and width must be equal, and the query's heads a multiple of the key's";
+    if fits { Ok(()) } else { Err(Error::shapes(op, q, k, need)) }
+}
+
+/// Memory for `[batch, heads, length, width]`, stored as `[batch, length, heads, width]`.
+fn by_place(like: &Tensor, shape: &Shape) -> Result<Tensor> {
+    let stored = Tensor::empty([shape[0], shape[2], shape[1], shape[3]], like.dtype(), like.device())?;
+    Ok(stored.with_layout(stored.layout().transpose(1, 2)))
+}
+
+/// Memory for one number of `[batch, heads, length]`, stored as `[batch, length, heads]`.
+fn row_numbers(query: &Tensor) -> Result<Tensor> {
+    let shape = query.shape();
+    let stored = Tensor::empty([shape[0], shape[2], shape[1]], query.dtype().statistics(), query.device())?;
+    Ok(stored.with_layout(stored.layout().transpose(1, 2)))
+}
+
+fn forward([query, key, value]: &[Tensor; 3], size: AttentionSize) -> Result<(Tensor, Tensor)> {
+    let out = by_place(query, query.shape())?;
+    let log_sums = row_numbers(query)?;
+    backend::attention(out.view(), log_sums.view(), [query.view(), key.view(), value.view()], size)?;
+    Ok((out, log_sums))
+}
+
+/// Writes the three gradients, given the result's.
+fn backward(
+    grads: &[Tensor; 3],
+    grad: &Tensor,
+    [result, log_sums]: [Tensor; 2],
+    inputs: &[Tensor; 3],
+    size: AttentionSize,
+) -> Result<()> {
+    let delta = {
+        let _category = scope::category(Category::Workspace);
+        row_numbers(&inputs[0])?
+    };
+    backend::attention_delta(delta.view(), grad.view(), result.view())?;
+    drop(result);
+    let known = [grad.view(), log_sums.view(), delta.view()];
+    let inputs = inputs.each_ref().map(Tensor::view);
+    backend::attention_backward(grads[0].view(), [grads[1].view(), grads[2].view()], known, inputs, size)
+}
+
+struct Attention {
+    inputs: [Saved; 3],
+    result: Saved,
+    log_sums: Saved,
+    size: AttentionSize,
+}
+
+impl Gradient for Attention {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let op = "attention";
+        let Self { inputs: [query, key, value], result, log_sums, size } = *self;
+        let saved = [query.take(op)?, key.take(op)?, value.take(op)?];
+        let known = [result.take(op)?, log_sums.take(op)?];
+        let grad = grad.with_rows()?;
+        let grads = [by_place(&grad, saved[0].shape())?, by_place(&grad, saved[1].shape())?, by_place(&grad, saved[2].shape())?];
+        backward(&grads, &grad, known, &saved, size)?;
+        drop((saved, grad));
+        for (input, grad) in grads.into_iter().enumerate() {
+            inputs.give(input, grad)?;
+        }
+        Ok(())
+    }
+}
+
+struct Packed {
+    packed: Saved,
+    heads: [usize; 2],
+    result: Saved,
+    log_sums: Saved,
+    size: AttentionSize,
+}
+
+impl Gradient for Packed {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let op = "attention";
+        let packed = self.packed.take(op)?;
+        let known = [self.result.take(op)?, self.log_sums.take(op)?];
+        let saved = unpack(&packed, self.heads)?;
+        let grad = grad.into_order()?;
+        let by_heads = [grad.shape()[0], grad.shape()[1], self.heads[0], saved[0].shape()[3]];
+        let by_heads = grad.reshaped(&Shape::from(by_heads))?;
+        drop(grad);
+        let turned = by_heads.with_layout(by_heads.layout().transpose(1, 2));
+        drop(by_heads);
+        let out = inputs.allocate(0, &packed)?;
+        let grads = unpack(&out, self.heads)?;
+        backward(&grads, &turned, known, &saved, self.size)?;
+        drop((grads, saved, packed, turned));
+        inputs.give(0, out)
+    }
+}

@@ -1,0 +1,50 @@
+//! Embedding: rows picked from a table.
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// Rows of this table `[rows, width]` at `indices`, which are I64 of any shape: `[…, width]`. Keeps the indices; the
+    /// gradient is added into what is there already, where that is possible. On a device with values, an index outside
+    /// of the table is an error.
+    pub fn embedding(&self, indices: &Self) -> Result<Self> {
+        let op = "embedding";
+        let operation = Operation::begin(op);
+        self.check_device(op, indices)?;
+        self.check_float(op)?;
+        if indices.dtype() != DType::I64 {
+            return Err(Error::DType { op, found: indices.dtype(), need: "indices are of type i64" });
+        }
+        if self.rank() != 2 {
+            return Err(Error::shape(op, self.shape(), "a table has two axes: [rows, width]"));
+        }
+        let width = self.shape()[1];
+        let shape = indices.shape().with_last(op, width)?;
+        let (table, places) = (self.in_order()?, indices.in_order()?);
+        let out = Self::empty(shape, self.dtype(), self.device())?;
+        backend::gather_rows(out.view(), table.view(), places.view())?;
+        Ok(operation.record(out, &[self], |_| Embedding { indices: Saved::new(&places), width }))
+    }
+}
+
+/// Each row's gradient is added to the row that it came from.
+struct Embedding {
+    indices: Saved,
+    width: usize,
+}
+
+impl Gradient for Embedding {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let indices = self.indices.take("embedding")?;
+        let grad = grad.into_order()?;
+        let rows = grad.reshaped(&Shape::from([indices.elements(), self.width]))?;
+        let table = inputs.take_sum_or_zeros(0, &grad)?;
+        drop(grad);
+        backend::add_rows(table.view(), rows.view(), indices.view())?;
+        inputs.give(0, table)
+    }
+}

@@ -1,0 +1,70 @@
+//! Linear: a layer's product and bias in one operation.
+
+use super::product::{ProductGradient, RightIs, check, multiply};
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// `self · weightᵀ + bias`, with input `[…, inputs]`, weight `[outputs, inputs]` and bias `[outputs]`. The weight's
+    /// gradient is computed in the weight's own layout, and added to what is there by the product itself. Keeps the
+    /// input if the weight's gradient is wanted, and the weight if the input's is.
+    pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> Result<Self> {
+        let op = "linear";
+        let operation = Operation::begin(op);
+        check(op, self, weight, RightIs::Turned)?;
+        if weight.rank() != 2 {
+            return Err(Error::shape(op, weight.shape(), "a weight has two axes: [outputs, inputs]"));
+        }
+        let outputs = weight.shape()[0];
+        if let Some(bias) = bias {
+            self.check_operand(op, bias)?;
+            if **bias.shape() != [outputs] {
+                return Err(Error::shapes(op, weight.shape(), bias.shape(), "a bias has one axis: [outputs]"));
+            }
+        }
+        let shape = self.shape().with_axis(self.rank() - 1, outputs);
+        let out = Self::empty(shape, self.dtype(), self.device())?;
+        if let Some(bias) = bias {
+            backend::copy(out.view(), bias.broadcast_to(op, &shape)?.view())?;
+        }
+        let (rows, products) = (self.as_matrices()?, out.as_matrices()?);
+        multiply(&products, &rows.operand()?, &weight.turned().operand()?, if bias.is_some() { 1.0 } else { 0.0 })?;
+        drop((rows, products));
+        let mut inputs = vec![self, weight];
+        inputs.extend(bias);
+        Ok(operation.record(out, &inputs, |needs| {
+            let left = needs[1].then(|| Saved::new(self));
+            let right = needs[0].then(|| Saved::new(weight));
+            Linear(ProductGradient { op, left, right, right_is_turned: RightIs::Turned })
+        }))
+    }
+
+    /// This tensor, or its one row as a matrix.
+    fn as_matrices(&self) -> Result<Self> {
+        if self.rank() >= 2 { Ok(self.detach()) } else { self.broadcast_to("linear", &[1, self.elements()].into()) }
+    }
+}
+
+/// d(x·wᵀ + b) = dx·wᵀ + x·dwᵀ + db.
+struct Linear(ProductGradient);
+
+impl Gradient for Linear {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        if let Some(shape) = inputs.shape(2).copied() {
+            let existing = inputs.take_sum(2);
+            let sum = match existing {
+                Some(sum) => {
+                    let repeated = sum.broadcast_to("linear", grad.shape())?;
+                    backend::add_sum(repeated.view(), grad.view(), 1.0)?;
+                    drop(repeated);
+                    sum
+                }
+                None => grad.clone().into_sum_to(&shape)?,
+            };
+            inputs.give(2, sum)?;
+        }
+        self.0.backward(grad, inputs)
+    }
+}

@@ -1,0 +1,70 @@
+//! Loss: cross-entropy, straight from logits.
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The mean of −log softmax(logits)[target] over the rows of these logits `[rows, classes]`; `targets` `[rows]` are
+    /// I64. Rows whose target is `ignore_index` do not count.
+    ///
+    /// Keeps the logits themselves and one number a row; backward turns the logits into their gradient in place, if
+    /// nobody else holds them. So no second buffer of their size exists at any time.
+    pub fn cross_entropy(&self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
+        let op = "cross_entropy";
+        let operation = Operation::begin(op);
+        self.check_device(op, targets)?;
+        self.check_float(op)?;
+        if targets.dtype() != DType::I64 {
+            return Err(Error::DType { op, found: targets.dtype(), need: "targets are class numbers of type i64" });
+        }
+        if self.rank() != 2 || **targets.shape() != self.shape()[..1] {
+            return Err(Error::shapes(op, self.shape(), targets.shape(), "logits are [rows, classes] and targets [rows]"));
+        }
+        let (logits, targets) = (self.in_order()?, targets.in_order()?);
+        // No class has this number, so that nothing is ignored.
+        let ignored = ignore_index.unwrap_or(i64::MIN);
+        let loss = Self::empty((), self.dtype(), self.device())?;
+        let statistics = Self::empty(self.shape()[0], self.dtype().statistics(), self.device())?;
+        let count = Self::empty((), self.dtype().statistics(), self.device())?;
+        backend::cross_entropy(loss.view(), statistics.view(), count.view(), logits.view(), targets.view(), ignored)?;
+        Ok(operation.record(loss, &[self], |_| CrossEntropy {
+            logits: Saved::new(&logits),
+            targets: Saved::new(&targets),
+            statistics: Saved::new(&statistics),
+            count: Saved::new(&count),
+            ignored,
+        }))
+    }
+}
+
+/// dlogits = (softmax − 1 at the target) · g / n.
+struct CrossEntropy {
+    logits: Saved,
+    targets: Saved,
+    statistics: Saved,
+    count: Saved,
+    ignored: i64,
+}
+
+impl Gradient for CrossEntropy {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let op = "cross_entropy";
+        let (logits, targets) = (self.logits.take(op)?, self.targets.take(op)?);
+        let (statistics, count) = (self.statistics.take(op)?, self.count.take(op)?);
+        let grad = grad.reshaped(&Shape::SCALAR)?;
+        let known = [grad.view(), statistics.view(), count.view()];
+        let out = if logits.is_free_to_write() {
+            backend::cross_entropy_backward(logits.view(), None, known, targets.view(), self.ignored)?;
+            logits
+        } else {
+            let out = logits.same_shape()?;
+            backend::cross_entropy_backward(out.view(), Some(logits.view()), known, targets.view(), self.ignored)?;
+            out
+        };
+        inputs.give(0, out)
+    }
+}

@@ -1,0 +1,38 @@
+//! Matmul: products of matrices, one or a batch of them.
+
+use super::product::{ProductGradient, RightIs, batch_of, check, multiply, with_matrix};
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// `[…, rows, inner]` times `[…, inner, columns]`; axes before the last two broadcast. Operands that are transposed
+    /// views are not copied. Keeps an input where the other's gradient is wanted.
+    pub fn matmul(&self, other: &Self) -> Result<Self> {
+        let op = "matmul";
+        let operation = Operation::begin(op);
+        check(op, self, other, RightIs::Plain)?;
+        if self.rank() < 2 {
+            return Err(Error::shape(op, self.shape(), "both need two axes or more; add one with unsqueeze"));
+        }
+        let batch = Shape::broadcast(op, &batch_of(self.shape()), &batch_of(other.shape()))?;
+        let (rows, columns) = (self.shape()[self.rank() - 2], other.shape()[other.rank() - 1]);
+        let out = Self::empty(with_matrix(op, &batch, rows, columns)?, self.dtype(), self.device())?;
+        multiply(&out, &self.operand()?, &other.operand()?, 0.0)?;
+        Ok(operation.record(out, &[self, other], |needs| {
+            let left = needs[1].then(|| Saved::new(self));
+            let right = needs[0].then(|| Saved::new(other));
+            Matmul(ProductGradient { op, left, right, right_is_turned: RightIs::Plain })
+        }))
+    }
+}
+
+/// d(l·r) = dl·r + l·dr, so the gradients are grad·rᵀ and lᵀ·grad.
+struct Matmul(ProductGradient);
+
+impl Gradient for Matmul {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        self.0.backward(grad, inputs)
+    }
+}

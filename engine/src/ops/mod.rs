@@ -1,0 +1,26 @@
+//! Ops: what tensors can do. Each file holds an operation's forward and its gradient side by side.
+//!
+//! An operation begins an [`Operation`](crate::autograd::Operation), which numbers it in recordings; checks what it was
+//! given; allocates its result; lets the backend compute; and [records](crate::autograd::record) itself with what its
+//! gradient needs: the smallest thing that serves. Gradients overwrite memory that has served wherever nobody else holds
+//! it.
+
+pub mod arith;
+pub mod math;
+pub mod view;
+pub mod concat;
+pub mod reduce;
+pub mod product;
+pub mod matmul;
+pub mod linear;
+pub mod softmax;
+pub mod norm;
+pub mod attention;
+pub mod embedding;
+pub mod loss;
+pub mod conv;
+pub mod dropout;
+
+pub use crate::backend::kind::Mask;
+pub use attention::AttentionOptions;
+pub use conv::ConvOptions;

@@ -1,0 +1,93 @@
+//! Norm: rows made mean 0 and variance 1.
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// Each row of the last axis less its mean, over its deviation (with `epsilon` added to the variance), times
+    /// `weight` plus `bias`, both of the last axis' length (Ba, Kiros, Hinton: "Layer Normalization", 2016). Keeps its
+    /// input, and mean and 1 / deviation of each row.
+    pub fn layer_norm(&self, weight: Option<&Self>, bias: Option<&Self>, epsilon: f64) -> Result<Self> {
+        let op = "layer_norm";
+        let operation = Operation::begin(op);
+        self.check_float(op)?;
+        let Some((&width, rows)) = self.shape().split_last() else {
+            return Err(Error::shape(op, self.shape(), "at least one axis is needed, along which to normalise"));
+        };
+        for parameter in [weight, bias].into_iter().flatten() {
+            self.check_operand(op, parameter)?;
+            if **parameter.shape() != [width] || !parameter.is_contiguous() {
+                return Err(Error::shapes(op, self.shape(), parameter.shape(), "weight and bias have the last axis' length"));
+            }
+        }
+        let statistics = crate::Shape::filled(rows);
+        let input = self.in_order()?;
+        let out = self.same_shape()?;
+        let mean = Self::empty(statistics, self.dtype().statistics(), self.device())?;
+        let rstd = mean.same_shape()?;
+        let affine = [weight.map(Self::view), bias.map(Self::view)];
+        backend::layer_norm(out.view(), mean.view(), rstd.view(), input.view(), affine, epsilon)?;
+        // Inputs are numbered 0 for the rows, then weight and bias as far as they are given.
+        let parameters: Vec<&Self> = weight.into_iter().chain(bias).collect();
+        let inputs: Vec<&Self> = [self].into_iter().chain(parameters).collect();
+        Ok(operation.record(out, &inputs, |_| LayerNorm {
+            input: Saved::new(&input),
+            mean: Saved::new(&mean),
+            rstd: Saved::new(&rstd),
+            weight: weight.map(Saved::new),
+            has_bias: bias.is_some(),
+        }))
+    }
+}
+
+/// With x̂ the normalised row: dx = rstd · (g·w − mean(g·w) − x̂ · mean(g·w·x̂)), dw = Σ g·x̂, db = Σ g.
+struct LayerNorm {
+    input: Saved,
+    mean: Saved,
+    rstd: Saved,
+    weight: Option<Saved>,
+    has_bias: bool,
+}
+
+impl Gradient for LayerNorm {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let op = "layer_norm";
+        let (input, mean, rstd) = (self.input.take(op)?, self.mean.take(op)?, self.rstd.take(op)?);
+        let weight = self.weight.map(|weight| weight.take(op)).transpose()?;
+        let statistics = [mean.view(), rstd.view()];
+        let grad = grad.into_order()?;
+        let of_weight = 1;
+        let of_bias = if weight.is_some() { 2 } else { 1 };
+        let wants = [weight.is_some() && inputs.needs(of_weight), self.has_bias && inputs.needs(of_bias)];
+        if wants.contains(&true) {
+            let mut sums = [None, None];
+            for (sum, (wanted, place)) in sums.iter_mut().zip(wants.into_iter().zip([of_weight, of_bias])) {
+                if wanted {
+                    *sum = Some(inputs.take_sum_or_zeros(place, &grad)?);
+                }
+            }
+            let views = [sums[0].as_ref().map(Tensor::view), sums[1].as_ref().map(Tensor::view)];
+            backend::layer_norm_backward_affine(grad.view(), statistics, input.view(), views)?;
+            for (sum, place) in sums.into_iter().zip([of_weight, of_bias]) {
+                if let Some(sum) = sum {
+                    inputs.give(place, sum)?;
+                }
+            }
+        }
+        if !inputs.needs(0) {
+            return Ok(());
+        }
+        let weight = weight.as_ref().map(Tensor::view);
+        let out = if grad.is_free_to_write() {
+            backend::layer_norm_backward(grad.view(), None, statistics, input.view(), weight)?;
+            grad
+        } else {
+            let out = grad.same_shape()?;
+            backend::layer_norm_backward(out.view(), Some(grad.view()), statistics, input.view(), weight)?;
+            out
+        };
+        inputs.give(0, out)
+    }
+}

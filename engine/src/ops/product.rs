@@ -1,0 +1,234 @@
+//! Product: batched matrix products with as few calls as the layouts allow, and their gradients.
+//!
+//! Shared by matmul and linear. Nothing here looks at values, so every device does the same.
+
+use crate::autograd::{InputGradients, Saved};
+use crate::backend::{self, View};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// The axes before the last two.
+pub(super) fn batch_of(shape: &Shape) -> Shape {
+    Shape::filled(&shape[..shape.rank() - 2])
+}
+
+/// Batch axes and the two of a matrix, in one shape.
+pub(super) fn with_matrix(op: &'static str, batch: &Shape, rows: usize, columns: usize) -> Result<Shape> {
+    batch.with_last(op, rows)?.with_last(op, columns)
+}
+
+impl Tensor {
+    /// This tensor without history if its matrices are stored by rows or by columns, as matrix products on every device
+    /// take them; else a copy.
+    pub(super) fn operand(&self) -> Result<Self> {
+        let rank = self.rank();
+        let (rows, columns) = (self.shape()[rank - 2], self.shape()[rank - 1]);
+        let (down, right) = (self.layout().strides()[rank - 2], self.layout().strides()[rank - 1]);
+        let by_rows = (columns <= 1 || right == 1) && (rows <= 1 || down >= columns.max(1));
+        let by_columns = (rows <= 1 || down == 1) && (columns <= 1 || right >= rows.max(1));
+        if by_rows || by_columns { Ok(self.detach()) } else { self.copied() }
+    }
+
+    /// With the last two axes exchanged, without history.
+    pub(super) fn turned(&self) -> Self {
+        let rank = self.rank();
+        self.with_layout(self.layout().transpose(rank - 2, rank - 1))
+    }
+}
+
+/// All axes but the last, joined, if no copy is needed.
+fn fold(layout: &Layout) -> Option<Layout> {
+    let shape = layout.shape();
+    let last = shape.rank() - 1;
+    let rows = shape[..last].iter().product();
+    layout.reshape(&Shape::from([rows, shape[last]]))
+}
+
+fn turn(layout: &Layout) -> Layout {
+    let rank = layout.shape().rank();
+    layout.transpose(rank - 2, rank - 1)
+}
+
+/// `out = left · right + keep · out`, with `out`'s batch axes summed over where it has length 1 or none. Operands are as
+/// [`Tensor::operand`] makes them.
+pub(super) fn multiply(out: &Tensor, left: &Tensor, right: &Tensor, keep: f64) -> Result<()> {
+    multiply_into(out.view(), left, right, keep)
+}
+
+fn multiply_into(out: View<'_>, left: &Tensor, right: &Tensor, keep: f64) -> Result<()> {
+    let op = "matmul";
+    let [in_batch, left_batch, right_batch] = [out.layout.shape(), left.shape(), right.shape()].map(batch_of);
+    let run = |o: &Layout, l: &Layout, r: &Layout| {
+        let (left, right) = (View { layout: l, ..left.view() }, View { layout: r, ..right.view() });
+        backend::matmul(View { layout: o, ..out }, left, right, 1.0, keep)
+    };
+    // One product of taller matrices: rows of all batches below one another …
+    if right_batch.rank() == 0
+        && in_batch == left_batch
+        && let (Some(o), Some(l)) = (fold(out.layout), fold(left.layout()))
+    {
+        return run(&o, &l, right.layout());
+    }
+    // … or, where batches are summed, one product of longer rows.
+    if in_batch.rank() == 0
+        && left_batch == right_batch
+        && let (Some(l), Some(r)) = (fold(&turn(left.layout())), fold(right.layout()))
+    {
+        return run(out.layout, &turn(&l), &r);
+    }
+    let batch = Shape::broadcast(op, &left_batch, &right_batch)?;
+    let spread = |layout: &Layout| {
+        let shape = layout.shape();
+        layout.expand(op, &with_matrix(op, &batch, shape[shape.rank() - 2], shape[shape.rank() - 1])?)
+    };
+    run(&spread(out.layout)?, &spread(left.layout())?, &spread(right.layout())?)
+}
+
+/// What the gradients of a product need: each input, if the other's gradient is wanted.
+pub(super) struct ProductGradient {
+    pub(super) op: &'static str,
+    pub(super) left: Option<Saved>,
+    /// As it was given: by columns of the product, or by rows.
+    pub(super) right: Option<Saved>,
+    pub(super) right_is_turned: RightIs,
+}
+
+/// How the right input of a product lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RightIs {
+    /// `[inner, columns]`, as in matmul.
+    Plain,
+    /// `[columns, inner]`, as a linear layer's weight.
+    Turned,
+}
+
+impl RightIs {
+    /// The tensor as `[inner, columns]`, or back.
+    fn turn(self, tensor: &Tensor) -> Tensor {
+        match self {
+            Self::Plain => tensor.detach(),
+            Self::Turned => tensor.turned(),
+        }
+    }
+}
+
+/// The gradient of the result, where all its rows, or all its columns, are one and the same (as after a sum): then that
+/// one is enough, and nothing need be made dense.
+struct Incoming {
+    grad: Tensor,
+    rows: usize,
+    columns: usize,
+    same_rows: bool,
+    same_columns: bool,
+}
+
+impl Incoming {
+    fn new(grad: Tensor) -> Result<Self> {
+        let rank = grad.rank();
+        let (rows, columns) = (grad.shape()[rank - 2], grad.shape()[rank - 1]);
+        let strides = grad.layout().strides();
+        let same_rows = rows > 1 && strides[rank - 2] == 0;
+        let same_columns = columns > 1 && strides[rank - 1] == 0;
+        let mut layout = *grad.layout();
+        if same_rows {
+            layout = layout.narrow("matmul", rank - 2, 0, 1)?;
+        }
+        if same_columns {
+            layout = layout.narrow("matmul", rank - 1, 0, 1)?;
+        }
+        let narrowed = grad.with_layout(layout);
+        drop(grad);
+        let grad = narrowed.operand()?;
+        Ok(Self { grad, rows, columns, same_rows, same_columns })
+    }
+}
+
+impl ProductGradient {
+    /// Gives the gradients of inputs 0 (left) and 1 (right). The right's is computed first, so that the left's can take
+    /// over the memory of the saved left input.
+    pub(super) fn backward(self, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let Self { op, left, right, right_is_turned } = self;
+        let incoming = Incoming::new(grad)?;
+        let mut reusable = None;
+        if let Some(left) = left {
+            let left = left.take(op)?;
+            give_right(&incoming, &left, right_is_turned, inputs)?;
+            reusable = Some(left);
+        }
+        let Some(right) = right else { return Ok(()) };
+        let right = right_is_turned.turn(&right.take(op)?);
+        give_left(&incoming, reusable, &right, inputs)
+    }
+}
+
+/// `leftᵀ · grad`.
+fn give_right(incoming: &Incoming, left: &Tensor, right_is: RightIs, inputs: &mut InputGradients<'_>) -> Result<()> {
+    let rank = left.rank();
+    let left = if incoming.same_rows { left.sum_over(&[rank - 2], 1.0)? } else { left.operand()? };
+    let Some(shape) = inputs.shape(1).copied() else { return Ok(()) };
+    if incoming.same_columns {
+        let (batch, inner) = (batch_of(&shape), left.shape()[rank - 1]);
+        let column = Tensor::empty(with_matrix("matmul", &batch, inner, 1)?, left.dtype(), left.device())?;
+        multiply(&column, &left.turned(), &incoming.grad, 0.0)?;
+        let all = column.broadcast_to("matmul", &with_matrix("matmul", &batch, inner, incoming.columns)?)?;
+        drop(column);
+        let turned = right_is.turn(&all);
+        drop(all);
+        return inputs.give(1, turned);
+    }
+    let (sum, keep) = match inputs.take_sum(1) {
+        Some(sum) => (sum, 1.0),
+        None => (inputs.allocate(1, &left)?, 0.0),
+    };
+    multiply(&right_is.turn(&sum), &left.turned(), &incoming.grad, keep)?;
+    inputs.give(1, sum)
+}
+
+/// `grad · rightᵀ`, over the memory of the left input if nobody else holds it.
+fn give_left(
+    incoming: &Incoming,
+    reusable: Option<Tensor>,
+    right: &Tensor,
+    inputs: &mut InputGradients<'_>,
+) -> Result<()> {
+    let rank = right.rank();
+    let right = if incoming.same_columns { right.sum_over(&[rank - 1], 1.0)? } else { right.operand()? };
+    let Some(shape) = inputs.shape(0).copied() else { return Ok(()) };
+    if incoming.same_rows {
+        let (batch, inner) = (batch_of(&shape), right.shape()[rank - 2]);
+        let row = Tensor::empty(with_matrix("matmul", &batch, 1, inner)?, right.dtype(), right.device())?;
+        multiply(&row, &incoming.grad, &right.turned(), 0.0)?;
+        let all = row.broadcast_to("matmul", &with_matrix("matmul", &batch, incoming.rows, inner)?)?;
+        drop(row);
+        return inputs.give(0, all);
+    }
+    if let Some(sum) = inputs.take_sum(0) {
+        multiply(&sum, &incoming.grad, &right.turned(), 1.0)?;
+        return inputs.give(0, sum);
+    }
+    let reusable = reusable.filter(|left| left.is_free_to_write() && left.is_contiguous() && left.fills_storage());
+    let out = match reusable {
+        Some(left) => left,
+        None => inputs.allocate(0, &right)?,
+    };
+    multiply(&out, &incoming.grad, &right.turned(), 0.0)?;
+    inputs.give(0, out)
+}
+
+/// Fails unless `left` is `[…, rows, inner]` and `right` is a matrix, or matrices, with `inner` in place `right_inner`
+/// from the end.
+pub(super) fn check(op: &'static str, left: &Tensor, right: &Tensor, right_is: RightIs) -> Result<()> {
+    left.check_operand(op, right)?;
+    left.check_float(op)?;
+    let inner_from_end = if right_is == RightIs::Plain { 2 } else { 1 };
+    let fits = left.rank() >= 1
+        && right.rank() >= 2
+        && left.shape()[left.rank() - 1] == right.shape()[right.rank() - inner_from_end];
+    let need = match right_is {
+        RightIs::Plain => "the first's last axis must be as long as the second's last but one; both need two axes or more",
+        RightIs::Turned => "the input's last axis must be as long as the weight's, which is [outputs, inputs]",
+    };
+    if fits { Ok(()) } else { Err(Error::shapes(op, left.shape(), right.shape(), need)) }
+}

@@ -1,0 +1,131 @@
+//! Reduce: sums, means and largest values.
+
+use crate::autograd::{Gradient, InputGradients, Operation};
+use crate::backend::{self, Unary};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The sum of all numbers.
+    pub fn sum(&self) -> Result<Self> {
+        self.reduce("sum", &self.all_axes(), Shape::SCALAR, 1.0)
+    }
+
+    /// The mean of all numbers; NaN if there are none.
+    pub fn mean(&self) -> Result<Self> {
+        self.reduce("mean", &self.all_axes(), Shape::SCALAR, 1.0 / self.elements() as f64)
+    }
+
+    /// The sum over some axes, which are left out of the result.
+    pub fn sum_axes(&self, axes: &[isize]) -> Result<Self> {
+        let axes = self.distinct_axes("sum", axes)?;
+        self.reduce("sum", &axes, self.shape_without(&axes), 1.0)
+    }
+
+    /// The sum over some axes, which keep length 1.
+    pub fn sum_axes_keep(&self, axes: &[isize]) -> Result<Self> {
+        let axes = self.distinct_axes("sum", axes)?;
+        self.reduce("sum", &axes, self.shape_with_ones(&axes), 1.0)
+    }
+
+    /// The mean over some axes, which are left out of the result.
+    pub fn mean_axes(&self, axes: &[isize]) -> Result<Self> {
+        let axes = self.distinct_axes("mean", axes)?;
+        self.reduce("mean", &axes, self.shape_without(&axes), self.share(&axes))
+    }
+
+    /// The mean over some axes, which keep length 1.
+    pub fn mean_axes_keep(&self, axes: &[isize]) -> Result<Self> {
+        let axes = self.distinct_axes("mean", axes)?;
+        self.reduce("mean", &axes, self.shape_with_ones(&axes), self.share(&axes))
+    }
+
+    fn all_axes(&self) -> Vec<usize> {
+        (0..self.rank()).collect()
+    }
+
+    fn distinct_axes(&self, op: &'static str, axes: &[isize]) -> Result<Vec<usize>> {
+        let mut axes = axes.iter().map(|&axis| self.shape().axis(op, axis)).collect::<Result<Vec<usize>>>()?;
+        axes.sort_unstable();
+        axes.dedup();
+        Ok(axes)
+    }
+
+    fn shape_with_ones(&self, axes: &[usize]) -> Shape {
+        axes.iter().fold(*self.shape(), |shape, &axis| shape.with_axis(axis, 1))
+    }
+
+    fn shape_without(&self, axes: &[usize]) -> Shape {
+        axes.iter().rev().fold(*self.shape(), |shape, &axis| shape.without_axis(axis))
+    }
+
+    fn share(&self, axes: &[usize]) -> f64 {
+        1.0 / axes.iter().map(|&axis| self.shape()[axis]).product::<usize>() as f64
+    }
+
+    fn reduce(&self, op: &'static str, axes: &[usize], shape: Shape, scale: f64) -> Result<Self> {
+        let operation = Operation::begin(op);
+        self.check_float(op)?;
+        let with_ones = self.shape_with_ones(axes);
+        let sum = self.sum_over(axes, scale)?;
+        let out = sum.reshaped(&shape)?;
+        drop(sum);
+        let from = *self.shape();
+        Ok(operation.record(out, &[self], |_| Sum { with_ones, from, scale }))
+    }
+
+    /// The largest numbers along `axis`, which is left out of the result. Keeps where they stand; of equal ones, the
+    /// first counts.
+    pub fn max_axis(&self, axis: isize) -> Result<Self> {
+        let op = "max_axis";
+        let operation = Operation::begin(op);
+        self.check_float(op)?;
+        let axis = self.shape().axis(op, axis)?;
+        if self.shape()[axis] == 0 {
+            return Err(Error::shape(op, self.shape(), "the axis must hold at least one element"));
+        }
+        let shape = self.shape().with_axis(axis, 1);
+        let largest = Self::empty(shape, self.dtype(), self.device())?;
+        let places = Self::empty(shape, DType::I64, self.device())?;
+        backend::max(largest.view(), places.view(), self.view(), axis)?;
+        let out = largest.reshaped(&shape.without_axis(axis))?;
+        drop(largest);
+        Ok(operation.record(out, &[self], |_| {
+            places.storage().tag_saved();
+            Max { places, axis }
+        }))
+    }
+}
+
+/// d(s·Σx) = s·Σdx: the gradient repeated, without a copy.
+struct Sum {
+    with_ones: Shape,
+    from: Shape,
+    scale: f64,
+}
+
+impl Gradient for Sum {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let grad = if self.scale == 1.0 { grad } else { grad.into_map(Unary::Affine { scale: self.scale, shift: 0.0 })? };
+        let repeated = grad.reshaped(&self.with_ones)?.broadcast_to("sum", &self.from)?;
+        drop(grad);
+        inputs.give(0, repeated)
+    }
+}
+
+/// The gradient goes to where the largest number stood.
+struct Max {
+    places: Tensor,
+    axis: usize,
+}
+
+impl Gradient for Max {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let grad = grad.reshaped(self.places.shape())?;
+        let out = inputs.allocate(0, &grad)?;
+        backend::put(out.view(), grad.view(), self.places.view(), self.axis)?;
+        inputs.give(0, out)
+    }
+}

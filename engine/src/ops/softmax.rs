@@ -1,0 +1,64 @@
+//! Softmax: numbers along an axis made into shares of 1, or the logarithms of such shares.
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend::{self, View};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// A primitive that works on rows, perhaps in place.
+type Rows = fn(View<'_>, Option<View<'_>>) -> Result<()>;
+/// A primitive that works on rows and knows the result.
+type RowsBack = fn(View<'_>, Option<View<'_>>, View<'_>) -> Result<()>;
+
+impl Tensor {
+    /// eˣ, divided by its sum along `axis`. Keeps its result.
+    pub fn softmax(&self, axis: isize) -> Result<Self> {
+        self.by_rows("softmax", axis, backend::softmax, backend::softmax_backward)
+    }
+
+    /// The logarithm of the softmax along `axis`. Keeps its result.
+    pub fn log_softmax(&self, axis: isize) -> Result<Self> {
+        self.by_rows("log_softmax", axis, backend::log_softmax, backend::log_softmax_backward)
+    }
+
+    fn by_rows(&self, op: &'static str, axis: isize, forward: Rows, back: RowsBack) -> Result<Self> {
+        let operation = Operation::begin(op);
+        self.check_float(op)?;
+        let axis = self.shape().axis(op, axis)?;
+        // Rows lie along the last axis; another axis is brought there, and the result is a view turned back.
+        let last = self.rank() - 1;
+        let input = self.with_layout(self.layout().transpose(axis, last));
+        let rows = input.same_shape()?;
+        forward(rows.view(), Some(input.view()))?;
+        let out = rows.with_layout(rows.layout().transpose(axis, last));
+        Ok(operation.record(out, &[self], |_| Rowwise { op, axis, result: Saved::new(&rows), back }))
+    }
+}
+
+struct Rowwise {
+    op: &'static str,
+    axis: usize,
+    result: Saved,
+    back: RowsBack,
+}
+
+impl Gradient for Rowwise {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let result = self.result.take(self.op)?;
+        let last = result.rank() - 1;
+        let rows = grad.with_layout(grad.layout().transpose(self.axis, last));
+        drop(grad);
+        let out = if rows.is_free_to_write() && rows.is_contiguous() {
+            (self.back)(rows.view(), None, result.view())?;
+            rows
+        } else {
+            let out = rows.same_shape()?;
+            (self.back)(out.view(), Some(rows.view()), result.view())?;
+            out
+        };
+        drop(result);
+        let turned = out.with_layout(out.layout().transpose(self.axis, last));
+        drop(out);
+        inputs.give(0, turned)
+    }
+}

@@ -1,0 +1,28 @@
+//! Optimizers: update rules, and how they are applied: to a whole model after backward, or to each parameter within it.
+//!
+//! ```
+//! use highwater_engine::nn::{Init, Linear, Module};
+//! use highwater_engine::optim::{Adam, Optimizer, Stepping};
+//! use highwater_engine::{DType, Device, Tensor};
+//!
+//! let device = Device::cpu();
+//! let model = Linear::new(&mut Init::new(&device, DType::F32, 0), [3, 1])?;
+//! let mut optimizer = Stepping::new(Adam { learning_rate: 0.1, ..Adam::default() }, model.parameters())?;
+//! let x = Tensor::ones([8, 3], DType::F32, &device)?;
+//! model.forward(&x)?.sum()?.backward()?;
+//! optimizer.step()?;
+//! optimizer.zero_grad();
+//! # Ok::<(), highwater_engine::Error>(())
+//! ```
+
+pub mod rule;
+pub mod optimizer;
+pub mod in_backward;
+pub mod sgd;
+pub mod adam;
+
+pub use adam::{Adam, AdamW};
+pub use in_backward::run_in_backward;
+pub use optimizer::{Optimizer, Stepping};
+pub use rule::{Form, Rule, Update};
+pub use sgd::Sgd;

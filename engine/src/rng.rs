@@ -1,0 +1,118 @@
+//! Random numbers: a seeded counter, so that every device draws the same and skipping costs nothing.
+
+/// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011): four words of
+/// randomness that depend on `key` and `counter` alone.
+pub fn philox(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
+    const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
+    const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+    let [mut key_low, mut key_high] = key;
+    let [mut a, mut b, mut c, mut d] = counter;
+    for _ in 0..10 {
+        let first = MULTIPLIERS[0] * u64::from(a);
+        let second = MULTIPLIERS[1] * u64::from(c);
+        (a, b, c, d) =
+            ((second >> 32) as u32 ^ b ^ key_low, second as u32, (first >> 32) as u32 ^ d ^ key_high, first as u32);
+        key_low = key_low.wrapping_add(WEYL[0]);
+        key_high = key_high.wrapping_add(WEYL[1]);
+    }
+    [a, b, c, d]
+}
+
+/// A place in the stream of a seed: what a kernel needs to draw its numbers, and to draw them again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    seed: u64,
+    start: u64,
+}
+
+impl Draw {
+    /// The four words of group `group` of this draw.
+    pub fn words(&self, group: u64) -> [u32; 4] {
+        let place = self.start.wrapping_add(group);
+        philox([self.seed as u32, (self.seed >> 32) as u32], [place as u32, (place >> 32) as u32, 0, 0])
+    }
+
+    /// Four numbers from 0 up to but not including 1, in steps of 2⁻²⁴.
+    pub fn uniforms(&self, group: u64) -> [f32; 4] {
+        self.words(group).map(|word| (word >> 8) as f32 / (1 << 24) as f32)
+    }
+
+    /// Four normal numbers with mean 0 and variance 1 (Box and Muller, 1958).
+    pub fn normals(&self, group: u64) -> [f32; 4] {
+        let [a, b, c, d] = self.words(group);
+        let pair = |radius: u32, angle: u32| {
+            // From just above 0 to 1, so that the logarithm exists.
+            let uniform = (f64::from(radius) + 1.0) / 4_294_967_296.0;
+            let radius = (-2.0 * uniform.ln()).sqrt();
+            let (sin, cos) = (std::f64::consts::TAU * f64::from(angle) / 4_294_967_296.0).sin_cos();
+            [(radius * cos) as f32, (radius * sin) as f32]
+        };
+        let ([e, f], [g, h]) = (pair(a, b), pair(c, d));
+        [e, f, g, h]
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The first counter.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+}
+
+/// A seeded source of random numbers.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    seed: u64,
+    next: u64,
+}
+
+impl Rng {
+    /// The stream of `seed`, from its beginning.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, next: 0 }
+    }
+
+    /// Takes the next `numbers` numbers of the stream; whether they are then drawn or not changes nothing for others.
+    pub fn draw(&mut self, numbers: usize) -> Draw {
+        let draw = Draw { seed: self.seed, start: self.next };
+        self.next = self.next.wrapping_add(numbers.div_ceil(4) as u64);
+        draw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn philox_gives_the_known_answers_of_its_authors() {
+        assert_eq!(philox([0, 0], [0, 0, 0, 0]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(philox([u32::MAX; 2], [u32::MAX; 4]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+        assert_eq!(
+            philox([0xa409_3822, 0x299f_31d0], [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344]),
+            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
+        );
+    }
+
+    #[test]
+    fn skipping_a_draw_leaves_the_following_numbers_alone() {
+        let (mut first, mut second) = (Rng::new(7), Rng::new(7));
+        let skipped = first.draw(5);
+        let drawn = second.draw(5);
+        assert_eq!(skipped.words(0), drawn.words(0));
+        assert_eq!(first.draw(1).words(0), second.draw(1).words(0));
+        assert_ne!(Rng::new(8).draw(1).words(0), skipped.words(0));
+    }
+
+    #[test]
+    fn normal_numbers_have_mean_zero_and_variance_one() {
+        let draw = Rng::new(1).draw(40_000);
+        let numbers: Vec<f64> = (0..10_000).flat_map(|group| draw.normals(group)).map(f64::from).collect();
+        let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
+        let variance = numbers.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / numbers.len() as f64;
+        assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.03, "mean {mean}, variance {variance}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Errors: why a scenario could not be recorded.
+
+/// Why a scenario could not be recorded. Running out of memory is not among them: that is what a recording is for, and
+/// [`Report`](super::Report) tells of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No scenario of that name.
+    #[error("there is no scenario '{name}'; there are {}", known.join(", "))]
+    UnknownScenario {
+        /// As it was asked for.
+        name: String,
+        /// Those there are.
+        known: Vec<&'static str>,
+    },
+    /// No optimizer of that name.
+    #[error("there is no optimizer '{name}'; there are sgd, adam, adamw")]
+    UnknownOptimizer {
+        /// As it was asked for.
+        name: String,
+    },
+    /// An option that means nothing for this scenario.
+    #[error("{scenario} has no option {option}; it has {}", known.join(", "))]
+    UnknownOption {
+        /// The scenario.
+        scenario: &'static str,
+        /// As it is written on the command line.
+        option: &'static str,
+        /// Those it has.
+        known: Vec<&'static str>,
+    },
+    /// An option with a value that it cannot have.
+    #[error("{option} is {value}; {need}")]
+    OptionValue {
+        /// As it is written on the command line.
+        option: &'static str,
+        /// The value.
+        value: String,
+        /// What would be right, in a sentence.
+        need: &'static str,
+    },
+    /// No CUDA device to run on.
+    #[error("cannot run on cuda:{ordinal}: {reason}")]
+    Cuda {
+        /// The device asked for.
+        ordinal: u16,
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// The settings of the allocator are wrong.
+    #[error(transparent)]
+    AllocConfig(#[from] crate::alloc::ConfigError),
+    /// The training failed, for another reason than memory.
+    #[error(transparent)]
+    Training(#[from] crate::Error),
+    /// The recording failed.
+    #[error(transparent)]
+    Recording(#[from] highwater_recorder::Error),
+}

@@ -1,0 +1,18 @@
+//! Scenarios: training steps worth recording, each by its name.
+//!
+//! A recording holds the whole run: building the model (phase setup), then for each step forward, backward, optimizer and
+//! zero_grad. It ends while model and optimizer are alive, as a program's own would.
+
+pub mod error;
+pub mod options;
+pub mod report;
+pub mod task;
+pub mod training;
+pub mod catalog;
+pub mod run;
+
+pub use catalog::{ScenarioInfo, all};
+pub use error::Error;
+pub use options::{DeviceChoice, OptimizerKind, Options};
+pub use report::{OutOfMemory, Report};
+pub use run::record;

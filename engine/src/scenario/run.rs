@@ -1,0 +1,85 @@
+//! Run: a scenario from the first allocation to the finished recording.
+
+use std::path::Path;
+
+use highwater_recorder::options::WhenBehind;
+use highwater_recorder::{HistoryOptions, Phase, record_memory_history, scope};
+
+use super::catalog::{self, Scenario};
+use super::error::Error;
+use super::options::{DeviceChoice, Options};
+use super::report::{OutOfMemory, Report};
+use super::training::Training;
+use crate::alloc::{AllocConfig, AllocError};
+use crate::device::Device;
+
+/// What the accounting device has unless told otherwise: more than any GPU, so that nothing ends before its time.
+const META_CAPACITY: u64 = 200 << 30;
+
+/// Runs scenario `name` and records it to `out`. The recording is complete also when the run ended for want of memory:
+/// then the report says so.
+///
+/// # Errors
+/// Unknown names and options, with a list of those there are; a device that is not there; a recording that cannot be
+/// written or runs already.
+pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Error> {
+    let scenario = catalog::find(name, options)?;
+    let device = open_device(options)?;
+    let history = HistoryOptions { when_behind: WhenBehind::Wait, ..HistoryOptions::to_file(out) };
+    let run = record_memory_history(history, || Ok(train(scenario, &device, options)))?.value;
+    let losses = device.has_values().then_some(run.losses);
+    let report = Report { losses, steps_done: run.steps_done, device: options.device, oom: None, file: out.to_owned() };
+    match run.outcome {
+        Ok(()) => Ok(report),
+        Err(crate::Error::Alloc(AllocError::OutOfMemory(oom))) => {
+            let oom = OutOfMemory { requested: oom.requested, description: oom.to_string() };
+            Ok(Report { oom: Some(oom), ..report })
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// How far a run got.
+struct Run {
+    losses: Vec<f64>,
+    steps_done: u32,
+    outcome: crate::Result<()>,
+    // Lives until the recording is finished, so that this ends with the model alive.
+    _training: Option<Training>,
+}
+
+fn train(scenario: &Scenario, device: &Device, options: &Options) -> Run {
+    let mut run = Run { losses: Vec::new(), steps_done: 0, outcome: Ok(()), _training: None };
+    run.outcome = build(scenario, device, options).and_then(|training| {
+        let training = run._training.insert(training);
+        for step in 0..options.steps {
+            run.losses.extend(training.step(step)?);
+            run.steps_done = step + 1;
+        }
+        Ok(())
+    });
+    run
+}
+
+fn build(scenario: &Scenario, device: &Device, options: &Options) -> crate::Result<Training> {
+    let _phase = scope::phase(Phase::Setup);
+    let task = (scenario.build)(device, options)?;
+    Training::new(task, scenario.optimizer, options)
+}
+
+fn open_device(options: &Options) -> Result<Device, Error> {
+    let config: AllocConfig = options.alloc_conf.as_deref().unwrap_or_default().parse()?;
+    match options.device {
+        DeviceChoice::Meta => Ok(Device::accounting_with(options.capacity.unwrap_or(META_CAPACITY), config)),
+        DeviceChoice::Cpu => Ok(Device::cpu_with(config)),
+        DeviceChoice::Cuda(ordinal) => Err(no_cuda(ordinal)),
+    }
+}
+
+fn no_cuda(ordinal: u16) -> Error {
+    let reason = match highwater_kernels::probe::find(ordinal) {
+        Ok(device) => format!("this build has no driver for {} yet; use --device cpu or --device meta", device.name),
+        Err(error) => error.to_string(),
+    };
+    Error::Cuda { ordinal, reason }
+}

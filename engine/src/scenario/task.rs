@@ -1,0 +1,66 @@
+//! Task: a model with its data, ready to compute a loss.
+
+use highwater_recorder::{Category, scope};
+
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::nn::{Module, Parameter};
+use crate::rng::Rng;
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// A model with its data. The loss is the only thing that outlives a forward.
+pub trait Task {
+    /// Runs forward.
+    fn loss(&self) -> Result<Tensor>;
+
+    /// What is trained.
+    fn parameters(&self) -> Vec<Parameter>;
+}
+
+/// The sum of what a model makes of its input.
+pub(crate) struct SumOfResults<M> {
+    pub(crate) model: M,
+    pub(crate) input: Tensor,
+}
+
+impl<M: Module> Task for SumOfResults<M> {
+    fn loss(&self) -> Result<Tensor> {
+        self.model.forward(&self.input)?.sum()
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        self.model.parameters()
+    }
+}
+
+/// How well a model tells its inputs' labels: the mean cross-entropy.
+pub(crate) struct Classification<M> {
+    pub(crate) model: M,
+    pub(crate) input: Tensor,
+    pub(crate) labels: Tensor,
+}
+
+impl<M: Module> Task for Classification<M> {
+    fn loss(&self) -> Result<Tensor> {
+        self.model.forward(&self.input)?.cross_entropy(&self.labels, None)
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        self.model.parameters()
+    }
+}
+
+/// Normal numbers, recorded as input.
+pub(crate) fn random_input(shape: impl Into<Shape>, device: &Device, rng: &mut Rng) -> Result<Tensor> {
+    let _category = scope::category(Category::Input);
+    Tensor::randn(shape, DType::F32, device, rng)
+}
+
+/// The labels 0, 1, 2, … over and over, recorded as input.
+pub(crate) fn labels(count: usize, classes: usize, device: &Device) -> Result<Tensor> {
+    let _category = scope::category(Category::Input);
+    let labels: Vec<i64> = (0..count).map(|example| (example % classes) as i64).collect();
+    Tensor::from_slice(&labels, count, device)
+}

@@ -1,0 +1,127 @@
+//! Apply: elementwise arithmetic without history, in place where the memory is free.
+//!
+//! Operations use these forward, and their gradients use them backward. Values passed in are used up: their memory is
+//! overwritten with the result if nobody else sees it.
+
+use super::Tensor;
+use crate::backend::{self, Binary, Unary};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::shape::Shape;
+
+impl Tensor {
+    /// `function` of every number, in new memory.
+    pub(crate) fn map(&self, function: Unary) -> Result<Self> {
+        let out = self.same_shape()?;
+        backend::unary(out.view(), function, Some(self.view()))?;
+        Ok(out)
+    }
+
+    /// `function` of every number, in this tensor's memory if it is free.
+    pub(crate) fn into_map(self, function: Unary) -> Result<Self> {
+        if !self.is_free_to_write() {
+            return self.map(function);
+        }
+        backend::unary(self.view(), function, None)?;
+        Ok(self)
+    }
+
+    /// `function` of this and `right`, broadcast to one shape, in new memory.
+    pub(crate) fn zip(&self, function: Binary, right: &Self, op: &'static str) -> Result<Self> {
+        let shape = Shape::broadcast(op, self.shape(), right.shape())?;
+        let out = Self::empty(shape, self.dtype(), self.device())?;
+        let (left, right) = (self.broadcast_to(op, &shape)?, right.broadcast_to(op, &shape)?);
+        backend::binary(out.view(), function, Some(left.view()), right.view())?;
+        Ok(out)
+    }
+
+    /// `function` of this and `right`, which broadcasts to this, in this tensor's memory if it is free.
+    pub(crate) fn into_zip(self, function: Binary, right: &Self, op: &'static str) -> Result<Self> {
+        let fits = Shape::broadcast(op, self.shape(), right.shape())? == *self.shape();
+        if !fits || !self.is_free_to_write() {
+            return self.zip(function, right, op);
+        }
+        backend::binary(self.view(), function, None, right.broadcast_to(op, self.shape())?.view())?;
+        Ok(self)
+    }
+
+    /// The sum of two gradients, in whichever's memory is free.
+    pub(crate) fn accumulate(self, other: Self) -> Result<Self> {
+        if self.is_free_to_write() || !other.is_free_to_write() {
+            self.into_zip(Binary::Add, &other, "accumulate")
+        } else {
+            other.into_zip(Binary::Add, &self, "accumulate")
+        }
+    }
+
+    /// New memory of this shape and type, contiguous; its content is unspecified.
+    pub(crate) fn same_shape(&self) -> Result<Self> {
+        Self::empty(*self.shape(), self.dtype(), self.device())
+    }
+
+    /// The numbers in new, contiguous memory.
+    pub(crate) fn copied(&self) -> Result<Self> {
+        let out = self.same_shape()?;
+        backend::copy(out.view(), self.view())?;
+        Ok(out)
+    }
+
+    /// This tensor without history, or a copy if it is not contiguous.
+    pub(crate) fn in_order(&self) -> Result<Self> {
+        if self.is_contiguous() { Ok(self.detach()) } else { self.copied() }
+    }
+
+    /// Like [`Self::in_order`], for a tensor that is not needed otherwise.
+    pub(crate) fn into_order(self) -> Result<Self> {
+        if self.is_contiguous() { Ok(self) } else { self.copied() }
+    }
+
+    /// The numbers in another type, in new memory if they are not of it.
+    pub(crate) fn converted(&self, dtype: DType) -> Result<Self> {
+        if self.dtype() == dtype {
+            return Ok(self.detach());
+        }
+        let out = Self::empty(*self.shape(), dtype, self.device())?;
+        backend::cast(out.view(), self.view())?;
+        Ok(out)
+    }
+
+    /// Repeated to fill `shape`, without a copy and without history.
+    pub(crate) fn broadcast_to(&self, op: &'static str, shape: &Shape) -> Result<Self> {
+        Ok(self.with_layout(self.layout().expand(op, shape)?))
+    }
+
+    /// The gradient of something that was broadcast from `shape`: summed over the axes that were repeated. Where the
+    /// gradient itself is repeated, it is multiplied instead.
+    pub(crate) fn into_sum_to(self, shape: &Shape) -> Result<Self> {
+        if self.shape() == shape {
+            return Ok(self);
+        }
+        let shift = self.rank() - shape.rank();
+        let was_repeated = |axis: usize| axis < shift || (shape[axis - shift] == 1 && self.shape()[axis] != 1);
+        let summed: Vec<usize> = (0..self.rank()).filter(|&axis| was_repeated(axis)).collect();
+        let sum = self.sum_over(&summed, 1.0)?;
+        let layout = sum.layout().reshape(shape).expect("axes of length 1 come and go without a copy");
+        Ok(sum.with_layout(layout))
+    }
+
+    /// `scale` times the sum over `axes`, which keep length 1.
+    pub(crate) fn sum_over(&self, axes: &[usize], scale: f64) -> Result<Self> {
+        let mut input = *self.layout();
+        let mut factor = scale;
+        let mut shape = *self.shape();
+        for &axis in axes {
+            if input.strides()[axis] == 0 && input.shape()[axis] > 1 {
+                factor *= input.shape()[axis] as f64;
+                input = input.narrow("sum", axis, 0, 1)?;
+            }
+            shape = shape.with_axis(axis, 1);
+        }
+        let out = Self::zeros(shape, self.dtype(), self.device())?;
+        let repeated: Layout = out.layout().expand("sum", input.shape())?;
+        let target = backend::View { layout: &repeated, ..out.view() };
+        backend::add_sum(target, backend::View { layout: &input, ..self.view() }, factor)?;
+        Ok(out)
+    }
+}

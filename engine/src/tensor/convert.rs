@@ -1,0 +1,52 @@
+//! Convert: a tensor's numbers as Rust values, and its move to another device.
+
+use super::Tensor;
+use crate::device::{Device, Kind};
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+
+impl Tensor {
+    /// The numbers in order, the last axis fastest. Fails if they are not of type `T`, or on a device without values.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let op = "to_vec";
+        if self.dtype() != T::DTYPE {
+            return Err(Error::DType { op, found: self.dtype(), need: "ask for numbers of the tensor's own type" });
+        }
+        if !self.device().has_values() {
+            return Err(Error::NoValues { op });
+        }
+        let contiguous = self.in_order()?;
+        let memory = contiguous.storage().read::<T>(op)?;
+        Ok(memory[contiguous.layout().offset().min(memory.len())..][..self.elements()].to_vec())
+    }
+
+    /// The numbers as f64, whatever their type; see [`Self::to_vec`].
+    pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
+        self.converted(DType::F64)?.to_vec()
+    }
+
+    /// The one number of a tensor of one element.
+    pub fn item(&self) -> Result<f64> {
+        match self.to_f64_vec()?[..] {
+            [number] => Ok(number),
+            _ => Err(Error::shape("item", self.shape(), "give a tensor of one element")),
+        }
+    }
+
+    /// The same numbers on `device`; this tensor if it is there already. Without history.
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        if self.device() == device {
+            return Ok(self.detach());
+        }
+        if device.kind() == Kind::Accounting {
+            return Self::empty(self.shape(), self.dtype(), device);
+        }
+        match self.dtype() {
+            DType::F64 => Self::from_slice(&self.to_vec::<f64>()?, self.shape(), device),
+            DType::F32 => Self::from_slice(&self.to_vec::<f32>()?, self.shape(), device),
+            DType::Bf16 => Self::from_slice(&self.to_vec::<half::bf16>()?, self.shape(), device),
+            DType::F16 => Self::from_slice(&self.to_vec::<half::f16>()?, self.shape(), device),
+            DType::I64 => Self::from_slice(&self.to_vec::<i64>()?, self.shape(), device),
+        }
+    }
+}

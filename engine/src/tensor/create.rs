@@ -1,0 +1,92 @@
+//! Create: new tensors, from numbers, rules or chance.
+
+use super::Tensor;
+use crate::backend::{self, Distribution};
+use crate::device::{Device, Kind};
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::rng::Rng;
+use crate::shape::Shape;
+use crate::storage::Storage;
+
+impl Tensor {
+    /// Memory for a tensor; the numbers are whatever was there. Fails when the device runs out of memory.
+    pub fn empty(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
+        let layout = Layout::contiguous(shape.into());
+        let bytes = (layout.elements() as u64).saturating_mul(dtype.size() as u64);
+        Ok(Self::from_parts(Storage::allocate(device, bytes)?, layout, dtype))
+    }
+
+    /// All zeros.
+    pub fn zeros(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
+        Self::full(shape, 0.0, dtype, device)
+    }
+
+    /// All ones.
+    pub fn ones(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
+        Self::full(shape, 1.0, dtype, device)
+    }
+
+    /// All `value`.
+    pub fn full(shape: impl Into<Shape>, value: f64, dtype: DType, device: &Device) -> Result<Self> {
+        let out = Self::empty(shape, dtype, device)?;
+        backend::fill(out.view(), value)?;
+        Ok(out)
+    }
+
+    /// Zeros in the shape and type of this tensor, contiguous.
+    pub fn zeros_like(&self) -> Result<Self> {
+        Self::zeros(self.shape(), self.dtype(), self.device())
+    }
+
+    /// Ones in the shape and type of this tensor, contiguous.
+    pub fn ones_like(&self) -> Result<Self> {
+        Self::ones(self.shape(), self.dtype(), self.device())
+    }
+
+    /// The given numbers, the last axis fastest. On the accounting device only their memory is taken.
+    pub fn from_slice<T: Element>(numbers: &[T], shape: impl Into<Shape>, device: &Device) -> Result<Self> {
+        let shape = shape.into();
+        let (op, expected) = ("from_slice", shape.elements());
+        if numbers.len() != expected {
+            return Err(Error::Length { op, found: numbers.len(), expected, shape: shape.to_string().into() });
+        }
+        let out = Self::empty(shape, T::DTYPE, device)?;
+        match device.kind() {
+            Kind::Cpu => out.storage().write::<T>(op)?[..expected].copy_from_slice(numbers),
+            Kind::Accounting => {}
+        }
+        Ok(out)
+    }
+
+    /// The numbers `start`, `start + step`, … , `count` of them.
+    pub fn arange(count: usize, start: f64, step: f64, dtype: DType, device: &Device) -> Result<Self> {
+        let out = Self::empty(count, dtype, device)?;
+        backend::arange(out.view(), start, step)?;
+        Ok(out)
+    }
+
+    /// Normal numbers of mean 0 and variance 1.
+    pub fn randn(shape: impl Into<Shape>, dtype: DType, device: &Device, rng: &mut Rng) -> Result<Self> {
+        Self::random(shape, Distribution::Normal { mean: 0.0, deviation: 1.0 }, dtype, device, rng)
+    }
+
+    /// Numbers spread evenly from `low` up to but not including `high`.
+    pub fn uniform(shape: impl Into<Shape>, [low, high]: [f64; 2], dtype: DType, device: &Device, rng: &mut Rng) -> Result<Self> {
+        Self::random(shape, Distribution::Uniform { low, high }, dtype, device, rng)
+    }
+
+    /// Random numbers. As many are taken from `rng` on every device, so that what follows is the same.
+    pub fn random(
+        shape: impl Into<Shape>,
+        distribution: Distribution,
+        dtype: DType,
+        device: &Device,
+        rng: &mut Rng,
+    ) -> Result<Self> {
+        let out = Self::empty(shape, dtype, device)?;
+        backend::random(out.view(), distribution, rng.draw(out.elements()))?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,43 @@
+//! Grad mode: whether operations on this thread are recorded for backward.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+thread_local! {
+    static ENABLED: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Whether operations on this thread are recorded for backward.
+pub fn is_grad_enabled() -> bool {
+    ENABLED.get()
+}
+
+/// Switches recording off on this thread until the guard drops.
+pub fn no_grad() -> GradModeGuard {
+    GradModeGuard::set(false)
+}
+
+/// Switches recording on again within [`no_grad`], until the guard drops.
+pub fn enable_grad() -> GradModeGuard {
+    GradModeGuard::set(true)
+}
+
+/// Restores the former mode when dropped. Stays on its thread.
+#[must_use = "the mode is restored when the guard is dropped"]
+#[derive(Debug)]
+pub struct GradModeGuard {
+    former: bool,
+    stays_on_its_thread: PhantomData<*const ()>,
+}
+
+impl GradModeGuard {
+    fn set(enabled: bool) -> Self {
+        Self { former: ENABLED.replace(enabled), stays_on_its_thread: PhantomData }
+    }
+}
+
+impl Drop for GradModeGuard {
+    fn drop(&mut self) {
+        ENABLED.set(self.former);
+    }
+}

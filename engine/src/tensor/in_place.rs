@@ -1,0 +1,115 @@
+//! In place: changes of a tensor's own numbers, for optimizers and buffers. They have no gradient.
+//!
+//! Names end in an underscore, as in PyTorch. All fail on a tensor that requires a gradient unless gradients are
+//! [switched off](crate::no_grad): the graph could not know.
+
+use super::Tensor;
+use super::grad_mode::is_grad_enabled;
+use crate::backend::{self, Binary, Unary};
+use crate::error::{Error, Result};
+
+impl Tensor {
+    /// Every number becomes `value`.
+    pub fn fill_(&self, value: f64) -> Result<()> {
+        self.begin_change("fill_")?;
+        backend::fill(self.view(), value)
+    }
+
+    /// Takes over the numbers of `from`, which broadcasts to this shape.
+    pub fn copy_(&self, from: &Self) -> Result<()> {
+        let op = "copy_";
+        self.begin_change(op)?;
+        self.check_device(op, from)?;
+        backend::cast(self.view(), from.broadcast_to(op, self.shape())?.view())
+    }
+
+    /// Adds `other`, which broadcasts to this shape.
+    pub fn add_(&self, other: &Self) -> Result<()> {
+        self.zip_("add_", Binary::Add, other)
+    }
+
+    /// Adds `scale · other`.
+    pub fn add_scaled_(&self, other: &Self, scale: f64) -> Result<()> {
+        self.zip_("add_scaled_", Binary::AddScaled(scale), other)
+    }
+
+    /// Multiplies with `other`.
+    pub fn mul_(&self, other: &Self) -> Result<()> {
+        self.zip_("mul_", Binary::Mul, other)
+    }
+
+    /// Divides by `other`.
+    pub fn div_(&self, other: &Self) -> Result<()> {
+        self.zip_("div_", Binary::Div, other)
+    }
+
+    /// Becomes `scale · self + shift`.
+    pub fn affine_(&self, scale: f64, shift: f64) -> Result<()> {
+        self.map_("affine_", Unary::Affine { scale, shift })
+    }
+
+    /// Becomes its square root.
+    pub fn sqrt_(&self) -> Result<()> {
+        self.map_("sqrt_", Unary::Sqrt)
+    }
+
+    /// Moves towards `target` by the share `weight`.
+    pub fn lerp_(&self, target: &Self, weight: f64) -> Result<()> {
+        self.zip_("lerp_", Binary::Lerp(weight), target)
+    }
+
+    /// Adds `scale · left · right`, both of this shape.
+    pub fn addcmul_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
+        self.combine_("addcmul_", backend::Ternary::AddMul(scale), left, right)
+    }
+
+    /// Adds `scale · left / right`, both of this shape.
+    pub fn addcdiv_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
+        self.combine_("addcdiv_", backend::Ternary::AddDiv(scale), left, right)
+    }
+
+    fn map_(&self, op: &'static str, function: Unary) -> Result<()> {
+        self.begin_change(op)?;
+        backend::unary(self.view(), function, None)
+    }
+
+    fn zip_(&self, op: &'static str, function: Binary, right: &Self) -> Result<()> {
+        self.begin_change(op)?;
+        self.check_operand(op, right)?;
+        backend::binary(self.view(), function, None, right.broadcast_to(op, self.shape())?.view())
+    }
+
+    fn combine_(&self, op: &'static str, function: backend::Ternary, left: &Self, right: &Self) -> Result<()> {
+        self.begin_change(op)?;
+        self.check_operand(op, left)?;
+        self.check_operand(op, right)?;
+        let (left, right) = (left.broadcast_to(op, self.shape())?, right.broadcast_to(op, self.shape())?);
+        backend::ternary(self.view(), function, left.view(), right.view())
+    }
+
+    /// Fails where the numbers must not change; counts the change, so that a graph that saved them notices.
+    pub(crate) fn begin_change(&self, op: &'static str) -> Result<()> {
+        if self.requires_grad() && is_grad_enabled() {
+            return Err(Error::InPlace { op });
+        }
+        if !self.layout().is_distinct() {
+            return Err(Error::shape(op, self.shape(), "some of its elements share one place; make a copy first"));
+        }
+        self.storage().changed();
+        Ok(())
+    }
+
+    /// Fails if `other` lives on another device.
+    pub(crate) fn check_device(&self, op: &'static str, other: &Self) -> Result<()> {
+        if self.device() == other.device() { Ok(()) } else { Err(Error::Devices { op }) }
+    }
+
+    /// Fails if `other` lives on another device, or has other elements.
+    pub(crate) fn check_operand(&self, op: &'static str, other: &Self) -> Result<()> {
+        self.check_device(op, other)?;
+        if self.dtype() == other.dtype() {
+            return Ok(());
+        }
+        Err(Error::DType { op, found: other.dtype(), need: "both operands must have the same type; convert one with to_dtype" })
+    }
+}

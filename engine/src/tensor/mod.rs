@@ -1,0 +1,267 @@
+//! Tensor: numbers in a layout over shared storage, and where they came from.
+
+pub mod grad_mode;
+pub mod node;
+pub mod apply;
+pub mod gradients;
+pub mod create;
+pub mod convert;
+pub mod in_place;
+pub mod display;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use highwater_recorder::{Category, scope};
+
+use crate::backend::View;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::shape::Shape;
+use crate::storage::Storage;
+use node::Node;
+
+/// Numbers of one type in some shape. Clones are cheap and are the same tensor: the same memory, the same gradient.
+#[derive(Clone)]
+pub struct Tensor(Arc<Inner>);
+
+struct Inner {
+    storage: Arc<Storage>,
+    layout: Layout,
+    dtype: DType,
+    origin: Origin,
+}
+
+/// Where a tensor came from, as far as gradients are concerned.
+enum Origin {
+    /// The program made it, or nothing that it was computed from requires a gradient.
+    Leaf(Leaf),
+    /// An operation computed it from something that requires a gradient.
+    Computed(Arc<Node>),
+}
+
+/// What a leaf keeps for its gradient.
+#[derive(Default)]
+struct Leaf {
+    requires_grad: AtomicBool,
+    grad: Mutex<Option<Tensor>>,
+    hooks: Mutex<Vec<Hook>>,
+}
+
+/// Called with a leaf once its gradient is complete.
+type Hook = Box<dyn FnMut(&Tensor) -> Result<()> + Send>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is replaced whole, so it is sound also after a panic elsewhere.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tensor {
+    /// A leaf over existing memory.
+    pub(crate) fn from_parts(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
+        debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view ends within its storage");
+        Self(Arc::new(Inner { storage, layout, dtype, origin: Origin::Leaf(Leaf::default()) }))
+    }
+
+    /// The same memory, computed by `node`.
+    pub(crate) fn computed_by(self, node: Arc<Node>) -> Self {
+        let (storage, layout, dtype) = (self.0.storage.clone(), self.0.layout, self.0.dtype);
+        Self(Arc::new(Inner { storage, layout, dtype, origin: Origin::Computed(node) }))
+    }
+
+    /// The same memory in another layout, as a leaf: without history.
+    pub(crate) fn with_layout(&self, layout: Layout) -> Self {
+        Self::from_parts(self.0.storage.clone(), layout, self.0.dtype)
+    }
+
+    /// The lengths of the axes.
+    pub fn shape(&self) -> &Shape {
+        self.0.layout.shape()
+    }
+
+    /// How many axes there are.
+    pub fn rank(&self) -> usize {
+        self.shape().rank()
+    }
+
+    /// How many numbers there are.
+    pub fn elements(&self) -> usize {
+        self.0.layout.elements()
+    }
+
+    /// What the numbers are.
+    pub fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+
+    /// Where the memory is.
+    pub fn device(&self) -> &Device {
+        self.0.storage.device()
+    }
+
+    /// Where the numbers lie in the memory.
+    pub fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    /// The memory, perhaps shared with other tensors.
+    pub fn storage(&self) -> &Arc<Storage> {
+        &self.0.storage
+    }
+
+    /// Whether the numbers lie one after another in order.
+    pub fn is_contiguous(&self) -> bool {
+        self.0.layout.is_contiguous()
+    }
+
+    /// Bytes of its numbers, whatever memory they share.
+    pub fn bytes(&self) -> u64 {
+        (self.elements() as u64).saturating_mul(self.dtype().size() as u64)
+    }
+
+    /// A number that tells this tensor from all others that live: for maps from parameters to their state.
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    /// Says what the memory is for, here and in recordings.
+    pub fn tag(&self, category: Category) {
+        self.0.storage.tag(category);
+    }
+
+    /// The memory as kernels see it.
+    pub(crate) fn view(&self) -> View<'_> {
+        View { storage: &self.0.storage, layout: &self.0.layout, dtype: self.0.dtype }
+    }
+
+    /// The same numbers without history: no gradient flows through the result.
+    pub fn detach(&self) -> Self {
+        self.with_layout(self.0.layout)
+    }
+
+    /// Whether nobody else holds this tensor or its memory, and every element has a place of its own: then it can be
+    /// overwritten unseen.
+    pub(crate) fn is_free_to_write(&self) -> bool {
+        Arc::strong_count(&self.0) == 1 && Arc::strong_count(&self.0.storage) == 1 && self.0.layout.is_distinct()
+    }
+
+    /// Whether its memory holds nothing but its numbers.
+    pub(crate) fn fills_storage(&self) -> bool {
+        self.0.layout.is_distinct() && self.bytes() == self.0.storage.bytes() as u64
+    }
+
+    // Gradients.
+
+    /// Whether gradients are computed for it.
+    pub fn requires_grad(&self) -> bool {
+        match &self.0.origin {
+            Origin::Leaf(leaf) => leaf.requires_grad.load(Ordering::Relaxed),
+            Origin::Computed(_) => true,
+        }
+    }
+
+    /// Whether it was made by the program and not computed from what requires a gradient.
+    pub fn is_leaf(&self) -> bool {
+        matches!(self.0.origin, Origin::Leaf(_))
+    }
+
+    /// Says whether gradients are to be computed for this leaf. Fails for computed tensors and for whole numbers.
+    pub fn set_requires_grad(&self, requires_grad: bool) -> Result<()> {
+        let op = "set_requires_grad";
+        if requires_grad && !self.dtype().is_float() {
+            return Err(Error::DType { op, found: self.dtype(), need: "only fractions have gradients" });
+        }
+        let Origin::Leaf(leaf) = &self.0.origin else {
+            let what = "the tensor was computed by an operation; detach it first, or say so of what it was computed from";
+            return Err(Error::Setting { op, what: what.to_owned() });
+        };
+        leaf.requires_grad.store(requires_grad, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The gradient that has been accumulated in this leaf.
+    pub fn grad(&self) -> Option<Self> {
+        self.leaf().and_then(|leaf| lock(&leaf.grad).clone())
+    }
+
+    /// Takes the gradient out of this leaf; its memory is freed with the last handle to it.
+    pub fn take_grad(&self) -> Option<Self> {
+        self.leaf().and_then(|leaf| lock(&leaf.grad).take())
+    }
+
+    /// Puts a gradient into this leaf in place of what is there. Fails if its shape or type is not the leaf's.
+    pub fn set_grad(&self, grad: Self) -> Result<()> {
+        if grad.shape() != self.shape() {
+            return Err(Error::shapes("set_grad", grad.shape(), self.shape(), "a gradient has the shape of its tensor"));
+        }
+        if grad.dtype() != self.dtype() {
+            return Err(Error::DType { op: "set_grad", found: grad.dtype(), need: "a gradient has the type of its tensor" });
+        }
+        if let Some(leaf) = self.leaf() {
+            *lock(&leaf.grad) = Some(grad);
+        }
+        Ok(())
+    }
+
+    /// Calls `hook` with this leaf whenever a backward pass has completed its gradient: when no operation of that pass
+    /// will contribute any more. This is how an optimizer runs within backward and frees each gradient at once.
+    /// The hook is given the tensor; one that captures it as well keeps it alive for ever.
+    pub fn on_grad_ready(&self, hook: impl FnMut(&Self) -> Result<()> + Send + 'static) -> Result<()> {
+        let Some(leaf) = self.leaf() else {
+            let what = "the tensor was computed by an operation; only leaves keep gradients".to_owned();
+            return Err(Error::Setting { op: "on_grad_ready", what });
+        };
+        lock(&leaf.hooks).push(Box::new(hook));
+        Ok(())
+    }
+
+    /// Forgets all hooks of this leaf.
+    pub fn clear_hooks(&self) {
+        if let Some(leaf) = self.leaf() {
+            lock(&leaf.hooks).clear();
+        }
+    }
+
+    pub(crate) fn run_hooks(&self) -> Result<()> {
+        let Some(leaf) = self.leaf() else { return Ok(()) };
+        // Taken out while they run, so that a hook may add others.
+        let mut hooks = std::mem::take(&mut *lock(&leaf.hooks));
+        let outcome = hooks.iter_mut().try_for_each(|hook| hook(self));
+        let added = std::mem::replace(&mut *lock(&leaf.hooks), hooks);
+        lock(&leaf.hooks).extend(added);
+        outcome
+    }
+
+    fn leaf(&self) -> Option<&Leaf> {
+        match &self.0.origin {
+            Origin::Leaf(leaf) => Some(leaf),
+            Origin::Computed(_) => None,
+        }
+    }
+
+    /// The operation that computed it, if gradients flow to it.
+    pub(crate) fn node(&self) -> Option<&Arc<Node>> {
+        match &self.0.origin {
+            Origin::Leaf(_) => None,
+            Origin::Computed(node) => Some(node),
+        }
+    }
+
+    /// Adds to this leaf's gradient: in place where possible, by taking the memory where that holds nothing else.
+    fn add_grad(&self, grad: Self) -> Result<()> {
+        let _category = scope::category(Category::Gradient);
+        let existing = self.take_grad();
+        let sum = match existing {
+            Some(existing) => existing.accumulate(grad)?,
+            None if grad.is_free_to_write() && grad.fills_storage() => grad,
+            None => grad.copied()?,
+        };
+        sum.tag(Category::Gradient);
+        if let Some(leaf) = self.leaf() {
+            *lock(&leaf.grad) = Some(sum);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! Probe: which CUDA devices there are, asked without a panic where there is no driver.
+#![expect(unsafe_code, reason = "asks the loader for the driver's library, and the driver for its devices")]
+
+use cudarc::driver::{result, sys};
+
+use crate::error::{Error, Result};
+
+/// A device as the driver describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaDevice {
+    /// Its ordinal.
+    pub ordinal: u16,
+    /// Its name.
+    pub name: String,
+    /// Its memory in bytes.
+    pub memory_bytes: u64,
+}
+
+/// The devices of this machine, by ordinal. Empty if the driver has none.
+pub fn devices() -> Result<Vec<CudaDevice>> {
+    // cudarc panics in place of an error when a library is missing, so the library is looked for first.
+    // SAFETY: looking for the library only loads it; its constructors are the driver's own.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Error::NoDriver);
+    }
+    result::init().map_err(Error::Driver)?;
+    let count = result::device::get_count().map_err(Error::Driver)?;
+    (0..count).map(|ordinal| device(ordinal).map_err(Error::Driver)).collect()
+}
+
+/// Device `ordinal`; an error that says how many there are, if there is no such device.
+pub fn find(ordinal: u16) -> Result<CudaDevice> {
+    let devices = devices()?;
+    let count = devices.len() as u16;
+    devices.into_iter().nth(usize::from(ordinal)).ok_or(Error::NoDevice { asked: ordinal, count })
+}
+
+fn device(ordinal: i32) -> Result<CudaDevice, cudarc::driver::DriverError> {
+    let device = result::device::get(ordinal)?;
+    let name = result::device::get_name(device)?;
+    // SAFETY: `device` is a handle that the driver has just given.
+    let memory_bytes = unsafe { result::device::total_mem(device)? } as u64;
+    Ok(CudaDevice { ordinal: ordinal as u16, name, memory_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_a_driver_gets_an_error_that_says_what_to_do() {
+        match devices() {
+            Ok(devices) => assert!(matches!(find(devices.len() as u16), Err(Error::NoDevice { .. }))),
+            Err(Error::NoDriver) => assert!(Error::NoDriver.to_string().contains("--device meta")),
+            Err(other) => assert!(matches!(other, Error::Driver(_)), "{other}"),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The neutral entry points: what any allocator calls when it obtains, hands out and takes back memory.
+//!
+//! All but [`register`] and [`oom`] are called under the allocator's own lock, so that events keep its order, and cost
+//! one relaxed load while nothing is recorded.
+
+use std::sync::{Arc, Weak};
+
+use highwater_snapshots::event::{Alloc, BlockKey, Oom, Range, What};
+use highwater_snapshots::{Category, DeviceId, Pool, StackId, StreamId};
+
+use crate::context;
+use crate::hub;
+use crate::level::{self, Level};
+use crate::source::Source;
+
+/// A block that is being handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewBlock {
+    /// Names the block: never used again on this device; a counter serves best.
+    pub block: BlockKey,
+    /// Its first byte.
+    pub address: u64,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes after rounding.
+    pub allocated: u64,
+    /// The stream that it is for.
+    pub stream: StreamId,
+    /// The pool that it comes from.
+    pub pool: Pool,
+}
+
+/// Makes an allocator known, so that recordings that begin later know what it holds. It is forgotten when dropped.
+/// A recording that runs already takes its state now.
+pub fn register(source: &Arc<dyn Source>) {
+    let weak: Weak<dyn Source> = Arc::downgrade(source);
+    hub::lock().add_source(weak);
+    crate::environment::start_once();
+    if level::records_events() {
+        hub::start_device(&**source);
+    }
+}
+
+/// A segment was obtained from the driver. Call after it succeeded.
+#[inline]
+pub fn reserve(device: DeviceId, range: Range) {
+    if level::records_events() {
+        hub::push(device, stack_of_alloc(), What::SegmentAlloc(range));
+    }
+}
+
+/// A segment is about to be given back to the driver.
+#[inline]
+pub fn release(device: DeviceId, range: Range) {
+    if level::records_events() {
+        hub::push(device, stack_of_free(), What::SegmentFree(range));
+    }
+}
+
+/// Pages of an expandable segment were mapped.
+#[inline]
+pub fn map(device: DeviceId, range: Range) {
+    if level::records_events() {
+        hub::push(device, stack_of_alloc(), What::SegmentMap(range));
+    }
+}
+
+/// Pages of an expandable segment are about to be unmapped.
+#[inline]
+pub fn unmap(device: DeviceId, range: Range) {
+    if level::records_events() {
+        hub::push(device, stack_of_free(), What::SegmentUnmap(range));
+    }
+}
+
+/// A block is handed out. It is recorded with the running thread's scope, op and category.
+#[inline]
+pub fn alloc(device: DeviceId, block: &NewBlock) {
+    if !level::records_events() {
+        return;
+    }
+    let context = context::current();
+    let alloc = Alloc {
+        block: block.block,
+        address: block.address,
+        requested: block.requested,
+        allocated: block.allocated,
+        stream: block.stream,
+        pool: block.pool,
+        category: context.category,
+        op: context.op,
+        scope: context.scope,
+    };
+    hub::push(device, stack_of_alloc(), What::Alloc(alloc));
+}
+
+/// The program gives a block back.
+#[inline]
+pub fn free_requested(device: DeviceId, block: BlockKey) {
+    if level::records_events() {
+        hub::push(device, stack_of_free(), What::FreeRequested(block));
+    }
+}
+
+/// The block is free for reuse.
+#[inline]
+pub fn free_completed(device: DeviceId, block: BlockKey) {
+    if level::records_events() {
+        hub::push(device, StackId::NONE, What::FreeCompleted(block));
+    }
+}
+
+/// A block's category became known, or changed.
+#[inline]
+pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
+    if level::records_events() {
+        hub::push(device, StackId::NONE, What::Tag(block, category));
+    }
+}
+
+/// What the driver says is in use on the whole device.
+#[inline]
+pub fn device_used(device: DeviceId, bytes: u64) {
+    if level::records_events() {
+        hub::push(device, StackId::NONE, What::DeviceUsed(bytes));
+    }
+}
+
+/// A note on the timeline.
+#[inline]
+pub fn mark(text: &str) {
+    if level::records_events() {
+        let name = hub::name(text);
+        hub::lock().push_of_program(What::Mark(name));
+    }
+}
+
+/// A request of `requested` bytes could not be met while the driver had `device_free` bytes. Call *without* the
+/// allocator's lock: the recording is brought to safety before this returns.
+pub fn oom(device: DeviceId, requested: u64, device_free: u64) {
+    if !level::records_events() {
+        return;
+    }
+    let context = context::current();
+    let oom = Oom { requested, device_free, op: context.op, scope: context.scope };
+    hub::push(device, stack_of_alloc(), What::Oom(oom));
+    crate::oom::save();
+}
+
+#[inline]
+fn stack_of_alloc() -> StackId {
+    if level::current() == Level::Stacks { context::stack() } else { StackId::NONE }
+}
+
+#[inline]
+fn stack_of_free() -> StackId {
+    if level::current() == Level::Stacks && level::has_free_stacks() { context::stack() } else { StackId::NONE }
+}

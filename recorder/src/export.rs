@@ -1,0 +1,257 @@
+//! Exporter: turns process-wide ids into the rows of one recording, adding rows as they are first named.
+
+use std::collections::HashMap;
+
+use highwater_snapshots::event::{Alloc, Event, What};
+use highwater_snapshots::format::Symbols;
+use highwater_snapshots::intern::Interner;
+use highwater_snapshots::tables::{Frame, Module, Op, Scope, SourceLine, Stack, Tables};
+use highwater_snapshots::{
+    FrameId, ModuleId, OpId, Problem, ScopeId, StackId, StartingBlock, StartingState, StringId,
+};
+
+use crate::names;
+use crate::stack::{self, depot};
+use crate::symbolize::{self, Binary, Request, SYSTEM_DEBUG_FOLDER, Symbolizer};
+
+/// A forward operation as the hub keeps it, with process-wide ids.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewOp {
+    pub(crate) name: StringId,
+    pub(crate) scope: ScopeId,
+    pub(crate) stack: StackId,
+}
+
+/// The tables of one recording, growing.
+#[derive(Debug, Default)]
+pub(crate) struct Exporter {
+    strings: Interner<String>,
+    modules: Vec<Module>,
+    module_rows: HashMap<String, ModuleId>,
+    frames: Vec<Frame>,
+    frame_rows: HashMap<u64, FrameId>,
+    stacks: Vec<Stack>,
+    scopes: Vec<Scope>,
+    ops: Vec<Op>,
+    /// The process-wide number of this recording's first operation.
+    first_op: u32,
+    string_rows: HashMap<StringId, StringId>,
+    scope_rows: HashMap<ScopeId, ScopeId>,
+    /// Rows by the depot's position; none where a stack is not named yet.
+    stack_rows: Vec<StackId>,
+    nodes: Vec<depot::Node>,
+    loaded: stack::Modules,
+}
+
+impl Exporter {
+    /// Tables without rows, for a recording whose operations are counted from `first_op`.
+    pub(crate) fn new(first_op: u32) -> Self {
+        Self { first_op, ..Self::default() }
+    }
+
+    /// The event with this recording's ids.
+    pub(crate) fn event(&mut self, event: &Event) -> Event {
+        let what = match event.what {
+            What::Alloc(alloc) => What::Alloc(self.alloc(&alloc)),
+            What::Oom(mut oom) => {
+                (oom.op, oom.scope) = (self.op(oom.op), self.scope(oom.scope));
+                What::Oom(oom)
+            }
+            What::Mark(text) => What::Mark(self.name(text)),
+            what => what,
+        };
+        Event { stack: self.stack(event.stack), what, ..*event }
+    }
+
+    /// The state with this recording's ids.
+    pub(crate) fn starting_state(&mut self, state: &StartingState) -> StartingState {
+        let block = |block: &StartingBlock| StartingBlock {
+            alloc: self.alloc(&block.alloc),
+            stack: self.stack(block.stack),
+            free_requested: block.free_requested,
+        };
+        StartingState { blocks: state.blocks.iter().map(block).collect(), ..state.clone() }
+    }
+
+    /// Appends operations, in order.
+    pub(crate) fn add_ops(&mut self, ops: &[NewOp]) {
+        for op in ops {
+            let row = Op { name: self.name(op.name), scope: self.scope(op.scope), stack: self.stack(op.stack) };
+            self.ops.push(row);
+        }
+    }
+
+    fn alloc(&mut self, alloc: &Alloc) -> Alloc {
+        Alloc { op: self.op(alloc.op), scope: self.scope(alloc.scope), ..*alloc }
+    }
+
+    /// Operations begun before this recording have no row in it.
+    fn op(&self, op: OpId) -> OpId {
+        let row = op.index().and(op.0.checked_sub(self.first_op));
+        row.map_or(OpId::NONE, OpId)
+    }
+
+    fn text(&mut self, text: &str) -> StringId {
+        match self.strings.position(text) {
+            Some(position) => StringId(position),
+            None => StringId(self.strings.intern(text.to_owned())),
+        }
+    }
+
+    fn name(&mut self, id: StringId) -> StringId {
+        if let Some(&row) = self.string_rows.get(&id) {
+            return row;
+        }
+        let text = names::with(|names| names.text(id).to_owned());
+        let row = self.text(&text);
+        self.string_rows.insert(id, row);
+        row
+    }
+
+    fn scope(&mut self, id: ScopeId) -> ScopeId {
+        if let Some(&row) = self.scope_rows.get(&id) {
+            return row;
+        }
+        let Some(scope) = names::with(|names| names.scope_row(id)) else { return ScopeId::NONE };
+        let row = Scope { parent: self.scope(scope.parent), name: self.name(scope.name) };
+        self.scopes.push(row);
+        let row = ScopeId::from_index(self.scopes.len() - 1);
+        self.scope_rows.insert(id, row);
+        row
+    }
+
+    fn stack(&mut self, id: StackId) -> StackId {
+        let Some(index) = id.index() else { return StackId::NONE };
+        if index >= self.nodes.len() {
+            self.nodes.extend(depot::nodes_since(self.nodes.len()));
+            self.stack_rows.resize(self.nodes.len(), StackId::NONE);
+        }
+        // Outermost frames first: a node's parent is always an earlier one.
+        let mut missing = Vec::new();
+        let mut next = Some(index);
+        let mut parent = StackId::NONE;
+        while let Some(position) = next {
+            match self.stack_rows.get(position) {
+                None => return StackId::NONE,
+                Some(row) if row.is_some() => {
+                    parent = *row;
+                    break;
+                }
+                Some(_) => missing.push(position),
+            }
+            next = self.nodes[position].parent.index();
+        }
+        for position in missing.into_iter().rev() {
+            let frame = self.frame(self.nodes[position].address);
+            self.stacks.push(Stack { parent, frame });
+            parent = StackId::from_index(self.stacks.len() - 1);
+            self.stack_rows[position] = parent;
+        }
+        parent
+    }
+
+    fn frame(&mut self, return_address: u64) -> FrameId {
+        if let Some(&row) = self.frame_rows.get(&return_address) {
+            return row;
+        }
+        if self.loaded.locate(return_address).is_none() {
+            self.loaded = stack::modules();
+        }
+        let (module, address) = match self.loaded.locate(return_address) {
+            Some(place) => (self.module(place.module), place.address),
+            None => (ModuleId::NONE, return_address.saturating_sub(1)),
+        };
+        self.frames.push(Frame { module, address, first_line: 0, line_count: 0 });
+        let row = FrameId::from_index(self.frames.len() - 1);
+        self.frame_rows.insert(return_address, row);
+        row
+    }
+
+    fn module(&mut self, loaded: usize) -> ModuleId {
+        let module = self.loaded.list()[loaded].clone();
+        let path = module.path.to_string_lossy().into_owned();
+        if let Some(&row) = self.module_rows.get(&path) {
+            return row;
+        }
+        let path_id = self.text(&path);
+        self.modules.push(Module { path: path_id, build_id: module.build_id, load_bias: module.load_bias });
+        let row = ModuleId::from_index(self.modules.len() - 1);
+        self.module_rows.insert(path, row);
+        row
+    }
+
+    /// Looks up every frame's source lines, and tells what could not be read.
+    pub(crate) fn resolve(&mut self) -> (Vec<Symbols>, Vec<Problem>) {
+        let strings = self.strings.rows();
+        let binary = |module: &Module| Binary {
+            path: strings[module.path.0 as usize].clone().into(),
+            build_id: module.build_id.clone(),
+        };
+        let request = |module: &Module| Request { binary: binary(module), addresses: Vec::new() };
+        let mut requests: Vec<Request> = self.modules.iter().map(request).collect();
+        let mut asked: Vec<Vec<FrameId>> = vec![Vec::new(); requests.len()];
+        for (row, frame) in self.frames.iter().enumerate() {
+            if let Some(module) = frame.module.index() {
+                requests[module].addresses.push(frame.address);
+                asked[module].push(FrameId::from_index(row));
+            }
+        }
+        let mut symbolizer = Symbolizer::new(vec![SYSTEM_DEBUG_FOLDER.into()]);
+        let found = symbolizer.resolve(&requests);
+        let mut symbols = Vec::with_capacity(self.frames.len());
+        for (frame, sources) in asked.into_iter().flatten().zip(found.into_iter().flatten()) {
+            let lines = sources.iter().map(|source| self.source_line(source)).collect();
+            symbols.push(Symbols { frame, lines });
+        }
+        let problem = |problem: &symbolize::Problem| Problem::new(problem.to_string());
+        (symbols, symbolizer.problems().iter().map(problem).collect())
+    }
+
+    fn source_line(&mut self, source: &symbolize::Line) -> SourceLine {
+        let function = self.text(&source.function);
+        let file = source.file.as_deref().map_or(StringId::NONE, |file| self.text(file));
+        SourceLine { function, file, line: source.line }
+    }
+
+    /// The rows so far.
+    pub(crate) fn rows(&self) -> Rows<'_> {
+        Rows {
+            strings: self.strings.rows(),
+            modules: &self.modules,
+            frames: &self.frames,
+            stacks: &self.stacks,
+            scopes: &self.scopes,
+            ops: &self.ops,
+        }
+    }
+
+    /// The finished tables, with the lines that [`resolve`](Self::resolve) gave.
+    pub(crate) fn into_tables(mut self, symbols: &[Symbols]) -> Tables {
+        let mut lines = Vec::new();
+        for found in symbols {
+            let frame = &mut self.frames[found.frame.0 as usize];
+            (frame.first_line, frame.line_count) = (lines.len() as u32, found.lines.len() as u32);
+            lines.extend(&found.lines);
+        }
+        Tables {
+            strings: self.strings.into_rows(),
+            modules: self.modules,
+            frames: self.frames,
+            lines,
+            stacks: self.stacks,
+            scopes: self.scopes,
+            ops: self.ops,
+        }
+    }
+}
+
+/// All rows of an exporter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows<'a> {
+    pub(crate) strings: &'a [String],
+    pub(crate) modules: &'a [Module],
+    pub(crate) frames: &'a [Frame],
+    pub(crate) stacks: &'a [Stack],
+    pub(crate) scopes: &'a [Scope],
+    pub(crate) ops: &'a [Op],
+}

@@ -1,0 +1,36 @@
+//! Records GPU memory history for any allocator: candle, burn, your own, or Highwater's engine.
+//!
+//! Wrap a part of the program in [`record_memory_history`], or hold a [`Recording`]; open the result in `highwater`.
+//! An allocator takes part by calling the entry points of [`api`], a dozen lines; the program says what it is doing
+//! with the guards of [`scope`]. While nothing is recorded, an event costs one relaxed load.
+//!
+//! Modules stand in layer order: each uses only what is declared above it.
+
+pub use highwater_snapshots as snapshots;
+
+pub mod level;
+mod clock;
+pub mod stack;
+pub mod symbolize;
+pub mod error;
+pub mod options;
+pub mod source;
+mod names;
+pub mod context;
+mod history;
+mod export;
+mod hub;
+mod writer;
+mod header;
+pub mod recording;
+mod oom;
+pub mod environment;
+pub mod api;
+pub mod scope;
+
+pub use error::{Error, Result};
+pub use highwater_snapshots::{Category, DeviceId, OpId, Phase, Pool, ScopeId, StackId, StreamId};
+pub use level::Level;
+pub use options::{HistoryOptions, Sink, StacksOn, WhenBehind};
+pub use recording::{Counts, Finished, Recorded, Recording, dump_snapshot, record_memory_history};
+pub use source::Source;

@@ -1,0 +1,273 @@
+//! Recording: starting, finishing and wrapping; and what is left when it is done.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use highwater_snapshots::event::Event;
+use highwater_snapshots::format::{EndFacts, write_trace};
+use highwater_snapshots::trace::{DeviceFacts, Header, Trust};
+use highwater_snapshots::{StartingState, Trace, TraceBuilder};
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::export::{Exporter, NewOp};
+use crate::level::{self, Level};
+use crate::options::{HistoryOptions, StacksOn};
+use crate::writer::Writer;
+use crate::hub::{self, Stage};
+use crate::header;
+
+/// Records what `body` does to memory.
+///
+/// The recording is finished whether `body` succeeds, fails or panics; when it fails, its error comes back inside
+/// [`Error::Body`], beside the path of the recording.
+///
+/// ```
+/// use highwater_recorder::{HistoryOptions, record_memory_history, scope};
+///
+/// let run = record_memory_history(HistoryOptions::in_memory(), || {
+///     for step in 0..3 {
+///         scope::step(step);
+///         // train_step(&model, &mut optimizer)?;
+///     }
+///     Ok(())
+/// })?;
+/// assert_eq!(run.trace.map(|trace| trace.spans.steps().len()), Some(0), "no allocator, no events of memory");
+/// # Ok::<(), highwater_recorder::Error>(())
+/// ```
+pub fn record_memory_history<T>(
+    options: HistoryOptions,
+    body: impl FnOnce() -> Result<T, Box<dyn std::error::Error + Send + Sync>>,
+) -> Result<Recorded<T>> {
+    let recording = Recording::start(options)?;
+    let result = body();
+    let finished = recording.finish()?;
+    match result {
+        Ok(value) => Ok(Recorded { value, trace: finished.trace, file: finished.file, counts: finished.counts }),
+        Err(source) => Err(Error::Body { source, file: finished.file }),
+    }
+}
+
+/// What a wrapped program gave, and its recording.
+#[derive(Clone, Debug)]
+pub struct Recorded<T> {
+    /// What the body returned.
+    pub value: T,
+    /// The recording, where it was wanted in memory.
+    pub trace: Option<Trace>,
+    /// The file, where one was wanted.
+    pub file: Option<PathBuf>,
+    /// How much was recorded.
+    pub counts: Counts,
+}
+
+/// How much was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events, the lost ones included.
+    pub events: u64,
+    /// Events lost from a full ring or a slow disk.
+    pub events_lost: u64,
+    /// Blocks left out because they are smaller than asked for.
+    pub small_blocks: u64,
+}
+
+/// A finished recording.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// The recording, where it was wanted in memory.
+    pub trace: Option<Trace>,
+    /// The file, where one was wanted.
+    pub file: Option<PathBuf>,
+    /// How much was recorded.
+    pub counts: Counts,
+}
+
+/// A running recording. Dropping it finishes it, too, without telling what went wrong: prefer [`finish`](Self::finish).
+#[must_use = "the recording ends when the guard is dropped"]
+#[derive(Debug)]
+pub struct Recording {
+    writer: Option<Writer>,
+    is_finished: bool,
+}
+
+impl Recording {
+    /// Starts recording: reads the state of every registered allocator, then keeps every event.
+    ///
+    /// Fails if a recording runs already, or if the file cannot be created.
+    pub fn start(options: HistoryOptions) -> Result<Self> {
+        if options.ring_events == Some(0) {
+            return Err(Error::Options("a ring needs room for at least one event".to_owned()));
+        }
+        let clock = Clock::start();
+        let is_deferred = options.steps.is_some();
+        let (level, stacks_on) = (options.level, options.stacks_on);
+        let writer = {
+            let mut hub = hub::lock();
+            if hub.active.is_some() {
+                return Err(Error::AlreadyRecording);
+            }
+            hub.begin(options.clone(), clock);
+            let first_op = hub.active.as_ref().map_or(0, |active| active.first_op);
+            drop(hub);
+            let streams = options.sink.path().filter(|_| options.ring_events.is_none() && level >= Level::Events);
+            match streams.map(|path| Writer::start(path, &header::of_process(&options, &clock), first_op)).transpose() {
+                Ok(writer) => writer,
+                Err(error) => {
+                    hub::lock().active = None;
+                    return Err(error);
+                }
+            }
+        };
+        if !is_deferred {
+            begin_events(level, stacks_on);
+        }
+        Ok(Self { writer, is_finished: false })
+    }
+
+    /// Stops recording and completes the file: waits for the writer, and resolves stacks to source lines.
+    pub fn finish(mut self) -> Result<Finished> {
+        self.is_finished = true;
+        end(self.writer.take())
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // Errors have nowhere to go from here.
+            drop(end(self.writer.take()));
+        }
+    }
+}
+
+/// Turns events on, then takes the state of every allocator: its events count from its state on.
+fn begin_events(level: Level, stacks_on: StacksOn) {
+    if level < Level::Events {
+        return;
+    }
+    level::set(level, stacks_on == StacksOn::AllocsAndFrees);
+    let sources = hub::lock().sources();
+    for source in sources {
+        hub::start_device(&*source);
+    }
+    hub::lock().open();
+}
+
+/// Enters a training step: recordings of chosen steps begin with the first of them, and end before the next other.
+pub(crate) fn enter_step(step: u32) {
+    let wish = hub::lock().active.as_ref().and_then(|active| {
+        let steps = active.options.steps.as_ref()?;
+        Some((steps.contains(&step), active.stage, active.options.level, active.options.stacks_on))
+    });
+    if let Some((false, Stage::Open, ..)) = wish {
+        level::set(Level::Off, false);
+        if let Some(active) = hub::lock().active.as_mut() {
+            active.stage = Stage::Closed;
+        }
+    }
+    hub::lock().set_step(Some(step));
+    if let Some((true, Stage::Waiting, level, stacks_on)) = wish {
+        begin_events(level, stacks_on);
+    }
+}
+
+fn end(writer: Option<Writer>) -> Result<Finished> {
+    let state_only = hub::lock().active.as_ref().is_some_and(|active| active.options.level == Level::State);
+    if state_only {
+        let sources = hub::lock().sources();
+        for source in sources {
+            hub::start_device(&*source);
+        }
+    }
+    level::set(Level::Off, false);
+    hub::close();
+    let file = writer.map(|writer| writer.finish(|| hub::lock().active.as_ref().map(end_facts).unwrap_or_default()));
+    let Some(active) = hub::lock().active.take() else { return Err(Error::Options("nothing is recorded".to_owned())) };
+    let counts = Counts {
+        events: active.events,
+        events_lost: active.lost + active.history.as_ref().map_or(0, |history| history.evicted()),
+        small_blocks: active.small_blocks,
+    };
+    let mut file = file.transpose()?;
+    let is_wanted = active.options.sink.is_in_memory();
+    let mut trace = None;
+    if is_wanted || file.is_none() {
+        let made = Held::of(&active).into_trace();
+        if let (None, Some(path)) = (&file, active.options.sink.path()) {
+            write_file(path, &made)?;
+            file = Some(path.to_owned());
+        }
+        trace = is_wanted.then_some(made);
+    }
+    Ok(Finished { trace, file, counts })
+}
+
+fn end_facts(active: &hub::Active) -> EndFacts {
+    let trust = Trust { events_lost: active.lost, ..Trust::default() };
+    EndFacts { trust, problems: Vec::new() }
+}
+
+fn write_file(path: &Path, trace: &Trace) -> Result<()> {
+    let io = |source| Error::Write { source, path: path.to_owned() };
+    let file = File::create(path).map_err(io)?;
+    write_trace(std::io::BufWriter::new(file), trace)?;
+    Ok(())
+}
+
+/// Writes what the running recording holds in memory to a file, and goes on recording. Fails if nothing is held: a
+/// recording that streams to a file without a ring has it there already.
+pub fn dump_snapshot(path: &Path) -> Result<()> {
+    let held = hub::lock().active.as_ref().filter(|active| active.history.is_some()).map(Held::of);
+    let held = held.ok_or_else(|| Error::Options("no recording holds its history in memory".to_owned()))?;
+    write_file(path, &held.into_trace())
+}
+
+/// A copy of what a recording holds in memory.
+struct Held {
+    header: Header,
+    facts: Vec<DeviceFacts>,
+    states: Vec<StartingState>,
+    ops: Vec<NewOp>,
+    events: Vec<Event>,
+    first_op: u32,
+    events_lost: u64,
+}
+
+impl Held {
+    fn of(active: &hub::Active) -> Self {
+        let history = active.history.as_ref();
+        Self {
+            header: header::of_process(&active.options, &active.clock),
+            facts: active.facts.clone(),
+            states: history.map(|history| history.starting_states()).unwrap_or_default(),
+            ops: active.ops.clone(),
+            events: history.map(|history| history.events().copied().collect()).unwrap_or_default(),
+            first_op: active.first_op,
+            events_lost: active.lost + history.map_or(0, |history| history.evicted()),
+        }
+    }
+
+    fn into_trace(self) -> Trace {
+        let mut exporter = Exporter::new(self.first_op);
+        let mut builder = TraceBuilder::with_capacity(self.events.len());
+        builder.set_header(self.header);
+        for facts in self.facts {
+            builder.set_device(facts);
+        }
+        exporter.add_ops(&self.ops);
+        for state in &self.states {
+            builder.set_starting_state(&exporter.starting_state(state));
+        }
+        for event in &self.events {
+            builder.push(&exporter.event(event));
+        }
+        builder.trust().events_lost = self.events_lost;
+        let (symbols, problems) = exporter.resolve();
+        for problem in problems {
+            builder.add_problem(problem);
+        }
+        *builder.tables() = exporter.into_tables(&symbols);
+        builder.finish()
+    }
+}

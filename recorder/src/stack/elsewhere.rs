@@ -1,0 +1,56 @@
+//! Everywhere else: capture by the `backtrace` crate, some microseconds a stack.
+
+use std::cell::RefCell;
+
+use super::depot::{Front, StackKey};
+use super::{MAX_FRAMES, busy, losses};
+
+thread_local! {
+    static FRONT: RefCell<Front> = RefCell::new(Front::new());
+}
+
+pub(super) fn use_portable() {}
+
+/// The running stack; the first frame is the caller of this function. See [`crate::stack`] for costs and limits.
+#[inline(never)]
+pub extern "C" fn capture() -> StackKey {
+    stack_from(capture as extern "C" fn() -> StackKey as usize)
+}
+
+/// The same: this platform has one way only.
+#[inline(never)]
+pub extern "C" fn capture_portable() -> StackKey {
+    stack_from(capture_portable as extern "C" fn() -> StackKey as usize)
+}
+
+/// The running stack outside the function that starts at `own`.
+fn stack_from(own: usize) -> StackKey {
+    let Some(_busy) = busy::enter() else {
+        losses::count_refused();
+        return StackKey::NONE;
+    };
+    losses::count_portable();
+    let mut frames = [0; MAX_FRAMES];
+    let (mut len, mut outside, mut cut) = (0, false, false);
+    backtrace::trace(|frame| {
+        let address = frame.ip() as u64;
+        if !outside {
+            outside = frame.symbol_address() as usize == own;
+        } else if len == MAX_FRAMES {
+            cut = true;
+        } else if address != 0 {
+            frames[len] = address;
+            len += 1;
+        }
+        !cut
+    });
+    if cut {
+        losses::count_cut();
+    }
+    FRONT
+        .try_with(|front| front.borrow_mut().key_of(&frames[..len]))
+        .unwrap_or_else(|_| {
+            losses::count_refused();
+            StackKey::NONE
+        })
+}

@@ -1,0 +1,199 @@
+//! Call frame information: reads a module's `.eh_frame`, and says by which rule an address is unwound.
+
+#![expect(
+    unsafe_code,
+    reason = "unwind tables are read where the loader mapped them"
+)]
+
+use std::ffi::{CStr, CString};
+use std::ops::Range;
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, ParsedEhFrameHdr,
+    Pointer, RegisterRule, UnwindContext, UnwindSection, UnwindTableRow, X86_64,
+};
+
+use super::rule::{Kind, Rule};
+use crate::stack::loader::{self, Changes, Loaded};
+
+type Bytes = EndianSlice<'static, NativeEndian>;
+
+/// A module with its unwind tables.
+struct Unwindable {
+    name: CString,
+    load_bias: u64,
+    ranges: Vec<Range<u64>>,
+    /// The loader was told to keep it for ever.
+    kept: bool,
+    tables: Option<Tables>,
+}
+
+struct Tables {
+    index: ParsedEhFrameHdr<Bytes>,
+    frames: EhFrame<Bytes>,
+    bases: BaseAddresses,
+}
+
+/// The unwind tables of all modules.
+pub(super) struct UnwindTables {
+    modules: Vec<Unwindable>,
+    changes: Changes,
+    context: UnwindContext<usize>,
+}
+
+impl UnwindTables {
+    pub(super) fn load() -> Self {
+        // The counters first: what is loaded in between is then looked for once more, never missed.
+        let changes = loader::changes();
+        let modules = loader::loaded().into_iter().map(Unwindable::new).collect();
+        Self {
+            modules,
+            changes,
+            context: UnwindContext::new(),
+        }
+    }
+
+    fn refresh(&mut self) {
+        if loader::changes() == self.changes {
+            return;
+        }
+        let former = std::mem::replace(self, Self::load());
+        for module in former.modules.iter().filter(|module| module.kept) {
+            if let Some(same) = self.find(&module.name, module.load_bias) {
+                same.kept = true;
+            }
+        }
+    }
+
+    fn find(&mut self, name: &CStr, load_bias: u64) -> Option<&mut Unwindable> {
+        self.modules
+            .iter_mut()
+            .find(|module| *module.name == *name && module.load_bias == load_bias)
+    }
+
+    pub(super) fn mark_kept(&mut self, name: &CStr) {
+        for module in self
+            .modules
+            .iter_mut()
+            .filter(|module| *module.name == *name)
+        {
+            module.kept = true;
+        }
+    }
+
+    /// The rule of a return address, and the name of its module where the loader must still be told to keep it:
+    /// before that the rule must not be stored.
+    pub(super) fn rule(&mut self, return_address: u64) -> (Rule, Option<CString>) {
+        self.refresh();
+        let call = return_address.wrapping_sub(1);
+        // Code outside all modules is made at run time, and may change.
+        let Some(module) = self
+            .modules
+            .iter()
+            .find(|module| module.ranges.iter().any(|range| range.contains(&call)))
+        else {
+            return (Rule::FOREIGN, None);
+        };
+        let rule = module
+            .tables
+            .as_ref()
+            .map_or(Rule::FOREIGN, |tables| tables.rule(call, &mut self.context));
+        (rule, (!module.kept).then(|| module.name.clone()))
+    }
+}
+
+impl Unwindable {
+    fn new(loaded: Loaded) -> Self {
+        let tables = loaded
+            .unwind_index
+            .and_then(|index| Tables::find(index, &loaded.module.ranges));
+        let Loaded { module, name, .. } = loaded;
+        Self {
+            name,
+            load_bias: module.load_bias,
+            ranges: module.ranges,
+            kept: false,
+            tables,
+        }
+    }
+}
+
+impl Tables {
+    fn find(index: Range<u64>, segments: &[Range<u64>]) -> Option<Self> {
+        let bases = BaseAddresses::default().set_eh_frame_hdr(index.start);
+        // SAFETY: the loader's list has this range within a readable segment; see `bytes` for its life.
+        let header = EhFrameHdr::from(unsafe { bytes(&index) });
+        let index = header.parse(&bases, size_of::<usize>() as u8).ok()?;
+        let Pointer::Direct(start) = index.eh_frame_ptr() else {
+            return None;
+        };
+        let segment = segments.iter().find(|segment| segment.contains(&start))?;
+        // SAFETY: from an address within a loaded segment to that segment's end; the linker puts `.eh_frame` beside
+        // its index, in a segment that can be read.
+        let frames = EhFrame::from(unsafe { bytes(&(start..segment.end)) });
+        Some(Self {
+            index,
+            frames,
+            bases: bases.set_eh_frame(start),
+        })
+    }
+
+    fn rule(&self, call: u64, context: &mut UnwindContext<usize>) -> Rule {
+        let Some(search) = self.index.table() else {
+            return Rule::FOREIGN;
+        };
+        let entry =
+            match search.fde_for_address(&self.frames, &self.bases, call, EhFrame::cie_from_offset)
+            {
+                Ok(entry) => entry,
+                // Code without unwind information ends the stack, for every unwinder.
+                Err(gimli::Error::NoUnwindInfoForAddress) => return Rule::OUTERMOST,
+                Err(_) => return Rule::FOREIGN,
+            };
+        if entry.is_signal_trampoline() {
+            return Rule::FOREIGN;
+        }
+        match entry.unwind_info_for_address(&self.frames, &self.bases, context, call) {
+            Ok(row) => rule_of(row),
+            Err(_) => Rule::FOREIGN,
+        }
+    }
+}
+
+/// The memory of a module as bytes that seem to live for ever.
+///
+/// # Safety
+///
+/// The range must be readable, and the bytes may be used only while the module stays loaded. That holds for rules
+/// asked for an address on a running stack: its module is in use, and the list of modules is renewed when one went.
+unsafe fn bytes(range: &Range<u64>) -> Bytes {
+    // SAFETY: as the caller promises.
+    let slice = unsafe {
+        std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize)
+    };
+    EndianSlice::new(slice, NativeEndian)
+}
+
+fn rule_of(row: &UnwindTableRow<usize>) -> Rule {
+    match row.register(X86_64::RA) {
+        Some(RegisterRule::Offset(-8)) => {}
+        Some(RegisterRule::Undefined) => return Rule::OUTERMOST,
+        _ => return Rule::FOREIGN,
+    }
+    let saved_base = match row.register(X86_64::RBP) {
+        Some(RegisterRule::Offset(offset)) => Some(offset),
+        None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => None,
+        _ => return Rule::FOREIGN,
+    };
+    match *row.cfa() {
+        CfaRule::RegisterAndOffset {
+            register: X86_64::RSP,
+            offset,
+        } => Rule::step(Kind::FromStack, offset, saved_base),
+        CfaRule::RegisterAndOffset {
+            register: X86_64::RBP,
+            offset,
+        } => Rule::step(Kind::FromBase, offset, saved_base),
+        _ => Rule::FOREIGN,
+    }
+}

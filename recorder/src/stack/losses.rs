@@ -1,0 +1,43 @@
+//! Losses: what stack capture left out or had to do slowly, counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What capture left out, and how often it was slow, since the process started. Tells how far the stacks can be trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Stacks deeper than [`MAX_FRAMES`](super::MAX_FRAMES), recorded without their outermost frames.
+    pub cut: u64,
+    /// Captures that got no stack, because another capture on the same thread was under way (a signal handler, an
+    /// allocator hook), because the thread was ending, or because the table of stacks was full.
+    pub refused: u64,
+    /// Captures that took the platform's unwinder, which is exact too, but a hundred times slower.
+    pub portable: u64,
+}
+
+static CUT: AtomicU64 = AtomicU64::new(0);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+static PORTABLE: AtomicU64 = AtomicU64::new(0);
+
+/// The counts now.
+pub fn losses() -> Losses {
+    Losses {
+        cut: CUT.load(Ordering::Relaxed),
+        refused: REFUSED.load(Ordering::Relaxed),
+        portable: PORTABLE.load(Ordering::Relaxed),
+    }
+}
+
+#[cold]
+pub(super) fn count_cut() {
+    CUT.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cold]
+pub(super) fn count_refused() {
+    REFUSED.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cold]
+pub(super) fn count_portable() {
+    PORTABLE.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,262 @@
+//! Filter: the `--where` language, `category=activation size>=1MiB scope~block.3`.
+
+use crate::category::{Category, Phase, Pool};
+use crate::ids::BlockId;
+use crate::trace::Trace;
+use crate::units::parse_bytes;
+
+/// Conditions that a block must all meet.
+///
+/// Terms are separated by spaces; each is a key, an operator and a value. Values with spaces stand in double quotes;
+/// several values, separated by commas, mean any of them. Keys with text (`category op scope phase pool stack`) take
+/// `=`, `!=`, `~` (contains) and `!~`; keys with numbers (`size allocated step stream device`) take `=`, `!=`, `<`,
+/// `<=`, `>`, `>=`. `size` is the requested bytes, and takes units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    key: Key,
+    operator: Operator,
+    values: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Category,
+    Op,
+    Scope,
+    Phase,
+    Pool,
+    Stack,
+    Size,
+    Allocated,
+    Step,
+    Stream,
+    Device,
+}
+
+const KEYS: [(&str, Key); 11] = [
+    ("category", Key::Category),
+    ("op", Key::Op),
+    ("scope", Key::Scope),
+    ("phase", Key::Phase),
+    ("pool", Key::Pool),
+    ("stack", Key::Stack),
+    ("size", Key::Size),
+    ("allocated", Key::Allocated),
+    ("step", Key::Step),
+    ("stream", Key::Stream),
+    ("device", Key::Device),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Is,
+    IsNot,
+    Contains,
+    ContainsNot,
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+}
+
+/// Longer spellings first, so that `>=` is not read as `>`.
+const OPERATORS: [(&str, Operator); 8] = [
+    ("!=", Operator::IsNot),
+    ("!~", Operator::ContainsNot),
+    ("<=", Operator::AtMost),
+    (">=", Operator::AtLeast),
+    ("=", Operator::Is),
+    ("~", Operator::Contains),
+    ("<", Operator::Less),
+    (">", Operator::More),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Value {
+    Text(String),
+    Number(u64),
+}
+
+impl std::str::FromStr for Filter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let terms = split_terms(text)?.iter().map(|term| Term::parse(term)).collect::<Result<_, _>>()?;
+        Ok(Self { terms })
+    }
+}
+
+impl Filter {
+    /// Whether it lets every block pass.
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// Makes the filter ready for the blocks of `trace`.
+    pub fn on<'a>(&'a self, trace: &'a Trace) -> BlockFilter<'a> {
+        BlockFilter { trace, terms: self.terms.iter().map(|term| (term, TextCache::default())).collect() }
+    }
+}
+
+impl Term {
+    fn parse(text: &str) -> Result<Self, String> {
+        let end = text.find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(text.len());
+        let (name, rest) = text.split_at(end);
+        let known = || KEYS.map(|(name, _)| name).join(", ");
+        let Some(&(_, key)) = KEYS.iter().find(|(key, _)| *key == name) else {
+            return Err(format!("'{text}': no key '{name}'; keys are {}", known()));
+        };
+        let Some((spelling, operator)) = OPERATORS.iter().find(|(spelling, _)| rest.starts_with(spelling)) else {
+            return Err(format!("'{text}': after '{name}' one of = != ~ !~ < <= > >= must follow"));
+        };
+        let is_ordering = matches!(operator, Operator::Less | Operator::AtMost | Operator::More | Operator::AtLeast);
+        if key.is_number() != is_ordering && !matches!(operator, Operator::Is | Operator::IsNot) {
+            let fit = if key.is_number() { "= != < <= > >=" } else { "= != ~ !~" };
+            return Err(format!("'{text}': '{name}' takes {fit}"));
+        }
+        let values = rest[spelling.len()..].trim_matches('"').split(',');
+        let values = values.map(|value| key.value(value, *operator)).collect::<Result<Vec<_>, _>>();
+        Ok(Self { key, operator: *operator, values: values.map_err(|why| format!("'{text}': {why}"))? })
+    }
+}
+
+impl Key {
+    fn is_number(self) -> bool {
+        matches!(self, Self::Size | Self::Allocated | Self::Step | Self::Stream | Self::Device)
+    }
+
+    fn value(self, text: &str, operator: Operator) -> Result<Value, String> {
+        let is_whole = matches!(operator, Operator::Is | Operator::IsNot);
+        let listed = |names: Vec<&str>| match is_whole && !names.contains(&text) {
+            true => Err(format!("no such value '{text}': it is one of {}", names.join(", "))),
+            false => Ok(Value::Text(text.to_owned())),
+        };
+        match self {
+            Self::Category => listed(Category::ALL.iter().map(|value| value.name()).collect()),
+            Self::Phase => listed(Phase::ALL.iter().map(|value| value.name()).collect()),
+            Self::Pool => listed(Pool::ALL.iter().map(|value| value.name()).collect()),
+            Self::Op | Self::Scope | Self::Stack => Ok(Value::Text(text.to_owned())),
+            Self::Size | Self::Allocated => parse_bytes(text).map(Value::Number),
+            Self::Step | Self::Stream | Self::Device => {
+                text.parse().map(Value::Number).map_err(|_| format!("'{text}' is no whole number"))
+            }
+        }
+    }
+}
+
+/// Splits at spaces outside double quotes.
+fn split_terms(text: &str) -> Result<Vec<String>, String> {
+    let mut terms = vec![String::new()];
+    let mut is_quoted = false;
+    for c in text.chars() {
+        match c {
+            '"' => is_quoted = !is_quoted,
+            ' ' | '\t' if !is_quoted => terms.push(String::new()),
+            c => terms.last_mut().expect("one term at least").push(c),
+        }
+    }
+    if is_quoted {
+        return Err(format!("'{text}': a double quote is not closed"));
+    }
+    terms.retain(|term| !term.is_empty());
+    Ok(terms)
+}
+
+/// A filter bound to a trace. Text conditions are decided once for each op, scope or stack, not for each block.
+#[derive(Clone, Debug)]
+pub struct BlockFilter<'a> {
+    trace: &'a Trace,
+    terms: Vec<(&'a Term, TextCache)>,
+}
+
+/// For each handle asked so far, whether it matches.
+type TextCache = std::collections::HashMap<u32, bool>;
+
+impl BlockFilter<'_> {
+    /// Whether `id` meets every condition.
+    pub fn matches(&mut self, id: BlockId) -> bool {
+        let trace = self.trace;
+        self.terms.iter_mut().all(|(term, cache)| term.matches(trace, id, cache))
+    }
+}
+
+impl Term {
+    fn matches(&self, trace: &Trace, id: BlockId, cache: &mut TextCache) -> bool {
+        let block = trace.blocks.get(id);
+        let span = || trace.spans.at(if block.is_baseline() { crate::EventId(0) } else { block.alloc });
+        let number = match self.key {
+            Key::Category => return self.holds_text(block.category.name()),
+            Key::Pool => return self.holds_text(block.pool.name()),
+            Key::Phase => {
+                let phase = if block.is_baseline() { Some(Phase::Setup) } else { span().map(|span| span.phase) };
+                return self.holds_text(phase.map_or("", Phase::name));
+            }
+            Key::Op => return self.holds_cached(cache, block.op.0, || trace.tables.op_name(block.op).to_owned()),
+            Key::Scope => return self.holds_cached(cache, block.scope.0, || trace.tables.scope_path(block.scope)),
+            Key::Stack => {
+                return self.holds_cached(cache, block.stack.0, || trace.tables.stack_text(block.stack).join("\n"));
+            }
+            Key::Size => Some(block.requested),
+            Key::Allocated => Some(block.allocated),
+            Key::Step if block.is_baseline() => None,
+            Key::Step => span().and_then(|span| span.step).map(u64::from),
+            Key::Stream => Some(block.stream.0),
+            Key::Device => Some(u64::from(block.device.0)),
+        };
+        self.holds_number(number)
+    }
+
+    fn holds_cached(&self, cache: &mut TextCache, handle: u32, text: impl FnOnce() -> String) -> bool {
+        *cache.entry(handle).or_insert_with(|| self.holds_text(&text()))
+    }
+
+    fn holds_text(&self, text: &str) -> bool {
+        let any = |test: &dyn Fn(&str) -> bool| {
+            self.values.iter().any(|value| matches!(value, Value::Text(wanted) if test(wanted)))
+        };
+        match self.operator {
+            Operator::Is => any(&|wanted| text == wanted),
+            Operator::IsNot => !any(&|wanted| text == wanted),
+            Operator::Contains => any(&|wanted| text.contains(wanted)),
+            _ => !any(&|wanted| text.contains(wanted)),
+        }
+    }
+
+    fn holds_number(&self, number: Option<u64>) -> bool {
+        let Some(number) = number else { return self.operator == Operator::IsNot };
+        let any = |test: &dyn Fn(u64) -> bool| {
+            self.values.iter().any(|value| matches!(value, Value::Number(wanted) if test(*wanted)))
+        };
+        match self.operator {
+            Operator::IsNot => !any(&|wanted| number == wanted),
+            Operator::Less => any(&|wanted| number < wanted),
+            Operator::AtMost => any(&|wanted| number <= wanted),
+            Operator::More => any(&|wanted| number > wanted),
+            Operator::AtLeast => any(&|wanted| number >= wanted),
+            _ => any(&|wanted| number == wanted),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_read_and_mistakes_are_named_with_what_is_allowed() {
+        assert!("category=activation size>=1MiB scope~block.3".parse::<Filter>().is_ok());
+        assert!("scope~\"a b\" step!=0".parse::<Filter>().is_ok());
+        let why = |text: &str| text.parse::<Filter>().unwrap_err();
+        assert!(why("colour=red").contains("keys are category, op"));
+        assert!(why("category=weights").contains("parameter"));
+        assert!(why("size~3").contains("takes = != < <= > >="));
+        assert!(why("category>3").contains("takes = != ~ !~"));
+        assert!(why("scope~\"a b").contains("not closed"));
+        assert!(why("step>one").contains("no whole number"));
+    }
+}

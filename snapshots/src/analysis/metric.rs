@@ -1,0 +1,95 @@
+//! Metric: the five totals, never mixed up.
+
+use serde::{Deserialize, Serialize};
+
+/// A total, each with its own peak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Bytes asked for by live blocks, unrounded; a block is live from alloc to free requested.
+    #[default]
+    Requested,
+    /// The same blocks after the allocator's rounding.
+    Allocated,
+    /// Allocated, and blocks freed but still waiting for another stream.
+    Active,
+    /// Bytes held from the driver: segments and mapped pages.
+    Reserved,
+    /// What the driver says is in use on the whole device.
+    DeviceUsed,
+}
+
+impl Metric {
+    /// Every metric, from the program's bytes out to the device's.
+    pub const ALL: [Self; 5] = [Self::Requested, Self::Allocated, Self::Active, Self::Reserved, Self::DeviceUsed];
+
+    /// Metrics that are sums over blocks.
+    pub const OF_BLOCKS: [Self; 3] = [Self::Requested, Self::Allocated, Self::Active];
+
+    /// The one spelling, in tables and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Allocated => "allocated",
+            Self::Active => "active",
+            Self::Reserved => "reserved",
+            Self::DeviceUsed => "device_used",
+        }
+    }
+
+    /// The metric spelt `name`, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|metric| metric.name() == name)
+    }
+
+    /// Whether this metric is a sum over blocks.
+    pub fn is_of_blocks(self) -> bool {
+        Self::OF_BLOCKS.contains(&self)
+    }
+}
+
+impl std::fmt::Display for Metric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The five totals of one device at one moment, in bytes. `device_used` is the last sample, 0 before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// See [`Metric::Requested`].
+    pub requested: u64,
+    /// See [`Metric::Allocated`].
+    pub allocated: u64,
+    /// See [`Metric::Active`].
+    pub active: u64,
+    /// See [`Metric::Reserved`].
+    pub reserved: u64,
+    /// See [`Metric::DeviceUsed`].
+    pub device_used: u64,
+}
+
+impl Totals {
+    /// One of the five.
+    #[inline]
+    pub fn get(&self, metric: Metric) -> u64 {
+        match metric {
+            Metric::Requested => self.requested,
+            Metric::Allocated => self.allocated,
+            Metric::Active => self.active,
+            Metric::Reserved => self.reserved,
+            Metric::DeviceUsed => self.device_used,
+        }
+    }
+
+    /// The larger of each total.
+    pub fn max(&self, other: &Self) -> Self {
+        Self {
+            requested: self.requested.max(other.requested),
+            allocated: self.allocated.max(other.allocated),
+            active: self.active.max(other.active),
+            reserved: self.reserved.max(other.reserved),
+            device_used: self.device_used.max(other.device_used),
+        }
+    }
+}

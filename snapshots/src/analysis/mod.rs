@@ -1,0 +1,27 @@
+//! The questions that can be asked of a trace: pure functions, plain structs in, plain structs out.
+//!
+//! Command line and app print the same structs. One state machine ([`replay`]) knows what an event does to the totals;
+//! everything else folds over it.
+
+pub mod metric;
+pub mod replay;
+pub mod series;
+pub mod live;
+pub mod bands;
+pub mod frames;
+pub mod filter;
+pub mod breakdown;
+pub mod peak;
+pub mod phases;
+pub mod summary;
+pub mod verify;
+
+pub use breakdown::{Breakdown, Group, GroupKey};
+pub use filter::Filter;
+pub use live::LiveIndex;
+pub use metric::{Metric, Totals};
+pub use peak::{Moment, Peak};
+pub use series::Series;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Peak: when a total was largest, and who held memory then or at any other moment.
+
+use crate::ids::{DeviceId, EventId};
+use crate::trace::Trace;
+use crate::{BlockId, Phase};
+
+use super::breakdown::{Breakdown, GroupKey};
+use super::filter::Filter;
+use super::live::LiveIndex;
+use super::metric::Metric;
+use super::series::Series;
+
+/// A moment of a recording: the state right after an event, or before the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The device.
+    pub device: DeviceId,
+    /// The total that is looked at.
+    pub metric: Metric,
+    /// Its value in bytes.
+    pub bytes: u64,
+    /// The event; none for the moment before the first.
+    pub event: Option<EventId>,
+    /// The event's time, in nanoseconds since the recording's origin.
+    pub time_ns: Option<u64>,
+    /// The step it lies in.
+    pub step: Option<u32>,
+    /// The phase it lies in.
+    pub phase: Phase,
+}
+
+impl Moment {
+    /// The moment right after `event`, or before the first event.
+    pub fn at(trace: &Trace, series: &Series, metric: Metric, event: Option<EventId>) -> Self {
+        let totals = event.map_or_else(|| series.baseline(), |id| series.after(trace, id));
+        let span = event.and_then(|id| trace.spans.at(id));
+        Self {
+            device: series.device(),
+            metric,
+            bytes: totals.get(metric),
+            event,
+            time_ns: event.and_then(|id| trace.events.time_of(id)),
+            step: span.and_then(|span| span.step),
+            phase: span.map_or(Phase::Setup, |span| span.phase),
+        }
+    }
+
+    /// The first moment at which `metric` is largest.
+    pub fn peak(trace: &Trace, series: &Series, metric: Metric) -> Self {
+        let (_, event) = series.peak(trace, metric);
+        Self::at(trace, series, metric, event)
+    }
+
+    /// How many events have happened by then.
+    pub fn position(&self) -> usize {
+        self.event.map_or(0, |id| id.0 as usize + 1)
+    }
+}
+
+/// A moment and who holds memory then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// When, and how much.
+    pub moment: Moment,
+    /// By whom; its total is the moment's bytes, unless a filter leaves blocks out.
+    pub breakdown: Breakdown,
+}
+
+impl Peak {
+    /// Who holds memory at `moment`, by `keys`, among the blocks that pass `filter`.
+    ///
+    /// For `reserved` and `device_used`, which are no sums over blocks, the bytes beside the blocks stand as groups of
+    /// their own, so that the groups still add up; a filter leaves them out.
+    pub fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: Moment, query: &Query<'_>) -> Self {
+        let totals = series.before_position(trace, moment.position());
+        let mut blocks: Vec<BlockId> = live.before_position(trace, moment.metric, moment.position());
+        if !query.filter.is_empty() {
+            let mut filter = query.filter.on(trace);
+            blocks.retain(|&id| filter.matches(id));
+        }
+        let mut breakdown = Breakdown::of(trace, moment.metric, &blocks, query.keys);
+        if query.filter.is_empty() && !moment.metric.is_of_blocks() {
+            let held = if moment.metric == Metric::Reserved { totals.reserved } else { totals.device_used };
+            if held < totals.reserved || totals.reserved < totals.active {
+                // The driver reports less than we hold: no split of it can be true.
+                breakdown = Breakdown::default();
+                breakdown.add_beside_blocks("(less than the allocator holds)", held);
+            } else {
+                breakdown.add_beside_blocks("(free in segments)", totals.reserved - totals.active);
+                breakdown.add_beside_blocks("(outside the allocator)", held - totals.reserved);
+            }
+        }
+        Self { moment, breakdown: breakdown.keep(query.top) }
+    }
+}
+
+/// How a moment is taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// What to group by.
+    pub keys: &'a [GroupKey],
+    /// How many groups to list.
+    pub top: usize,
+    /// Which blocks to look at.
+    pub filter: &'a Filter,
+}

@@ -1,0 +1,301 @@
+//! TraceBuilder: the only way to make a trace. Takes events as they were recorded and keeps every invariant.
+
+use std::collections::HashMap;
+
+use crate::error::Problem;
+use crate::event::{Alloc, BlockKey, Event, Range, What};
+use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
+use crate::tables::Tables;
+use crate::trace::{DeviceFacts, Header, SegmentRole, Spans, Trace};
+
+/// A device's blocks and segments at the moment at which its events begin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StartingState {
+    /// The device.
+    pub device: DeviceId,
+    /// Segments held.
+    pub segments: Vec<Range>,
+    /// Mapped ranges of expandable segments.
+    pub mappings: Vec<Range>,
+    /// Active blocks.
+    pub blocks: Vec<StartingBlock>,
+}
+
+/// A block that was active before the events begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StartingBlock {
+    /// Its facts.
+    pub alloc: Alloc,
+    /// The stack that allocated it, if that is known.
+    pub stack: StackId,
+    /// Whether its free was requested already, and waits for another stream.
+    pub free_requested: bool,
+}
+
+/// Builds a [`Trace`]. Order: tables and facts at any time; each device's starting state before its events.
+#[derive(Clone, Debug, Default)]
+pub struct TraceBuilder {
+    trace: Trace,
+    keys: HashMap<DeviceId, BlockKeys>,
+    held: HashMap<(DeviceId, u64), SegmentId>,
+    /// The bytes of all blocks and segments so far.
+    bytes_seen: u64,
+}
+
+/// All sizes of a trace together stay below this, so that no sum of them can overflow.
+const MOST_BYTES: u64 = 1 << 62;
+
+impl TraceBuilder {
+    /// A builder with room for `events` events.
+    pub fn with_capacity(events: usize) -> Self {
+        let mut builder = Self::default();
+        let columns = &mut builder.trace.events;
+        columns.kind.reserve(events);
+        columns.device.reserve(events);
+        columns.time_ns.reserve(events);
+        columns.stack.reserve(events);
+        columns.subject.reserve(events);
+        builder
+    }
+
+    /// Says where the recording comes from.
+    pub fn set_header(&mut self, header: Header) {
+        self.trace.header = header;
+    }
+
+    /// Adds or replaces the facts of a device.
+    pub fn set_device(&mut self, facts: DeviceFacts) {
+        self.trace.devices.retain(|known| known.device != facts.device);
+        self.trace.devices.push(facts);
+        self.trace.devices.sort_by_key(|known| known.device);
+    }
+
+    /// The tables, to be filled.
+    pub fn tables(&mut self) -> &mut Tables {
+        &mut self.trace.tables
+    }
+
+    /// The facts that limit trust, to be added to.
+    pub fn trust(&mut self) -> &mut crate::trace::Trust {
+        &mut self.trace.trust
+    }
+
+    /// Notes something that is wrong.
+    pub fn add_problem(&mut self, problem: Problem) {
+        self.trace.problems.push(problem);
+    }
+
+    /// How many events there are so far.
+    pub fn event_count(&self) -> usize {
+        self.trace.events.len()
+    }
+
+    /// `bytes`, or 0 with a problem noted where sizes add up to more than any machine has.
+    fn bounded(&mut self, bytes: u64) -> u64 {
+        match self.bytes_seen.checked_add(bytes).filter(|sum| *sum < MOST_BYTES) {
+            Some(sum) => {
+                self.bytes_seen = sum;
+                bytes
+            }
+            None => {
+                let event = self.trace.events.len();
+                let what = format!("event {event} has a size of {bytes} bytes, which cannot be: counted as 0");
+                self.add_problem(Problem::new(what));
+                0
+            }
+        }
+    }
+
+    fn bounded_range(&mut self, range: Range) -> Range {
+        Range { bytes: self.bounded(range.bytes), ..range }
+    }
+
+    fn bounded_alloc(&mut self, alloc: &Alloc) -> Alloc {
+        let allocated = self.bounded(alloc.allocated);
+        Alloc { allocated, requested: self.bounded(alloc.requested), ..*alloc }
+    }
+
+    /// Takes a device's starting state.
+    pub fn set_starting_state(&mut self, state: &StartingState) {
+        let device = state.device;
+        for &range in &state.segments {
+            let range = self.bounded_range(range);
+            let id = self.trace.segments.push(device, range, SegmentRole::Segment, EventId::NONE);
+            self.held.insert((device, range.address), id);
+        }
+        for &range in &state.mappings {
+            let range = self.bounded_range(range);
+            self.trace.segments.push(device, range, SegmentRole::Mapping, EventId::NONE);
+        }
+        for block in &state.blocks {
+            let alloc = self.bounded_alloc(&block.alloc);
+            let id = self.trace.blocks.push(device, &alloc, block.stack, EventId::NONE);
+            if block.free_requested {
+                self.trace.blocks.free_requested[id.0 as usize] = EventId(0);
+                self.trace.waiting_at_start.push(id);
+            }
+            self.keys.entry(device).or_default().insert(alloc.block, id);
+        }
+    }
+
+    /// Takes the next event. Events that contradict those before them are kept, and counted under
+    /// [`Trust`](crate::trace::Trust).
+    pub fn push(&mut self, event: &Event) {
+        let id = EventId::from_index(self.trace.events.len());
+        let device = event.device;
+        let subject = match event.what {
+            What::Alloc(alloc) => self.take_alloc(device, &alloc, event.stack, id).0,
+            What::FreeRequested(key) => self.take_free_requested(device, key, id).0,
+            What::FreeCompleted(key) => self.take_free_completed(device, key, id).0,
+            What::SegmentAlloc(range) => {
+                let range = self.bounded_range(range);
+                let row = self.trace.segments.push(device, range, SegmentRole::Segment, id);
+                self.held.insert((device, range.address), row);
+                row.0
+            }
+            What::SegmentFree(range) => self.take_segment_free(device, range, id).0,
+            What::SegmentMap(range) => {
+                let range = self.bounded_range(range);
+                self.trace.segments.push(device, range, SegmentRole::Mapping, id).0
+            }
+            What::SegmentUnmap(range) => {
+                let range = self.bounded_range(range);
+                self.trace.segments.push(device, range, SegmentRole::Unmapping, id).0
+            }
+            What::Tag(key, category) => {
+                let block = self.keys.get(&device).map_or(BlockId::NONE, |keys| keys.get(key));
+                match block.index() {
+                    Some(row) => self.trace.blocks.category[row] = category,
+                    None => self.trace.trust.unmatched_frees += 1,
+                }
+                push_row(&mut self.trace.tags, (block, category))
+            }
+            What::Oom(oom) => push_row(&mut self.trace.ooms, oom),
+            What::DeviceUsed(bytes) => push_row(&mut self.trace.device_used, bytes),
+            What::Step(step) => step,
+            What::Phase(phase) => u32::from(phase as u8),
+            What::Mark(text) => text.0,
+        };
+        let columns = &mut self.trace.events;
+        columns.kind.push(event.what.kind());
+        columns.device.push(device);
+        columns.time_ns.push(event.time_ns);
+        columns.stack.push(event.stack);
+        columns.subject.push(subject);
+    }
+
+    fn take_alloc(&mut self, device: DeviceId, alloc: &Alloc, stack: StackId, event: EventId) -> BlockId {
+        let keys = self.keys.entry(device).or_default();
+        let former = keys.get(alloc.block);
+        if let Some(row) = former.index()
+            && !self.trace.blocks.free_completed[row].is_some()
+        {
+            self.trace.trust.repeated_allocs += 1;
+            self.end_block(former, event);
+            self.trace.replaced.push((event, former));
+        }
+        let alloc = self.bounded_alloc(alloc);
+        let id = self.trace.blocks.push(device, &alloc, stack, event);
+        self.keys.entry(device).or_default().insert(alloc.block, id);
+        id
+    }
+
+    /// Ends a block whose frees the recording missed, at the event that proves it gone.
+    fn end_block(&mut self, block: BlockId, event: EventId) {
+        let row = block.0 as usize;
+        let blocks = &mut self.trace.blocks;
+        if !blocks.free_requested[row].is_some() {
+            blocks.free_requested[row] = event;
+        }
+        blocks.free_completed[row] = event;
+    }
+
+    fn take_free_requested(&mut self, device: DeviceId, key: BlockKey, event: EventId) -> BlockId {
+        let block = self.keys.get(&device).map_or(BlockId::NONE, |keys| keys.get(key));
+        match block.index() {
+            Some(row) if !self.trace.blocks.free_requested[row].is_some() => {
+                self.trace.blocks.free_requested[row] = event;
+                block
+            }
+            _ => {
+                self.trace.trust.unmatched_frees += 1;
+                BlockId::NONE
+            }
+        }
+    }
+
+    fn take_free_completed(&mut self, device: DeviceId, key: BlockKey, event: EventId) -> BlockId {
+        let block = self.keys.get(&device).map_or(BlockId::NONE, |keys| keys.get(key));
+        match block.index() {
+            Some(row) if !self.trace.blocks.free_completed[row].is_some() => {
+                self.end_block(block, event);
+                block
+            }
+            _ => {
+                self.trace.trust.unmatched_frees += 1;
+                BlockId::NONE
+            }
+        }
+    }
+
+    fn take_segment_free(&mut self, device: DeviceId, range: Range, event: EventId) -> SegmentId {
+        let row = match self.held.remove(&(device, range.address)) {
+            Some(row) if self.trace.segments.range[row.0 as usize].bytes == range.bytes => row,
+            _ => {
+                self.trace.trust.unmatched_releases += 1;
+                let range = self.bounded_range(range);
+                self.trace.segments.push(device, range, SegmentRole::Unmapping, event)
+            }
+        };
+        self.trace.segments.free[row.0 as usize] = event;
+        row
+    }
+
+    /// The finished trace.
+    pub fn finish(mut self) -> Trace {
+        self.trace.spans = Spans::from_events(&self.trace.events);
+        self.trace
+    }
+}
+
+fn push_row<T>(rows: &mut Vec<T>, row: T) -> u32 {
+    rows.push(row);
+    u32::try_from(rows.len() - 1).expect("a table holds fewer than 2^32 rows")
+}
+
+/// The way from a device's block keys to blocks: an array where keys are dense, as a counter makes them, else a map.
+#[derive(Clone, Debug, Default)]
+struct BlockKeys {
+    first: BlockKey,
+    dense: Vec<BlockId>,
+    sparse: HashMap<BlockKey, BlockId>,
+}
+
+/// How far past the end of the array a key may lie, so that a file cannot make us allocate at will.
+const DENSE_GAP: u64 = 1 << 20;
+
+impl BlockKeys {
+    fn get(&self, key: BlockKey) -> BlockId {
+        let dense = key.checked_sub(self.first).and_then(|slot| self.dense.get(usize::try_from(slot).ok()?));
+        match dense {
+            Some(&block) if block.is_some() => block,
+            _ => self.sparse.get(&key).copied().unwrap_or(BlockId::NONE),
+        }
+    }
+
+    fn insert(&mut self, key: BlockKey, block: BlockId) {
+        if self.dense.is_empty() {
+            self.first = key;
+        }
+        match key.checked_sub(self.first) {
+            Some(slot) if slot < self.dense.len() as u64 => self.dense[slot as usize] = block,
+            Some(slot) if slot < self.dense.len() as u64 + DENSE_GAP.min(4 * self.dense.len() as u64 + 64) => {
+                self.dense.resize(slot as usize, BlockId::NONE);
+                self.dense.push(block);
+            }
+            _ => {
+                self.sparse.insert(key, block);
+            }
+        }
+    }
+}

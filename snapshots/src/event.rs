@@ -1,0 +1,185 @@
+//! Event: one thing that happened, with all that was known at that moment. The form in which a recording is written.
+
+use serde::{Deserialize, Serialize};
+
+use crate::category::{Category, Phase, Pool};
+use crate::ids::{DeviceId, OpId, ScopeId, StackId, StreamId, StringId};
+
+/// Declares the event kinds with their spelling, in the order of their codes in files.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
+        /// What kind of event; the position is the code stored in files.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum EventKind { $($(#[$doc])* $variant,)+ }
+
+        impl EventKind {
+            /// Every kind, in the order of their codes.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The one spelling; PyTorch's where it has one.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+
+            /// The kind stored as `code`, if there is one.
+            #[inline]
+            pub fn from_code(code: u8) -> Option<Self> {
+                Self::ALL.get(usize::from(code)).copied()
+            }
+
+            /// The kind spelt `name`, if there is one.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|kind| kind.name() == name)
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A segment was obtained from the driver.
+    SegmentAlloc = "segment_alloc",
+    /// A segment was given back to the driver.
+    SegmentFree = "segment_free",
+    /// Pages of an expandable segment were mapped.
+    SegmentMap = "segment_map",
+    /// Pages of an expandable segment were unmapped.
+    SegmentUnmap = "segment_unmap",
+    /// A block was handed to the program.
+    Alloc = "alloc",
+    /// The program gave a block back; another stream may still use it.
+    FreeRequested = "free_requested",
+    /// The block is free for reuse.
+    FreeCompleted = "free_completed",
+    /// A block's category became known, or changed.
+    Tag = "tag",
+    /// A request could not be met.
+    Oom = "oom",
+    /// What the driver says is in use on the whole device.
+    DeviceUsed = "device_used",
+    /// A training step begins.
+    Step = "step",
+    /// A phase of the step begins.
+    Phase = "phase",
+    /// A note by the program.
+    Mark = "mark",
+}
+
+/// One event as it is recorded and stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Nanoseconds since the recording's origin (see [`Header::started_unix_us`](crate::trace::Header)).
+    pub time_ns: u64,
+    /// Where it happened. Steps, phases and marks concern every device and carry device 0.
+    pub device: DeviceId,
+    /// The stack that caused it.
+    pub stack: StackId,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened, with the facts of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// See [`EventKind::SegmentAlloc`].
+    SegmentAlloc(Range),
+    /// See [`EventKind::SegmentFree`].
+    SegmentFree(Range),
+    /// See [`EventKind::SegmentMap`].
+    SegmentMap(Range),
+    /// See [`EventKind::SegmentUnmap`].
+    SegmentUnmap(Range),
+    /// See [`EventKind::Alloc`].
+    Alloc(Alloc),
+    /// See [`EventKind::FreeRequested`].
+    FreeRequested(BlockKey),
+    /// See [`EventKind::FreeCompleted`].
+    FreeCompleted(BlockKey),
+    /// See [`EventKind::Tag`].
+    Tag(BlockKey, Category),
+    /// See [`EventKind::Oom`].
+    Oom(Oom),
+    /// See [`EventKind::DeviceUsed`]: bytes.
+    DeviceUsed(u64),
+    /// See [`EventKind::Step`]: its number, from 0.
+    Step(u32),
+    /// See [`EventKind::Phase`].
+    Phase(Phase),
+    /// See [`EventKind::Mark`]: the note.
+    Mark(StringId),
+}
+
+impl What {
+    /// The kind alone.
+    #[inline]
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Self::SegmentAlloc(_) => EventKind::SegmentAlloc,
+            Self::SegmentFree(_) => EventKind::SegmentFree,
+            Self::SegmentMap(_) => EventKind::SegmentMap,
+            Self::SegmentUnmap(_) => EventKind::SegmentUnmap,
+            Self::Alloc(_) => EventKind::Alloc,
+            Self::FreeRequested(_) => EventKind::FreeRequested,
+            Self::FreeCompleted(_) => EventKind::FreeCompleted,
+            Self::Tag(..) => EventKind::Tag,
+            Self::Oom(_) => EventKind::Oom,
+            Self::DeviceUsed(_) => EventKind::DeviceUsed,
+            Self::Step(_) => EventKind::Step,
+            Self::Phase(_) => EventKind::Phase,
+            Self::Mark(_) => EventKind::Mark,
+        }
+    }
+}
+
+/// The number by which a recording names a block: chosen by the allocator, never reused within a recording of a device.
+/// Allocators that count their blocks from 0 get the smallest files.
+pub type BlockKey = u64;
+
+/// A block as it is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alloc {
+    /// Names the block.
+    pub block: BlockKey,
+    /// Its first byte on the device.
+    pub address: u64,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes after the allocator's rounding; at least `requested`.
+    pub allocated: u64,
+    /// The stream that it was allocated for.
+    pub stream: StreamId,
+    /// The pool that it came from.
+    pub pool: Pool,
+    /// What it is for.
+    pub category: Category,
+    /// The operation that asked for it.
+    pub op: OpId,
+    /// The module in which that was.
+    pub scope: ScopeId,
+}
+
+/// A range of device memory: a segment, or mapped pages of an expandable one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// Its first byte.
+    pub address: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The stream whose blocks it serves.
+    pub stream: StreamId,
+    /// The pool whose blocks it serves.
+    pub pool: Pool,
+}
+
+/// A request that could not be met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Oom {
+    /// Bytes that the program asked for.
+    pub requested: u64,
+    /// Bytes that the driver said were free.
+    pub device_free: u64,
+    /// The operation that asked.
+    pub op: OpId,
+    /// The module in which that was.
+    pub scope: ScopeId,
+}

@@ -1,0 +1,279 @@
+//! Assemble: puts the parts of a file together, in their order, and notes what is missing or wrong.
+
+use super::kind::{SectionKind, kind_text};
+use super::part::Part;
+use super::section::{FLAG_MUST_UNDERSTAND, HEADER_BYTES, MOST_EXPANSION, SectionHeader};
+use super::tables_codec::{EndFacts, FrameRow, Symbols};
+use super::walk::Found;
+use crate::builder::{StartingState, TraceBuilder};
+use crate::error::Problem;
+use crate::event::Event;
+use crate::ids::{FrameId, ModuleId, ScopeId, StackId, StringId};
+use crate::tables::{Frame, Module, Op, Scope, Stack, Tables};
+use crate::trace::{Trace, Trust};
+
+/// The most problems noted one by one; the rest are counted.
+const MOST_PROBLEMS: u64 = 200;
+
+/// No row of a table takes fewer bytes than this once decompressed.
+const LEAST_ROW_BYTES: u64 = 8;
+
+/// A trace on its way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Assembler {
+    builder: TraceBuilder,
+    /// The number that the next event has in the file.
+    next_event: u64,
+    /// Events that damage has cost.
+    events_lost: u64,
+    /// Bytes of the file that could not be read: as many rows may be missing as these could have held.
+    bytes_lost: u64,
+    /// Blocks, segments and events, which a trace can hold fewer than 2^32 of.
+    subjects: u64,
+    has_header: bool,
+    end: Option<Trust>,
+    has_tail: bool,
+    problems: u64,
+}
+
+impl Assembler {
+    /// An assembler with room for `events` events.
+    pub(super) fn with_capacity(events: usize) -> Self {
+        Self { builder: TraceBuilder::with_capacity(events), ..Self::default() }
+    }
+
+    /// How many events were taken.
+    pub(super) fn events(&self) -> usize {
+        self.builder.event_count()
+    }
+
+    /// Whether the recording said that it was finished.
+    pub(super) fn is_finished(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Notes a problem of the file.
+    pub(super) fn note(&mut self, problem: Problem) {
+        self.problems += 1;
+        if self.problems <= MOST_PROBLEMS {
+            self.builder.add_problem(problem);
+        }
+    }
+
+    /// Takes what lies next in the file, with its content where it is a section.
+    pub(super) fn take(&mut self, found: &Found<'_>, part: Option<Result<Part, String>>) {
+        match *found {
+            Found::Section(section) => {
+                let (offset, header) = (section.offset, section.header);
+                let taken = match part {
+                    Some(Ok(part)) => self.take_part(offset, &header, part),
+                    Some(Err(what)) => Err(what),
+                    None => Ok(()),
+                };
+                if let Err(what) = taken {
+                    self.lose(offset, &header, &format!("{what}: it is left out"));
+                }
+            }
+            Found::Damaged { offset, header } => {
+                self.lose(offset, &header, "its bytes do not fit its checksum: it is left out");
+            }
+            Found::Stray { offset, bytes } => {
+                self.bytes_lost += bytes;
+                self.note(Problem::at(offset, format!("{bytes} bytes belong to no section that can be read")));
+            }
+            Found::Cut { offset, bytes, header } => {
+                let what = header.map_or_else(String::new, |header| format!(" of kind {}", header.kind_text()));
+                let more = if self.end.is_some() { "; nothing but the index is lost" } else { "" };
+                let what = format!("the file ends within a section{what}, after {bytes} of its bytes{more}");
+                self.note(Problem::at(offset + bytes, what));
+            }
+            Found::Tail { .. } => self.has_tail = true,
+        }
+    }
+
+    /// Notes that a section cannot be used, and counts what it held.
+    fn lose(&mut self, offset: u64, header: &SectionHeader, what: &str) {
+        self.note(Problem::at(offset, format!("{} section of {} rows: {what}", header.kind_text(), header.count)));
+        self.bytes_lost += HEADER_BYTES as u64 + u64::from(header.stored);
+        if header.kind() == Some(SectionKind::Events) && header.first >= self.next_event {
+            self.reach_event(header.first);
+            self.events_lost = self.events_lost.saturating_add(u64::from(header.count));
+            self.next_event = header.first.saturating_add(u64::from(header.count));
+        }
+    }
+
+    /// Counts the events between the last one seen and number `first` as lost.
+    fn reach_event(&mut self, first: u64) {
+        self.events_lost = self.events_lost.saturating_add(first.saturating_sub(self.next_event));
+        self.next_event = self.next_event.max(first);
+    }
+
+    fn take_part(&mut self, offset: u64, header: &SectionHeader, part: Part) -> Result<(), String> {
+        match part {
+            Part::Header(facts) => {
+                self.builder.set_header(*facts);
+                self.has_header = true;
+            }
+            Part::Device(facts) => self.builder.set_device(*facts),
+            Part::Strings(rows) => self.append(offset, header, rows, String::new(), |tables| &mut tables.strings)?,
+            Part::Modules(rows) => {
+                let lost = Module { path: StringId::NONE, build_id: Vec::new(), load_bias: 0 };
+                self.append(offset, header, rows, lost, |tables| &mut tables.modules)?;
+            }
+            Part::Frames(rows) => {
+                let lost = frame(&FrameRow { module: ModuleId::NONE, address: 0 });
+                self.append(offset, header, rows.iter().map(frame).collect(), lost, |tables| &mut tables.frames)?;
+            }
+            Part::Symbols(rows) => self.take_symbols(offset, &rows),
+            Part::Stacks(rows) => {
+                let lost = Stack { parent: StackId::NONE, frame: FrameId::NONE };
+                self.append(offset, header, rows, lost, |tables| &mut tables.stacks)?;
+            }
+            Part::Scopes(rows) => {
+                let lost = Scope { parent: ScopeId::NONE, name: StringId::NONE };
+                self.append(offset, header, rows, lost, |tables| &mut tables.scopes)?;
+            }
+            Part::Ops(rows) => {
+                let lost = Op { name: StringId::NONE, scope: ScopeId::NONE, stack: StackId::NONE };
+                self.append(offset, header, rows, lost, |tables| &mut tables.ops)?;
+            }
+            Part::StartingState(state) => self.take_starting_state(&state)?,
+            Part::Events(decoded) => {
+                self.take_events(header, &decoded.events)?;
+                if decoded.unknown > 0 {
+                    let count = decoded.unknown;
+                    let what = format!("{count} events are of kinds that this program does not know: they are left out");
+                    self.note(Problem::at(offset, what));
+                }
+            }
+            Part::End(facts) => self.take_end(header, *facts),
+            Part::Footer => {}
+            Part::Unknown if header.flags & FLAG_MUST_UNDERSTAND != 0 => {
+                let kind = kind_text(header.kind);
+                let what = format!("a section of {kind} matters here, and only a newer highwater reads it");
+                self.note(Problem::at(offset, what));
+            }
+            Part::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// Appends rows to a table. Rows lost with a damaged section are made up by `lost`, so that handles stay right.
+    fn append<T: Clone>(
+        &mut self,
+        offset: u64,
+        header: &SectionHeader,
+        rows: Vec<T>,
+        lost: T,
+        table: impl Fn(&mut Tables) -> &mut Vec<T>,
+    ) -> Result<(), String> {
+        let could_hold = self.bytes_lost.saturating_mul(MOST_EXPANSION as u64 / LEAST_ROW_BYTES);
+        let table = table(self.builder.tables());
+        let has = table.len() as u64;
+        let Some(missing) = header.first.checked_sub(has) else {
+            return Err(format!("its first row is number {}, but {has} rows are there already", header.first));
+        };
+        if missing > could_hold {
+            return Err(format!("its first row is number {}, but only {has} rows came before", header.first));
+        }
+        if table.is_empty() {
+            *table = vec![lost; missing as usize];
+        } else {
+            table.resize(table.len() + missing as usize, lost);
+        }
+        table.extend(rows);
+        if missing > 0 {
+            let name = header.kind_text();
+            let what = format!("{missing} rows of {name} before this are lost: what they name shows as unknown");
+            self.note(Problem::at(offset, what));
+        }
+        Ok(())
+    }
+
+    fn take_symbols(&mut self, offset: u64, rows: &[Symbols]) {
+        let tables = self.builder.tables();
+        let mut strangers = 0_u64;
+        for row in rows {
+            let first_line = u32::try_from(tables.lines.len());
+            let frame = row.frame.index().and_then(|index| tables.frames.get_mut(index));
+            let (Some(frame), Ok(first_line)) = (frame, first_line) else {
+                strangers += 1;
+                continue;
+            };
+            frame.first_line = first_line;
+            frame.line_count = row.lines.len() as u32;
+            tables.lines.extend_from_slice(&row.lines);
+        }
+        if strangers > 0 {
+            self.note(Problem::at(offset, format!("source lines of {strangers} frames that are not there")));
+        }
+    }
+
+    fn take_starting_state(&mut self, state: &StartingState) -> Result<(), String> {
+        if self.next_event > 0 {
+            return Err("a starting state comes after events".to_owned());
+        }
+        self.spend(state.segments.len() + state.mappings.len() + state.blocks.len())?;
+        self.builder.set_starting_state(state);
+        Ok(())
+    }
+
+    fn take_events(&mut self, header: &SectionHeader, events: &[Event]) -> Result<(), String> {
+        if header.first < self.next_event {
+            let (first, next) = (header.first, self.next_event);
+            return Err(format!("its first event is number {first}, but number {next} comes next"));
+        }
+        self.spend(events.len())?;
+        self.reach_event(header.first);
+        events.iter().for_each(|event| self.builder.push(event));
+        self.next_event = header.first.saturating_add(u64::from(header.count));
+        Ok(())
+    }
+
+    /// Makes sure that handles suffice for `more` blocks, segments or events.
+    fn spend(&mut self, more: usize) -> Result<(), String> {
+        let subjects = self.subjects + more as u64;
+        if subjects >= u64::from(u32::MAX) {
+            return Err("more than 2^32 events and blocks, which no trace can hold".to_owned());
+        }
+        self.subjects = subjects;
+        Ok(())
+    }
+
+    fn take_end(&mut self, header: &SectionHeader, facts: EndFacts) {
+        self.reach_event(header.first);
+        facts.problems.into_iter().for_each(|problem| self.builder.add_problem(problem));
+        self.end = Some(facts.trust);
+    }
+
+    /// The trace, of a file of `bytes` bytes.
+    pub(super) fn finish(mut self, bytes: u64, was_cut: bool) -> Trace {
+        if !self.has_header {
+            self.note(Problem::new("where the recording comes from is lost: the file has no readable header section"));
+        }
+        if self.end.is_none() && !was_cut {
+            self.note(Problem::at(bytes, "the recording stops here: its program ended before it was finished, or still runs"));
+        } else if self.end.is_some() && !self.has_tail && !was_cut {
+            self.note(Problem::at(bytes, "the index at the end is missing; nothing else is"));
+        }
+        if let Some(more) = self.problems.checked_sub(MOST_PROBLEMS).filter(|more| *more > 0) {
+            self.builder.add_problem(Problem::new(format!("{more} more problems like these")));
+        }
+        let unfinished = self.end.is_none();
+        let said = self.end.unwrap_or_default();
+        let trust = self.builder.trust();
+        trust.events_lost = said.events_lost.saturating_add(self.events_lost);
+        trust.unmatched_frees = trust.unmatched_frees.max(said.unmatched_frees);
+        trust.repeated_allocs = trust.repeated_allocs.max(said.repeated_allocs);
+        trust.unmatched_releases = trust.unmatched_releases.max(said.unmatched_releases);
+        trust.baseline_inferred = said.baseline_inferred;
+        trust.sizes_inferred = said.sizes_inferred;
+        trust.categories_guessed = said.categories_guessed;
+        trust.unfinished = said.unfinished || unfinished;
+        self.builder.finish()
+    }
+}
+
+fn frame(row: &FrameRow) -> Frame {
+    Frame { module: row.module, address: row.address, first_line: 0, line_count: 0 }
+}

@@ -1,0 +1,147 @@
+//! Columns: the parts of an event section, each a run of one fact of its events.
+
+use super::varint::Cursor;
+
+/// Declares the columns with their numbers and names.
+macro_rules! columns {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal $text:literal,)+) => {
+        /// One column of an event section.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Column { $($(#[$doc])* $variant = $code,)+ }
+
+        impl Column {
+            /// Every column, by its number.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The number stored in files.
+            pub const fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// The name used in the specification and in messages.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+
+            fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+columns! {
+    /// Every event: its kind's code, a byte.
+    Kind = 0 "kind",
+    /// Every event: nanoseconds since the event before, signed.
+    Time = 1 "time",
+    /// Every event: the device's ordinal. Left out where all are 0.
+    Device = 2 "device",
+    /// Every event: the stack, as a handle delta. Left out where there is none.
+    Stack = 3 "stack",
+    /// Allocs: the block's key, signed, as against the key after the last alloc's.
+    Block = 4 "block",
+    /// Allocs: first a shift, a byte; then addresses, signed, as against the last alloc's, in units of 2^shift.
+    Address = 5 "address",
+    /// Allocs: bytes asked for.
+    Requested = 6 "requested",
+    /// Allocs: bytes allocated less bytes asked for, signed.
+    Rounding = 7 "rounding",
+    /// Allocs: the stream, signed, as against the last alloc's. Left out where all are 0.
+    Stream = 8 "stream",
+    /// Allocs: the pool's code, a byte.
+    Pool = 9 "pool",
+    /// Allocs: the category's code, a byte.
+    Category = 10 "category",
+    /// Allocs: the operation, as a handle delta.
+    Op = 11 "op",
+    /// Allocs: the scope, as a handle delta.
+    Scope = 12 "scope",
+    /// Frees requested and completed: the block's key, signed, as against the key last freed.
+    Freed = 13 "freed",
+    /// Tags: the block's key, signed, as against the key last tagged.
+    Tagged = 14 "tagged",
+    /// Tags: the category's code, a byte.
+    TagCategory = 15 "tag_category",
+    /// All other events: their facts, one after the other.
+    Rare = 16 "rare",
+}
+
+/// How many columns this version knows.
+pub(super) const COLUMNS: usize = Column::ALL.len();
+
+/// The bytes of one entry of a payload's directory: number and length.
+const ENTRY_BYTES: usize = 5;
+
+/// Columns being filled.
+#[derive(Debug, Default)]
+pub(super) struct ColumnBytes {
+    columns: [Vec<u8>; COLUMNS],
+}
+
+impl ColumnBytes {
+    pub(super) fn get(&mut self, column: Column) -> &mut Vec<u8> {
+        &mut self.columns[usize::from(column.code())]
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.columns.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Writes the payload: how many columns, number and length of each, then their bytes. Empty ones are left out.
+    pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
+        let filled = || Column::ALL.iter().zip(&self.columns).filter(|(_, bytes)| !bytes.is_empty());
+        out.clear();
+        out.push(filled().count() as u8);
+        for (column, bytes) in filled() {
+            out.push(column.code());
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        }
+        for (_, bytes) in filled() {
+            out.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// The columns of a payload; those that it leaves out are empty.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ColumnCursors<'a> {
+    cursors: [Cursor<'a>; COLUMNS],
+}
+
+impl<'a> ColumnCursors<'a> {
+    /// Splits a payload into its columns. Columns of other numbers than ours are passed over.
+    pub(super) fn from_payload(payload: &'a [u8]) -> Result<Self, String> {
+        let mut directory = Cursor::new(payload);
+        let columns = usize::from(directory.byte().ok_or("it is empty")?);
+        let entries = directory.take(columns * ENTRY_BYTES).ok_or("its list of columns is cut off")?;
+        let mut data = directory;
+        let mut cursors = [Cursor::new(&[]); COLUMNS];
+        for entry in entries.chunks_exact(ENTRY_BYTES) {
+            let length = u32::from_le_bytes([entry[1], entry[2], entry[3], entry[4]]) as usize;
+            let bytes = data.take(length).ok_or_else(|| format!("column {} is longer than the section", entry[0]))?;
+            let Some(column) = Column::from_code(entry[0]) else { continue };
+            let cursor = &mut cursors[usize::from(column.code())];
+            if cursor.left() > 0 {
+                return Err(format!("the {} column is there twice", column.name()));
+            }
+            *cursor = Cursor::new(bytes);
+        }
+        if data.left() > 0 {
+            return Err(format!("{} bytes are left over after its columns", data.left()));
+        }
+        Ok(Self { cursors })
+    }
+
+    #[inline]
+    pub(super) fn get(&mut self, column: Column) -> &mut Cursor<'a> {
+        &mut self.cursors[usize::from(column.code())]
+    }
+
+    /// The first column of which something is left, and how many bytes.
+    pub(super) fn left_over(&self) -> Option<(Column, usize)> {
+        let left = Column::ALL.iter().zip(&self.cursors).find(|(_, cursor)| cursor.left() > 0);
+        left.map(|(column, cursor)| (*column, cursor.left()))
+    }
+}

@@ -1,0 +1,130 @@
+//! Events encode: a chunk of events into the columns of a section. [`events_decode`](super::events_decode) is its
+//! mirror: the two keep the same state, and change together.
+
+use super::columns::{Column, ColumnBytes};
+use super::varint::{put, put_signed, zigzag};
+use crate::event::{Alloc, Event, Range, What};
+use crate::ids::{DeviceId, StackId};
+
+/// What deltas are taken against: the last value of each fact. All zero at the start of a chunk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Former {
+    pub(super) time: u64,
+    pub(super) stack: u32,
+    pub(super) next_block: u64,
+    pub(super) address: u64,
+    pub(super) stream: u64,
+    pub(super) op: u32,
+    pub(super) scope: u32,
+    pub(super) freed: u64,
+    pub(super) tagged: u64,
+}
+
+/// Encodes chunks. Keeps its buffers from one to the next.
+#[derive(Debug, Default)]
+pub(super) struct EventEncoder {
+    columns: ColumnBytes,
+    former: Former,
+    address_shift: u32,
+}
+
+impl EventEncoder {
+    /// Writes the payload of `events` to `out`, whose former content is dropped.
+    pub(super) fn encode(&mut self, events: &[Event], out: &mut Vec<u8>) {
+        self.columns.clear();
+        self.former = Former::default();
+        self.address_shift = address_shift(events);
+        let has_devices = events.iter().any(|event| event.device != DeviceId(0));
+        let has_stacks = events.iter().any(|event| event.stack != StackId::NONE);
+        let has_streams = events.iter().any(|event| matches!(event.what, What::Alloc(alloc) if alloc.stream.0 != 0));
+        for event in events {
+            self.columns.get(Column::Kind).push(event.what.kind() as u8);
+            put_signed(self.columns.get(Column::Time), event.time_ns.wrapping_sub(self.former.time) as i64);
+            self.former.time = event.time_ns;
+            if has_devices {
+                put(self.columns.get(Column::Device), u64::from(event.device.0));
+            }
+            if has_stacks {
+                put_handle(self.columns.get(Column::Stack), &mut self.former.stack, event.stack.0);
+            }
+            self.put_what(&event.what);
+        }
+        if !has_streams {
+            self.columns.get(Column::Stream).clear();
+        }
+        self.columns.write_payload(out);
+    }
+
+    fn put_what(&mut self, what: &What) {
+        match *what {
+            What::Alloc(alloc) => self.put_alloc(&alloc),
+            What::FreeRequested(key) | What::FreeCompleted(key) => {
+                put_signed(self.columns.get(Column::Freed), key.wrapping_sub(self.former.freed) as i64);
+                self.former.freed = key;
+            }
+            What::Tag(key, category) => {
+                put_signed(self.columns.get(Column::Tagged), key.wrapping_sub(self.former.tagged) as i64);
+                self.former.tagged = key;
+                self.columns.get(Column::TagCategory).push(category as u8);
+            }
+            What::SegmentAlloc(range) | What::SegmentFree(range) | What::SegmentMap(range) | What::SegmentUnmap(range) => {
+                self.put_rare(&range_facts(range));
+            }
+            What::Oom(oom) => {
+                self.put_rare(&[oom.requested, oom.device_free, u64::from(oom.op.0), u64::from(oom.scope.0)]);
+            }
+            What::DeviceUsed(bytes) => self.put_rare(&[bytes]),
+            What::Step(step) => self.put_rare(&[u64::from(step)]),
+            What::Phase(phase) => self.put_rare(&[u64::from(phase as u8)]),
+            What::Mark(text) => self.put_rare(&[u64::from(text.0)]),
+        }
+    }
+
+    fn put_alloc(&mut self, alloc: &Alloc) {
+        let (columns, former) = (&mut self.columns, &mut self.former);
+        put_signed(columns.get(Column::Block), alloc.block.wrapping_sub(former.next_block) as i64);
+        former.next_block = alloc.block.wrapping_add(1);
+        let addresses = columns.get(Column::Address);
+        if addresses.is_empty() {
+            addresses.push(self.address_shift as u8);
+        }
+        put_signed(addresses, alloc.address.wrapping_sub(former.address) as i64 >> self.address_shift);
+        former.address = alloc.address;
+        put(columns.get(Column::Requested), alloc.requested);
+        put_signed(columns.get(Column::Rounding), alloc.allocated.wrapping_sub(alloc.requested) as i64);
+        put_signed(columns.get(Column::Stream), alloc.stream.0.wrapping_sub(former.stream) as i64);
+        former.stream = alloc.stream.0;
+        columns.get(Column::Pool).push(alloc.pool as u8);
+        columns.get(Column::Category).push(alloc.category as u8);
+        put_handle(columns.get(Column::Op), &mut former.op, alloc.op.0);
+        put_handle(columns.get(Column::Scope), &mut former.scope, alloc.scope.0);
+    }
+
+    fn put_rare(&mut self, facts: &[u64]) {
+        let column = self.columns.get(Column::Rare);
+        facts.iter().for_each(|fact| put(column, *fact));
+    }
+}
+
+fn range_facts(range: Range) -> [u64; 4] {
+    [range.address, range.bytes, range.stream.0, u64::from(range.pool as u8)]
+}
+
+/// Appends a handle: 0 for none, else one more than the zig-zag code of its distance from the former one.
+fn put_handle(out: &mut Vec<u8>, former: &mut u32, handle: u32) {
+    if handle == u32::MAX {
+        out.push(0);
+    } else {
+        put(out, 1 + zigzag(i64::from(handle) - i64::from(*former)));
+        *former = handle;
+    }
+}
+
+/// The largest power of two that divides every address of an alloc.
+fn address_shift(events: &[Event]) -> u32 {
+    let addresses = events.iter().filter_map(|event| match event.what {
+        What::Alloc(alloc) => Some(alloc.address),
+        _ => None,
+    });
+    addresses.fold(0, |all, address| all | address).trailing_zeros().min(63)
+}

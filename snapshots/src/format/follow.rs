@@ -1,0 +1,77 @@
+//! Follow: a recording read while it is still being written.
+
+use super::assemble::Assembler;
+use super::part::Part;
+use super::section::Unpacker;
+use super::sniff::{PREAMBLE_BYTES, check_preamble};
+use super::walk::{Found, Walker};
+use crate::error::Result;
+use crate::trace::Trace;
+
+/// Takes a growing file's bytes as they come, and gives the trace so far. Knows no files: whoever follows one reads
+/// from [`bytes_fed`](Self::bytes_fed) on, and feeds what is new.
+#[derive(Debug, Default)]
+pub struct Follower {
+    assembler: Assembler,
+    /// Bytes fed, but not yet a whole section.
+    pending: Vec<u8>,
+    fed: u64,
+    has_preamble: bool,
+}
+
+impl Follower {
+    /// A follower that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes of the file and returns how many events they completed. Fails if the file begins as no
+    /// recording does.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.pending.extend_from_slice(bytes);
+        self.fed += bytes.len() as u64;
+        if !self.has_preamble {
+            if self.pending.len() < PREAMBLE_BYTES {
+                return Ok(0);
+            }
+            check_preamble(&self.pending)?.into_iter().for_each(|problem| self.assembler.note(problem));
+            self.pending.drain(..PREAMBLE_BYTES);
+            self.has_preamble = true;
+        }
+        let before = self.assembler.events();
+        let mut unpacker = Unpacker::new();
+        let mut walker = Walker::over_part(&self.pending, self.fed - self.pending.len() as u64);
+        while let Some(found) = walker.next() {
+            match found {
+                Found::Cut { .. } => break,
+                Found::Section(section) => {
+                    self.assembler.take(&found, Some(Part::from_section(&mut unpacker, &section)));
+                }
+                _ => self.assembler.take(&found, None),
+            }
+        }
+        let used = walker.offset();
+        self.pending.drain(..used);
+        Ok(self.assembler.events() - before)
+    }
+
+    /// How many bytes were fed.
+    pub fn bytes_fed(&self) -> u64 {
+        self.fed
+    }
+
+    /// How many events there are so far.
+    pub fn events(&self) -> usize {
+        self.assembler.events()
+    }
+
+    /// Whether the recording said that it was finished.
+    pub fn is_finished(&self) -> bool {
+        self.assembler.is_finished()
+    }
+
+    /// The trace so far: a copy, in time and memory in proportion to its events.
+    pub fn trace(&self) -> Trace {
+        self.assembler.clone().finish(self.fed, false)
+    }
+}

@@ -1,0 +1,65 @@
+//! Kind: the section kinds and their numbers in files.
+
+/// Declares the section kinds with their numbers and names.
+macro_rules! section_kinds {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal $text:literal,)+) => {
+        /// What a section holds.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        pub enum SectionKind { $($(#[$doc])* $variant = $code,)+ }
+
+        impl SectionKind {
+            /// Every kind, by its number.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The number stored in files.
+            pub const fn code(self) -> u16 {
+                self as u16
+            }
+
+            /// The name used in the specification and in messages.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+
+            /// The kind stored as `code`, if this version knows it.
+            pub fn from_code(code: u16) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+section_kinds! {
+    /// Where the recording comes from: one [`Header`](crate::trace::Header).
+    Header = 1 "header",
+    /// One device: a [`DeviceFacts`](crate::trace::DeviceFacts).
+    Device = 2 "device",
+    /// Rows of text.
+    Strings = 3 "strings",
+    /// Rows of binaries and shared libraries.
+    Modules = 4 "modules",
+    /// Rows of frames, without their source lines.
+    Frames = 5 "frames",
+    /// Source lines of frames; the last word on a frame wins.
+    Symbols = 6 "symbols",
+    /// Rows of the stack tree.
+    Stacks = 7 "stacks",
+    /// Rows of the scope tree.
+    Scopes = 8 "scopes",
+    /// Rows of forward operations.
+    Ops = 9 "ops",
+    /// Blocks and segments of a device before its first event, or a part of them.
+    StartingState = 10 "starting_state",
+    /// Events in columns.
+    Events = 11 "events",
+    /// What the numbers rest on: an [`EndFacts`](super::EndFacts). The recording was finished.
+    End = 12 "end",
+    /// Where every section lies.
+    Footer = 13 "footer",
+}
+
+/// `strings`, or `kind 77` for a number that this version does not know.
+pub(super) fn kind_text(code: u16) -> String {
+    SectionKind::from_code(code).map_or_else(|| format!("kind {code}"), |kind| kind.name().to_owned())
+}

@@ -1,0 +1,100 @@
+//! Reader: a whole file into a trace. Sections decode in parallel while those before them are put together.
+
+use std::ops::ControlFlow;
+
+use rayon::prelude::*;
+
+use super::assemble::Assembler;
+use super::index::Index;
+use super::part::Part;
+use super::section::Unpacker;
+use super::sniff::{PREAMBLE_BYTES, check_preamble};
+use super::walk::{Found, Walker};
+use crate::error::{Error, Result};
+use crate::trace::Trace;
+
+/// How far reading has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the file read so far.
+    pub bytes_read: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Events read so far.
+    pub events: u64,
+    /// Events in the file, where its index says so.
+    pub events_in_all: Option<u64>,
+}
+
+/// Decompressed bytes that each thread gets in a batch: what is decoded but not yet put together stays near this.
+const BATCH_BYTES_A_THREAD: usize = 1 << 20;
+
+/// Sections of a batch at most.
+const BATCH_SECTIONS: usize = 1024;
+
+/// Reads a recording. What is damaged or cut is left out and named in [`Trace::problems`]; fails if the bytes are no
+/// recording, or one of a newer major version.
+pub fn read_bytes(bytes: &[u8]) -> Result<Trace> {
+    read_bytes_with(bytes, &mut |_| ControlFlow::Continue(()))
+}
+
+/// As [`read_bytes`]; `progress` is told from time to time how far reading has come, and stops it with
+/// [`ControlFlow::Break`], which gives [`Error::Cancelled`].
+pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
+    let problem = check_preamble(bytes)?;
+    let events_in_all = Index::from_bytes(bytes).map(|index| index.events());
+    // What the index says is trusted as far as the file could hold it.
+    let room = usize::try_from(events_in_all.unwrap_or(0)).unwrap_or(usize::MAX).min(bytes.len());
+    let mut assembler = Assembler::with_capacity(room);
+    problem.into_iter().for_each(|problem| assembler.note(problem));
+    let mut walker = Walker::new(bytes, PREAMBLE_BYTES);
+    let mut was_cut = false;
+    let mut decoded = Vec::new();
+    loop {
+        let batch = next_batch(&mut walker);
+        let is_last = batch.is_empty();
+        was_cut |= matches!(batch.last(), Some(Found::Cut { .. }));
+        let ready = std::mem::take(&mut decoded);
+        let assemble = || {
+            for (found, part) in ready {
+                assembler.take(&found, part);
+            }
+        };
+        ((), decoded) = rayon::join(assemble, || decode(&batch));
+        if is_last {
+            return Ok(assembler.finish(bytes.len() as u64, was_cut));
+        }
+        let now = Progress {
+            bytes_read: walker.offset() as u64,
+            bytes: bytes.len() as u64,
+            events: assembler.events() as u64,
+            events_in_all,
+        };
+        if progress(now).is_break() {
+            return Err(Error::Cancelled);
+        }
+    }
+}
+
+/// The next sections, as many as fit a batch; none at the end of the file.
+fn next_batch<'a>(walker: &mut Walker<'a>) -> Vec<Found<'a>> {
+    let most_bytes = BATCH_BYTES_A_THREAD * rayon::current_num_threads();
+    let mut batch = Vec::new();
+    let mut raw_bytes = 0;
+    while raw_bytes < most_bytes && batch.len() < BATCH_SECTIONS {
+        let Some(found) = walker.next() else { break };
+        if let Found::Section(section) = found {
+            raw_bytes += section.header.raw as usize;
+        }
+        batch.push(found);
+    }
+    batch
+}
+
+fn decode<'a>(batch: &[Found<'a>]) -> Vec<(Found<'a>, Option<Result<Part, String>>)> {
+    let decode_one = |unpacker: &mut Unpacker, found: &Found<'a>| match found {
+        Found::Section(section) => (*found, Some(Part::from_section(unpacker, section))),
+        _ => (*found, None),
+    };
+    batch.par_iter().map_init(Unpacker::new, decode_one).collect()
+}

@@ -1,0 +1,218 @@
+//! Section: the frame around every part of a file, with its header, checksums and compression.
+
+use super::kind::{SectionKind, kind_text};
+use super::varint::Cursor;
+use crate::error::{Error, Result};
+
+/// The first four bytes of every section: by these it is found again after damage.
+pub const MARKER: [u8; 4] = [0xf7, b'S', b'E', b'C'];
+
+/// The length of a section's header.
+pub const HEADER_BYTES: usize = 36;
+
+/// The most bytes that a section may hold once decompressed.
+pub const MOST_RAW_BYTES: usize = 64 << 20;
+
+/// The most bytes that one stored byte may stand for, so that a small file cannot ask for much memory.
+pub const MOST_EXPANSION: usize = 32;
+
+/// A flag: a reader that does not know the section's kind must say so.
+pub const FLAG_MUST_UNDERSTAND: u8 = 1;
+
+/// The payload is stored as it is.
+pub const COMPRESSION_NONE: u8 = 0;
+
+/// The payload is one zstd frame, and perhaps a skippable frame after it.
+pub const COMPRESSION_ZSTD: u8 = 1;
+
+/// The zstd level: past it, event columns hardly become smaller.
+const ZSTD_LEVEL: i32 = 3;
+
+/// Shorter payloads are stored as they are.
+const LEAST_TO_COMPRESS: usize = 128;
+
+/// The magic of zstd's first kind of skippable frame, which decoders pass over.
+const SKIPPABLE_FRAME: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
+
+/// A section's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionHeader {
+    /// A [`SectionKind`]'s number, or one that this version does not know.
+    pub kind: u16,
+    /// [`FLAG_MUST_UNDERSTAND`], or 0.
+    pub flags: u8,
+    /// [`COMPRESSION_NONE`] or [`COMPRESSION_ZSTD`].
+    pub compression: u8,
+    /// Bytes of payload in the file.
+    pub stored: u32,
+    /// Bytes of payload once decompressed.
+    pub raw: u32,
+    /// How many rows or events it holds.
+    pub count: u32,
+    /// The number of its first row or event.
+    pub first: u64,
+    /// The CRC-32 of the stored payload.
+    pub payload_crc: u32,
+}
+
+impl SectionHeader {
+    /// Reads the header at the start of `bytes`; `None` if the marker or the checksum is not there.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..HEADER_BYTES)?;
+        let mut cursor = Cursor::new(bytes);
+        if cursor.take(4)? != MARKER {
+            return None;
+        }
+        let header = Self {
+            kind: cursor.u16()?,
+            flags: cursor.byte()?,
+            compression: cursor.byte()?,
+            stored: cursor.u32()?,
+            raw: cursor.u32()?,
+            count: cursor.u32()?,
+            first: cursor.u64()?,
+            payload_crc: cursor.u32()?,
+        };
+        (cursor.u32()? == crc32fast::hash(&bytes[..HEADER_BYTES - 4])).then_some(header)
+    }
+
+    /// The header's bytes.
+    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[0..4].copy_from_slice(&MARKER);
+        out[4..6].copy_from_slice(&self.kind.to_le_bytes());
+        out[6] = self.flags;
+        out[7] = self.compression;
+        out[8..12].copy_from_slice(&self.stored.to_le_bytes());
+        out[12..16].copy_from_slice(&self.raw.to_le_bytes());
+        out[16..20].copy_from_slice(&self.count.to_le_bytes());
+        out[20..28].copy_from_slice(&self.first.to_le_bytes());
+        out[28..32].copy_from_slice(&self.payload_crc.to_le_bytes());
+        let crc = crc32fast::hash(&out[..32]);
+        out[32..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The kind, if this version knows it.
+    pub fn kind(&self) -> Option<SectionKind> {
+        SectionKind::from_code(self.kind)
+    }
+
+    /// The kind's name, or its number.
+    pub fn kind_text(&self) -> String {
+        kind_text(self.kind)
+    }
+}
+
+/// A section as it lies in a file, its payload's checksum found right.
+#[derive(Clone, Copy, Debug)]
+pub struct Section<'a> {
+    /// Where its header begins.
+    pub offset: u64,
+    /// Its header.
+    pub header: SectionHeader,
+    /// Its payload as stored.
+    pub stored: &'a [u8],
+}
+
+/// What a section is to say of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Label {
+    pub(super) kind: SectionKind,
+    pub(super) count: u32,
+    pub(super) first: u64,
+}
+
+/// Makes sections of payloads. Keeps its buffers from one to the next.
+pub(super) struct Packer {
+    zstd: zstd::bulk::Compressor<'static>,
+    compressed: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Packer {
+    pub(super) fn new() -> Result<Self> {
+        let zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL)
+            .map_err(|error| Error::Encode { what: format!("zstd cannot start: {error}") })?;
+        Ok(Self { zstd, compressed: Vec::new(), out: Vec::new() })
+    }
+
+    /// The whole section around `raw`, compressed where that makes it smaller.
+    pub(super) fn pack(&mut self, label: Label, raw: &[u8]) -> Result<&[u8]> {
+        if raw.len() > MOST_RAW_BYTES {
+            let (name, bytes) = (label.kind.name(), raw.len());
+            let what = format!("one part of the {name} section takes {bytes} bytes; at most {MOST_RAW_BYTES} are possible");
+            return Err(Error::Encode { what });
+        }
+        let compressed = raw.len() >= LEAST_TO_COMPRESS && self.compress(raw)?;
+        let stored = if compressed { &self.compressed } else { raw };
+        let header = SectionHeader {
+            kind: label.kind.code(),
+            flags: 0,
+            compression: if compressed { COMPRESSION_ZSTD } else { COMPRESSION_NONE },
+            stored: stored.len() as u32,
+            raw: raw.len() as u32,
+            count: label.count,
+            first: label.first,
+            payload_crc: crc32fast::hash(stored),
+        };
+        self.out.clear();
+        self.out.extend_from_slice(&header.to_bytes());
+        self.out.extend_from_slice(stored);
+        Ok(&self.out)
+    }
+
+    /// Compresses `raw`, and pads what came out too small to be allowed; whether that is worth storing.
+    fn compress(&mut self, raw: &[u8]) -> Result<bool> {
+        self.compressed.clear();
+        self.compressed.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+        self.zstd
+            .compress_to_buffer(raw, &mut self.compressed)
+            .map_err(|error| Error::Encode { what: format!("zstd cannot compress a section: {error}") })?;
+        let least = raw.len().div_ceil(MOST_EXPANSION);
+        if let Some(missing) = least.checked_sub(self.compressed.len()).filter(|missing| *missing > 0) {
+            let zeros = missing.saturating_sub(8);
+            self.compressed.extend_from_slice(&SKIPPABLE_FRAME);
+            self.compressed.extend_from_slice(&(zeros as u32).to_le_bytes());
+            self.compressed.resize(self.compressed.len() + zeros, 0);
+        }
+        Ok(self.compressed.len() < raw.len())
+    }
+}
+
+/// Takes payloads out of sections. One for each thread.
+#[derive(Default)]
+pub(super) struct Unpacker {
+    /// Made when the first compressed section comes.
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    raw: Vec<u8>,
+}
+
+impl Unpacker {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The section's payload, decompressed; or what is wrong with it. Never more bytes than the header says, and the
+    /// header may not say more than [`MOST_RAW_BYTES`] or [`MOST_EXPANSION`] allow.
+    pub(super) fn unpack<'a>(&'a mut self, section: &Section<'a>) -> Result<&'a [u8], String> {
+        let (stored, raw) = (section.stored.len(), section.header.raw as usize);
+        match section.header.compression {
+            COMPRESSION_NONE if stored == raw => return Ok(section.stored),
+            COMPRESSION_NONE => return Err(format!("it stores {stored} bytes uncompressed but says {raw}")),
+            COMPRESSION_ZSTD => {}
+            other => return Err(format!("its compression {other} is unknown to this program")),
+        }
+        if raw > MOST_RAW_BYTES || raw > stored.saturating_mul(MOST_EXPANSION) {
+            return Err(format!("its {stored} bytes claim to expand to {raw}, which no section may"));
+        }
+        self.raw.clear();
+        self.raw.reserve_exact(raw);
+        let zstd = self.zstd.get_or_insert_with(zstd::bulk::Decompressor::default);
+        match zstd.decompress_to_buffer(section.stored, &mut self.raw) {
+            Ok(got) if got == raw => Ok(&self.raw),
+            Ok(got) => Err(format!("it decompresses to {got} bytes but says {raw}")),
+            Err(error) => Err(format!("it cannot be decompressed: {error}")),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Tables codec: rows of tables and facts as bytes. The only module that knows bincode.
+//!
+//! Layout, fixed by [`CONFIG`]: integers little-endian at their full width, lengths of text and lists as `u64`,
+//! options as one byte 0 or 1, enums as a `u32`, fields one after the other in the order of declaration.
+
+use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::section::MOST_RAW_BYTES;
+use crate::error::{Problem, Result};
+use crate::ids::{FrameId, ModuleId, ScopeId, StackId, StringId};
+use crate::tables::{Scope, SourceLine, Stack};
+use crate::trace::Trust;
+
+const CONFIG: Configuration<LittleEndian, Fixint, Limit<MOST_RAW_BYTES>> =
+    bincode::config::standard().with_fixed_int_encoding().with_limit::<MOST_RAW_BYTES>();
+
+/// What a finished recording says at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndFacts {
+    /// What the numbers rest on. What a reader counts for itself (unmatched frees and the like) may be left 0.
+    pub trust: Trust,
+    /// What was found wrong where the recording was made, or in the file that it was converted from.
+    pub problems: Vec<Problem>,
+}
+
+/// The source lines of a frame, written when they become known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Symbols {
+    /// The frame.
+    pub frame: FrameId,
+    /// Its lines, innermost (inlined) first.
+    pub lines: Vec<SourceLine>,
+}
+
+/// A frame as it is stored: its lines come in [`Symbols`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FrameRow {
+    pub(super) module: ModuleId,
+    pub(super) address: u64,
+}
+
+/// A stack as it is stored: how many rows back its parent lies, 0 for none, so that a parent always comes first.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct StackRow {
+    back: u32,
+    frame: FrameId,
+}
+
+/// A scope as it is stored, its parent as in [`StackRow`].
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct ScopeRow {
+    back: u32,
+    name: StringId,
+}
+
+impl StackRow {
+    /// The stored form of row `row`; `None` if its parent does not come before it.
+    pub(super) fn from_stack(row: u32, stack: &Stack) -> Option<Self> {
+        Some(Self { back: back_of(row, stack.parent.0)?, frame: stack.frame })
+    }
+
+    /// The stack of row `row`; `None` if its parent would lie before the first.
+    pub(super) fn to_stack(self, row: u32) -> Option<Stack> {
+        Some(Stack { parent: StackId(parent_of(row, self.back)?), frame: self.frame })
+    }
+}
+
+impl ScopeRow {
+    /// The stored form of row `row`; `None` if its parent does not come before it.
+    pub(super) fn from_scope(row: u32, scope: &Scope) -> Option<Self> {
+        Some(Self { back: back_of(row, scope.parent.0)?, name: scope.name })
+    }
+
+    /// The scope of row `row`; `None` if its parent would lie before the first.
+    pub(super) fn to_scope(self, row: u32) -> Option<Scope> {
+        Some(Scope { parent: ScopeId(parent_of(row, self.back)?), name: self.name })
+    }
+}
+
+fn back_of(row: u32, parent: u32) -> Option<u32> {
+    if parent == u32::MAX { Some(0) } else { row.checked_sub(parent).filter(|back| *back > 0) }
+}
+
+fn parent_of(row: u32, back: u32) -> Option<u32> {
+    if back == 0 { Some(u32::MAX) } else { row.checked_sub(back) }
+}
+
+/// Appends `row` to `out`.
+pub(super) fn put_row<T: Serialize + ?Sized>(out: &mut Vec<u8>, row: &T) -> Result<()> {
+    bincode::serde::encode_into_std_write(row, out, CONFIG)
+        .map(|_| ())
+        .map_err(|error| crate::Error::Encode { what: format!("a row has no encoding: {error}") })
+}
+
+/// The one row that `bytes` hold; or what is wrong with them.
+pub(super) fn row_from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    rows_from_bytes(bytes, 1)?.pop().ok_or_else(|| "it holds no row".to_owned())
+}
+
+/// The `count` rows that `bytes` hold; or what is wrong with them.
+pub(super) fn rows_from_bytes<T: DeserializeOwned>(bytes: &[u8], count: u32) -> Result<Vec<T>, String> {
+    take_rows(bytes, count, |rest| bincode::serde::decode_from_slice(rest, CONFIG))
+}
+
+/// The `count` strings that `bytes` hold; or what is wrong with them.
+pub(super) fn strings_from_bytes(bytes: &[u8], count: u32) -> Result<Vec<String>, String> {
+    take_rows(bytes, count, |rest| {
+        let (text, used): (&str, usize) = bincode::serde::borrow_decode_from_slice(rest, CONFIG)?;
+        Ok((text.to_owned(), used))
+    })
+}
+
+fn take_rows<T>(
+    bytes: &[u8],
+    count: u32,
+    take: impl Fn(&[u8]) -> Result<(T, usize), bincode::error::DecodeError>,
+) -> Result<Vec<T>, String> {
+    // Every row takes a byte at least: more rows than bytes cannot be.
+    let mut rows = Vec::with_capacity((count as usize).min(bytes.len() / size_of::<T>().max(1)));
+    let mut rest = bytes;
+    for row in 0..count {
+        if rest.is_empty() {
+            return Err(format!("it says {count} rows but ends after {row}"));
+        }
+        let (value, used) = take(rest).map_err(|error| format!("row {row} cannot be read: {error}"))?;
+        rows.push(value);
+        rest = &rest[used..];
+    }
+    if rest.is_empty() { Ok(rows) } else { Err(format!("{} bytes are left over after its {count} rows", rest.len())) }
+}

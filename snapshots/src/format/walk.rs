@@ -1,0 +1,156 @@
+//! Walk: from section to section through a file, over damage and up to where the file is cut.
+
+use super::index::{TAIL_BYTES, TAIL_MARKER, read_tail};
+use super::section::{HEADER_BYTES, MARKER, Section, SectionHeader};
+
+/// What lies at one place of a file.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// A section whose header and payload are as they were written.
+    Section(Section<'a>),
+    /// A section whose header is whole but whose payload is not.
+    Damaged {
+        /// Where its header begins.
+        offset: u64,
+        /// Its header.
+        header: SectionHeader,
+    },
+    /// Bytes that belong to no section that can be read.
+    Stray {
+        /// Where they begin.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// The file ends before this section does. Always the last.
+    Cut {
+        /// Where the section begins.
+        offset: u64,
+        /// How many of its bytes the file has.
+        bytes: u64,
+        /// Its header, if that much is there.
+        header: Option<SectionHeader>,
+    },
+    /// The tail after the footer.
+    Tail {
+        /// Where it begins.
+        offset: u64,
+    },
+}
+
+/// Finds the sections of a file in order. Decodes nothing, and takes time in proportion to the file's length.
+#[derive(Clone, Debug)]
+pub struct Walker<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Where `bytes` begin in the file.
+    base: u64,
+    /// Bytes that may yet be checked in vain, so that sections made to overlap cannot take for ever; `None` when that
+    /// many have been.
+    doubt: Option<usize>,
+}
+
+impl<'a> Walker<'a> {
+    /// A walker over `bytes` that begins at `offset`: the end of the preamble, or of the last section seen.
+    pub fn new(bytes: &'a [u8], offset: usize) -> Self {
+        Self { bytes, at: offset.min(bytes.len()), base: 0, doubt: Some(bytes.len().saturating_mul(4).saturating_add(1 << 20)) }
+    }
+
+    /// A walker over a part of a file that begins at byte `base` of it, where a section begins.
+    pub fn over_part(bytes: &'a [u8], base: u64) -> Self {
+        Self { base, ..Self::new(bytes, 0) }
+    }
+
+    /// Where in the bytes given the next section is looked for. After [`Found::Cut`], where that section begins: go on from there when
+    /// the file has grown.
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// A whole section, a damaged one, or a cut one, by the header at this place.
+    fn take_section(&mut self, header: SectionHeader) -> Option<Found<'a>> {
+        let offset = self.base + self.at as u64;
+        let payload = self.at + HEADER_BYTES;
+        let Some(stored) = self.bytes[payload..].get(..header.stored as usize) else {
+            // Either the file ends here, or bytes were lost from its middle.
+            let Some(next) = self.next_start(payload) else {
+                let bytes = (self.bytes.len() - self.at) as u64;
+                return Some(Found::Cut { offset, bytes, header: Some(header) });
+            };
+            self.at = next;
+            return Some(Found::Damaged { offset, header });
+        };
+        let end = payload + stored.len();
+        if crc32fast::hash(stored) == header.payload_crc {
+            self.at = end;
+            return Some(Found::Section(Section { offset, header, stored }));
+        }
+        if end == self.bytes.len() || self.begins(end) {
+            self.at = end;
+        } else {
+            // Its length may be right or not: look for the next section from here.
+            self.at = self.next_start(payload).unwrap_or(self.bytes.len());
+            self.doubt = self.doubt.and_then(|left| left.checked_sub(stored.len()));
+        }
+        Some(Found::Damaged { offset, header })
+    }
+
+    /// Whether a section or the tail begins at `at`.
+    fn begins(&self, at: usize) -> bool {
+        let rest = &self.bytes[at..];
+        SectionHeader::parse(rest).is_some() || read_tail(rest).is_some()
+    }
+
+    /// The first place from `from` on at which a section or the tail begins.
+    fn next_start(&self, from: usize) -> Option<usize> {
+        let mut at = from;
+        while at < self.bytes.len() {
+            at += self.bytes[at..].iter().position(|byte| *byte == MARKER[0] || *byte == TAIL_MARKER[0])?;
+            if self.begins(at) {
+                return Some(at);
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+impl<'a> Iterator for Walker<'a> {
+    type Item = Found<'a>;
+
+    fn next(&mut self) -> Option<Found<'a>> {
+        let offset = self.base + self.at as u64;
+        let rest = &self.bytes[self.at..];
+        if rest.is_empty() {
+            return None;
+        }
+        if self.doubt.is_none() {
+            self.at = self.bytes.len();
+            return Some(Found::Stray { offset, bytes: rest.len() as u64 });
+        }
+        if let Some(header) = SectionHeader::parse(rest) {
+            let found = self.take_section(header);
+            if matches!(found, Some(Found::Cut { .. })) {
+                self.bytes = &self.bytes[..self.at];
+            }
+            return found;
+        }
+        if read_tail(rest).is_some() {
+            self.at += TAIL_BYTES;
+            return Some(Found::Tail { offset });
+        }
+        let next = self.next_start(self.at + 1);
+        if next.is_none() && is_beginning(rest) {
+            self.bytes = &self.bytes[..self.at];
+            return Some(Found::Cut { offset, bytes: rest.len() as u64, header: None });
+        }
+        self.at = next.unwrap_or(self.bytes.len());
+        Some(Found::Stray { offset, bytes: self.base + self.at as u64 - offset })
+    }
+}
+
+/// Whether `rest`, the last bytes of a file, are how a section's header or the tail begins.
+fn is_beginning(rest: &[u8]) -> bool {
+    let starts = |marker: &[u8]| rest.iter().zip(marker).all(|(a, b)| a == b);
+    (rest.len() < HEADER_BYTES && starts(&MARKER)) || (rest.len() < TAIL_BYTES && starts(&TAIL_MARKER))
+}

@@ -1,0 +1,111 @@
+//! Whole: a trace in memory to a file, nothing lost.
+
+use std::io::Write;
+
+use super::tables_codec::{EndFacts, Symbols};
+use super::writer::{CHUNK_EVENTS, SnapWriter};
+use crate::builder::{StartingBlock, StartingState};
+use crate::error::{Problem, Result};
+use crate::event::{BlockKey, Event, What};
+use crate::ids::{BlockId, EventId, FrameId};
+use crate::tables::Tables;
+use crate::trace::{SegmentRole, Trace};
+
+/// Writes `trace` as a finished recording: read again, it is the same trace. Places in the file that its problems
+/// name become part of their text.
+pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
+    let mut writer = SnapWriter::new(out, &trace.header)?;
+    for facts in &trace.devices {
+        writer.write_device(facts)?;
+    }
+    write_tables(&mut writer, &trace.tables)?;
+    let keys = block_keys(trace);
+    write_starting_states(&mut writer, trace, &keys)?;
+    let mut chunk = Vec::with_capacity(trace.events.len().min(CHUNK_EVENTS));
+    for id in trace.events.ids() {
+        chunk.push(recorded_event(trace, id, &keys));
+        if chunk.len() == CHUNK_EVENTS {
+            writer.write_events(&chunk)?;
+            chunk.clear();
+        }
+    }
+    writer.write_events(&chunk)?;
+    let problems = trace.problems.iter().map(|problem| Problem::new(problem.to_string())).collect();
+    writer.finish(&EndFacts { trust: trace.trust.clone(), problems })
+}
+
+fn write_tables<W: Write>(writer: &mut SnapWriter<W>, tables: &Tables) -> Result<()> {
+    writer.append_strings(&tables.strings)?;
+    writer.append_modules(&tables.modules)?;
+    writer.append_frames(&tables.frames)?;
+    writer.append_symbols(&symbols(tables))?;
+    writer.append_stacks(&tables.stacks)?;
+    writer.append_scopes(&tables.scopes)?;
+    writer.append_ops(&tables.ops)
+}
+
+/// The source lines of every resolved frame, in the order of the lines, so that reading gives the same table.
+fn symbols(tables: &Tables) -> Vec<Symbols> {
+    let resolved = |frame: &FrameId| !tables.frame_lines(*frame).is_empty();
+    let mut frames: Vec<FrameId> = (0..tables.frames.len() as u32).map(FrameId).filter(resolved).collect();
+    frames.sort_by_key(|frame| tables.frames[frame.0 as usize].first_line);
+    frames.into_iter().map(|frame| Symbols { frame, lines: tables.frame_lines(frame).to_vec() }).collect()
+}
+
+/// The key under which each block is written: its id; but that of the block whose end it proved, where there is one,
+/// so that the reader finds the same contradiction.
+fn block_keys(trace: &Trace) -> Vec<BlockKey> {
+    let mut keys: Vec<BlockKey> = (0..trace.blocks.len() as u64).collect();
+    for &(event, former) in &trace.replaced {
+        let block = BlockId(trace.events.subject[event.0 as usize]);
+        if let (Some(block), Some(former)) = (block.index(), former.index()) {
+            keys[block] = keys[former];
+        }
+    }
+    keys
+}
+
+/// The event as [`Trace::what`] gives it, its block named by `keys`.
+fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
+    let key = |block: BlockKey| usize::try_from(block).ok().and_then(|row| keys.get(row)).copied().unwrap_or(block);
+    let what = match trace.what(id) {
+        What::Alloc(mut alloc) => {
+            alloc.block = key(alloc.block);
+            What::Alloc(alloc)
+        }
+        What::FreeRequested(block) => What::FreeRequested(key(block)),
+        What::FreeCompleted(block) => What::FreeCompleted(key(block)),
+        What::Tag(block, category) => What::Tag(key(block), category),
+        what => what,
+    };
+    let row = id.0 as usize;
+    let events = &trace.events;
+    Event { time_ns: events.time_ns[row], device: events.device[row], stack: events.stack[row], what }
+}
+
+/// Writes the baseline in the order of its rows: a section for every run of one device.
+fn write_starting_states<W: Write>(writer: &mut SnapWriter<W>, trace: &Trace, keys: &[BlockKey]) -> Result<()> {
+    let mut state = StartingState::default();
+    for id in trace.segments.ids().map(|id| trace.segments.get(id)).filter(|segment| !segment.alloc.is_some()) {
+        let is_segment = id.role == SegmentRole::Segment;
+        if state.device != id.device || (is_segment && !state.mappings.is_empty()) {
+            writer.write_starting_state(&state)?;
+            state = StartingState { device: id.device, ..StartingState::default() };
+        }
+        if is_segment { state.segments.push(id.range) } else { state.mappings.push(id.range) }
+    }
+    for id in trace.blocks.ids() {
+        let block = trace.blocks.get(id);
+        if !block.is_baseline() {
+            continue;
+        }
+        if state.device != block.device {
+            writer.write_starting_state(&state)?;
+            state = StartingState { device: block.device, ..StartingState::default() };
+        }
+        let mut alloc = block.as_alloc(id);
+        alloc.block = keys[id.0 as usize];
+        state.blocks.push(StartingBlock { alloc, stack: block.stack, free_requested: trace.was_waiting_at_start(id) });
+    }
+    writer.write_starting_state(&state)
+}

@@ -1,0 +1,289 @@
+//! Writer: appends the sections of a recording to a stream, each with one write.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::events_encode::EventEncoder;
+use super::index::{IndexRow, tail_bytes};
+use super::kind::SectionKind;
+use super::section::{Label, MOST_RAW_BYTES, Packer};
+use super::sniff::preamble;
+use super::tables_codec::{EndFacts, FrameRow, ScopeRow, StackRow, Symbols, put_row};
+use crate::builder::StartingState;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::tables::{Frame, Module, Op, Scope, Stack};
+use crate::trace::{DeviceFacts, Header};
+
+/// The most events of one section.
+pub const CHUNK_EVENTS: usize = 65_536;
+
+/// Table sections are ended at about this size, so that damage costs little and decoding can be shared.
+const ROWS_SECTION_BYTES: usize = 4 << 20;
+
+/// The blocks and segments of a starting state that go into one section.
+const STARTING_SECTION_ROWS: usize = 65_536;
+
+/// Writes a recording while it happens. Every call writes whole sections, each with one `write_all`: whatever was
+/// written before the program dies can be read.
+///
+/// Append rows before the events that name them. After an error the writer refuses to go on; what it wrote before
+/// stays readable.
+pub struct SnapWriter<W: Write> {
+    stream: Stream<W>,
+    packer: Packer,
+    encoder: EventEncoder,
+    raw: Vec<u8>,
+    rows: [u64; SectionKind::ALL.len() + 1],
+    index: Vec<IndexRow>,
+}
+
+/// Where the bytes go, and how many went there.
+struct Stream<W> {
+    out: W,
+    path: PathBuf,
+    offset: u64,
+    failed: bool,
+}
+
+impl<W: Write> Stream<W> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.failed {
+            let what = "an earlier write failed, and the recording ends there".to_owned();
+            return Err(Error::Encode { what });
+        }
+        self.failed = true;
+        self.out.write_all(bytes).map_err(|error| self.io_error(error))?;
+        self.failed = false;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.out.flush().map_err(|error| self.io_error(error))
+    }
+
+    fn io_error(&self, source: std::io::Error) -> Error {
+        Error::Io { doing: "write the recording", source, path: self.path.clone() }
+    }
+}
+
+impl SnapWriter<File> {
+    /// Creates, or empties, the file at `path` and writes the start of a recording.
+    pub fn create(path: &Path, header: &Header) -> Result<Self> {
+        let file = File::create(path)
+            .map_err(|source| Error::Io { doing: "create the recording", source, path: path.to_owned() })?;
+        Self::with_path(file, path.to_owned(), header)
+    }
+}
+
+impl<W: Write> SnapWriter<W> {
+    /// Writes the start of a recording to `out`.
+    pub fn new(out: W, header: &Header) -> Result<Self> {
+        Self::with_path(out, PathBuf::from("(a stream)"), header)
+    }
+
+    fn with_path(out: W, path: PathBuf, header: &Header) -> Result<Self> {
+        let mut writer = Self {
+            stream: Stream { out, path, offset: 0, failed: false },
+            packer: Packer::new()?,
+            encoder: EventEncoder::default(),
+            raw: Vec::new(),
+            rows: [0; SectionKind::ALL.len() + 1],
+            index: Vec::new(),
+        };
+        writer.stream.write(&preamble())?;
+        writer.write_row(SectionKind::Header, header)?;
+        Ok(writer)
+    }
+
+    /// Writes the facts of a device. Written again, they replace those before.
+    pub fn write_device(&mut self, facts: &DeviceFacts) -> Result<()> {
+        self.write_row(SectionKind::Device, facts)
+    }
+
+    /// Writes what a device held before its first event; several states of one device add up. Fails once events have
+    /// been written.
+    pub fn write_starting_state(&mut self, state: &StartingState) -> Result<()> {
+        if self.events() > 0 {
+            let what = "a starting state must be written before the first event".to_owned();
+            return Err(Error::Encode { what });
+        }
+        let part = || StartingState { device: state.device, ..StartingState::default() };
+        for segments in state.segments.chunks(STARTING_SECTION_ROWS) {
+            self.write_starting_part(&StartingState { segments: segments.to_vec(), ..part() })?;
+        }
+        for mappings in state.mappings.chunks(STARTING_SECTION_ROWS) {
+            self.write_starting_part(&StartingState { mappings: mappings.to_vec(), ..part() })?;
+        }
+        for blocks in state.blocks.chunks(STARTING_SECTION_ROWS) {
+            self.write_starting_part(&StartingState { blocks: blocks.to_vec(), ..part() })?;
+        }
+        Ok(())
+    }
+
+    fn write_starting_part(&mut self, part: &StartingState) -> Result<()> {
+        self.write_row(SectionKind::StartingState, part)
+    }
+
+    /// Appends rows of text.
+    pub fn append_strings<S: AsRef<str>>(&mut self, rows: &[S]) -> Result<()> {
+        self.append(SectionKind::Strings, rows, |_, text| Some(text.as_ref()))
+    }
+
+    /// Appends rows of binaries and libraries.
+    pub fn append_modules(&mut self, rows: &[Module]) -> Result<()> {
+        self.append(SectionKind::Modules, rows, |_, module| Some(module))
+    }
+
+    /// Appends frames by module and address; their source lines go into [`append_symbols`](Self::append_symbols).
+    pub fn append_frames(&mut self, rows: &[Frame]) -> Result<()> {
+        let row = |_, frame: &Frame| Some(FrameRow { module: frame.module, address: frame.address });
+        self.append(SectionKind::Frames, rows, row)
+    }
+
+    /// Writes source lines of frames that were appended before. The last word on a frame wins.
+    pub fn append_symbols(&mut self, rows: &[Symbols]) -> Result<()> {
+        self.append(SectionKind::Symbols, rows, |_, symbols| Some(symbols))
+    }
+
+    /// Appends rows of the stack tree. Fails if a parent does not come before its row.
+    pub fn append_stacks(&mut self, rows: &[Stack]) -> Result<()> {
+        self.append(SectionKind::Stacks, rows, StackRow::from_stack)
+    }
+
+    /// Appends rows of the scope tree. Fails if a parent does not come before its row.
+    pub fn append_scopes(&mut self, rows: &[Scope]) -> Result<()> {
+        self.append(SectionKind::Scopes, rows, ScopeRow::from_scope)
+    }
+
+    /// Appends forward operations.
+    pub fn append_ops(&mut self, rows: &[Op]) -> Result<()> {
+        self.append(SectionKind::Ops, rows, |_, op| Some(op))
+    }
+
+    /// Appends events, a section for every [`CHUNK_EVENTS`] of them.
+    pub fn write_events(&mut self, events: &[Event]) -> Result<()> {
+        for chunk in events.chunks(CHUNK_EVENTS) {
+            let mut raw = std::mem::take(&mut self.raw);
+            self.encoder.encode(chunk, &mut raw);
+            let written = self.write_section(SectionKind::Events, chunk.len(), &raw);
+            self.raw = raw;
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Ends the recording: writes the end facts, the footer and the tail, flushes, and gives the stream back.
+    pub fn finish(mut self, facts: &EndFacts) -> Result<W> {
+        self.raw.clear();
+        put_row(&mut self.raw, facts)?;
+        let raw = std::mem::take(&mut self.raw);
+        let label = Label { kind: SectionKind::End, count: 1, first: self.events() };
+        self.write_labelled(label, &raw)?;
+        self.write_footer()?;
+        self.flush()?;
+        Ok(self.stream.out)
+    }
+
+    fn write_footer(&mut self) -> Result<()> {
+        let mut raw = Vec::new();
+        let index = std::mem::take(&mut self.index);
+        for row in &index {
+            put_row(&mut raw, row)?;
+        }
+        // Too many sections for one footer: the file is as good without it.
+        if raw.len() > MOST_RAW_BYTES {
+            return Ok(());
+        }
+        let footer = self.stream.offset;
+        self.write_labelled(Label { kind: SectionKind::Footer, count: index.len() as u32, first: 0 }, &raw)?;
+        self.stream.write(&tail_bytes(footer))
+    }
+
+    /// Hands everything written so far to the system.
+    pub fn flush(&mut self) -> Result<()> {
+        self.stream.flush()
+    }
+
+    /// How many events were written.
+    pub fn events(&self) -> u64 {
+        self.rows(SectionKind::Events)
+    }
+
+    /// How many rows were written to sections of `kind`.
+    pub fn rows(&self, kind: SectionKind) -> u64 {
+        self.rows[usize::from(kind.code())]
+    }
+
+    /// How many bytes were written.
+    pub fn bytes_written(&self) -> u64 {
+        self.stream.offset
+    }
+
+    /// The stream written to.
+    pub fn get_ref(&self) -> &W {
+        &self.stream.out
+    }
+
+    fn write_row<T: Serialize>(&mut self, kind: SectionKind, row: &T) -> Result<()> {
+        self.append(kind, std::slice::from_ref(row), |_, row| Some(row))
+    }
+
+    /// Writes rows in as many sections as they need, each row in the form that `stored` gives it.
+    fn append<'a, T, R: Serialize>(
+        &mut self,
+        kind: SectionKind,
+        rows: &'a [T],
+        stored: impl Fn(u32, &'a T) -> Option<R>,
+    ) -> Result<()> {
+        let mut raw = std::mem::take(&mut self.raw);
+        raw.clear();
+        let mut count = 0;
+        for row in rows {
+            let number = u32::try_from(self.rows(kind) + count as u64).ok().filter(|number| *number < u32::MAX);
+            let number = number.ok_or_else(|| Error::Encode { what: format!("more than 2^32 rows of {}", kind.name()) })?;
+            let row = stored(number, row).ok_or_else(|| Error::Encode {
+                what: format!("row {number} of {} has a parent that does not come before it", kind.name()),
+            })?;
+            put_row(&mut raw, &row)?;
+            count += 1;
+            if raw.len() >= ROWS_SECTION_BYTES {
+                self.write_section(kind, count, &raw)?;
+                raw.clear();
+                count = 0;
+            }
+        }
+        if count > 0 {
+            self.write_section(kind, count, &raw)?;
+        }
+        self.raw = raw;
+        Ok(())
+    }
+
+    fn write_section(&mut self, kind: SectionKind, count: usize, raw: &[u8]) -> Result<()> {
+        let first = self.rows(kind);
+        self.write_labelled(Label { kind, count: count as u32, first }, raw)?;
+        self.rows[usize::from(kind.code())] += count as u64;
+        Ok(())
+    }
+
+    fn write_labelled(&mut self, label: Label, raw: &[u8]) -> Result<()> {
+        let row = IndexRow { kind: label.kind.code(), offset: self.stream.offset, events_before: self.events() };
+        self.index.push(row);
+        self.stream.write(self.packer.pack(label, raw)?)
+    }
+}
+
+impl<W: Write> std::fmt::Debug for SnapWriter<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SnapWriter")
+            .field("path", &self.stream.path)
+            .field("bytes", &self.stream.offset)
+            .field("events", &self.events())
+            .finish_non_exhaustive()
+    }
+}

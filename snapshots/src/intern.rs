@@ -1,0 +1,64 @@
+//! Interner: keeps each value once and gives it a small number, in order of first appearance.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Distinct values in order of first appearance, with the way back from value to position.
+#[derive(Clone, Debug)]
+pub struct Interner<T> {
+    rows: Vec<T>,
+    index: HashMap<T, u32>,
+}
+
+impl<T> Default for Interner<T> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), index: HashMap::new() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Interner<T> {
+    /// The position of `value`, appended when it is new.
+    pub fn intern(&mut self, value: T) -> u32 {
+        if let Some(&position) = self.index.get(&value) {
+            return position;
+        }
+        let position = u32::try_from(self.rows.len()).expect("an interner holds fewer than 2^32 values");
+        self.rows.push(value.clone());
+        self.index.insert(value, position);
+        position
+    }
+
+    /// The position of `value`, if it was interned.
+    pub fn position<Q>(&self, value: &Q) -> Option<u32>
+    where
+        T: std::borrow::Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.index.get(value).copied()
+    }
+
+    /// The values, in order of first appearance.
+    pub fn rows(&self) -> &[T] {
+        &self.rows
+    }
+
+    /// The values alone, without the way back.
+    pub fn into_rows(self) -> Vec<T> {
+        self.rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_share_one_position() {
+        let mut interner = Interner::default();
+        let positions: Vec<u32> = ["a", "b", "a", "c", "b"].iter().map(|text| interner.intern(text.to_string())).collect();
+        assert_eq!(positions, [0, 1, 0, 2, 1]);
+        assert_eq!(interner.rows(), ["a", "b", "c"]);
+        assert_eq!(interner.position("c"), Some(2));
+        assert_eq!(interner.position("d"), None);
+    }
+}

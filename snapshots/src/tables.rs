@@ -1,0 +1,193 @@
+//! Tables: strings, modules, frames, stacks, scopes and ops, each row stored once and named by a handle.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
+
+/// The tables of a recording. Rows refer only to rows before them, so a table can be read while it is being written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// Text, by [`StringId`].
+    pub strings: Vec<String>,
+    /// Binaries and shared libraries, by [`ModuleId`].
+    pub modules: Vec<Module>,
+    /// Frames, by [`FrameId`].
+    pub frames: Vec<Frame>,
+    /// Source lines of resolved frames; [`Frame::lines`] points here.
+    pub lines: Vec<SourceLine>,
+    /// The stack tree, by [`StackId`].
+    pub stacks: Vec<Stack>,
+    /// The scope tree, by [`ScopeId`].
+    pub scopes: Vec<Scope>,
+    /// Forward operations in execution order, by [`OpId`].
+    pub ops: Vec<Op>,
+}
+
+/// A binary or shared library, with what it takes to find its symbols later or elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// Path on the recording machine.
+    pub path: StringId,
+    /// The linker's build id; empty if the file has none.
+    pub build_id: Vec<u8>,
+    /// What the loader added to the file's addresses.
+    pub load_bias: u64,
+}
+
+/// One frame: a machine address, resolved to source lines or not yet; or an imported source frame without an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Frame {
+    /// The module that the address lies in.
+    pub module: ModuleId,
+    /// The call's address less the module's load bias: the return address less one, so that it lies within the call.
+    pub address: u64,
+    /// First of its source lines in [`Tables::lines`].
+    pub first_line: u32,
+    /// How many: 0 while unresolved, more than one where functions were inlined.
+    pub line_count: u32,
+}
+
+/// A function and the place in it, as the source has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SourceLine {
+    /// Demangled name.
+    pub function: StringId,
+    /// Path of the source file; none if unknown.
+    pub file: StringId,
+    /// From 1; 0 if unknown.
+    pub line: u32,
+}
+
+/// A node of the stack tree: this frame, called from the parent stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stack {
+    /// The stack of the caller; none at the outermost frame. Always a row before this one.
+    pub parent: StackId,
+    /// The innermost frame.
+    pub frame: FrameId,
+}
+
+/// A node of the scope tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Scope {
+    /// The enclosing scope; none at the top. Always a row before this one.
+    pub parent: ScopeId,
+    /// The last part of the path.
+    pub name: StringId,
+}
+
+/// A forward operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Op {
+    /// What it computes: `linear`, `layer_norm` …
+    pub name: StringId,
+    /// The module in which it ran.
+    pub scope: ScopeId,
+    /// The stack of the forward call; backward has no program line of its own.
+    pub stack: StackId,
+}
+
+impl Tables {
+    /// The text of `id`; empty for none, or for a row that the file does not have.
+    pub fn string(&self, id: StringId) -> &str {
+        id.index().and_then(|index| self.strings.get(index)).map_or("", String::as_str)
+    }
+
+    /// The path of `id` with dots between its parts, `encoder.layers.3.mlp`; empty for none.
+    pub fn scope_path(&self, id: ScopeId) -> String {
+        let mut names: Vec<&str> = self.scope_names(id).collect();
+        names.reverse();
+        names.join(".")
+    }
+
+    /// The parts of a scope's path, innermost first.
+    pub fn scope_names(&self, id: ScopeId) -> impl Iterator<Item = &str> {
+        let row = move |id: ScopeId| id.index().and_then(|index| self.scopes.get(index)).copied();
+        std::iter::successors(row(id), move |scope| row(scope.parent)).map(|scope| self.string(scope.name))
+    }
+
+    /// The operation's row, if there is one.
+    pub fn op(&self, id: OpId) -> Option<&Op> {
+        id.index().and_then(|index| self.ops.get(index))
+    }
+
+    /// The operation's name; empty for none.
+    pub fn op_name(&self, id: OpId) -> &str {
+        self.op(id).map_or("", |op| self.string(op.name))
+    }
+
+    /// The frames of a stack, innermost first.
+    pub fn stack_frames(&self, id: StackId) -> impl Iterator<Item = FrameId> {
+        let row = move |id: StackId| id.index().and_then(|index| self.stacks.get(index)).copied();
+        std::iter::successors(row(id), move |stack| row(stack.parent)).map(|stack| stack.frame)
+    }
+
+    /// The source lines of a frame, innermost (inlined) first; none while the frame is unresolved.
+    pub fn frame_lines(&self, id: FrameId) -> &[SourceLine] {
+        let Some(frame) = id.index().and_then(|index| self.frames.get(index)) else { return &[] };
+        let first = frame.first_line as usize;
+        self.lines.get(first..first + frame.line_count as usize).unwrap_or(&[])
+    }
+
+    /// A stack as a person reads it, innermost first: one entry a source line, or the module and address where
+    /// a frame could not be resolved.
+    pub fn stack_text(&self, id: StackId) -> Vec<String> {
+        let mut out = Vec::new();
+        for frame in self.stack_frames(id) {
+            let lines = self.frame_lines(frame);
+            out.extend(lines.iter().map(|line| self.line_text(line)));
+            if lines.is_empty() {
+                out.push(self.address_text(frame));
+            }
+        }
+        out
+    }
+
+    /// `function (file:line)`, with what is unknown left out.
+    pub fn line_text(&self, line: &SourceLine) -> String {
+        let function = self.string(line.function);
+        match (self.string(line.file), line.line) {
+            ("", _) => function.to_owned(),
+            (file, 0) => format!("{function} ({file})"),
+            (file, number) => format!("{function} ({file}:{number})"),
+        }
+    }
+
+    fn address_text(&self, id: FrameId) -> String {
+        let Some(frame) = id.index().and_then(|index| self.frames.get(index)) else { return "?".to_owned() };
+        let module = frame.module.index().and_then(|index| self.modules.get(index));
+        match module {
+            Some(module) => format!("{:#x} in {}", frame.address, self.string(module.path)),
+            None => format!("{:#x}", frame.address),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_and_stacks_read_from_their_trees() {
+        let tables = Tables {
+            strings: ["encoder", "mlp", "forward", "src/model.rs", "main"].map(String::from).to_vec(),
+            scopes: vec![
+                Scope { parent: ScopeId::NONE, name: StringId(0) },
+                Scope { parent: ScopeId(0), name: StringId(1) },
+            ],
+            lines: vec![SourceLine { function: StringId(2), file: StringId(3), line: 12 }],
+            frames: vec![
+                Frame { module: ModuleId::NONE, address: 0x10, first_line: 0, line_count: 0 },
+                Frame { module: ModuleId::NONE, address: 0x20, first_line: 0, line_count: 1 },
+            ],
+            stacks: vec![
+                Stack { parent: StackId::NONE, frame: FrameId(0) },
+                Stack { parent: StackId(0), frame: FrameId(1) },
+            ],
+            ..Tables::default()
+        };
+        assert_eq!(tables.scope_path(ScopeId(1)), "encoder.mlp");
+        assert_eq!(tables.scope_path(ScopeId::NONE), "");
+        assert_eq!(tables.stack_text(StackId(1)), ["forward (src/model.rs:12)", "0x10"]);
+    }
+}

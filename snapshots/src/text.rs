@@ -1,0 +1,364 @@
+//! Text: a trace as lines of text, and back. Tests are written in it, and `highwater events` prints it.
+//!
+//! One line an event: its kind as in [`EventKind`], its subject, then facts.
+//!
+//! ```text
+//! baseline w 4096/4096 parameter @encoder
+//! segment_alloc 0x200000 2097152
+//! step 0
+//! phase forward
+//! alloc a 1000/1024 activation #linear @encoder.mlp < forward < main
+//! tag a gradient
+//! free a
+//! oom 4096 free=1024
+//! ```
+//!
+//! Sizes of blocks are `requested/allocated`, or one number for both. Blocks have names; `free x` stands for
+//! `free_requested x` and `free_completed x`. Facts: a category, `#op`, `@scope.path`, `stream=2`, `device=1`, `small`
+//! or `large`, `t=12us` (else each event is one microsecond after the last), and at the end the stack, innermost
+//! function first, each after `<`. `#` at the start of a line begins a comment.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use crate::builder::{StartingBlock, StartingState, TraceBuilder};
+use crate::category::{Category, Phase, Pool};
+use crate::error::{Error, Result};
+use crate::event::{Alloc, Event, EventKind, Oom, Range, What};
+use crate::ids::{BlockId, DeviceId, EventId, FrameId, ModuleId, OpId, ScopeId, StackId, StreamId, StringId};
+use crate::intern::Interner;
+use crate::tables::{Frame, Op, Scope, SourceLine, Stack};
+use crate::trace::{Subject, Trace};
+
+/// Reads a trace from text. Errors name the line.
+pub fn trace_from_text(text: &str) -> Result<Trace> {
+    let mut parser = Parser::default();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if !line.is_empty() && !line.starts_with('#') {
+            parser.take(line).map_err(|what| Error::Text { line: index + 1, what })?;
+        }
+    }
+    Ok(parser.finish())
+}
+
+/// Writes a whole trace as text: baseline first, then every event.
+pub fn text_from_trace(trace: &Trace) -> String {
+    let mut out = String::new();
+    for id in trace.blocks.ids().take_while(|id| trace.blocks.get(*id).is_baseline()) {
+        let waits = if trace.was_waiting_at_start(id) { " waiting" } else { "" };
+        let _ = writeln!(out, "baseline {}{waits}", block_text(trace, id, trace.blocks.stack[id.0 as usize]));
+    }
+    for id in trace.segments.ids().take_while(|id| !trace.segments.get(*id).alloc.is_some()) {
+        let segment = trace.segments.get(id);
+        let word = match segment.role {
+            crate::trace::SegmentRole::Segment => "baseline_segment",
+            _ => "baseline_mapping",
+        };
+        let _ = writeln!(out, "{word} {}{}", range_text(&segment.range), device_text(segment.device));
+    }
+    for id in trace.events.ids() {
+        let _ = writeln!(out, "{}", event_text(trace, id));
+    }
+    out
+}
+
+/// One event as a line of text, without its time.
+pub fn event_text(trace: &Trace, id: EventId) -> String {
+    let index = id.0 as usize;
+    let kind = trace.events.kind[index];
+    let stack = trace.events.stack[index];
+    let device = device_text(trace.events.device[index]);
+    let name = kind.name();
+    match trace.subject(id) {
+        Subject::Block(block) if kind == EventKind::Alloc => format!("{name} {}", block_text(trace, block, stack)),
+        Subject::Block(block) => format!("{name} b{}{device}{}", block.0, stack_text(trace, stack)),
+        Subject::Unmatched => format!("{name} ?{device}{}", stack_text(trace, stack)),
+        Subject::Segment(segment) => {
+            let range = range_text(&trace.segments.get(segment).range);
+            format!("{name} {range}{device}{}", stack_text(trace, stack))
+        }
+        Subject::Tag(block, category) => format!("{name} b{} {category}{device}", block.0),
+        Subject::Oom(row) => {
+            let oom = &trace.ooms[row];
+            let context = context_text(trace, oom.op, oom.scope);
+            format!("{name} {} free={}{context}{device}{}", oom.requested, oom.device_free, stack_text(trace, stack))
+        }
+        Subject::DeviceUsed(bytes) => format!("{name} {bytes}{device}"),
+        Subject::Step(step) => format!("{name} {step}"),
+        Subject::Phase(phase) => format!("{name} {phase}"),
+        Subject::Mark(text) => format!("{name} {}", trace.tables.string(text)),
+    }
+}
+
+fn block_text(trace: &Trace, id: BlockId, stack: StackId) -> String {
+    let block = trace.blocks.get(id);
+    let context = context_text(trace, block.op, block.scope);
+    let stream = if block.stream.0 == 0 { String::new() } else { format!(" stream={}", block.stream.0) };
+    format!(
+        "b{} {}/{} {}{context} {}{stream}{}{}",
+        id.0,
+        block.requested,
+        block.allocated,
+        block.category,
+        block.pool,
+        device_text(block.device),
+        stack_text(trace, stack)
+    )
+}
+
+fn context_text(trace: &Trace, op: OpId, scope: ScopeId) -> String {
+    let mut out = String::new();
+    if op.is_some() {
+        let _ = write!(out, " #{}", trace.tables.op_name(op));
+    }
+    if scope.is_some() {
+        let _ = write!(out, " @{}", trace.tables.scope_path(scope));
+    }
+    out
+}
+
+fn range_text(range: &Range) -> String {
+    let stream = if range.stream.0 == 0 { String::new() } else { format!(" stream={}", range.stream.0) };
+    format!("{:#x} {} {}{stream}", range.address, range.bytes, range.pool)
+}
+
+fn device_text(device: DeviceId) -> String {
+    if device.0 == 0 { String::new() } else { format!(" device={}", device.0) }
+}
+
+fn stack_text(trace: &Trace, stack: StackId) -> String {
+    trace.tables.stack_text(stack).iter().fold(String::new(), |out, line| out + " < " + line)
+}
+
+/// Words that begin a line and are no event's name.
+const SHORTHANDS: [&str; 4] = ["baseline", "baseline_segment", "baseline_mapping", "free"];
+
+/// Reads lines into events; the tables are filled as names appear.
+#[derive(Default)]
+struct Parser {
+    builder: TraceBuilder,
+    starting: Vec<StartingState>,
+    events: Vec<Event>,
+    blocks: HashMap<String, u64>,
+    next_address: u64,
+    clock_ns: u64,
+    strings: Interner<String>,
+    scopes: Interner<Scope>,
+    ops: Vec<Op>,
+    lines: Interner<SourceLine>,
+    stacks: Interner<Stack>,
+}
+
+/// The facts that may follow an event's subject.
+struct Facts {
+    category: Category,
+    pool: Option<Pool>,
+    op: OpId,
+    scope: ScopeId,
+    stream: StreamId,
+    device: DeviceId,
+    time_ns: Option<u64>,
+    free: u64,
+    waits: bool,
+    stack: StackId,
+}
+
+impl Parser {
+    fn take(&mut self, line: &str) -> Result<(), String> {
+        let mut calls = line.split('<').map(str::trim);
+        let words: Vec<&str> = calls.next().unwrap_or_default().split_whitespace().collect();
+        let (word, rest) = words.split_first().ok_or("an event is missing before '<'")?;
+        let is_known = EventKind::from_name(word).is_some() || SHORTHANDS.contains(word);
+        if !is_known {
+            return Err(format!("no event is called '{word}'"));
+        }
+        let subject = *rest.first().ok_or_else(|| format!("'{word}' needs a subject"))?;
+        if *word == "mark" {
+            let text = self.string(line["mark".len()..].trim());
+            return self.push(What::Mark(text), None, DeviceId::default(), StackId::NONE);
+        }
+        let stack = self.stack(&calls.collect::<Vec<_>>());
+        let takes_size = matches!(*word, "alloc" | "baseline") || word.contains("segment") || word.contains("mapping");
+        let facts = self.facts(rest.get(1 + usize::from(takes_size)..).unwrap_or_default(), stack)?;
+        let size = || rest.get(1).ok_or_else(|| format!("'{word} {subject}' needs a size"));
+        match *word {
+            "baseline" => {
+                let alloc = self.alloc(subject, size()?, &facts)?;
+                let block = StartingBlock { alloc, stack, free_requested: facts.waits };
+                self.starting(facts.device).blocks.push(block);
+                return Ok(());
+            }
+            "baseline_segment" => {
+                let range = range(subject, size()?, &facts)?;
+                self.starting(facts.device).segments.push(range);
+                return Ok(());
+            }
+            "baseline_mapping" => {
+                let range = range(subject, size()?, &facts)?;
+                self.starting(facts.device).mappings.push(range);
+                return Ok(());
+            }
+            "free" => {
+                let key = self.key(subject);
+                self.push(What::FreeRequested(key), facts.time_ns, facts.device, stack)?;
+                return self.push(What::FreeCompleted(key), facts.time_ns, facts.device, stack);
+            }
+            _ => {}
+        }
+        let Some(kind) = EventKind::from_name(word) else { unreachable!("the other words were taken above") };
+        let what = match kind {
+            EventKind::Alloc => What::Alloc(self.alloc(subject, size()?, &facts)?),
+            EventKind::FreeRequested => What::FreeRequested(self.key(subject)),
+            EventKind::FreeCompleted => What::FreeCompleted(self.key(subject)),
+            EventKind::Tag => What::Tag(self.key(subject), facts.category),
+            EventKind::SegmentAlloc => What::SegmentAlloc(range(subject, size()?, &facts)?),
+            EventKind::SegmentFree => What::SegmentFree(range(subject, size()?, &facts)?),
+            EventKind::SegmentMap => What::SegmentMap(range(subject, size()?, &facts)?),
+            EventKind::SegmentUnmap => What::SegmentUnmap(range(subject, size()?, &facts)?),
+            EventKind::Oom => What::Oom(Oom {
+                requested: number(subject)?,
+                device_free: facts.free,
+                op: facts.op,
+                scope: facts.scope,
+            }),
+            EventKind::DeviceUsed => What::DeviceUsed(number(subject)?),
+            EventKind::Step => What::Step(subject.parse().map_err(|_| format!("'{subject}' is no step"))?),
+            EventKind::Phase => What::Phase(Phase::from_name(subject).ok_or_else(|| format!("no phase '{subject}'"))?),
+            EventKind::Mark => unreachable!("marks were taken above"),
+        };
+        self.push(what, facts.time_ns, facts.device, stack)
+    }
+
+    fn push(&mut self, what: What, time_ns: Option<u64>, device: DeviceId, stack: StackId) -> Result<(), String> {
+        self.clock_ns = time_ns.unwrap_or(self.clock_ns + 1000);
+        self.events.push(Event { time_ns: self.clock_ns, device, stack, what });
+        Ok(())
+    }
+
+    fn starting(&mut self, device: DeviceId) -> &mut StartingState {
+        let row = self.starting.iter().position(|state| state.device == device).unwrap_or_else(|| {
+            self.starting.push(StartingState { device, ..StartingState::default() });
+            self.starting.len() - 1
+        });
+        &mut self.starting[row]
+    }
+
+    fn key(&mut self, name: &str) -> u64 {
+        let next = self.blocks.len() as u64;
+        *self.blocks.entry(name.to_owned()).or_insert(next)
+    }
+
+    fn alloc(&mut self, name: &str, size: &str, facts: &Facts) -> Result<Alloc, String> {
+        let (requested, allocated) = match size.split_once('/') {
+            Some((requested, allocated)) => (number(requested)?, number(allocated)?),
+            None => (number(size)?, number(size)?),
+        };
+        let address = self.next_address;
+        self.next_address = self.next_address.saturating_add(allocated.max(1));
+        let Facts { stream, pool, category, op, scope, .. } = *facts;
+        let block = self.key(name);
+        let pool = pool.unwrap_or(Pool::Large);
+        Ok(Alloc { block, address, requested, allocated, stream, pool, category, op, scope })
+    }
+
+    fn facts(&mut self, words: &[&str], stack: StackId) -> Result<Facts, String> {
+        let mut facts = Facts {
+            category: Category::Unknown,
+            pool: None,
+            op: OpId::NONE,
+            scope: ScopeId::NONE,
+            stream: StreamId(0),
+            device: DeviceId(0),
+            time_ns: None,
+            free: 0,
+            waits: false,
+            stack,
+        };
+        let mut op = None;
+        for &word in words {
+            if let Some(category) = Category::from_name(word) {
+                facts.category = category;
+            } else if let Some(pool) = Pool::from_name(word) {
+                facts.pool = Some(pool);
+            } else if let Some(name) = word.strip_prefix('#') {
+                op = Some(name);
+            } else if let Some(path) = word.strip_prefix('@') {
+                facts.scope = self.scope(path);
+            } else if let Some(stream) = word.strip_prefix("stream=") {
+                facts.stream = StreamId(number(stream)?);
+            } else if let Some(device) = word.strip_prefix("device=") {
+                facts.device = DeviceId(device.parse().map_err(|_| format!("'{device}' is no device"))?);
+            } else if let Some(free) = word.strip_prefix("free=") {
+                facts.free = number(free)?;
+            } else if let Some(time) = word.strip_prefix("t=") {
+                let micros = time.strip_suffix("us").ok_or_else(|| format!("'{word}': write t=12us"))?;
+                facts.time_ns = Some(number(micros)?.saturating_mul(1000));
+            } else if word == "waiting" {
+                facts.waits = true;
+            } else {
+                return Err(format!("'{word}' means nothing here"));
+            }
+        }
+        if let Some(name) = op {
+            facts.op = self.op(name, &facts);
+        }
+        Ok(facts)
+    }
+
+    fn string(&mut self, text: &str) -> StringId {
+        StringId(self.strings.intern(text.to_owned()))
+    }
+
+    fn scope(&mut self, path: &str) -> ScopeId {
+        path.split('.').fold(ScopeId::NONE, |parent, name| {
+            let name = self.string(name);
+            ScopeId(self.scopes.intern(Scope { parent, name }))
+        })
+    }
+
+    fn op(&mut self, name: &str, facts: &Facts) -> OpId {
+        let name = self.string(name);
+        self.ops.push(Op { name, scope: facts.scope, stack: facts.stack });
+        OpId::from_index(self.ops.len() - 1)
+    }
+
+    fn stack(&mut self, innermost_first: &[&str]) -> StackId {
+        innermost_first.iter().rev().fold(StackId::NONE, |parent, function| {
+            let line = SourceLine { function: self.string(function), file: StringId::NONE, line: 0 };
+            let frame = FrameId(self.lines.intern(line));
+            StackId(self.stacks.intern(Stack { parent, frame }))
+        })
+    }
+
+    fn finish(mut self) -> Trace {
+        let tables = self.builder.tables();
+        tables.strings = self.strings.into_rows();
+        tables.scopes = self.scopes.into_rows();
+        tables.ops = self.ops;
+        tables.stacks = self.stacks.into_rows();
+        tables.lines = self.lines.into_rows();
+        let frame = |first_line| Frame { module: ModuleId::NONE, address: 0, first_line, line_count: 1 };
+        tables.frames = (0..tables.lines.len() as u32).map(frame).collect();
+        for state in &self.starting {
+            self.builder.set_starting_state(state);
+        }
+        for event in &self.events {
+            self.builder.push(event);
+        }
+        self.builder.finish()
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("'{text}' is no whole number"))
+}
+
+fn range(address: &str, bytes: &str, facts: &Facts) -> Result<Range, String> {
+    let pool = facts.pool.unwrap_or(Pool::Large);
+    Ok(Range { address: number(address)?, bytes: number(bytes)?, stream: facts.stream, pool })
+}

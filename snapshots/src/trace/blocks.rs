@@ -1,0 +1,150 @@
+//! Blocks: one row for each allocation of a trace.
+
+use crate::event::Alloc;
+use crate::ids::{BlockId, DeviceId, EventId, OpId, ScopeId, StackId, StreamId};
+use crate::{Category, Pool};
+
+/// Blocks as columns of equal length; position is [`BlockId`].
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    /// Where.
+    pub device: Vec<DeviceId>,
+    /// First byte on the device.
+    pub address: Vec<u64>,
+    /// Bytes asked for.
+    pub requested: Vec<u64>,
+    /// Bytes after rounding.
+    pub allocated: Vec<u64>,
+    /// The stream that it was allocated for.
+    pub stream: Vec<StreamId>,
+    /// The pool that it came from.
+    pub pool: Vec<Pool>,
+    /// What it is for; the last word on it, where that changed.
+    pub category: Vec<Category>,
+    /// The operation that asked for it.
+    pub op: Vec<OpId>,
+    /// The module in which that was.
+    pub scope: Vec<ScopeId>,
+    /// The stack that allocated it.
+    pub stack: Vec<StackId>,
+    /// Its alloc event; none for the baseline.
+    pub alloc: Vec<EventId>,
+    /// Its free-requested event; none while it lives.
+    pub free_requested: Vec<EventId>,
+    /// Its free-completed event; none while it is active.
+    pub free_completed: Vec<EventId>,
+}
+
+/// One block's row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Where.
+    pub device: DeviceId,
+    /// First byte on the device.
+    pub address: u64,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes after rounding.
+    pub allocated: u64,
+    /// The stream that it was allocated for.
+    pub stream: StreamId,
+    /// The pool that it came from.
+    pub pool: Pool,
+    /// What it is for.
+    pub category: Category,
+    /// The operation that asked for it.
+    pub op: OpId,
+    /// The module in which that was.
+    pub scope: ScopeId,
+    /// The stack that allocated it.
+    pub stack: StackId,
+    /// Its alloc event; none for the baseline.
+    pub alloc: EventId,
+    /// Its free-requested event; none while it lives.
+    pub free_requested: EventId,
+    /// Its free-completed event; none while it is active.
+    pub free_completed: EventId,
+}
+
+impl Block {
+    /// Whether it was alive before recording began.
+    pub fn is_baseline(&self) -> bool {
+        !self.alloc.is_some()
+    }
+
+    /// Whether it is live after event `at` (from its alloc until its free is requested).
+    pub fn is_live_after(&self, at: EventId) -> bool {
+        (self.is_baseline() || self.alloc <= at) && self.free_requested > at
+    }
+
+    /// The block in the form in which it was recorded, under the key `id`.
+    pub fn as_alloc(&self, id: BlockId) -> Alloc {
+        Alloc {
+            block: u64::from(id.0),
+            address: self.address,
+            requested: self.requested,
+            allocated: self.allocated,
+            stream: self.stream,
+            pool: self.pool,
+            category: self.category,
+            op: self.op,
+            scope: self.scope,
+        }
+    }
+}
+
+impl Blocks {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.device.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.device.is_empty()
+    }
+
+    /// The ids, in order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = BlockId> + ExactSizeIterator {
+        (0..self.len() as u32).map(BlockId)
+    }
+
+    /// The row of `id`; panics if there is none.
+    pub fn get(&self, id: BlockId) -> Block {
+        let row = id.index().expect("a block id names a block");
+        Block {
+            device: self.device[row],
+            address: self.address[row],
+            requested: self.requested[row],
+            allocated: self.allocated[row],
+            stream: self.stream[row],
+            pool: self.pool[row],
+            category: self.category[row],
+            op: self.op[row],
+            scope: self.scope[row],
+            stack: self.stack[row],
+            alloc: self.alloc[row],
+            free_requested: self.free_requested[row],
+            free_completed: self.free_completed[row],
+        }
+    }
+
+    /// Appends a row.
+    pub(crate) fn push(&mut self, device: DeviceId, alloc: &Alloc, stack: StackId, event: EventId) -> BlockId {
+        let id = BlockId::from_index(self.len());
+        self.device.push(device);
+        self.address.push(alloc.address);
+        self.requested.push(alloc.requested);
+        self.allocated.push(alloc.allocated);
+        self.stream.push(alloc.stream);
+        self.pool.push(alloc.pool);
+        self.category.push(alloc.category);
+        self.op.push(alloc.op);
+        self.scope.push(alloc.scope);
+        self.stack.push(stack);
+        self.alloc.push(event);
+        self.free_requested.push(EventId::NONE);
+        self.free_completed.push(EventId::NONE);
+        id
+    }
+}

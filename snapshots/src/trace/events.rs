@@ -1,0 +1,47 @@
+//! Events: the event columns of a trace.
+
+use crate::event::EventKind;
+use crate::ids::{DeviceId, EventId, StackId};
+
+/// Events as columns of equal length; position is [`EventId`].
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    /// What kind.
+    pub kind: Vec<EventKind>,
+    /// Where.
+    pub device: Vec<DeviceId>,
+    /// When, in nanoseconds since the recording's origin.
+    pub time_ns: Vec<u64>,
+    /// The stack that caused it.
+    pub stack: Vec<StackId>,
+    /// What it is about: a row of the table that the kind implies; see [`Trace::subject`](super::Trace::subject).
+    pub subject: Vec<u32>,
+}
+
+impl Events {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.kind.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.kind.is_empty()
+    }
+
+    /// The ids, in order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = EventId> + ExactSizeIterator {
+        (0..self.len() as u32).map(EventId)
+    }
+
+    /// The time of `id` in nanoseconds since the recording's origin; `None` if there is no such event.
+    pub fn time_of(&self, id: EventId) -> Option<u64> {
+        id.index().and_then(|index| self.time_ns.get(index)).copied()
+    }
+
+    /// The last event at or before `time_ns`, counting on recorded times that do not decrease; `None` before the first.
+    pub fn at_time(&self, time_ns: u64) -> Option<EventId> {
+        let after = self.time_ns.partition_point(|&time| time <= time_ns);
+        after.checked_sub(1).map(EventId::from_index)
+    }
+}

@@ -1,0 +1,165 @@
+//! Trace: a whole recording in memory, immutable once built. Everything that is asked, is asked of this.
+
+mod blocks;
+mod events;
+mod facts;
+mod segments;
+mod spans;
+
+pub use blocks::{Block, Blocks};
+pub use events::Events;
+pub use facts::{DeviceFacts, Header, Trust};
+pub use segments::{Segment, SegmentRole, Segments};
+pub use spans::{Span, Spans};
+
+use crate::error::Problem;
+use crate::event::{EventKind, Oom, What};
+use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StringId};
+use crate::tables::Tables;
+use crate::{Category, Phase};
+
+/// A recording: tables, events, and the blocks and segments that the events speak of.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// Where the recording comes from.
+    pub header: Header,
+    /// The devices recorded, by ordinal.
+    pub devices: Vec<DeviceFacts>,
+    /// Strings, frames, stacks, scopes and ops.
+    pub tables: Tables,
+    /// The events, in the order in which they were recorded.
+    pub events: Events,
+    /// The blocks, baseline first, then in the order of their alloc events.
+    pub blocks: Blocks,
+    /// Segments and mappings, baseline first, then in the order of their events.
+    pub segments: Segments,
+    /// Failed requests, by the subject of their events.
+    pub ooms: Vec<Oom>,
+    /// Categories given after the allocation, by the subject of their events.
+    pub tags: Vec<(BlockId, Category)>,
+    /// Blocks whose frees are missing, each with the event that proved it gone: the alloc of another block of its key.
+    /// In the order of the events.
+    pub replaced: Vec<(EventId, BlockId)>,
+    /// Baseline blocks whose free was requested before the first event, in order. Their request stands at event 0,
+    /// so that they count as live nowhere.
+    pub waiting_at_start: Vec<BlockId>,
+    /// Device-used samples in bytes, by the subject of their events.
+    pub device_used: Vec<u64>,
+    /// Steps and phases as ranges of events.
+    pub spans: Spans,
+    /// What the numbers rest on.
+    pub trust: Trust,
+    /// What was found wrong while reading.
+    pub problems: Vec<Problem>,
+}
+
+/// An event with its subject looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A block's alloc, free requested or free completed.
+    Block(BlockId),
+    /// A segment or mapping.
+    Segment(SegmentId),
+    /// A block and its category from now on.
+    Tag(BlockId, Category),
+    /// A failed request, a row of [`Trace::ooms`].
+    Oom(usize),
+    /// Bytes in use on the device.
+    DeviceUsed(u64),
+    /// The step that begins.
+    Step(u32),
+    /// The phase that begins.
+    Phase(Phase),
+    /// A note.
+    Mark(StringId),
+    /// A free whose block the recording does not know.
+    Unmatched,
+}
+
+impl Trace {
+    /// What event `id` is about. Panics if there is no such event.
+    pub fn subject(&self, id: EventId) -> Subject {
+        let index = id.index().expect("an event id names an event");
+        let subject = self.events.subject[index];
+        match self.events.kind[index] {
+            EventKind::Alloc | EventKind::FreeRequested | EventKind::FreeCompleted => match BlockId(subject) {
+                BlockId::NONE => Subject::Unmatched,
+                block => Subject::Block(block),
+            },
+            EventKind::SegmentAlloc | EventKind::SegmentFree | EventKind::SegmentMap | EventKind::SegmentUnmap => {
+                Subject::Segment(SegmentId(subject))
+            }
+            EventKind::Tag => match self.tags.get(subject as usize) {
+                Some(&(block, category)) => Subject::Tag(block, category),
+                None => Subject::Unmatched,
+            },
+            EventKind::Oom => Subject::Oom(subject as usize),
+            EventKind::DeviceUsed => Subject::DeviceUsed(self.device_used[subject as usize]),
+            EventKind::Step => Subject::Step(subject),
+            EventKind::Phase => Subject::Phase(Phase::from_code(subject as u8).unwrap_or(Phase::Other)),
+            EventKind::Mark => Subject::Mark(StringId(subject)),
+        }
+    }
+
+    /// Whether the free of baseline block `id` was requested before recording began.
+    pub fn was_waiting_at_start(&self, id: BlockId) -> bool {
+        !self.waiting_at_start.is_empty() && self.waiting_at_start.binary_search(&id).is_ok()
+    }
+
+    /// The ordinals that events, blocks or device facts name, in order.
+    pub fn device_ids(&self) -> Vec<DeviceId> {
+        let mut ids: Vec<DeviceId> = self.devices.iter().map(|facts| facts.device).collect();
+        ids.extend(self.blocks.device.iter().chain(&self.segments.device));
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// The facts of a device, if the recording has them.
+    pub fn device_facts(&self, device: DeviceId) -> Option<&DeviceFacts> {
+        self.devices.iter().find(|facts| facts.device == device)
+    }
+
+    /// The device that most people mean when they name none: the one with the most blocks.
+    pub fn main_device(&self) -> DeviceId {
+        let ids = self.device_ids();
+        if ids.len() < 2 {
+            return ids.first().copied().unwrap_or_default();
+        }
+        let mut counts = vec![0_u64; ids.last().map_or(0, |last| usize::from(last.0) + 1)];
+        for device in &self.blocks.device {
+            counts[usize::from(device.0)] += 1;
+        }
+        ids.into_iter().max_by_key(|id| (counts[usize::from(id.0)], std::cmp::Reverse(*id))).unwrap_or_default()
+    }
+
+    /// The event again in the form in which it was recorded; a free of an unknown block names block `u64::MAX`.
+    pub fn what(&self, id: EventId) -> What {
+        let index = id.index().expect("an event id names an event");
+        let kind = self.events.kind[index];
+        let key = |block: BlockId| block.index().map_or(u64::MAX, |index| index as u64);
+        match (self.subject(id), kind) {
+            (Subject::Block(block), EventKind::Alloc) => What::Alloc(self.blocks.get(block).as_alloc(block)),
+            (Subject::Block(block), EventKind::FreeRequested) => What::FreeRequested(key(block)),
+            (Subject::Block(block), _) => What::FreeCompleted(key(block)),
+            (Subject::Unmatched, EventKind::FreeRequested) => What::FreeRequested(u64::MAX),
+            (Subject::Unmatched, EventKind::Tag) => What::Tag(u64::MAX, Category::Unknown),
+            (Subject::Unmatched, _) => What::FreeCompleted(u64::MAX),
+            (Subject::Segment(segment), kind) => {
+                let range = self.segments.get(segment).range;
+                match kind {
+                    EventKind::SegmentAlloc => What::SegmentAlloc(range),
+                    EventKind::SegmentFree => What::SegmentFree(range),
+                    EventKind::SegmentMap => What::SegmentMap(range),
+                    _ => What::SegmentUnmap(range),
+                }
+            }
+            (Subject::Tag(block, category), _) => What::Tag(key(block), category),
+            (Subject::Oom(row), _) => What::Oom(self.ooms[row]),
+            (Subject::DeviceUsed(bytes), _) => What::DeviceUsed(bytes),
+            (Subject::Step(step), _) => What::Step(step),
+            (Subject::Phase(phase), _) => What::Phase(phase),
+            (Subject::Mark(text), _) => What::Mark(text),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Segments: one row for each range of device memory obtained, mapped or unmapped.
+
+use crate::event::Range;
+use crate::ids::{DeviceId, EventId, SegmentId};
+
+/// What a row of [`Segments`] stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentRole {
+    /// A whole segment, from its alloc to its free.
+    Segment,
+    /// Pages mapped into an expandable segment.
+    Mapping,
+    /// Pages unmapped from an expandable segment.
+    Unmapping,
+}
+
+/// Segments as columns of equal length; position is [`SegmentId`].
+#[derive(Clone, Debug, Default)]
+pub struct Segments {
+    /// Where.
+    pub device: Vec<DeviceId>,
+    /// Address, length, stream and pool.
+    pub range: Vec<Range>,
+    /// What the row stands for.
+    pub role: Vec<SegmentRole>,
+    /// The event that obtained, mapped or unmapped it; none for the baseline.
+    pub alloc: Vec<EventId>,
+    /// The event that gave the segment back; none while it is held, and for mappings.
+    pub free: Vec<EventId>,
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Where.
+    pub device: DeviceId,
+    /// Address, length, stream and pool.
+    pub range: Range,
+    /// What the row stands for.
+    pub role: SegmentRole,
+    /// The event that obtained, mapped or unmapped it; none for the baseline.
+    pub alloc: EventId,
+    /// The event that gave the segment back; none while it is held, and for mappings.
+    pub free: EventId,
+}
+
+impl Segments {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.device.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.device.is_empty()
+    }
+
+    /// The ids, in order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = SegmentId> + ExactSizeIterator {
+        (0..self.len() as u32).map(SegmentId)
+    }
+
+    /// The row of `id`; panics if there is none.
+    pub fn get(&self, id: SegmentId) -> Segment {
+        let row = id.index().expect("a segment id names a segment");
+        Segment {
+            device: self.device[row],
+            range: self.range[row],
+            role: self.role[row],
+            alloc: self.alloc[row],
+            free: self.free[row],
+        }
+    }
+
+    /// Appends a row.
+    pub(crate) fn push(&mut self, device: DeviceId, range: Range, role: SegmentRole, event: EventId) -> SegmentId {
+        let id = SegmentId::from_index(self.len());
+        self.device.push(device);
+        self.range.push(range);
+        self.role.push(role);
+        self.alloc.push(event);
+        self.free.push(EventId::NONE);
+        id
+    }
+}

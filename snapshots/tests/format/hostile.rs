@@ -1,0 +1,218 @@
+//! Hostile: files made to mislead. Nothing panics, hangs, or asks for more memory than the file justifies.
+
+use std::ops::ControlFlow;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use highwater_snapshots::Error;
+use highwater_snapshots::format::{
+    COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, PREAMBLE_BYTES, SectionHeader,
+    SectionKind, is_snap, read_bytes, read_bytes_with,
+};
+
+use crate::made::write_step;
+
+/// A recording whose one section, beside the header section, is `header` and `payload`, checksums made right.
+fn file_with(header: SectionHeader, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = highwater_snapshots::format::SnapWriter::new(Vec::new(), &crate::made::header())
+        .unwrap()
+        .get_ref()
+        .clone();
+    bytes.extend(section(header, payload));
+    bytes
+}
+
+fn section(header: SectionHeader, payload: &[u8]) -> Vec<u8> {
+    let header = SectionHeader { payload_crc: crc32fast::hash(payload), ..header };
+    [&header.to_bytes()[..], payload].concat()
+}
+
+fn header_for(kind: SectionKind, payload: &[u8]) -> SectionHeader {
+    SectionHeader {
+        kind: kind.code(),
+        flags: 0,
+        compression: COMPRESSION_NONE,
+        stored: payload.len() as u32,
+        raw: payload.len() as u32,
+        count: 1,
+        first: 0,
+        payload_crc: 0,
+    }
+}
+
+/// The problems that reading `bytes` gives, one a line.
+fn problems(bytes: &[u8]) -> String {
+    let trace = read_bytes(bytes).unwrap();
+    trace.problems.iter().map(|problem| format!("{problem}\n")).collect()
+}
+
+#[test]
+fn a_bomb_is_refused_before_it_is_decompressed() {
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 19).unwrap();
+    let honest = SectionHeader {
+        compression: COMPRESSION_ZSTD,
+        raw: 64 << 20,
+        count: 1 << 23,
+        ..header_for(SectionKind::Strings, &bomb)
+    };
+    assert!(problems(&file_with(honest, &bomb)).contains("claim to expand to 67108864"));
+    let lying = SectionHeader { raw: 1000, ..honest };
+    assert!(problems(&file_with(lying, &bomb)).contains("cannot be decompressed"));
+}
+
+#[test]
+fn lengths_that_claim_gigabytes_are_refused_by_what_is_there() {
+    let ones = [0xff; 64];
+    for kind in SectionKind::ALL.iter().filter(|kind| **kind != SectionKind::Footer) {
+        let header = header_for(*kind, &ones);
+        let text = problems(&file_with(header, &ones));
+        assert!(text.contains("left out"), "{}: {text}", kind.name());
+        let many = SectionHeader { count: u32::MAX, ..header };
+        let text = problems(&file_with(many, &ones));
+        assert!(text.contains("left out"), "{}: {text}", kind.name());
+        let large = SectionHeader { raw: u32::MAX, compression: COMPRESSION_ZSTD, ..header };
+        let text = problems(&file_with(large, &ones));
+        assert!(text.contains("which no section may"), "{}: {text}", kind.name());
+        let long = SectionHeader { stored: u32::MAX, ..header };
+        let text = problems(&file_with(long, &ones));
+        assert!(text.contains("the file ends within a section"), "{}: {text}", kind.name());
+    }
+}
+
+#[test]
+fn rows_numbered_far_beyond_what_could_be_missing_are_refused() {
+    let row = [0; 8];
+    for first in [1, 1 << 20, u64::from(u32::MAX), u64::MAX] {
+        let header = SectionHeader { first, ..header_for(SectionKind::Strings, &row) };
+        let text = problems(&file_with(header, &row));
+        assert!(text.contains("but only 0 rows came before"), "{first}: {text}");
+    }
+    let header = header_for(SectionKind::Strings, &row);
+    let twice = [file_with(header, &row), section(header, &row)].concat();
+    assert!(problems(&twice).contains("1 rows are there already"));
+}
+
+#[test]
+fn parents_that_would_make_a_loop_cannot_be_written_down() {
+    for back in [1_u32, 2, u32::MAX] {
+        let row = [back.to_le_bytes(), 0_u32.to_le_bytes()].concat();
+        for kind in [SectionKind::Stacks, SectionKind::Scopes] {
+            let text = problems(&file_with(header_for(kind, &row), &row));
+            assert!(text.contains("parent lies before the first row"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn sections_of_unknown_kinds_are_passed_over_and_named_only_if_they_matter() {
+    let unknown = SectionHeader { kind: 700, ..header_for(SectionKind::Strings, b"hello") };
+    assert!(!problems(&file_with(unknown, b"hello")).contains("700"));
+    let matters = SectionHeader { flags: FLAG_MUST_UNDERSTAND, ..unknown };
+    assert!(problems(&file_with(matters, b"hello")).contains("kind 700 matters here"));
+    let compressed = SectionHeader { compression: 9, ..header_for(SectionKind::Strings, b"hello") };
+    assert!(problems(&file_with(compressed, b"hello")).contains("compression 9 is unknown"));
+}
+
+#[test]
+fn other_files_are_named_for_what_they_look_like() {
+    let cases: [(&[u8], &str); 10] = [
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG picture"),
+        (b"\x7fELF\x02\x01\x01", "an ELF program"),
+        (b"\x1f\x8b\x08\0\0\0\0\0", "gzip-compressed"),
+        (b"\x80\x04\x95\x10\0\0\0\0\0\0\0}", "a Python pickle of protocol 4"),
+        (b"PK\x03\x04\x14\0", "a zip archive"),
+        (b"  {\"segments\": []}", "JSON"),
+        (b"<!DOCTYPE html>", "HTML or XML"),
+        (b"Traceback (most recent call last):\n  File", "text (\"Traceback (most recent c\")"),
+        (b"\0\x01\x02\xfe\xff", "the bytes 00 01 02 fe ff"),
+        (b"\x89", "within its first eight bytes"),
+    ];
+    for (bytes, expected) in cases {
+        assert!(!is_snap(bytes));
+        let error = read_bytes(bytes).unwrap_err().to_string();
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    assert!(matches!(read_bytes(b""), Err(Error::Empty)));
+}
+
+#[test]
+fn many_overlapping_sections_are_given_up_on_rather_than_checked_for_ever() {
+    // Each header claims all that follows as its payload, with a wrong checksum, so that each must be doubted.
+    let mut bytes = write_step(false);
+    let headers = 20_000;
+    for left in (1..=headers).rev() {
+        let stored = (left * HEADER_BYTES - HEADER_BYTES + 1) as u32;
+        let header = SectionHeader { stored, raw: stored, ..header_for(SectionKind::Strings, b"") };
+        bytes.extend(header.to_bytes());
+    }
+    bytes.extend([0, 0]);
+    let trace = read_bytes(&bytes).unwrap();
+    assert!(trace.problems.len() < 20, "{} problems", trace.problems.len());
+    let given_up = trace.problems.iter().any(|problem| problem.what.contains("bytes belong to no section"));
+    assert!(given_up, "{:?}", trace.problems);
+}
+
+#[test]
+fn a_thousand_problems_are_counted_and_only_the_first_are_kept() {
+    let row = [0; 7];
+    let mut bytes = write_step(false);
+    (0..1000).for_each(|_| bytes.extend(section(header_for(SectionKind::Strings, &row), &row)));
+    let trace = read_bytes(&bytes).unwrap();
+    assert!(trace.problems.len() < 300, "{} problems", trace.problems.len());
+    assert!(trace.problems.last().unwrap().what.contains("more problems like these"));
+}
+
+#[test]
+fn reading_stops_when_it_is_told_to() {
+    let bytes = write_step(true);
+    let mut calls = 0;
+    let stopped = read_bytes_with(&bytes, &mut |progress| {
+        calls += 1;
+        assert_eq!(progress.bytes, bytes.len() as u64);
+        ControlFlow::Break(())
+    });
+    assert!(matches!(stopped, Err(Error::Cancelled)));
+    assert_eq!(calls, 1);
+    let mut last = None;
+    read_bytes_with(&bytes, &mut |progress| {
+        last = Some(progress);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(last.unwrap().events_in_all, Some(235));
+    assert_eq!(last.unwrap().bytes_read, bytes.len() as u64);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_after_the_preamble_are_read_without_a_panic(tail in vec(any::<u8>(), 0..300), with_marker in any::<bool>()) {
+        let mut bytes = write_step(false)[..PREAMBLE_BYTES].to_vec();
+        if with_marker {
+            bytes.extend(MARKER);
+        }
+        bytes.extend(tail);
+        let trace = read_bytes(&bytes).unwrap();
+        prop_assert!(trace.trust.unfinished && !trace.problems.is_empty());
+    }
+
+    #[test]
+    fn any_payload_in_a_section_that_checks_out_is_read_without_a_panic(
+        kind in 1..15_u16, payload in vec(any::<u8>(), 0..200), count in prop_oneof![0..200_u32, any::<u32>()],
+        first in prop_oneof![Just(0_u64), any::<u64>()],
+    ) {
+        let header = SectionHeader { kind, count, first, ..header_for(SectionKind::Header, &payload) };
+        read_bytes(&file_with(header, &payload)).unwrap();
+    }
+
+    #[test]
+    fn pieces_of_a_file_in_any_order_are_read_without_a_panic(cuts in vec((any::<prop::sample::Index>(), 0..400_usize), 1..8)) {
+        let original = write_step(true);
+        let mut bytes = original[..PREAMBLE_BYTES].to_vec();
+        for (from, length) in cuts {
+            let from = from.index(original.len());
+            bytes.extend(&original[from..original.len().min(from + length)]);
+        }
+        read_bytes(&bytes).unwrap();
+    }
+}

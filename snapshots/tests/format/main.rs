@@ -1,0 +1,10 @@
+//! Format: what is true of `.snap` files, tested through the public interface alone.
+
+mod made;
+mod roundtrip;
+mod corrupt;
+mod hostile;
+mod follow;
+mod golden;
+mod spec;
+

@@ -1,0 +1,227 @@
+//! Roundtrip: what was written is what is read, event by event and table by table.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
+use highwater_snapshots::format::{CHUNK_EVENTS, EndFacts, SectionKind, SnapWriter, read_bytes, write_trace};
+use highwater_snapshots::tables::{Scope, Stack};
+use highwater_snapshots::trace::Header;
+use highwater_snapshots::{
+    Category, DeviceId, Error, FrameId, OpId, Phase, Pool, Problem, ScopeId, StackId, StartingBlock, StartingState,
+    StreamId, StringId, Trace, TraceBuilder,
+};
+
+use crate::made::{STEP_CHUNKS, alloc, described, header, whole, write_step};
+
+/// An event over few keys and places, so that many contradict each other: frees of unknown blocks, blocks allocated
+/// twice, segments released that were never held.
+fn event() -> impl Strategy<Value = Event> {
+    let key = || prop_oneof![8 => 0..8_u64, 1 => Just(1_u64 << 40), 1 => Just(u64::MAX)];
+    let range = || (0..4_u64, 1..3_u64).prop_map(|(place, bytes)| Range {
+        address: place << 21,
+        bytes: bytes << 20,
+        stream: StreamId(place % 2),
+        pool: Pool::Small,
+    });
+    let category = || (0..Category::ALL.len()).prop_map(|code| Category::ALL[code]);
+    let size = prop_oneof![9 => 0..10_000_u64, 1 => Just(u64::MAX)];
+    let made = (key(), size, category()).prop_map(|(key, size, category)| {
+        let sized = Alloc { requested: size, allocated: size | 511, ..alloc(key % 1000, 1, category) };
+        What::Alloc(Alloc { block: key, op: OpId(key as u32 % 5), ..sized })
+    });
+    let oom = (any::<u64>(), any::<u64>());
+    let what = prop_oneof![
+        6 => made,
+        4 => key().prop_map(What::FreeRequested),
+        4 => key().prop_map(What::FreeCompleted),
+        2 => (key(), category()).prop_map(|(key, category)| What::Tag(key, category)),
+        1 => range().prop_map(What::SegmentAlloc),
+        1 => range().prop_map(What::SegmentFree),
+        1 => range().prop_map(What::SegmentMap),
+        1 => range().prop_map(What::SegmentUnmap),
+        1 => oom.prop_map(|(requested, device_free)| {
+            What::Oom(Oom { requested, device_free, op: OpId::NONE, scope: ScopeId(2) })
+        }),
+        1 => any::<u64>().prop_map(What::DeviceUsed),
+        1 => (0..3_u32).prop_map(What::Step),
+        1 => (0..Phase::ALL.len()).prop_map(|code| What::Phase(Phase::ALL[code])),
+        1 => (0..3_u32).prop_map(|text| What::Mark(StringId(text))),
+    ];
+    let stack = prop_oneof![(0..9_u32).prop_map(StackId), Just(StackId::NONE)];
+    (0..1_000_000_u64, 0..3_u16, stack, what).prop_map(|(time_ns, device, stack, what)| Event {
+        time_ns,
+        device: DeviceId(device),
+        stack,
+        what,
+    })
+}
+
+fn starting_state(device: u16) -> impl Strategy<Value = StartingState> {
+    vec((0..8_u64, any::<bool>()), 0..5).prop_map(move |blocks| StartingState {
+        device: DeviceId(device),
+        segments: vec![Range { address: 1 << 21, bytes: 1 << 20, stream: StreamId(1), pool: Pool::Small }],
+        mappings: vec![Range { address: 9 << 21, bytes: 1 << 20, stream: StreamId(0), pool: Pool::Large }],
+        blocks: blocks
+            .into_iter()
+            .map(|(key, free_requested)| StartingBlock {
+                alloc: alloc(key, 640, Category::Parameter),
+                stack: StackId(3),
+                free_requested,
+            })
+            .collect(),
+    })
+}
+
+/// The trace as the builder makes it, without a file between.
+fn built(states: &[StartingState], events: &[Event]) -> Trace {
+    let mut builder = TraceBuilder::default();
+    builder.set_header(header());
+    states.iter().for_each(|state| builder.set_starting_state(state));
+    events.iter().for_each(|event| builder.push(event));
+    builder.finish()
+}
+
+proptest! {
+    #[test]
+    fn events_written_as_they_happen_give_the_trace_that_they_make(
+        states in (starting_state(0), starting_state(2)), events in vec(event(), 0..120), chunk in 1..50_usize,
+    ) {
+        let states = [states.0, states.1];
+        let mut writer = SnapWriter::new(Vec::new(), &header()).unwrap();
+        for state in &states {
+            writer.write_starting_state(state).unwrap();
+        }
+        for events in events.chunks(chunk) {
+            writer.write_events(events).unwrap();
+        }
+        let bytes = writer.finish(&EndFacts::default()).unwrap();
+        let expected = built(&states, &events);
+        prop_assert_eq!(whole(&read_bytes(&bytes).unwrap()), whole(&expected));
+    }
+
+    #[test]
+    fn a_trace_written_whole_reads_as_itself(
+        states in (starting_state(1), starting_state(0)), events in vec(event(), 0..120),
+    ) {
+        let trace = built(&[states.0, states.1], &events);
+        let bytes = write_trace(Vec::new(), &trace).unwrap();
+        let read = read_bytes(&bytes).unwrap();
+        prop_assert_eq!(whole(&read), whole(&trace));
+        let again = write_trace(Vec::new(), &read).unwrap();
+        prop_assert!(again == bytes, "writing what was read gives other bytes");
+    }
+}
+
+#[test]
+fn a_recording_with_every_kind_of_section_reads_whole_and_converts_to_itself() {
+    let bytes = write_step(true);
+    let trace = read_bytes(&bytes).unwrap();
+    assert_eq!(trace.events.len(), STEP_CHUNKS.iter().sum::<usize>());
+    assert_eq!(trace.header, header());
+    assert_eq!(trace.trust.events_lost, 3);
+    assert!(!trace.trust.unfinished);
+    assert_eq!(trace.problems, [Problem::new("the clock went back once")]);
+    assert_eq!(
+        trace.tables.stack_text(StackId(2)),
+        ["0x30c0 in /usr/bin/train", "gelu (src/model.rs:40)", "forward (src/model.rs:12)", "main (src/model.rs:3)"],
+        "the last word on a frame wins, and a frame without one keeps its address"
+    );
+    let again = read_bytes(&write_trace(Vec::new(), &trace).unwrap()).unwrap();
+    assert_eq!(described(&again), described(&trace));
+    let third = read_bytes(&write_trace(Vec::new(), &again).unwrap()).unwrap();
+    assert_eq!(whole(&third), whole(&again), "lines that no frame names are dropped once, and nothing after that");
+}
+
+#[test]
+fn chunks_end_at_their_border_and_no_event_is_lost_there() {
+    for count in [CHUNK_EVENTS - 1, CHUNK_EVENTS, CHUNK_EVENTS + 1, 2 * CHUNK_EVENTS + 1] {
+        let events: Vec<Event> = (0..count as u64)
+            .map(|number| Event {
+                time_ns: number * number % 1009,
+                device: DeviceId(0),
+                stack: StackId::NONE,
+                what: What::DeviceUsed(number),
+            })
+            .collect();
+        let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
+        writer.write_events(&events).unwrap();
+        assert_eq!(writer.events(), count as u64);
+        let bytes = writer.finish(&EndFacts::default()).unwrap();
+        let trace = read_bytes(&bytes).unwrap();
+        let values: Vec<u64> = events.iter().map(|event| event.time_ns).collect();
+        assert!(trace.events.time_ns == values, "times differ with {count} events");
+        assert!(trace.device_used.iter().copied().eq(0..count as u64), "values differ with {count} events");
+        assert!(trace.trust.is_complete() && trace.problems.is_empty());
+    }
+}
+
+#[test]
+fn events_that_compress_to_almost_nothing_still_read() {
+    let event = Event { time_ns: 0, device: DeviceId(0), stack: StackId::NONE, what: What::Step(0) };
+    let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
+    writer.write_events(&vec![event; CHUNK_EVENTS]).unwrap();
+    let bytes = writer.finish(&EndFacts::default()).unwrap();
+    assert!(bytes.len() < 10_000, "{} bytes", bytes.len());
+    let trace = read_bytes(&bytes).unwrap();
+    assert_eq!((trace.events.len(), trace.problems.len()), (CHUNK_EVENTS, 0));
+}
+
+#[test]
+fn large_tables_are_split_and_put_together_again() {
+    let rows: Vec<String> = (0..40_000).map(|row| format!("{row} {}", "x".repeat(row % 400))).collect();
+    let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
+    writer.append_strings(&rows[..7]).unwrap();
+    writer.append_strings(&rows[7..]).unwrap();
+    assert_eq!(writer.rows(SectionKind::Strings), 40_000);
+    let bytes = writer.finish(&EndFacts::default()).unwrap();
+    assert!(read_bytes(&bytes).unwrap().tables.strings == rows);
+}
+
+#[test]
+fn rows_and_states_out_of_order_are_refused_when_written() {
+    let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
+    let own_parent = Stack { parent: StackId(0), frame: FrameId(0) };
+    assert!(matches!(writer.append_stacks(&[own_parent]), Err(Error::Encode { .. })));
+    let later_parent = Scope { parent: ScopeId(4), name: StringId(0) };
+    assert!(matches!(writer.append_scopes(&[later_parent]), Err(Error::Encode { .. })));
+    let event = Event { time_ns: 0, device: DeviceId(0), stack: StackId::NONE, what: What::Step(0) };
+    writer.write_events(&[event]).unwrap();
+    let state = StartingState::default();
+    let error = writer.write_starting_state(&state).unwrap_err();
+    assert!(error.to_string().contains("before the first event"), "{error}");
+}
+
+/// Takes `left` bytes, then has no room.
+struct FullDisk {
+    bytes: Vec<u8>,
+    left: usize,
+}
+
+impl std::io::Write for FullDisk {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let taken = bytes.len().min(self.left);
+        if taken == 0 {
+            return Err(std::io::Error::other("no space left on device"));
+        }
+        self.left -= taken;
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_each_time_and_what_was_written_before_reads() {
+    let event = Event { time_ns: 0, device: DeviceId(0), stack: StackId::NONE, what: What::Step(0) };
+    let disk = FullDisk { bytes: Vec::new(), left: 300 };
+    let mut writer = SnapWriter::new(disk, &Header::default()).unwrap();
+    let failures = (0..20).filter(|_| writer.write_events(&[event]).is_err()).count();
+    assert!(failures > 1 && failures < 20, "{failures} failures");
+    let trace = read_bytes(&writer.get_ref().bytes).unwrap();
+    assert_eq!(trace.events.len(), 20 - failures);
+    assert!(trace.trust.unfinished);
+}

@@ -1,0 +1,224 @@
+//! Layering: who may depend on whom, the top level, the order of modules, the size of files, and where unsafe code lives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Each package of ours and what it may depend on.
+const ARROWS: [(&str, &str, &[&str]); 6] = [
+    ("snapshots", "highwater-snapshots", &[]),
+    ("recorder", "highwater-recorder", &["highwater-snapshots"]),
+    ("kernels", "highwater-kernels", &[]),
+    ("engine", "highwater-engine", &["highwater-kernels", "highwater-recorder"]),
+    ("viewer", "highwater", &["highwater-engine", "highwater-snapshots"]),
+    ("tests", "highwater-tests", &["highwater", "highwater-engine", "highwater-recorder", "highwater-snapshots"]),
+];
+
+/// What stands beside the packages, dotfiles aside.
+const BESIDE_PACKAGES: [&str; 10] = [
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "docs",
+    "target",
+];
+
+/// The files of the viewer that may use the engine.
+const ENGINE_USERS: [&str; 2] = ["viewer/src/record.rs", "viewer/src/whatif.rs"];
+
+/// A file has at most so many lines.
+const MOST_LINES: usize = 500;
+
+fn root() -> PathBuf {
+    highwater_tests::workspace_root()
+}
+
+/// Every file below `folder` with one of the endings `kinds`, with its path from the root, sorted.
+fn sources(folder: &Path, kinds: &[&str]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display()));
+        for entry in entries {
+            let path = entry.expect("a folder lists its entries").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                folders.push(path);
+            } else if kinds.iter().any(|kind| name.ends_with(kind)) {
+                let shown = path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
+                found.push((shown, std::fs::read_to_string(&path).expect("sources are text")));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn rust_sources() -> Vec<(String, String)> {
+    ARROWS.iter().flat_map(|(folder, ..)| sources(&root().join(folder), &[".rs"])).collect()
+}
+
+/// The lines that are neither comments nor tests.
+fn code_lines(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    code.lines().filter(|line| !line.trim_start().starts_with("//"))
+}
+
+#[test]
+fn packages_depend_only_along_the_arrows() {
+    for (folder, package, allowed) in ARROWS {
+        let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).expect("each package has a manifest");
+        assert!(manifest.contains(&format!("name = \"{package}\"")), "{folder} holds {package}");
+        let ours = manifest.lines().filter_map(|line| {
+            let name = line.split(['.', ' ', '=']).next()?;
+            let is_dependency = name.starts_with("highwater") && line.contains("workspace");
+            is_dependency.then_some(name)
+        });
+        for name in ours {
+            assert!(allowed.contains(&name), "{package} may not depend on {name}");
+        }
+    }
+}
+
+#[test]
+fn the_viewer_uses_the_engine_in_two_files_only() {
+    for (path, text) in sources(&root().join("viewer/src"), &[".rs"]) {
+        let uses = code_lines(&text).any(|line| line.contains("highwater_engine"));
+        assert!(!uses || ENGINE_USERS.contains(&path.as_str()), "{path} may not use the engine");
+    }
+}
+
+#[test]
+fn the_top_level_holds_the_packages_and_the_usual_documents() {
+    let known: BTreeSet<&str> = ARROWS.iter().map(|(folder, ..)| *folder).chain(BESIDE_PACKAGES).collect();
+    for entry in std::fs::read_dir(root()).expect("the root can be listed") {
+        let name = entry.expect("a folder lists its entries").file_name().to_string_lossy().into_owned();
+        assert!(name.starts_with('.') || known.contains(name.as_str()), "'{name}' does not belong at the top level");
+    }
+}
+
+/// The modules that a file declares, in order.
+fn declared_modules(text: &str) -> Vec<String> {
+    code_lines(text)
+        .filter_map(|line| {
+            let line = line.trim().strip_suffix(';')?;
+            let name = line.strip_prefix("pub mod ").or_else(|| line.strip_prefix("mod "))?;
+            Some(name.to_owned())
+        })
+        .collect()
+}
+
+/// The names after each `prefix` in a text, `use` groups in braces unfolded.
+fn names_after(text: &str, prefix: &str) -> BTreeSet<String> {
+    let code: String = code_lines(text).collect::<Vec<_>>().join("\n");
+    let ident = |text: &str| -> String { text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect() };
+    let mut names = BTreeSet::new();
+    for (position, _) in code.match_indices(prefix) {
+        let before = code[..position].chars().next_back();
+        if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+            continue;
+        }
+        let rest = &code[position + prefix.len()..];
+        match rest.strip_prefix('{') {
+            None => drop(names.insert(ident(rest))),
+            Some(group) => {
+                let mut depth = 1;
+                let mut start = 0;
+                for (at, c) in group.char_indices() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' => depth -= 1,
+                        _ => {}
+                    }
+                    if depth == 0 || depth == 1 && c == ',' {
+                        names.insert(ident(group[start..at].trim_start()));
+                        start = at + 1;
+                    }
+                    if depth == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn a_module_uses_only_what_is_declared_above_it() {
+    let mut broken = Vec::new();
+    for (folder, ..) in ARROWS.iter().filter(|(folder, ..)| *folder != "tests") {
+        let src = root().join(folder).join("src");
+        let Ok(lib) = std::fs::read_to_string(src.join("lib.rs")) else { continue };
+        let order = declared_modules(&lib);
+        for (path, text) in sources(&src, &[".rs"]) {
+            let inside = path.split_once("src/").map_or("", |(_, rest)| rest);
+            let module = inside.split(['/', '.']).next().unwrap_or_default();
+            let Some(place) = order.iter().position(|name| name == module) else { continue };
+            for used in names_after(&text, "crate::") {
+                if order.iter().position(|name| *name == used).is_some_and(|other| other > place) {
+                    broken.push(format!("{path} uses {used}, which stands below {module} in {folder}/src/lib.rs"));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_ends_before_its_limit() {
+    let mut broken = Vec::new();
+    for (path, text) in rust_sources() {
+        if !text.starts_with("//! ") {
+            broken.push(format!("{path}: the first line says what the file is for"));
+        }
+        if text.lines().count() > MOST_LINES {
+            broken.push(format!("{path}: {} lines, {MOST_LINES} is the limit", text.lines().count()));
+        }
+        let name = Path::new(&path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if ["utils", "util", "common", "base", "types", "helpers", "misc"].contains(&name.as_str()) {
+            broken.push(format!("{path}: a file is named for the noun it holds"));
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// Where `text` has unsafe code: the keyword before a block, a function, an implementation, a trait, or an attribute.
+fn unsafe_count(text: &str) -> usize {
+    let forms = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe trait", "unsafe("];
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .map(|line| forms.iter().map(|form| line.matches(form).count()).sum::<usize>())
+        .sum()
+}
+
+#[test]
+fn unsafe_code_lives_in_named_files_each_with_its_reasons() {
+    let listed = include_str!("unsafe_files.txt");
+    let listed: BTreeSet<&str> = listed.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for (path, text) in rust_sources().into_iter().filter(|(path, _)| !path.starts_with("tests/")) {
+        if unsafe_count(&text) > 0 {
+            assert!(text.contains("SAFETY:"), "{path} has unsafe code without a SAFETY reason");
+            found.insert(path, unsafe_count(&text));
+        }
+    }
+    let found: BTreeSet<&str> = found.keys().map(String::as_str).collect();
+    let new: Vec<_> = found.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&found).collect();
+    assert!(new.is_empty(), "unsafe code in files that tests/unsafe_files.txt does not name: {new:?}");
+    assert!(gone.is_empty(), "tests/unsafe_files.txt names files without unsafe code: {gone:?}");
+}
+
+#[test]
+fn the_reader_of_module_names_sees_groups_and_paths() {
+    let text = "use crate::{a, b::{c, d}, e};\n// crate::hidden\nfn f() { crate::g::h(); not_crate::i(); }\n#[cfg(test)]\nmod tests { use crate::z; }";
+    let names: Vec<String> = names_after(text, "crate::").into_iter().collect();
+    assert_eq!(names, ["a", "b", "e", "g"]);
+    assert_eq!(declared_modules("pub mod a;\nmod b;\n// mod c;\npub mod d { }"), ["a", "b"]);
+    assert_eq!(unsafe_count("// unsafe {\nunsafe { f() }\nlet unsafe_count = 1;\n#[unsafe(naked)]"), 2);
+}

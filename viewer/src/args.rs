@@ -1,0 +1,423 @@
+//! Args: every command and option as data; clap makes parser and help from it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use highwater_snapshots::analysis::{Filter, GroupKey, Metric};
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::units::parse_bytes;
+
+/// Finds out where GPU memory goes.
+///
+/// `highwater FILE…` opens recordings in the desktop app; every command below works without a display.
+/// A FILE of `-` is standard input. Sizes print in binary units (1 KiB is 1024 bytes).
+///
+/// Exit status: 0 fine; 2 bad usage, an unreadable or unsound recording, or a recorded run that ran out of memory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "highwater",
+    version,
+    args_conflicts_with_subcommands = true,
+    max_term_width = 100
+)]
+pub struct Arguments {
+    /// What to do, other than to open the app
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Recordings to open in the app
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a built-in training step and write its recording
+    Record(RecordArguments),
+    /// Say what is in a recording: devices, peaks, and how far it can be trusted
+    Info(InfoArguments),
+    /// Say who holds memory at the peak, or at any event
+    Peak(PeakArguments),
+    /// Say what each step and phase did to memory
+    Phases(PhasesArguments),
+    /// List the events
+    Events(EventsArguments),
+    /// Check checksums and invariants; status 2 if a recording is not sound
+    Verify(VerifyArguments),
+}
+
+/// What every command that reads a recording takes.
+#[derive(Clone, Debug, Args)]
+pub struct Source {
+    /// The recording; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print one JSON object: sizes in bytes, times in microseconds since 1970
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which device to look at.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct DeviceChoice {
+    /// Look at device N [default: the one with the most blocks]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
+}
+
+/// Which blocks to look at.
+#[derive(Clone, Debug, Default, Args)]
+pub struct BlockChoice {
+    /// Look only at blocks that meet all conditions, such as 'category=activation size>=1MiB scope~block.3'
+    ///
+    /// Text (category, op, scope, phase, pool, stack) takes = != ~ !~ where ~ is "contains"; numbers (size, allocated,
+    /// step, stream, device) take = != < <= > >=. Several values, separated by commas, mean any of them.
+    #[arg(
+        long = "where",
+        value_name = "FILTER",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub filter: Where,
+}
+
+/// A filter together with the text it was read from.
+#[derive(Clone, Debug, Default)]
+pub struct Where {
+    /// As it was typed.
+    pub text: String,
+    /// As it is meant.
+    pub filter: Filter,
+}
+
+impl Where {
+    /// The text, if there is a condition in it.
+    pub fn stated(&self) -> Option<&str> {
+        (!self.filter.is_empty()).then_some(self.text.trim())
+    }
+}
+
+impl FromStr for Where {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self {
+            text: text.to_owned(),
+            filter: text.parse()?,
+        })
+    }
+}
+
+/// `highwater info`.
+#[derive(Clone, Debug, Args)]
+pub struct InfoArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// Only device N [default: all]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+}
+
+/// Groups that `peak` names when it is not told how many.
+const TOP: usize = 20;
+
+/// `highwater peak`.
+#[derive(Clone, Debug, Args)]
+pub struct PeakArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// The total to look at
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
+    pub metric: Metric,
+    /// Look at the state after event number EVENT, at `start` or at `end` [default: the peak]
+    #[arg(long, value_name = "EVENT")]
+    pub at: Option<At>,
+    /// Group by these, separated by commas: category, op, scope, phase, step, stack, frame, size, stream, pool, lifetime
+    #[arg(long, value_name = "KEYS", default_value = "category")]
+    pub by: GroupKeys,
+    /// Name the K largest groups; the others are summed up as the rest
+    #[arg(long, value_name = "K", default_value_t = TOP)]
+    pub top: usize,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+}
+
+/// `highwater phases`.
+#[derive(Clone, Debug, Args)]
+pub struct PhasesArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// The total to look at
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
+    pub metric: Metric,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+}
+
+/// `highwater events`.
+#[derive(Clone, Debug, Args)]
+pub struct EventsArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// Only events of device N, and steps, phases and marks [default: all]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
+    /// The first event
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub from: u32,
+    /// The last event [default: the last of the recording]
+    #[arg(long, value_name = "N")]
+    pub to: Option<u32>,
+    /// Only events of these kinds, separated by commas
+    #[arg(long, value_name = "K", value_delimiter = ',', value_parser = kind_parser())]
+    pub kind: Vec<EventKind>,
+    /// Show the stack of each event (the JSON always has it)
+    #[arg(long)]
+    pub stacks: bool,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+}
+
+/// `highwater verify`.
+#[derive(Clone, Debug, Args)]
+pub struct VerifyArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+/// `highwater record`.
+#[derive(Clone, Debug, Args)]
+pub struct RecordArguments {
+    /// The training step to run; `--list` names them
+    #[arg(value_name = "SCENARIO", required_unless_present = "list")]
+    pub scenario: Option<String>,
+    /// Name the scenarios and say what each shows
+    #[arg(long)]
+    pub list: bool,
+    /// Where to run: meta counts every byte and computes nothing, cpu computes, cuda:N is a GPU
+    #[arg(long, value_name = "meta|cpu|cuda[:N]", default_value = "meta")]
+    pub device: RunDevice,
+    /// How many training steps
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub steps: u32,
+    /// The file to write [default: SCENARIO.snap]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Examples in a batch [default: the scenario's]
+    #[arg(long, value_name = "N")]
+    pub batch: Option<usize>,
+    /// Tokens in a sequence [default: the scenario's]
+    #[arg(long, value_name = "N")]
+    pub seq: Option<usize>,
+    /// The optimizer [default: the scenario's]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(["sgd", "adam", "adamw"]))]
+    pub optimizer: Option<String>,
+    /// Update all parameters at once, which is faster and takes temporaries for all of them
+    #[arg(long, overrides_with = "no_foreach")]
+    pub foreach: bool,
+    /// Update one parameter after the other
+    #[arg(long, overrides_with = "foreach")]
+    pub no_foreach: bool,
+    /// Update each parameter as soon as its gradient is there, and drop the gradient
+    #[arg(long)]
+    pub optimizer_in_backward: bool,
+    /// Memory of the device, such as 24GiB; when it is too small, the run ends in a described out-of-memory
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub capacity: Option<u64>,
+    /// Settings of the caching allocator, as in PyTorch: expandable_segments:True,max_split_size_mb:128
+    #[arg(long, value_name = "CONF")]
+    pub alloc_conf: Option<String>,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Open the recording in the app afterwards
+    #[arg(long)]
+    pub open: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl InfoArguments {
+    /// Those of `highwater info FILE`.
+    pub fn of(file: PathBuf) -> Self {
+        Self {
+            source: Source { file, json: false },
+            device: None,
+            blocks: BlockChoice::default(),
+        }
+    }
+}
+
+impl PeakArguments {
+    /// Those of `highwater peak FILE`.
+    pub fn of(file: PathBuf) -> Self {
+        Self {
+            source: Source { file, json: false },
+            device: DeviceChoice::default(),
+            metric: Metric::Requested,
+            at: None,
+            by: GroupKeys(vec![GroupKey::Category]),
+            top: TOP,
+            blocks: BlockChoice::default(),
+        }
+    }
+}
+
+impl RecordArguments {
+    /// The file that is written.
+    pub fn file(&self) -> PathBuf {
+        let default = || {
+            PathBuf::from(format!(
+                "{}.snap",
+                self.scenario.as_deref().unwrap_or("recording")
+            ))
+        };
+        self.out.clone().unwrap_or_else(default)
+    }
+}
+
+/// The moment that `peak` looks at, when it is not the peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Before the first event.
+    Start,
+    /// After the last event.
+    End,
+    /// After the event with this number.
+    Event(u32),
+}
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "start" => Ok(Self::Start),
+            "end" => Ok(Self::End),
+            _ => text
+                .parse()
+                .map(Self::Event)
+                .map_err(|_| "give the number of an event, 'start' or 'end'".to_owned()),
+        }
+    }
+}
+
+/// What to group by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupKeys(pub Vec<GroupKey>);
+
+impl FromStr for GroupKeys {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        GroupKey::parse_list(text).map(Self)
+    }
+}
+
+/// Where a scenario runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunDevice {
+    /// The accounting device: every byte, no memory, no arithmetic.
+    Meta,
+    /// The processor.
+    Cpu,
+    /// The GPU of this ordinal.
+    Cuda(u16),
+}
+
+impl FromStr for RunDevice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ordinal = |text: &str| {
+            text.parse()
+                .map_err(|_| format!("'{text}' is no device number: write cuda:0"))
+        };
+        match text.split_once(':') {
+            None if text == "meta" => Ok(Self::Meta),
+            None if text == "cpu" => Ok(Self::Cpu),
+            None if text == "cuda" => Ok(Self::Cuda(0)),
+            Some(("cuda", number)) => ordinal(number).map(Self::Cuda),
+            _ => Err("devices are meta, cpu, cuda and cuda:N".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for RunDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Meta => f.write_str("meta"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+fn metric_parser() -> impl TypedValueParser<Value = Metric> {
+    let value = |metric: Metric| match metric {
+        Metric::DeviceUsed => PossibleValue::new(metric.name()).alias("device-used"),
+        _ => PossibleValue::new(metric.name()),
+    };
+    PossibleValuesParser::new(Metric::ALL.map(value)).map(|name| {
+        Metric::from_name(&name.replace('-', "_")).expect("only names of metrics are possible")
+    })
+}
+
+fn kind_parser() -> impl TypedValueParser<Value = EventKind> {
+    PossibleValuesParser::new(EventKind::ALL.iter().map(|kind| kind.name()))
+        .map(|name| EventKind::from_name(&name).expect("only names of kinds are possible"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_contradict_nothing() {
+        use clap::CommandFactory as _;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn devices_and_moments_read_back_and_mistakes_say_what_is_allowed() {
+        for text in ["meta", "cpu", "cuda:3"] {
+            assert_eq!(text.parse::<RunDevice>().unwrap().to_string(), text);
+        }
+        assert_eq!("cuda".parse(), Ok(RunDevice::Cuda(0)));
+        assert!(
+            "cuda:x"
+                .parse::<RunDevice>()
+                .unwrap_err()
+                .contains("cuda:0")
+        );
+        assert!(
+            "tpu"
+                .parse::<RunDevice>()
+                .unwrap_err()
+                .contains("meta, cpu")
+        );
+        assert_eq!("17".parse(), Ok(At::Event(17)));
+        assert_eq!("end".parse(), Ok(At::End));
+        assert!("-1".parse::<At>().is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! Caveats: what limits how far an answer can be trusted, in figures and in words.
+
+use std::io;
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::trace::Trust;
+use serde::Serialize;
+
+use super::page::Page;
+
+/// The facts of [`Trust`], and whether there are any.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrustFigures {
+    complete: bool,
+    #[serde(flatten)]
+    facts: Trust,
+}
+
+impl TrustFigures {
+    /// Those of `trace`.
+    pub fn of(trace: &Trace) -> Self {
+        Self {
+            complete: trace.trust.is_complete(),
+            facts: trace.trust.clone(),
+        }
+    }
+}
+
+/// What is wrong with the file, a sentence each.
+pub fn problem_texts(trace: &Trace) -> Vec<String> {
+    trace.problems.iter().map(ToString::to_string).collect()
+}
+
+/// At most so many problems are told where they are not what was asked for.
+const TOLD: usize = 5;
+
+/// Says what limits trust, and what is wrong with the file; nothing where nothing does.
+pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
+    if trace.trust.is_complete() && trace.problems.is_empty() {
+        return Ok(());
+    }
+    page.gap()?;
+    for sentence in trace.trust.sentences() {
+        page.warning(&format!("Trust: {sentence}."))?;
+    }
+    for problem in trace.problems.iter().take(TOLD) {
+        page.warning(&format!("Problem: {problem}"))?;
+    }
+    if trace.problems.len() > TOLD {
+        let more = trace.problems.len() - TOLD;
+        page.warning(&format!(
+            "Problem: … and {more} more; `highwater verify` lists them"
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! Events: `highwater events`, the event list, written as it is read off the trace.
+
+use std::ops::RangeInclusive;
+
+use highwater_snapshots::analysis::filter::BlockFilter;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::text::event_text;
+use highwater_snapshots::trace::Subject;
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
+use serde::Serialize;
+
+use super::caveats::{self, problem_texts};
+use super::moment::micros_since_1970;
+use super::outcome::Failure;
+use super::page::Page;
+use super::recording::choose_device;
+use super::shell::next_command;
+use super::table::cut;
+use crate::args::EventsArguments;
+
+/// The events that were asked for.
+#[derive(Debug)]
+pub struct EventsListing<'a> {
+    trace: &'a Trace,
+    /// The stack of each event, taken out of the trace so that the text of an event goes without.
+    stacks: Vec<StackId>,
+    arguments: &'a EventsArguments,
+    device: Option<DeviceId>,
+    /// None where there are no events at all.
+    range: Option<RangeInclusive<u32>>,
+}
+
+impl<'a> EventsListing<'a> {
+    /// Chooses from `trace`, and takes the stacks out of its events.
+    pub fn of(trace: &'a mut Trace, arguments: &'a EventsArguments) -> Result<Self, Failure> {
+        let device = arguments
+            .device
+            .map(|_| choose_device(trace, arguments.device))
+            .transpose()?;
+        let range = event_range(trace.events.len(), arguments)?;
+        let none = vec![StackId::NONE; trace.events.len()];
+        let stacks = std::mem::replace(&mut trace.events.stack, none);
+        Ok(Self {
+            trace,
+            stacks,
+            arguments,
+            device,
+            range,
+        })
+    }
+
+    /// Writes one JSON object, an event a line.
+    pub fn write_json(&self, page: &mut Page<'_>) -> Result<(), Failure> {
+        let problems = serde_json::to_string(&problem_texts(self.trace))?;
+        write!(page.raw(), "{{\"problems\": {problems},\n\"events\": [")?;
+        let mut separator = "\n";
+        self.each(|id| {
+            write!(page.raw(), "{separator}")?;
+            serde_json::to_writer(page.raw(), &EventFigures::of(self.trace, &self.stacks, id))?;
+            separator = ",\n";
+            Ok(())
+        })?;
+        writeln!(page.raw(), "\n]}}")?;
+        Ok(())
+    }
+
+    /// Writes a table.
+    pub fn print(&self, page: &mut Page<'_>) -> Result<(), Failure> {
+        let count = format_count(self.trace.events.len() as u64);
+        let Some(range) = &self.range else {
+            page.headline("No events: the recording holds a state only.")?;
+            return Ok(caveats::print(self.trace, page)?);
+        };
+        let (first, last) = (u64::from(*range.start()), u64::from(*range.end()));
+        let restriction = self.restriction();
+        page.headline(&format!(
+            "Events {} to {} of {count}{restriction}:",
+            format_count(first),
+            format_count(last)
+        ))?;
+        page.gap()?;
+        let number_width = format_count(last).len().max("event".len());
+        let time_width = self
+            .seconds(EventId(*range.end()))
+            .len()
+            .max("seconds".len());
+        page.hint(&format!(
+            "  {:>number_width$}  {:>time_width$}  {:<14}  what",
+            "event", "seconds", "kind"
+        ))?;
+        let mut is_empty = true;
+        self.each(|id| {
+            is_empty = false;
+            let kind = self.trace.events.kind[id.0 as usize].name();
+            let text = event_text(self.trace, id);
+            let what = text.strip_prefix(kind).unwrap_or(&text).trim_start();
+            let (number, seconds) = (format_count(u64::from(id.0)), self.seconds(id));
+            let line =
+                format!("  {number:>number_width$}  {seconds:>time_width$}  {kind:<14}  {what}");
+            page.line(
+                &page
+                    .width()
+                    .map_or_else(|| line.clone(), |width| cut(&line, width)),
+            )?;
+            if self.arguments.stacks {
+                let indent = " ".repeat(number_width + time_width + 6);
+                for frame in self.trace.tables.stack_text(self.stacks[id.0 as usize]) {
+                    page.line(&format!("{indent}< {frame}"))?;
+                }
+            }
+            Ok(())
+        })?;
+        if is_empty {
+            page.line("  none")?;
+        }
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        let file = &self.arguments.source.file;
+        page.hint(&next_command(
+            &["peak"],
+            file,
+            &["--at", "EVENT"],
+            "for who holds memory after an event",
+        ))?;
+        Ok(())
+    }
+
+    fn restriction(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.arguments.kind.is_empty() {
+            let kinds: Vec<&str> = self.arguments.kind.iter().map(|kind| kind.name()).collect();
+            parts.push(format!("of kind {}", kinds.join(", ")));
+        }
+        if let Some(device) = self.device {
+            parts.push(format!("of device {}", device.0));
+        }
+        if let Some(filter) = self.arguments.blocks.filter.stated() {
+            parts.push(format!("of blocks with {filter}"));
+        }
+        if parts.is_empty() {
+            String::new()
+        } else {
+            format!(", those {}", parts.join(" and "))
+        }
+    }
+
+    /// Seconds since the recording's origin.
+    fn seconds(&self, id: EventId) -> String {
+        let micros = self.trace.events.time_of(id).unwrap_or(0) / 1000;
+        format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+    }
+
+    fn each(&self, mut take: impl FnMut(EventId) -> Result<(), Failure>) -> Result<(), Failure> {
+        let filter = &self.arguments.blocks.filter.filter;
+        let mut matcher = (!filter.is_empty()).then(|| filter.on(self.trace));
+        for number in self.range.clone().into_iter().flatten() {
+            if self.is_chosen(EventId(number), matcher.as_mut()) {
+                take(EventId(number))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_chosen(&self, id: EventId, matcher: Option<&mut BlockFilter<'_>>) -> bool {
+        let row = id.0 as usize;
+        let kind = self.trace.events.kind[row];
+        let is_everywhere = matches!(kind, EventKind::Step | EventKind::Phase | EventKind::Mark);
+        let is_of_kind = self.arguments.kind.is_empty() || self.arguments.kind.contains(&kind);
+        let is_there = is_everywhere
+            || self
+                .device
+                .is_none_or(|device| self.trace.events.device[row] == device);
+        is_of_kind
+            && is_there
+            && matcher.is_none_or(|matcher| {
+                block_of(self.trace, id).is_some_and(|block| matcher.matches(block))
+            })
+    }
+}
+
+/// The numbers of the events to list.
+fn event_range(
+    count: usize,
+    arguments: &EventsArguments,
+) -> Result<Option<RangeInclusive<u32>>, Failure> {
+    let Some(last) = count.checked_sub(1).map(|last| last as u32) else {
+        return Ok(None);
+    };
+    let (from, to) = (arguments.from, arguments.to.unwrap_or(last).min(last));
+    if from > last {
+        let text =
+            format!("--from {from}: the recording has no such event; they go from 0 to {last}");
+        return Err(Failure::Usage(text));
+    }
+    if from > to {
+        return Err(Failure::Usage(format!(
+            "--from {from} --to {to}: the first event comes after the last"
+        )));
+    }
+    Ok(Some(from..=to))
+}
+
+fn block_of(trace: &Trace, id: EventId) -> Option<BlockId> {
+    match trace.subject(id) {
+        Subject::Block(block) | Subject::Tag(block, _) => {
+            Some(block).filter(|block| block.is_some())
+        }
+        _ => None,
+    }
+}
+
+/// One event of `events --json`. What does not apply to its kind is null.
+#[derive(Debug, Default, Serialize)]
+struct EventFigures<'a> {
+    index: u32,
+    kind: &'static str,
+    time_us: u64,
+    device: u16,
+    block: Option<u32>,
+    address: Option<u64>,
+    /// Requested bytes of a block or a failed request, bytes of a segment, bytes in use on the device.
+    size: Option<u64>,
+    allocated: Option<u64>,
+    stream: Option<u64>,
+    pool: Option<&'static str>,
+    category: Option<&'static str>,
+    op: Option<&'a str>,
+    op_id: Option<u32>,
+    scope: Option<String>,
+    phase: Option<&'static str>,
+    step: Option<u32>,
+    /// The text of a mark.
+    text: Option<&'a str>,
+    /// Innermost first; empty where none was recorded.
+    stack: Vec<String>,
+}
+
+impl<'a> EventFigures<'a> {
+    fn of(trace: &'a Trace, stacks: &[StackId], id: EventId) -> Self {
+        let row = id.0 as usize;
+        let span = trace.spans.at(id);
+        let mut figures = Self {
+            index: id.0,
+            kind: trace.events.kind[row].name(),
+            time_us: micros_since_1970(trace, trace.events.time_ns[row]),
+            device: trace.events.device[row].0,
+            phase: span.map(|span| span.phase.name()),
+            step: span.and_then(|span| span.step),
+            stack: trace.tables.stack_text(stacks[row]),
+            ..Self::default()
+        };
+        match trace.subject(id) {
+            Subject::Block(block) => figures.set_block(trace, block),
+            Subject::Tag(block, category) => {
+                if block.is_some() {
+                    figures.set_block(trace, block);
+                }
+                figures.category = Some(category.name());
+            }
+            Subject::Segment(segment) => {
+                let range = trace.segments.get(segment).range;
+                figures.address = Some(range.address);
+                figures.size = Some(range.bytes);
+                figures.stream = Some(range.stream.0);
+                figures.pool = Some(range.pool.name());
+            }
+            Subject::Oom(row) => {
+                let oom = &trace.ooms[row];
+                figures.size = Some(oom.requested);
+                figures.set_context(trace, oom.op, oom.scope);
+            }
+            Subject::DeviceUsed(bytes) => figures.size = Some(bytes),
+            Subject::Mark(text) => figures.text = Some(trace.tables.string(text)),
+            Subject::Step(_) | Subject::Phase(_) | Subject::Unmatched => {}
+        }
+        figures
+    }
+
+    fn set_block(&mut self, trace: &'a Trace, id: BlockId) {
+        let block = trace.blocks.get(id);
+        self.block = Some(id.0);
+        self.address = Some(block.address);
+        self.size = Some(block.requested);
+        self.allocated = Some(block.allocated);
+        self.stream = Some(block.stream.0);
+        self.pool = Some(block.pool.name());
+        self.category = Some(block.category.name());
+        self.set_context(trace, block.op, block.scope);
+    }
+
+    fn set_context(
+        &mut self,
+        trace: &'a Trace,
+        op: highwater_snapshots::OpId,
+        scope: highwater_snapshots::ScopeId,
+    ) {
+        self.op = Some(trace.tables.op_name(op)).filter(|name| !name.is_empty());
+        self.op_id = op.is_some().then_some(op.0);
+        self.scope = scope.is_some().then(|| trace.tables.scope_path(scope));
+    }
+}

@@ -1,0 +1,428 @@
+//! Info: `highwater info`, what is in a recording, and how far it can be trusted.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use highwater_snapshots::analysis::summary::{DeviceSummary, summarize};
+use highwater_snapshots::analysis::{Metric, Totals};
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
+use highwater_snapshots::{DeviceId, Trace};
+use serde::Serialize;
+
+use super::caveats::{self, TrustFigures, problem_texts};
+use super::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc, when};
+use super::outcome::Failure;
+use super::page::Page;
+use super::recording::{Format, Recording, choose_device};
+use super::shell::next_command;
+use super::table::{Column, Table, percent};
+use crate::args::InfoArguments;
+
+/// The answer, for people and programs.
+#[derive(Debug)]
+pub struct InfoReport<'a> {
+    trace: &'a Trace,
+    format: Format,
+    arguments: &'a InfoArguments,
+    devices: Vec<DeviceSummary>,
+}
+
+/// Failed requests that are told one by one.
+const OOMS_TOLD: usize = 3;
+
+impl<'a> InfoReport<'a> {
+    /// Asks a recording, in which only the blocks of the filter count.
+    pub fn of(recording: &'a Recording, arguments: &'a InfoArguments) -> Result<Self, Failure> {
+        let trace = &recording.trace;
+        let mut devices = summarize(trace);
+        if arguments.device.is_some() {
+            let chosen = choose_device(trace, arguments.device)?;
+            devices.retain(|summary| summary.device == chosen);
+        }
+        Ok(Self {
+            trace,
+            format: recording.format,
+            arguments,
+            devices,
+        })
+    }
+
+    /// The answer for programs.
+    pub fn figures(&self) -> InfoFigures {
+        let header = &self.trace.header;
+        InfoFigures {
+            format: self.format.name(),
+            recorder: header.recorder.clone(),
+            program: header.program.clone(),
+            host: header.host.clone(),
+            pid: header.pid,
+            rank: header.rank,
+            world_size: header.world_size,
+            started_us: header.started_unix_us,
+            clock: header.clock.clone(),
+            level: header.level.clone(),
+            ring_capacity: header.ring_capacity,
+            facts: header.facts.iter().cloned().collect(),
+            events: self.trace.events.len(),
+            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
+            devices: self
+                .devices
+                .iter()
+                .map(|summary| DeviceFigures::of(self.trace, summary))
+                .collect(),
+            problems: problem_texts(self.trace),
+        }
+    }
+
+    /// The answer in words.
+    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        self.print_facts(page)?;
+        if self.trace.trust.is_complete() && self.trace.problems.is_empty() {
+            page.gap()?;
+            page.line("Complete: nothing was lost, inferred or guessed.")?;
+        }
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        page.hint(&next_command(
+            &["peak"],
+            &self.arguments.source.file,
+            &[],
+            "for who holds memory at the peak",
+        ))
+    }
+
+    /// The answer in words, without what limits trust.
+    pub fn print_facts(&self, page: &mut Page<'_>) -> io::Result<()> {
+        page.headline(&self.headline())?;
+        if let Some(filter) = self.arguments.blocks.filter.stated() {
+            let but = "reserved, and the numbers of events, are of the whole recording";
+            page.line(&format!("Counted are blocks with {filter}; {but}."))?;
+        }
+        page.gap()?;
+        self.print_header(page)?;
+        for summary in &self.devices {
+            page.gap()?;
+            self.print_device(summary, page)?;
+        }
+        Ok(())
+    }
+
+    fn headline(&self) -> String {
+        let main = self.trace.main_device();
+        let summary = self
+            .devices
+            .iter()
+            .find(|summary| summary.device == main)
+            .or(self.devices.first());
+        let Some(summary) = summary else {
+            return "An empty recording: no device, no block, no event.".to_owned();
+        };
+        let on = if self.devices.len() > 1 {
+            format!(", on device {}", summary.device.0)
+        } else {
+            String::new()
+        };
+        if self.trace.events.is_empty() {
+            let blocks = self
+                .trace
+                .blocks
+                .device
+                .iter()
+                .filter(|device| **device == summary.device)
+                .count() as u64;
+            let bytes = format_bytes(summary.end.requested);
+            return format!(
+                "A state without events: {bytes} requested in {}{on}.",
+                count_of(blocks, "block")
+            );
+        }
+        let peak = summary
+            .peaks
+            .iter()
+            .find(|moment| moment.metric == Metric::Requested);
+        peak.map_or_else(String::new, |moment| {
+            format!("Peak: {}{on}.", how_much_and_when(moment))
+        })
+    }
+
+    fn print_header(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let header = &self.trace.header;
+        let level = if header.level.is_empty() {
+            String::new()
+        } else {
+            format!(", level {}", header.level)
+        };
+        fact(
+            page,
+            "file",
+            &format!(
+                "{} ({}{level})",
+                self.arguments.source.file.display(),
+                self.format.name()
+            ),
+        )?;
+        fact(page, "recorder", &header.recorder)?;
+        let mut program = header.program.clone();
+        if header.pid != 0 {
+            program += &format!(", process {}", header.pid);
+        }
+        if !header.host.is_empty() {
+            program += &format!(", on {}", header.host);
+        }
+        fact(page, "program", program.trim_start_matches(", "))?;
+        match (header.rank, header.world_size) {
+            (Some(rank), Some(size)) => fact(page, "rank", &format!("{rank} of {size}"))?,
+            (Some(rank), None) => fact(page, "rank", &rank.to_string())?,
+            _ => {}
+        }
+        if header.started_unix_us > 0 {
+            let clock = if header.clock.is_empty() {
+                String::new()
+            } else {
+                format!(", {} clock", header.clock)
+            };
+            fact(page, "started", &(utc(header.started_unix_us) + &clock))?;
+        }
+        let ring = header
+            .ring_capacity
+            .map(|most| format!(", in a ring of {}", format_count(most)));
+        let length = duration(&self.devices).map(|nanos| format!(", over {}", format_nanos(nanos)));
+        let count = format_count(self.trace.events.len() as u64);
+        fact(
+            page,
+            "events",
+            &format!(
+                "{count}{}{}",
+                length.unwrap_or_default(),
+                ring.unwrap_or_default()
+            ),
+        )?;
+        for (name, value) in &header.facts {
+            fact(page, name, value)?;
+        }
+        Ok(())
+    }
+
+    fn print_device(&self, summary: &DeviceSummary, page: &mut Page<'_>) -> io::Result<()> {
+        let facts = self.trace.device_facts(summary.device);
+        let driver = facts.map_or("", |facts| facts.driver.as_str());
+        let capacity = if summary.capacity_bytes > 0 {
+            format_bytes(summary.capacity_bytes)
+        } else {
+            String::new()
+        };
+        let known: Vec<&str> = [summary.name.as_str(), &capacity, driver]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect();
+        let known = if known.is_empty() {
+            "nothing known".to_owned()
+        } else {
+            known.join(", ")
+        };
+        page.headline(&format!("Device {}: {known}", summary.device.0))?;
+        let settings = facts.into_iter().flat_map(|facts| &facts.settings);
+        let settings: Vec<String> = settings
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        fact(page, "settings", &settings.join(", "))?;
+        let counts = [
+            count_of(summary.steps, "step"),
+            count_of(summary.events, "event"),
+            count_of(summary.allocs, "alloc"),
+            count_of(summary.frees, "free"),
+            count_of(summary.segments, "segment"),
+        ];
+        fact(page, "counts", &counts.join(", "))?;
+        fact(
+            page,
+            "baseline",
+            &format!(
+                "{} requested before the first event",
+                format_bytes(summary.baseline_bytes)
+            ),
+        )?;
+        self.print_ooms(summary, page)?;
+        page.gap()?;
+        page.table(&peaks_table(summary))
+    }
+
+    fn print_ooms(&self, summary: &DeviceSummary, page: &mut Page<'_>) -> io::Result<()> {
+        if summary.oom_events == 0 {
+            return Ok(());
+        }
+        page.warning(&format!(
+            "  Out of memory: {} failed.",
+            count_of(summary.oom_events, "request")
+        ))?;
+        for line in oom_lines(self.trace, summary.device).take(OOMS_TOLD) {
+            page.warning(&format!("    {line}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The failed requests of a device, a sentence each.
+pub fn oom_lines(trace: &Trace, device: DeviceId) -> impl Iterator<Item = String> {
+    let failed = trace.events.ids().filter(move |id| {
+        let row = id.0 as usize;
+        trace.events.kind[row] == EventKind::Oom && trace.events.device[row] == device
+    });
+    failed.filter_map(|id| {
+        let oom = trace
+            .ooms
+            .get(trace.events.subject[id.0 as usize] as usize)?;
+        let span = trace.spans.at(id)?;
+        let (wanted, free) = (format_bytes(oom.requested), format_bytes(oom.device_free));
+        Some(format!(
+            "{wanted} asked for with {free} free on the device, {}",
+            when(Some(id), span.step, span.phase)
+        ))
+    })
+}
+
+fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
+    if value.is_empty() {
+        Ok(())
+    } else {
+        page.line(&format!("  {name:<10} {value}"))
+    }
+}
+
+fn duration(devices: &[DeviceSummary]) -> Option<u64> {
+    let first = devices
+        .iter()
+        .filter_map(|summary| summary.first_time_ns)
+        .min()?;
+    let last = devices
+        .iter()
+        .filter_map(|summary| summary.last_time_ns)
+        .max()?;
+    Some(last - first)
+}
+
+/// What a metric counts, for whoever meets it for the first time.
+fn meaning(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Requested => "bytes asked for by live blocks",
+        Metric::Allocated => "the same, rounded by the allocator",
+        Metric::Active => "with blocks that wait for a stream",
+        Metric::Reserved => "held from the driver",
+        Metric::DeviceUsed => "in use on the whole device",
+    }
+}
+
+/// The peaks and ends of a device's totals as a table.
+pub fn peaks_table(summary: &DeviceSummary) -> Table {
+    let has_capacity = summary.capacity_bytes > 0;
+    let mut table = Table::new(vec![
+        Column::text("total"),
+        Column::number("peak"),
+        Column::number(if has_capacity { "of device" } else { "" }),
+        Column::number("at event"),
+        Column::number("step"),
+        Column::text("phase"),
+        Column::number("end"),
+        Column::text("what it counts").giving_way(),
+    ]);
+    for moment in &summary.peaks {
+        table.push(vec![
+            moment.metric.name().replace('_', " "),
+            format_bytes(moment.bytes),
+            percent(moment.bytes, summary.capacity_bytes),
+            moment.event.map_or_else(
+                || "start".to_owned(),
+                |event| format_count(u64::from(event.0)),
+            ),
+            moment
+                .step
+                .map_or_else(|| "-".to_owned(), |step| step.to_string()),
+            moment.phase.name().to_owned(),
+            format_bytes(summary.end.get(moment.metric)),
+            meaning(moment.metric).to_owned(),
+        ]);
+    }
+    table
+}
+
+/// The object that `info --json` prints.
+#[derive(Debug, Serialize)]
+pub struct InfoFigures {
+    format: &'static str,
+    recorder: String,
+    program: String,
+    host: String,
+    pid: u32,
+    rank: Option<u32>,
+    world_size: Option<u32>,
+    started_us: u64,
+    clock: String,
+    level: String,
+    ring_capacity: Option<u64>,
+    facts: BTreeMap<String, String>,
+    events: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    devices: Vec<DeviceFigures>,
+    problems: Vec<String>,
+}
+
+/// One device of it.
+#[derive(Debug, Serialize)]
+struct DeviceFigures {
+    device: u16,
+    name: String,
+    driver: String,
+    settings: BTreeMap<String, String>,
+    capacity_bytes: u64,
+    events: u64,
+    allocs: u64,
+    frees: u64,
+    segments: u64,
+    baseline_bytes: u64,
+    end: Totals,
+    peaks: BTreeMap<&'static str, PeakFigure>,
+    oom_events: u64,
+    steps: u64,
+    first_time_us: Option<u64>,
+    last_time_us: Option<u64>,
+    trust: TrustFigures,
+}
+
+impl DeviceFigures {
+    fn of(trace: &Trace, summary: &DeviceSummary) -> Self {
+        let facts = trace.device_facts(summary.device);
+        let time_us = |time: Option<u64>| time.map(|time| micros_since_1970(trace, time));
+        Self {
+            device: summary.device.0,
+            name: summary.name.clone(),
+            driver: facts.map_or_else(String::new, |facts| facts.driver.clone()),
+            settings: facts
+                .map(|facts| facts.settings.iter().cloned().collect())
+                .unwrap_or_default(),
+            capacity_bytes: summary.capacity_bytes,
+            events: summary.events,
+            allocs: summary.allocs,
+            frees: summary.frees,
+            segments: summary.segments,
+            baseline_bytes: summary.baseline_bytes,
+            end: summary.end,
+            peaks: peak_figures(trace, summary),
+            oom_events: summary.oom_events,
+            steps: summary.steps,
+            first_time_us: time_us(summary.first_time_ns),
+            last_time_us: time_us(summary.last_time_ns),
+            trust: TrustFigures::of(trace),
+        }
+    }
+}
+
+/// The peak of each metric, by the metric's name.
+pub fn peak_figures(trace: &Trace, summary: &DeviceSummary) -> BTreeMap<&'static str, PeakFigure> {
+    summary
+        .peaks
+        .iter()
+        .map(|moment| (moment.metric.name(), PeakFigure::of(trace, moment)))
+        .collect()
+}

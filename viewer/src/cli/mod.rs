@@ -1,0 +1,111 @@
+//! Cli: the commands that need no display. Each reads its file, asks [`highwater_snapshots::analysis`], and prints one
+//! answer, as a page for people or as one JSON object.
+
+pub mod outcome;
+pub mod table;
+pub mod page;
+pub mod recording;
+pub mod shell;
+pub mod moment;
+pub mod caveats;
+pub mod info;
+pub mod peak;
+pub mod phases;
+pub mod events;
+pub mod verify;
+pub mod summary;
+
+use std::io::Write as _;
+
+use self::events::EventsListing;
+use self::info::InfoReport;
+use self::outcome::{Failure, Status};
+use self::page::Page;
+use self::peak::PeakReport;
+use self::phases::PhasesReport;
+use self::recording::{keep_only, read};
+use self::verify::VerifyReport;
+use crate::args::{
+    EventsArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments,
+};
+
+/// Lets `write` write to standard output, buffered, as a page that fits it.
+pub fn on_stdout(
+    write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>,
+) -> Result<Status, Failure> {
+    let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let status = write(&mut Page::for_stdout(&mut out))?;
+    out.flush()?;
+    Ok(status)
+}
+
+/// `highwater info`.
+pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let mut recording = read(&arguments.source.file)?;
+    keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
+    let report = InfoReport::of(&recording, arguments)?;
+    if arguments.source.json {
+        page.json(&report.figures())?
+    } else {
+        report.print(page)?
+    }
+    Ok(Status::Fine)
+}
+
+/// `highwater peak`.
+pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let recording = read(&arguments.source.file)?;
+    let report = PeakReport::of(&recording.trace, arguments)?;
+    if arguments.source.json {
+        page.json(&report.figures())?
+    } else {
+        report.print(page)?
+    }
+    Ok(Status::Fine)
+}
+
+/// `highwater phases`.
+pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let mut recording = read(&arguments.source.file)?;
+    keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
+    let report = PhasesReport::of(&recording.trace, arguments)?;
+    if arguments.source.json {
+        page.json(&report.figures())?
+    } else {
+        report.print(page)?
+    }
+    Ok(Status::Fine)
+}
+
+/// `highwater events`.
+pub fn events(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let mut recording = read(&arguments.source.file)?;
+    let listing = EventsListing::of(&mut recording.trace, arguments)?;
+    if arguments.source.json {
+        listing.write_json(page)?
+    } else {
+        listing.print(page)?
+    }
+    Ok(Status::Fine)
+}
+
+/// `highwater verify`.
+pub fn verify(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let file = &arguments.source.file;
+    let report = match read(file) {
+        Ok(recording) => VerifyReport::of(&recording.trace),
+        Err(failure) => {
+            // Whoever asks for JSON is told in JSON also that nothing could be read.
+            if let (Failure::Read { source, .. }, true) = (&failure, arguments.source.json) {
+                page.json(&VerifyReport::of_unreadable(source))?;
+            }
+            return Err(failure);
+        }
+    };
+    if arguments.source.json {
+        page.json(&report)?
+    } else {
+        report.print(file, page)?
+    }
+    Ok(report.status())
+}

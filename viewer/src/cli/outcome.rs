@@ -1,0 +1,80 @@
+//! Outcome: how a command ends, well or not.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How a command that did its work ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// All is well: status 0.
+    Fine,
+    /// The recording is not sound, or its run went wrong: status 2.
+    Unsound,
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Fine => Self::SUCCESS,
+            Status::Unsound => Self::from(2),
+        }
+    }
+}
+
+/// Why a command could not do its work: what, where, and what to do. All give status 2, but for a reader that went
+/// away, which is none of our business and gives 0.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// A recording could not be read.
+    #[error("{}", unreadable(file, source))]
+    Read {
+        /// The file as it was named.
+        file: PathBuf,
+        /// Why.
+        source: highwater_snapshots::Error,
+    },
+    /// The options ask for something that the recording does not have, or that does not go together.
+    #[error("{0}")]
+    Usage(String),
+    /// Standard output takes no more.
+    #[error("cannot write the answer: {0}")]
+    Output(#[from] io::Error),
+    /// A run that was to be recorded could not be.
+    #[error("{0}")]
+    Record(String),
+    /// The app could not be shown.
+    #[error("cannot show the app: {0}; every command works without it, see `highwater --help`")]
+    App(String),
+}
+
+impl Failure {
+    /// The status to end with.
+    pub fn exit_code(&self) -> ExitCode {
+        if self.is_closed_pipe() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(2)
+        }
+    }
+
+    /// Whether whoever read our output has seen enough, as `head` has.
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Output(error.into())
+    }
+}
+
+/// The reader's reason, with the file's name where it does not name it.
+fn unreadable(file: &Path, source: &highwater_snapshots::Error) -> String {
+    match source {
+        highwater_snapshots::Error::Io { .. } => source.to_string(),
+        _ => format!("{}: {source}", file.display()),
+    }
+}

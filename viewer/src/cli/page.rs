@@ -1,0 +1,108 @@
+//! Page: where a command's answer is written: a terminal of some width and colour, a pipe, or a test.
+
+use std::io::{self, IsTerminal as _, Write};
+
+use serde::Serialize;
+
+use super::table::Table;
+
+/// An answer on its way out.
+pub struct Page<'a> {
+    out: &'a mut dyn Write,
+    /// Characters in a line, where that is limited.
+    width: Option<usize>,
+    is_coloured: bool,
+}
+
+const BOLD: &str = "\x1b[1m";
+const DIM: &str = "\x1b[2m";
+const YELLOW: &str = "\x1b[33m";
+const PLAIN: &str = "\x1b[0m";
+
+impl<'a> Page<'a> {
+    /// Without colour and as wide as needed: a pipe, a file.
+    pub fn plain(out: &'a mut dyn Write) -> Self {
+        Self {
+            out,
+            width: None,
+            is_coloured: false,
+        }
+    }
+
+    /// As standard output is now: its width, and colours if it is a terminal and the environment allows them
+    /// (`NO_COLOR`, `TERM=dumb`).
+    pub fn for_stdout(out: &'a mut dyn Write) -> Self {
+        if !io::stdout().is_terminal() {
+            return Self::plain(out);
+        }
+        let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self {
+            out,
+            width,
+            is_coloured: !is_set("NO_COLOR") && !is_dumb,
+        }
+    }
+
+    /// Characters in a line, where that is limited.
+    pub fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    /// The answer, in a sentence.
+    pub fn headline(&mut self, text: &str) -> io::Result<()> {
+        self.styled(BOLD, text)
+    }
+
+    /// A line of plain text.
+    pub fn line(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{text}")
+    }
+
+    /// An empty line.
+    pub fn gap(&mut self) -> io::Result<()> {
+        writeln!(self.out)
+    }
+
+    /// Something that limits how far the answer can be trusted.
+    pub fn warning(&mut self, text: &str) -> io::Result<()> {
+        self.styled(YELLOW, text)
+    }
+
+    /// What to ask next.
+    pub fn hint(&mut self, text: &str) -> io::Result<()> {
+        self.styled(DIM, text)
+    }
+
+    /// A table, its titles dimmed.
+    pub fn table(&mut self, table: &Table) -> io::Result<()> {
+        for (position, line) in table.lines(self.width).iter().enumerate() {
+            if position == 0 {
+                self.styled(DIM, line)?
+            } else {
+                self.line(line)?
+            }
+        }
+        Ok(())
+    }
+
+    /// One JSON object and a line end.
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), serde_json::Error> {
+        serde_json::to_writer_pretty(&mut *self.out, value)?;
+        writeln!(self.out).map_err(serde_json::Error::io)
+    }
+
+    /// The writer itself, for what is streamed.
+    pub fn raw(&mut self) -> &mut dyn Write {
+        self.out
+    }
+
+    fn styled(&mut self, style: &str, text: &str) -> io::Result<()> {
+        if self.is_coloured {
+            writeln!(self.out, "{style}{text}{PLAIN}")
+        } else {
+            writeln!(self.out, "{text}")
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Phases: `highwater phases`, what each step and phase did to memory.
+
+use std::io;
+
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::analysis::phases::{PhaseRow, phases};
+use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{Category, DeviceId, Trace};
+use serde::{Serialize, Serializer};
+
+use super::caveats::{self, TrustFigures, problem_texts};
+use super::moment::{count_of, when};
+use super::outcome::Failure;
+use super::page::Page;
+use super::recording::{check_metric, choose_device};
+use super::shell::next_command;
+use super::table::{Column, Table, bar};
+use crate::args::PhasesArguments;
+
+/// The answer, for people and programs.
+#[derive(Debug)]
+pub struct PhasesReport<'a> {
+    trace: &'a Trace,
+    arguments: &'a PhasesArguments,
+    device: DeviceId,
+    rows: Vec<PhaseRow>,
+}
+
+/// Categories named in one cell.
+const NAMED: usize = 3;
+
+impl<'a> PhasesReport<'a> {
+    /// Asks `trace`, in which only the blocks of the filter count.
+    pub fn of(trace: &'a Trace, arguments: &'a PhasesArguments) -> Result<Self, Failure> {
+        let metric = arguments.metric;
+        let device = choose_device(trace, arguments.device.device)?;
+        check_metric(trace, device, metric)?;
+        if arguments.blocks.filter.stated().is_some() && !metric.is_of_blocks() {
+            let text = format!(
+                "--where picks blocks, and {metric} is no sum over blocks; ask for requested or allocated"
+            );
+            return Err(Failure::Usage(text));
+        }
+        Ok(Self {
+            trace,
+            arguments,
+            device,
+            rows: phases(trace, device, metric),
+        })
+    }
+
+    /// The answer as an object with `rows`.
+    pub fn figures(&self) -> PhasesFigures {
+        PhasesFigures {
+            device: self.device.0,
+            metric: self.arguments.metric,
+            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
+            rows: row_figures(&self.rows),
+            trust: TrustFigures::of(self.trace),
+            problems: problem_texts(self.trace),
+        }
+    }
+
+    /// The answer in words.
+    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let metric = self.arguments.metric.name().replace('_', " ");
+        let Some(highest) = self.highest() else {
+            page.headline(
+                "No phase to show: nothing was allocated or freed while events were recorded.",
+            )?;
+            return caveats::print(self.trace, page);
+        };
+        let steps = self.trace.spans.steps().len() as u64;
+        let counts = format!(
+            "{} in {}",
+            count_of(self.rows.len() as u64, "phase"),
+            count_of(steps, "step")
+        );
+        let when = match highest.peak_event {
+            Some(event) => when(Some(event), highest.step, highest.phase),
+            None => format!("at the start of {}", highest.phase),
+        };
+        page.headline(&format!(
+            "{counts}; the highest reaches {} {metric}, {when}.",
+            format_bytes(highest.peak_bytes)
+        ))?;
+        if let Some(filter) = self.arguments.blocks.filter.stated() {
+            page.line(&format!("Counted are blocks with {filter}."))?;
+        }
+        page.gap()?;
+        page.table(&table(&self.rows))?;
+        if !self.arguments.metric.is_of_blocks() {
+            page.line(
+                "What a peak is made of names blocks only, which are less than the bytes held.",
+            )?;
+        }
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        let file = &self.arguments.source.file;
+        page.hint(&next_command(
+            &["peak"],
+            file,
+            &["--by", "op,scope"],
+            "for what holds memory at the peak",
+        ))
+    }
+
+    fn highest(&self) -> Option<&PhaseRow> {
+        self.rows.iter().rev().max_by_key(|row| row.peak_bytes)
+    }
+}
+
+/// The rows as a table.
+pub fn table(rows: &[PhaseRow]) -> Table {
+    let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
+    let mut table = Table::new(vec![
+        Column::number("step"),
+        Column::text("phase"),
+        Column::number("start"),
+        Column::number("peak"),
+        Column::text(""),
+        Column::number("end"),
+        Column::number("events"),
+        Column::text("at its peak").giving_way(),
+    ]);
+    for row in rows {
+        table.push(vec![
+            row.step
+                .map_or_else(|| "-".to_owned(), |step| step.to_string()),
+            row.phase.name().to_owned(),
+            format_bytes(row.start_bytes),
+            format_bytes(row.peak_bytes),
+            bar(row.peak_bytes, highest, 10),
+            format_bytes(row.end_bytes),
+            format_count(u64::from(row.last.0 - row.first.0) + 1),
+            made_of(&row.at_peak),
+        ]);
+    }
+    table
+}
+
+fn made_of(at_peak: &[(Category, u64)]) -> String {
+    let named = at_peak
+        .iter()
+        .take(NAMED)
+        .map(|(category, bytes)| format!("{category} {}", format_bytes(*bytes)));
+    let mut parts: Vec<String> = named.collect();
+    if at_peak.len() > NAMED {
+        let rest: u64 = at_peak[NAMED..].iter().map(|(_, bytes)| bytes).sum();
+        parts.push(format!("others {}", format_bytes(rest)));
+    }
+    parts.join(", ")
+}
+
+/// The rows for programs.
+pub fn row_figures(rows: &[PhaseRow]) -> Vec<PhaseFigures> {
+    let figures = |row: &PhaseRow| PhaseFigures {
+        step: row.step,
+        phase: row.phase.name(),
+        first_event: row.first.0,
+        last_event: row.last.0,
+        start_bytes: row.start_bytes,
+        peak_bytes: row.peak_bytes,
+        peak_event: row.peak_event.map(|event| event.0),
+        end_bytes: row.end_bytes,
+        at_peak: row.at_peak.clone(),
+    };
+    rows.iter().map(figures).collect()
+}
+
+/// The object that `phases --json` prints.
+#[derive(Debug, Serialize)]
+pub struct PhasesFigures {
+    device: u16,
+    metric: Metric,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    rows: Vec<PhaseFigures>,
+    trust: TrustFigures,
+    problems: Vec<String>,
+}
+
+/// One row of it.
+#[derive(Debug, Serialize)]
+pub struct PhaseFigures {
+    step: Option<u32>,
+    phase: &'static str,
+    first_event: u32,
+    last_event: u32,
+    start_bytes: u64,
+    peak_bytes: u64,
+    peak_event: Option<u32>,
+    end_bytes: u64,
+    #[serde(serialize_with = "as_map")]
+    at_peak: Vec<(Category, u64)>,
+}
+
+fn as_map<S: Serializer>(pairs: &[(Category, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(
+        pairs
+            .iter()
+            .map(|(category, bytes)| (category.name(), bytes)),
+    )
+}

@@ -1,0 +1,142 @@
+//! Recording: what every command asks of its file first: read it, choose a device, keep only some blocks.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::path::Path;
+use std::time::Duration;
+
+use highwater_snapshots::analysis::{Filter, Metric};
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::format::{read_bytes, read_file};
+use highwater_snapshots::{DeviceId, Error, Trace};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::outcome::Failure;
+
+/// The format that a recording was read from; recognised by content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Our own.
+    Snap,
+}
+
+impl Format {
+    /// The name, as `info` prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Snap => "snap",
+        }
+    }
+}
+
+/// A recording that was read.
+#[derive(Debug)]
+pub struct Recording {
+    /// Where from.
+    pub format: Format,
+    /// What it holds.
+    pub trace: Trace,
+}
+
+/// Reads the recording `file`, or standard input for `-`. On a terminal a spinner turns on standard error meanwhile.
+pub fn read(file: &Path) -> Result<Recording, Failure> {
+    let spinner = spinner(format!("reading {}", file.display()));
+    let trace = if is_stdin(file) {
+        read_stdin()
+    } else {
+        read_file(file)
+    };
+    spinner.finish_and_clear();
+    match trace {
+        Ok(trace) => Ok(Recording {
+            format: Format::Snap,
+            trace,
+        }),
+        Err(source) => Err(Failure::Read {
+            file: file.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Whether `file` stands for standard input.
+pub fn is_stdin(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+fn read_stdin() -> Result<Trace, Error> {
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().read_to_end(&mut bytes);
+    read.map_err(|source| Error::Io {
+        doing: "read",
+        source,
+        path: "-".into(),
+    })?;
+    read_bytes(&bytes)
+}
+
+/// A spinner on standard error while something takes long; nothing where that is no terminal.
+pub fn spinner(doing: String) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})")
+        .expect("the template is well formed");
+    let spinner = ProgressBar::new_spinner()
+        .with_style(style)
+        .with_message(doing);
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
+}
+
+/// The device that was asked for, which must be in the recording; else the main one.
+pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
+    let Some(wanted) = wanted.map(DeviceId) else {
+        return Ok(trace.main_device());
+    };
+    let known = trace.device_ids();
+    if known.contains(&wanted) {
+        return Ok(wanted);
+    }
+    let known: Vec<String> = known.iter().map(|device| device.0.to_string()).collect();
+    let have = if known.is_empty() {
+        "none".to_owned()
+    } else {
+        known.join(", ")
+    };
+    Err(Failure::Usage(format!(
+        "--device {}: the recording has no such device; it has {have}",
+        wanted.0
+    )))
+}
+
+/// Says why `metric` cannot be asked of `device`, or with a filter.
+pub fn check_metric(trace: &Trace, device: DeviceId, metric: Metric) -> Result<(), Failure> {
+    let is_sample = |row: usize| {
+        trace.events.kind[row] == EventKind::DeviceUsed && trace.events.device[row] == device
+    };
+    if metric == Metric::DeviceUsed && !(0..trace.events.len()).any(is_sample) {
+        let text = "--metric device_used: the recording has no samples of what the driver says is in use; \
+                    ask for reserved, or record with device-used samples";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    Ok(())
+}
+
+/// Makes every block that `filter` leaves out count nothing, so that totals and peaks are of the others alone.
+/// Events keep their numbers.
+pub fn keep_only(trace: &mut Trace, filter: &Filter) {
+    if filter.is_empty() {
+        return;
+    }
+    let mut matcher = filter.on(trace);
+    let left_out: Vec<usize> = trace
+        .blocks
+        .ids()
+        .filter(|&id| !matcher.matches(id))
+        .map(|id| id.0 as usize)
+        .collect();
+    for row in left_out {
+        trace.blocks.requested[row] = 0;
+        trace.blocks.allocated[row] = 0;
+    }
+}

@@ -1,0 +1,44 @@
+//! Summary: what is printed in place of the app where it cannot be shown.
+
+use std::path::{Path, PathBuf};
+
+use super::info::InfoReport;
+use super::outcome::{Failure, Status};
+use super::page::Page;
+use super::peak::PeakReport;
+use super::recording::{Recording, read};
+use crate::args::{InfoArguments, PeakArguments};
+
+/// Prints what `info` and `peak` say of each file.
+pub fn print(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
+    each(files, page, |file, recording, page| {
+        let info = InfoArguments::of(file.to_owned());
+        InfoReport::of(recording, &info)?.print_facts(page)?;
+        page.gap()?;
+        print_peak(file, recording, page)
+    })
+}
+
+/// Prints what `peak` says of each file.
+pub fn print_peaks(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
+    each(files, page, print_peak)
+}
+
+fn each(
+    files: &[PathBuf],
+    page: &mut Page<'_>,
+    print: impl Fn(&Path, &Recording, &mut Page<'_>) -> Result<(), Failure>,
+) -> Result<Status, Failure> {
+    for (position, file) in files.iter().enumerate() {
+        if position > 0 {
+            page.gap()?;
+        }
+        print(file, &read(file)?, page)?;
+    }
+    Ok(Status::Fine)
+}
+
+fn print_peak(file: &Path, recording: &Recording, page: &mut Page<'_>) -> Result<(), Failure> {
+    let peak = PeakArguments::of(file.to_owned());
+    Ok(PeakReport::of(&recording.trace, &peak)?.print(page)?)
+}

@@ -1,0 +1,234 @@
+//! Table: rows of text in aligned columns, no wider than the page.
+
+/// At which end of its column a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// What stands over a column, and how it behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    title: &'static str,
+    align: Align,
+    gives_way: bool,
+}
+
+impl Column {
+    /// A column of text.
+    pub fn text(title: &'static str) -> Self {
+        Self {
+            title,
+            align: Align::Left,
+            gives_way: false,
+        }
+    }
+
+    /// A column of numbers.
+    pub fn number(title: &'static str) -> Self {
+        Self {
+            title,
+            align: Align::Right,
+            gives_way: false,
+        }
+    }
+
+    /// Its cells are cut where the table is wider than the page.
+    pub fn giving_way(self) -> Self {
+        Self {
+            gives_way: true,
+            ..self
+        }
+    }
+}
+
+/// Rows under titles. A cell may have several lines.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Spaces before each column.
+const GAP: usize = 2;
+
+/// A column that gives way keeps at least so many characters.
+const LEAST: usize = 12;
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: Vec<Column>) -> Self {
+        Self {
+            columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Appends a row; cells that are missing at its end are empty.
+    pub fn push(&mut self, cells: Vec<String>) {
+        assert!(
+            cells.len() <= self.columns.len(),
+            "a row has no more cells than the table has columns"
+        );
+        self.rows.push(cells);
+    }
+
+    /// The table as lines, titles first, none wider than `page_width` if the columns that give way allow it.
+    pub fn lines(&self, page_width: Option<usize>) -> Vec<String> {
+        let widths = self.widths(page_width);
+        let titles: Vec<String> = self
+            .columns
+            .iter()
+            .map(|column| column.title.to_owned())
+            .collect();
+        let rows = self
+            .rows
+            .iter()
+            .flat_map(|row| self.row_lines(row, &widths));
+        self.row_lines(&titles, &widths)
+            .into_iter()
+            .chain(rows)
+            .collect()
+    }
+
+    fn widths(&self, page_width: Option<usize>) -> Vec<usize> {
+        let mut widths: Vec<usize> = self
+            .columns
+            .iter()
+            .map(|column| length(column.title))
+            .collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = cell.lines().map(length).max().unwrap_or(0).max(*width);
+            }
+        }
+        let whole: usize = widths.iter().map(|width| width + GAP).sum();
+        let mut excess = page_width.map_or(0, |page| whole.saturating_sub(page));
+        // The widest gives first, so that several that give way end up alike.
+        while excess > 0 {
+            let giving =
+                (0..widths.len()).filter(|&at| self.columns[at].gives_way && widths[at] > LEAST);
+            let Some(widest) = giving.max_by_key(|&at| widths[at]) else {
+                break;
+            };
+            widths[widest] -= 1;
+            excess -= 1;
+        }
+        widths
+    }
+
+    fn row_lines(&self, cells: &[String], widths: &[usize]) -> Vec<String> {
+        let height = cells
+            .iter()
+            .map(|cell| cell.lines().count())
+            .max()
+            .unwrap_or(0)
+            .max(1);
+        let line = |at: usize| {
+            let mut line = String::new();
+            for (position, column) in self.columns.iter().enumerate() {
+                let cell = cells
+                    .get(position)
+                    .and_then(|cell| cell.lines().nth(at))
+                    .unwrap_or("");
+                let cell = cut(cell, widths[position]);
+                let padding = " ".repeat(widths[position] - length(&cell));
+                line.push_str(&" ".repeat(GAP));
+                match column.align {
+                    Align::Left => line.extend([cell, padding]),
+                    Align::Right => line.extend([padding, cell]),
+                }
+            }
+            line.truncate(line.trim_end().len());
+            line
+        };
+        (0..height).map(line).collect()
+    }
+}
+
+/// `text` in at most `width` characters; what is cut is marked.
+pub fn cut(text: &str, width: usize) -> String {
+    if length(text) <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    kept + "…"
+}
+
+/// `part` of `whole` as a bar of at most `width` characters, exact to an eighth of one.
+pub fn bar(part: u64, whole: u64, width: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    if whole == 0 {
+        return String::new();
+    }
+    let eighths = u128::from(part.min(whole)) * 8 * width as u128 / u128::from(whole);
+    let eighths = (eighths as usize).max(usize::from(part > 0));
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
+/// `part` of `whole` in percent: `12.3 %`.
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return String::new();
+    }
+    format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(vec![
+            Column::text("what").giving_way(),
+            Column::number("bytes"),
+        ]);
+        table.push(vec!["activation of a long name".into(), "7".into()]);
+        table.push(vec!["two\nlines".into(), "1,000".into()]);
+        table
+    }
+
+    #[test]
+    fn numbers_stand_right_and_cells_may_have_lines() {
+        let lines = table().lines(None);
+        assert_eq!(
+            lines,
+            [
+                "  what                       bytes",
+                "  activation of a long name      7",
+                "  two                        1,000",
+                "  lines"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_column_that_gives_way_is_cut_to_the_page() {
+        let lines = table().lines(Some(24));
+        assert_eq!(lines[1], "  activation of…      7");
+        assert!(lines.iter().all(|line| line.chars().count() <= 24));
+        assert!(
+            table()
+                .lines(Some(3))
+                .iter()
+                .all(|line| line.chars().count() <= 2 + LEAST + 2 + 5)
+        );
+    }
+
+    #[test]
+    fn a_bar_is_never_empty_for_something_and_never_longer_than_its_width() {
+        assert_eq!(bar(0, 100, 4), "");
+        assert_eq!(bar(1, 1_000_000, 4), "▏");
+        assert_eq!(bar(50, 100, 4), "██");
+        assert_eq!(bar(u64::MAX, u64::MAX, 4), "████");
+        assert_eq!(bar(5, 0, 4), "");
+        assert_eq!(percent(1, 3), "33.3 %");
+    }
+}

@@ -1,0 +1,65 @@
+//! Keys: from the spelling in the command list to what egui reports, and to what menus show.
+
+use eframe::egui::{self, Key, KeyboardShortcut, Modifiers};
+
+use crate::command::Command;
+
+/// The commands whose keys were pressed since the last frame; none while a text field has the keyboard.
+pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
+    if ctx.egui_wants_keyboard_input() {
+        return Vec::new();
+    }
+    let mut shortcuts: Vec<(KeyboardShortcut, Command)> = Command::ALL
+        .iter()
+        .flat_map(|&command| command.keys().iter().filter_map(move |key| Some((shortcut(key)?, command))))
+        .collect();
+    // A key alone would also match with modifiers held: those with more modifiers come first.
+    shortcuts.sort_by_key(|(shortcut, _)| {
+        let Modifiers { alt, ctrl, shift, command, .. } = shortcut.modifiers;
+        std::cmp::Reverse([alt, ctrl, shift, command].into_iter().filter(|held| *held).count())
+    });
+    ctx.input_mut(|input| {
+        shortcuts.iter().filter(|(shortcut, _)| input.consume_shortcut(shortcut)).map(|(_, command)| *command).collect()
+    })
+}
+
+/// The shortcut spelt `text`; `None` if a part of it means nothing.
+fn shortcut(text: &str) -> Option<KeyboardShortcut> {
+    let mut modifiers = Modifiers::NONE;
+    let mut parts = text.split('+').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return Some(KeyboardShortcut::new(modifiers, Key::from_name(part)?));
+        }
+        modifiers |= match part {
+            "Ctrl" => Modifiers::COMMAND,
+            "Shift" => Modifiers::SHIFT,
+            "Alt" => Modifiers::ALT,
+            _ => return None,
+        };
+    }
+    None
+}
+
+/// The key as a menu shows it.
+pub fn shown(text: &str) -> String {
+    [("ArrowLeft", "←"), ("ArrowRight", "→"), ("ArrowUp", "↑"), ("ArrowDown", "↓"), ("Plus", "+"), ("Minus", "−")]
+        .iter()
+        .fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_every_command_is_one_that_keyboards_have() {
+        for command in Command::ALL {
+            for key in command.keys() {
+                assert!(shortcut(key).is_some(), "{key} of {}", command.name());
+            }
+        }
+        assert_eq!(shortcut("Hyper+X"), None);
+        assert_eq!(shown("Shift+ArrowUp"), "Shift+↑");
+    }
+}

@@ -1,0 +1,256 @@
+//! Theme: every colour and size of the app, for dark and for light windows.
+//!
+//! Data colours are the same in both and can be told apart by colour-blind people: the nine categories take Okabe and
+//! Ito's palette and two of Paul Tol's; longer lists take a ramp from dark blue over green to yellow, in which
+//! neighbours also differ in lightness. Lanes, axes and panels stay grey, so that colour always means data.
+
+use eframe::egui::{self, Color32, Stroke};
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::{Category, Phase};
+
+/// Height of the step lane and of the phase lane, in points.
+pub const LANE_HEIGHT: f32 = 18.0;
+/// Height of the overview, in points.
+pub const OVERVIEW_HEIGHT: f32 = 58.0;
+/// Width of the byte axis, in points: room for `1023.75 MiB`.
+pub const AXIS_WIDTH: f32 = 72.0;
+/// Width of the side panel when first shown, in points.
+pub const PANEL_WIDTH: f32 = 360.0;
+/// Least distance between two labelled ticks of the time or event axis, in points.
+pub const X_TICK_DISTANCE: f64 = 110.0;
+/// Least distance between two labelled ticks of the byte axis, in points.
+pub const Y_TICK_DISTANCE: f64 = 38.0;
+/// Height of a row in tables, in points.
+pub const ROW_HEIGHT: f32 = 19.0;
+/// Side of a legend's colour field, in points.
+pub const SWATCH: f32 = 11.0;
+/// Most entries of a legend; all smaller ones share one.
+pub const MOST_ENTRIES: usize = 32;
+/// Longest wrapped text of a tooltip, in points.
+pub const TOOLTIP_WIDTH: f32 = 460.0;
+
+/// Okabe and Ito's colours, and two of Tol's, in the order in which they are given out.
+const DISTINCT: [Color32; 9] = [
+    Color32::from_rgb(0x00, 0x72, 0xb2),
+    Color32::from_rgb(0xe6, 0x9f, 0x00),
+    Color32::from_rgb(0x00, 0x9e, 0x73),
+    Color32::from_rgb(0xcc, 0x79, 0xa7),
+    Color32::from_rgb(0x56, 0xb4, 0xe9),
+    Color32::from_rgb(0xd5, 0x5e, 0x00),
+    Color32::from_rgb(0xf0, 0xe4, 0x42),
+    Color32::from_rgb(0x88, 0x22, 0x55),
+    Color32::from_rgb(0x99, 0x99, 0x33),
+];
+
+/// What has no name, or shares an entry with others.
+pub const NEUTRAL: Color32 = Color32::from_rgb(0x8c, 0x92, 0x9a);
+
+/// The fixed colour of a category.
+pub const fn category(category: Category) -> Color32 {
+    match category {
+        Category::Parameter => DISTINCT[0],
+        Category::Buffer => DISTINCT[4],
+        Category::Gradient => DISTINCT[1],
+        Category::Activation => DISTINCT[2],
+        Category::OptimizerState => DISTINCT[3],
+        Category::Input => DISTINCT[6],
+        Category::Temporary => DISTINCT[5],
+        Category::Workspace => DISTINCT[7],
+        Category::Unknown => NEUTRAL,
+    }
+}
+
+/// Points of the ramp, evenly spaced, after matplotlib's viridis with its darkest and lightest ends cut off.
+const RAMP: [[f32; 3]; 7] = [
+    [68.0, 57.0, 130.0],
+    [56.0, 90.0, 140.0],
+    [42.0, 120.0, 142.0],
+    [31.0, 148.0, 139.0],
+    [53.0, 183.0, 121.0],
+    [122.0, 209.0, 81.0],
+    [221.0, 227.0, 60.0],
+];
+
+/// The colour of entry `index` of `count` that have an order: nine or fewer each get a colour of their own, more run
+/// along the ramp.
+pub fn entry(index: usize, count: usize) -> Color32 {
+    if count <= DISTINCT.len() {
+        return DISTINCT[index % DISTINCT.len()];
+    }
+    let at = index as f32 / (count - 1) as f32 * (RAMP.len() - 1) as f32;
+    let low = (at as usize).min(RAMP.len() - 2);
+    let mix = |channel: usize| {
+        let (from, to) = (RAMP[low][channel], RAMP[low + 1][channel]);
+        (from + (to - from) * (at - low as f32)).round() as u8
+    };
+    Color32::from_rgb(mix(0), mix(1), mix(2))
+}
+
+/// `colour` as block `row` wears it: neighbours in a stack differ a little in lightness, so that each can be seen.
+pub fn instance(colour: Color32, row: usize) -> Color32 {
+    const LIGHTNESS: [f32; 4] = [1.0, 0.90, 0.97, 0.86];
+    scale(colour, LIGHTNESS[row % LIGHTNESS.len()])
+}
+
+/// `colour` where one band meets the next.
+pub fn edge(colour: Color32) -> Color32 {
+    scale(colour, 0.72)
+}
+
+/// `colour` of a block that the filter leaves out.
+pub fn left_out(colour: Color32) -> Color32 {
+    let grey = (u16::from(colour.r()) + u16::from(colour.g()) + u16::from(colour.b())) / 3;
+    let grey = (grey / 4 + 96) as u8;
+    Color32::from_rgba_unmultiplied(grey, grey, grey, 90)
+}
+
+fn scale(colour: Color32, factor: f32) -> Color32 {
+    let channel = |value: u8| (f32::from(value) * factor).round() as u8;
+    Color32::from_rgb(channel(colour.r()), channel(colour.g()), channel(colour.b()))
+}
+
+/// The colours that follow the window: light or dark.
+#[derive(Clone, Copy, Debug)]
+pub struct Shades {
+    /// Behind the bands.
+    pub canvas: Color32,
+    /// Lines of the grid.
+    pub grid: Color32,
+    /// Words that explain.
+    pub faint: Color32,
+    /// Words that matter.
+    pub strong: Color32,
+    /// The peak's marker.
+    pub peak: Color32,
+    /// Words on the peak's marker.
+    pub on_peak: Color32,
+    /// The pinned block's outline.
+    pub pinned: Color32,
+    /// The line of the moment under the pointer.
+    pub cursor: Color32,
+    /// The border between two steps.
+    pub step_border: Color32,
+    /// What needs attention.
+    pub warning: Color32,
+    /// The bar behind a table's row.
+    pub bar: Color32,
+    /// The visible part in the overview.
+    pub window: Color32,
+    /// The overview's curve.
+    pub curve: Color32,
+    lanes: [Color32; 6],
+    lines: [Color32; 6],
+}
+
+impl Shades {
+    /// Those of `theme`.
+    pub const fn of(theme: egui::Theme) -> Self {
+        match theme {
+            egui::Theme::Dark => Self {
+                canvas: Color32::from_rgb(0x12, 0x14, 0x18),
+                grid: Color32::from_rgb(0x3a, 0x40, 0x4a),
+                faint: Color32::from_rgb(0x9a, 0xa2, 0xad),
+                strong: Color32::from_rgb(0xf2, 0xf4, 0xf7),
+                peak: Color32::from_rgb(0xff, 0xff, 0xff),
+                on_peak: Color32::from_rgb(0x12, 0x14, 0x18),
+                pinned: Color32::from_rgb(0xff, 0xff, 0xff),
+                cursor: Color32::from_rgb(0xc8, 0xce, 0xd6),
+                step_border: Color32::from_rgb(0x6b, 0x74, 0x80),
+                warning: Color32::from_rgb(0xff, 0xb8, 0x4d),
+                bar: Color32::from_rgb(0x33, 0x3a, 0x45),
+                window: Color32::from_rgba_unmultiplied_const(0xff, 0xff, 0xff, 34),
+                curve: Color32::from_rgb(0x9a, 0xa2, 0xad),
+                lanes: [
+                    Color32::from_rgb(0x2a, 0x2f, 0x37),
+                    Color32::from_rgb(0x3a, 0x46, 0x52),
+                    Color32::from_rgb(0x4a, 0x44, 0x56),
+                    Color32::from_rgb(0x56, 0x4c, 0x3e),
+                    Color32::from_rgb(0x3e, 0x50, 0x49),
+                    Color32::from_rgb(0x2f, 0x34, 0x3c),
+                ],
+                lines: [
+                    Color32::from_rgb(0xff, 0xff, 0xff),
+                    Color32::from_rgb(0xe8, 0xec, 0xf0),
+                    Color32::from_rgb(0xff, 0xd9, 0x8a),
+                    Color32::from_rgb(0x8f, 0xc7, 0xff),
+                    Color32::from_rgb(0xd0, 0xa8, 0xff),
+                    Color32::from_rgb(0xff, 0x6b, 0x6b),
+                ],
+            },
+            egui::Theme::Light => Self {
+                canvas: Color32::from_rgb(0xfc, 0xfc, 0xfd),
+                grid: Color32::from_rgb(0xd4, 0xd9, 0xe0),
+                faint: Color32::from_rgb(0x5c, 0x66, 0x72),
+                strong: Color32::from_rgb(0x10, 0x14, 0x1a),
+                peak: Color32::from_rgb(0x10, 0x14, 0x1a),
+                on_peak: Color32::from_rgb(0xff, 0xff, 0xff),
+                pinned: Color32::from_rgb(0x00, 0x00, 0x00),
+                cursor: Color32::from_rgb(0x3a, 0x44, 0x50),
+                step_border: Color32::from_rgb(0x8a, 0x94, 0xa0),
+                warning: Color32::from_rgb(0x9a, 0x58, 0x00),
+                bar: Color32::from_rgb(0xdd, 0xe4, 0xec),
+                window: Color32::from_rgba_unmultiplied_const(0x10, 0x20, 0x40, 30),
+                curve: Color32::from_rgb(0x5c, 0x66, 0x72),
+                lanes: [
+                    Color32::from_rgb(0xec, 0xee, 0xf1),
+                    Color32::from_rgb(0xd9, 0xe3, 0xee),
+                    Color32::from_rgb(0xe4, 0xdd, 0xee),
+                    Color32::from_rgb(0xf0, 0xe4, 0xd2),
+                    Color32::from_rgb(0xd8, 0xea, 0xe1),
+                    Color32::from_rgb(0xe6, 0xe9, 0xed),
+                ],
+                lines: [
+                    Color32::from_rgb(0x10, 0x14, 0x1a),
+                    Color32::from_rgb(0x30, 0x36, 0x3e),
+                    Color32::from_rgb(0xa0, 0x6a, 0x00),
+                    Color32::from_rgb(0x00, 0x58, 0xb0),
+                    Color32::from_rgb(0x6e, 0x2f, 0xb0),
+                    Color32::from_rgb(0xc0, 0x1c, 0x1c),
+                ],
+            },
+        }
+    }
+
+    /// Those of the window that `ui` is in.
+    pub fn in_ui(ui: &egui::Ui) -> Self {
+        Self::of(if ui.visuals().dark_mode { egui::Theme::Dark } else { egui::Theme::Light })
+    }
+
+    /// A phase in its lane.
+    pub const fn phase(&self, phase: Phase) -> Color32 {
+        self.lanes[phase as usize]
+    }
+
+    /// A step in its lane: even and odd ones differ.
+    pub const fn step(&self, step: u32) -> Color32 {
+        self.lanes[if step.is_multiple_of(2) { 1 } else { 5 }]
+    }
+
+    /// The line of a total.
+    pub fn metric(&self, metric: Metric) -> Stroke {
+        let row = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
+        Stroke::new(if metric == Metric::Requested { 1.5 } else { 1.2 }, self.lines[row])
+    }
+
+    /// The line of the device's capacity.
+    pub fn capacity(&self) -> Stroke {
+        Stroke::new(1.5, self.lines[5])
+    }
+}
+
+/// Sets fonts, spacing and widget colours for both themes.
+pub fn install(ctx: &egui::Context) {
+    for theme in [egui::Theme::Dark, egui::Theme::Light] {
+        let shades = Shades::of(theme);
+        ctx.style_mut_of(theme, |style| {
+            style.spacing.item_spacing = egui::vec2(8.0, 4.0);
+            style.spacing.button_padding = egui::vec2(7.0, 3.0);
+            style.spacing.scroll = egui::style::ScrollStyle::solid();
+            style.interaction.selectable_labels = true;
+            style.interaction.tooltip_delay = 0.35;
+            style.visuals.extreme_bg_color = shades.canvas;
+            style.visuals.warn_fg_color = shades.warning;
+            style.visuals.weak_text_color = Some(shades.faint);
+        });
+    }
+}

@@ -1,0 +1,83 @@
+//! Axis: where ticks stand and what they say: bytes in binary units, events and times in steps of 1, 2 and 5.
+
+use std::ops::Range;
+
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use crate::selection::Axis;
+
+/// A tick: its place on the axis and its label.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tick {
+    /// Where.
+    pub value: f64,
+    /// What it says.
+    pub label: String,
+}
+
+/// Most ticks of an axis: a guard against a step that is far too small.
+const MOST: usize = 1000;
+
+/// Ticks of a byte axis over `range`, at least `step` bytes apart: a power of two, so that labels stay round.
+pub fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
+    let step = (step.max(1.0).log2().ceil()).exp2();
+    ticks(range, step, |value| format_bytes(value as u64))
+}
+
+/// Ticks of the horizontal axis over `range`, at least `step` apart.
+pub fn across_ticks(axis: Axis, range: &Range<f64>, step: f64) -> Vec<Tick> {
+    let step = round_up(step.max(1.0));
+    match axis {
+        Axis::Event => ticks(range, step, |value| format_count(value as u64)),
+        Axis::Time => ticks(range, step, |value| time_label(value, step)),
+    }
+}
+
+/// A time in nanoseconds, with the digits that a step of `step` nanoseconds needs.
+fn time_label(nanos: f64, step: f64) -> String {
+    let (unit, name) = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")]
+        .into_iter()
+        .find(|(unit, _)| step * 10.0 >= *unit || nanos.abs() >= *unit * 1e3)
+        .unwrap_or((1.0, "ns"));
+    let decimals = (unit / step).log10().ceil().max(0.0) as usize;
+    format!("{:.decimals$} {name}", nanos / unit)
+}
+
+/// The least of 1, 2, 5, 10, 20, 50 … that is not below `step`.
+fn round_up(step: f64) -> f64 {
+    let decade = 10_f64.powf(step.log10().floor());
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * decade >= step * (1.0 - 1e-9)).unwrap_or(10.0);
+    factor * decade
+}
+
+fn ticks(range: &Range<f64>, step: f64, label: impl Fn(f64) -> String) -> Vec<Tick> {
+    let first = (range.start / step).ceil().max(0.0);
+    let places = (0..MOST).map(|index| (first + index as f64) * step);
+    places.take_while(|value| *value <= range.end).map(|value| Tick { value, label: label(value) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(ticks: &[Tick]) -> Vec<&str> {
+        ticks.iter().map(|tick| tick.label.as_str()).collect()
+    }
+
+    #[test]
+    fn bytes_stand_at_round_binary_sizes() {
+        let gib = f64::from(1 << 30);
+        assert_eq!(labels(&byte_ticks(&(0.0..3.5 * gib), 0.6 * gib)), ["0 B", "1 GiB", "2 GiB", "3 GiB"]);
+        assert_eq!(labels(&byte_ticks(&(0.0..1.2 * gib), 0.4 * gib)), ["0 B", "512 MiB", "1 GiB"]);
+        assert_eq!(labels(&byte_ticks(&(100.0..140.0), 9.0)), ["112 B", "128 B"]);
+    }
+
+    #[test]
+    fn events_and_times_stand_at_ones_twos_and_fives() {
+        assert_eq!(labels(&across_ticks(Axis::Event, &(0.0..4200.0), 900.0)), ["0", "1,000", "2,000", "3,000", "4,000"]);
+        assert_eq!(labels(&across_ticks(Axis::Event, &(10.2..12.9), 0.1)), ["11", "12"]);
+        assert_eq!(labels(&across_ticks(Axis::Time, &(0.0..1.1e9), 4e8)), ["0.0 s", "0.5 s", "1.0 s"]);
+        assert_eq!(labels(&across_ticks(Axis::Time, &(2e6..3.5e6), 3e5)), ["2.0 ms", "2.5 ms", "3.0 ms", "3.5 ms"]);
+        assert_eq!(labels(&across_ticks(Axis::Time, &(0.0..900.0), 250.0)), ["0.0 µs", "0.5 µs"]);
+    }
+}

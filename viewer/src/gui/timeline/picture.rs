@@ -1,0 +1,302 @@
+//! Picture: the bands as pixels, drawn on a thread of its own whenever the view changes.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use eframe::egui::{Color32, ColorImage};
+use highwater_snapshots::analysis::bands::{Bands, Raster, Window, column_totals};
+use highwater_snapshots::analysis::{Filter, Metric, Totals};
+use highwater_snapshots::BlockId;
+use rayon::prelude::*;
+
+use crate::gui::colouring::{ColourBy, Colouring};
+use crate::gui::theme;
+use crate::session::Recording;
+
+/// The order in which bands lie on each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Stacking {
+    /// Baseline first, then in the order of allocation.
+    #[default]
+    Age,
+    /// Blocks of one colour together.
+    Colour,
+}
+
+/// What is to be drawn.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The recording.
+    pub recording: Arc<Recording>,
+    /// Row of the device.
+    pub device: usize,
+    /// The visible part, as a grid of pixels.
+    pub window: Window,
+    /// What colours mean.
+    pub colour_by: ColourBy,
+    /// The order of the stack.
+    pub stacking: Stacking,
+    /// Which blocks keep their colour.
+    pub filter: Filter,
+    /// A block to be followed through the picture.
+    pub outlined: Option<BlockId>,
+}
+
+impl PartialEq for Request {
+    fn eq(&self, other: &Self) -> bool {
+        self.has_same_colours(other)
+            && self.stacking == other.stacking
+            && self.window == other.window
+            && self.outlined == other.outlined
+    }
+}
+
+impl Request {
+    fn has_same_colours(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.recording, &other.recording)
+            && self.device == other.device
+            && self.window.metric == other.window.metric
+            && self.colour_by == other.colour_by
+            && self.filter == other.filter
+    }
+
+    fn has_same_order(&self, other: &Self) -> bool {
+        let is_by_colour = self.stacking == Stacking::Colour;
+        Arc::ptr_eq(&self.recording, &other.recording)
+            && self.device == other.device
+            && self.stacking == other.stacking
+            && (!is_by_colour || self.colour_by == other.colour_by && self.window.metric == other.window.metric)
+    }
+}
+
+/// What was drawn.
+#[derive(Debug)]
+pub struct Picture {
+    /// For what.
+    pub request: Request,
+    /// The block under each pixel, and each column's moment.
+    pub raster: Arc<Raster>,
+    /// The largest of each total in each column.
+    pub totals: Arc<Vec<Totals>>,
+    /// The pixels, until they have become a texture.
+    pub image: Option<ColorImage>,
+    /// The bytes that the outlined block covers in each column.
+    pub outline: Vec<Option<Range<u64>>>,
+    /// The colours, and what they mean.
+    pub colouring: Arc<Colouring>,
+    /// The stacking order.
+    pub bands: Arc<Bands>,
+}
+
+/// Which of the two pictures: they are drawn independently, so that each shows its last request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The whole recording, coarsely: the overview, and what shows until the detail is there.
+    Whole,
+    /// The visible part.
+    Detail,
+}
+
+/// The thread that draws.
+#[derive(Debug)]
+pub struct Painter {
+    requests: Sender<(Part, Request)>,
+    pictures: Receiver<(Part, Picture)>,
+    asked: [Option<Request>; 2],
+    pending: [bool; 2],
+}
+
+impl Painter {
+    /// Starts the thread. `wake` is called on it when a picture is ready.
+    pub fn start(wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+        let (requests, inbox) = channel::<(Part, Request)>();
+        let (outbox, pictures) = channel();
+        let work = move || {
+            let mut studio = Studio::default();
+            while let Ok(first) = inbox.recv() {
+                // Only the last request for each part is still wanted.
+                let mut wanted = [None, None];
+                for (part, request) in std::iter::once(first).chain(inbox.try_iter()) {
+                    wanted[part as usize] = Some((part, request));
+                }
+                for (part, request) in wanted.into_iter().flatten() {
+                    if outbox.send((part, studio.draw(part, request))).is_err() {
+                        return;
+                    }
+                    wake();
+                }
+            }
+        };
+        std::thread::Builder::new().name("highwater-paint".to_owned()).spawn(work)?;
+        Ok(Self { requests, pictures, asked: [None, None], pending: [false, false] })
+    }
+
+    /// Asks for a picture, unless it is the one that was asked for last.
+    pub fn ask(&mut self, part: Part, request: Request) {
+        if self.asked[part as usize].as_ref() == Some(&request) {
+            return;
+        }
+        self.asked[part as usize] = Some(request.clone());
+        self.pending[part as usize] = self.requests.send((part, request)).is_ok();
+    }
+
+    /// The pictures that have become ready.
+    pub fn take(&mut self) -> Vec<(Part, Picture)> {
+        let ready: Vec<(Part, Picture)> = self.pictures.try_iter().collect();
+        self.note(&ready);
+        ready
+    }
+
+    /// Waits until everything asked for is ready. For tests and pictures without a window.
+    pub fn wait(&mut self) -> Vec<(Part, Picture)> {
+        let mut ready = self.take();
+        while self.is_busy() {
+            let Ok(next) = self.pictures.recv() else { break };
+            self.note(std::slice::from_ref(&next));
+            ready.push(next);
+        }
+        ready
+    }
+
+    /// Whether something asked for is not ready.
+    pub fn is_busy(&self) -> bool {
+        self.pending.contains(&true)
+    }
+
+    fn note(&mut self, ready: &[(Part, Picture)]) {
+        for (part, picture) in ready {
+            if self.asked[*part as usize].as_ref() == Some(&picture.request) {
+                self.pending[*part as usize] = false;
+            }
+        }
+    }
+}
+
+/// What the thread keeps between pictures.
+#[derive(Default)]
+struct Studio {
+    colouring: Option<(Request, Arc<Colouring>)>,
+    bands: Option<(Request, Arc<Bands>)>,
+    rasters: [Option<(Request, Arc<Raster>, Arc<Vec<Totals>>)>; 2],
+}
+
+impl Studio {
+    fn draw(&mut self, part: Part, request: Request) -> Picture {
+        let colouring = self.colouring(&request);
+        let bands = self.bands(&request, &colouring);
+        let (raster, totals) = self.raster(part, &request, &bands);
+        let index = &request.recording.devices[request.device];
+        let metric = request.window.metric;
+        let outline = request.outlined.map_or_else(Vec::new, |block| {
+            bands.outline(&request.recording.trace, &index.live, metric, &raster.columns, block)
+        });
+        let image = Some(image_of(&raster, &colouring));
+        Picture { request, raster, totals, image, outline, colouring, bands }
+    }
+
+    fn colouring(&mut self, request: &Request) -> Arc<Colouring> {
+        if let Some((_, colouring)) = self.colouring.as_ref().filter(|(known, _)| known.has_same_colours(request)) {
+            return Arc::clone(colouring);
+        }
+        let Request { recording, device, colour_by, filter, window, .. } = request;
+        let colouring = Arc::new(Colouring::build(recording, *device, *colour_by, window.metric, filter));
+        self.colouring = Some((request.clone(), Arc::clone(&colouring)));
+        colouring
+    }
+
+    fn bands(&mut self, request: &Request, colouring: &Colouring) -> Arc<Bands> {
+        if let Some((_, bands)) = self.bands.as_ref().filter(|(known, _)| known.has_same_order(request)) {
+            return Arc::clone(bands);
+        }
+        let trace = &request.recording.trace;
+        let device = request.recording.devices[request.device].device;
+        let bands = Arc::new(match request.stacking {
+            Stacking::Age => Bands::in_block_order(trace, device),
+            Stacking::Colour => Bands::grouped(trace, device, |id| colouring.entry(id) as u32),
+        });
+        self.bands = Some((request.clone(), Arc::clone(&bands)));
+        bands
+    }
+
+    fn raster(&mut self, part: Part, request: &Request, bands: &Bands) -> (Arc<Raster>, Arc<Vec<Totals>>) {
+        let known = self.rasters[part as usize].as_ref();
+        let is_known = |known: &&(Request, _, _)| known.0.has_same_order(request) && known.0.window == request.window;
+        if let Some((_, raster, totals)) = known.filter(is_known) {
+            return (Arc::clone(raster), Arc::clone(totals));
+        }
+        let trace = &request.recording.trace;
+        let index = &request.recording.devices[request.device];
+        let (raster, totals) = rayon::join(
+            || Arc::new(bands.raster(trace, &index.live, &index.series, &request.window)),
+            || Arc::new(column_totals(trace, &index.series, &request.window)),
+        );
+        self.rasters[part as usize] = Some((request.clone(), Arc::clone(&raster), Arc::clone(&totals)));
+        (raster, totals)
+    }
+}
+
+/// The raster in colour, its columns turned into rows from the top down. Where one band of some height meets the next,
+/// a darker line parts them.
+fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
+    let (width, height) = (raster.columns.len(), raster.height);
+    let mut pixels = vec![Color32::TRANSPARENT; width * height];
+    pixels.par_chunks_mut(width.max(1)).enumerate().for_each(|(row, pixels)| {
+        let y = height - 1 - row;
+        for (x, pixel) in pixels.iter_mut().enumerate() {
+            let column = &raster.blocks[x * height..(x + 1) * height];
+            let block = column[y];
+            if block.is_some() {
+                let colour = colouring.colour(block);
+                *pixel = if is_edge(column, y) { theme::edge(colour) } else { colour };
+            }
+        }
+    });
+    ColorImage::new([width, height], pixels)
+}
+
+/// Whether the pixel is the topmost of a band at least four pixels high, with another band above it.
+fn is_edge(column: &[BlockId], y: usize) -> bool {
+    let block = column[y];
+    let above = column.get(y + 1).copied().unwrap_or(block);
+    above != block && above.is_some() && y >= 3 && column[y - 3] == block
+}
+
+/// The metric whose sum over blocks is drawn for `metric`.
+pub fn drawn_metric(metric: Metric) -> Metric {
+    if metric.is_of_blocks() { metric } else { Metric::Active }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::analysis::bands::Across;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn request(colour_by: ColourBy) -> Request {
+        let text = "baseline w 40 parameter\nalloc a 40 activation\nfree a\nalloc g 40 gradient";
+        let recording = Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()));
+        let across = Across::Moments(0.0..5.0);
+        let window = Window { metric: Metric::Requested, across, width: 5, bytes: 0..80, height: 8 };
+        let (stacking, filter) = (Stacking::Age, Filter::default());
+        Request { recording, device: 0, window, colour_by, stacking, filter, outlined: Some(BlockId(1)) }
+    }
+
+    #[test]
+    fn pixels_wear_the_colours_of_their_blocks_and_the_last_request_wins() {
+        let mut painter = Painter::start(|| {}).unwrap();
+        let last = request(ColourBy::Category);
+        painter.ask(Part::Detail, request(ColourBy::Op));
+        painter.ask(Part::Detail, last.clone());
+        let (_, picture) = painter.wait().pop().unwrap();
+        assert!(picture.request == last && !painter.is_busy());
+        let image = picture.image.unwrap();
+        let at = |x: usize, y: usize| image.pixels[y * 5 + x];
+        assert_eq!(at(0, 0), Color32::TRANSPARENT);
+        assert_eq!(at(0, 7), picture.colouring.colour(BlockId(0)));
+        assert_eq!(at(1, 0), picture.colouring.colour(BlockId(1)));
+        assert_eq!(at(4, 0), picture.colouring.colour(BlockId(2)));
+        assert_eq!(at(4, 4), theme::edge(picture.colouring.colour(BlockId(0))), "a line parts two bands");
+        assert_eq!(picture.outline, [None, Some(40..80), Some(40..80), None, None].map(Clone::clone)[..].to_vec().into_iter().collect::<Vec<_>>());
+    }
+}

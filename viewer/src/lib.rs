@@ -1,0 +1,132 @@
+//! Highwater: a command line and a desktop app that show where GPU memory went.
+//!
+//! Everything shown is asked of an immutable [`Trace`](highwater_snapshots::Trace) by the pure functions of
+//! [`highwater_snapshots::analysis`]; command line and app print the same structs, and know nothing that is not in the
+//! file. Modules stand in layer order: each uses only what is declared above it.
+
+pub mod args;
+pub mod loader;
+pub mod session;
+pub mod selection;
+pub mod command;
+pub mod cli;
+#[path = "record_disabled.rs"]
+pub mod record;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::args::{Arguments, Command};
+use crate::cli::on_stdout;
+use crate::cli::outcome::{Failure, Status};
+
+/// Does what the command line `words` says, program name first, and tells how the process should end.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(words) {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
+    match execute(arguments) {
+        Ok(status) => status.into(),
+        Err(failure) => {
+            if !failure.is_closed_pipe() {
+                say(&format!("error: {failure}"));
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+fn execute(arguments: Arguments) -> Result<Status, Failure> {
+    match arguments.command {
+        None => open(&arguments.files, Summary::Whole),
+        Some(Command::Info(arguments)) => on_stdout(|page| cli::info(&arguments, page)),
+        Some(Command::Peak(arguments)) => on_stdout(|page| cli::peak(&arguments, page)),
+        Some(Command::Phases(arguments)) => on_stdout(|page| cli::phases(&arguments, page)),
+        Some(Command::Events(arguments)) => on_stdout(|page| cli::events(&arguments, page)),
+        Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),
+        Some(Command::Record(arguments)) => {
+            let status = on_stdout(|page| record::run(&arguments, page))?;
+            if arguments.open {
+                let summary = if arguments.json { Summary::None } else { Summary::Peak };
+                open(&[arguments.file()], summary)?;
+            }
+            Ok(status)
+        }
+    }
+}
+
+/// What is printed in place of the app where it cannot be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Summary {
+    /// What the file holds, and who holds memory at the peak.
+    Whole,
+    /// Who holds memory at the peak.
+    Peak,
+    /// Nothing: standard output has been used for something else.
+    None,
+}
+
+/// Opens the app, or says why not and prints a summary.
+fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
+    if let Some(file) = files.iter().find(|file| is_mistyped_command(file)) {
+        let text = format!("'{}' is neither a command nor a file: `highwater --help` lists the commands", file.display());
+        return Err(Failure::Usage(text));
+    }
+    let Err(why) = show_app(files) else { return Ok(Status::Fine) };
+    if files.is_empty() {
+        let usage = Arguments::command().render_usage();
+        return Err(Failure::Usage(format!("{why}, and no file was given. {usage}\nTry `highwater --help`.")));
+    }
+    say(&format!("{why}: here is a summary instead of the app"));
+    match summary {
+        Summary::Whole => on_stdout(|page| cli::summary::print(files, page)),
+        Summary::Peak => on_stdout(|page| cli::summary::print_peaks(files, page)),
+        Summary::None => Ok(Status::Fine),
+    }
+}
+
+/// Whether `file` is a bare word that names no file.
+fn is_mistyped_command(file: &Path) -> bool {
+    let is_word = file.to_str().is_some_and(|text| text != "-" && text.chars().all(|c| c.is_alphanumeric() || c == '-'));
+    is_word && !file.exists()
+}
+
+/// Shows the app until it is closed; the reason if it cannot be shown.
+#[cfg(feature = "gui")]
+fn show_app(files: &[PathBuf]) -> Result<(), String> {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let needs_server = cfg!(all(unix, not(target_os = "macos")));
+    if needs_server && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
+        return Err("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)".to_owned());
+    }
+    gui::run(files.to_vec()).map_err(|error| format!("the app cannot be shown ({error:#})"))
+}
+
+/// Says that there is no app in this build.
+#[cfg(not(feature = "gui"))]
+fn show_app(_files: &[PathBuf]) -> Result<(), String> {
+    Err("this build has no app".to_owned())
+}
+
+/// Prints help or version, or what is wrong with the command line in as few lines as it takes.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that closed the pipe has seen enough.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    say(&lines.join("\n"));
+    ExitCode::from(2)
+}
+
+/// A line on standard error; there is nobody to tell where that fails.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

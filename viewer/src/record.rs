@@ -1,0 +1,228 @@
+//! Record: `highwater record`, a built-in training step run by the engine and recorded. Beside this file the viewer
+//! knows nothing of the engine.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report};
+use highwater_snapshots::Trace;
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::analysis::phases::{PhaseRow, phases};
+use highwater_snapshots::analysis::series::Series;
+use highwater_snapshots::analysis::summary::{DeviceSummary, of_device};
+use highwater_snapshots::units::{format_bytes, format_count};
+use serde::Serialize;
+
+use crate::args::{RecordArguments, RunDevice};
+use crate::cli::caveats::{self, problem_texts};
+use crate::cli::info::{peak_figures, peaks_table};
+use crate::cli::moment::{PeakFigure, count_of};
+use crate::cli::outcome::{Failure, Status};
+use crate::cli::page::Page;
+use crate::cli::phases::{PhaseFigures, row_figures, table as phases_table};
+use crate::cli::recording::{read, spinner};
+use crate::cli::shell::next_command;
+use crate::cli::table::{Column, Table};
+
+/// Phases that are shown of a run of many steps.
+const PHASES_SHOWN: usize = 25;
+
+/// Runs the scenario, reads its recording again, and says what it took.
+pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.list {
+        list(arguments, page)?;
+        return Ok(Status::Fine);
+    }
+    let name = arguments.scenario.as_deref().unwrap_or_default();
+    let file = arguments.file();
+    let turning = spinner(format!("recording {name}"));
+    let report = scenario::record(name, &options(arguments)?, &file);
+    turning.finish_and_clear();
+    let report = report.map_err(|error| Failure::Record(error.to_string()))?;
+    let answer = Answer::of(name, &file, &report, read(&file)?.trace);
+    if arguments.json {
+        page.json(&answer.figures())?
+    } else {
+        answer.print(page)?
+    }
+    Ok(if report.oom.is_some() {
+        Status::Unsound
+    } else {
+        Status::Fine
+    })
+}
+
+fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
+    let optimizer = arguments
+        .optimizer
+        .as_deref()
+        .map(str::parse::<OptimizerKind>)
+        .transpose();
+    Ok(Options {
+        device: match arguments.device {
+            RunDevice::Meta => DeviceChoice::Meta,
+            RunDevice::Cpu => DeviceChoice::Cpu,
+            RunDevice::Cuda(ordinal) => DeviceChoice::Cuda(ordinal),
+        },
+        steps: arguments.steps,
+        batch: arguments.batch,
+        seq: arguments.seq,
+        optimizer: optimizer.map_err(|error| Failure::Usage(error.to_string()))?,
+        foreach: (arguments.foreach || arguments.no_foreach).then_some(arguments.foreach),
+        optimizer_in_backward: arguments.optimizer_in_backward,
+        capacity: arguments.capacity,
+        alloc_conf: arguments.alloc_conf.clone(),
+        seed: arguments.seed,
+    })
+}
+
+fn list(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<(), Failure> {
+    if arguments.json {
+        let scenarios = scenario::all().iter().map(|info| (info.name, info.about));
+        page.json(&BTreeMap::from([(
+            "scenarios",
+            scenarios.collect::<BTreeMap<_, _>>(),
+        )]))?;
+        return Ok(());
+    }
+    page.headline(&format!(
+        "{}:",
+        count_of(scenario::all().len() as u64, "scenario")
+    ))?;
+    page.gap()?;
+    let mut table = Table::new(vec![
+        Column::text("name"),
+        Column::text("what it is and shows").giving_way(),
+    ]);
+    for info in scenario::all() {
+        table.push(vec![info.name.to_owned(), info.about.to_owned()]);
+    }
+    page.table(&table)?;
+    page.gap()?;
+    page.hint(
+        "Next: highwater record NAME   on the accounting device, which needs no GPU and no memory",
+    )?;
+    Ok(())
+}
+
+/// What a run took, asked of its recording.
+struct Answer<'a> {
+    name: &'a str,
+    file: &'a Path,
+    report: &'a Report,
+    trace: Trace,
+    summary: DeviceSummary,
+    phases: Vec<PhaseRow>,
+}
+
+impl<'a> Answer<'a> {
+    fn of(name: &'a str, file: &'a Path, report: &'a Report, trace: Trace) -> Self {
+        let device = trace.main_device();
+        let summary = of_device(&trace, &Series::build(&trace, device));
+        let phases = phases(&trace, device, Metric::Requested);
+        Self {
+            name,
+            file,
+            report,
+            trace,
+            summary,
+            phases,
+        }
+    }
+
+    fn figures(&self) -> RecordFigures {
+        RecordFigures {
+            file: self.file.display().to_string(),
+            scenario: self.name.to_owned(),
+            device: self.report.device.to_string(),
+            steps: self.report.steps_done,
+            events: self.trace.events.len(),
+            losses: self.report.losses.clone(),
+            peaks: peak_figures(&self.trace, &self.summary),
+            phases: row_figures(&self.phases),
+            oom: self.report.oom.as_ref().map(|oom| OomFigures {
+                requested_bytes: oom.requested,
+                description: oom.description.clone(),
+            }),
+            problems: problem_texts(&self.trace),
+        }
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Self {
+            name,
+            file,
+            report,
+            trace,
+            ..
+        } = self;
+        if let Some(oom) = &report.oom {
+            let during = format!(
+                "after {} of {name} on {}",
+                count_of(u64::from(report.steps_done), "step"),
+                report.device
+            );
+            page.headline(&format!(
+                "Out of memory {during}: {} asked for.",
+                format_bytes(oom.requested)
+            ))?;
+            for line in oom.description.lines() {
+                page.warning(&format!("  {line}"))?;
+            }
+            page.gap()?;
+        }
+        let bytes = std::fs::metadata(file).map_or(0, |facts| facts.len());
+        let steps = count_of(u64::from(report.steps_done), "step");
+        let events = count_of(trace.events.len() as u64, "event");
+        let file_name = file.display();
+        let sentence = format!(
+            "Recorded {steps} of {name} on {}: {events} in {file_name}",
+            report.device
+        );
+        page.headline(&format!("{sentence} ({}).", format_bytes(bytes)))?;
+        if let Some([first, .., last]) = report.losses.as_deref() {
+            page.line(&format!("The loss went from {first:.4} to {last:.4}."))?;
+        }
+        page.gap()?;
+        page.table(&peaks_table(&self.summary))?;
+        page.gap()?;
+        let shown = self.phases.len().min(PHASES_SHOWN);
+        page.table(&phases_table(&self.phases[..shown]))?;
+        if shown < self.phases.len() {
+            let more = format_count((self.phases.len() - shown) as u64);
+            page.line(&format!(
+                "  … and {more} more; `highwater phases {file_name}` lists them"
+            ))?;
+        }
+        caveats::print(trace, page)?;
+        page.gap()?;
+        page.hint(&next_command(
+            &["peak"],
+            file,
+            &[],
+            "for who holds memory at the peak",
+        ))
+    }
+}
+
+/// The object that `record --json` prints.
+#[derive(Debug, Serialize)]
+struct RecordFigures {
+    file: String,
+    scenario: String,
+    device: String,
+    steps: u32,
+    events: usize,
+    losses: Option<Vec<f64>>,
+    peaks: BTreeMap<&'static str, PeakFigure>,
+    phases: Vec<PhaseFigures>,
+    oom: Option<OomFigures>,
+    problems: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct OomFigures {
+    requested_bytes: u64,
+    description: String,
+}

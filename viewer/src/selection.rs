@@ -1,0 +1,291 @@
+//! Selection: what the user looks at: device, total, axis, visible part, pinned block. State apart from drawing.
+
+use std::ops::Range;
+
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::{BlockId, EventId, Trace};
+
+use crate::session::Recording;
+
+/// What the horizontal axis counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Axis {
+    /// Events, each as wide as any other.
+    #[default]
+    Event,
+    /// Nanoseconds.
+    Time,
+}
+
+/// The visible part: horizontally in units of the axis (moments or nanoseconds), vertically in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// From left to right.
+    pub x: Range<f64>,
+    /// From bottom to top.
+    pub y: Range<f64>,
+}
+
+/// A block and a moment that stay in view of the panels until they are let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// The block; none where there was none.
+    pub block: Option<BlockId>,
+    /// Events that have happened by the moment.
+    pub moment: usize,
+}
+
+/// What is looked at in one recording.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Row of the device.
+    pub device: usize,
+    /// The total that bands, marker and panels show.
+    pub metric: Metric,
+    /// What the horizontal axis counts; change it with [`Self::set_axis`].
+    axis: Axis,
+    /// The visible part.
+    view: View,
+    /// What was clicked.
+    pub pin: Option<Pin>,
+    back: Vec<View>,
+    forward: Vec<View>,
+}
+
+/// Views kept for [`Selection::back`].
+const KEPT_VIEWS: usize = 64;
+/// The narrowest view: a quarter of an event, or of a nanosecond.
+const NARROWEST: f64 = 0.25;
+/// The flattest view in bytes.
+const FLATTEST: f64 = 16.0;
+/// Free space above the highest total, as a share of it.
+const HEADROOM: f64 = 0.12;
+
+impl Selection {
+    /// Everything of the main device, by event.
+    pub fn new(recording: &Recording) -> Self {
+        let device = recording.main_device();
+        let view = View { x: 0.0..1.0, y: 0.0..1.0 };
+        let mut selection = Self {
+            device,
+            metric: Metric::default(),
+            axis: Axis::Event,
+            view,
+            pin: None,
+            back: Vec::new(),
+            forward: Vec::new(),
+        };
+        selection.view = selection.whole(recording);
+        selection
+    }
+
+    /// What the horizontal axis counts.
+    pub fn axis(&self) -> Axis {
+        self.axis
+    }
+
+    /// The visible part.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The view that shows the whole device, a little more than its highest total, and its lines.
+    pub fn whole(&self, recording: &Recording) -> View {
+        let index = &recording.devices[self.device];
+        let trace = &recording.trace;
+        let moments = &index.moments;
+        let (first, end) = (self.x_of(trace, moments.start), self.x_of(trace, moments.end));
+        // By time the last state has no end: it gets a little room.
+        let room = if self.axis == Axis::Time { (end - first) * 0.01 } else { 0.0 };
+        let x = first..(end + room).max(first + 1.0);
+        let tops = [Metric::Active, Metric::Reserved, self.metric].map(|metric| index.peak(trace, metric).bytes);
+        let top = tops.into_iter().max().unwrap_or(0).max(FLATTEST as u64) as f64;
+        View { x, y: 0.0..top * (1.0 + HEADROOM) }
+    }
+
+    /// Where moment `position` begins on the axis.
+    pub fn x_of(&self, trace: &Trace, position: usize) -> f64 {
+        let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0) as f64;
+        match self.axis {
+            Axis::Event => position as f64,
+            Axis::Time => match position.min(trace.events.len()).checked_sub(1) {
+                // The baseline has no beginning: it is shown right up to the first event.
+                None => time(0),
+                Some(last) => time(last),
+            },
+        }
+    }
+
+    /// Where the states after `events` lie on the axis; the first reaches back to the baseline.
+    pub fn x_of_events(&self, trace: &Trace, events: Range<u32>) -> Range<f64> {
+        let first = if events.start == 0 { 0 } else { events.start as usize + 1 };
+        self.x_of(trace, first)..self.x_of(trace, events.end as usize + 1)
+    }
+
+    /// The middle of moment `position` on the axis: by event in the middle of its unit, by time at its beginning.
+    pub fn middle_of(&self, trace: &Trace, position: usize) -> f64 {
+        self.x_of(trace, position) + if self.axis == Axis::Event { 0.5 } else { 0.0 }
+    }
+
+    /// Events that have happened by `x` on the axis.
+    pub fn moment_at(&self, trace: &Trace, x: f64) -> usize {
+        match self.axis {
+            Axis::Event => (x.max(0.0) as usize).min(trace.events.len()),
+            Axis::Time => trace.events.time_ns.partition_point(|&time| time as f64 <= x),
+        }
+    }
+
+    /// Changes the axis; the moments in view stay.
+    pub fn set_axis(&mut self, recording: &Recording, axis: Axis) {
+        if axis == self.axis {
+            return;
+        }
+        let trace = &recording.trace;
+        let shown = self.moment_at(trace, self.view.x.start)..self.moment_at(trace, self.view.x.end);
+        let was_whole = self.view.x == self.whole(recording).x;
+        self.axis = axis;
+        self.back.clear();
+        self.forward.clear();
+        let whole = self.whole(recording).x;
+        let x = self.x_of(trace, shown.start)..self.x_of(trace, shown.end.max(shown.start + 1));
+        self.view.x = if was_whole || x.end <= x.start { whole } else { x };
+        self.clamp(recording);
+    }
+
+    /// Changes the device and shows all of it.
+    pub fn set_device(&mut self, recording: &Recording, device: usize) {
+        self.device = device.min(recording.devices.len() - 1);
+        self.pin = None;
+        self.view = self.whole(recording);
+    }
+
+    /// Changes the total; the height of the view follows where it showed everything.
+    pub fn set_metric(&mut self, recording: &Recording, metric: Metric) {
+        let showed_all = self.view.y == self.whole(recording).y;
+        self.metric = metric;
+        if showed_all {
+            self.view.y = self.whole(recording).y;
+        }
+    }
+
+    /// Goes to `view` and remembers the present one for [`Self::go_back`].
+    pub fn jump(&mut self, recording: &Recording, view: View) {
+        let former = self.view.clone();
+        self.view = view;
+        self.clamp(recording);
+        if self.view != former {
+            self.back.push(former);
+            self.forward.clear();
+            let over = self.back.len().saturating_sub(KEPT_VIEWS);
+            self.back.drain(..over);
+        }
+    }
+
+    /// Returns to the view before the last jump.
+    pub fn go_back(&mut self) {
+        if let Some(view) = self.back.pop() {
+            self.forward.push(std::mem::replace(&mut self.view, view));
+        }
+    }
+
+    /// Undoes [`Self::go_back`].
+    pub fn go_forward(&mut self) {
+        if let Some(view) = self.forward.pop() {
+            self.back.push(std::mem::replace(&mut self.view, view));
+        }
+    }
+
+    /// Shows everything.
+    pub fn fit(&mut self, recording: &Recording) {
+        let whole = self.whole(recording);
+        self.jump(recording, whole);
+    }
+
+    /// Shows `factor` times as much in both directions, with `center` (axis, bytes) staying where it is.
+    pub fn zoom(&mut self, recording: &Recording, factor: [f64; 2], center: [f64; 2]) {
+        let scaled = |range: &Range<f64>, factor: f64, center: f64| {
+            center + (range.start - center) * factor..center + (range.end - center) * factor
+        };
+        self.view.x = scaled(&self.view.x, factor[0], center[0]);
+        self.view.y = scaled(&self.view.y, factor[1], center[1]);
+        self.clamp(recording);
+    }
+
+    /// Moves the view by a distance on the axis and in bytes.
+    pub fn pan(&mut self, recording: &Recording, by: [f64; 2]) {
+        self.view.x = self.view.x.start + by[0]..self.view.x.end + by[0];
+        self.view.y = self.view.y.start + by[1]..self.view.y.end + by[1];
+        self.clamp(recording);
+    }
+
+    /// Centres the peak of the chosen total and shows the phase around it, so that what led up to it and what
+    /// followed can be seen. The peak becomes the moment of the panels.
+    pub fn go_to_peak(&mut self, recording: &Recording) {
+        let trace = &recording.trace;
+        let peak = recording.devices[self.device].peak(trace, self.metric);
+        let whole = self.whole(recording);
+        let middle = self.middle_of(trace, peak.position());
+        let span = peak.event.and_then(|event| trace.spans.at(event));
+        let half = span.map_or(0.0, |span| {
+            let shown = self.x_of_events(trace, span.first.0..span.end.0);
+            (middle - shown.start).max(shown.end - middle) * 1.25
+        });
+        let width = whole.x.end - whole.x.start;
+        let half = half.clamp(width / 64.0, width / 6.0).max(NARROWEST);
+        self.pin = None;
+        let y = if peak.bytes == 0 { whole.y } else { 0.0..peak.bytes as f64 * (1.0 + HEADROOM) };
+        self.jump(recording, View { x: middle - half..middle + half, y });
+    }
+
+    /// Shows the life of `block` with some room on both sides.
+    pub fn go_to_block(&mut self, recording: &Recording, block: BlockId) {
+        let trace = &recording.trace;
+        let row = trace.blocks.get(block);
+        let whole = self.whole(recording);
+        let first = row.alloc.index().map_or(whole.x.start, |index| self.x_of(trace, index + 1));
+        let end = row.free_requested.index().map_or(whole.x.end, |index| self.x_of(trace, index + 1));
+        let room = ((end - first) * 0.1).max(NARROWEST);
+        self.jump(recording, View { x: first - room..end + room, y: self.view.y.clone() });
+    }
+
+    /// Shows the step after (or before, for -1) the one in the middle of the view; the nearest there is.
+    pub fn go_to_step(&mut self, recording: &Recording, by: i64) {
+        let trace = &recording.trace;
+        let steps = trace.spans.steps();
+        let middle = self.moment_at(trace, (self.view.x.start + self.view.x.end) / 2.0);
+        let begun = steps.iter().filter(|step| trace.spans.step_range(**step).is_some_and(|at| (at.start as usize) < middle));
+        let is_one = self.shows_one_step(trace);
+        let now = begun.count() as i64 - 1;
+        let target = if is_one { now + by } else { now.max(0) };
+        let target = target.clamp(0, steps.len().saturating_sub(1) as i64);
+        if let Some(range) = steps.get(target as usize).and_then(|step| trace.spans.step_range(*step)) {
+            let x = self.x_of_events(trace, range);
+            self.jump(recording, View { x, y: self.view.y.clone() });
+        }
+    }
+
+    fn shows_one_step(&self, trace: &Trace) -> bool {
+        trace.spans.steps().iter().filter_map(|step| trace.spans.step_range(*step)).any(|range| {
+            self.x_of_events(trace, range) == self.view.x
+        })
+    }
+
+    /// Keeps the view within the recording: no narrower than can be told apart, no wider than twice the whole.
+    fn clamp(&mut self, recording: &Recording) {
+        let whole = self.whole(recording);
+        self.view.x = within(&self.view.x, &whole.x, NARROWEST, 1.0);
+        let capacity = recording.devices[self.device].summary.capacity_bytes as f64;
+        let highest = 0.0..whole.y.end.max(capacity * (1.0 + HEADROOM));
+        self.view.y = within(&self.view.y, &highest, FLATTEST, 1.0);
+    }
+}
+
+/// `range` moved and scaled so that it is at least `least` and at most `most` times as long as `outer`, and inside it.
+fn within(range: &Range<f64>, outer: &Range<f64>, least: f64, most: f64) -> Range<f64> {
+    let length = (range.end - range.start).clamp(least, ((outer.end - outer.start) * most).max(least));
+    let middle = (range.start + range.end) / 2.0;
+    let is_same = length == range.end - range.start;
+    let start = if is_same { range.start } else { middle - length / 2.0 };
+    let start = start.min(outer.end - length).max(outer.start);
+    start..start + length
+}
