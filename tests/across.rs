@@ -1,3 +1,5 @@
 //! What is true across the crates: one binary, one module a subject.
 
+mod crash;
 mod layering;
+mod recordings;

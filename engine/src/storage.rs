@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU32, Ordering};
 
 use bytemuck::Pod;
-use highwater_recorder::{Category, api, context};
+use highwater_recorder::{Category, context};
 
 use crate::alloc::Block;
 use crate::device::{Device, Kind};
@@ -71,7 +71,7 @@ impl Storage {
     /// Says what the memory is for, here and in the recording.
     pub fn tag(&self, category: Category) {
         if self.category.swap(category as u8, Ordering::Relaxed) != category as u8 && self.bytes > 0 {
-            api::tag(self.device.id(), self.block().key(), category);
+            self.device.allocator().tag(self.block(), category);
         }
     }
 

@@ -366,6 +366,7 @@ fn garbage_collection_gives_back_what_has_been_cached_longest() {
     check(
         "config garbage_collection_threshold:0.6,per_process_memory_fraction:0.5
          capacity 400M
+         alloc shared 5M
          alloc old 30M
          alloc young 40M
          free old
@@ -376,20 +377,23 @@ fn garbage_collection_gives_back_what_has_been_cached_longest() {
          alloc trigger 45M
          state",
         expect![[r#"
-              segment_alloc 30M at 0+0
-            old: 30M at 0+0
-              segment_alloc 40M at 1+0
-            young: 40M at 1+0
-            x: 2M at 0+0
-            y: 2M at 0+2M
-              segment_alloc 50M at 2+0
-            fills: 50M at 2+0
-              segment_alloc 46M at 3+0
-            trigger: 46M at 3+0
-              0+0 stream 0 large: x 2M | y 2M | (26M)
-              1+0 stream 0 large: (40M)
-              2+0 stream 0 large: fills 50M
-              3+0 stream 0 large: trigger 46M
+              segment_alloc 20M at 0+0
+            shared: 5M at 0+0
+              segment_alloc 30M at 1+0
+            old: 30M at 1+0
+              segment_alloc 40M at 2+0
+            young: 40M at 2+0
+            x: 2M at 0+5M
+            y: 2M at 0+7M
+              segment_alloc 50M at 3+0
+            fills: 50M at 3+0
+              segment_free 30M at 1+0
+              segment_alloc 46M at 4+0
+            trigger: 46M at 4+0
+              0+0 stream 0 large: shared 5M | x 2M | y 2M | (11M)
+              2+0 stream 0 large: (40M)
+              3+0 stream 0 large: fills 50M
+              4+0 stream 0 large: trigger 46M
         "#]],
     );
 }
@@ -585,7 +589,7 @@ fn an_expandable_segment_keeps_pages_that_were_mapped_before_memory_ran_out_unti
          free hole
          empty
          free b
-         alloc c 80M
+         alloc c 60M
          state
          stat num_ooms
          stat num_alloc_retries",
@@ -597,15 +601,16 @@ fn an_expandable_segment_keeps_pages_that_were_mapped_before_memory_ran_out_unti
             b: 5M at 0+55M
               segment_unmap 20M at 0+20M
             released 20M
-              segment_unmap 20M at 0+40M
-            c: out of memory on device 0 (accounting device): 80 MiB requested
-              request    80 MiB rounded to 80 MiB; 80 MiB needed from the driver; stream 0, large pool
+              segment_map 20M at 0+20M
+              segment_unmap 40M at 0+20M
+            c: out of memory on device 0 (accounting device): 60 MiB requested
+              request    60 MiB rounded to 60 MiB; 60 MiB needed from the driver; stream 0, large pool
               device     70 MiB in all, 50 MiB free, 0 B held outside this allocator
               reserved   20 MiB = 5 MiB allocated + 0 B waiting for streams + 15 MiB cached
               allocated  5 MiB for 5 MiB requested
               cached     15 MiB = 15 MiB fragmented (largest free range 15 MiB) + 0 B of other streams + 0 B in the other pool
-              tried      waiting for all streams; 20 MiB of cache given back to the driver
-              advice     the request alone is larger than the device: split it up
+              tried      waiting for all streams; 40 MiB of cache given back to the driver
+              advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
               0+0 stream 0 large: a 5M | (15M)
             num_ooms = 1
             num_alloc_retries = 1
@@ -733,7 +738,7 @@ fn a_report_gives_only_advice_that_applies() {
               segment_map 20M at 0+0
             a: 20M at 0+0
             b: out of memory on device 0 (accounting device): 45 MiB requested
-              request    45 MiB rounded to 45 MiB; 46 MiB needed from the driver; stream 0, large pool
+              request    45 MiB rounded to 45 MiB; 60 MiB needed from the driver; stream 0, large pool
               device     100 MiB in all, 80 MiB free, 0 B held outside this allocator
               limit      50 MiB may be reserved, by the memory fraction
               reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
@@ -743,7 +748,7 @@ fn a_report_gives_only_advice_that_applies() {
               advice     the device has the memory, the limit forbids it: raise per_process_memory_fraction
               advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
             c: out of memory on device 0 (accounting device): 101 MiB requested
-              request    101 MiB rounded to 101 MiB; 102 MiB needed from the driver; stream 0, large pool
+              request    101 MiB rounded to 101 MiB; 120 MiB needed from the driver; stream 0, large pool
               device     100 MiB in all, 80 MiB free, 0 B held outside this allocator
               reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  20 MiB for 20 MiB requested

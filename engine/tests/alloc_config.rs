@@ -10,8 +10,9 @@ use proptest::prelude::*;
 /// Each text with what it reads as, or why it does not.
 fn read(texts: &[&str]) -> String {
     let lines = texts.iter().map(|text| match text.parse::<AllocConfig>() {
-        Ok(config) => format!("{text}\n  = {config}\n"),
-        Err(error) => format!("{text}\n  ! {error}\n"),
+        Ok(config) if config == AllocConfig::default() => format!("'{text}'\n  = the defaults\n"),
+        Ok(config) => format!("'{text}'\n  = {config}\n"),
+        Err(error) => format!("'{text}'\n  ! {error}\n"),
     });
     lines.collect()
 }
@@ -39,51 +40,54 @@ fn settings_read_as_in_pytorch_and_print_in_one_form() {
         "roundup_power2_divisions:[64:8,256:0,>:2],expandable_segments:True",
         "roundup_power2_divisions:[256:2,64:8,>:2]",
         "roundup_power2_divisions:[65536:2]",
+        "roundup_power2_divisions:9223372036854775808",
         "backend:native,release_lock_on_cudamalloc:True,pinned_use_background_threads:True",
     ];
     expect![[r#"
-
-          = 
- 
-          = 
-        expandable_segments:True
+        ''
+          = the defaults
+        ' '
+          = the defaults
+        'expandable_segments:True'
           = expandable_segments:True
-        expandable_segments:False
-          = 
-        max_split_size_mb:20
+        'expandable_segments:False'
+          = the defaults
+        'max_split_size_mb:20'
           = max_split_size_mb:20
-        max_ split_size_mb : 3 0,
+        'max_ split_size_mb : 3 0,'
           = max_split_size_mb:30
-        max_split_size_mb:30,max_split_size_mb:40
+        'max_split_size_mb:30,max_split_size_mb:40'
           = max_split_size_mb:40
-        max_split_size_mb:128,large_segment_size_mb:128,max_non_split_rounding_mb:200
+        'max_split_size_mb:128,large_segment_size_mb:128,max_non_split_rounding_mb:200'
           = large_segment_size_mb:128,max_split_size_mb:128,max_non_split_rounding_mb:200
-        large_segment_size_mb:11
+        'large_segment_size_mb:11'
           = large_segment_size_mb:11
-        garbage_collection_threshold:0.80,per_process_memory_fraction:1.0
+        'garbage_collection_threshold:0.80,per_process_memory_fraction:1.0'
           = garbage_collection_threshold:0.8
-        per_process_memory_fraction:0
+        'per_process_memory_fraction:0'
           = per_process_memory_fraction:0
-        roundup_power2_divisions:4
+        'roundup_power2_divisions:4'
           = roundup_power2_divisions:4
-        roundup_power2_divisions:[]
-          = 
-        roundup_power2_divisions:[1:8]
+        'roundup_power2_divisions:[]'
+          = the defaults
+        'roundup_power2_divisions:[1:8]'
           = roundup_power2_divisions:[1:8]
-        roundup_power2_divisions:[>:4]
+        'roundup_power2_divisions:[>:4]'
           = roundup_power2_divisions:[1:0,>:4]
-        roundup_power2_divisions:[4:2,]
+        'roundup_power2_divisions:[4:2,]'
           = roundup_power2_divisions:[4:2]
-        roundup_power2_divisions:[64:8,256:4,1024:4,>:1]
+        'roundup_power2_divisions:[64:8,256:4,1024:4,>:1]'
           = roundup_power2_divisions:[64:8,256:4,1024:4,>:1]
-        roundup_power2_divisions:[64:8,256:0,>:2],expandable_segments:True
+        'roundup_power2_divisions:[64:8,256:0,>:2],expandable_segments:True'
           = roundup_power2_divisions:[64:8,256:0,>:2],expandable_segments:True
-        roundup_power2_divisions:[256:2,64:8,>:2]
+        'roundup_power2_divisions:[256:2,64:8,>:2]'
           = roundup_power2_divisions:[32:2,64:8,>:2]
-        roundup_power2_divisions:[65536:2]
+        'roundup_power2_divisions:[65536:2]'
           = roundup_power2_divisions:2
-        backend:native,release_lock_on_cudamalloc:True,pinned_use_background_threads:True
-          = 
+        'roundup_power2_divisions:9223372036854775808'
+          = roundup_power2_divisions:9223372036854775808
+        'backend:native,release_lock_on_cudamalloc:True,pinned_use_background_threads:True'
+          = the defaults
     "#]].assert_eq(&read(&texts));
 }
 
@@ -119,59 +123,59 @@ fn what_is_wrong_with_settings_is_said_with_the_key_and_what_is_allowed() {
         "max_split_size_mb:30:40",
     ];
     expect![[r#"
-        expandable:True
+        'expandable:True'
           ! allocator settings: unknown key 'expandable'; the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
-        expandable_segments:true
+        'expandable_segments:true'
           ! allocator settings: expandable_segments is 'true'; allowed is 'True' or 'False'
-        expandable_segments
+        'expandable_segments'
           ! allocator settings: expected ':' after 'expandable_segments', found the end; write key:value,key:[a:b,c:d]
-        expandable_segments:
+        'expandable_segments:'
           ! allocator settings: expandable_segments is ''; allowed is 'True' or 'False'
-        max_split_size_mb=30
+        'max_split_size_mb=30'
           ! allocator settings: unknown key 'max_split_size_mb=30'; the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
-        max_split_size_mb:19
+        'max_split_size_mb:19'
           ! allocator settings: max_split_size_mb is '19'; allowed is a whole number of MiB from 20 (large_segment_size_mb) upwards
-        max_split_size_mb:-5
+        'max_split_size_mb:-5'
           ! allocator settings: max_split_size_mb is '-5'; allowed is a whole number of MiB
-        max_split_size_mb:20x
+        'max_split_size_mb:20x'
           ! allocator settings: max_split_size_mb is '20x'; allowed is a whole number of MiB
-        max_split_size_mb:99999999999999999
+        'max_split_size_mb:99999999999999999'
           ! allocator settings: max_split_size_mb is '99999999999999999'; allowed is a whole number of MiB
-        max_split_size_mb:64,large_segment_size_mb:128
+        'max_split_size_mb:64,large_segment_size_mb:128'
           ! allocator settings: max_split_size_mb is '64'; allowed is a whole number of MiB from 128 (large_segment_size_mb) upwards
-        max_non_split_rounding_mb:19
+        'max_non_split_rounding_mb:19'
           ! allocator settings: max_non_split_rounding_mb is '19'; allowed is a whole number of MiB from 20 (large_segment_size_mb) upwards
-        large_segment_size_mb:10
+        'large_segment_size_mb:10'
           ! allocator settings: large_segment_size_mb is '10'; allowed is a whole number of MiB above 10
-        garbage_collection_threshold:1
+        'garbage_collection_threshold:1'
           ! allocator settings: garbage_collection_threshold is '1'; allowed is a number between 0 and 1, both excluded
-        garbage_collection_threshold:0
+        'garbage_collection_threshold:0'
           ! allocator settings: garbage_collection_threshold is '0'; allowed is a number between 0 and 1, both excluded
-        garbage_collection_threshold:nan
+        'garbage_collection_threshold:nan'
           ! allocator settings: garbage_collection_threshold is 'nan'; allowed is a number between 0 and 1, both excluded
-        per_process_memory_fraction:1.5
+        'per_process_memory_fraction:1.5'
           ! allocator settings: per_process_memory_fraction is '1.5'; allowed is a number from 0 to 1
-        roundup_power2_divisions:0
+        'roundup_power2_divisions:0'
           ! allocator settings: roundup_power2_divisions is '0'; allowed is a power of two, or a list [MiB:divisions,…]
-        roundup_power2_divisions:3
+        'roundup_power2_divisions:3'
           ! allocator settings: roundup_power2_divisions is '3'; allowed is a power of two, or a list [MiB:divisions,…]
-        roundup_power2_divisions:[4:3]
+        'roundup_power2_divisions:[4:3]'
           ! allocator settings: roundup_power2_divisions is '4:3'; allowed is 0 or a power of two after the colon
-        roundup_power2_divisions:[3:2]
+        'roundup_power2_divisions:[3:2]'
           ! allocator settings: roundup_power2_divisions is '3:2'; allowed is a power of two, in MiB, or '>' before the colon
-        roundup_power2_divisions:[0:2]
+        'roundup_power2_divisions:[0:2]'
           ! allocator settings: roundup_power2_divisions is '0:2'; allowed is a power of two, in MiB, or '>' before the colon
-        roundup_power2_divisions:[4:2
+        'roundup_power2_divisions:[4:2'
           ! allocator settings: expected ',' after 'roundup_power2_divisions:[4:2', found the end; write key:value,key:[a:b,c:d]
-        roundup_power2_divisions:[4]
+        'roundup_power2_divisions:[4]'
           ! allocator settings: expected ':' after 'roundup_power2_divisions:[4', found ']'; write key:value,key:[a:b,c:d]
-        backend:cudaMallocAsync
+        'backend:cudaMallocAsync'
           ! allocator settings: backend is 'cudaMallocAsync'; allowed is 'native', the caching allocator
-        max_split_size_mb:30,,
+        'max_split_size_mb:30,,'
           ! allocator settings: unknown key ''; the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
-        ,max_split_size_mb:30
+        ',max_split_size_mb:30'
           ! allocator settings: unknown key ''; the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
-        max_split_size_mb:30:40
+        'max_split_size_mb:30:40'
           ! allocator settings: expected ',' after 'max_split_size_mb:30', found ':'; write key:value,key:[a:b,c:d]
     "#]].assert_eq(&read(&texts));
 }
@@ -219,6 +223,8 @@ fn divisions() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn printed_settings_read_back_as_themselves(
         divisions in divisions(),

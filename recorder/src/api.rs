@@ -30,6 +30,33 @@ pub struct NewBlock {
     pub pool: Pool,
 }
 
+/// A device's number in recordings, its own until this is dropped.
+#[derive(Debug)]
+pub struct DeviceClaim(DeviceId);
+
+impl DeviceClaim {
+    /// The number `wish`, as a driver numbers its devices; the lowest free number if it is taken or nothing is wished.
+    pub fn new(wish: Option<DeviceId>) -> Self {
+        let claimed = &mut hub::lock().claimed;
+        let is_free = |id: &DeviceId| !claimed.contains(id);
+        let lowest = || (0..=u16::MAX).map(DeviceId).find(is_free).unwrap_or_default();
+        let id = wish.filter(is_free).unwrap_or_else(lowest);
+        claimed.insert(id);
+        Self(id)
+    }
+
+    /// The number.
+    pub fn id(&self) -> DeviceId {
+        self.0
+    }
+}
+
+impl Drop for DeviceClaim {
+    fn drop(&mut self) {
+        hub::lock().claimed.remove(&self.0);
+    }
+}
+
 /// Makes an allocator known, so that recordings that begin later know what it holds. It is forgotten when dropped.
 /// A recording that runs already takes its state now.
 pub fn register(source: &Arc<dyn Source>) {

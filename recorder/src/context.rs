@@ -17,22 +17,25 @@ pub struct Context {
     pub category: Category,
 }
 
-const NOTHING: Context = Context { scope: ScopeId::NONE, op: OpId::NONE, category: Category::Unknown };
+impl Context {
+    /// Nothing is known.
+    pub const NOTHING: Self = Self { scope: ScopeId::NONE, op: OpId::NONE, category: Category::Unknown };
+}
 
 thread_local! {
-    static CURRENT: Cell<Context> = const { Cell::new(NOTHING) };
+    static CURRENT: Cell<Context> = const { Cell::new(Context::NOTHING) };
 }
 
 /// The running thread's context; nothing while the thread ends.
 #[inline]
 pub fn current() -> Context {
-    CURRENT.try_with(Cell::get).unwrap_or(NOTHING)
+    CURRENT.try_with(Cell::get).unwrap_or(Context::NOTHING)
 }
 
 /// Replaces the running thread's context and gives the former one.
 #[inline]
 pub(crate) fn replace(context: Context) -> Context {
-    CURRENT.try_with(|current| current.replace(context)).unwrap_or(NOTHING)
+    CURRENT.try_with(|current| current.replace(context)).unwrap_or(Context::NOTHING)
 }
 
 /// The running thread's stack, as the position of its node in the process-wide depot.

@@ -2,7 +2,7 @@
 //!
 //! Locks are taken in this order: an allocator's own, then the hub's. The hub never calls an allocator.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -28,13 +28,21 @@ const MOST_PENDING: usize = 1 << 22;
 pub(crate) struct Hub {
     pub(crate) active: Option<Active>,
     sources: Vec<Weak<dyn Source>>,
+    /// Device numbers in use.
+    pub(crate) claimed: BTreeSet<DeviceId>,
     next_op: u32,
     step: Option<u32>,
     phase: Phase,
 }
 
-static HUB: Mutex<Hub> =
-    Mutex::new(Hub { active: None, sources: Vec::new(), next_op: 0, step: None, phase: Phase::Setup });
+static HUB: Mutex<Hub> = Mutex::new(Hub {
+    active: None,
+    sources: Vec::new(),
+    claimed: BTreeSet::new(),
+    next_op: 0,
+    step: None,
+    phase: Phase::Setup,
+});
 /// The writer waits here for work.
 static WORK: Condvar = Condvar::new();
 /// The program waits here for the writer.

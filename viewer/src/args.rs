@@ -1,13 +1,18 @@
 //! Args: every command and option as data; clap makes parser and help from it.
 
-use std::path::PathBuf;
-use std::str::FromStr;
+mod values;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+pub use values::{At, GroupKeys, RunDevice, Where};
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
-use highwater_snapshots::analysis::{Filter, GroupKey, Metric};
+use highwater_snapshots::analysis::{GroupKey, Metric};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::parse_bytes;
+
+use values::{kind_parser, metric_parser};
 
 /// Finds out where GPU memory goes.
 ///
@@ -81,33 +86,6 @@ pub struct BlockChoice {
         hide_default_value = true
     )]
     pub filter: Where,
-}
-
-/// A filter together with the text it was read from.
-#[derive(Clone, Debug, Default)]
-pub struct Where {
-    /// As it was typed.
-    pub text: String,
-    /// As it is meant.
-    pub filter: Filter,
-}
-
-impl Where {
-    /// The text, if there is a condition in it.
-    pub fn stated(&self) -> Option<&str> {
-        (!self.filter.is_empty()).then_some(self.text.trim())
-    }
-}
-
-impl FromStr for Where {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(Self {
-            text: text.to_owned(),
-            filter: text.parse()?,
-        })
-    }
 }
 
 /// `highwater info`.
@@ -296,98 +274,6 @@ impl RecordArguments {
     }
 }
 
-/// The moment that `peak` looks at, when it is not the peak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// Before the first event.
-    Start,
-    /// After the last event.
-    End,
-    /// After the event with this number.
-    Event(u32),
-}
-
-impl FromStr for At {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "start" => Ok(Self::Start),
-            "end" => Ok(Self::End),
-            _ => text
-                .parse()
-                .map(Self::Event)
-                .map_err(|_| "give the number of an event, 'start' or 'end'".to_owned()),
-        }
-    }
-}
-
-/// What to group by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupKeys(pub Vec<GroupKey>);
-
-impl FromStr for GroupKeys {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        GroupKey::parse_list(text).map(Self)
-    }
-}
-
-/// Where a scenario runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunDevice {
-    /// The accounting device: every byte, no memory, no arithmetic.
-    Meta,
-    /// The processor.
-    Cpu,
-    /// The GPU of this ordinal.
-    Cuda(u16),
-}
-
-impl FromStr for RunDevice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let ordinal = |text: &str| {
-            text.parse()
-                .map_err(|_| format!("'{text}' is no device number: write cuda:0"))
-        };
-        match text.split_once(':') {
-            None if text == "meta" => Ok(Self::Meta),
-            None if text == "cpu" => Ok(Self::Cpu),
-            None if text == "cuda" => Ok(Self::Cuda(0)),
-            Some(("cuda", number)) => ordinal(number).map(Self::Cuda),
-            _ => Err("devices are meta, cpu, cuda and cuda:N".to_owned()),
-        }
-    }
-}
-
-impl std::fmt::Display for RunDevice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Meta => f.write_str("meta"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
-        }
-    }
-}
-
-fn metric_parser() -> impl TypedValueParser<Value = Metric> {
-    let value = |metric: Metric| match metric {
-        Metric::DeviceUsed => PossibleValue::new(metric.name()).alias("device-used"),
-        _ => PossibleValue::new(metric.name()),
-    };
-    PossibleValuesParser::new(Metric::ALL.map(value)).map(|name| {
-        Metric::from_name(&name.replace('-', "_")).expect("only names of metrics are possible")
-    })
-}
-
-fn kind_parser() -> impl TypedValueParser<Value = EventKind> {
-    PossibleValuesParser::new(EventKind::ALL.iter().map(|kind| kind.name()))
-        .map(|name| EventKind::from_name(&name).expect("only names of kinds are possible"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -396,28 +282,5 @@ mod tests {
     fn the_options_contradict_nothing() {
         use clap::CommandFactory as _;
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn devices_and_moments_read_back_and_mistakes_say_what_is_allowed() {
-        for text in ["meta", "cpu", "cuda:3"] {
-            assert_eq!(text.parse::<RunDevice>().unwrap().to_string(), text);
-        }
-        assert_eq!("cuda".parse(), Ok(RunDevice::Cuda(0)));
-        assert!(
-            "cuda:x"
-                .parse::<RunDevice>()
-                .unwrap_err()
-                .contains("cuda:0")
-        );
-        assert!(
-            "tpu"
-                .parse::<RunDevice>()
-                .unwrap_err()
-                .contains("meta, cpu")
-        );
-        assert_eq!("17".parse(), Ok(At::Event(17)));
-        assert_eq!("end".parse(), Ok(At::End));
-        assert!("-1".parse::<At>().is_err());
     }
 }

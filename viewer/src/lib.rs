@@ -10,15 +10,20 @@ pub mod session;
 pub mod selection;
 pub mod command;
 pub mod cli;
+#[cfg(feature = "engine")]
+pub mod record;
+#[cfg(not(feature = "engine"))]
 #[path = "record_disabled.rs"]
 pub mod record;
+#[cfg(feature = "gui")]
+pub mod gui;
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::Parser as _;
 
 use crate::args::{Arguments, Command};
 use crate::cli::on_stdout;
@@ -52,7 +57,11 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;
             if arguments.open {
-                let summary = if arguments.json { Summary::None } else { Summary::Peak };
+                let summary = if arguments.json {
+                    Summary::None
+                } else {
+                    Summary::Peak
+                };
                 open(&[arguments.file()], summary)?;
             }
             Ok(status)
@@ -74,13 +83,18 @@ enum Summary {
 /// Opens the app, or says why not and prints a summary.
 fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
     if let Some(file) = files.iter().find(|file| is_mistyped_command(file)) {
-        let text = format!("'{}' is neither a command nor a file: `highwater --help` lists the commands", file.display());
+        let text = format!(
+            "'{}' is neither a command nor a file: `highwater --help` lists the commands",
+            file.display()
+        );
         return Err(Failure::Usage(text));
     }
-    let Err(why) = show_app(files) else { return Ok(Status::Fine) };
+    let Err(why) = show_app(files) else {
+        return Ok(Status::Fine);
+    };
     if files.is_empty() {
-        let usage = Arguments::command().render_usage();
-        return Err(Failure::Usage(format!("{why}, and no file was given. {usage}\nTry `highwater --help`.")));
+        let text = format!("{why}, and no file was given: `highwater --help` lists the commands");
+        return Err(Failure::Usage(text));
     }
     say(&format!("{why}: here is a summary instead of the app"));
     match summary {
@@ -92,7 +106,9 @@ fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
 
 /// Whether `file` is a bare word that names no file.
 fn is_mistyped_command(file: &Path) -> bool {
-    let is_word = file.to_str().is_some_and(|text| text != "-" && text.chars().all(|c| c.is_alphanumeric() || c == '-'));
+    let is_word = file
+        .to_str()
+        .is_some_and(|text| text != "-" && text.chars().all(|c| c.is_alphanumeric() || c == '-'));
     is_word && !file.exists()
 }
 
@@ -113,7 +129,7 @@ fn show_app(_files: &[PathBuf]) -> Result<(), String> {
     Err("this build has no app".to_owned())
 }
 
-/// Prints help or version, or what is wrong with the command line in as few lines as it takes.
+/// Prints help or version, or what is wrong with the command line, in two lines.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         // A reader that closed the pipe has seen enough.
@@ -121,8 +137,16 @@ fn refuse(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let text = error.render().to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-    say(&lines.join("\n"));
+    let mut lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let what: Vec<&str> = lines
+        .by_ref()
+        .take_while(|line| !line.starts_with("Usage:"))
+        .collect();
+    say(&what.join(" "));
+    say("Try `highwater --help`, or `highwater COMMAND --help` for its options.");
     ExitCode::from(2)
 }
 

@@ -16,10 +16,10 @@ use serde::Serialize;
 
 use crate::args::{RecordArguments, RunDevice};
 use crate::cli::caveats::{self, problem_texts};
-use crate::cli::info::{peak_figures, peaks_table};
 use crate::cli::moment::{PeakFigure, count_of};
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
+use crate::cli::peaks::{peak_figures, peaks_table};
 use crate::cli::phases::{PhaseFigures, row_figures, table as phases_table};
 use crate::cli::recording::{read, spinner};
 use crate::cli::shell::next_command;

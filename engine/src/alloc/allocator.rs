@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use highwater_recorder::{DeviceId, StreamId, api};
+use highwater_recorder::{Category, DeviceId, StreamId, api};
 
 use super::block::Block;
 use super::config::AllocConfig;
@@ -89,6 +89,19 @@ impl CachingAllocator {
         }
     }
 
+    /// Says what a block is for, where that became known after it was handed out.
+    ///
+    /// # Panics
+    /// If the block is another allocator's.
+    pub fn tag(&self, block: &Block, category: Category) {
+        if !block.is_empty() {
+            let mut heap = self.heap();
+            heap.check_owner(block);
+            heap.arena[block.index].context.category = category;
+            api::tag(self.device, block.key, category);
+        }
+    }
+
     /// Waits for all streams that freed blocks wait for, then gives all cached memory back to the driver, as far as it
     /// consists of whole segments or pages. Gives the bytes released.
     pub fn empty_cache(&self) -> Result<u64, AllocError> {
@@ -144,8 +157,16 @@ impl CachingAllocator {
     /// A panic under the lock leaves the books as they were at worst between two steps; going on is as safe as the
     /// audit says, and better than failing every later free.
     #[inline]
-    fn heap(&self) -> MutexGuard<'_, Heap> {
+    pub(super) fn heap(&self) -> MutexGuard<'_, Heap> {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for CachingAllocator {
+    /// Gives cached memory back, so that a recording sees it go. What blocks still hold, the driver frees.
+    fn drop(&mut self) {
+        // A driver that fails here has said so before, or has nobody left to tell.
+        drop(self.empty_cache());
     }
 }
 

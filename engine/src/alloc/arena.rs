@@ -1,5 +1,6 @@
 //! Arena: the records of all ranges the allocator knows, each linked to its neighbours in memory.
 
+use highwater_recorder::context::Context;
 use highwater_recorder::{Pool, StreamId};
 
 /// Names a record: its place in the arena, reused once the record is gone.
@@ -57,6 +58,8 @@ pub(super) struct Record {
     pub(super) events: u32,
     pub(super) previous: BlockIndex,
     pub(super) next: BlockIndex,
+    /// What the tenant was allocated for, so that a recording that begins later knows it; of a past one where the range is free.
+    pub(super) context: Context,
     /// Other streams that work with the block.
     pub(super) other_streams: Option<Box<OtherStreams>>,
 }
@@ -155,6 +158,7 @@ impl Arena {
         let front = &mut self[index];
         assert!(bytes < front.bytes, "keeping {bytes} bytes of a range of {}", front.bytes);
         let back = Record {
+            context: Context::NOTHING,
             other_streams: None,
             address: front.address + bytes,
             bytes: front.bytes - bytes,

@@ -1,7 +1,7 @@
 //! Caching: how a request finds its block: in the cache, from the driver, or after the cache was given back.
 
 use highwater_recorder::snapshots::event::Range;
-use highwater_recorder::{Pool, StreamId, api};
+use highwater_recorder::{Pool, StreamId, api, context};
 
 use super::arena::{BlockIndex, Use};
 use super::block::Block;
@@ -187,6 +187,7 @@ impl Heap {
         record.used = Use::Allocated;
         record.requested = request.requested;
         record.key = key;
+        record.context = context::current();
         let block = Block {
             index,
             key,

@@ -60,6 +60,8 @@ pub struct DriverEvent(pub u64);
 /// exactly as they were obtained. Ranges given to [`map`](Self::map) and [`unmap`](Self::unmap) lie within one range of
 /// reserved addresses and are whole pages: each page is of the size with which it was mapped, and unmapped as it was
 /// mapped, though perhaps together with its neighbours.
+///
+/// An allocator does not give back what it holds when it ends: dropping the driver does, for everything it handed out.
 pub trait Driver: Send + Sync {
     /// Which kind of memory this is.
     fn kind(&self) -> DriverKind;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use highwater_recorder::context::Context;
 use highwater_recorder::snapshots::event::Range;
 use highwater_recorder::{DeviceId, Pool, api};
 
@@ -88,6 +89,7 @@ impl Heap {
             events: 0,
             previous: BlockIndex::NONE,
             next: BlockIndex::NONE,
+            context: Context::NOTHING,
             other_streams: None,
         })
     }

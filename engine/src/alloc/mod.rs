@@ -22,6 +22,7 @@ mod caching;
 mod state;
 mod audit;
 mod allocator;
+mod source;
 
 pub use allocator::CachingAllocator;
 pub use block::Block;

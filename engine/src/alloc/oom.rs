@@ -25,7 +25,7 @@ pub struct OomReport {
     pub requested: u64,
     /// The same after rounding.
     pub rounded: u64,
-    /// The segment that it would need; expandable segments may need less, as far as they have free pages.
+    /// What it needs from the driver: a segment, or pages, of which a free range at the end may save some.
     pub segment: u64,
     /// The whole device.
     pub device_total: u64,
@@ -93,14 +93,14 @@ impl OomReport {
         (self.device_total - self.device_free).saturating_sub(self.reserved)
     }
 
-    fn advise(&self, heap: &Heap) -> Vec<Advice> {
+    fn advise(&self, heap: &Heap, request: &Request) -> Vec<Advice> {
         let can_expand = !heap.config.expandable_segments() && heap.driver.page_bytes().is_some();
         let mut advice = Vec::new();
         if self.segment > self.device_total {
             return vec![Advice::LargerThanDevice];
         }
         let device_has_it = self.segment <= self.device_free;
-        if self.limit.is_some_and(|limit| self.reserved + self.segment > limit) && device_has_it {
+        if self.limit.is_some_and(|limit| self.reserved + request.rounded.segment > limit) && device_has_it {
             advice.push(Advice::RaiseMemoryFraction);
         }
         let available = self.device_free.min(self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved)));
@@ -141,6 +141,10 @@ impl Heap {
                 }
             }
         }
+        let segment = match self.config.expandable_segments() {
+            true => request.rounded.block.next_multiple_of(self.page_bytes(pool)),
+            false => request.rounded.segment,
+        };
         let mut report = OomReport {
             device: self.device,
             device_name: self.driver.name(),
@@ -148,7 +152,7 @@ impl Heap {
             pool,
             requested: request.requested,
             rounded: request.rounded.block,
-            segment: request.rounded.segment,
+            segment,
             device_total: capacity.total,
             device_free: capacity.free,
             limit: self.limit()?,
@@ -161,7 +165,7 @@ impl Heap {
             unusable,
             advice: Vec::new(),
         };
-        report.advice = report.advise(self);
+        report.advice = report.advise(self, request);
         Ok(report)
     }
 }

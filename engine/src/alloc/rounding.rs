@@ -49,7 +49,7 @@ fn block_bytes(bytes: u64, config: &AllocConfig) -> u64 {
         return MIN_BLOCK;
     }
     let divisions = config.divisions().of(bytes);
-    if divisions > 1 && bytes > MIN_BLOCK * divisions {
+    if divisions > 1 && bytes > divisions.saturating_mul(MIN_BLOCK) {
         // The guard keeps the step at 512 or above, since `divisions` is a power of two.
         let step = (1 << bytes.ilog2()) / divisions;
         return bytes.next_multiple_of(step);

@@ -30,6 +30,11 @@ impl Operation {
         self.name
     }
 
+    /// Whether an operation on these inputs is recorded, so that anything need be kept.
+    pub(crate) fn is_recorded(inputs: &[&Tensor]) -> bool {
+        is_grad_enabled() && inputs.iter().any(|input| input.requires_grad())
+    }
+
     /// See [`record`].
     pub(crate) fn record<G: Gradient + 'static>(
         &self,
@@ -50,7 +55,7 @@ pub fn record<G: Gradient + 'static>(
     inputs: &[&Tensor],
     gradient: impl FnOnce(&[bool]) -> G,
 ) -> Tensor {
-    if !is_grad_enabled() || !inputs.iter().any(|input| input.requires_grad()) {
+    if !Operation::is_recorded(inputs) {
         return output;
     }
     let edges: Vec<Option<Edge>> = inputs.iter().map(|input| Edge::to(input)).collect();

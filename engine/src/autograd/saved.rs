@@ -1,24 +1,49 @@
 //! Saved: a tensor kept from forward for backward.
 
-use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use std::sync::Arc;
 
-/// A tensor kept for backward: its memory without its history, so that the graph does not hold itself. Its memory is
-/// named an activation in recordings, unless it is known to be something else, such as a parameter.
-pub struct Saved {
-    tensor: Tensor,
-    version: u32,
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::tensor::Tensor;
+use crate::tensor::grad_mode::recomputes;
+use crate::tensor::recipe::Recipe;
+
+/// A tensor kept for backward, without its history, so that the graph does not hold itself: its memory, or how to
+/// compute it again. Memory that is kept is named an activation in recordings, unless it is known to be something else,
+/// such as a parameter.
+pub struct Saved(Kept);
+
+enum Kept {
+    Memory { tensor: Tensor, version: u32 },
+    Recipe { recipe: Arc<dyn Recipe>, layout: Layout },
 }
 
 impl Saved {
-    /// Keeps `tensor`.
+    /// Keeps `tensor`, or its recipe if it has one.
     pub fn new(tensor: &Tensor) -> Self {
-        tensor.storage().tag_saved();
-        Self { tensor: tensor.detach(), version: tensor.storage().version() }
+        match tensor.recipe() {
+            Some(recipe) if recomputes() => Self(Kept::Recipe { recipe, layout: *tensor.layout() }),
+            _ => Self::memory(tensor),
+        }
     }
 
-    /// Gives the tensor back to operation `op`. Fails if it was changed in place since.
+    /// Keeps `tensor` itself.
+    pub fn memory(tensor: &Tensor) -> Self {
+        tensor.storage().tag_saved();
+        Self(Kept::Memory { tensor: tensor.detach(), version: tensor.storage().version() })
+    }
+
+    /// Gives the tensor to operation `op`. Fails if it was changed in place since.
+    pub fn get(&self, op: &'static str) -> Result<Tensor> {
+        match &self.0 {
+            Kept::Memory { tensor, version } if tensor.storage().version() == *version => Ok(tensor.detach()),
+            Kept::Memory { .. } => Err(Error::Overwritten { op }),
+            Kept::Recipe { recipe, layout } => Ok(recipe.compute()?.with_layout(*layout)),
+        }
+    }
+
+    /// Like [`Self::get`], and keeps it no longer: if nobody else does, its memory may be overwritten.
     pub fn take(self, op: &'static str) -> Result<Tensor> {
-        if self.tensor.storage().version() == self.version { Ok(self.tensor) } else { Err(Error::Overwritten { op }) }
+        self.get(op)
     }
 }

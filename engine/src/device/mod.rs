@@ -6,7 +6,8 @@ pub mod cpu;
 use std::fmt;
 use std::sync::Arc;
 
-use highwater_recorder::{DeviceId, StreamId};
+use highwater_recorder::api::DeviceClaim;
+use highwater_recorder::{DeviceId, Source, StreamId, api};
 
 use crate::alloc::{AllocConfig, CachingAllocator, Driver};
 use crate::error::Result;
@@ -27,8 +28,9 @@ pub struct Device(Arc<Inner>);
 
 struct Inner {
     kind: Kind,
-    id: DeviceId,
     allocator: Arc<CachingAllocator>,
+    /// Outlives the allocator, whose last events carry its number.
+    claim: DeviceClaim,
 }
 
 impl Device {
@@ -53,8 +55,11 @@ impl Device {
     }
 
     fn over(kind: Kind, driver: Box<dyn Driver>, config: AllocConfig) -> Self {
-        let id = DeviceId(0);
-        Self(Arc::new(Inner { kind, id, allocator: CachingAllocator::new(driver, id, config) }))
+        let claim = DeviceClaim::new(None);
+        let allocator = CachingAllocator::new(driver, claim.id(), config);
+        let source: Arc<dyn Source> = allocator.clone();
+        api::register(&source);
+        Self(Arc::new(Inner { kind, allocator, claim }))
     }
 
     /// How it does arithmetic.
@@ -64,7 +69,7 @@ impl Device {
 
     /// Its number in recordings.
     pub fn id(&self) -> DeviceId {
-        self.0.id
+        self.0.claim.id()
     }
 
     /// The stream on which its operations run.

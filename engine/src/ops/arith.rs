@@ -1,6 +1,8 @@
 //! Arith: sums, products and quotients of two tensors, or of a tensor and a number.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
 use crate::backend::{self, Binary, Unary};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
@@ -34,6 +36,7 @@ impl Tensor {
         let shape = Shape::broadcast(op, self.shape(), other.shape())?;
         let out = if shape == *self.shape() && self.is_free_to_write() {
             backend::binary(self.view(), Binary::Add, None, other.broadcast_to(op, &shape)?.view())?;
+            self.storage().changed();
             self.detach()
         } else {
             self.zip(Binary::Add, other, op)?
@@ -48,12 +51,18 @@ impl Tensor {
         let operation = Operation::begin(op);
         self.check_operand(op, other)?;
         let out = self.zip(Binary::Mul, other, op)?;
+        if !Operation::is_recorded(&[self, other]) {
+            return Ok(out);
+        }
         let shapes = [*self.shape(), *other.shape()];
-        Ok(operation.record(out, &[self, other], |needs| Product {
-            left: needs[1].then(|| Saved::new(self)),
-            right: needs[0].then(|| Saved::new(other)),
-            shapes,
-        }))
+        if !(self.requires_grad() && other.requires_grad()) {
+            let factor = Saved::new(if self.requires_grad() { other } else { self });
+            return Ok(operation.record(out, &[self, other], |_| Scaling { factor, shapes }));
+        }
+        // Both factors are kept, so the product can be computed again.
+        let factors = Arc::new(Factors { left: Saved::new(self), right: Saved::new(other) });
+        let recipe = factors.clone();
+        Ok(operation.record(out, &[self, other], |_| Product { factors, shapes }).with_recipe(&recipe))
     }
 
     /// The quotient; shapes broadcast.
@@ -66,7 +75,7 @@ impl Tensor {
         let result = out.detach();
         Ok(operation.record(out, &[self, other], |needs| Quotient {
             right: Saved::new(other),
-            result: needs[1].then(|| Saved::new(&result)),
+            result: needs[1].then(|| Saved::memory(&result)),
             shapes,
         }))
     }
@@ -144,24 +153,43 @@ impl Gradient for Sum {
 
 /// d(l·r) = r·dl + l·dr.
 struct Product {
-    left: Option<Saved>,
-    right: Option<Saved>,
+    factors: Arc<Factors>,
     shapes: [Shape; 2],
+}
+
+struct Factors {
+    left: Saved,
+    right: Saved,
+}
+
+impl Recipe for Factors {
+    fn compute(&self) -> Result<Tensor> {
+        self.left.get("mul")?.zip(Binary::Mul, &self.right.get("mul")?, "mul")
+    }
 }
 
 impl Gradient for Product {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let Self { left, right, shapes } = *self;
-        let of_right = inputs.needs(1).then(|| grad.clone());
-        if let Some(right) = right {
-            let grad = grad.into_zip(Binary::Mul, &right.take("mul")?, "mul")?;
-            inputs.give(0, grad.into_sum_to(&shapes[0])?)?;
-        } else {
-            drop(grad);
-        }
-        let Some((grad, left)) = of_right.zip(left) else { return Ok(()) };
-        let grad = grad.into_zip(Binary::Mul, &left.take("mul")?, "mul")?;
-        inputs.give(1, grad.into_sum_to(&shapes[1])?)
+        let Self { factors, shapes } = *self;
+        let of_left = grad.zip(Binary::Mul, &factors.right.get("mul")?, "mul")?;
+        inputs.give(0, of_left.into_sum_to(&shapes[0])?)?;
+        let left = factors.left.get("mul")?;
+        drop(factors);
+        inputs.give(1, grad.into_zip(Binary::Mul, &left, "mul")?.into_sum_to(&shapes[1])?)
+    }
+}
+
+/// The same where only one factor's gradient is wanted: the other factor is kept.
+struct Scaling {
+    factor: Saved,
+    shapes: [Shape; 2],
+}
+
+impl Gradient for Scaling {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let wanted = if inputs.needs(0) { 0 } else { 1 };
+        let grad = grad.into_zip(Binary::Mul, &self.factor.take("mul")?, "mul")?;
+        inputs.give(wanted, grad.into_sum_to(&self.shapes[wanted])?)
     }
 }
 

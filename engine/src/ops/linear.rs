@@ -11,6 +11,9 @@ impl Tensor {
     /// gradient is computed in the weight's own layout, and added to what is there by the product itself. Keeps the
     /// input if the weight's gradient is wanted, and the weight if the input's is.
     pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> Result<Self> {
+        if self.rank() == 1 {
+            return self.unsqueeze(0)?.linear(weight, bias)?.squeeze(0);
+        }
         let op = "linear";
         let operation = Operation::begin(op);
         check(op, self, weight, RightIs::Turned)?;
@@ -29,9 +32,7 @@ impl Tensor {
         if let Some(bias) = bias {
             backend::copy(out.view(), bias.broadcast_to(op, &shape)?.view())?;
         }
-        let (rows, products) = (self.as_matrices()?, out.as_matrices()?);
-        multiply(&products, &rows.operand()?, &weight.turned().operand()?, if bias.is_some() { 1.0 } else { 0.0 })?;
-        drop((rows, products));
+        multiply(&out, &self.operand()?, &weight.turned().operand()?, if bias.is_some() { 1.0 } else { 0.0 })?;
         let mut inputs = vec![self, weight];
         inputs.extend(bias);
         Ok(operation.record(out, &inputs, |needs| {
@@ -39,11 +40,6 @@ impl Tensor {
             let right = needs[0].then(|| Saved::new(weight));
             Linear(ProductGradient { op, left, right, right_is_turned: RightIs::Turned })
         }))
-    }
-
-    /// This tensor, or its one row as a matrix.
-    fn as_matrices(&self) -> Result<Self> {
-        if self.rank() >= 2 { Ok(self.detach()) } else { self.broadcast_to("linear", &[1, self.elements()].into()) }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Math: functions of one number, applied to every element.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
 use crate::backend::{self, Binary, Unary};
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -56,15 +58,20 @@ impl Tensor {
         let operation = Operation::begin(op);
         self.check_float(op)?;
         let out = self.map(function)?;
-        let result = out.detach();
-        Ok(operation.record(out, &[self], |_| Function {
-            op,
-            kept: match keep {
-                Keep::Input => Saved::new(self),
-                Keep::Result => Saved::new(&result),
-            },
-            gradient,
-        }))
+        if !Operation::is_recorded(&[self]) {
+            return Ok(out);
+        }
+        match keep {
+            Keep::Input => {
+                let known = Arc::new(Known { op, function, input: Saved::new(self) });
+                let recipe = known.clone();
+                Ok(operation.record(out, &[self], |_| OfInput { known, gradient }).with_recipe(&recipe))
+            }
+            Keep::Result => {
+                let result = Saved::memory(&out);
+                Ok(operation.record(out, &[self], |_| OfResult { op, result, gradient }))
+            }
+        }
     }
 
     /// max(x, 0), in this tensor's memory if nobody else holds it.
@@ -75,23 +82,53 @@ impl Tensor {
         let operation = Operation::begin("relu");
         self.check_float("relu")?;
         backend::unary(self.view(), Unary::Relu, None)?;
+        self.storage().changed();
         let out = self.detach();
-        let kept = out.detach();
-        let gradient = Binary::ReluGrad;
-        Ok(operation.record(out, &[&self], |_| Function { op: "relu", kept: Saved::new(&kept), gradient }))
+        if !Operation::is_recorded(&[&self]) {
+            return Ok(out);
+        }
+        let (result, gradient) = (Saved::memory(&out), Binary::ReluGrad);
+        Ok(operation.record(out, &[&self], |_| OfResult { op: "relu", result, gradient }))
     }
 }
 
-/// df(x) = f′ · dx, with f′ from the input or the result.
-struct Function {
+/// df(x) = f′ · dx, with f′ from the result.
+struct OfResult {
     op: &'static str,
-    kept: Saved,
+    result: Saved,
     gradient: Binary,
 }
 
-impl Gradient for Function {
+impl Gradient for OfResult {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let kept = self.kept.take(self.op)?;
-        inputs.give(0, grad.into_zip(self.gradient, &kept, self.op)?)
+        let result = self.result.take(self.op)?;
+        inputs.give(0, grad.into_zip(self.gradient, &result, self.op)?)
+    }
+}
+
+/// df(x) = f′ · dx, with f′ from the input, of which the result can be computed again as well.
+struct OfInput {
+    known: Arc<Known>,
+    gradient: Binary,
+}
+
+struct Known {
+    op: &'static str,
+    function: Unary,
+    input: Saved,
+}
+
+impl Recipe for Known {
+    fn compute(&self) -> Result<Tensor> {
+        self.input.get(self.op)?.map(self.function)
+    }
+}
+
+impl Gradient for OfInput {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let (op, gradient) = (self.known.op, self.gradient);
+        let input = self.known.input.get(op)?;
+        drop(self);
+        inputs.give(0, grad.into_zip(gradient, &input, op)?)
     }
 }

@@ -1,6 +1,8 @@
 //! Norm: rows made mean 0 and variance 1.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
 use crate::backend;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -32,35 +34,57 @@ impl Tensor {
         // Inputs are numbered 0 for the rows, then weight and bias as far as they are given.
         let parameters: Vec<&Self> = weight.into_iter().chain(bias).collect();
         let inputs: Vec<&Self> = [self].into_iter().chain(parameters).collect();
-        Ok(operation.record(out, &inputs, |_| LayerNorm {
+        if !Operation::is_recorded(&inputs) {
+            return Ok(out);
+        }
+        let known = Arc::new(Known {
             input: Saved::new(&input),
-            mean: Saved::new(&mean),
-            rstd: Saved::new(&rstd),
+            statistics: [Saved::new(&mean), Saved::new(&rstd)],
             weight: weight.map(Saved::new),
-            has_bias: bias.is_some(),
-        }))
+            bias: bias.map(Saved::new),
+        });
+        let recipe = known.clone();
+        Ok(operation.record(out, &inputs, |_| LayerNorm(known)).with_recipe(&recipe))
+    }
+}
+
+/// What backward reads, and from which the result can be computed again.
+struct Known {
+    input: Saved,
+    statistics: [Saved; 2],
+    weight: Option<Saved>,
+    bias: Option<Saved>,
+}
+
+impl Recipe for Known {
+    fn compute(&self) -> Result<Tensor> {
+        let op = "layer_norm";
+        let (input, mean, rstd) = (self.input.get(op)?, self.statistics[0].get(op)?, self.statistics[1].get(op)?);
+        let weight = self.weight.as_ref().map(|weight| weight.get(op)).transpose()?;
+        let bias = self.bias.as_ref().map(|bias| bias.get(op)).transpose()?;
+        let out = input.same_shape()?;
+        let affine = [weight.as_ref().map(Tensor::view), bias.as_ref().map(Tensor::view)];
+        backend::layer_norm_again(out.view(), [mean.view(), rstd.view()], input.view(), affine)?;
+        Ok(out)
     }
 }
 
 /// With x̂ the normalised row: dx = rstd · (g·w − mean(g·w) − x̂ · mean(g·w·x̂)), dw = Σ g·x̂, db = Σ g.
-struct LayerNorm {
-    input: Saved,
-    mean: Saved,
-    rstd: Saved,
-    weight: Option<Saved>,
-    has_bias: bool,
-}
+struct LayerNorm(Arc<Known>);
 
 impl Gradient for LayerNorm {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let op = "layer_norm";
-        let (input, mean, rstd) = (self.input.take(op)?, self.mean.take(op)?, self.rstd.take(op)?);
-        let weight = self.weight.map(|weight| weight.take(op)).transpose()?;
+        let known = &self.0;
+        let (input, mean, rstd) = (known.input.get(op)?, known.statistics[0].get(op)?, known.statistics[1].get(op)?);
+        let weight = known.weight.as_ref().map(|weight| weight.get(op)).transpose()?;
+        let has_bias = known.bias.is_some();
+        drop(self);
         let statistics = [mean.view(), rstd.view()];
         let grad = grad.into_order()?;
         let of_weight = 1;
         let of_bias = if weight.is_some() { 2 } else { 1 };
-        let wants = [weight.is_some() && inputs.needs(of_weight), self.has_bias && inputs.needs(of_bias)];
+        let wants = [weight.is_some() && inputs.needs(of_weight), has_bias && inputs.needs(of_bias)];
         if wants.contains(&true) {
             let mut sums = [None, None];
             for (sum, (wanted, place)) in sums.iter_mut().zip(wants.into_iter().zip([of_weight, of_bias])) {

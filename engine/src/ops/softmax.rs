@@ -31,7 +31,7 @@ impl Tensor {
         let rows = input.same_shape()?;
         forward(rows.view(), Some(input.view()))?;
         let out = rows.with_layout(rows.layout().transpose(axis, last));
-        Ok(operation.record(out, &[self], |_| Rowwise { op, axis, result: Saved::new(&rows), back }))
+        Ok(operation.record(out, &[self], |_| Rowwise { op, axis, result: Saved::memory(&rows), back }))
     }
 }
 

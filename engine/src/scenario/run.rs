@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use highwater_recorder::options::WhenBehind;
-use highwater_recorder::{HistoryOptions, Phase, record_memory_history, scope};
+use highwater_recorder::{HistoryOptions, Phase, WhenBehind, record_memory_history, scope};
 
 use super::catalog::{self, Scenario};
 use super::error::Error;
@@ -25,6 +24,8 @@ const META_CAPACITY: u64 = 200 << 30;
 pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Error> {
     let scenario = catalog::find(name, options)?;
     let device = open_device(options)?;
+    // Setup belongs to no step, also where another run went before in the same program.
+    scope::leave_steps();
     let history = HistoryOptions { when_behind: WhenBehind::Wait, ..HistoryOptions::to_file(out) };
     let run = record_memory_history(history, || Ok(train(scenario, &device, options)))?.value;
     let losses = device.has_values().then_some(run.losses);

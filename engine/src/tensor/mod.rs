@@ -1,6 +1,7 @@
 //! Tensor: numbers in a layout over shared storage, and where they came from.
 
 pub mod grad_mode;
+pub mod recipe;
 pub mod node;
 pub mod apply;
 pub mod gradients;
@@ -22,6 +23,7 @@ use crate::layout::Layout;
 use crate::shape::Shape;
 use crate::storage::Storage;
 use node::Node;
+use recipe::RecipeOf;
 
 /// Numbers of one type in some shape. Clones are cheap and are the same tensor: the same memory, the same gradient.
 #[derive(Clone)]
@@ -32,6 +34,7 @@ struct Inner {
     layout: Layout,
     dtype: DType,
     origin: Origin,
+    recipe: Option<RecipeOf>,
 }
 
 /// Where a tensor came from, as far as gradients are concerned.
@@ -62,18 +65,23 @@ impl Tensor {
     /// A leaf over existing memory.
     pub(crate) fn from_parts(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
         debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view ends within its storage");
-        Self(Arc::new(Inner { storage, layout, dtype, origin: Origin::Leaf(Leaf::default()) }))
+        Self(Arc::new(Inner { storage, layout, dtype, origin: Origin::Leaf(Leaf::default()), recipe: None }))
     }
 
     /// The same memory, computed by `node`.
     pub(crate) fn computed_by(self, node: Arc<Node>) -> Self {
-        let (storage, layout, dtype) = (self.0.storage.clone(), self.0.layout, self.0.dtype);
-        Self(Arc::new(Inner { storage, layout, dtype, origin: Origin::Computed(node) }))
+        self.viewed(self.0.layout, Origin::Computed(node))
     }
 
     /// The same memory in another layout, as a leaf: without history.
     pub(crate) fn with_layout(&self, layout: Layout) -> Self {
-        Self::from_parts(self.0.storage.clone(), layout, self.0.dtype)
+        self.viewed(layout, Origin::Leaf(Leaf::default()))
+    }
+
+    fn viewed(&self, layout: Layout, origin: Origin) -> Self {
+        let (storage, dtype, recipe) = (self.0.storage.clone(), self.0.dtype, self.0.recipe.clone());
+        debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view ends within its storage");
+        Self(Arc::new(Inner { storage, layout, dtype, origin, recipe }))
     }
 
     /// The lengths of the axes.

@@ -37,6 +37,10 @@ mod linux {
         unsafe_code,
         reason = "calls the loader, and reads the headers that it mapped"
     )]
+    #![cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only rules need more than the list")
+    )]
 
     use std::ffi::{CStr, CString, OsStr, c_int, c_void};
     use std::ops::Range;

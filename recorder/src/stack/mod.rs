@@ -23,13 +23,15 @@
 //! # Limits
 //!
 //! * A stack keeps its [`MAX_FRAMES`] innermost frames; [`losses`] counts those that had more, and captures without result.
-//! * Modules that were seen on a stack are never unloaded afterwards (`RTLD_NODELETE`), so that an address keeps its
-//!   meaning. A program that must unload its plugins calls [`use_portable_unwinder`] first, or sets the environment
-//!   variable `HIGHWATER_STACKS=portable`.
+//! * On x86-64, modules that were seen on a stack are never unloaded afterwards (`RTLD_NODELETE`), so that an address
+//!   keeps its meaning. A program that must unload its plugins calls [`use_portable_unwinder`] first, or sets the
+//!   environment variable `HIGHWATER_STACKS=portable`.
 //! * A capture may allocate and lock when something is new: do not call it from a signal handler, though one that
 //!   interrupts a capture on its own thread only gets no stack.
-//! * Tail calls leave no trace, inlined functions appear when symbols are looked up, and on AArch64 a C function that
-//!   was built without a frame record hides its caller's call.
+//! * Tail calls leave no trace: optimised, a function whose last act is `capture()` is not on the stack that it gets.
+//!   Inlined functions appear when symbols are looked up.
+//! * On AArch64 a C function that was built without a frame record hides its caller's call, and the stack of a signal
+//!   handler lacks the call that the signal interrupted.
 
 mod busy;
 mod losses;

@@ -238,10 +238,8 @@ fn libraries_that_come_and_go_in_turn_agree() {
         .iter()
         .filter(|module| module.path.starts_with(folder.path()))
         .count();
-    assert_eq!(
-        ours, 3,
-        "libraries seen on a stack stay loaded, so that their addresses keep their meaning"
-    );
+    // Where a rule is kept, its library is too; frame records need no rules.
+    assert_eq!(ours, if cfg!(target_arch = "x86_64") { 3 } else { 0 });
 }
 
 thread_local! {
@@ -273,13 +271,15 @@ fn a_signal_handler_sees_the_interrupted_stack() {
     let interrupted = depot::frames(raises());
     let (walked, unwound) = HANDLED.get().expect("the handler ran on this thread");
     let (walked, unwound) = (depot::frames(walked), depot::frames(unwound));
-    assert_eq!(walked[1..], unwound[1..]);
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(walked[1..], unwound[1..]);
+        assert!(
+            stack::losses().portable > before,
+            "signal frames are the unwinder's"
+        );
+    }
     assert!(
         walked.ends_with(&interrupted[1..]),
         "{walked:x?} {interrupted:x?}"
-    );
-    assert!(
-        cfg!(target_arch = "aarch64") || stack::losses().portable > before,
-        "signal frames are the unwinder's"
     );
 }

@@ -34,18 +34,21 @@ impl Follower {
             if self.pending.len() < PREAMBLE_BYTES {
                 return Ok(0);
             }
-            check_preamble(&self.pending)?.into_iter().for_each(|problem| self.assembler.note(problem));
+            check_preamble(&self.pending)?
+                .into_iter()
+                .for_each(|problem| self.assembler.note(problem));
             self.pending.drain(..PREAMBLE_BYTES);
             self.has_preamble = true;
         }
         let before = self.assembler.events();
         let mut unpacker = Unpacker::new();
         let mut walker = Walker::over_part(&self.pending, self.fed - self.pending.len() as u64);
-        while let Some(found) = walker.next() {
+        for found in walker.by_ref() {
             match found {
                 Found::Cut { .. } => break,
                 Found::Section(section) => {
-                    self.assembler.take(&found, Some(Part::from_section(&mut unpacker, &section)));
+                    self.assembler
+                        .take(&found, Some(Part::from_section(&mut unpacker, &section)));
                 }
                 _ => self.assembler.take(&found, None),
             }

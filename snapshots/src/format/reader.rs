@@ -29,6 +29,9 @@ pub struct Progress {
 /// Decompressed bytes that each thread gets in a batch: what is decoded but not yet put together stays near this.
 const BATCH_BYTES_A_THREAD: usize = 1 << 20;
 
+/// Decompressed bytes below which a batch is decoded by the caller's thread alone.
+const SMALL_BATCH_BYTES: usize = 256 << 10;
+
 /// Sections of a batch at most.
 const BATCH_SECTIONS: usize = 1024;
 
@@ -40,27 +43,39 @@ pub fn read_bytes(bytes: &[u8]) -> Result<Trace> {
 
 /// As [`read_bytes`]; `progress` is told from time to time how far reading has come, and stops it with
 /// [`ControlFlow::Break`], which gives [`Error::Cancelled`].
-pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
+pub fn read_bytes_with(
+    bytes: &[u8],
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Trace> {
     let problem = check_preamble(bytes)?;
     let events_in_all = Index::from_bytes(bytes).map(|index| index.events());
     // What the index says is trusted as far as the file could hold it.
-    let room = usize::try_from(events_in_all.unwrap_or(0)).unwrap_or(usize::MAX).min(bytes.len());
+    let room = usize::try_from(events_in_all.unwrap_or(0))
+        .unwrap_or(usize::MAX)
+        .min(bytes.len());
     let mut assembler = Assembler::with_capacity(room);
-    problem.into_iter().for_each(|problem| assembler.note(problem));
+    problem
+        .into_iter()
+        .for_each(|problem| assembler.note(problem));
     let mut walker = Walker::new(bytes, PREAMBLE_BYTES);
     let mut was_cut = false;
     let mut decoded = Vec::new();
     loop {
-        let batch = next_batch(&mut walker);
-        let is_last = batch.is_empty();
-        was_cut |= matches!(batch.last(), Some(Found::Cut { .. }));
+        let batch = Batch::next(&mut walker);
+        let is_last = batch.found.is_empty();
+        was_cut |= matches!(batch.found.last(), Some(Found::Cut { .. }));
         let ready = std::mem::take(&mut decoded);
         let assemble = || {
             for (found, part) in ready {
                 assembler.take(&found, part);
             }
         };
-        ((), decoded) = rayon::join(assemble, || decode(&batch));
+        if batch.is_small() {
+            assemble();
+            decoded = batch.decode_here();
+        } else {
+            ((), decoded) = rayon::join(assemble, || batch.decode_in_parallel());
+        }
         if is_last {
             return Ok(assembler.finish(bytes.len() as u64, was_cut));
         }
@@ -76,25 +91,54 @@ pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> Contr
     }
 }
 
-/// The next sections, as many as fit a batch; none at the end of the file.
-fn next_batch<'a>(walker: &mut Walker<'a>) -> Vec<Found<'a>> {
-    let most_bytes = BATCH_BYTES_A_THREAD * rayon::current_num_threads();
-    let mut batch = Vec::new();
-    let mut raw_bytes = 0;
-    while raw_bytes < most_bytes && batch.len() < BATCH_SECTIONS {
-        let Some(found) = walker.next() else { break };
-        if let Found::Section(section) = found {
-            raw_bytes += section.header.raw as usize;
-        }
-        batch.push(found);
-    }
-    batch
+/// Sections that are decoded together.
+struct Batch<'a> {
+    found: Vec<Found<'a>>,
+    raw_bytes: usize,
 }
 
-fn decode<'a>(batch: &[Found<'a>]) -> Vec<(Found<'a>, Option<Result<Part, String>>)> {
-    let decode_one = |unpacker: &mut Unpacker, found: &Found<'a>| match found {
-        Found::Section(section) => (*found, Some(Part::from_section(unpacker, section))),
-        _ => (*found, None),
+/// What lies at one place of the file, with its content where it is a section.
+type Decoded<'a> = (Found<'a>, Option<Result<Part, String>>);
+
+impl<'a> Batch<'a> {
+    /// The next sections, as many as fit a batch; none at the end of the file.
+    fn next(walker: &mut Walker<'a>) -> Self {
+        let most_bytes = BATCH_BYTES_A_THREAD * rayon::current_num_threads();
+        let mut batch = Self {
+            found: Vec::new(),
+            raw_bytes: 0,
+        };
+        while batch.raw_bytes < most_bytes && batch.found.len() < BATCH_SECTIONS {
+            let Some(found) = walker.next() else { break };
+            if let Found::Section(section) = found {
+                batch.raw_bytes += section.header.raw as usize;
+            }
+            batch.found.push(found);
+        }
+        batch
+    }
+
+    /// Whether sharing the work would cost more than it gives.
+    fn is_small(&self) -> bool {
+        self.raw_bytes < SMALL_BATCH_BYTES
+    }
+
+    fn decode_here(&self) -> Vec<Decoded<'a>> {
+        let mut unpacker = Unpacker::new();
+        let decode = |found| decode_one(&mut unpacker, found);
+        self.found.iter().map(decode).collect()
+    }
+
+    fn decode_in_parallel(&self) -> Vec<Decoded<'a>> {
+        let decoded = self.found.par_iter().map_init(Unpacker::new, decode_one);
+        decoded.collect()
+    }
+}
+
+fn decode_one<'a>(unpacker: &mut Unpacker, found: &Found<'a>) -> Decoded<'a> {
+    let part = match found {
+        Found::Section(section) => Some(Part::from_section(unpacker, section)),
+        _ => None,
     };
-    batch.par_iter().map_init(Unpacker::new, decode_one).collect()
+    (*found, part)
 }

@@ -7,4 +7,3 @@ mod hostile;
 mod follow;
 mod golden;
 mod spec;
-

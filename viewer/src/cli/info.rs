@@ -14,9 +14,9 @@ use super::caveats::{self, TrustFigures, problem_texts};
 use super::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc, when};
 use super::outcome::Failure;
 use super::page::Page;
+use super::peaks::{peak_figures, peaks_table};
 use super::recording::{Format, Recording, choose_device};
 use super::shell::next_command;
-use super::table::{Column, Table, percent};
 use crate::args::InfoArguments;
 
 /// The answer, for people and programs.
@@ -222,7 +222,10 @@ impl<'a> InfoReport<'a> {
             known.join(", ")
         };
         page.headline(&format!("Device {}: {known}", summary.device.0))?;
-        let settings = facts.into_iter().flat_map(|facts| &facts.settings);
+        let settings = facts
+            .into_iter()
+            .flat_map(|facts| &facts.settings)
+            .filter(|(_, value)| !value.is_empty());
         let settings: Vec<String> = settings
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
@@ -302,50 +305,6 @@ fn duration(devices: &[DeviceSummary]) -> Option<u64> {
     Some(last - first)
 }
 
-/// What a metric counts, for whoever meets it for the first time.
-fn meaning(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Requested => "bytes asked for by live blocks",
-        Metric::Allocated => "the same, rounded by the allocator",
-        Metric::Active => "with blocks that wait for a stream",
-        Metric::Reserved => "held from the driver",
-        Metric::DeviceUsed => "in use on the whole device",
-    }
-}
-
-/// The peaks and ends of a device's totals as a table.
-pub fn peaks_table(summary: &DeviceSummary) -> Table {
-    let has_capacity = summary.capacity_bytes > 0;
-    let mut table = Table::new(vec![
-        Column::text("total"),
-        Column::number("peak"),
-        Column::number(if has_capacity { "of device" } else { "" }),
-        Column::number("at event"),
-        Column::number("step"),
-        Column::text("phase"),
-        Column::number("end"),
-        Column::text("what it counts").giving_way(),
-    ]);
-    for moment in &summary.peaks {
-        table.push(vec![
-            moment.metric.name().replace('_', " "),
-            format_bytes(moment.bytes),
-            percent(moment.bytes, summary.capacity_bytes),
-            moment.event.map_or_else(
-                || "start".to_owned(),
-                |event| format_count(u64::from(event.0)),
-            ),
-            moment
-                .step
-                .map_or_else(|| "-".to_owned(), |step| step.to_string()),
-            moment.phase.name().to_owned(),
-            format_bytes(summary.end.get(moment.metric)),
-            meaning(moment.metric).to_owned(),
-        ]);
-    }
-    table
-}
-
 /// The object that `info --json` prints.
 #[derive(Debug, Serialize)]
 pub struct InfoFigures {
@@ -416,13 +375,4 @@ impl DeviceFigures {
             trust: TrustFigures::of(trace),
         }
     }
-}
-
-/// The peak of each metric, by the metric's name.
-pub fn peak_figures(trace: &Trace, summary: &DeviceSummary) -> BTreeMap<&'static str, PeakFigure> {
-    summary
-        .peaks
-        .iter()
-        .map(|moment| (moment.metric.name(), PeakFigure::of(trace, moment)))
-        .collect()
 }

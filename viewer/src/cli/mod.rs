@@ -8,6 +8,7 @@ pub mod recording;
 pub mod shell;
 pub mod moment;
 pub mod caveats;
+pub mod peaks;
 pub mod info;
 pub mod peak;
 pub mod phases;

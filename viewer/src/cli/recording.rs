@@ -37,9 +37,18 @@ pub struct Recording {
     pub trace: Trace,
 }
 
-/// Reads the recording `file`, or standard input for `-`. On a terminal a spinner turns on standard error meanwhile.
+/// A file of this many bytes is read before anybody wonders.
+const QUICK_BYTES: u64 = 16 << 20;
+
+/// Reads the recording `file`, or standard input for `-`. On a terminal a spinner turns meanwhile, where it may be long.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
-    let spinner = spinner(format!("reading {}", file.display()));
+    let is_quick =
+        std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
+    let spinner = if is_quick {
+        ProgressBar::hidden()
+    } else {
+        spinner(format!("reading {}", file.display()))
+    };
     let trace = if is_stdin(file) {
         read_stdin()
     } else {

@@ -155,7 +155,7 @@ pub fn cut(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    kept + "…"
+    kept.trim_end().to_owned() + "…"
 }
 
 /// `part` of `whole` as a bar of at most `width` characters, exact to an eighth of one.
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_column_that_gives_way_is_cut_to_the_page() {
         let lines = table().lines(Some(24));
-        assert_eq!(lines[1], "  activation of…      7");
+        assert_eq!(lines[1], "  activation of…       7");
         assert!(lines.iter().all(|line| line.chars().count() <= 24));
         assert!(
             table()

@@ -13,7 +13,9 @@ use super::theme;
 use crate::session::Recording;
 
 /// What colours tell apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum ColourBy {
     /// What blocks are for.
     #[default]
@@ -54,15 +56,15 @@ pub struct Entry {
     pub colour: Color32,
 }
 
-/// The colours of all blocks of a recording, and their legend.
+/// Which line of the legend each block of a recording belongs to.
 #[derive(Clone, Debug)]
 pub struct Colouring {
     /// The legend, in stacking order.
     pub entries: Vec<Entry>,
     /// Each block's line of the legend, by row.
     entry_of: Vec<u8>,
-    /// Each block's colour, by row.
-    colour_of: Vec<Color32>,
+    /// Whether the filter lets each block pass, by row; empty where it lets all pass.
+    is_shown: Vec<bool>,
 }
 
 /// The number that stands for "has none" in a key.
@@ -72,13 +74,23 @@ impl Colouring {
     /// Colours the blocks of device `device` of `recording`. The entries are those with most bytes at the peak of
     /// `metric`, in the order in which their first blocks were made; categories and lifetimes have a fixed order.
     /// Blocks that `filter` leaves out turn grey.
-    pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, filter: &Filter) -> Self {
+    pub fn build(
+        recording: &Recording,
+        device: usize,
+        by: ColourBy,
+        metric: Metric,
+        filter: &Filter,
+    ) -> Self {
         let trace = &recording.trace;
         let mut coder = Coder::new(trace, by);
         let codes: Vec<u64> = trace.blocks.ids().map(|id| coder.code(id)).collect();
         let order = match by {
-            ColourBy::Category => (0..Category::ALL.len() as u64).filter(|code| codes.contains(code)).collect(),
-            ColourBy::Lifetime => (0..Lifetime::ALL.len() as u64).filter(|code| codes.contains(code)).collect(),
+            ColourBy::Category => (0..Category::ALL.len() as u64)
+                .filter(|code| codes.contains(code))
+                .collect(),
+            ColourBy::Lifetime => (0..Lifetime::ALL.len() as u64)
+                .filter(|code| codes.contains(code))
+                .collect(),
             _ => most_important(recording, device, metric, &codes),
         };
         let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 1);
@@ -87,23 +99,57 @@ impl Colouring {
             let colour = match (by, code) {
                 (ColourBy::Category, _) => theme::category(Category::ALL[code as usize]),
                 (_, NO_CODE) => theme::NEUTRAL,
-                _ => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count(), named),
+                _ => theme::entry(
+                    entries
+                        .iter()
+                        .filter(|entry| entry.colour != theme::NEUTRAL)
+                        .count(),
+                    named,
+                ),
             };
-            entries.push(Entry { name: coder.name(code), colour });
+            entries.push(Entry {
+                name: coder.name(code),
+                colour,
+            });
         }
-        let rows: HashMap<u64, u8> = order.iter().zip(0_u8..).map(|(code, row)| (*code, row)).collect();
+        let rows: HashMap<u64, u8> = order
+            .iter()
+            .zip(0_u8..)
+            .map(|(code, row)| (*code, row))
+            .collect();
         let rest = entries.len() as u8;
-        let entry_of: Vec<u8> = codes.iter().map(|code| rows.get(code).copied().unwrap_or(rest)).collect();
+        let entry_of: Vec<u8> = codes
+            .iter()
+            .map(|code| rows.get(code).copied().unwrap_or(rest))
+            .collect();
         if entry_of.contains(&rest) {
-            entries.push(Entry { name: "(all others)".to_owned(), colour: theme::NEUTRAL });
+            entries.push(Entry {
+                name: "(all others)".to_owned(),
+                colour: theme::NEUTRAL,
+            });
         }
-        let colour_of = colours(trace, &entries, &entry_of, filter);
-        Self { entries, entry_of, colour_of }
+        let mut matcher = filter.on(trace);
+        let shown = (!filter.is_empty())
+            .then(|| trace.blocks.ids().map(|id| matcher.matches(id)).collect());
+        Self {
+            entries,
+            entry_of,
+            is_shown: shown.unwrap_or_default(),
+        }
     }
 
-    /// The block's colour in the picture.
+    /// The block's colour in the legend, or grey where the filter leaves it out.
     pub fn colour(&self, block: BlockId) -> Color32 {
-        self.colour_of[block.0 as usize]
+        let colour = self.entries[self.entry(block)].colour;
+        match self.is_shown.get(block.0 as usize) {
+            Some(false) => theme::left_out(colour),
+            _ => colour,
+        }
+    }
+
+    /// The block's colour where its band can be told from its neighbours'.
+    pub fn instance_colour(&self, block: BlockId) -> Color32 {
+        theme::instance(self.colour(block), block.0 as usize)
     }
 
     /// The block's line of the legend.
@@ -112,24 +158,16 @@ impl Colouring {
     }
 }
 
-fn colours(trace: &Trace, entries: &[Entry], entry_of: &[u8], filter: &Filter) -> Vec<Color32> {
-    let mut matcher = (!filter.is_empty()).then(|| filter.on(trace));
-    let worn = entry_of.iter().enumerate().map(|(row, &entry)| {
-        let colour = theme::instance(entries[usize::from(entry)].colour, row);
-        match &mut matcher {
-            Some(matcher) if !matcher.matches(BlockId(row as u32)) => theme::left_out(colour),
-            _ => colour,
-        }
-    });
-    worn.collect()
-}
-
 /// The codes with most bytes at the peak (then: with most bytes in all), in the order of their first block.
 fn most_important(recording: &Recording, device: usize, metric: Metric, codes: &[u64]) -> Vec<u64> {
     let trace = &recording.trace;
     let index = &recording.devices[device];
     let mut weights: HashMap<u64, (u64, u64, usize)> = HashMap::new();
-    for (row, code) in codes.iter().enumerate().filter(|(row, _)| trace.blocks.device[*row] == index.device) {
+    for (row, code) in codes
+        .iter()
+        .enumerate()
+        .filter(|(row, _)| trace.blocks.device[*row] == index.device)
+    {
         weights.entry(*code).or_insert((0, 0, row)).1 += trace.blocks.allocated[row];
     }
     let peak = index.peak(trace, metric).position();
@@ -138,7 +176,9 @@ fn most_important(recording: &Recording, device: usize, metric: Metric, codes: &
         weights.entry(codes[row]).or_insert((0, 0, row)).0 += trace.blocks.allocated[row];
     }
     let mut ranked: Vec<(u64, (u64, u64, usize))> = weights.into_iter().collect();
-    ranked.sort_by_key(|(code, (at_peak, in_all, _))| (std::cmp::Reverse((*at_peak, *in_all)), *code));
+    ranked.sort_by_key(|(code, (at_peak, in_all, _))| {
+        (std::cmp::Reverse((*at_peak, *in_all)), *code)
+    });
     if ranked.len() > theme::MOST_ENTRIES {
         ranked.truncate(theme::MOST_ENTRIES - 1);
     }
@@ -161,7 +201,14 @@ struct Coder<'a> {
 impl<'a> Coder<'a> {
     fn new(trace: &'a Trace, by: ColourBy) -> Self {
         let (scopes, lines, code_of) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { trace, by, scopes, lines, found: Vec::new(), code_of }
+        Self {
+            trace,
+            by,
+            scopes,
+            lines,
+            found: Vec::new(),
+            code_of,
+        }
     }
 
     fn code(&mut self, id: BlockId) -> u64 {
@@ -171,18 +218,29 @@ impl<'a> Coder<'a> {
             ColourBy::Category => u64::from(trace.blocks.category[row] as u8),
             ColourBy::Scope(depth) => {
                 let scope = trace.blocks.scope[row];
-                *self.scopes.entry(scope).or_insert_with(|| cut(trace, scope, depth))
+                *self
+                    .scopes
+                    .entry(scope)
+                    .or_insert_with(|| cut(trace, scope, depth))
             }
-            ColourBy::Op => trace.tables.op(trace.blocks.op[row]).map_or(NO_CODE, |op| u64::from(op.name.0)),
+            ColourBy::Op => trace
+                .tables
+                .op(trace.blocks.op[row])
+                .map_or(NO_CODE, |op| u64::from(op.name.0)),
             ColourBy::CallSite => {
                 let (found, code_of) = (&mut self.found, &mut self.code_of);
-                *self.lines.entry(trace.blocks.stack[row]).or_insert_with_key(|stack| {
-                    let Some(line) = user_line(&trace.tables, *stack) else { return NO_CODE };
-                    *code_of.entry(line).or_insert_with(|| {
-                        found.push(line);
-                        found.len() as u64 - 1
+                *self
+                    .lines
+                    .entry(trace.blocks.stack[row])
+                    .or_insert_with_key(|stack| {
+                        let Some(line) = user_line(&trace.tables, *stack) else {
+                            return NO_CODE;
+                        };
+                        *code_of.entry(line).or_insert_with(|| {
+                            found.push(line);
+                            found.len() as u64 - 1
+                        })
                     })
-                })
             }
             ColourBy::Lifetime => Lifetime::of(trace, &trace.blocks.get(id)) as u64,
             ColourBy::Stream => trace.blocks.stream[row].0,
@@ -197,7 +255,9 @@ impl<'a> Coder<'a> {
             (ColourBy::Stream, stream) => format!("stream {stream}"),
             (_, NO_CODE) => "(none)".to_owned(),
             (ColourBy::Scope(_), scope) => tables.scope_path(ScopeId(scope as u32)),
-            (ColourBy::Op, name) => tables.string(highwater_snapshots::StringId(name as u32)).to_owned(),
+            (ColourBy::Op, name) => tables
+                .string(highwater_snapshots::StringId(name as u32))
+                .to_owned(),
             (ColourBy::CallSite, line) => short_line(&tables.line_text(&self.found[line as usize])),
         }
     }
@@ -205,13 +265,25 @@ impl<'a> Coder<'a> {
 
 /// The ancestor of `scope` that has at most `depth` parts.
 fn cut(trace: &Trace, scope: ScopeId, depth: usize) -> u64 {
-    let parent = |id: ScopeId| id.index().and_then(|index| trace.tables.scopes.get(index)).map(|scope| scope.parent);
+    let parent = |id: ScopeId| {
+        id.index()
+            .and_then(|index| trace.tables.scopes.get(index))
+            .map(|scope| scope.parent)
+    };
     let mut path = vec![scope];
-    while let Some(above) = path.last().and_then(|id| parent(*id)).filter(|id| id.is_some()) {
+    while let Some(above) = path
+        .last()
+        .and_then(|id| parent(*id))
+        .filter(|id| id.is_some())
+    {
         path.push(above);
     }
     let cut = path[path.len() - depth.clamp(1, path.len())];
-    if cut.is_some() { u64::from(cut.0) } else { NO_CODE }
+    if cut.is_some() {
+        u64::from(cut.0)
+    } else {
+        NO_CODE
+    }
 }
 
 /// `function (folder/file:line)` with the leading folders left out.
@@ -243,12 +315,19 @@ mod tests {
     fn names(by: ColourBy) -> Vec<String> {
         let recording = recording();
         let colouring = Colouring::build(&recording, 0, by, Metric::Requested, &Filter::default());
-        colouring.entries.into_iter().map(|entry| entry.name).collect()
+        colouring
+            .entries
+            .into_iter()
+            .map(|entry| entry.name)
+            .collect()
     }
 
     #[test]
     fn the_legend_names_what_there_is_in_a_fixed_order() {
-        assert_eq!(names(ColourBy::Category), ["parameter", "gradient", "activation"]);
+        assert_eq!(
+            names(ColourBy::Category),
+            ["parameter", "gradient", "activation"]
+        );
         assert_eq!(names(ColourBy::Scope(1)), ["net"]);
         assert_eq!(names(ColourBy::Scope(2)), ["net.0", "net.1"]);
         assert_eq!(names(ColourBy::Scope(9)), ["net.0", "net.1"]);
@@ -261,19 +340,39 @@ mod tests {
     fn categories_keep_their_colour_and_left_out_blocks_turn_grey() {
         let recording = recording();
         let filter: Filter = "category=activation".parse().unwrap();
-        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &filter);
-        assert_eq!(colouring.entries[2].colour, theme::category(Category::Activation));
+        let colouring = Colouring::build(
+            &recording,
+            0,
+            ColourBy::Category,
+            Metric::Requested,
+            &filter,
+        );
+        assert_eq!(
+            colouring.entries[2].colour,
+            theme::category(Category::Activation)
+        );
         assert_eq!(colouring.entry(BlockId(1)), colouring.entry(BlockId(2)));
         let grey = colouring.colour(BlockId(0));
         assert!(grey.r() == grey.g() && grey.g() == grey.b());
-        assert_ne!(colouring.colour(BlockId(1)).r(), colouring.colour(BlockId(1)).g());
+        assert_ne!(
+            colouring.colour(BlockId(1)).r(),
+            colouring.colour(BlockId(1)).g()
+        );
     }
 
     #[test]
     fn many_entries_are_kept_to_the_largest_and_the_rest_shares_one() {
-        let text: String = (0..100).map(|n| format!("alloc b{n} {} #op{n}\n", n + 1)).collect();
+        let text: String = (0..100)
+            .map(|n| format!("alloc b{n} {} #op{n}\n", n + 1))
+            .collect();
         let recording = Recording::new("many", None, trace_from_text(&text).unwrap());
-        let colouring = Colouring::build(&recording, 0, ColourBy::Op, Metric::Requested, &Filter::default());
+        let colouring = Colouring::build(
+            &recording,
+            0,
+            ColourBy::Op,
+            Metric::Requested,
+            &Filter::default(),
+        );
         assert_eq!(colouring.entries.len(), theme::MOST_ENTRIES);
         assert_eq!(colouring.entries.last().unwrap().name, "(all others)");
         assert_eq!(colouring.entries[0].name, "op69");

@@ -1,14 +1,14 @@
 //! Legend: what the colours mean, and how much of the moment's total each has.
 
-use eframe::egui::{Label, RichText, Sense, Ui, WidgetInfo, WidgetType, vec2};
-use highwater_snapshots::analysis::Totals;
+use eframe::egui::{
+    FontId, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2,
+};
 use highwater_snapshots::analysis::bands::Stack;
+use highwater_snapshots::analysis::{Metric, Totals};
 use highwater_snapshots::units::format_bytes;
 
-use super::block::swatch_ui;
 use super::colouring::Colouring;
 use super::theme::{self, Shades};
-use highwater_snapshots::analysis::Metric;
 
 /// Each line of the legend with its bytes in `stack`; the bytes add up to the stack's total.
 pub fn bytes_by_entry(colouring: &Colouring, stack: &Stack) -> Vec<u64> {
@@ -24,19 +24,18 @@ pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, stack: &Stack) {
     let sums = bytes_by_entry(colouring, stack);
     let total = stack.total();
     ui.horizontal_wrapped(|ui| {
-        ui.spacing_mut().item_spacing = vec2(5.0, 2.0);
+        ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
         for (entry, &bytes) in colouring.entries.iter().zip(&sums) {
-            let shown = ui.horizontal(|ui| {
-                swatch_ui(ui, entry.colour);
-                let name = if bytes > 0 { RichText::new(&entry.name) } else { RichText::new(&entry.name).weak() };
-                ui.add(Label::new(name));
-                ui.add(Label::new(RichText::new(share(bytes, total)).weak()));
-                ui.add_space(7.0);
-            });
-            let label = format!("Legend: {} {}", entry.name, share(bytes, total));
-            let response = shown.response.interact(Sense::hover());
-            response.widget_info(|| WidgetInfo::labeled(WidgetType::Label, true, &label));
-            response.on_hover_text(format!("{}: {} of {}", entry.name, format_bytes(bytes), format_bytes(total)));
+            let sign = |painter: &Painter, rect: Rect| {
+                painter.rect_filled(rect, 2.0, entry.colour);
+            };
+            let response = chip_ui(ui, sign, &entry.name, &share(bytes, total), bytes > 0);
+            response.on_hover_text(format!(
+                "{}: {} of {}",
+                entry.name,
+                format_bytes(bytes),
+                format_bytes(total)
+            ));
         }
     });
 }
@@ -44,16 +43,69 @@ pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, stack: &Stack) {
 /// Shows what the lines over the bands mean, with each total at the moment.
 pub fn lines_ui(ui: &mut Ui, totals: &Totals, capacity: u64, is_sampled: bool) {
     let shades = Shades::in_ui(ui);
-    let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
+    let metrics = Metric::ALL
+        .into_iter()
+        .filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric)));
     let capacity = (capacity > 0).then(|| ("capacity", shades.capacity(), capacity));
-    for (name, stroke, bytes) in lines.chain(capacity) {
-        let (rect, _) = ui.allocate_exact_size(vec2(16.0, theme::SWATCH), Sense::hover());
-        ui.painter().hline(rect.x_range(), rect.center().y, stroke);
-        ui.label(name.replace('_', " "));
-        ui.add(Label::new(RichText::new(format_bytes(bytes)).weak()));
-        ui.add_space(7.0);
-    }
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
+        for (name, stroke, bytes) in lines.chain(capacity) {
+            let sign = |painter: &Painter, rect: Rect| {
+                painter.hline(
+                    rect.x_range(),
+                    rect.center().y,
+                    Stroke::new(2.0, stroke.color),
+                );
+            };
+            chip_ui(
+                ui,
+                sign,
+                &name.replace('_', " "),
+                &format_bytes(bytes),
+                true,
+            );
+        }
+    });
+}
+
+/// A sign, what it stands for and how much of that there is, in one piece, so that rows wrap between chips.
+fn chip_ui(
+    ui: &mut Ui,
+    sign: impl Fn(&Painter, Rect),
+    name: &str,
+    amount: &str,
+    is_present: bool,
+) -> Response {
+    const GAP: f32 = 5.0;
+    let shades = Shades::in_ui(ui);
+    let font = FontId::proportional(13.0);
+    let colour = if is_present {
+        shades.strong
+    } else {
+        shades.faint
+    };
+    let name_galley = ui
+        .painter()
+        .layout_no_wrap(name.to_owned(), font.clone(), colour);
+    let amount_galley = ui
+        .painter()
+        .layout_no_wrap(amount.to_owned(), font, shades.faint);
+    let width = theme::SWATCH + name_galley.size().x + amount_galley.size().x + 2.0 * GAP + 14.0;
+    let (rect, response) = ui.allocate_exact_size(vec2(width, theme::ROW_HEIGHT), Sense::hover());
+    let middle = rect.center().y;
+    let field = Rect::from_center_size(
+        pos2(rect.left() + theme::SWATCH / 2.0, middle),
+        Vec2::splat(theme::SWATCH),
+    );
+    sign(ui.painter(), field);
+    let place = pos2(field.right() + GAP, middle - name_galley.size().y / 2.0);
+    let beside = pos2(place.x + name_galley.size().x + GAP, place.y);
+    ui.painter().galley(place, name_galley, colour);
+    ui.painter().galley(beside, amount_galley, shades.faint);
+    let label = format!("{name} {amount}");
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &label));
+    response
 }
 
 /// A share of a total, as people read it: `61%`, `0.4%`, `0%`.
@@ -75,7 +127,16 @@ mod tests {
 
     #[test]
     fn shares_are_short_and_never_vanish() {
-        assert_eq!([share(0, 9), share(1, 1_000_000), share(1, 200), share(1, 3), share(3, 3)], ["0%", "<0.1%", "0.5%", "33%", "100%"]);
+        assert_eq!(
+            [
+                share(0, 9),
+                share(1, 1_000_000),
+                share(1, 200),
+                share(1, 3),
+                share(3, 3)
+            ],
+            ["0%", "<0.1%", "0.5%", "33%", "100%"]
+        );
         assert_eq!(share(0, 0), "0%");
     }
 }

@@ -22,6 +22,8 @@ pub const X_TICK_DISTANCE: f64 = 110.0;
 pub const Y_TICK_DISTANCE: f64 = 38.0;
 /// Height of a row in tables, in points.
 pub const ROW_HEIGHT: f32 = 19.0;
+/// Height of the hints below the table of the moment, in points.
+pub const HINTS_HEIGHT: f32 = 150.0;
 /// Side of a legend's colour field, in points.
 pub const SWATCH: f32 = 11.0;
 /// Most entries of a legend; all smaller ones share one.
@@ -86,10 +88,12 @@ pub fn entry(index: usize, count: usize) -> Color32 {
     Color32::from_rgb(mix(0), mix(1), mix(2))
 }
 
-/// `colour` as block `row` wears it: neighbours in a stack differ a little in lightness, so that each can be seen.
+/// `colour` as block `row` wears it where its band is tall enough to be seen: neighbours in a stack differ a little in
+/// lightness. Scattered, so that blocks made at regular distances do not all look alike.
 pub fn instance(colour: Color32, row: usize) -> Color32 {
-    const LIGHTNESS: [f32; 4] = [1.0, 0.90, 0.97, 0.86];
-    scale(colour, LIGHTNESS[row % LIGHTNESS.len()])
+    const LIGHTNESS: [f32; 4] = [1.0, 0.88, 0.96, 0.92];
+    let scattered = (row as u32).wrapping_mul(0x9e37_79b9) >> 30;
+    scale(colour, LIGHTNESS[scattered as usize])
 }
 
 /// `colour` where one band meets the next.
@@ -106,7 +110,11 @@ pub fn left_out(colour: Color32) -> Color32 {
 
 fn scale(colour: Color32, factor: f32) -> Color32 {
     let channel = |value: u8| (f32::from(value) * factor).round() as u8;
-    Color32::from_rgb(channel(colour.r()), channel(colour.g()), channel(colour.b()))
+    Color32::from_rgb(
+        channel(colour.r()),
+        channel(colour.g()),
+        channel(colour.b()),
+    )
 }
 
 /// The colours that follow the window: light or dark.
@@ -170,8 +178,8 @@ impl Shades {
                 ],
                 lines: [
                     Color32::from_rgb(0xff, 0xff, 0xff),
-                    Color32::from_rgb(0xe8, 0xec, 0xf0),
                     Color32::from_rgb(0xff, 0xd9, 0x8a),
+                    Color32::from_rgb(0xff, 0x9d, 0x5c),
                     Color32::from_rgb(0x8f, 0xc7, 0xff),
                     Color32::from_rgb(0xd0, 0xa8, 0xff),
                     Color32::from_rgb(0xff, 0x6b, 0x6b),
@@ -201,8 +209,8 @@ impl Shades {
                 ],
                 lines: [
                     Color32::from_rgb(0x10, 0x14, 0x1a),
-                    Color32::from_rgb(0x30, 0x36, 0x3e),
                     Color32::from_rgb(0xa0, 0x6a, 0x00),
+                    Color32::from_rgb(0xc0, 0x48, 0x00),
                     Color32::from_rgb(0x00, 0x58, 0xb0),
                     Color32::from_rgb(0x6e, 0x2f, 0xb0),
                     Color32::from_rgb(0xc0, 0x1c, 0x1c),
@@ -213,7 +221,11 @@ impl Shades {
 
     /// Those of the window that `ui` is in.
     pub fn in_ui(ui: &egui::Ui) -> Self {
-        Self::of(if ui.visuals().dark_mode { egui::Theme::Dark } else { egui::Theme::Light })
+        Self::of(if ui.visuals().dark_mode {
+            egui::Theme::Dark
+        } else {
+            egui::Theme::Light
+        })
     }
 
     /// A phase in its lane.
@@ -228,8 +240,18 @@ impl Shades {
 
     /// The line of a total.
     pub fn metric(&self, metric: Metric) -> Stroke {
-        let row = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
-        Stroke::new(if metric == Metric::Requested { 1.5 } else { 1.2 }, self.lines[row])
+        let row = Metric::ALL
+            .iter()
+            .position(|other| *other == metric)
+            .unwrap_or(0);
+        Stroke::new(
+            if metric == Metric::Requested {
+                1.5
+            } else {
+                1.2
+            },
+            self.lines[row],
+        )
     }
 
     /// The line of the device's capacity.

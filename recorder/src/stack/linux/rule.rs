@@ -1,5 +1,10 @@
 //! Rule: how to get from a frame to its caller's, in 8 bytes.
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "frame records need one rule")
+)]
+
 /// How to leave a frame, packed: the kind in bits 0 and 1; in bits 16 to 31 where the caller's `rbp` was saved,
 /// relative to the canonical frame address (CFA), or 0 if the frame leaves `rbp` alone; in bits 32 to 63 the CFA
 /// relative to `rsp` or `rbp`. The return address always lies just below the CFA.

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::format_count;
 
 use crate::selection::Axis;
 
 /// A tick: its place on the axis and its label.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tick {
+pub(super) struct Tick {
     /// Where.
     pub value: f64,
     /// What it says.
@@ -19,13 +19,42 @@ pub struct Tick {
 const MOST: usize = 1000;
 
 /// Ticks of a byte axis over `range`, at least `step` bytes apart: a power of two, so that labels stay round.
-pub fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
+pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     let step = (step.max(1.0).log2().ceil()).exp2();
-    ticks(range, step, |value| format_bytes(value as u64))
+    ticks(range, step, |value| byte_label(value, range.end, step))
+}
+
+/// A number of bytes in the unit that suits the top of the axis, unless `step` is too small a part of that; with the
+/// decimals that `step` needs.
+fn byte_label(bytes: f64, top: f64, step: f64) -> String {
+    const UNITS: [(&str, f64); 4] = [
+        ("TiB", (1_u64 << 40) as f64),
+        ("GiB", (1_u64 << 30) as f64),
+        ("MiB", (1_u64 << 20) as f64),
+        ("KiB", 1024.0),
+    ];
+    let unit = UNITS
+        .into_iter()
+        .find(|(_, unit)| top >= *unit && step * 4.0 >= *unit);
+    let Some((name, unit)) = unit else {
+        return format!("{} B", format_count(bytes as u64));
+    };
+    let share = step / unit;
+    let decimals = if share >= 1.0 {
+        0
+    } else if share >= 0.5 {
+        1
+    } else {
+        2
+    };
+    match decimals {
+        0 => format!("{} {name}", format_count((bytes / unit) as u64)),
+        _ => format!("{:.decimals$} {name}", bytes / unit),
+    }
 }
 
 /// Ticks of the horizontal axis over `range`, at least `step` apart.
-pub fn across_ticks(axis: Axis, range: &Range<f64>, step: f64) -> Vec<Tick> {
+pub(super) fn across_ticks(axis: Axis, range: &Range<f64>, step: f64) -> Vec<Tick> {
     let step = round_up(step.max(1.0));
     match axis {
         Axis::Event => ticks(range, step, |value| format_count(value as u64)),
@@ -46,14 +75,23 @@ fn time_label(nanos: f64, step: f64) -> String {
 /// The least of 1, 2, 5, 10, 20, 50 … that is not below `step`.
 fn round_up(step: f64) -> f64 {
     let decade = 10_f64.powf(step.log10().floor());
-    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * decade >= step * (1.0 - 1e-9)).unwrap_or(10.0);
+    let factor = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|factor| factor * decade >= step * (1.0 - 1e-9))
+        .unwrap_or(10.0);
     factor * decade
 }
 
 fn ticks(range: &Range<f64>, step: f64, label: impl Fn(f64) -> String) -> Vec<Tick> {
     let first = (range.start / step).ceil().max(0.0);
     let places = (0..MOST).map(|index| (first + index as f64) * step);
-    places.take_while(|value| *value <= range.end).map(|value| Tick { value, label: label(value) }).collect()
+    places
+        .take_while(|value| *value <= range.end)
+        .map(|value| Tick {
+            value,
+            label: label(value),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -67,17 +105,45 @@ mod tests {
     #[test]
     fn bytes_stand_at_round_binary_sizes() {
         let gib = f64::from(1 << 30);
-        assert_eq!(labels(&byte_ticks(&(0.0..3.5 * gib), 0.6 * gib)), ["0 B", "1 GiB", "2 GiB", "3 GiB"]);
-        assert_eq!(labels(&byte_ticks(&(0.0..1.2 * gib), 0.4 * gib)), ["0 B", "512 MiB", "1 GiB"]);
-        assert_eq!(labels(&byte_ticks(&(100.0..140.0), 9.0)), ["112 B", "128 B"]);
+        assert_eq!(
+            labels(&byte_ticks(&(0.0..3.5 * gib), 0.6 * gib)),
+            ["0 GiB", "1 GiB", "2 GiB", "3 GiB"]
+        );
+        assert_eq!(
+            labels(&byte_ticks(&(0.0..1.2 * gib), 0.4 * gib)),
+            ["0.0 GiB", "0.5 GiB", "1.0 GiB"]
+        );
+        assert_eq!(
+            labels(&byte_ticks(&(0.9 * gib..1.0 * gib), 0.02 * gib)),
+            ["928 MiB", "960 MiB", "992 MiB", "1,024 MiB"]
+        );
+        assert_eq!(
+            labels(&byte_ticks(&(100.0..140.0), 9.0)),
+            ["112 B", "128 B"]
+        );
     }
 
     #[test]
     fn events_and_times_stand_at_ones_twos_and_fives() {
-        assert_eq!(labels(&across_ticks(Axis::Event, &(0.0..4200.0), 900.0)), ["0", "1,000", "2,000", "3,000", "4,000"]);
-        assert_eq!(labels(&across_ticks(Axis::Event, &(10.2..12.9), 0.1)), ["11", "12"]);
-        assert_eq!(labels(&across_ticks(Axis::Time, &(0.0..1.1e9), 4e8)), ["0.0 s", "0.5 s", "1.0 s"]);
-        assert_eq!(labels(&across_ticks(Axis::Time, &(2e6..3.5e6), 3e5)), ["2.0 ms", "2.5 ms", "3.0 ms", "3.5 ms"]);
-        assert_eq!(labels(&across_ticks(Axis::Time, &(0.0..900.0), 250.0)), ["0.0 µs", "0.5 µs"]);
+        assert_eq!(
+            labels(&across_ticks(Axis::Event, &(0.0..4200.0), 900.0)),
+            ["0", "1,000", "2,000", "3,000", "4,000"]
+        );
+        assert_eq!(
+            labels(&across_ticks(Axis::Event, &(10.2..12.9), 0.1)),
+            ["11", "12"]
+        );
+        assert_eq!(
+            labels(&across_ticks(Axis::Time, &(0.0..1.1e9), 4e8)),
+            ["0.0 s", "0.5 s", "1.0 s"]
+        );
+        assert_eq!(
+            labels(&across_ticks(Axis::Time, &(2e6..3.5e6), 3e5)),
+            ["2.0 ms", "2.5 ms", "3.0 ms", "3.5 ms"]
+        );
+        assert_eq!(
+            labels(&across_ticks(Axis::Time, &(0.0..900.0), 250.0)),
+            ["0.0 µs", "0.5 µs"]
+        );
     }
 }

@@ -53,8 +53,13 @@ impl PlotFrame {
 
     /// A picture of `pictured`, moved and stretched to where that lies now, and cut at the frame.
     pub fn image(&self, texture: TextureId, pictured: &View) -> Shape {
-        let cut = |outer: &Range<f64>, inner: &Range<f64>| outer.start.max(inner.start)..outer.end.min(inner.end);
-        let (x, y) = (cut(&self.view.x, &pictured.x), cut(&self.view.y, &pictured.y));
+        let cut = |outer: &Range<f64>, inner: &Range<f64>| {
+            outer.start.max(inner.start)..outer.end.min(inner.end)
+        };
+        let (x, y) = (
+            cut(&self.view.x, &pictured.x),
+            cut(&self.view.y, &pictured.y),
+        );
         if x.start >= x.end || y.start >= y.end {
             return Shape::Noop;
         }
@@ -82,7 +87,10 @@ mod tests {
     #[test]
     fn screen_and_axes_agree_both_ways_far_from_the_origin() {
         let rect = Rect::from_min_max(pos2(100.0, 50.0), pos2(500.0, 250.0));
-        let view = View { x: 1e16..1e16 + 400.0, y: 1e12..1e12 + 1000.0 };
+        let view = View {
+            x: 1e16..1e16 + 400.0,
+            y: 1e12..1e12 + 1000.0,
+        };
         let frame = PlotFrame { rect, view };
         assert_eq!(frame.screen_x(1e16 + 100.0), 200.0);
         assert_eq!(frame.screen_y(1e12), 250.0);
@@ -94,13 +102,40 @@ mod tests {
     #[test]
     fn a_picture_of_another_part_is_cut_and_stretched() {
         let rect = Rect::from_min_max(pos2(0.0, 0.0), pos2(100.0, 100.0));
-        let frame = PlotFrame { rect, view: View { x: 10.0..20.0, y: 0.0..10.0 } };
-        let Shape::Mesh(mesh) = frame.image(TextureId::default(), &View { x: 0.0..15.0, y: 0.0..20.0 }) else {
+        let frame = PlotFrame {
+            rect,
+            view: View {
+                x: 10.0..20.0,
+                y: 0.0..10.0,
+            },
+        };
+        let Shape::Mesh(mesh) = frame.image(
+            TextureId::default(),
+            &View {
+                x: 0.0..15.0,
+                y: 0.0..20.0,
+            },
+        ) else {
             panic!("no picture")
         };
-        assert_eq!(mesh.calc_bounds(), Rect::from_min_max(pos2(0.0, 0.0), pos2(50.0, 100.0)));
+        assert_eq!(
+            mesh.calc_bounds(),
+            Rect::from_min_max(pos2(0.0, 0.0), pos2(50.0, 100.0))
+        );
         let us: Vec<f32> = mesh.vertices.iter().map(|vertex| vertex.uv.x).collect();
-        assert!(us.iter().all(|u| (*u - 1.0).abs() < 1e-6 || (*u - 10.0 / 15.0).abs() < 1e-6));
-        assert!(matches!(frame.image(TextureId::default(), &View { x: 30.0..40.0, y: 0.0..1.0 }), Shape::Noop));
+        assert!(
+            us.iter()
+                .all(|u| (*u - 1.0).abs() < 1e-6 || (*u - 10.0 / 15.0).abs() < 1e-6)
+        );
+        assert!(matches!(
+            frame.image(
+                TextureId::default(),
+                &View {
+                    x: 30.0..40.0,
+                    y: 0.0..1.0
+                }
+            ),
+            Shape::Noop
+        ));
     }
 }

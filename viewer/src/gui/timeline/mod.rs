@@ -11,7 +11,9 @@ mod pointer;
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::{self, Rect, Shape, Stroke, TextureHandle, TextureOptions, Ui, WidgetInfo, WidgetType, vec2};
+use eframe::egui::{
+    self, Rect, Role, Shape, Stroke, TextureHandle, TextureOptions, Ui, WidgetInfo, vec2,
+};
 use egui_plot::{AxisHints, GridMark, Line, Plot, PlotPoints};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::analysis::bands::{Across, Stack, Window};
@@ -69,11 +71,18 @@ pub struct Timeline {
 }
 
 /// A picture on the graphics card.
-#[derive(Debug)]
 struct Shown {
     picture: Picture,
     texture: TextureHandle,
     view: View,
+}
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shown")
+            .field("view", &self.view)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Shown {
@@ -100,12 +109,21 @@ impl Timeline {
 
     /// The picture of the visible part, or of the whole until that is ready.
     pub fn picture(&self) -> Option<&Picture> {
-        self.detail.as_ref().or(self.whole.as_ref()).map(|shown| &shown.picture)
+        self.detail
+            .as_ref()
+            .or(self.whole.as_ref())
+            .map(|shown| &shown.picture)
     }
 
     /// Whether the picture of what is in view is still being drawn.
     pub fn is_drawing(&self) -> bool {
         self.painter.as_ref().is_some_and(Painter::is_busy)
+    }
+
+    /// Takes in the pictures that have become ready: at the beginning of a frame, so that all of it shows the same.
+    pub fn receive(&mut self, ctx: &egui::Context) {
+        let ready = self.painter.as_mut().map(Painter::take).unwrap_or_default();
+        self.keep(ctx, ready);
     }
 
     /// Waits until what is in view has been drawn.
@@ -115,34 +133,61 @@ impl Timeline {
     }
 
     /// The stack at `moment`, in the order of the picture; `None` until there is one.
-    pub fn stack(&mut self, recording: &Recording, selection: &Selection, moment: usize) -> Option<Arc<Stack>> {
+    pub fn stack(
+        &mut self,
+        recording: &Recording,
+        selection: &Selection,
+        moment: usize,
+    ) -> Option<Arc<Stack>> {
         if let Some(stack) = self.stack.as_ref().filter(|stack| stack.moment == moment) {
             return Some(Arc::clone(stack));
         }
         let picture = self.picture()?;
         let index = &recording.devices[selection.device];
-        let stack = picture.bands.stack(&recording.trace, &index.live, picture.request.window.metric, moment);
+        let stack = picture.bands.stack(
+            &recording.trace,
+            &index.live,
+            picture.request.window.metric,
+            moment,
+        );
         self.stack = Some(Arc::new(stack));
         self.stack.clone()
     }
 
     /// Shows the timeline and lets the user move in it.
-    pub fn timeline_ui(&mut self, ui: &mut Ui, recording: &Arc<Recording>, selection: &mut Selection, look: &Look) {
-        let ready = self.painter.as_mut().map(Painter::take).unwrap_or_default();
-        self.keep(ui.ctx(), ready);
+    pub fn timeline_ui(
+        &mut self,
+        ui: &mut Ui,
+        recording: &Arc<Recording>,
+        selection: &mut Selection,
+        look: &Look,
+    ) {
         let shades = Shades::in_ui(ui);
         ui.spacing_mut().item_spacing.y = 2.0;
-        let lanes = ui.allocate_space(vec2(ui.available_width(), 2.0 * theme::LANE_HEIGHT)).1;
+        let lanes = ui
+            .allocate_space(vec2(ui.available_width(), 2.0 * theme::LANE_HEIGHT))
+            .1;
         // Painted last, when it is known where the plot lies; shown beneath everything else.
         let background = ui.painter().add(Shape::Noop);
         let height = (ui.available_height() - theme::OVERVIEW_HEIGHT - 6.0).max(120.0);
         let (response, rect) = self.plot_ui(ui, recording, selection, look, height);
-        let frame = PlotFrame { rect, view: selection.view().clone() };
+        let frame = PlotFrame {
+            rect,
+            view: selection.view().clone(),
+        };
         let mut beneath = self.beneath(&frame, recording, selection, &shades);
         let picture = [&self.whole, &self.detail].into_iter().flatten();
         beneath.extend(picture.map(|shown| frame.image(shown.texture.id(), &shown.view)));
         ui.painter().set(background, Shape::Vec(beneath));
-        lanes::paint(ui.painter(), lanes, &frame, &recording.trace, selection, &shades);
+        lanes::paint(
+            ui.painter(),
+            lanes,
+            &frame,
+            &recording.trace,
+            selection,
+            &shades,
+        );
+        marks::paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
         self.marks(ui, &frame, recording, selection, &shades);
         self.point(ui, &response, &frame, recording, selection);
         self.overview(ui, recording, selection);
@@ -160,9 +205,19 @@ impl Timeline {
         height: f32,
     ) -> (egui::Response, Rect) {
         let View { x, y } = selection.view().clone();
-        let room = self.frame.as_ref().map_or(vec2(800.0, 400.0), |frame| frame.rect.size());
-        let across = across_ticks(selection.axis(), &x, (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE);
-        let up = byte_ticks(&y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
+        let room = self
+            .frame
+            .as_ref()
+            .map_or(vec2(800.0, 400.0), |frame| frame.rect.size());
+        let across = across_ticks(
+            selection.axis(),
+            &x,
+            (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE,
+        );
+        let up = byte_ticks(
+            &y,
+            (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE,
+        );
         let plot = Plot::new("timeline")
             .height(height)
             .show_background(false)
@@ -177,8 +232,15 @@ impl Timeline {
             .allow_double_click_reset(false)
             .x_grid_spacer(marks_of(&across))
             .y_grid_spacer(marks_of(&up))
-            .custom_x_axes(vec![AxisHints::new_x().formatter(labels_of(&across))])
-            .custom_y_axes(vec![AxisHints::new_y().formatter(labels_of(&up)).min_thickness(theme::AXIS_WIDTH)]);
+            .custom_x_axes(vec![
+                AxisHints::new_x()
+                    .formatter(labels_of(&across, x.start + (x.end - x.start) * 0.02)),
+            ])
+            .custom_y_axes(vec![
+                AxisHints::new_y()
+                    .formatter(labels_of(&up, f64::MIN))
+                    .min_thickness(theme::AXIS_WIDTH),
+            ]);
         let lines = self.lines(recording, selection, look, &Shades::in_ui(ui));
         let shown = plot.show(ui, |plot| {
             plot.set_plot_bounds_x(x.start..=x.end);
@@ -192,16 +254,30 @@ impl Timeline {
             recording.name,
             drawn_metric(selection.metric)
         );
-        shown.response.widget_info(|| WidgetInfo::labeled(WidgetType::Other, true, &label));
+        shown
+            .response
+            .widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
         (shown.response, *shown.transform.frame())
     }
 
     /// The totals as lines over the bands: the largest of each column, so that no peak is lost.
-    fn lines(&self, recording: &Recording, selection: &Selection, look: &Look, shades: &Shades) -> Vec<Line<'static>> {
-        let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else { return Vec::new() };
+    fn lines(
+        &self,
+        recording: &Recording,
+        selection: &Selection,
+        look: &Look,
+        shades: &Shades,
+    ) -> Vec<Line<'static>> {
+        let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else {
+            return Vec::new();
+        };
         let index = &recording.devices[selection.device];
         let drawn = drawn_metric(selection.metric);
-        let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
+        let is_sampled = index
+            .summary
+            .peaks
+            .iter()
+            .any(|peak| peak.metric == Metric::DeviceUsed);
         let is_wanted = |metric: &Metric| match metric {
             Metric::DeviceUsed => is_sampled && look.has_lines,
             metric => look.has_lines || *metric == drawn || *metric == selection.metric,
@@ -209,62 +285,134 @@ impl Timeline {
         let columns = shown.picture.totals.len();
         let middle = |column: usize| (shown.edge(column) + shown.edge(column + 1)) / 2.0;
         let line = |metric: Metric| {
-            let point = |column: usize| [middle(column), shown.picture.totals[column].get(metric) as f64];
+            let point = |column: usize| {
+                [
+                    middle(column),
+                    shown.picture.totals[column].get(metric) as f64,
+                ]
+            };
             let points: Vec<[f64; 2]> = (0..columns).map(point).collect();
-            Line::new(metric.name(), PlotPoints::new(points)).stroke(shades.metric(metric)).allow_hover(false)
+            Line::new(metric.name(), PlotPoints::new(points))
+                .stroke(shades.metric(metric))
+                .allow_hover(false)
         };
         // From the outermost in, so that the drawn total lies on top.
-        let mut lines: Vec<Line<'_>> = Metric::ALL.into_iter().rev().filter(is_wanted).map(line).collect();
+        let mut lines: Vec<Line<'_>> = Metric::ALL
+            .into_iter()
+            .rev()
+            .filter(is_wanted)
+            .map(line)
+            .collect();
         let capacity = index.summary.capacity_bytes as f64;
         if look.has_lines && capacity > 0.0 && !shown.view.x.is_empty() {
-            let ends = PlotPoints::new(vec![[shown.view.x.start, capacity], [shown.view.x.end, capacity]]);
-            lines.push(Line::new("capacity", ends).stroke(shades.capacity()).allow_hover(false));
+            let ends = PlotPoints::new(vec![
+                [shown.view.x.start, capacity],
+                [shown.view.x.end, capacity],
+            ]);
+            lines.push(
+                Line::new("capacity", ends)
+                    .stroke(shades.capacity())
+                    .allow_hover(false),
+            );
         }
         lines
     }
 
     /// What lies beneath the bands: canvas, grid and borders of steps.
-    fn beneath(&self, frame: &PlotFrame, recording: &Recording, selection: &Selection, shades: &Shades) -> Vec<Shape> {
+    fn beneath(
+        &self,
+        frame: &PlotFrame,
+        recording: &Recording,
+        selection: &Selection,
+        shades: &Shades,
+    ) -> Vec<Shape> {
         let View { x, y } = &frame.view;
         let [per_x, per_y] = frame.units_per_point();
         let mut shapes = vec![Shape::rect_filled(frame.rect, 2.0, shades.canvas)];
         let grid = Stroke::new(1.0, shades.grid);
         let up = byte_ticks(y, per_y * theme::Y_TICK_DISTANCE);
-        shapes.extend(up.iter().map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)));
+        shapes.extend(
+            up.iter()
+                .map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)),
+        );
         let across = across_ticks(selection.axis(), x, per_x * theme::X_TICK_DISTANCE);
         let faint = Stroke::new(1.0, shades.grid.gamma_multiply(0.5));
-        shapes.extend(across.iter().map(|tick| Shape::vline(frame.screen_x(tick.value), frame.rect.y_range(), faint)));
+        shapes.extend(
+            across
+                .iter()
+                .map(|tick| Shape::vline(frame.screen_x(tick.value), frame.rect.y_range(), faint)),
+        );
         let borders = lanes::step_borders(&recording.trace, selection);
         let borders: Vec<f64> = borders.into_iter().filter(|at| x.contains(at)).collect();
         // Hundreds of borders would hide what they part.
         if borders.len() < (frame.rect.width() / 24.0) as usize {
             let stroke = Stroke::new(1.0, shades.step_border);
-            shapes.extend(borders.iter().map(|at| Shape::vline(frame.screen_x(*at), frame.rect.y_range(), stroke)));
+            shapes.extend(
+                borders
+                    .iter()
+                    .map(|at| Shape::vline(frame.screen_x(*at), frame.rect.y_range(), stroke)),
+            );
         }
         shapes
     }
 
-    fn marks(&self, ui: &Ui, frame: &PlotFrame, recording: &Recording, selection: &Selection, shades: &Shades) {
+    fn marks(
+        &self,
+        ui: &Ui,
+        frame: &PlotFrame,
+        recording: &Recording,
+        selection: &Selection,
+        shades: &Shades,
+    ) {
         let painter = ui.painter();
         let trace = &recording.trace;
         let index = &recording.devices[selection.device];
         if let Some(shown) = &self.detail {
             let edges = |column: usize| shown.edge(column);
             if let Some((_, outline)) = &self.hovered_outline {
-                marks::paint_outline(painter, frame, outline, edges, [shades.cursor, shades.canvas.gamma_multiply(0.5)]);
+                marks::paint_outline(
+                    painter,
+                    frame,
+                    outline,
+                    edges,
+                    [shades.cursor, shades.canvas.gamma_multiply(0.5)],
+                );
             }
-            if selection.pin.is_some_and(|pin| pin.block == shown.picture.request.outlined) {
+            if selection
+                .pin
+                .is_some_and(|pin| pin.block == shown.picture.request.outlined)
+            {
                 let colours = [shades.pinned, shades.canvas];
                 marks::paint_outline(painter, frame, &shown.picture.outline, edges, colours);
             }
         }
         let peak = index.peak(trace, selection.metric);
-        marks::paint_peak(painter, frame, selection.middle_of(trace, peak.position()), &peak, shades);
+        marks::paint_peak(
+            painter,
+            frame,
+            selection.middle_of(trace, peak.position()),
+            &peak,
+            shades,
+        );
         if let Some(hover) = self.hover {
-            marks::paint_cursor(painter, frame, selection.middle_of(trace, hover.moment), hover.total, shades);
+            marks::paint_cursor(
+                painter,
+                frame,
+                selection.middle_of(trace, hover.moment),
+                hover.total,
+                shades,
+            );
         } else if let Some(pin) = selection.pin {
-            let total = index.moment(trace, drawn_metric(selection.metric), pin.moment).bytes;
-            marks::paint_cursor(painter, frame, selection.middle_of(trace, pin.moment), total, shades);
+            let total = index
+                .moment(trace, drawn_metric(selection.metric), pin.moment)
+                .bytes;
+            marks::paint_cursor(
+                painter,
+                frame,
+                selection.middle_of(trace, pin.moment),
+                total,
+                shades,
+            );
         }
         let capacity = index.summary.capacity_bytes;
         if capacity as f64 > frame.view.y.end {
@@ -279,7 +427,10 @@ impl Timeline {
         let peak = recording.devices[selection.device].peak(trace, selection.metric);
         let overview = overview::Overview {
             picture: &shown.picture,
-            whole: View { x: shown.view.x.clone(), y: selection.whole(recording).y },
+            whole: View {
+                x: shown.view.x.clone(),
+                y: selection.whole(recording).y,
+            },
             view: selection.view(),
             metric: selection.metric,
             peak_x: selection.middle_of(trace, peak.position()),
@@ -319,7 +470,13 @@ impl Timeline {
                 Axis::Time => Across::Nanos(view.x.clone()),
             };
             let bytes = view.y.start.max(0.0) as u64..view.y.end.ceil().max(0.0) as u64;
-            let window = Window { metric: drawn_metric(selection.metric), across, width, bytes, height };
+            let window = Window {
+                metric: drawn_metric(selection.metric),
+                across,
+                width,
+                bytes,
+                height,
+            };
             Request {
                 recording: Arc::clone(recording),
                 device: selection.device,
@@ -334,19 +491,27 @@ impl Timeline {
         let pixels = |points: f32| ((points * scale).round() as usize).clamp(1, 8192);
         let size = [pixels(frame.rect.width()), pixels(frame.rect.height())];
         painter.ask(Part::Detail, request(&frame.view, size));
-        let whole = Request { outlined: None, ..request(&selection.whole(recording), WHOLE_SIZE) };
+        let whole = Request {
+            outlined: None,
+            ..request(&selection.whole(recording), WHOLE_SIZE)
+        };
         painter.ask(Part::Whole, whole);
     }
 
     /// Puts finished pictures on the graphics card.
     fn keep(&mut self, ctx: &egui::Context, ready: Vec<(Part, Picture)>) {
         for (part, mut picture) in ready {
-            let Some(image) = picture.image.take() else { continue };
+            let Some(image) = picture.image.take() else {
+                continue;
+            };
             let window = &picture.request.window;
             let x = match &window.across {
                 Across::Moments(x) | Across::Nanos(x) => x.clone(),
             };
-            let view = View { x, y: window.bytes.start as f64..window.bytes.end as f64 };
+            let view = View {
+                x,
+                y: window.bytes.start as f64..window.bytes.end as f64,
+            };
             let (slot, name, options) = match part {
                 Part::Whole => (&mut self.whole, "whole", TextureOptions::LINEAR),
                 Part::Detail => (&mut self.detail, "detail", TextureOptions::NEAREST),
@@ -358,7 +523,11 @@ impl Timeline {
                 }
                 None => ctx.load_texture(name, image, options),
             };
-            *slot = Some(Shown { picture, texture, view });
+            *slot = Some(Shown {
+                picture,
+                texture,
+                view,
+            });
             self.stack = None;
             self.hovered_outline = None;
         }
@@ -367,12 +536,35 @@ impl Timeline {
 
 /// The ticks in the form that the plot takes.
 fn marks_of(ticks: &[Tick]) -> impl Fn(egui_plot::GridInput) -> Vec<GridMark> + 'static {
-    let step_size = ticks.windows(2).map(|pair| pair[1].value - pair[0].value).next().unwrap_or(f64::MAX);
-    let marks: Vec<GridMark> = ticks.iter().map(|tick| GridMark { value: tick.value, step_size }).collect();
+    let step_size = ticks
+        .windows(2)
+        .map(|pair| pair[1].value - pair[0].value)
+        .next()
+        .unwrap_or(f64::MAX);
+    let marks: Vec<GridMark> = ticks
+        .iter()
+        .map(|tick| GridMark {
+            value: tick.value,
+            step_size,
+        })
+        .collect();
     move |_| marks.clone()
 }
 
-fn labels_of(ticks: &[Tick]) -> impl Fn(GridMark, &std::ops::RangeInclusive<f64>) -> String + 'static {
-    let ticks = ticks.to_vec();
-    move |mark, _| ticks.iter().find(|tick| tick.value == mark.value).map_or_else(String::new, |tick| tick.label.clone())
+/// The ticks' labels; those before `first`, which would touch the other axis's, stay away.
+fn labels_of(
+    ticks: &[Tick],
+    first: f64,
+) -> impl Fn(GridMark, &std::ops::RangeInclusive<f64>) -> String + 'static {
+    let ticks: Vec<Tick> = ticks
+        .iter()
+        .filter(|tick| tick.value >= first)
+        .cloned()
+        .collect();
+    move |mark, _| {
+        ticks
+            .iter()
+            .find(|tick| tick.value == mark.value)
+            .map_or_else(String::new, |tick| tick.label.clone())
+    }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use eframe::egui::{Color32, ColorImage};
+use highwater_snapshots::BlockId;
 use highwater_snapshots::analysis::bands::{Bands, Raster, Window, column_totals};
 use highwater_snapshots::analysis::{Filter, Metric, Totals};
-use highwater_snapshots::BlockId;
 use rayon::prelude::*;
 
 use crate::gui::colouring::{ColourBy, Colouring};
@@ -66,7 +66,8 @@ impl Request {
         Arc::ptr_eq(&self.recording, &other.recording)
             && self.device == other.device
             && self.stacking == other.stacking
-            && (!is_by_colour || self.colour_by == other.colour_by && self.window.metric == other.window.metric)
+            && (!is_by_colour
+                || self.colour_by == other.colour_by && self.window.metric == other.window.metric)
     }
 }
 
@@ -91,7 +92,7 @@ pub struct Picture {
 
 /// Which of the two pictures: they are drawn independently, so that each shows its last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(super) enum Part {
     /// The whole recording, coarsely: the overview, and what shows until the detail is there.
     Whole,
     /// The visible part.
@@ -100,7 +101,7 @@ pub enum Part {
 
 /// The thread that draws.
 #[derive(Debug)]
-pub struct Painter {
+pub(super) struct Painter {
     requests: Sender<(Part, Request)>,
     pictures: Receiver<(Part, Picture)>,
     asked: [Option<Request>; 2],
@@ -109,7 +110,7 @@ pub struct Painter {
 
 impl Painter {
     /// Starts the thread. `wake` is called on it when a picture is ready.
-    pub fn start(wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+    pub(super) fn start(wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (requests, inbox) = channel::<(Part, Request)>();
         let (outbox, pictures) = channel();
         let work = move || {
@@ -128,12 +129,19 @@ impl Painter {
                 }
             }
         };
-        std::thread::Builder::new().name("highwater-paint".to_owned()).spawn(work)?;
-        Ok(Self { requests, pictures, asked: [None, None], pending: [false, false] })
+        std::thread::Builder::new()
+            .name("highwater-paint".to_owned())
+            .spawn(work)?;
+        Ok(Self {
+            requests,
+            pictures,
+            asked: [None, None],
+            pending: [false, false],
+        })
     }
 
     /// Asks for a picture, unless it is the one that was asked for last.
-    pub fn ask(&mut self, part: Part, request: Request) {
+    pub(super) fn ask(&mut self, part: Part, request: Request) {
         if self.asked[part as usize].as_ref() == Some(&request) {
             return;
         }
@@ -142,17 +150,19 @@ impl Painter {
     }
 
     /// The pictures that have become ready.
-    pub fn take(&mut self) -> Vec<(Part, Picture)> {
+    pub(super) fn take(&mut self) -> Vec<(Part, Picture)> {
         let ready: Vec<(Part, Picture)> = self.pictures.try_iter().collect();
         self.note(&ready);
         ready
     }
 
     /// Waits until everything asked for is ready. For tests and pictures without a window.
-    pub fn wait(&mut self) -> Vec<(Part, Picture)> {
+    pub(super) fn wait(&mut self) -> Vec<(Part, Picture)> {
         let mut ready = self.take();
         while self.is_busy() {
-            let Ok(next) = self.pictures.recv() else { break };
+            let Ok(next) = self.pictures.recv() else {
+                break;
+            };
             self.note(std::slice::from_ref(&next));
             ready.push(next);
         }
@@ -160,7 +170,7 @@ impl Painter {
     }
 
     /// Whether something asked for is not ready.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.pending.contains(&true)
     }
 
@@ -189,24 +199,59 @@ impl Studio {
         let index = &request.recording.devices[request.device];
         let metric = request.window.metric;
         let outline = request.outlined.map_or_else(Vec::new, |block| {
-            bands.outline(&request.recording.trace, &index.live, metric, &raster.columns, block)
+            bands.outline(
+                &request.recording.trace,
+                &index.live,
+                metric,
+                &raster.columns,
+                block,
+            )
         });
         let image = Some(image_of(&raster, &colouring));
-        Picture { request, raster, totals, image, outline, colouring, bands }
+        Picture {
+            request,
+            raster,
+            totals,
+            image,
+            outline,
+            colouring,
+            bands,
+        }
     }
 
     fn colouring(&mut self, request: &Request) -> Arc<Colouring> {
-        if let Some((_, colouring)) = self.colouring.as_ref().filter(|(known, _)| known.has_same_colours(request)) {
+        if let Some((_, colouring)) = self
+            .colouring
+            .as_ref()
+            .filter(|(known, _)| known.has_same_colours(request))
+        {
             return Arc::clone(colouring);
         }
-        let Request { recording, device, colour_by, filter, window, .. } = request;
-        let colouring = Arc::new(Colouring::build(recording, *device, *colour_by, window.metric, filter));
+        let Request {
+            recording,
+            device,
+            colour_by,
+            filter,
+            window,
+            ..
+        } = request;
+        let colouring = Arc::new(Colouring::build(
+            recording,
+            *device,
+            *colour_by,
+            window.metric,
+            filter,
+        ));
         self.colouring = Some((request.clone(), Arc::clone(&colouring)));
         colouring
     }
 
     fn bands(&mut self, request: &Request, colouring: &Colouring) -> Arc<Bands> {
-        if let Some((_, bands)) = self.bands.as_ref().filter(|(known, _)| known.has_same_order(request)) {
+        if let Some((_, bands)) = self
+            .bands
+            .as_ref()
+            .filter(|(known, _)| known.has_same_order(request))
+        {
             return Arc::clone(bands);
         }
         let trace = &request.recording.trace;
@@ -219,9 +264,16 @@ impl Studio {
         bands
     }
 
-    fn raster(&mut self, part: Part, request: &Request, bands: &Bands) -> (Arc<Raster>, Arc<Vec<Totals>>) {
+    fn raster(
+        &mut self,
+        part: Part,
+        request: &Request,
+        bands: &Bands,
+    ) -> (Arc<Raster>, Arc<Vec<Totals>>) {
         let known = self.rasters[part as usize].as_ref();
-        let is_known = |known: &&(Request, _, _)| known.0.has_same_order(request) && known.0.window == request.window;
+        let is_known = |known: &&(Request, _, _)| {
+            known.0.has_same_order(request) && known.0.window == request.window
+        };
         if let Some((_, raster, totals)) = known.filter(is_known) {
             return (Arc::clone(raster), Arc::clone(totals));
         }
@@ -231,40 +283,69 @@ impl Studio {
             || Arc::new(bands.raster(trace, &index.live, &index.series, &request.window)),
             || Arc::new(column_totals(trace, &index.series, &request.window)),
         );
-        self.rasters[part as usize] = Some((request.clone(), Arc::clone(&raster), Arc::clone(&totals)));
+        self.rasters[part as usize] =
+            Some((request.clone(), Arc::clone(&raster), Arc::clone(&totals)));
         (raster, totals)
     }
 }
 
-/// The raster in colour, its columns turned into rows from the top down. Where one band of some height meets the next,
-/// a darker line parts them.
+/// The raster in colour, its columns turned into rows from the top down.
 fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
     let (width, height) = (raster.columns.len(), raster.height);
     let mut pixels = vec![Color32::TRANSPARENT; width * height];
-    pixels.par_chunks_mut(width.max(1)).enumerate().for_each(|(row, pixels)| {
-        let y = height - 1 - row;
-        for (x, pixel) in pixels.iter_mut().enumerate() {
-            let column = &raster.blocks[x * height..(x + 1) * height];
-            let block = column[y];
-            if block.is_some() {
-                let colour = colouring.colour(block);
-                *pixel = if is_edge(column, y) { theme::edge(colour) } else { colour };
+    pixels
+        .par_chunks_mut(width.max(1))
+        .enumerate()
+        .for_each(|(row, pixels)| {
+            let y = height - 1 - row;
+            for (x, pixel) in pixels.iter_mut().enumerate() {
+                let column = &raster.blocks[x * height..(x + 1) * height];
+                if column[y].is_some() {
+                    *pixel = colour_at(column, y, colouring);
+                }
             }
-        }
-    });
+        });
     ColorImage::new([width, height], pixels)
 }
 
-/// Whether the pixel is the topmost of a band at least four pixels high, with another band above it.
-fn is_edge(column: &[BlockId], y: usize) -> bool {
+/// Pixels from which on a band looks like one.
+const TALL: usize = 5;
+
+/// The colour of a pixel. A band of some height has a lightness of its own, and a darker line on top where another band
+/// lies on it; thinner bands melt into an even area of their colour.
+fn colour_at(column: &[BlockId], y: usize, colouring: &Colouring) -> Color32 {
     let block = column[y];
-    let above = column.get(y + 1).copied().unwrap_or(block);
-    above != block && above.is_some() && y >= 3 && column[y - 3] == block
+    let is_same = |other: &&BlockId| **other == block;
+    let above = column[y + 1..]
+        .iter()
+        .take(TALL)
+        .take_while(is_same)
+        .count();
+    let below = column[..y]
+        .iter()
+        .rev()
+        .take(TALL)
+        .take_while(is_same)
+        .count();
+    if below + 1 + above < TALL {
+        return colouring.colour(block);
+    }
+    let colour = colouring.instance_colour(block);
+    let has_neighbour = above == 0 && column.get(y + 1).is_some_and(|above| above.is_some());
+    if has_neighbour {
+        theme::edge(colour)
+    } else {
+        colour
+    }
 }
 
 /// The metric whose sum over blocks is drawn for `metric`.
 pub fn drawn_metric(metric: Metric) -> Metric {
-    if metric.is_of_blocks() { metric } else { Metric::Active }
+    if metric.is_of_blocks() {
+        metric
+    } else {
+        Metric::Active
+    }
 }
 
 #[cfg(test)]
@@ -277,9 +358,23 @@ mod tests {
         let text = "baseline w 40 parameter\nalloc a 40 activation\nfree a\nalloc g 40 gradient";
         let recording = Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()));
         let across = Across::Moments(0.0..5.0);
-        let window = Window { metric: Metric::Requested, across, width: 5, bytes: 0..80, height: 8 };
+        let window = Window {
+            metric: Metric::Requested,
+            across,
+            width: 5,
+            bytes: 0..80,
+            height: 10,
+        };
         let (stacking, filter) = (Stacking::Age, Filter::default());
-        Request { recording, device: 0, window, colour_by, stacking, filter, outlined: Some(BlockId(1)) }
+        Request {
+            recording,
+            device: 0,
+            window,
+            colour_by,
+            stacking,
+            filter,
+            outlined: Some(BlockId(1)),
+        }
     }
 
     #[test]
@@ -293,10 +388,41 @@ mod tests {
         let image = picture.image.unwrap();
         let at = |x: usize, y: usize| image.pixels[y * 5 + x];
         assert_eq!(at(0, 0), Color32::TRANSPARENT);
-        assert_eq!(at(0, 7), picture.colouring.colour(BlockId(0)));
-        assert_eq!(at(1, 0), picture.colouring.colour(BlockId(1)));
-        assert_eq!(at(4, 0), picture.colouring.colour(BlockId(2)));
-        assert_eq!(at(4, 4), theme::edge(picture.colouring.colour(BlockId(0))), "a line parts two bands");
-        assert_eq!(picture.outline, [None, Some(40..80), Some(40..80), None, None].map(Clone::clone)[..].to_vec().into_iter().collect::<Vec<_>>());
+        let colour = |row: u32| picture.colouring.instance_colour(BlockId(row));
+        assert_eq!(
+            [at(0, 9), at(1, 0), at(4, 0)],
+            [colour(0), colour(1), colour(2)]
+        );
+        assert_eq!(at(4, 5), theme::edge(colour(0)), "a line parts two bands");
+        let followed: Vec<bool> = picture.outline.iter().map(Option::is_some).collect();
+        assert_eq!(followed, [false, true, false, false, false]);
+        assert_eq!(picture.outline[1], Some(40..80));
+    }
+
+    #[test]
+    fn bands_too_thin_to_be_told_apart_are_one_even_area() {
+        let text: String = (0..8)
+            .map(|block| format!("alloc b{block} 10 activation\n"))
+            .collect();
+        let recording = Recording::new("thin", None, trace_from_text(&text).unwrap());
+        let colouring = Colouring::build(
+            &recording,
+            0,
+            ColourBy::Category,
+            Metric::Requested,
+            &Filter::default(),
+        );
+        let thin = [
+            BlockId(0),
+            BlockId(1),
+            BlockId(1),
+            BlockId(2),
+            BlockId(3),
+            BlockId(4),
+        ];
+        let base = theme::category(highwater_snapshots::Category::Activation);
+        assert!((0..thin.len()).all(|y| colour_at(&thin, y, &colouring) == base));
+        let tall = [BlockId(5); TALL];
+        assert!((0..TALL).all(|y| colour_at(&tall, y, &colouring) == theme::instance(base, 5)));
     }
 }

@@ -1,0 +1,74 @@
+//! Record training: a model of one's own, three steps, and the recording beside it.
+//!
+//! `cargo run --example record_training`, then open `training.snap` with `highwater`.
+
+use highwater_engine::nn::{Child, Init, LayerNorm, Linear, Mlp, Module, Visitor};
+use highwater_engine::nn::{Filling, LinearFilling};
+use highwater_engine::optim::{AdamW, Optimizer, Stepping};
+use highwater_engine::{DType, Device, Result, Tensor};
+use highwater_recorder::{Category, HistoryOptions, Phase, record_memory_history, scope};
+
+/// A residual MLP: modules are built from modules, each under its name.
+struct Model {
+    norm: Child<LayerNorm>,
+    mlp: Child<Mlp>,
+    head: Child<Linear>,
+}
+
+impl Model {
+    fn new(init: &mut Init) -> Result<Self> {
+        let filling = |[inputs, outputs]: [usize; 2]| LinearFilling {
+            weight: Filling::xavier_uniform(inputs, outputs),
+            bias: Some(Filling::Zeros),
+        };
+        Ok(Self {
+            norm: Child::new("norm", init, |init| LayerNorm::new(init, 256, 1e-5))?,
+            mlp: Child::new("mlp", init, |init| Mlp::new(init, [256, 1024], filling))?,
+            head: Child::new("head", init, |init| Linear::new(init, [256, 10]))?,
+        })
+    }
+}
+
+impl Module for Model {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let mixed = self.mlp.forward(&self.norm.forward(input)?)?.into_add(input)?;
+        self.head.forward(&mixed)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.norm);
+        visitor.child(&self.mlp);
+        visitor.child(&self.head);
+    }
+}
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    record_memory_history(HistoryOptions::to_file("training.snap"), || {
+        let device = Device::cpu();
+        let mut init = Init::new(&device, DType::F32, 0);
+        let model = Model::new(&mut init)?;
+        let mut optimizer = Stepping::new(AdamW::default(), model.parameters())?;
+        let (input, labels) = {
+            let _category = scope::category(Category::Input);
+            let labels: Vec<i64> = (0..64).map(|example| example % 10).collect();
+            (Tensor::ones([64, 256], DType::F32, &device)?, Tensor::from_slice(&labels, 64, &device)?)
+        };
+        for step in 0..3 {
+            scope::step(step);
+            let loss = {
+                let _phase = scope::phase(Phase::Forward);
+                model.forward(&input)?.cross_entropy(&labels, None)?
+            };
+            loss.backward()?;
+            drop(loss);
+            {
+                let _phase = scope::phase(Phase::Optimizer);
+                optimizer.step()?;
+            }
+            let _phase = scope::phase(Phase::ZeroGrad);
+            optimizer.zero_grad();
+        }
+        Ok(())
+    })?;
+    Ok(())
+}

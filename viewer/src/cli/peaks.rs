@@ -1,0 +1,64 @@
+//! Peaks: the peak of each of a device's totals, as a table and as figures.
+
+use std::collections::BTreeMap;
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::analysis::summary::DeviceSummary;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use super::moment::PeakFigure;
+use super::table::{Column, Table, percent};
+
+/// What a metric counts, for whoever meets it for the first time.
+fn meaning(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Requested => "bytes asked for by live blocks",
+        Metric::Allocated => "the same, rounded by the allocator",
+        Metric::Active => "with blocks that wait for a stream",
+        Metric::Reserved => "held from the driver",
+        Metric::DeviceUsed => "in use on the whole device",
+    }
+}
+
+/// The peaks and ends of a device's totals as a table.
+pub fn peaks_table(summary: &DeviceSummary) -> Table {
+    let has_capacity = summary.capacity_bytes > 0;
+    let mut table = Table::new(vec![
+        Column::text("total"),
+        Column::number("peak"),
+        Column::number(if has_capacity { "of device" } else { "" }),
+        Column::number("at event"),
+        Column::number("step"),
+        Column::text("phase"),
+        Column::number("end"),
+        Column::text("what it counts").giving_way(),
+    ]);
+    for moment in &summary.peaks {
+        table.push(vec![
+            moment.metric.name().replace('_', " "),
+            format_bytes(moment.bytes),
+            percent(moment.bytes, summary.capacity_bytes),
+            moment.event.map_or_else(
+                || "start".to_owned(),
+                |event| format_count(u64::from(event.0)),
+            ),
+            moment
+                .step
+                .map_or_else(|| "-".to_owned(), |step| step.to_string()),
+            moment.phase.name().to_owned(),
+            format_bytes(summary.end.get(moment.metric)),
+            meaning(moment.metric).to_owned(),
+        ]);
+    }
+    table
+}
+
+/// The peak of each metric, by the metric's name.
+pub fn peak_figures(trace: &Trace, summary: &DeviceSummary) -> BTreeMap<&'static str, PeakFigure> {
+    summary
+        .peaks
+        .iter()
+        .map(|moment| (moment.metric.name(), PeakFigure::of(trace, moment)))
+        .collect()
+}

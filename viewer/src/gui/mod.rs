@@ -1,0 +1,72 @@
+//! The desktop app: eframe's window around [`App`], whose state can be driven without one.
+
+pub mod theme;
+pub mod keys;
+pub mod colouring;
+pub mod timeline;
+pub mod block;
+pub mod legend;
+pub mod moment;
+pub mod palette;
+pub mod settings;
+pub mod status;
+pub mod welcome;
+pub mod top_bar;
+pub mod open_file;
+mod app;
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use eframe::egui;
+
+pub use app::App;
+pub use settings::Settings;
+
+/// What a bare Debian lacks to show a window.
+const PACKAGES: &str =
+    "libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0 libegl1 libgl1-mesa-dri";
+/// The same for Wayland.
+const WAYLAND_PACKAGES: &str =
+    "libwayland-client0 libwayland-cursor0 libwayland-egl1 libxkbcommon0 libegl1 libgl1-mesa-dri";
+
+/// Opens the window with `files` and returns when it is closed. Fails where no window can be shown, and then says what
+/// is missing.
+pub fn run(files: Vec<PathBuf>) -> anyhow::Result<()> {
+    let viewport = egui::ViewportBuilder::default()
+        .with_title("Highwater")
+        .with_app_id("highwater")
+        .with_inner_size([1440.0, 900.0])
+        .with_min_inner_size([640.0, 400.0])
+        .with_drag_and_drop(true);
+    let options = eframe::NativeOptions {
+        viewport,
+        renderer: eframe::Renderer::Glow,
+        ..Default::default()
+    };
+    let create = move |context: &eframe::CreationContext<'_>| {
+        let settings = context
+            .storage
+            .and_then(|storage| eframe::get_value(storage, eframe::APP_KEY));
+        let mut app = App::new(settings.unwrap_or_default());
+        for file in &files {
+            app.open(&context.egui_ctx, file);
+        }
+        Ok(Box::new(app) as Box<dyn eframe::App>)
+    };
+    // A missing libxkbcommon-x11 is told by a panic.
+    let run =
+        std::panic::AssertUnwindSafe(|| eframe::run_native("highwater", options, Box::new(create)));
+    let why = match std::panic::catch_unwind(run) {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(why)) => why.to_string(),
+        Err(_) => "the window system's libraries failed (the message stands above)".to_owned(),
+    };
+    Err(anyhow!(
+        "cannot open a window: {why}\n\
+         Is there a display (DISPLAY or WAYLAND_DISPLAY is set)? On Debian and Ubuntu the app needs\n  \
+         X11:     apt-get install {PACKAGES}\n  \
+         Wayland: apt-get install {WAYLAND_PACKAGES}\n\
+         Every command of the command line works without a display: see highwater --help."
+    ))
+}

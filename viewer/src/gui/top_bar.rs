@@ -1,0 +1,268 @@
+//! TopBar: menus, and below them what is shown and how: device, total, colours, axis, filter.
+
+use eframe::egui::{Button, ComboBox, RichText, Role, TextEdit, Ui, WidgetInfo};
+use highwater_snapshots::analysis::Metric;
+
+use super::colouring::ColourBy;
+use super::keys;
+use super::theme::Shades;
+use super::timeline::Stacking;
+use crate::command::Command;
+use crate::selection::{Axis, Selection};
+use crate::session::Recording;
+
+const FILE: [Command; 6] = [
+    Command::Open,
+    Command::Reload,
+    Command::Close,
+    Command::CopyMoment,
+    Command::Screenshot,
+    Command::Quit,
+];
+const VIEW: [Command; 14] = [
+    Command::FitAll,
+    Command::ZoomIn,
+    Command::ZoomOut,
+    Command::ZoomInBytes,
+    Command::ZoomOutBytes,
+    Command::PanLeft,
+    Command::PanRight,
+    Command::PanUp,
+    Command::PanDown,
+    Command::ToggleAxis,
+    Command::NextMetric,
+    Command::NextDevice,
+    Command::ToggleLines,
+    Command::ToggleTheme,
+];
+const COLOUR: [Command; 9] = [
+    Command::ColourByCategory,
+    Command::ColourByScope,
+    Command::ColourByOp,
+    Command::ColourByCallSite,
+    Command::ColourByLifetime,
+    Command::ColourByStream,
+    Command::DeeperScope,
+    Command::ShallowerScope,
+    Command::ToggleStacking,
+];
+const GO: [Command; 7] = [
+    Command::GoToPeak,
+    Command::PreviousStep,
+    Command::NextStep,
+    Command::ZoomToBlock,
+    Command::Unpin,
+    Command::Back,
+    Command::Forward,
+];
+
+/// Shows the menus; gives the command that was chosen.
+pub fn menus_ui(ui: &mut Ui, is_usable: impl Fn(Command) -> bool) -> Option<Command> {
+    let mut chosen = None;
+    let menus: [(&str, &[Command]); 5] = [
+        ("File", &FILE),
+        ("View", &VIEW),
+        ("Colour", &COLOUR),
+        ("Go", &GO),
+        ("Help", &[Command::Palette]),
+    ];
+    for (name, commands) in menus {
+        ui.menu_button(name, |ui| {
+            ui.set_min_width(230.0);
+            for &command in commands {
+                let key = command
+                    .keys()
+                    .first()
+                    .copied()
+                    .map(keys::shown)
+                    .unwrap_or_default();
+                let button = Button::new(command.name()).shortcut_text(key);
+                let response = ui
+                    .add_enabled(is_usable(command), button)
+                    .on_hover_text(command.tooltip());
+                if response.clicked() {
+                    chosen = Some(command);
+                    ui.close();
+                }
+            }
+        });
+    }
+    chosen
+}
+
+/// What the user changed in the tool bar.
+pub enum Change {
+    /// Another device, by row.
+    Device(usize),
+    /// Another total.
+    Metric(Metric),
+    /// Other colours.
+    ColourBy(ColourBy),
+    /// Another order of the stack.
+    Stacking(Stacking),
+    /// Another axis.
+    Axis(Axis),
+    /// Another filter.
+    Filter,
+    /// A command.
+    Run(Command),
+}
+
+/// What the tool bar shows.
+pub struct Shown<'a> {
+    /// The recording.
+    pub recording: &'a Recording,
+    /// What is looked at.
+    pub selection: &'a Selection,
+    /// What colours mean.
+    pub colour_by: ColourBy,
+    /// The order of the stack.
+    pub stacking: Stacking,
+    /// The filter as typed.
+    pub filter: &'a mut String,
+    /// What is wrong with the filter.
+    pub filter_error: Option<&'a str>,
+}
+
+/// Shows the tool bar; gives what was changed.
+pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
+    let mut change = None;
+    let recording = shown.recording;
+    let mut offer = |next: Change| change = Some(next);
+    ui.horizontal_wrapped(|ui| {
+        for command in [Command::GoToPeak, Command::FitAll] {
+            let key = keys::shown(command.keys()[0]);
+            let name = if command == Command::GoToPeak {
+                "Peak"
+            } else {
+                "Everything"
+            };
+            let button = ui
+                .add(Button::new(name).shortcut_text(key))
+                .on_hover_text(command.tooltip());
+            if button.clicked() {
+                offer(Change::Run(command));
+            }
+        }
+        ui.separator();
+        if recording.devices.len() > 1 {
+            let name = |row: usize| recording.device_label(row);
+            let rows: Vec<usize> = (0..recording.devices.len()).collect();
+            if let Some(row) = choice_ui(ui, "Device", shown.selection.device, &rows, name) {
+                offer(Change::Device(row));
+            }
+        }
+        let metrics = metrics_of(recording, shown.selection.device);
+        let name = |metric: Metric| metric.name().replace('_', " ");
+        if let Some(metric) = choice_ui(ui, "Total", shown.selection.metric, &metrics, name) {
+            offer(Change::Metric(metric));
+        }
+        if let Some(by) = choice_ui(
+            ui,
+            "Colour by",
+            shown.colour_by,
+            &colourings_of(recording),
+            ColourBy::label,
+        ) {
+            offer(Change::ColourBy(by));
+        }
+        let name = |stacking: Stacking| {
+            if stacking == Stacking::Age {
+                "age"
+            } else {
+                "colour"
+            }
+            .to_owned()
+        };
+        if let Some(next) = choice_ui(
+            ui,
+            "Stack by",
+            shown.stacking,
+            &[Stacking::Age, Stacking::Colour],
+            name,
+        ) {
+            offer(Change::Stacking(next));
+        }
+        ui.label("Across");
+        for (axis, name) in [(Axis::Event, "events"), (Axis::Time, "time")] {
+            let response = ui.selectable_label(shown.selection.axis() == axis, name);
+            if response
+                .on_hover_text(Command::ToggleAxis.tooltip())
+                .clicked()
+            {
+                offer(Change::Axis(axis));
+            }
+        }
+        ui.separator();
+        let label = ui.label("Where");
+        let hint = "category=activation size>=1MiB";
+        let field = ui
+            .add(
+                TextEdit::singleline(shown.filter)
+                    .hint_text(hint)
+                    .desired_width(210.0),
+            )
+            .labelled_by(label.id);
+        if field.changed() {
+            offer(Change::Filter);
+        }
+        let explained = "Blocks that do not meet all conditions turn grey and leave the table.\n\
+            Keys: category, op, scope, phase, pool, stack, size, allocated, step, stream.\n\
+            Operators: = != ~ (contains) !~ < <= > >=.";
+        field.on_hover_text(explained);
+        if let Some(why) = shown.filter_error {
+            ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
+        }
+    });
+    change
+}
+
+/// The totals that a device has.
+pub fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
+    recording.devices[device]
+        .summary
+        .peaks
+        .iter()
+        .map(|peak| peak.metric)
+        .collect()
+}
+
+/// What a recording's blocks can be coloured by.
+fn colourings_of(recording: &Recording) -> Vec<ColourBy> {
+    let scopes = (1..=recording.deepest_scope()).map(ColourBy::Scope);
+    let rest = [
+        ColourBy::Op,
+        ColourBy::CallSite,
+        ColourBy::Lifetime,
+        ColourBy::Stream,
+    ];
+    std::iter::once(ColourBy::Category)
+        .chain(scopes)
+        .chain(rest)
+        .collect()
+}
+
+/// A named list of which one is chosen; gives another one when the user takes it.
+fn choice_ui<T: Copy + PartialEq>(
+    ui: &mut Ui,
+    name: &str,
+    now: T,
+    all: &[T],
+    label: impl Fn(T) -> String,
+) -> Option<T> {
+    let mut next = now;
+    ui.label(name);
+    let list = ComboBox::from_id_salt(name)
+        .selected_text(label(now))
+        .width(0.0);
+    let shown = list.show_ui(ui, |ui| {
+        for &value in all {
+            ui.selectable_value(&mut next, value, label(value));
+        }
+    });
+    let described = format!("{name} {}", label(now));
+    shown
+        .response
+        .widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &described));
+    (next != now).then_some(next)
+}

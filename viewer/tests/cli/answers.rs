@@ -1,0 +1,259 @@
+//! Answers: what each command prints for people.
+
+use expect_test::{Expect, expect};
+use highwater_snapshots::text::trace_from_text;
+use highwater_snapshots::{Problem, Trace};
+use serde_json::Value;
+
+use crate::sample::{answer, json, trace};
+
+fn check(words: &str, expected: &Expect) {
+    expected.assert_eq(&answer(trace(), words).unwrap());
+}
+
+#[test]
+fn info_says_what_is_in_a_recording() {
+    check(
+        "info step.snap",
+        &expect![[r#"
+            Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
+
+              file       step.snap (snap, level stacks)
+              recorder   highwater 0.1.0
+              program    train, process 42, on box
+              rank       1 of 8
+              started    2026-01-01 00:00:00 UTC, monotonic clock
+              events     22, over 19.0 µs
+
+            Device 0: accounting, 8 MiB, meta
+              settings   expandable_segments=False
+              counts     2 steps, 15 events, 6 allocs, 4 frees, 2 segments
+              baseline   4 KiB requested before the first event
+
+              total           peak  of device  at event  step  phase            end  what it counts
+              requested  20.98 KiB      0.3 %        11     0  optimizer  12.98 KiB  bytes asked for by live blocks
+              allocated     21 KiB      0.3 %        11     0  optimizer     13 KiB  the same, rounded by the allocator
+              active        21 KiB      0.3 %        11     0  optimizer     13 KiB  with blocks that wait for a stream
+              reserved       4 MiB     50.0 %         9     0  optimizer      4 MiB  held from the driver
+
+            Complete: nothing was lost, inferred or guessed.
+
+            Next: highwater peak step.snap   for who holds memory at the peak
+        "#]],
+    );
+}
+
+#[test]
+fn peak_names_who_holds_memory() {
+    check(
+        "peak step.snap",
+        &expect![[r#"
+        Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
+
+          category             bytes    share            blocks
+          optimizer_state      8 KiB   38.1 %  ███████▋       1
+          gradient             4 KiB   19.1 %  ███▊           1
+          parameter            4 KiB   19.1 %  ███▊           1
+          temporary            4 KiB   19.1 %  ███▊           1
+          input               1000 B    4.7 %  ▉              1
+          total            20.98 KiB  100.0 %
+
+        Next: highwater peak step.snap --by op,scope   for the operations and modules behind it
+    "#]],
+    );
+}
+
+#[test]
+fn peak_takes_the_reserved_bytes_apart_too() {
+    check(
+        "peak step.snap --metric reserved --by category,scope --top 2",
+        &expect![[r#"
+        Peak: 4 MiB reserved, at event 9, step 0, optimizer.
+
+          category            scope     bytes    share                        blocks
+          (free in segments)         3.99 MiB   99.8 %  ███████████████████▉
+          gradient            layer     4 KiB    0.1 %  ▏                          1
+          2 more groups                 5 KiB    0.1 %  ▏
+          total                         4 MiB  100.0 %
+
+        Next: highwater peak step.snap --by frame   for the lines of code behind it
+    "#]],
+    );
+}
+
+#[test]
+fn peak_looks_at_any_event_and_at_chosen_blocks() {
+    check(
+        "peak step.snap --at 3 --by op --where 'category=activation,input size>=2KiB'",
+        &expect![[r#"
+        At event 3, step 0, forward: 7.91 KiB requested.
+        Of these, 2.93 KiB (37.1 %) are in blocks with category=activation,input size>=2KiB.
+
+          op         bytes    share                        blocks
+          linear  2.93 KiB  100.0 %  ████████████████████       1
+          total   2.93 KiB  100.0 %
+
+        Next: highwater peak step.snap --by frame   for the lines of code behind it
+    "#]],
+    );
+}
+
+#[test]
+fn phases_say_what_each_did() {
+    check(
+        "phases step.snap",
+        &expect![[r#"
+        5 phases in 2 steps; the highest reaches 20.98 KiB requested, at event 11, step 0, optimizer.
+
+          step  phase         start       peak                    end  events  at its peak
+             0  forward       4 KiB   7.91 KiB  ███▊         7.91 KiB       3  parameter 4 KiB, activation 2.93 KiB, input 1000 B
+             0  backward   7.91 KiB  11.91 KiB  █████▋       8.98 KiB       4  parameter 4 KiB, gradient 4 KiB, activation 2.93 KiB, others 1000 B
+             0  optimizer  8.98 KiB  20.98 KiB  ██████████     16 KiB       8  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB, others 4.98 KiB
+             0  zero_grad    16 KiB     16 KiB  ███████▋       12 KiB       3  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB
+             1  other        12 KiB  12.98 KiB  ██████▏     12.98 KiB       3  optimizer_state 8 KiB, parameter 4 KiB, input 1000 B
+
+        Next: highwater peak step.snap --by op,scope   for what holds memory at the peak
+    "#]],
+    );
+}
+
+#[test]
+fn events_print_as_text() {
+    check(
+        "events step.snap",
+        &expect![[r#"
+        Events 0 to 21 of 22:
+
+          event   seconds  kind            what
+              0  0.000001  step            0
+              1  0.000002  phase           forward
+              2  0.000003  alloc           b1 1000/1024 input large
+              3  0.000004  alloc           b2 3000/3072 activation #linear @layer large
+              4  0.000005  phase           backward
+              5  0.000006  alloc           b3 4096/4096 gradient #linear @layer large
+              6  0.000007  free_requested  b2
+              7  0.000008  free_completed  b2
+              8  0.000009  phase           optimizer
+              9  0.000010  segment_alloc   0x200000 2097152 large
+             10  0.000011  alloc           b4 8192/8192 optimizer_state @layer large
+             11  0.000012  alloc           b5 4096/4096 temporary large
+             12  0.000013  free_requested  b5
+             13  0.000014  free_completed  b5
+             14  0.000015  free_requested  b1
+             15  0.000016  free_completed  b1
+             16  0.000017  phase           zero_grad
+             17  0.000018  free_requested  b3
+             18  0.000019  free_completed  b3
+             19  0.000020  step            1
+             20  0.000021  mark            half of a step
+             21  0.000022  alloc           b6 1000/1024 input large stream=3
+
+        Next: highwater peak step.snap --at EVENT   for who holds memory after an event
+    "#]],
+    );
+}
+
+#[test]
+fn events_print_with_stacks_where_asked() {
+    check(
+        "events step.snap --from 3 --to 9 --kind alloc,free_completed --stacks --where scope=layer",
+        &expect![[r#"
+        Events 3 to 9 of 22, those of kind alloc, free_completed and of blocks with scope=layer:
+
+          event   seconds  kind            what
+              3  0.000004  alloc           b2 3000/3072 activation #linear @layer large
+                           < forward
+                           < train
+                           < main
+              5  0.000006  alloc           b3 4096/4096 gradient #linear @layer large
+                           < backward
+                           < train
+                           < main
+              7  0.000008  free_completed  b2
+
+        Next: highwater peak step.snap --at EVENT   for who holds memory after an event
+    "#]],
+    );
+}
+
+#[test]
+fn verify_tells_sound_from_not_sound() {
+    check(
+        "verify step.snap",
+        &expect![[r#"
+        Sound: 22 events, 7 blocks; every checksum fits, and nothing contradicts anything.
+
+        Next: highwater info step.snap   for what is in it
+    "#]],
+    );
+    let mut damaged = trace();
+    damaged.problems.push(Problem::at(
+        4096,
+        "a section of events is damaged: 12 events are missing",
+    ));
+    damaged.trust.events_lost = 12;
+    expect![[r#"
+        Not sound: 1 problem; what could be read: 22 events, 7 blocks.
+
+          at byte 4096: a section of events is damaged: 12 events are missing
+
+        Trust: 12 events were lost because the ring was full or the disk too slow: what they did is missing.
+
+        Next: highwater info step.snap   for what is in it
+    "#]]
+    .assert_eq(&answer(damaged, "verify step.snap").unwrap());
+}
+
+#[test]
+fn doubts_are_told_with_every_answer() {
+    let mut doubtful = trace();
+    doubtful.trust.unfinished = true;
+    doubtful
+        .problems
+        .push(Problem::at(4096, "the file ends within a section"));
+    for command in ["info", "peak", "phases", "events"] {
+        let text = answer(doubtful.clone(), &format!("{command} step.snap")).unwrap();
+        assert!(text.contains("Trust: the recording was cut off"), "{text}");
+        assert!(
+            text.contains("Problem: at byte 4096: the file ends within a section"),
+            "{text}"
+        );
+        let object = json(doubtful.clone(), &format!("{command} step.snap --json"));
+        assert_eq!(
+            object["problems"][0], "at byte 4096: the file ends within a section",
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn a_state_without_events_is_described_as_one() {
+    let state =
+        || trace_from_text("baseline w 4096 parameter\nbaseline_segment 0x0 2097152").unwrap();
+    let text = answer(state(), "info step.snap").unwrap();
+    assert!(
+        text.starts_with("A state without events: 4 KiB requested in 1 block."),
+        "{text}"
+    );
+    let peak = json(state(), "peak step.snap --json");
+    assert_eq!(
+        (&peak["bytes"], &peak["event"], &peak["phase"]),
+        (&4096.into(), &Value::Null, &"setup".into())
+    );
+    assert!(
+        answer(state(), "events step.snap")
+            .unwrap()
+            .starts_with("No events")
+    );
+    assert!(
+        answer(state(), "phases step.snap")
+            .unwrap()
+            .starts_with("No phase")
+    );
+    assert_eq!(
+        json(state(), "events step.snap --json")["events"],
+        Value::Array(vec![])
+    );
+    let empty = answer(Trace::default(), "info step.snap").unwrap();
+    assert!(empty.starts_with("An empty recording"), "{empty}");
+}

@@ -1,0 +1,8 @@
+//! Command line: what each command prints of a small recording, and what the binary says to bad input.
+
+mod sample;
+mod answers;
+mod figures;
+mod binary;
+#[cfg(feature = "engine")]
+mod record;

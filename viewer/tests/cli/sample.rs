@@ -1,0 +1,141 @@
+//! Sample: a small recording, and what a command says of it.
+
+use clap::Parser as _;
+use highwater::args::{self, Arguments};
+use highwater::cli::events::EventsListing;
+use highwater::cli::info::InfoReport;
+use highwater::cli::outcome::Failure;
+use highwater::cli::page::Page;
+use highwater::cli::peak::PeakReport;
+use highwater::cli::phases::PhasesReport;
+use highwater::cli::recording::{Format, Recording, keep_only};
+use highwater::cli::verify::VerifyReport;
+use highwater_snapshots::text::trace_from_text;
+use highwater_snapshots::trace::{DeviceFacts, Header};
+use highwater_snapshots::{DeviceId, Trace};
+use serde_json::Value;
+
+/// One step and a half of a net with one layer; the peak is in the optimizer.
+const STEP: &str = "
+baseline w 4096/4096 parameter @layer
+baseline_segment 0x0 2097152
+step 0
+phase forward
+alloc x 1000/1024 input < load < main
+alloc a 3000/3072 activation #linear @layer < forward < train < main
+phase backward
+alloc g 4096 gradient #linear @layer < backward < train < main
+free a
+phase optimizer
+segment_alloc 0x200000 2097152
+alloc m 8192 optimizer_state @layer < step < train < main
+alloc t 4096 temporary < step < train < main
+free t
+free x
+phase zero_grad
+free g
+step 1
+mark half of a step
+alloc x2 1000/1024 input stream=3
+";
+
+/// [`STEP`] with all that a recorder knows beside events.
+pub(crate) fn trace() -> Trace {
+    let mut trace = trace_from_text(STEP).unwrap();
+    trace.header = Header {
+        recorder: "highwater 0.1.0".into(),
+        program: "train".into(),
+        host: "box".into(),
+        pid: 42,
+        rank: Some(1),
+        world_size: Some(8),
+        started_unix_us: 1_767_225_600_000_000,
+        clock: "monotonic".into(),
+        level: "stacks".into(),
+        ..Header::default()
+    };
+    trace.devices = vec![DeviceFacts {
+        device: DeviceId(0),
+        name: "accounting".into(),
+        capacity_bytes: 8 << 20,
+        driver: "meta".into(),
+        settings: vec![("expandable_segments".into(), "False".into())],
+    }];
+    trace
+}
+
+/// What the command `words` prints of `trace`.
+pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
+    let words = shell_words(words);
+    let arguments = Arguments::try_parse_from(["highwater".to_owned()].into_iter().chain(words))
+        .expect("good usage");
+    let mut recording = Recording {
+        format: Format::Snap,
+        trace,
+    };
+    let mut out = Vec::new();
+    let page = &mut Page::plain(&mut out);
+    match arguments.command.expect("a command") {
+        args::Command::Info(arguments) => {
+            keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
+            let report = InfoReport::of(&recording, &arguments)?;
+            if arguments.source.json {
+                page.json(&report.figures())?
+            } else {
+                report.print(page)?
+            }
+        }
+        args::Command::Peak(arguments) => {
+            let report = PeakReport::of(&recording.trace, &arguments)?;
+            if arguments.source.json {
+                page.json(&report.figures())?
+            } else {
+                report.print(page)?
+            }
+        }
+        args::Command::Phases(arguments) => {
+            keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
+            let report = PhasesReport::of(&recording.trace, &arguments)?;
+            if arguments.source.json {
+                page.json(&report.figures())?
+            } else {
+                report.print(page)?
+            }
+        }
+        args::Command::Events(arguments) => {
+            let listing = EventsListing::of(&mut recording.trace, &arguments)?;
+            if arguments.source.json {
+                listing.write_json(page)?
+            } else {
+                listing.print(page)?
+            }
+        }
+        args::Command::Verify(arguments) => {
+            let report = VerifyReport::of(&recording.trace);
+            if arguments.source.json {
+                page.json(&report)?
+            } else {
+                report.print(&arguments.source.file, page)?
+            }
+        }
+        args::Command::Record(_) => panic!("recording is tested with the engine"),
+    }
+    Ok(String::from_utf8(out).unwrap())
+}
+
+/// Words between spaces, with what stands in single quotes kept together.
+pub(crate) fn shell_words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (position, part) in text.split('\'').enumerate() {
+        match position % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
+/// The object that the command `words` prints of `trace`.
+pub(crate) fn json(trace: Trace, words: &str) -> Value {
+    serde_json::from_str(&answer(trace, words).unwrap()).unwrap()
+}
