@@ -12,19 +12,31 @@ const STREAM: StreamId = StreamId(0);
 
 fn allocator(settings: &str) -> std::sync::Arc<CachingAllocator> {
     let config: AllocConfig = settings.parse().expect("the settings are valid");
-    CachingAllocator::new(Box::new(AccountingDriver::new(80 << 30)), DeviceId(0), config)
+    CachingAllocator::new(
+        Box::new(AccountingDriver::new(80 << 30)),
+        DeviceId(0),
+        config,
+    )
 }
 
 fn malloc(allocator: &CachingAllocator, bytes: u64) -> Block {
-    allocator.malloc(bytes, STREAM).expect("the device is large enough")
+    allocator
+        .malloc(bytes, STREAM)
+        .expect("the device is large enough")
 }
 
 /// A cache with `holes` free ranges of many sizes, each between two blocks that stay.
 fn fragmented(allocator: &CachingAllocator, holes: u64) -> Vec<Block> {
-    let blocks: Vec<Block> = (0..2 * holes).map(|i| malloc(allocator, 512 * (1 + i / 2 * 7919 % 2000))).collect();
+    let blocks: Vec<Block> = (0..2 * holes)
+        .map(|i| malloc(allocator, 512 * (1 + i / 2 * 7919 % 2000)))
+        .collect();
     let (mut stay, mut go) = (Vec::new(), Vec::new());
     for (position, block) in blocks.into_iter().enumerate() {
-        if position % 2 == 0 { stay.push(block) } else { go.push(block) }
+        if position % 2 == 0 {
+            stay.push(block);
+        } else {
+            go.push(block);
+        }
     }
     go.into_iter().for_each(|block| allocator.free(block));
     stay
@@ -32,7 +44,9 @@ fn fragmented(allocator: &CachingAllocator, holes: u64) -> Vec<Block> {
 
 fn pairs(c: &mut Criterion) {
     let mut group = c.benchmark_group("malloc and free");
-    let pair = |allocator: &CachingAllocator, bytes: u64| allocator.free(black_box(malloc(allocator, black_box(bytes))));
+    let pair = |allocator: &CachingAllocator, bytes: u64| {
+        allocator.free(black_box(malloc(allocator, black_box(bytes))));
+    };
 
     let exact = allocator("");
     let _stay = fragmented(&exact, 8);
@@ -44,7 +58,9 @@ fn pairs(c: &mut Criterion) {
 
     let expandable = allocator("expandable_segments:True");
     let _stay = malloc(&expandable, 64 * KIB);
-    group.bench_function("split and join, expandable", |b| b.iter(|| pair(&expandable, 64 * KIB)));
+    group.bench_function("split and join, expandable", |b| {
+        b.iter(|| pair(&expandable, 64 * KIB));
+    });
 
     let crowded = allocator("");
     let _stay = fragmented(&crowded, 20_000);

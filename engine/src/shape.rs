@@ -18,18 +18,27 @@ pub struct Shape {
 
 impl Shape {
     /// The shape of a single number.
-    pub const SCALAR: Self = Self { rank: 0, lengths: [0; MAX_RANK] };
+    pub const SCALAR: Self = Self {
+        rank: 0,
+        lengths: [0; MAX_RANK],
+    };
 
     /// The shape with these axis lengths; fails with more than [`MAX_RANK`] of them.
     pub fn from_slice(lengths: &[usize]) -> Result<Self> {
         if lengths.len() > MAX_RANK {
-            return Err(Error::Rank { op: "shape", rank: lengths.len() });
+            return Err(Error::Rank {
+                op: "shape",
+                rank: lengths.len(),
+            });
         }
         Ok(Self::filled(lengths))
     }
 
     pub(crate) fn filled(lengths: &[usize]) -> Self {
-        let mut shape = Self { rank: lengths.len() as u8, lengths: [0; MAX_RANK] };
+        let mut shape = Self {
+            rank: lengths.len() as u8,
+            lengths: [0; MAX_RANK],
+        };
         shape.lengths[..lengths.len()].copy_from_slice(lengths);
         shape
     }
@@ -51,14 +60,24 @@ impl Shape {
 
     /// How many elements there are; the largest number if there would be more.
     pub fn elements(&self) -> usize {
-        if self.lengths().contains(&0) { 0 } else { self.lengths().iter().fold(1, |product: usize, &length| product.saturating_mul(length)) }
+        if self.lengths().contains(&0) {
+            0
+        } else {
+            self.lengths()
+                .iter()
+                .fold(1, |product: usize, &length| product.saturating_mul(length))
+        }
     }
 
     /// The axis that `axis` names: from 0, or from -1 at the end.
     pub fn axis(&self, op: &'static str, axis: isize) -> Result<usize> {
         let rank = self.rank();
         let from_start = if axis < 0 { axis + rank as isize } else { axis };
-        if (0..rank as isize).contains(&from_start) { Ok(from_start as usize) } else { Err(Error::Axis { op, axis, rank }) }
+        if (0..rank as isize).contains(&from_start) {
+            Ok(from_start as usize)
+        } else {
+            Err(Error::Axis { op, axis, rank })
+        }
     }
 
     /// The shape with axis `axis` of length `length` instead.
@@ -79,7 +98,10 @@ impl Shape {
     /// The shape with one more axis at the end; fails when there is no room.
     pub(crate) fn with_last(mut self, op: &'static str, length: usize) -> Result<Self> {
         if self.rank() == MAX_RANK {
-            return Err(Error::Rank { op, rank: MAX_RANK + 1 });
+            return Err(Error::Rank {
+                op,
+                rank: MAX_RANK + 1,
+            });
         }
         self.rank += 1;
         let last = self.rank() - 1;
@@ -89,7 +111,11 @@ impl Shape {
 
     /// The shape that both broadcast to: aligned at the end, lengths equal or one of them 1 (NumPy's rule).
     pub fn broadcast(op: &'static str, left: &Self, right: &Self) -> Result<Self> {
-        let (long, short) = if left.rank >= right.rank { (left, right) } else { (right, left) };
+        let (long, short) = if left.rank >= right.rank {
+            (left, right)
+        } else {
+            (right, left)
+        };
         let mut out = *long;
         let shift = long.rank() - short.rank();
         for (axis, &length) in short.lengths().iter().enumerate() {
@@ -97,7 +123,12 @@ impl Shape {
             if *other == 1 {
                 *other = length;
             } else if length != 1 && length != *other {
-                return Err(Error::shapes(op, left, right, "axes aligned at the end must be equal, or 1"));
+                return Err(Error::shapes(
+                    op,
+                    left,
+                    right,
+                    "axes aligned at the end must be equal, or 1",
+                ));
             }
         }
         Ok(out)
@@ -170,15 +201,23 @@ mod tests {
     fn shapes_broadcast_from_the_end_and_say_when_they_cannot() {
         let both = Shape::broadcast("add", &Shape::from([3, 1, 4]), &Shape::from([5, 1])).unwrap();
         assert_eq!(both, Shape::from([3, 5, 4]));
-        assert_eq!(Shape::broadcast("add", &Shape::SCALAR, &Shape::from([0])).unwrap(), Shape::from([0]));
-        let wrong = Shape::broadcast("add", &Shape::from([2, 3]), &Shape::from([4])).unwrap_err().to_string();
+        assert_eq!(
+            Shape::broadcast("add", &Shape::SCALAR, &Shape::from([0])).unwrap(),
+            Shape::from([0])
+        );
+        let wrong = Shape::broadcast("add", &Shape::from([2, 3]), &Shape::from([4]))
+            .unwrap_err()
+            .to_string();
         assert!(wrong.contains("[2, 3]") && wrong.contains("[4]"), "{wrong}");
     }
 
     #[test]
     fn removing_an_axis_leaves_an_equal_shape_to_one_never_had() {
         assert_eq!(Shape::from([2, 3, 4]).without_axis(1), Shape::from([2, 4]));
-        assert_eq!(Shape::from([2, 3]).with_last("t", 4).unwrap(), Shape::from([2, 3, 4]));
+        assert_eq!(
+            Shape::from([2, 3]).with_last("t", 4).unwrap(),
+            Shape::from([2, 3, 4])
+        );
         assert!(Shape::from([1; 8]).with_last("t", 4).is_err());
     }
 

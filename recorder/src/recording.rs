@@ -102,21 +102,21 @@ impl Recording {
         let clock = Clock::start();
         let is_deferred = options.steps.is_some();
         let (level, stacks_on) = (options.level, options.stacks_on);
-        let writer = {
+        let streams = options.ring_events.is_none() && level >= Level::Events;
+        let path = options.sink.path().filter(|_| streams).map(Path::to_owned);
+        let header = header::of_process(&options, &clock);
+        let first_op = {
             let mut hub = hub::lock();
             if hub.active.is_some() {
                 return Err(Error::AlreadyRecording);
             }
-            hub.begin(options.clone(), clock);
-            let first_op = hub.active.as_ref().map_or(0, |active| active.first_op);
-            drop(hub);
-            let streams = options.sink.path().filter(|_| options.ring_events.is_none() && level >= Level::Events);
-            match streams.map(|path| Writer::start(path, &header::of_process(&options, &clock), first_op)).transpose() {
-                Ok(writer) => writer,
-                Err(error) => {
-                    hub::lock().active = None;
-                    return Err(error);
-                }
+            hub.begin(options, clock)
+        };
+        let writer = match path.map(|path| Writer::start(&path, &header, first_op)).transpose() {
+            Ok(writer) => writer,
+            Err(error) => {
+                hub::lock().active = None;
+                return Err(error);
             }
         };
         if !is_deferred {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::error::Problem;
 use crate::event::{Alloc, BlockKey, Event, Range, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
+use crate::keys::BlockKeys;
 use crate::tables::Tables;
 use crate::trace::{DeviceFacts, Header, SegmentRole, Spans, Trace};
 
@@ -36,11 +37,23 @@ pub struct StartingBlock {
 #[derive(Clone, Debug, Default)]
 pub struct TraceBuilder {
     trace: Trace,
-    keys: HashMap<DeviceId, BlockKeys>,
-    held: HashMap<(DeviceId, u64), SegmentId>,
+    /// By the device's ordinal.
+    devices: Vec<DeviceState>,
     /// The bytes of all blocks and segments so far.
     bytes_seen: u64,
+    impossible_sizes: u64,
 }
+
+/// What names a device's blocks and segments while events pass.
+#[derive(Clone, Debug, Default)]
+struct DeviceState {
+    keys: BlockKeys,
+    /// Segments held, by address.
+    held: HashMap<u64, SegmentId>,
+}
+
+/// So many sizes that cannot be are told one by one; the rest are counted.
+const TOLD_SIZES: u64 = 100;
 
 /// All sizes of a trace together stay below this, so that no sum of them can overflow.
 const MOST_BYTES: u64 = 1 << 62;
@@ -55,6 +68,8 @@ impl TraceBuilder {
         columns.time_ns.reserve(events);
         columns.stack.reserve(events);
         columns.subject.reserve(events);
+        // Most recordings have two frees for an alloc.
+        builder.trace.blocks.reserve(events / 3);
         builder
     }
 
@@ -98,12 +113,27 @@ impl TraceBuilder {
                 bytes
             }
             None => {
-                let event = self.trace.events.len();
-                let what = format!("event {event} has a size of {bytes} bytes, which cannot be: counted as 0");
-                self.add_problem(Problem::new(what));
+                self.impossible_sizes += 1;
+                if self.impossible_sizes <= TOLD_SIZES {
+                    let event = self.trace.events.len();
+                    let what = format!("event {event} has a size of {bytes} bytes, which cannot be: counted as 0");
+                    self.add_problem(Problem::new(what));
+                }
                 0
             }
         }
+    }
+
+    fn device(&mut self, device: DeviceId) -> &mut DeviceState {
+        let index = usize::from(device.0);
+        if index >= self.devices.len() {
+            self.devices.resize_with(index + 1, DeviceState::default);
+        }
+        &mut self.devices[index]
+    }
+
+    fn block(&self, device: DeviceId, key: BlockKey) -> BlockId {
+        self.devices.get(usize::from(device.0)).map_or(BlockId::NONE, |state| state.keys.get(key))
     }
 
     fn bounded_range(&mut self, range: Range) -> Range {
@@ -121,7 +151,7 @@ impl TraceBuilder {
         for &range in &state.segments {
             let range = self.bounded_range(range);
             let id = self.trace.segments.push(device, range, SegmentRole::Segment, EventId::NONE);
-            self.held.insert((device, range.address), id);
+            self.device(device).held.insert(range.address, id);
         }
         for &range in &state.mappings {
             let range = self.bounded_range(range);
@@ -134,7 +164,7 @@ impl TraceBuilder {
                 self.trace.blocks.free_requested[id.0 as usize] = EventId(0);
                 self.trace.waiting_at_start.push(id);
             }
-            self.keys.entry(device).or_default().insert(alloc.block, id);
+            self.device(device).keys.insert(alloc.block, id);
         }
     }
 
@@ -150,7 +180,7 @@ impl TraceBuilder {
             What::SegmentAlloc(range) => {
                 let range = self.bounded_range(range);
                 let row = self.trace.segments.push(device, range, SegmentRole::Segment, id);
-                self.held.insert((device, range.address), row);
+                self.device(device).held.insert(range.address, row);
                 row.0
             }
             What::SegmentFree(range) => self.take_segment_free(device, range, id).0,
@@ -163,7 +193,7 @@ impl TraceBuilder {
                 self.trace.segments.push(device, range, SegmentRole::Unmapping, id).0
             }
             What::Tag(key, category) => {
-                let block = self.keys.get(&device).map_or(BlockId::NONE, |keys| keys.get(key));
+                let block = self.block(device, key);
                 match block.index() {
                     Some(row) => self.trace.blocks.category[row] = category,
                     None => self.trace.trust.unmatched_frees += 1,
@@ -185,8 +215,7 @@ impl TraceBuilder {
     }
 
     fn take_alloc(&mut self, device: DeviceId, alloc: &Alloc, stack: StackId, event: EventId) -> BlockId {
-        let keys = self.keys.entry(device).or_default();
-        let former = keys.get(alloc.block);
+        let former = self.block(device, alloc.block);
         if let Some(row) = former.index()
             && !self.trace.blocks.free_completed[row].is_some()
         {
@@ -196,7 +225,7 @@ impl TraceBuilder {
         }
         let alloc = self.bounded_alloc(alloc);
         let id = self.trace.blocks.push(device, &alloc, stack, event);
-        self.keys.entry(device).or_default().insert(alloc.block, id);
+        self.device(device).keys.insert(alloc.block, id);
         id
     }
 
@@ -211,7 +240,7 @@ impl TraceBuilder {
     }
 
     fn take_free_requested(&mut self, device: DeviceId, key: BlockKey, event: EventId) -> BlockId {
-        let block = self.keys.get(&device).map_or(BlockId::NONE, |keys| keys.get(key));
+        let block = self.block(device, key);
         match block.index() {
             Some(row) if !self.trace.blocks.free_requested[row].is_some() => {
                 self.trace.blocks.free_requested[row] = event;
@@ -225,7 +254,7 @@ impl TraceBuilder {
     }
 
     fn take_free_completed(&mut self, device: DeviceId, key: BlockKey, event: EventId) -> BlockId {
-        let block = self.keys.get(&device).map_or(BlockId::NONE, |keys| keys.get(key));
+        let block = self.block(device, key);
         match block.index() {
             Some(row) if !self.trace.blocks.free_completed[row].is_some() => {
                 self.end_block(block, event);
@@ -239,7 +268,7 @@ impl TraceBuilder {
     }
 
     fn take_segment_free(&mut self, device: DeviceId, range: Range, event: EventId) -> SegmentId {
-        let row = match self.held.remove(&(device, range.address)) {
+        let row = match self.device(device).held.remove(&range.address) {
             Some(row) if self.trace.segments.range[row.0 as usize].bytes == range.bytes => row,
             _ => {
                 self.trace.trust.unmatched_releases += 1;
@@ -253,6 +282,10 @@ impl TraceBuilder {
 
     /// The finished trace.
     pub fn finish(mut self) -> Trace {
+        if self.impossible_sizes > TOLD_SIZES {
+            let more = self.impossible_sizes - TOLD_SIZES;
+            self.add_problem(Problem::new(format!("… and {more} more sizes that cannot be")));
+        }
         self.trace.spans = Spans::from_events(&self.trace.events);
         self.trace
     }
@@ -261,41 +294,4 @@ impl TraceBuilder {
 fn push_row<T>(rows: &mut Vec<T>, row: T) -> u32 {
     rows.push(row);
     u32::try_from(rows.len() - 1).expect("a table holds fewer than 2^32 rows")
-}
-
-/// The way from a device's block keys to blocks: an array where keys are dense, as a counter makes them, else a map.
-#[derive(Clone, Debug, Default)]
-struct BlockKeys {
-    first: BlockKey,
-    dense: Vec<BlockId>,
-    sparse: HashMap<BlockKey, BlockId>,
-}
-
-/// How far past the end of the array a key may lie, so that a file cannot make us allocate at will.
-const DENSE_GAP: u64 = 1 << 20;
-
-impl BlockKeys {
-    fn get(&self, key: BlockKey) -> BlockId {
-        let dense = key.checked_sub(self.first).and_then(|slot| self.dense.get(usize::try_from(slot).ok()?));
-        match dense {
-            Some(&block) if block.is_some() => block,
-            _ => self.sparse.get(&key).copied().unwrap_or(BlockId::NONE),
-        }
-    }
-
-    fn insert(&mut self, key: BlockKey, block: BlockId) {
-        if self.dense.is_empty() {
-            self.first = key;
-        }
-        match key.checked_sub(self.first) {
-            Some(slot) if slot < self.dense.len() as u64 => self.dense[slot as usize] = block,
-            Some(slot) if slot < self.dense.len() as u64 + DENSE_GAP.min(4 * self.dense.len() as u64 + 64) => {
-                self.dense.resize(slot as usize, BlockId::NONE);
-                self.dense.push(block);
-            }
-            _ => {
-                self.sparse.insert(key, block);
-            }
-        }
-    }
 }

@@ -12,6 +12,7 @@ pub mod intern;
 pub mod tables;
 pub mod event;
 pub mod trace;
+mod keys;
 pub mod builder;
 pub mod format;
 pub mod text;

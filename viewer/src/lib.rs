@@ -145,7 +145,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         .by_ref()
         .take_while(|line| !line.starts_with("Usage:"))
         .collect();
-    say(&what.join(" "));
+    say(&what.join(" ").replace(" tip: ", "; tip: "));
     say("Try `highwater --help`, or `highwater COMMAND --help` for its options.");
     ExitCode::from(2)
 }

@@ -247,11 +247,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (sender, woken) = channel();
         let loading = Loading::start(folder.path().join("gone.snap"), move || {
-            sender.send(()).unwrap_or_default()
+            sender.send(()).unwrap_or_default();
         });
         loading.cancel();
         woken.recv().unwrap();
-        let outcome = std::iter::repeat_with(|| loading.poll()).find(|outcome| !matches!(outcome, Outcome::Pending));
+        let outcome = std::iter::repeat_with(|| loading.poll())
+            .find(|outcome| !matches!(outcome, Outcome::Pending));
         assert!(matches!(outcome, Some(Outcome::Cancelled)));
     }
 }

@@ -42,9 +42,9 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     let report = report.map_err(|error| Failure::Record(error.to_string()))?;
     let answer = Answer::of(name, &file, &report, read(&file)?.trace);
     if arguments.json {
-        page.json(&answer.figures())?
+        page.json(&answer.figures())?;
     } else {
-        answer.print(page)?
+        answer.print(page)?;
     }
     Ok(if report.oom.is_some() {
         Status::Unsound

@@ -301,26 +301,21 @@ impl Selection {
         );
     }
 
-    /// Shows the step after (or before, for -1) the one in the middle of the view; the nearest there is.
+    /// Shows the step after (or before, for -1) the one that is shown; the nearest one where none is shown alone.
     pub fn go_to_step(&mut self, recording: &Recording, by: i64) {
         let trace = &recording.trace;
-        let steps = trace.spans.steps();
+        let steps = &recording.steps;
         let middle = self.moment_at(trace, (self.view.x.start + self.view.x.end) / 2.0);
-        let begun = steps.iter().filter(|step| {
-            trace
-                .spans
-                .step_range(**step)
-                .is_some_and(|at| (at.start as usize) < middle)
-        });
-        let is_one = self.shows_one_step(trace);
-        let now = begun.count() as i64 - 1;
-        let target = if is_one { now + by } else { now.max(0) };
-        let target = target.clamp(0, steps.len().saturating_sub(1) as i64);
-        if let Some(range) = steps
-            .get(target as usize)
-            .and_then(|step| trace.spans.step_range(*step))
-        {
-            let x = self.x_of_events(trace, range);
+        let begun = steps.partition_point(|(_, events)| (events.start as usize) < middle) as i64;
+        let now = (begun - 1).max(0);
+        let shown = steps
+            .get(now as usize)
+            .map(|(_, events)| self.x_of_events(trace, events.clone()));
+        let is_alone = shown.is_some_and(|x| x == self.view.x);
+        let target =
+            if is_alone { now + by } else { now }.clamp(0, (steps.len() as i64 - 1).max(0));
+        if let Some((_, events)) = steps.get(target as usize) {
+            let x = self.x_of_events(trace, events.clone());
             self.jump(
                 recording,
                 View {
@@ -331,36 +326,104 @@ impl Selection {
         }
     }
 
-    fn shows_one_step(&self, trace: &Trace) -> bool {
-        trace
-            .spans
-            .steps()
-            .iter()
-            .filter_map(|step| trace.spans.step_range(*step))
-            .any(|range| self.x_of_events(trace, range) == self.view.x)
-    }
-
-    /// Keeps the view within the recording: no narrower than can be told apart, no wider than twice the whole.
+    /// Keeps the view within the recording, and no narrower than can be told apart.
     fn clamp(&mut self, recording: &Recording) {
         let whole = self.whole(recording);
-        self.view.x = within(&self.view.x, &whole.x, NARROWEST, 1.0);
+        self.view.x = within(&self.view.x, &whole.x, NARROWEST);
         let capacity = recording.devices[self.device].summary.capacity_bytes as f64;
         let highest = 0.0..whole.y.end.max(capacity * (1.0 + HEADROOM));
-        self.view.y = within(&self.view.y, &highest, FLATTEST, 1.0);
+        self.view.y = within(&self.view.y, &highest, FLATTEST);
     }
 }
 
-/// `range` moved and scaled so that it is at least `least` and at most `most` times as long as `outer`, and inside it.
-fn within(range: &Range<f64>, outer: &Range<f64>, least: f64, most: f64) -> Range<f64> {
-    let length =
-        (range.end - range.start).clamp(least, ((outer.end - outer.start) * most).max(least));
-    let middle = (range.start + range.end) / 2.0;
-    let is_same = length == range.end - range.start;
-    let start = if is_same {
-        range.start
+/// `range` moved and scaled so that it is at least `least` long, no longer than `outer`, and inside it.
+fn within(range: &Range<f64>, outer: &Range<f64>, least: f64) -> Range<f64> {
+    let length = range.end - range.start;
+    // Moving far costs the last digits: what was the whole stays the whole.
+    if length >= (outer.end - outer.start) * (1.0 - 1e-9) {
+        return outer.clone();
+    }
+    // What is long enough keeps its place to the bit, so that moving back and forth changes nothing.
+    let (start, length) = if length < least {
+        ((range.start + range.end - least) / 2.0, least)
     } else {
-        middle - length / 2.0
+        (range.start, length)
     };
     let start = start.min(outer.end - length).max(outer.start);
     start..start + length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn recording() -> Recording {
+        let text = "
+            step 0 t=0us
+            phase forward t=0us
+            alloc a 100 t=10us
+            alloc b 300 t=20us
+            phase backward t=30us
+            free b t=40us
+            free a t=100us
+        ";
+        Recording::new("test", None, trace_from_text(text).unwrap())
+    }
+
+    #[test]
+    fn places_on_both_axes_lead_back_to_their_moments() {
+        let recording = recording();
+        let mut selection = Selection::new(&recording);
+        for axis in [Axis::Event, Axis::Time] {
+            selection.set_axis(&recording, axis);
+            for moment in [3, 4, 5, 7, 9] {
+                let x = selection.middle_of(&recording.trace, moment);
+                assert_eq!(selection.moment_at(&recording.trace, x), moment, "{axis:?}");
+            }
+        }
+        assert_eq!(selection.x_of(&recording.trace, 4), 20_000.0);
+    }
+
+    #[test]
+    fn the_peak_comes_into_the_middle_with_its_height_in_view() {
+        let recording = recording();
+        let mut selection = Selection::new(&recording);
+        let whole = selection.view().clone();
+        selection.go_to_peak(&recording);
+        let View { x, y } = selection.view().clone();
+        assert_eq!((x.start + x.end) / 2.0, 4.5);
+        assert!(y.start == 0.0 && y.end > 400.0);
+        selection.go_back();
+        assert_eq!(*selection.view(), whole);
+        selection.go_forward();
+        assert_eq!(selection.view().x, x);
+    }
+
+    #[test]
+    fn no_view_leaves_the_recording_or_becomes_too_narrow_to_tell_anything() {
+        let recording = recording();
+        let mut selection = Selection::new(&recording);
+        let whole = selection.view().clone();
+        selection.pan(&recording, [-1e9, -1e9]);
+        assert_eq!(*selection.view(), whole);
+        selection.zoom(&recording, [1e-12, 1e-12], [4.5, 200.0]);
+        let View { x, y } = selection.view();
+        assert_eq!((x.end - x.start, y.end - y.start), (NARROWEST, FLATTEST));
+        assert!(x.contains(&4.5) && y.contains(&200.0));
+        selection.zoom(&recording, [1e12, 1e12], [4.5, 200.0]);
+        assert_eq!(*selection.view(), whole);
+    }
+
+    #[test]
+    fn a_blocks_life_is_shown_from_its_allocation_to_its_free() {
+        let recording = recording();
+        let mut selection = Selection::new(&recording);
+        selection.go_to_block(&recording, BlockId(1));
+        let View { x, .. } = selection.view();
+        assert!(
+            x.start < 4.0 && x.start > 3.0 && x.end > 6.0 && x.end < 7.0,
+            "{x:?}"
+        );
+    }
 }

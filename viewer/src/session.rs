@@ -1,5 +1,6 @@
 //! Session: an open recording with the indices that questions about it need, built once.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use highwater_snapshots::analysis::summary::{self, DeviceSummary};
@@ -18,6 +19,10 @@ pub struct Recording {
     pub trace: Trace,
     /// Its devices, by ordinal; at least one.
     pub devices: Vec<DeviceIndex>,
+    /// Its training steps in order, each with its events.
+    pub steps: Vec<(u32, Range<u32>)>,
+    /// The number of parts in the longest module path.
+    pub deepest_scope: usize,
 }
 
 /// The indices of one device.
@@ -32,7 +37,7 @@ pub struct DeviceIndex {
     /// What is known of it.
     pub summary: DeviceSummary,
     /// The moments at which anything happens on it: from one before its first event to one past its last.
-    pub moments: std::ops::Range<usize>,
+    pub moments: Range<usize>,
 }
 
 impl Recording {
@@ -50,6 +55,8 @@ impl Recording {
             path,
             name: name.into(),
             devices,
+            steps: steps_of(&trace),
+            deepest_scope: deepest_scope(&trace),
             trace,
         }
     }
@@ -70,21 +77,6 @@ impl Recording {
             "" => format!("device {}", index.device.0),
             name => format!("{}: {name}", index.device.0),
         }
-    }
-
-    /// The number of parts in the longest module path.
-    pub fn deepest_scope(&self) -> usize {
-        let mut depths: Vec<usize> = Vec::with_capacity(self.trace.tables.scopes.len());
-        for scope in &self.trace.tables.scopes {
-            let above = scope
-                .parent
-                .index()
-                .and_then(|parent| depths.get(parent))
-                .copied()
-                .unwrap_or(0);
-            depths.push(above + 1);
-        }
-        depths.into_iter().max().unwrap_or(0)
     }
 }
 
@@ -132,6 +124,30 @@ impl DeviceIndex {
     }
 }
 
+/// The number of parts in the longest module path; parents stand before their children.
+fn deepest_scope(trace: &Trace) -> usize {
+    let scopes = &trace.tables.scopes;
+    let mut depths: Vec<usize> = Vec::with_capacity(scopes.len());
+    for scope in scopes {
+        let parent = scope.parent.index().and_then(|parent| depths.get(parent));
+        depths.push(parent.copied().unwrap_or(0) + 1);
+    }
+    depths.into_iter().max().unwrap_or(0)
+}
+
+/// The steps in order, each with its events; one pass, where asking for each step's events would cost a pass each.
+fn steps_of(trace: &Trace) -> Vec<(u32, Range<u32>)> {
+    let mut steps: Vec<(u32, Range<u32>)> = Vec::new();
+    for span in trace.spans.rows() {
+        let Some(step) = span.step else { continue };
+        match steps.last_mut().filter(|(last, _)| *last == step) {
+            Some((_, events)) => events.end = span.end.0,
+            None => steps.push((step, span.first.0..span.end.0)),
+        }
+    }
+    steps
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,12 +164,19 @@ mod tests {
         ";
         let recording = Recording::new("test", None, trace_from_text(text).unwrap());
         assert_eq!(recording.devices.len(), 2);
-        assert_eq!(recording.deepest_scope(), 3);
+        assert_eq!(recording.deepest_scope, 3);
         assert_eq!(recording.device_label(recording.main_device()), "device 0");
         let peak = recording.devices[0].peak(&recording.trace, Metric::Requested);
         assert_eq!((peak.bytes, peak.position()), (40, 3));
         assert_eq!(recording.devices[0].moments, 1..6);
         assert_eq!(recording.devices[1].moments, 0..7);
+    }
+
+    #[test]
+    fn steps_know_their_events() {
+        let text = "alloc a 1\nstep 0\nphase forward\nalloc b 1\nstep 1\nalloc c 1";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        assert_eq!(recording.steps, [(0, 1..4), (1, 4..6)]);
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn harness(trace: Option<Trace>) -> Harness<'static, App> {
         app.open_trace("steps.snap", trace);
     }
     let builder = Harness::builder()
-        .with_size(Vec2::new(1400.0, 900.0))
+        .with_size(Vec2::new(1000.0, 640.0))
         .with_max_steps(16);
     let mut harness = builder.build_ui_state(|ui, app: &mut App| app.app_ui(ui), app);
     settle(&mut harness);
@@ -120,7 +120,11 @@ fn a_recording_opens_with_the_peak_taken_apart() {
     let harness = harness(Some(steps()));
     harness.get_by_label_contains("Timeline of steps.snap: requested memory stacked by block");
     harness.get_by_label("At the peak");
-    harness.get_by_label("1.46 KiB");
+    assert_eq!(
+        harness.get_all_by_label("1.46 KiB").count(),
+        2,
+        "once as the headline, once as the table's total"
+    );
     harness.get_by_label("parameter: 400 B");
     harness.get_by_label("temporary: 400 B");
     harness.get_by_label("optimizer_state: 400 B");
@@ -183,8 +187,8 @@ fn the_pointer_shows_its_moment_in_the_table() {
     settle(&mut harness);
     harness.get_by_label("Under the pointer");
     harness.get_by_label("parameter: 400 B");
-    harness.get_by_label("activation: 300 B");
-    harness.get_by_label("Total of 2 groups, 2 blocks");
+    harness.get_by_label("activation: 600 B");
+    harness.get_by_label("Total of 2 groups, 3 blocks");
 }
 
 #[test]
@@ -217,8 +221,8 @@ fn the_axis_and_the_total_follow_their_keys() {
     press(&mut harness, Key::T);
     assert_eq!(view(&harness).x, by_event);
     press(&mut harness, Key::M);
-    harness.get_by_label_contains("allocated · step 1");
-    harness.get_by_label("2 KiB");
+    harness.get_by_label_contains("allocated · step 0, backward");
+    harness.get_by_label("allocated 2 KiB");
 }
 
 #[test]
@@ -307,7 +311,7 @@ fn a_filter_narrows_the_table_and_mistakes_are_explained() {
         .type_text("category=temporary");
     settle(&mut harness);
     assert!(harness.query_by_label_contains("no key").is_none());
-    harness.get_by_label("Total of 1 groups, 1 blocks");
+    harness.get_by_label("Total of 1 group, 1 block");
 }
 
 #[test]
@@ -360,10 +364,10 @@ fn open(harness: &mut Harness<'_, App>, path: &Path) {
 fn several_devices_can_be_chosen_and_keep_apart() {
     let trace = trace_from_text("alloc a 10\nalloc x 5000 device=1\nalloc b 20").unwrap();
     let mut harness = harness(Some(trace));
-    harness.get_by_label("Total of 1 groups, 2 blocks");
+    harness.get_by_label("Total of 1 group, 2 blocks");
     press(&mut harness, Key::D);
     harness.get_by_label("Device device 1");
-    harness.get_by_label("Total of 1 groups, 1 blocks");
+    harness.get_by_label("Total of 1 group, 1 block");
     harness.get_by_label("unknown: 4.88 KiB");
 }
 

@@ -22,7 +22,15 @@ pub struct Block {
 
 impl Block {
     pub(super) fn empty(stream: StreamId) -> Self {
-        Self { index: BlockIndex::NONE, key: u64::MAX, address: 0, requested: 0, allocated: 0, stream, pool: Pool::Small }
+        Self {
+            index: BlockIndex::NONE,
+            key: u64::MAX,
+            address: 0,
+            requested: 0,
+            allocated: 0,
+            stream,
+            pool: Pool::Small,
+        }
     }
 
     /// Whether this is the block of a request of zero bytes.

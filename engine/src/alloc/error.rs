@@ -12,7 +12,9 @@ pub enum AllocError {
     #[error("{0}")]
     OutOfMemory(Box<OomReport>),
     /// No device will ever have that much.
-    #[error("a request of {requested} bytes is more than 1 EiB, the most that one block may have: was a size negative?")]
+    #[error(
+        "a request of {requested} bytes is more than 1 EiB, the most that one block may have: was a size negative?"
+    )]
     TooLarge {
         /// Bytes asked for.
         requested: u64,

@@ -84,7 +84,9 @@ impl Heap {
     }
 
     fn pass_event(&mut self, stream: StreamId) {
-        let Some(index) = self.events.pop(stream) else { return };
+        let Some(index) = self.events.pop(stream) else {
+            return;
+        };
         let record = &mut self.arena[index];
         record.events -= 1;
         if record.events == 0 {

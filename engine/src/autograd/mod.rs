@@ -9,7 +9,9 @@ pub mod saved;
 pub mod record;
 pub mod backward;
 
-pub use crate::tensor::grad_mode::{GradModeGuard, RecomputeGuard, enable_grad, is_grad_enabled, no_grad, no_recompute};
+pub use crate::tensor::grad_mode::{
+    GradModeGuard, RecomputeGuard, enable_grad, is_grad_enabled, no_grad, no_recompute,
+};
 pub use crate::tensor::gradients::InputGradients;
 pub use crate::tensor::node::Gradient;
 pub use crate::tensor::recipe::Recipe;

@@ -15,9 +15,18 @@ pub struct Mlp {
 
 impl Mlp {
     /// From `width` to `hidden` and back; `filling` gives what a layer of `[inputs, outputs]` begins with.
-    pub fn new(init: &mut Init, [width, hidden]: [usize; 2], filling: impl Fn([usize; 2]) -> LinearFilling) -> Result<Self> {
-        let layer = |name: &str, init: &mut Init, size| Child::new(name, init, |init| Linear::filled(init, size, filling(size)));
-        Ok(Self { fc1: layer("fc1", init, [width, hidden])?, fc2: layer("fc2", init, [hidden, width])? })
+    pub fn new(
+        init: &mut Init,
+        [width, hidden]: [usize; 2],
+        filling: impl Fn([usize; 2]) -> LinearFilling,
+    ) -> Result<Self> {
+        let layer = |name: &str, init: &mut Init, size| {
+            Child::new(name, init, |init| Linear::filled(init, size, filling(size)))
+        };
+        Ok(Self {
+            fc1: layer("fc1", init, [width, hidden])?,
+            fc2: layer("fc2", init, [hidden, width])?,
+        })
     }
 }
 

@@ -16,7 +16,11 @@ pub struct LayerNorm {
 impl LayerNorm {
     /// A norm over an axis of `width`; `epsilon` is added to the variance (PyTorch's default is 1e-5).
     pub fn new(init: &mut Init, width: usize, epsilon: f64) -> Result<Self> {
-        Ok(Self { weight: init.parameter(width, Filling::Ones)?, bias: init.parameter(width, Filling::Zeros)?, epsilon })
+        Ok(Self {
+            weight: init.parameter(width, Filling::Ones)?,
+            bias: init.parameter(width, Filling::Zeros)?,
+            epsilon,
+        })
     }
 }
 

@@ -12,7 +12,10 @@ impl Tensor {
     pub fn dropout(&self, share: f64, rng: &mut Rng) -> Result<Self> {
         let op = "dropout";
         if !(0.0..1.0).contains(&share) {
-            return Err(Error::Setting { op, what: format!("the share is {share}; give one from 0 up to but not including 1") });
+            return Err(Error::Setting {
+                op,
+                what: format!("the share is {share}; give one from 0 up to but not including 1"),
+            });
         }
         let operation = Operation::begin(op);
         self.check_float(op)?;

@@ -8,7 +8,7 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The mean of −log softmax(logits)[target] over the rows of these logits `[rows, classes]`; `targets` `[rows]` are
+    /// The mean of −log softmax(logits) at the target, over the rows of these logits `[rows, classes]`; `targets` `[rows]` are
     /// I64. Rows whose target is `ignore_index` do not count.
     ///
     /// Keeps the logits themselves and one number a row; backward turns the logits into their gradient in place, if
@@ -19,10 +19,19 @@ impl Tensor {
         self.check_device(op, targets)?;
         self.check_float(op)?;
         if targets.dtype() != DType::I64 {
-            return Err(Error::DType { op, found: targets.dtype(), need: "targets are class numbers of type i64" });
+            return Err(Error::DType {
+                op,
+                found: targets.dtype(),
+                need: "targets are class numbers of type i64",
+            });
         }
         if self.rank() != 2 || **targets.shape() != self.shape()[..1] {
-            return Err(Error::shapes(op, self.shape(), targets.shape(), "logits are [rows, classes] and targets [rows]"));
+            return Err(Error::shapes(
+                op,
+                self.shape(),
+                targets.shape(),
+                "logits are [rows, classes] and targets [rows]",
+            ));
         }
         let (logits, targets) = (self.in_order()?, targets.in_order()?);
         // No class has this number, so that nothing is ignored.
@@ -30,7 +39,14 @@ impl Tensor {
         let loss = Self::empty((), self.dtype(), self.device())?;
         let statistics = Self::empty(self.shape()[0], self.dtype().statistics(), self.device())?;
         let count = Self::empty((), self.dtype().statistics(), self.device())?;
-        backend::cross_entropy(loss.view(), statistics.view(), count.view(), logits.view(), targets.view(), ignored)?;
+        backend::cross_entropy(
+            loss.view(),
+            statistics.view(),
+            count.view(),
+            logits.view(),
+            targets.view(),
+            ignored,
+        )?;
         Ok(operation.record(loss, &[self], |_| CrossEntropy {
             logits: Saved::new(&logits),
             targets: Saved::new(&targets),
@@ -58,11 +74,24 @@ impl Gradient for CrossEntropy {
         let grad = grad.reshaped(&Shape::SCALAR)?;
         let known = [grad.view(), statistics.view(), count.view()];
         let out = if logits.is_free_to_write() {
-            backend::cross_entropy_backward(logits.view(), None, known, targets.view(), self.ignored)?;
+            logits.storage().changed();
+            backend::cross_entropy_backward(
+                logits.view(),
+                None,
+                known,
+                targets.view(),
+                self.ignored,
+            )?;
             logits
         } else {
             let out = logits.same_shape()?;
-            backend::cross_entropy_backward(out.view(), Some(logits.view()), known, targets.view(), self.ignored)?;
+            backend::cross_entropy_backward(
+                out.view(),
+                Some(logits.view()),
+                known,
+                targets.view(),
+                self.ignored,
+            )?;
             out
         };
         inputs.give(0, out)

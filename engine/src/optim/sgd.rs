@@ -27,7 +27,14 @@ pub struct Sgd {
 
 impl Default for Sgd {
     fn default() -> Self {
-        Self { learning_rate: 1e-3, momentum: 0.0, dampening: 0.0, weight_decay: 0.0, nesterov: false, form: Form::default() }
+        Self {
+            learning_rate: 1e-3,
+            momentum: 0.0,
+            dampening: 0.0,
+            weight_decay: 0.0,
+            nesterov: false,
+            form: Form::default(),
+        }
     }
 }
 
@@ -37,17 +44,27 @@ impl Rule for Sgd {
 
     fn check(&self) -> Result<()> {
         let op = "sgd";
-        for (name, value) in [("learning_rate", self.learning_rate), ("momentum", self.momentum), ("weight_decay", self.weight_decay)] {
-            demand(op, value >= 0.0, || format!("{name} is {value}; give 0 or more"))?;
+        for (name, value) in [
+            ("learning_rate", self.learning_rate),
+            ("momentum", self.momentum),
+            ("weight_decay", self.weight_decay),
+        ] {
+            demand(op, value >= 0.0, || {
+                format!("{name} is {value}; give 0 or more")
+            })?;
         }
         let can_look_ahead = self.momentum > 0.0 && self.dampening == 0.0;
-        demand(op, !self.nesterov || can_look_ahead, || "nesterov needs a momentum above 0 and a dampening of 0".to_owned())
+        demand(op, !self.nesterov || can_look_ahead, || {
+            "nesterov needs a momentum above 0 and a dampening of 0".to_owned()
+        })
     }
 
     fn update(&self, updates: &mut [Update<'_, Tensor>]) -> Result<()> {
         match self.form {
             Form::Foreach => self.update_together(updates),
-            Form::PerTensor => updates.chunks_mut(1).try_for_each(|update| self.update_together(update)),
+            Form::PerTensor => updates
+                .chunks_mut(1)
+                .try_for_each(|update| self.update_together(update)),
         }
     }
 }
@@ -63,9 +80,13 @@ impl Sgd {
             match &*update.state {
                 Some(direction) if self.nesterov => {
                     update.parameter.add_scaled_(grad, -self.learning_rate)?;
-                    update.parameter.add_scaled_(direction, -self.learning_rate * self.momentum)?;
+                    update
+                        .parameter
+                        .add_scaled_(direction, -self.learning_rate * self.momentum)?;
                 }
-                Some(direction) => update.parameter.add_scaled_(direction, -self.learning_rate)?,
+                Some(direction) => update
+                    .parameter
+                    .add_scaled_(direction, -self.learning_rate)?,
                 None => update.parameter.add_scaled_(grad, -self.learning_rate)?,
             }
         }

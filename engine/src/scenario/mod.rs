@@ -1,7 +1,7 @@
-//! Scenarios: training steps worth recording, each by its name.
+//! Scenario: training steps worth recording, each by its name.
 //!
-//! A recording holds the whole run: building the model (phase setup), then for each step forward, backward, optimizer and
-//! zero_grad. It ends while model and optimizer are alive, as a program's own would.
+//! A recording holds the whole run: building the model (phase setup), then for each step forward, backward, optimizer
+//! and zero_grad. It ends while model and optimizer are alive, as a program's own would.
 
 pub mod error;
 pub mod options;

@@ -33,8 +33,14 @@ impl<'a> InputGradients<'a> {
     /// Gives the gradient of input `input`, or a contribution to it. It is moved, not copied, where it is the first; it is
     /// added in place where the memory of either is free; it is dropped where nobody wants it.
     pub fn give(&mut self, input: usize, grad: Tensor) -> Result<()> {
-        let Some(Some(edge)) = self.edges.get(input) else { return Ok(()) };
-        assert_eq!(grad.shape(), edge.shape(), "a gradient has the shape of its tensor");
+        let Some(Some(edge)) = self.edges.get(input) else {
+            return Ok(());
+        };
+        assert_eq!(
+            grad.shape(),
+            edge.shape(),
+            "a gradient has the shape of its tensor"
+        );
         match edge {
             Edge::Leaf(leaf) => leaf.add_grad(grad),
             Edge::Node(node) => {
@@ -51,7 +57,9 @@ impl<'a> InputGradients<'a> {
     /// Takes the sum so far of input `input`, if there is one whose memory is free and contiguous: to be added to by the
     /// kernel itself, and then [given](Self::give) back.
     pub fn take_sum(&mut self, input: usize) -> Option<Tensor> {
-        let Some(Some(edge)) = self.edges.get(input) else { return None };
+        let Some(Some(edge)) = self.edges.get(input) else {
+            return None;
+        };
         let usable = |sum: &Tensor| sum.is_contiguous() && sum.is_free_to_write();
         match edge {
             Edge::Leaf(leaf) => {
@@ -59,7 +67,8 @@ impl<'a> InputGradients<'a> {
                 if usable(&sum) {
                     return Some(sum);
                 }
-                leaf.set_grad(sum).expect("a gradient goes back to where it was");
+                leaf.set_grad(sum)
+                    .expect("a gradient goes back to where it was");
                 None
             }
             Edge::Node(node) => {
@@ -89,14 +98,21 @@ impl<'a> InputGradients<'a> {
     /// Contiguous memory for the gradient of input `input`, of `like`'s type and device; its content is unspecified.
     pub fn allocate(&self, input: usize, like: &Tensor) -> Result<Tensor> {
         let edge = self.edges.get(input).and_then(Option::as_ref);
-        let _category = matches!(edge, Some(Edge::Leaf(_))).then(|| scope::category(Category::Gradient));
+        let _category =
+            matches!(edge, Some(Edge::Leaf(_))).then(|| scope::category(Category::Gradient));
         let shape = edge.map_or(*like.shape(), |edge| *edge.shape());
         Tensor::empty(shape, like.dtype(), like.device())
     }
 
     /// Gives the gradient of a part of input `input`: `grad`'s elements from `start` on along `axis`. The rest of the
     /// gradient is zero, or what other parts gave.
-    pub(crate) fn give_part(&mut self, input: usize, axis: usize, start: usize, grad: &Tensor) -> Result<()> {
+    pub(crate) fn give_part(
+        &mut self,
+        input: usize,
+        axis: usize,
+        start: usize,
+        grad: &Tensor,
+    ) -> Result<()> {
         if !self.needs(input) {
             return Ok(());
         }
@@ -110,8 +126,13 @@ impl<'a> InputGradients<'a> {
                 whole
             }
         };
-        let layout = whole.layout().narrow("narrow", axis, start, grad.shape()[axis])?;
-        let part = backend::View { layout: &layout, ..whole.view() };
+        let layout = whole
+            .layout()
+            .narrow("narrow", axis, start, grad.shape()[axis])?;
+        let part = backend::View {
+            layout: &layout,
+            ..whole.view()
+        };
         if is_new {
             backend::copy(part, grad.view())?;
         } else {

@@ -68,7 +68,13 @@ impl Node {
     pub(crate) fn new(name: &'static str, shape: Shape, work: Work) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let sequence = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { name, op: scope::current_op(), sequence, shape, work: Mutex::new(Some(work)) })
+        Arc::new(Self {
+            name,
+            op: scope::current_op(),
+            sequence,
+            shape,
+            work: Mutex::new(Some(work)),
+        })
     }
 
     /// Tells this node from all others that live.

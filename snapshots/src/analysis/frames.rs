@@ -30,11 +30,30 @@ const INTERNAL_FUNCTIONS: &[&str] = &[
     "method_vectorcall",
 ];
 
+/// Parts of paths of such functions: an inlined function is known by its bare name, so its file must tell.
+const INTERNAL_FILES: &[&str] = &[
+    "engine/src/alloc/",
+    "engine/src/autograd/",
+    "engine/src/backend/",
+    "engine/src/device/",
+    "engine/src/ops/",
+    "engine/src/storage.rs",
+    "engine/src/tensor/",
+    "recorder/src/",
+    "/library/alloc/",
+    "/library/core/",
+    "/library/std/",
+    "/rayon-",
+    "/rayon-core-",
+];
+
 /// Whether `line` belongs to the machinery.
 pub fn is_internal(tables: &Tables, line: &SourceLine) -> bool {
     let function = tables.string(line.function);
     let bare = function.trim_start_matches(['<', '&', '(']).trim_start_matches("dyn ");
+    let file = tables.string(line.file);
     INTERNAL_FUNCTIONS.iter().any(|prefix| bare.starts_with(prefix))
+        || INTERNAL_FILES.iter().any(|part| file.contains(part))
 }
 
 /// The innermost line of a stack that is not machinery; the innermost of all where every line is.

@@ -45,14 +45,13 @@ impl LiveIndex {
         let (at, known) = &self.checkpoints[after - 1];
         let blocks = &trace.blocks;
         let position = position.min(trace.events.len());
+        let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
         let is_counted = |id: &BlockId| {
             let row = id.0 as usize;
-            let end = match metric {
-                Metric::Requested | Metric::Allocated => blocks.free_requested[row],
-                _ => blocks.free_completed[row],
-            };
-            let is_before = |event: EventId| event.index().is_some_and(|index| index < position);
-            !is_before(end) && !(metric != Metric::Active && trace.was_waiting_at_start(*id))
+            let end = if ends_at_request { blocks.free_requested[row] } else { blocks.free_completed[row] };
+            let has_ended = end.index().is_some_and(|index| index < position);
+            let was_never_live = ends_at_request && trace.was_waiting_at_start(*id);
+            !has_ended && !was_never_live
         };
         let mut out: Vec<BlockId> = known.iter().copied().filter(is_counted).collect();
         let events = &trace.events;

@@ -106,10 +106,8 @@ fn check_addresses(trace: &Trace, device: DeviceId, problems: &mut Vec<Problem>)
             }
             active.insert(start, row);
         }
-        Effect::EndsActive(row) => {
-            if active.get(&trace.blocks.address[row]) == Some(&row) {
-                active.remove(&trace.blocks.address[row]);
-            }
+        Effect::EndsActive(row) if active.get(&trace.blocks.address[row]) == Some(&row) => {
+            active.remove(&trace.blocks.address[row]);
         }
         _ => {}
     };

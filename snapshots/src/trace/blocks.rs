@@ -129,6 +129,23 @@ impl Blocks {
         }
     }
 
+    /// Makes room for `rows` more.
+    pub(crate) fn reserve(&mut self, rows: usize) {
+        self.device.reserve(rows);
+        self.address.reserve(rows);
+        self.requested.reserve(rows);
+        self.allocated.reserve(rows);
+        self.stream.reserve(rows);
+        self.pool.reserve(rows);
+        self.category.reserve(rows);
+        self.op.reserve(rows);
+        self.scope.reserve(rows);
+        self.stack.reserve(rows);
+        self.alloc.reserve(rows);
+        self.free_requested.reserve(rows);
+        self.free_completed.reserve(rows);
+    }
+
     /// Appends a row.
     pub(crate) fn push(&mut self, device: DeviceId, alloc: &Alloc, stack: StackId, event: EventId) -> BlockId {
         let id = BlockId::from_index(self.len());

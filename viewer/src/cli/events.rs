@@ -1,5 +1,7 @@
 //! Events: `highwater events`, the event list, written as it is read off the trace.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::RangeInclusive;
 
 use highwater_snapshots::analysis::filter::BlockFilter;
@@ -9,6 +11,7 @@ use highwater_snapshots::trace::Subject;
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::caveats::{self, problem_texts};
 use super::moment::micros_since_1970;
@@ -30,6 +33,9 @@ pub struct EventsListing<'a> {
     /// None where there are no events at all.
     range: Option<RangeInclusive<u32>>,
 }
+
+/// Stacks whose JSON is kept at hand: many events share few stacks.
+const STACKS_KEPT: usize = 10_000;
 
 impl<'a> EventsListing<'a> {
     /// Chooses from `trace`, and takes the stacks out of its events.
@@ -55,9 +61,20 @@ impl<'a> EventsListing<'a> {
         let problems = serde_json::to_string(&problem_texts(self.trace))?;
         write!(page.raw(), "{{\"problems\": {problems},\n\"events\": [")?;
         let mut separator = "\n";
+        let mut texts: HashMap<StackId, Box<RawValue>> = HashMap::new();
         self.each(|id| {
             write!(page.raw(), "{separator}")?;
-            serde_json::to_writer(page.raw(), &EventFigures::of(self.trace, &self.stacks, id))?;
+            if texts.len() >= STACKS_KEPT {
+                texts.clear();
+            }
+            let stack = self.stacks[id.0 as usize];
+            let stack = match texts.entry(stack) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    new.insert(to_raw_value(&self.trace.tables.stack_text(stack))?)
+                }
+            };
+            serde_json::to_writer(page.raw(), &EventFigures::of(self.trace, id, stack))?;
             separator = ",\n";
             Ok(())
         })?;
@@ -211,7 +228,7 @@ fn block_of(trace: &Trace, id: EventId) -> Option<BlockId> {
 }
 
 /// One event of `events --json`. What does not apply to its kind is null.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 struct EventFigures<'a> {
     index: u32,
     kind: &'static str,
@@ -233,11 +250,11 @@ struct EventFigures<'a> {
     /// The text of a mark.
     text: Option<&'a str>,
     /// Innermost first; empty where none was recorded.
-    stack: Vec<String>,
+    stack: &'a RawValue,
 }
 
 impl<'a> EventFigures<'a> {
-    fn of(trace: &'a Trace, stacks: &[StackId], id: EventId) -> Self {
+    fn of(trace: &'a Trace, id: EventId, stack: &'a RawValue) -> Self {
         let row = id.0 as usize;
         let span = trace.spans.at(id);
         let mut figures = Self {
@@ -247,8 +264,18 @@ impl<'a> EventFigures<'a> {
             device: trace.events.device[row].0,
             phase: span.map(|span| span.phase.name()),
             step: span.and_then(|span| span.step),
-            stack: trace.tables.stack_text(stacks[row]),
-            ..Self::default()
+            stack,
+            block: None,
+            address: None,
+            size: None,
+            allocated: None,
+            stream: None,
+            pool: None,
+            category: None,
+            op: None,
+            op_id: None,
+            scope: None,
+            text: None,
         };
         match trace.subject(id) {
             Subject::Block(block) => figures.set_block(trace, block),

@@ -46,9 +46,9 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = InfoReport::of(&recording, arguments)?;
     if arguments.source.json {
-        page.json(&report.figures())?
+        page.json(&report.figures())?;
     } else {
-        report.print(page)?
+        report.print(page)?;
     }
     Ok(Status::Fine)
 }
@@ -58,9 +58,9 @@ pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Fa
     let recording = read(&arguments.source.file)?;
     let report = PeakReport::of(&recording.trace, arguments)?;
     if arguments.source.json {
-        page.json(&report.figures())?
+        page.json(&report.figures())?;
     } else {
-        report.print(page)?
+        report.print(page)?;
     }
     Ok(Status::Fine)
 }
@@ -71,9 +71,9 @@ pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = PhasesReport::of(&recording.trace, arguments)?;
     if arguments.source.json {
-        page.json(&report.figures())?
+        page.json(&report.figures())?;
     } else {
-        report.print(page)?
+        report.print(page)?;
     }
     Ok(Status::Fine)
 }
@@ -83,9 +83,9 @@ pub fn events(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status
     let mut recording = read(&arguments.source.file)?;
     let listing = EventsListing::of(&mut recording.trace, arguments)?;
     if arguments.source.json {
-        listing.write_json(page)?
+        listing.write_json(page)?;
     } else {
-        listing.print(page)?
+        listing.print(page)?;
     }
     Ok(Status::Fine)
 }
@@ -104,9 +104,9 @@ pub fn verify(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status
         }
     };
     if arguments.source.json {
-        page.json(&report)?
+        page.json(&report)?;
     } else {
-        report.print(file, page)?
+        report.print(file, page)?;
     }
     Ok(report.status())
 }

@@ -79,9 +79,9 @@ impl<'a> Page<'a> {
     pub fn table(&mut self, table: &Table) -> io::Result<()> {
         for (position, line) in table.lines(self.width).iter().enumerate() {
             if position == 0 {
-                self.styled(DIM, line)?
+                self.styled(DIM, line)?;
             } else {
-                self.line(line)?
+                self.line(line)?;
             }
         }
         Ok(())

@@ -66,7 +66,7 @@ impl App {
         if self.loading.iter().all(|loading| loading.path() != path) {
             let wake = ctx.clone();
             self.loading.push(Loading::start(path.to_owned(), move || {
-                wake.request_repaint()
+                wake.request_repaint();
             }));
         }
     }
@@ -102,7 +102,7 @@ impl App {
         }
         let deepest = self
             .current()
-            .map_or(1, |file| file.recording.deepest_scope().max(1));
+            .map_or(1, |file| file.recording.deepest_scope.max(1));
         let depth = if let ColourBy::Scope(depth) = self.settings.colour_by {
             depth
         } else {
@@ -128,10 +128,10 @@ impl App {
             Command::ColourByLifetime => self.settings.colour_by = ColourBy::Lifetime,
             Command::ColourByStream => self.settings.colour_by = ColourBy::Stream,
             Command::DeeperScope => {
-                self.settings.colour_by = ColourBy::Scope((depth + 1).min(deepest))
+                self.settings.colour_by = ColourBy::Scope((depth + 1).min(deepest));
             }
             Command::ShallowerScope => {
-                self.settings.colour_by = ColourBy::Scope(depth.saturating_sub(1).max(1))
+                self.settings.colour_by = ColourBy::Scope(depth.saturating_sub(1).max(1));
             }
             Command::ToggleStacking => {
                 let is_age = self.settings.stacking == Stacking::Age;

@@ -63,16 +63,15 @@ fn shortcut(text: &str) -> Option<KeyboardShortcut> {
 
 /// The key as a menu shows it.
 pub fn shown(text: &str) -> String {
-    [
-        ("ArrowLeft", "←"),
-        ("ArrowRight", "→"),
-        ("ArrowUp", "↑"),
-        ("ArrowDown", "↓"),
+    // Arrows are words: the built-in fonts lack their signs.
+    let names = [
+        ("Arrow", ""),
         ("Plus", "+"),
-        ("Minus", "−"),
-    ]
-    .iter()
-    .fold(text.to_owned(), |text, (name, sign)| {
+        ("Minus", "-"),
+        ("Period", "."),
+        ("Comma", ","),
+    ];
+    names.iter().fold(text.to_owned(), |text, (name, sign)| {
         text.replace(name, sign)
     })
 }
@@ -89,6 +88,6 @@ mod tests {
             }
         }
         assert_eq!(shortcut("Hyper+X"), None);
-        assert_eq!(shown("Shift+ArrowUp"), "Shift+↑");
+        assert_eq!(shown("Shift+ArrowUp"), "Shift+Up");
     }
 }

@@ -137,6 +137,9 @@ impl MomentPanel {
             ))
             .weak(),
         );
+        if !filter.is_empty() {
+            ui.label(RichText::new("Below: only blocks that meet the conditions.").weak());
+        }
         ui.add_space(4.0);
         let key = self.key;
         let breakdown = self.breakdown(recording, device, moment, filter);
@@ -176,15 +179,18 @@ fn table_ui(ui: &mut Ui, key: GroupKey, breakdown: &Breakdown, room_below: f32) 
     ui.separator();
     let blocks: u64 = breakdown.groups.iter().map(|group| group.blocks).sum();
     ui.horizontal(|ui| {
-        ui.strong(format!(
-            "Total of {} groups, {} blocks",
-            format_count(rows as u64),
-            format_count(blocks)
-        ));
+        let (groups, blocks) = (counted(rows as u64, "group"), counted(blocks, "block"));
+        ui.strong(format!("Total of {groups}, {blocks}"));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.strong(format_bytes(breakdown.total))
         });
     });
+}
+
+/// A number of things: `1 block`, `2,000 blocks`.
+fn counted(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", format_count(count))
 }
 
 /// What to do next, for those who see this for the first time.

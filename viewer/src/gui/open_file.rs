@@ -71,11 +71,9 @@ impl OpenFile {
             Command::NextDevice => self.recording.devices.len() > 1,
             Command::ZoomToBlock => self.selection.pin.is_some_and(|pin| pin.block.is_some()),
             Command::Unpin => self.selection.pin.is_some(),
-            Command::PreviousStep | Command::NextStep => {
-                !self.recording.trace.spans.steps().is_empty()
-            }
+            Command::PreviousStep | Command::NextStep => !self.recording.steps.is_empty(),
             Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => {
-                self.recording.deepest_scope() > 0
+                self.recording.deepest_scope > 0
             }
             _ => true,
         }
@@ -131,7 +129,7 @@ impl OpenFile {
                 selection.set_metric(recording, metrics[(now + 1) % metrics.len()]);
             }
             Command::NextDevice => {
-                selection.set_device(recording, (selection.device + 1) % recording.devices.len())
+                selection.set_device(recording, (selection.device + 1) % recording.devices.len());
             }
             _ => {}
         }
@@ -147,7 +145,7 @@ impl OpenFile {
             .show(ui, |ui| chosen = self.tools_ui(ui, settings));
         let is_drawing = self.timeline.is_drawing();
         Panel::bottom("status").show(ui, |ui| {
-            status::status_ui(ui, &self.recording, self.selection.device, is_drawing)
+            status::status_ui(ui, &self.recording, self.selection.device, is_drawing);
         });
         let panel = Panel::right("moment")
             .default_size(theme::PANEL_WIDTH)
@@ -238,7 +236,7 @@ impl OpenFile {
             .iter()
             .any(|peak| peak.metric == Metric::DeviceUsed);
         ui.horizontal_wrapped(|ui| {
-            legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled)
+            legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
         });
         ui.add_space(2.0);
     }

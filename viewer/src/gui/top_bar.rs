@@ -229,7 +229,7 @@ pub fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
 
 /// What a recording's blocks can be coloured by.
 fn colourings_of(recording: &Recording) -> Vec<ColourBy> {
-    let scopes = (1..=recording.deepest_scope()).map(ColourBy::Scope);
+    let scopes = (1..=recording.deepest_scope).map(ColourBy::Scope);
     let rest = [
         ColourBy::Op,
         ColourBy::CallSite,

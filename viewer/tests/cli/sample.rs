@@ -80,42 +80,42 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
             keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
             let report = InfoReport::of(&recording, &arguments)?;
             if arguments.source.json {
-                page.json(&report.figures())?
+                page.json(&report.figures())?;
             } else {
-                report.print(page)?
+                report.print(page)?;
             }
         }
         args::Command::Peak(arguments) => {
             let report = PeakReport::of(&recording.trace, &arguments)?;
             if arguments.source.json {
-                page.json(&report.figures())?
+                page.json(&report.figures())?;
             } else {
-                report.print(page)?
+                report.print(page)?;
             }
         }
         args::Command::Phases(arguments) => {
             keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
             let report = PhasesReport::of(&recording.trace, &arguments)?;
             if arguments.source.json {
-                page.json(&report.figures())?
+                page.json(&report.figures())?;
             } else {
-                report.print(page)?
+                report.print(page)?;
             }
         }
         args::Command::Events(arguments) => {
             let listing = EventsListing::of(&mut recording.trace, &arguments)?;
             if arguments.source.json {
-                listing.write_json(page)?
+                listing.write_json(page)?;
             } else {
-                listing.print(page)?
+                listing.print(page)?;
             }
         }
         args::Command::Verify(arguments) => {
             let report = VerifyReport::of(&recording.trace);
             if arguments.source.json {
-                page.json(&report)?
+                page.json(&report)?;
             } else {
-                report.print(&arguments.source.file, page)?
+                report.print(&arguments.source.file, page)?;
             }
         }
         args::Command::Record(_) => panic!("recording is tested with the engine"),

@@ -47,7 +47,11 @@ pub trait Real:
 
     /// The larger; NaN if either is.
     fn largest(self, other: Self) -> Self {
-        if self >= other || self.is_nan() { self } else { other }
+        if self >= other || self.is_nan() {
+            self
+        } else {
+            other
+        }
     }
 
     /// Whether this is not a number.
@@ -156,7 +160,11 @@ macro_rules! with_float {
                 type $T = half::f16;
                 $body
             }
-            found => Err($crate::error::Error::DType { op: $op, found, need: "this operation takes fractions: f64, f32, bf16 or f16" }),
+            found => Err($crate::error::Error::DType {
+                op: $op,
+                found,
+                need: "this operation takes fractions: f64, f32, bf16 or f16",
+            }),
         }
     };
 }

@@ -146,19 +146,8 @@ impl Bands {
             .par_chunks_mut((run * height).max(1))
             .enumerate()
             .map(|(index, pixels)| {
-                let mut walker = Walker::new(self, trace, live, window.metric);
-                let columns =
-                    pixels
-                        .chunks_mut(height.max(1))
-                        .enumerate()
-                        .map(|(offset, pixels)| {
-                            let column = column_of(trace, series, window, index * run + offset);
-                            walker.go_to(column.moment);
-                            walker.paint(window, pixels);
-                            column
-                        });
-                let columns: Vec<Column> = columns.collect();
-                (columns, walker.cost())
+                let first = index * run;
+                self.paint_run(trace, live, series, window, (first, pixels))
             });
         let painted: Vec<(Vec<Column>, Cost)> = painted.collect();
         let mut raster = Raster {
@@ -174,6 +163,31 @@ impl Bands {
             raster.cost.visits += cost.visits;
         }
         raster
+    }
+
+    /// Paints the columns from `first` on into `pixels`, from left to right.
+    fn paint_run(
+        &self,
+        trace: &Trace,
+        live: &LiveIndex,
+        series: &Series,
+        window: &Window,
+        (first, pixels): (usize, &mut [BlockId]),
+    ) -> (Vec<Column>, Cost) {
+        let height = window.height.max(1);
+        let mut walker = Walker::new(self, trace, live, window.metric);
+        let mut columns: Vec<Column> = Vec::with_capacity(pixels.len() / height);
+        for start in (0..pixels.len()).step_by(height) {
+            let column = column_of(trace, series, window, first + columns.len());
+            if columns.last() == Some(&column) {
+                pixels.copy_within(start - height..start, start);
+            } else {
+                walker.go_to(column.moment);
+                walker.paint(window, &mut pixels[start..start + height]);
+            }
+            columns.push(column);
+        }
+        (columns, walker.cost())
     }
 
     /// The whole stack at `moment`.

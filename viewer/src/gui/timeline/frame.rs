@@ -51,15 +51,14 @@ impl PlotFrame {
         ]
     }
 
-    /// A picture of `pictured`, moved and stretched to where that lies now, and cut at the frame.
-    pub fn image(&self, texture: TextureId, pictured: &View) -> Shape {
+    /// A picture of `pictured`, moved and stretched to where that lies now, and cut at the frame and at `within` on the
+    /// horizontal axis.
+    pub fn image(&self, texture: TextureId, pictured: &View, within: &Range<f64>) -> Shape {
         let cut = |outer: &Range<f64>, inner: &Range<f64>| {
             outer.start.max(inner.start)..outer.end.min(inner.end)
         };
-        let (x, y) = (
-            cut(&self.view.x, &pictured.x),
-            cut(&self.view.y, &pictured.y),
-        );
+        let x = cut(&cut(&self.view.x, &pictured.x), within);
+        let y = cut(&self.view.y, &pictured.y);
         if x.start >= x.end || y.start >= y.end {
             return Shape::Noop;
         }
@@ -109,13 +108,12 @@ mod tests {
                 y: 0.0..10.0,
             },
         };
-        let Shape::Mesh(mesh) = frame.image(
-            TextureId::default(),
-            &View {
-                x: 0.0..15.0,
-                y: 0.0..20.0,
-            },
-        ) else {
+        let everywhere = f64::MIN..f64::MAX;
+        let left = View {
+            x: 0.0..15.0,
+            y: 0.0..20.0,
+        };
+        let Shape::Mesh(mesh) = frame.image(TextureId::default(), &left, &everywhere) else {
             panic!("no picture")
         };
         assert_eq!(
@@ -127,14 +125,14 @@ mod tests {
             us.iter()
                 .all(|u| (*u - 1.0).abs() < 1e-6 || (*u - 10.0 / 15.0).abs() < 1e-6)
         );
+        let right = View {
+            x: 30.0..40.0,
+            y: 0.0..1.0,
+        };
+        let elsewhere = frame.image(TextureId::default(), &right, &everywhere);
+        assert!(matches!(elsewhere, Shape::Noop));
         assert!(matches!(
-            frame.image(
-                TextureId::default(),
-                &View {
-                    x: 30.0..40.0,
-                    y: 0.0..1.0
-                }
-            ),
+            frame.image(TextureId::default(), &left, &(15.0..20.0)),
             Shape::Noop
         ));
     }

@@ -1,20 +1,34 @@
 //! Lanes: steps and phases above the plot, with labels only where there is room for them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use eframe::egui::{Align2, FontId, Painter, Rect, pos2};
+use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Rect, pos2};
 use highwater_snapshots::{Phase, Trace};
 
 use super::frame::PlotFrame;
 use crate::gui::theme::{self, Shades};
 use crate::selection::Selection;
+use crate::session::Recording;
 
-/// One cell of a lane, on the axis.
-struct Cell {
-    x: Range<f64>,
-    /// What it says where there is room, and where there is less.
-    labels: [String; 2],
-    colour: eframe::egui::Color32,
+/// Size of a lane's letters, in points.
+const LETTERS: f32 = 11.5;
+
+/// One cell of a lane: a run of events.
+struct Cell<T> {
+    events: Range<u32>,
+    colour: Color32,
+    what: T,
+}
+
+/// A lane on the screen.
+struct Lane<'a> {
+    painter: Painter,
+    rect: Rect,
+    frame: &'a PlotFrame,
+    trace: &'a Trace,
+    selection: &'a Selection,
+    shades: &'a Shades,
 }
 
 /// Paints the step lane and the phase lane into `rect`, in line with the plot.
@@ -22,84 +36,140 @@ pub(super) fn paint(
     painter: &Painter,
     rect: Rect,
     frame: &PlotFrame,
-    trace: &Trace,
+    recording: &Recording,
     selection: &Selection,
     shades: &Shades,
 ) {
-    let step_lane = Rect::from_min_max(
-        pos2(frame.rect.left(), rect.top()),
-        pos2(frame.rect.right(), rect.top() + theme::LANE_HEIGHT - 1.0),
-    );
-    let phase_lane = step_lane.translate(eframe::egui::vec2(0.0, theme::LANE_HEIGHT));
-    let font = FontId::proportional(11.5);
-    for (lane, name) in [(step_lane, "step"), (phase_lane, "phase")] {
-        let place = pos2(lane.left() - 8.0, lane.center().y);
-        painter.text(
-            place,
-            Align2::RIGHT_CENTER,
-            name,
-            font.clone(),
-            shades.faint,
-        );
-    }
-    paint_lane(
-        painter,
-        step_lane,
-        frame,
-        &steps(trace, selection, shades),
-        shades,
-    );
-    paint_lane(
-        painter,
-        phase_lane,
-        frame,
-        &phases(trace, selection, shades),
-        shades,
-    );
-}
-
-/// The places on the axis at which steps begin, for lines through the plot.
-pub(super) fn step_borders(trace: &Trace, selection: &Selection) -> Vec<f64> {
-    let ranges = trace
-        .spans
-        .steps()
-        .into_iter()
-        .filter_map(|step| trace.spans.step_range(step));
-    ranges
-        .filter(|range| range.start > 0)
-        .map(|range| selection.x_of_events(trace, range).start)
-        .collect()
-}
-
-fn steps(trace: &Trace, selection: &Selection, shades: &Shades) -> Vec<Cell> {
-    let ranged = trace
-        .spans
-        .steps()
-        .into_iter()
-        .filter_map(|step| Some((step, trace.spans.step_range(step)?)));
-    let cell = |(step, range): (u32, Range<u32>)| Cell {
-        x: selection.x_of_events(trace, range),
-        labels: [format!("step {step}"), step.to_string()],
-        colour: shades.step(step),
-    };
-    ranged.map(cell).collect()
-}
-
-fn phases(trace: &Trace, selection: &Selection, shades: &Shades) -> Vec<Cell> {
-    let cell = |span: &highwater_snapshots::trace::Span| {
-        let name = span.phase.name();
-        Cell {
-            x: selection.x_of_events(trace, span.first.0..span.end.0),
-            labels: [name.to_owned(), short(span.phase).to_owned()],
-            colour: shades.phase(span.phase),
+    let lane = |row: f32, name: &str| {
+        let top = rect.top() + row * theme::LANE_HEIGHT;
+        let left_top = pos2(frame.rect.left(), top);
+        let right_bottom = pos2(frame.rect.right(), top + theme::LANE_HEIGHT - 1.0);
+        let rect = Rect::from_min_max(left_top, right_bottom);
+        let font = FontId::proportional(LETTERS);
+        let place = pos2(rect.left() - 8.0, rect.center().y);
+        painter.text(place, Align2::RIGHT_CENTER, name, font, shades.faint);
+        let painter = painter.with_clip_rect(rect);
+        let trace = &recording.trace;
+        Lane {
+            painter,
+            rect,
+            frame,
+            trace,
+            selection,
+            shades,
         }
     };
-    // Without any step or phase event the one span says nothing.
-    if trace.spans.rows().len() < 2 {
-        Vec::new()
-    } else {
-        trace.spans.rows().iter().map(cell).collect()
+    paint_steps(&lane(0.0, "step"), &recording.steps);
+    paint_phases(&lane(1.0, "phase"));
+}
+
+/// The places on the axis at which the steps in view begin, for lines through the plot; none where they would lie too
+/// close to part anything.
+pub(super) fn step_borders(
+    frame: &PlotFrame,
+    recording: &Recording,
+    selection: &Selection,
+) -> Vec<f64> {
+    let shown = in_view(
+        &recording.steps,
+        |(_, events)| events.clone(),
+        frame,
+        &recording.trace,
+        selection,
+    );
+    if shown.len() > (frame.rect.width() / 24.0) as usize {
+        return Vec::new();
     }
+    let places = shown.iter().filter(|(_, events)| events.start > 0);
+    let places = places.map(|(_, events)| {
+        selection
+            .x_of_events(&recording.trace, events.clone())
+            .start
+    });
+    places.filter(|x| frame.view.x.contains(x)).collect()
+}
+
+/// Those of `rows`, which are in order, that reach into the view.
+fn in_view<'a, T>(
+    rows: &'a [T],
+    events: impl Fn(&T) -> Range<u32>,
+    frame: &PlotFrame,
+    trace: &Trace,
+    selection: &Selection,
+) -> &'a [T] {
+    let place = |row: &T| selection.x_of_events(trace, events(row));
+    let first = rows.partition_point(|row| place(row).end < frame.view.x.start);
+    let after = rows.partition_point(|row| place(row).start <= frame.view.x.end);
+    &rows[first..after.max(first)]
+}
+
+fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
+    let shown = in_view(
+        steps,
+        |(_, events)| events.clone(),
+        lane.frame,
+        lane.trace,
+        lane.selection,
+    );
+    let Some((last, _)) = shown.last() else {
+        return;
+    };
+    let widest = lane.text(format!("step {last}")).size().x;
+    let mean = lane.rect.width() / shown.len() as f32;
+    let cells = shown.iter().map(|(step, events)| {
+        let colour = lane.shades.step(*step);
+        Cell {
+            events: events.clone(),
+            colour,
+            what: *step,
+        }
+    });
+    if widest + 6.0 <= mean {
+        lane.paint(cells, |step, room| {
+            let galley = lane.text(format!("step {step}"));
+            (galley.size().x <= room).then_some(galley)
+        });
+        return;
+    }
+    // Too narrow for words: bare numbers, and only every so many.
+    let number = lane.text(last.to_string()).size().x + 12.0;
+    let every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
+    let every = every
+        .into_iter()
+        .find(|every| *every as f32 * mean >= number)
+        .unwrap_or(100_000);
+    lane.paint(cells, |step, _| {
+        step.is_multiple_of(every)
+            .then(|| lane.text(step.to_string()))
+    });
+}
+
+fn paint_phases(lane: &Lane<'_>) {
+    let rows = lane.trace.spans.rows();
+    // Without any step or phase event the one span says nothing.
+    if rows.len() < 2 {
+        return;
+    }
+    let shown = in_view(
+        rows,
+        |span| span.first.0..span.end.0,
+        lane.frame,
+        lane.trace,
+        lane.selection,
+    );
+    let cells = shown.iter().map(|span| Cell {
+        events: span.first.0..span.end.0,
+        colour: lane.shades.phase(span.phase),
+        what: span.phase,
+    });
+    lane.paint(cells, |phase, room| {
+        let names = [phase.name(), short(*phase)]
+            .into_iter()
+            .filter(|_| room > 8.0);
+        names
+            .map(|name| lane.text(name.to_owned()))
+            .find(|galley| galley.size().x <= room)
+    });
 }
 
 /// A phase in few letters.
@@ -114,40 +184,52 @@ const fn short(phase: Phase) -> &'static str {
     }
 }
 
-/// Paints the cells in view. Cells that would end within the point in which the last one ended are left to it, so that
-/// no more are painted than the lane is wide.
-fn paint_lane(painter: &Painter, lane: Rect, frame: &PlotFrame, cells: &[Cell], shades: &Shades) {
-    let painter = painter.with_clip_rect(lane);
-    let font = FontId::proportional(11.5);
-    let mut painted_to = lane.left();
-    let mut labelled_to = lane.left();
-    for cell in cells {
-        let left = frame.screen_x(cell.x.start).max(lane.left());
-        let right = frame.screen_x(cell.x.end).min(lane.right());
-        if right < painted_to + 1.0 || left > lane.right() {
-            continue;
+impl Lane<'_> {
+    fn text(&self, text: String) -> Arc<Galley> {
+        let font = FontId::proportional(LETTERS);
+        self.painter.layout_no_wrap(text, font, self.shades.strong)
+    }
+
+    /// Paints the cells, and over them the labels that `label` gives for a cell and the room in it; a label never
+    /// touches the one before it. Cells that would end within the point in which the last one ended are left to it,
+    /// so that no more are painted than the lane is wide.
+    fn paint<T>(
+        &self,
+        cells: impl Iterator<Item = Cell<T>>,
+        label: impl Fn(&T, f32) -> Option<Arc<Galley>>,
+    ) {
+        let mut painted_to = self.rect.left();
+        let mut labelled_to = self.rect.left();
+        let mut labels = Vec::new();
+        for cell in cells {
+            let x = self.selection.x_of_events(self.trace, cell.events);
+            let left = self.frame.screen_x(x.start).max(self.rect.left());
+            let right = self.frame.screen_x(x.end).min(self.rect.right());
+            if right < painted_to + 1.0 {
+                continue;
+            }
+            let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
+            let corners = [
+                pos2(left.max(painted_to), self.rect.top()),
+                pos2(right - gap, self.rect.bottom()),
+            ];
+            let cell_rect = Rect::from_min_max(corners[0], corners[1]);
+            self.painter.rect_filled(cell_rect, 2.0, cell.colour);
+            painted_to = right;
+            if let Some(galley) = label(&cell.what, right - left - 6.0) {
+                let middle = (left + right) / 2.0;
+                let place = pos2(
+                    middle - galley.size().x / 2.0,
+                    self.rect.center().y - galley.size().y / 2.0,
+                );
+                if place.x > labelled_to + 4.0 && place.x + galley.size().x <= self.rect.right() {
+                    labelled_to = place.x + galley.size().x;
+                    labels.push((place, galley));
+                }
+            }
         }
-        let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
-        let rect = Rect::from_min_max(
-            pos2(left.max(painted_to), lane.top()),
-            pos2(right - gap, lane.bottom()),
-        );
-        painter.rect_filled(rect, 2.0, cell.colour);
-        painted_to = right;
-        let room = right - left - 6.0;
-        let galleys = cell
-            .labels
-            .iter()
-            .map(|label| painter.layout_no_wrap(label.clone(), font.clone(), shades.strong));
-        // A label may not touch the one before it, even where cells are narrow.
-        let fits = |width: f32| width <= room && (left + right - width) / 2.0 > labelled_to + 4.0;
-        if let Some(galley) = galleys.into_iter().find(|galley| fits(galley.size().x)) {
-            let place = pos2(
-                (left + right - galley.size().x) / 2.0,
-                lane.center().y - galley.size().y / 2.0,
-            );
-            labelled_to = place.x + galley.size().x;
-            painter.galley(place, galley, shades.strong);
+        for (place, galley) in labels {
+            self.painter.galley(place, galley, self.shades.strong);
         }
     }
 }

@@ -6,15 +6,14 @@ mod lanes;
 mod marks;
 mod overview;
 mod picture;
+mod lines;
+mod plot;
 mod pointer;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::{
-    self, Rect, Role, Shape, Stroke, TextureHandle, TextureOptions, Ui, WidgetInfo, vec2,
-};
-use egui_plot::{AxisHints, GridMark, Line, Plot, PlotPoints};
+use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::analysis::bands::{Across, Stack, Window};
 use highwater_snapshots::analysis::{Filter, Metric};
@@ -28,7 +27,6 @@ use super::colouring::ColourBy;
 use super::theme::{self, Shades};
 use crate::selection::{Axis, Selection, View};
 use crate::session::Recording;
-use axis::{Tick, across_ticks, byte_ticks};
 use picture::{Painter, Part, Request};
 
 /// How the bands look.
@@ -64,8 +62,8 @@ pub struct Timeline {
     /// Where the plot was last drawn.
     frame: Option<PlotFrame>,
     hover: Option<Hover>,
-    /// The stack last asked for.
-    stack: Option<Arc<Stack>>,
+    /// The stack last asked for, with its total and moment.
+    stack: Option<((Metric, usize), Arc<Stack>)>,
     /// The columns that the block under the pointer covers, as far as pixels show it.
     hovered_outline: Option<(BlockId, Vec<Option<Range<u64>>>)>,
 }
@@ -139,19 +137,34 @@ impl Timeline {
         selection: &Selection,
         moment: usize,
     ) -> Option<Arc<Stack>> {
-        if let Some(stack) = self.stack.as_ref().filter(|stack| stack.moment == moment) {
+        self.forget_others(selection);
+        let key = (drawn_metric(selection.metric), moment);
+        if let Some((_, stack)) = self.stack.as_ref().filter(|(known, _)| *known == key) {
             return Some(Arc::clone(stack));
         }
-        let picture = self.picture()?;
+        let bands = Arc::clone(&self.picture()?.bands);
         let index = &recording.devices[selection.device];
-        let stack = picture.bands.stack(
-            &recording.trace,
-            &index.live,
-            picture.request.window.metric,
-            moment,
-        );
-        self.stack = Some(Arc::new(stack));
-        self.stack.clone()
+        let stack = Arc::new(bands.stack(&recording.trace, &index.live, key.0, moment));
+        self.stack = Some((key, Arc::clone(&stack)));
+        Some(stack)
+    }
+
+    /// Drops what was drawn of another device, or on another axis.
+    fn forget_others(&mut self, selection: &Selection) {
+        let is_other = |shown: &Shown| {
+            let request = &shown.picture.request;
+            let axis = match request.window.across {
+                Across::Moments(_) => Axis::Event,
+                Across::Nanos(_) => Axis::Time,
+            };
+            request.device != selection.device || axis != selection.axis()
+        };
+        for slot in [&mut self.whole, &mut self.detail] {
+            if slot.as_ref().is_some_and(is_other) {
+                *slot = None;
+                (self.stack, self.hovered_outline, self.hover) = (None, None, None);
+            }
+        }
     }
 
     /// Shows the timeline and lets the user move in it.
@@ -162,6 +175,7 @@ impl Timeline {
         selection: &mut Selection,
         look: &Look,
     ) {
+        self.forget_others(selection);
         let shades = Shades::in_ui(ui);
         ui.spacing_mut().item_spacing.y = 2.0;
         let lanes = ui
@@ -176,17 +190,9 @@ impl Timeline {
             view: selection.view().clone(),
         };
         let mut beneath = self.beneath(&frame, recording, selection, &shades);
-        let picture = [&self.whole, &self.detail].into_iter().flatten();
-        beneath.extend(picture.map(|shown| frame.image(shown.texture.id(), &shown.view)));
+        beneath.extend(self.images(&frame));
         ui.painter().set(background, Shape::Vec(beneath));
-        lanes::paint(
-            ui.painter(),
-            lanes,
-            &frame,
-            &recording.trace,
-            selection,
-            &shades,
-        );
+        lanes::paint(ui.painter(), lanes, &frame, recording, selection, &shades);
         marks::paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
         self.marks(ui, &frame, recording, selection, &shades);
         self.point(ui, &response, &frame, recording, selection);
@@ -195,165 +201,22 @@ impl Timeline {
         self.frame = Some(frame);
     }
 
-    /// Axes and lines. The plot's own bounds follow the selection: it moves nothing by itself.
-    fn plot_ui(
-        &self,
-        ui: &mut Ui,
-        recording: &Recording,
-        selection: &Selection,
-        look: &Look,
-        height: f32,
-    ) -> (egui::Response, Rect) {
-        let View { x, y } = selection.view().clone();
-        let room = self
-            .frame
+    /// The picture of what is in view, and beside it, where that is not drawn yet, the picture of the whole.
+    fn images(&self, frame: &PlotFrame) -> Vec<Shape> {
+        let image = |shown: &Option<Shown>, within: Range<f64>| {
+            let shown = shown.as_ref()?;
+            Some(frame.image(shown.texture.id(), &shown.view, &within))
+        };
+        let drawn = self
+            .detail
             .as_ref()
-            .map_or(vec2(800.0, 400.0), |frame| frame.rect.size());
-        let across = across_ticks(
-            selection.axis(),
-            &x,
-            (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE,
-        );
-        let up = byte_ticks(
-            &y,
-            (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE,
-        );
-        let plot = Plot::new("timeline")
-            .height(height)
-            .show_background(false)
-            .show_grid(false)
-            .show_x(false)
-            .show_y(false)
-            .allow_zoom(false)
-            .allow_scroll(false)
-            .allow_drag(false)
-            .allow_axis_zoom_drag(false)
-            .allow_boxed_zoom(false)
-            .allow_double_click_reset(false)
-            .x_grid_spacer(marks_of(&across))
-            .y_grid_spacer(marks_of(&up))
-            .custom_x_axes(vec![
-                AxisHints::new_x()
-                    .formatter(labels_of(&across, x.start + (x.end - x.start) * 0.02)),
-            ])
-            .custom_y_axes(vec![
-                AxisHints::new_y()
-                    .formatter(labels_of(&up, f64::MIN))
-                    .min_thickness(theme::AXIS_WIDTH),
-            ]);
-        let lines = self.lines(recording, selection, look, &Shades::in_ui(ui));
-        let shown = plot.show(ui, |plot| {
-            plot.set_plot_bounds_x(x.start..=x.end);
-            plot.set_plot_bounds_y(y.start..=y.end);
-            for line in lines {
-                plot.line(line);
-            }
-        });
-        let label = format!(
-            "Timeline of {}: {} memory stacked by block",
-            recording.name,
-            drawn_metric(selection.metric)
-        );
-        shown
-            .response
-            .widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
-        (shown.response, *shown.transform.frame())
-    }
-
-    /// The totals as lines over the bands: the largest of each column, so that no peak is lost.
-    fn lines(
-        &self,
-        recording: &Recording,
-        selection: &Selection,
-        look: &Look,
-        shades: &Shades,
-    ) -> Vec<Line<'static>> {
-        let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else {
-            return Vec::new();
-        };
-        let index = &recording.devices[selection.device];
-        let drawn = drawn_metric(selection.metric);
-        let is_sampled = index
-            .summary
-            .peaks
-            .iter()
-            .any(|peak| peak.metric == Metric::DeviceUsed);
-        let is_wanted = |metric: &Metric| match metric {
-            Metric::DeviceUsed => is_sampled && look.has_lines,
-            metric => look.has_lines || *metric == drawn || *metric == selection.metric,
-        };
-        let columns = shown.picture.totals.len();
-        let middle = |column: usize| (shown.edge(column) + shown.edge(column + 1)) / 2.0;
-        let line = |metric: Metric| {
-            let point = |column: usize| {
-                [
-                    middle(column),
-                    shown.picture.totals[column].get(metric) as f64,
-                ]
-            };
-            let points: Vec<[f64; 2]> = (0..columns).map(point).collect();
-            Line::new(metric.name(), PlotPoints::new(points))
-                .stroke(shades.metric(metric))
-                .allow_hover(false)
-        };
-        // From the outermost in, so that the drawn total lies on top.
-        let mut lines: Vec<Line<'_>> = Metric::ALL
-            .into_iter()
-            .rev()
-            .filter(is_wanted)
-            .map(line)
-            .collect();
-        let capacity = index.summary.capacity_bytes as f64;
-        if look.has_lines && capacity > 0.0 && !shown.view.x.is_empty() {
-            let ends = PlotPoints::new(vec![
-                [shown.view.x.start, capacity],
-                [shown.view.x.end, capacity],
-            ]);
-            lines.push(
-                Line::new("capacity", ends)
-                    .stroke(shades.capacity())
-                    .allow_hover(false),
-            );
-        }
-        lines
-    }
-
-    /// What lies beneath the bands: canvas, grid and borders of steps.
-    fn beneath(
-        &self,
-        frame: &PlotFrame,
-        recording: &Recording,
-        selection: &Selection,
-        shades: &Shades,
-    ) -> Vec<Shape> {
-        let View { x, y } = &frame.view;
-        let [per_x, per_y] = frame.units_per_point();
-        let mut shapes = vec![Shape::rect_filled(frame.rect, 2.0, shades.canvas)];
-        let grid = Stroke::new(1.0, shades.grid);
-        let up = byte_ticks(y, per_y * theme::Y_TICK_DISTANCE);
-        shapes.extend(
-            up.iter()
-                .map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)),
-        );
-        let across = across_ticks(selection.axis(), x, per_x * theme::X_TICK_DISTANCE);
-        let faint = Stroke::new(1.0, shades.grid.gamma_multiply(0.5));
-        shapes.extend(
-            across
-                .iter()
-                .map(|tick| Shape::vline(frame.screen_x(tick.value), frame.rect.y_range(), faint)),
-        );
-        let borders = lanes::step_borders(&recording.trace, selection);
-        let borders: Vec<f64> = borders.into_iter().filter(|at| x.contains(at)).collect();
-        // Hundreds of borders would hide what they part.
-        if borders.len() < (frame.rect.width() / 24.0) as usize {
-            let stroke = Stroke::new(1.0, shades.step_border);
-            shapes.extend(
-                borders
-                    .iter()
-                    .map(|at| Shape::vline(frame.screen_x(*at), frame.rect.y_range(), stroke)),
-            );
-        }
-        shapes
+            .map_or(f64::MAX..f64::MAX, |detail| detail.view.x.clone());
+        let images = [
+            image(&self.whole, f64::MIN..drawn.start),
+            image(&self.whole, drawn.end..f64::MAX),
+            image(&self.detail, f64::MIN..f64::MAX),
+        ];
+        images.into_iter().flatten().collect()
     }
 
     fn marks(
@@ -531,40 +394,5 @@ impl Timeline {
             self.stack = None;
             self.hovered_outline = None;
         }
-    }
-}
-
-/// The ticks in the form that the plot takes.
-fn marks_of(ticks: &[Tick]) -> impl Fn(egui_plot::GridInput) -> Vec<GridMark> + 'static {
-    let step_size = ticks
-        .windows(2)
-        .map(|pair| pair[1].value - pair[0].value)
-        .next()
-        .unwrap_or(f64::MAX);
-    let marks: Vec<GridMark> = ticks
-        .iter()
-        .map(|tick| GridMark {
-            value: tick.value,
-            step_size,
-        })
-        .collect();
-    move |_| marks.clone()
-}
-
-/// The ticks' labels; those before `first`, which would touch the other axis's, stay away.
-fn labels_of(
-    ticks: &[Tick],
-    first: f64,
-) -> impl Fn(GridMark, &std::ops::RangeInclusive<f64>) -> String + 'static {
-    let ticks: Vec<Tick> = ticks
-        .iter()
-        .filter(|tick| tick.value >= first)
-        .cloned()
-        .collect();
-    move |mark, _| {
-        ticks
-            .iter()
-            .find(|tick| tick.value == mark.value)
-            .map_or_else(String::new, |tick| tick.label.clone())
     }
 }

@@ -183,19 +183,26 @@ impl Painter {
     }
 }
 
+/// What does not depend on colours.
+#[derive(Clone)]
+struct Drawn {
+    raster: Arc<Raster>,
+    totals: Arc<Vec<Totals>>,
+}
+
 /// What the thread keeps between pictures.
 #[derive(Default)]
 struct Studio {
     colouring: Option<(Request, Arc<Colouring>)>,
     bands: Option<(Request, Arc<Bands>)>,
-    rasters: [Option<(Request, Arc<Raster>, Arc<Vec<Totals>>)>; 2],
+    rasters: [Option<(Request, Drawn)>; 2],
 }
 
 impl Studio {
     fn draw(&mut self, part: Part, request: Request) -> Picture {
         let colouring = self.colouring(&request);
         let bands = self.bands(&request, &colouring);
-        let (raster, totals) = self.raster(part, &request, &bands);
+        let Drawn { raster, totals } = self.drawn(part, &request, &bands);
         let index = &request.recording.devices[request.device];
         let metric = request.window.metric;
         let outline = request.outlined.map_or_else(Vec::new, |block| {
@@ -264,18 +271,12 @@ impl Studio {
         bands
     }
 
-    fn raster(
-        &mut self,
-        part: Part,
-        request: &Request,
-        bands: &Bands,
-    ) -> (Arc<Raster>, Arc<Vec<Totals>>) {
+    fn drawn(&mut self, part: Part, request: &Request, bands: &Bands) -> Drawn {
         let known = self.rasters[part as usize].as_ref();
-        let is_known = |known: &&(Request, _, _)| {
-            known.0.has_same_order(request) && known.0.window == request.window
-        };
-        if let Some((_, raster, totals)) = known.filter(is_known) {
-            return (Arc::clone(raster), Arc::clone(totals));
+        let known = known
+            .filter(|(known, _)| known.has_same_order(request) && known.window == request.window);
+        if let Some((_, drawn)) = known {
+            return drawn.clone();
         }
         let trace = &request.recording.trace;
         let index = &request.recording.devices[request.device];
@@ -283,9 +284,9 @@ impl Studio {
             || Arc::new(bands.raster(trace, &index.live, &index.series, &request.window)),
             || Arc::new(column_totals(trace, &index.series, &request.window)),
         );
-        self.rasters[part as usize] =
-            Some((request.clone(), Arc::clone(&raster), Arc::clone(&totals)));
-        (raster, totals)
+        let drawn = Drawn { raster, totals };
+        self.rasters[part as usize] = Some((request.clone(), drawn.clone()));
+        drawn
     }
 }
 

@@ -1,4 +1,4 @@
-//! Harness: what the allocator's tests share: a driver that notes its calls, and names for addresses.
+//! NotingDriver: a driver that notes its calls, with names for addresses; shared by the scripts and PyTorch's fixtures.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,11 @@ impl Places {
     }
 
     fn text(&self, address: u64) -> String {
-        let (start, (number, bytes)) = self.ranges.range(..=address).next_back().expect("the address was obtained");
+        let (start, (number, bytes)) = self
+            .ranges
+            .range(..=address)
+            .next_back()
+            .expect("the address was obtained");
         assert!(address < start + bytes, "the address is within a segment");
         format!("{number} {}", address - start)
     }
@@ -43,7 +47,10 @@ impl Places {
 
 impl NotingDriver {
     pub(crate) fn new(total: u64) -> Self {
-        Self { device: AccountingDriver::new(total), notes: Arc::default() }
+        Self {
+            device: AccountingDriver::new(total),
+            notes: Arc::default(),
+        }
     }
 
     /// The lines since the last call.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use expect_test::expect;
 use highwater_engine::alloc::{
-    AllocConfig, AllocError, Block, CachingAllocator, Capacity, Driver, DriverError, DriverEvent, DriverKind,
+    AllocConfig, AllocError, Block, CachingAllocator, Capacity, Driver, DriverError, DriverEvent,
+    DriverKind,
 };
 use highwater_engine::device::accounting::AccountingDriver;
 use highwater_recorder::{DeviceId, StreamId};
@@ -23,7 +24,11 @@ struct FailingDriver {
 
 impl FailingDriver {
     fn new() -> Self {
-        Self { device: AccountingDriver::new(64 * MIB), broken: Arc::default(), waits: Arc::default() }
+        Self {
+            device: AccountingDriver::new(64 * MIB),
+            broken: Arc::default(),
+            waits: Arc::default(),
+        }
     }
 
     fn set_broken(&self, what: &[&'static str]) {
@@ -31,8 +36,15 @@ impl FailingDriver {
     }
 
     fn check(&self, doing: &'static str) -> Result<(), DriverError> {
-        let broken = self.broken.lock().expect("no test panics here").contains(&doing);
-        let error = DriverError::Other { doing, message: "the device fell off the bus".to_owned() };
+        let broken = self
+            .broken
+            .lock()
+            .expect("no test panics here")
+            .contains(&doing);
+        let error = DriverError::Other {
+            doing,
+            message: "the device fell off the bus".to_owned(),
+        };
         if broken { Err(error) } else { Ok(()) }
     }
 
@@ -108,7 +120,7 @@ impl Driver for FailingDriver {
     }
 }
 
-fn is_driver_error(result: Result<Block, AllocError>) -> bool {
+fn is_driver_error(result: &Result<Block, AllocError>) -> bool {
     matches!(result, Err(AllocError::Driver(DriverError::Other { .. })))
 }
 
@@ -118,13 +130,19 @@ fn a_driver_that_fails_fails_the_request_and_leaves_the_books_straight() {
         let driver = FailingDriver::new();
         let allocator = driver.allocator(settings);
         driver.set_broken(&[broken]);
-        assert!(is_driver_error(allocator.malloc(MIB, STREAM)), "{broken}");
+        assert!(is_driver_error(&allocator.malloc(MIB, STREAM)), "{broken}");
         assert_eq!(allocator.audit(), [""; 0], "{broken}");
         driver.set_broken(&[]);
-        let block = allocator.malloc(MIB, STREAM).expect("the driver works again");
+        let block = allocator
+            .malloc(MIB, STREAM)
+            .expect("the driver works again");
         allocator.free(block);
         assert_eq!(allocator.audit(), [""; 0], "{broken}");
-        assert_eq!(allocator.stats().num_ooms, 0, "a failure is no lack of memory");
+        assert_eq!(
+            allocator.stats().num_ooms,
+            0,
+            "a failure is no lack of memory"
+        );
     }
 }
 
@@ -136,7 +154,10 @@ fn a_segment_that_the_driver_fails_to_take_back_is_gone_for_the_allocator() {
     allocator.free(block);
     driver.set_broken(&["release"]);
     let error = allocator.empty_cache().expect_err("the driver fails");
-    assert_eq!(error.to_string(), "release failed: the device fell off the bus");
+    assert_eq!(
+        error.to_string(),
+        "release failed: the device fell off the bus"
+    );
     assert_eq!(allocator.stats().reserved_bytes.all.current, 0);
     assert_eq!(allocator.audit(), [""; 0]);
 }
@@ -153,14 +174,22 @@ fn without_an_event_the_stream_is_waited_for_and_if_that_fails_the_block_is_neve
     driver.set_broken(&["record event"]);
     allocator.free(shared());
     assert_eq!(driver.waits.load(Ordering::Relaxed), 1);
-    assert_eq!(allocator.stats().active_bytes.all.current, 0, "the wait made it free");
+    assert_eq!(
+        allocator.stats().active_bytes.all.current,
+        0,
+        "the wait made it free"
+    );
 
     driver.set_broken(&["record event", "synchronize"]);
     allocator.free(shared());
     assert_eq!(allocator.stats().active_bytes.all.current, 12 * MIB);
     driver.set_broken(&[]);
     allocator.empty_cache().expect("the driver works again");
-    assert_eq!(allocator.stats().active_bytes.all.current, 12 * MIB, "nobody knows whether it is in use");
+    assert_eq!(
+        allocator.stats().active_bytes.all.current,
+        12 * MIB,
+        "nobody knows whether it is in use"
+    );
     assert_eq!(allocator.audit(), [""; 0]);
 }
 
@@ -173,18 +202,23 @@ fn a_query_that_fails_fails_the_request_and_the_block_goes_on_waiting() {
     allocator.record_stream(&block, StreamId(1));
     allocator.free(block);
     driver.set_broken(&["query", "wait"]);
-    assert!(is_driver_error(allocator.malloc(MIB, STREAM)));
+    assert!(is_driver_error(&allocator.malloc(MIB, STREAM)));
     assert!(allocator.synchronize_events().is_err());
     assert_eq!(allocator.audit(), [""; 0]);
     driver.set_broken(&[]);
-    allocator.synchronize_events().expect("the driver works again");
+    allocator
+        .synchronize_events()
+        .expect("the driver works again");
     assert_eq!(allocator.stats().active_bytes.all.current, 0);
 }
 
 #[test]
 #[should_panic(expected = "this block belongs to another allocator")]
 fn a_block_cannot_be_given_to_another_allocator() {
-    let [mine, other] = [FailingDriver::new().allocator(""), FailingDriver::new().allocator("")];
+    let [mine, other] = [
+        FailingDriver::new().allocator(""),
+        FailingDriver::new().allocator(""),
+    ];
     other.free(mine.malloc(1, STREAM).expect("there is room"));
 }
 
@@ -192,7 +226,9 @@ fn a_block_cannot_be_given_to_another_allocator() {
 fn fractions_outside_0_to_1_are_refused() {
     let allocator = FailingDriver::new().allocator("");
     for fraction in [-0.1, 1.5, f64::NAN] {
-        let error = allocator.set_memory_fraction(fraction).expect_err("no share of a device");
+        let error = allocator
+            .set_memory_fraction(fraction)
+            .expect_err("no share of a device");
         assert!(error.to_string().contains("from 0 to 1"), "{error}");
     }
 }
@@ -207,7 +243,11 @@ fn threads_share_an_allocator() {
                 let mut held = Vec::new();
                 for turn in 0..500_u64 {
                     let stream = StreamId(thread % 2);
-                    held.push(allocator.malloc(1 + turn * 7919 % 40_000, stream).expect("there is room"));
+                    held.push(
+                        allocator
+                            .malloc(1 + turn * 7919 % 40_000, stream)
+                            .expect("there is room"),
+                    );
                     if turn % 3 > 0 {
                         let block = held.swap_remove((turn * 31) as usize % held.len());
                         allocator.record_stream(&block, StreamId(turn % 4));
@@ -218,7 +258,9 @@ fn threads_share_an_allocator() {
             });
         }
     });
-    allocator.synchronize_events().expect("the accounting device does not fail");
+    allocator
+        .synchronize_events()
+        .expect("the accounting device does not fail");
     assert_eq!(allocator.audit(), [""; 0]);
     assert_eq!(allocator.stats().active_bytes.all.current, 0);
     assert_eq!(allocator.stats().allocation.all.allocated, 2000);
@@ -227,11 +269,14 @@ fn threads_share_an_allocator() {
 #[test]
 fn the_summary_is_a_table() {
     let allocator = FailingDriver::new().allocator("max_split_size_mb:20");
-    let blocks = [100, 3 * MIB, 30 * MIB].map(|bytes| allocator.malloc(bytes, STREAM).expect("there is room"));
+    let blocks = [100, 3 * MIB, 30 * MIB]
+        .map(|bytes| allocator.malloc(bytes, STREAM).expect("there is room"));
     let [small, _stays, large] = blocks;
     allocator.free(small);
     allocator.free(large);
-    allocator.empty_cache().expect("the accounting device does not fail");
+    allocator
+        .empty_cache()
+        .expect("the accounting device does not fail");
     expect![[r#"
         memory                           now        peak      in all  given back
         requested                      3 MiB   33.00 MiB   33.00 MiB   30.00 MiB

@@ -1,0 +1,11 @@
+//! The allocator's tests that need no recording, in one binary.
+
+mod noting_driver;
+mod script;
+mod cases;
+mod config;
+mod expandable;
+mod failures;
+mod limits;
+mod model;
+mod pytorch;

@@ -1,0 +1,78 @@
+//! Keys: the way from the numbers by which a recording names blocks to their rows.
+
+use std::collections::HashMap;
+
+use crate::event::BlockKey;
+use crate::ids::BlockId;
+
+/// One device's keys: an array where they are dense, as a counter makes them, else a map.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BlockKeys {
+    first: BlockKey,
+    dense: Vec<BlockId>,
+    sparse: HashMap<BlockKey, BlockId>,
+    inserted: u64,
+}
+
+/// The array has at most so many places for each key, so that a file cannot make us allocate at will.
+const PLACES_A_KEY: u64 = 8;
+
+impl BlockKeys {
+    /// The row last inserted for `key`; none if there is none.
+    #[inline]
+    pub(crate) fn get(&self, key: BlockKey) -> BlockId {
+        let dense = key.checked_sub(self.first).and_then(|slot| self.dense.get(usize::try_from(slot).ok()?));
+        match dense {
+            Some(&block) if block.is_some() => block,
+            _ if self.sparse.is_empty() => BlockId::NONE,
+            _ => self.sparse.get(&key).copied().unwrap_or(BlockId::NONE),
+        }
+    }
+
+    /// Names row `block` by `key` from now on.
+    #[inline]
+    pub(crate) fn insert(&mut self, key: BlockKey, block: BlockId) {
+        if self.dense.is_empty() {
+            self.first = key;
+        }
+        self.inserted += 1;
+        let places = 64 + PLACES_A_KEY * self.inserted;
+        match key.checked_sub(self.first) {
+            Some(slot) if slot < self.dense.len() as u64 => self.dense[slot as usize] = block,
+            Some(slot) if slot < places => {
+                self.dense.resize(slot as usize, BlockId::NONE);
+                self.dense.push(block);
+            }
+            _ => {
+                self.sparse.insert(key, block);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dense_sparse_and_falling_keys_are_all_found_again() {
+        let mut keys = BlockKeys::default();
+        let named = [5, 6, 7, 1 << 40, 9, u64::MAX - 1, 0, 7];
+        for (row, key) in named.into_iter().enumerate() {
+            keys.insert(key, BlockId::from_index(row));
+        }
+        let found: Vec<u32> = named.iter().map(|&key| keys.get(key).0).collect();
+        assert_eq!(found, [0, 1, 7, 3, 4, 5, 6, 7], "key 7 names the row that was inserted last");
+        assert_eq!(keys.get(8), BlockId::NONE);
+    }
+
+    #[test]
+    fn keys_that_jump_do_not_make_the_array_grow_beyond_its_share() {
+        let mut keys = BlockKeys::default();
+        for row in 0..1000_u64 {
+            keys.insert(row * 1_000_000, BlockId(row as u32));
+        }
+        assert!(keys.dense.len() as u64 <= 64 + PLACES_A_KEY * 1000, "{}", keys.dense.len());
+        assert!((0..1000_u64).all(|row| keys.get(row * 1_000_000) == BlockId(row as u32)));
+    }
+}
