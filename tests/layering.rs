@@ -71,7 +71,8 @@ fn code_lines(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn packages_depend_only_along_the_arrows() {
     for (folder, package, allowed) in ARROWS {
-        let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).expect("each package has a manifest");
+        let manifest =
+            std::fs::read_to_string(root().join(folder).join("Cargo.toml")).expect("each package has a manifest");
         assert!(manifest.contains(&format!("name = \"{package}\"")), "{folder} holds {package}");
         let ours = manifest.lines().filter_map(|line| {
             let name = line.split(['.', ' ', '=']).next()?;
@@ -153,12 +154,16 @@ fn a_module_uses_only_what_is_declared_above_it() {
     let mut broken = Vec::new();
     for (folder, ..) in ARROWS.iter().filter(|(folder, ..)| *folder != "tests") {
         let src = root().join(folder).join("src");
-        let Ok(lib) = std::fs::read_to_string(src.join("lib.rs")) else { continue };
+        let Ok(lib) = std::fs::read_to_string(src.join("lib.rs")) else {
+            continue;
+        };
         let order = declared_modules(&lib);
         for (path, text) in sources(&src, &[".rs"]) {
             let inside = path.split_once("src/").map_or("", |(_, rest)| rest);
             let module = inside.split(['/', '.']).next().unwrap_or_default();
-            let Some(place) = order.iter().position(|name| name == module) else { continue };
+            let Some(place) = order.iter().position(|name| name == module) else {
+                continue;
+            };
             for used in names_after(&text, "crate::") {
                 if order.iter().position(|name| *name == used).is_some_and(|other| other > place) {
                     broken.push(format!("{path} uses {used}, which stands below {module} in {folder}/src/lib.rs"));

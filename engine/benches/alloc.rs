@@ -12,24 +12,16 @@ const STREAM: StreamId = StreamId(0);
 
 fn allocator(settings: &str) -> std::sync::Arc<CachingAllocator> {
     let config: AllocConfig = settings.parse().expect("the settings are valid");
-    CachingAllocator::new(
-        Box::new(AccountingDriver::new(80 << 30)),
-        DeviceId(0),
-        config,
-    )
+    CachingAllocator::new(Box::new(AccountingDriver::new(80 << 30)), DeviceId(0), config)
 }
 
 fn malloc(allocator: &CachingAllocator, bytes: u64) -> Block {
-    allocator
-        .malloc(bytes, STREAM)
-        .expect("the device is large enough")
+    allocator.malloc(bytes, STREAM).expect("the device is large enough")
 }
 
 /// A cache with `holes` free ranges of many sizes, each between two blocks that stay.
 fn fragmented(allocator: &CachingAllocator, holes: u64) -> Vec<Block> {
-    let blocks: Vec<Block> = (0..2 * holes)
-        .map(|i| malloc(allocator, 512 * (1 + i / 2 * 7919 % 2000)))
-        .collect();
+    let blocks: Vec<Block> = (0..2 * holes).map(|i| malloc(allocator, 512 * (1 + i / 2 * 7919 % 2000))).collect();
     let (mut stay, mut go) = (Vec::new(), Vec::new());
     for (position, block) in blocks.into_iter().enumerate() {
         if position % 2 == 0 {

@@ -31,10 +31,7 @@ impl Model {
 
 impl Module for Model {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        let mixed = self
-            .mlp
-            .forward(&self.norm.forward(input)?)?
-            .into_add(input)?;
+        let mixed = self.mlp.forward(&self.norm.forward(input)?)?.into_add(input)?;
         self.head.forward(&mixed)
     }
 
@@ -54,10 +51,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         let (input, labels) = {
             let _category = scope::category(Category::Input);
             let labels: Vec<i64> = (0..64).map(|example| example % 10).collect();
-            (
-                Tensor::ones([64, 256], DType::F32, &device)?,
-                Tensor::from_slice(&labels, 64, &device)?,
-            )
+            (Tensor::ones([64, 256], DType::F32, &device)?, Tensor::from_slice(&labels, 64, &device)?)
         };
         for step in 0..3 {
             scope::step(step);

@@ -23,24 +23,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let report = scenario::record(&name, &options, &file)?;
     let trace = read_file(&file)?;
     std::fs::remove_file(&file)?;
-    println!(
-        "{:<6}{:<12}{:>16}{:>16}  at the peak",
-        "step", "phase", "end bytes", "peak bytes"
-    );
+    println!("{:<6}{:<12}{:>16}{:>16}  at the peak", "step", "phase", "end bytes", "peak bytes");
     for row in phases(&trace, trace.main_device(), Metric::Requested) {
         let step = row.step.map_or(String::new(), |step| step.to_string());
-        let parts: Vec<String> = row
-            .at_peak
-            .iter()
-            .map(|(category, bytes)| format!("{category} {bytes}"))
-            .collect();
-        println!(
-            "{step:<6}{:<12}{:>16}{:>16}  {}",
-            row.phase,
-            row.end_bytes,
-            row.peak_bytes,
-            parts.join(", ")
-        );
+        let parts: Vec<String> = row.at_peak.iter().map(|(category, bytes)| format!("{category} {bytes}")).collect();
+        println!("{step:<6}{:<12}{:>16}{:>16}  {}", row.phase, row.end_bytes, row.peak_bytes, parts.join(", "));
     }
     if let Some(oom) = report.oom {
         println!("{}", oom.description);

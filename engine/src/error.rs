@@ -33,9 +33,7 @@ pub enum Error {
         need: &'static str,
     },
     /// An axis that the tensor has not got.
-    #[error(
-        "{op}: axis {axis} was named, but the tensor has {rank} axes; count from 0, or from -1 at the end"
-    )]
+    #[error("{op}: axis {axis} was named, but the tensor has {rank} axes; count from 0, or from -1 at the end")]
     Axis {
         /// The operation.
         op: &'static str,
@@ -53,9 +51,7 @@ pub enum Error {
         rank: usize,
     },
     /// A range that leaves its axis.
-    #[error(
-        "{op}: elements {start} to {end} were asked for on an axis of length {length}; stay within it"
-    )]
+    #[error("{op}: elements {start} to {end} were asked for on an axis of length {length}; stay within it")]
     Range {
         /// The operation.
         op: &'static str,
@@ -67,9 +63,7 @@ pub enum Error {
         length: usize,
     },
     /// A count of numbers that does not fill the shape.
-    #[error(
-        "{op}: {found} numbers were given for shape {shape}, which holds {expected}; give exactly as many"
-    )]
+    #[error("{op}: {found} numbers were given for shape {shape}, which holds {expected}; give exactly as many")]
     Length {
         /// The operation.
         op: &'static str,
@@ -103,25 +97,19 @@ pub enum Error {
         size: usize,
     },
     /// Tensors of two devices in one operation.
-    #[error(
-        "{op}: the tensors live on two different devices; create both with clones of one device handle"
-    )]
+    #[error("{op}: the tensors live on two different devices; create both with clones of one device handle")]
     Devices {
         /// The operation.
         op: &'static str,
     },
     /// The values of a tensor whose device keeps none.
-    #[error(
-        "{op}: this device counts memory and holds no values; run on the cpu device to see numbers"
-    )]
+    #[error("{op}: this device counts memory and holds no values; run on the cpu device to see numbers")]
     NoValues {
         /// The operation.
         op: &'static str,
     },
     /// Memory that an operation would change while it is read, or the reverse.
-    #[error(
-        "{op}: the memory that it writes is in use by another operand or thread; make a copy of one of them first"
-    )]
+    #[error("{op}: the memory that it writes is in use by another operand or thread; make a copy of one of them first")]
     InUse {
         /// The operation.
         op: &'static str,
@@ -164,9 +152,7 @@ pub enum Error {
         op: &'static str,
     },
     /// A change in place of something that the graph computes with.
-    #[error(
-        "{op}: the tensor requires a gradient, so it cannot be changed in place here; wrap the change in no_grad"
-    )]
+    #[error("{op}: the tensor requires a gradient, so it cannot be changed in place here; wrap the change in no_grad")]
     InPlace {
         /// The operation.
         op: &'static str,
@@ -183,25 +169,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn shape(op: &'static str, shape: &impl Display, need: &'static str) -> Self {
-        Self::Shape {
-            op,
-            shape: shape.to_string().into(),
-            need,
-        }
+        Self::Shape { op, shape: shape.to_string().into(), need }
     }
 
-    pub(crate) fn shapes(
-        op: &'static str,
-        left: &impl Display,
-        right: &impl Display,
-        need: &'static str,
-    ) -> Self {
-        Self::Shapes {
-            op,
-            left: left.to_string().into(),
-            right: right.to_string().into(),
-            need,
-        }
+    pub(crate) fn shapes(op: &'static str, left: &impl Display, right: &impl Display, need: &'static str) -> Self {
+        Self::Shapes { op, left: left.to_string().into(), right: right.to_string().into(), need }
     }
 
     /// Whether the device ran out of memory.

@@ -20,11 +20,7 @@ impl Layout {
             strides[axis] = stride;
             stride = stride.saturating_mul(shape[axis]);
         }
-        Self {
-            shape,
-            strides,
-            offset: 0,
-        }
+        Self { shape, strides, offset: 0 }
     }
 
     /// The lengths of the axes.
@@ -64,11 +60,7 @@ impl Layout {
     /// Whether no two indices name the same element, so that it can be written.
     pub fn is_distinct(&self) -> bool {
         self.elements() == 0
-            || self
-                .shape
-                .iter()
-                .zip(self.strides())
-                .all(|(&length, &stride)| length == 1 || stride != 0)
+            || self.shape.iter().zip(self.strides()).all(|(&length, &stride)| length == 1 || stride != 0)
     }
 
     /// One past the furthest element, from the start of the storage; 0 when there are none.
@@ -76,12 +68,8 @@ impl Layout {
         if self.elements() == 0 {
             return 0;
         }
-        let furthest: usize = self
-            .shape
-            .iter()
-            .zip(self.strides())
-            .map(|(&length, &stride)| (length - 1) * stride)
-            .sum();
+        let furthest: usize =
+            self.shape.iter().zip(self.strides()).map(|(&length, &stride)| (length - 1) * stride).sum();
         self.offset + furthest + 1
     }
 
@@ -110,22 +98,11 @@ impl Layout {
     }
 
     /// `length` elements of one axis, from `start` on.
-    pub(crate) fn narrow(
-        &self,
-        op: &'static str,
-        axis: usize,
-        start: usize,
-        length: usize,
-    ) -> Result<Self> {
+    pub(crate) fn narrow(&self, op: &'static str, axis: usize, start: usize, length: usize) -> Result<Self> {
         let whole = self.shape[axis];
         let end = start.saturating_add(length);
         if end > whole {
-            return Err(Error::Range {
-                op,
-                start,
-                end,
-                length: whole,
-            });
+            return Err(Error::Range { op, start, end, length: whole });
         }
         let mut out = *self;
         out.shape = self.shape.with_axis(axis, length);
@@ -147,18 +124,9 @@ impl Layout {
 
     /// The view with axes of length 1 repeated, without copies, to fill `shape`.
     pub(crate) fn expand(&self, op: &'static str, shape: &Shape) -> Result<Self> {
-        let wrong = || {
-            Error::shapes(
-                op,
-                &self.shape,
-                shape,
-                "only axes of length 1, and new axes in front, can be repeated",
-            )
-        };
-        let shift = shape
-            .rank()
-            .checked_sub(self.shape.rank())
-            .ok_or_else(wrong)?;
+        let wrong =
+            || Error::shapes(op, &self.shape, shape, "only axes of length 1, and new axes in front, can be repeated");
+        let shift = shape.rank().checked_sub(self.shape.rank()).ok_or_else(wrong)?;
         let mut strides = [0; MAX_RANK];
         for axis in 0..self.shape.rank() {
             if self.shape[axis] == shape[axis + shift] {
@@ -167,33 +135,21 @@ impl Layout {
                 return Err(wrong());
             }
         }
-        Ok(Self {
-            shape: *shape,
-            strides,
-            offset: self.offset,
-        })
+        Ok(Self { shape: *shape, strides, offset: self.offset })
     }
 
     /// The same elements in another shape of as many, if strides can say so without a copy.
     pub(crate) fn reshape(&self, shape: &Shape) -> Option<Self> {
         if self.elements() == 0 {
-            return Some(Self {
-                offset: self.offset,
-                ..Self::contiguous(*shape)
-            });
+            return Some(Self { offset: self.offset, ..Self::contiguous(*shape) });
         }
         // Runs of old axes that lie behind one another are split and joined freely; new axes must not cross runs.
         let mut strides = [0; MAX_RANK];
         let mut new_axis = shape.rank();
         let mut run_elements = 1;
         let mut run_stride = None;
-        let old: Vec<(usize, usize)> = self
-            .shape
-            .iter()
-            .copied()
-            .zip(self.strides().iter().copied())
-            .filter(|&(length, _)| length != 1)
-            .collect();
+        let old: Vec<(usize, usize)> =
+            self.shape.iter().copied().zip(self.strides().iter().copied()).filter(|&(length, _)| length != 1).collect();
         for (position, &(length, stride)) in old.iter().enumerate().rev() {
             let innermost = *run_stride.get_or_insert(stride);
             run_elements *= length;
@@ -217,11 +173,7 @@ impl Layout {
         for stride in &mut strides[..new_axis] {
             *stride = 1;
         }
-        Some(Self {
-            shape: *shape,
-            strides,
-            offset: self.offset,
-        })
+        Some(Self { shape: *shape, strides, offset: self.offset })
     }
 }
 
@@ -240,25 +192,14 @@ mod tests {
         assert_eq!(turned.reshape(&Shape::from([6, 4])), None);
         let split = turned.reshape(&Shape::from([3, 2, 2, 2])).unwrap();
         assert_eq!(split.strides(), [4, 12, 2, 1]);
-        assert_eq!(
-            turned
-                .reshape(&Shape::from([3, 1, 2, 4, 1]))
-                .unwrap()
-                .strides()[..3],
-            [4, 24, 12]
-        );
+        assert_eq!(turned.reshape(&Shape::from([3, 1, 2, 4, 1])).unwrap().strides()[..3], [4, 24, 12]);
     }
 
     #[test]
     fn repeated_axes_join_only_with_repeated_axes() {
-        let repeated = layout([1, 3])
-            .expand("test", &Shape::from([4, 5, 3]))
-            .unwrap();
+        let repeated = layout([1, 3]).expand("test", &Shape::from([4, 5, 3])).unwrap();
         assert!(!repeated.is_distinct());
-        assert_eq!(
-            repeated.reshape(&Shape::from([20, 3])).unwrap().strides(),
-            [0, 1]
-        );
+        assert_eq!(repeated.reshape(&Shape::from([20, 3])).unwrap().strides(), [0, 1]);
         assert_eq!(repeated.reshape(&Shape::from([4, 15])), None);
     }
 
@@ -267,22 +208,13 @@ mod tests {
         let nothing = layout([2, 0, 3]).transpose(0, 2);
         assert!(nothing.is_contiguous());
         assert_eq!(nothing.end(), 0);
-        assert_eq!(
-            nothing.reshape(&Shape::from([0])).unwrap().shape(),
-            &Shape::from([0])
-        );
+        assert_eq!(nothing.reshape(&Shape::from([0])).unwrap().shape(), &Shape::from([0]));
     }
 
     #[test]
     fn a_range_past_the_end_is_refused_with_its_bounds() {
-        let wrong = layout([2, 3])
-            .narrow("narrow", 1, 2, 2)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            wrong.contains("2 to 4") && wrong.contains("length 3"),
-            "{wrong}"
-        );
+        let wrong = layout([2, 3]).narrow("narrow", 1, 2, 2).unwrap_err().to_string();
+        assert!(wrong.contains("2 to 4") && wrong.contains("length 3"), "{wrong}");
         assert_eq!(layout([2, 3]).narrow("narrow", 1, 1, 2).unwrap().end(), 6);
         assert_eq!(layout([2, 3, 4]).select(1, 2).strides(), [12, 1]);
     }

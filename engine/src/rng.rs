@@ -10,12 +10,8 @@ pub fn philox(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
     for _ in 0..10 {
         let first = MULTIPLIERS[0] * u64::from(a);
         let second = MULTIPLIERS[1] * u64::from(c);
-        (a, b, c, d) = (
-            (second >> 32) as u32 ^ b ^ key_low,
-            second as u32,
-            (first >> 32) as u32 ^ d ^ key_high,
-            first as u32,
-        );
+        (a, b, c, d) =
+            ((second >> 32) as u32 ^ b ^ key_low, second as u32, (first >> 32) as u32 ^ d ^ key_high, first as u32);
         key_low = key_low.wrapping_add(WEYL[0]);
         key_high = key_high.wrapping_add(WEYL[1]);
     }
@@ -33,16 +29,12 @@ impl Draw {
     /// The four words of group `group` of this draw.
     pub fn words(&self, group: u64) -> [u32; 4] {
         let place = self.start.wrapping_add(group);
-        philox(
-            [self.seed as u32, (self.seed >> 32) as u32],
-            [place as u32, (place >> 32) as u32, 0, 0],
-        )
+        philox([self.seed as u32, (self.seed >> 32) as u32], [place as u32, (place >> 32) as u32, 0, 0])
     }
 
     /// Four numbers from 0 up to but not including 1, in steps of 2⁻²⁴.
     pub fn uniforms(&self, group: u64) -> [f32; 4] {
-        self.words(group)
-            .map(|word| (word >> 8) as f32 / (1 << 24) as f32)
+        self.words(group).map(|word| (word >> 8) as f32 / (1 << 24) as f32)
     }
 
     /// Four normal numbers with mean 0 and variance 1 (Box and Muller, 1958).
@@ -85,10 +77,7 @@ impl Rng {
 
     /// Takes the next `numbers` numbers of the stream; whether they are then drawn or not changes nothing for others.
     pub fn draw(&mut self, numbers: usize) -> Draw {
-        let draw = Draw {
-            seed: self.seed,
-            start: self.next,
-        };
+        let draw = Draw { seed: self.seed, start: self.next };
         self.next = self.next.wrapping_add(numbers.div_ceil(4) as u64);
         draw
     }
@@ -100,19 +89,10 @@ mod tests {
 
     #[test]
     fn philox_gives_the_known_answers_of_its_authors() {
+        assert_eq!(philox([0, 0], [0, 0, 0, 0]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(philox([u32::MAX; 2], [u32::MAX; 4]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
         assert_eq!(
-            philox([0, 0], [0, 0, 0, 0]),
-            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
-        );
-        assert_eq!(
-            philox([u32::MAX; 2], [u32::MAX; 4]),
-            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
-        );
-        assert_eq!(
-            philox(
-                [0xa409_3822, 0x299f_31d0],
-                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344]
-            ),
+            philox([0xa409_3822, 0x299f_31d0], [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344]),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
         );
     }
@@ -130,16 +110,9 @@ mod tests {
     #[test]
     fn normal_numbers_have_mean_zero_and_variance_one() {
         let draw = Rng::new(1).draw(40_000);
-        let numbers: Vec<f64> = (0..10_000)
-            .flat_map(|group| draw.normals(group))
-            .map(f64::from)
-            .collect();
+        let numbers: Vec<f64> = (0..10_000).flat_map(|group| draw.normals(group)).map(f64::from).collect();
         let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
-        let variance =
-            numbers.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / numbers.len() as f64;
-        assert!(
-            mean.abs() < 0.02 && (variance - 1.0).abs() < 0.03,
-            "mean {mean}, variance {variance}"
-        );
+        let variance = numbers.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / numbers.len() as f64;
+        assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.03, "mean {mean}, variance {variance}");
     }
 }

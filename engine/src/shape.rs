@@ -18,27 +18,18 @@ pub struct Shape {
 
 impl Shape {
     /// The shape of a single number.
-    pub const SCALAR: Self = Self {
-        rank: 0,
-        lengths: [0; MAX_RANK],
-    };
+    pub const SCALAR: Self = Self { rank: 0, lengths: [0; MAX_RANK] };
 
     /// The shape with these axis lengths; fails with more than [`MAX_RANK`] of them.
     pub fn from_slice(lengths: &[usize]) -> Result<Self> {
         if lengths.len() > MAX_RANK {
-            return Err(Error::Rank {
-                op: "shape",
-                rank: lengths.len(),
-            });
+            return Err(Error::Rank { op: "shape", rank: lengths.len() });
         }
         Ok(Self::filled(lengths))
     }
 
     pub(crate) fn filled(lengths: &[usize]) -> Self {
-        let mut shape = Self {
-            rank: lengths.len() as u8,
-            lengths: [0; MAX_RANK],
-        };
+        let mut shape = Self { rank: lengths.len() as u8, lengths: [0; MAX_RANK] };
         shape.lengths[..lengths.len()].copy_from_slice(lengths);
         shape
     }
@@ -63,9 +54,7 @@ impl Shape {
         if self.lengths().contains(&0) {
             0
         } else {
-            self.lengths()
-                .iter()
-                .fold(1, |product: usize, &length| product.saturating_mul(length))
+            self.lengths().iter().fold(1, |product: usize, &length| product.saturating_mul(length))
         }
     }
 
@@ -98,10 +87,7 @@ impl Shape {
     /// The shape with one more axis at the end; fails when there is no room.
     pub(crate) fn with_last(mut self, op: &'static str, length: usize) -> Result<Self> {
         if self.rank() == MAX_RANK {
-            return Err(Error::Rank {
-                op,
-                rank: MAX_RANK + 1,
-            });
+            return Err(Error::Rank { op, rank: MAX_RANK + 1 });
         }
         self.rank += 1;
         let last = self.rank() - 1;
@@ -111,11 +97,7 @@ impl Shape {
 
     /// The shape that both broadcast to: aligned at the end, lengths equal or one of them 1 (NumPy's rule).
     pub fn broadcast(op: &'static str, left: &Self, right: &Self) -> Result<Self> {
-        let (long, short) = if left.rank >= right.rank {
-            (left, right)
-        } else {
-            (right, left)
-        };
+        let (long, short) = if left.rank >= right.rank { (left, right) } else { (right, left) };
         let mut out = *long;
         let shift = long.rank() - short.rank();
         for (axis, &length) in short.lengths().iter().enumerate() {
@@ -123,12 +105,7 @@ impl Shape {
             if *other == 1 {
                 *other = length;
             } else if length != 1 && length != *other {
-                return Err(Error::shapes(
-                    op,
-                    left,
-                    right,
-                    "axes aligned at the end must be equal, or 1",
-                ));
+                return Err(Error::shapes(op, left, right, "axes aligned at the end must be equal, or 1"));
             }
         }
         Ok(out)
@@ -201,23 +178,15 @@ mod tests {
     fn shapes_broadcast_from_the_end_and_say_when_they_cannot() {
         let both = Shape::broadcast("add", &Shape::from([3, 1, 4]), &Shape::from([5, 1])).unwrap();
         assert_eq!(both, Shape::from([3, 5, 4]));
-        assert_eq!(
-            Shape::broadcast("add", &Shape::SCALAR, &Shape::from([0])).unwrap(),
-            Shape::from([0])
-        );
-        let wrong = Shape::broadcast("add", &Shape::from([2, 3]), &Shape::from([4]))
-            .unwrap_err()
-            .to_string();
+        assert_eq!(Shape::broadcast("add", &Shape::SCALAR, &Shape::from([0])).unwrap(), Shape::from([0]));
+        let wrong = Shape::broadcast("add", &Shape::from([2, 3]), &Shape::from([4])).unwrap_err().to_string();
         assert!(wrong.contains("[2, 3]") && wrong.contains("[4]"), "{wrong}");
     }
 
     #[test]
     fn removing_an_axis_leaves_an_equal_shape_to_one_never_had() {
         assert_eq!(Shape::from([2, 3, 4]).without_axis(1), Shape::from([2, 4]));
-        assert_eq!(
-            Shape::from([2, 3]).with_last("t", 4).unwrap(),
-            Shape::from([2, 3, 4])
-        );
+        assert_eq!(Shape::from([2, 3]).with_last("t", 4).unwrap(), Shape::from([2, 3, 4]));
         assert!(Shape::from([1; 8]).with_last("t", 4).is_err());
     }
 

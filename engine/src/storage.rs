@@ -63,9 +63,7 @@ impl Storage {
     }
 
     fn block(&self) -> &Block {
-        self.block
-            .as_ref()
-            .expect("a storage keeps its block until it is dropped")
+        self.block.as_ref().expect("a storage keeps its block until it is dropped")
     }
 
     /// What the memory is for, as far as is known.
@@ -75,8 +73,7 @@ impl Storage {
 
     /// Says what the memory is for, here and in the recording.
     pub fn tag(&self, category: Category) {
-        if self.category.swap(category as u8, Ordering::Relaxed) != category as u8 && self.bytes > 0
-        {
+        if self.category.swap(category as u8, Ordering::Relaxed) != category as u8 && self.bytes > 0 {
             self.device.allocator().tag(self.block(), category);
         }
     }
@@ -102,26 +99,16 @@ impl Storage {
     pub(crate) fn read<T: Pod>(&self, op: &'static str) -> Result<Reading<'_, T>> {
         self.check_host(op)?;
         let borrow = |borrows: isize| (borrows != WRITING).then(|| borrows + 1);
-        self.borrows
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, borrow)
-            .map_err(|_| Error::InUse { op })?;
-        Ok(Reading {
-            storage: self,
-            elements: PhantomData,
-        })
+        self.borrows.fetch_update(Ordering::Acquire, Ordering::Relaxed, borrow).map_err(|_| Error::InUse { op })?;
+        Ok(Reading { storage: self, elements: PhantomData })
     }
 
     /// The memory as numbers, to write. Fails while anybody else reads or writes it, and on a device without values.
     pub(crate) fn write<T: Pod>(&self, op: &'static str) -> Result<Writing<'_, T>> {
         self.check_host(op)?;
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
-        self.borrows
-            .compare_exchange(0, WRITING, acquire, relaxed)
-            .map_err(|_| Error::InUse { op })?;
-        Ok(Writing {
-            storage: self,
-            elements: PhantomData,
-        })
+        self.borrows.compare_exchange(0, WRITING, acquire, relaxed).map_err(|_| Error::InUse { op })?;
+        Ok(Writing { storage: self, elements: PhantomData })
     }
 
     fn check_host(&self, op: &'static str) -> Result<()> {
@@ -137,10 +124,7 @@ impl Storage {
         if count == 0 {
             (std::ptr::dangling_mut(), 0)
         } else {
-            (
-                std::ptr::with_exposed_provenance_mut(self.address() as usize),
-                count,
-            )
+            (std::ptr::with_exposed_provenance_mut(self.address() as usize), count)
         }
     }
 }
@@ -155,13 +139,7 @@ impl Drop for Storage {
 
 impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} bytes of {} on {}",
-            self.bytes,
-            self.category(),
-            self.device
-        )
+        write!(f, "{} bytes of {} on {}", self.bytes, self.category(), self.device)
     }
 }
 

@@ -10,9 +10,7 @@ use highwater_engine::device::accounting::AccountingDriver;
 use highwater_recorder::snapshots::Trace;
 use highwater_recorder::snapshots::event::{Range, What};
 use highwater_recorder::snapshots::units::format_bytes;
-use highwater_recorder::{
-    DeviceId, HistoryOptions, Level, Source, StreamId, api, record_memory_history,
-};
+use highwater_recorder::{DeviceId, HistoryOptions, Level, Source, StreamId, api, record_memory_history};
 
 const MIB: u64 = 1 << 20;
 const STREAM: StreamId = StreamId(0);
@@ -20,11 +18,7 @@ const STREAM: StreamId = StreamId(0);
 static TURN: Mutex<()> = Mutex::new(());
 
 /// An allocator that recordings know, on a device of its own.
-fn registered(
-    settings: &str,
-    driver: &AccountingDriver,
-    device: DeviceId,
-) -> Arc<CachingAllocator> {
+fn registered(settings: &str, driver: &AccountingDriver, device: DeviceId) -> Arc<CachingAllocator> {
     let config: AllocConfig = settings.parse().expect("valid settings");
     let allocator = CachingAllocator::new(Box::new(driver.clone()), device, config);
     let source: Arc<dyn Source> = Arc::clone(&allocator) as Arc<dyn Source>;
@@ -38,21 +32,14 @@ fn record(body: impl FnOnce()) -> Trace {
         body();
         Ok(())
     });
-    recorded
-        .expect("recording in memory works")
-        .trace
-        .expect("the trace was wanted")
+    recorded.expect("recording in memory works").trace.expect("the trace was wanted")
 }
 
 /// A line an event; addresses relative to the first one.
 fn lines(trace: &Trace, device: DeviceId) -> String {
     let mut out = String::new();
     let mut first = None;
-    for id in trace
-        .events
-        .ids()
-        .filter(|&id| trace.events.device[id.index().expect("an event")] == device)
-    {
+    for id in trace.events.ids().filter(|&id| trace.events.device[id.index().expect("an event")] == device) {
         let what = trace.what(id);
         let mut place = |address: u64| format_bytes(address - *first.get_or_insert(address));
         let text = match what {
@@ -64,17 +51,9 @@ fn lines(trace: &Trace, device: DeviceId) -> String {
             }
             What::Alloc(alloc) => {
                 let [requested, allocated] = [alloc.requested, alloc.allocated].map(format_bytes);
-                format!(
-                    "{requested} as {allocated} at {}, {} pool",
-                    place(alloc.address),
-                    alloc.pool
-                )
+                format!("{requested} as {allocated} at {}, {} pool", place(alloc.address), alloc.pool)
             }
-            What::Oom(oom) => format!(
-                "{}, {} free",
-                format_bytes(oom.requested),
-                format_bytes(oom.device_free)
-            ),
+            What::Oom(oom) => format!("{}, {} free", format_bytes(oom.requested), format_bytes(oom.device_free)),
             _ => String::new(),
         };
         out.push_str(format!("{} {text}", what.kind().name()).trim_end());
@@ -93,11 +72,7 @@ fn events_come_in_pytorchs_order() {
         let malloc = |bytes: u64| allocator.malloc(bytes, STREAM).expect("there is room");
         let first = malloc(12 * MIB + 5);
         let second = malloc(100);
-        allocator.free(
-            allocator
-                .malloc(0, STREAM)
-                .expect("nothing is always there"),
-        );
+        allocator.free(allocator.malloc(0, STREAM).expect("nothing is always there"));
         allocator.free(first);
         driver.hold_events();
         allocator.record_stream(&second, StreamId(3));
@@ -107,9 +82,7 @@ fn events_come_in_pytorchs_order() {
         let refused = allocator.malloc(5 * MIB, STREAM);
         assert!(refused.is_err());
         allocator.free(third);
-        allocator
-            .empty_cache()
-            .expect("the accounting device does not fail");
+        allocator.empty_cache().expect("the accounting device does not fail");
     });
     expect![[r#"
         segment_alloc 14 MiB at 0 B
@@ -139,12 +112,9 @@ fn expandable_segments_report_the_pages_that_they_map_and_unmap() {
     let device = DeviceId(2);
     let trace = record(|| {
         let allocator = registered("expandable_segments:True", &driver, device);
-        let blocks = [15 * MIB, 30 * MIB]
-            .map(|bytes| allocator.malloc(bytes, STREAM).expect("there is room"));
+        let blocks = [15 * MIB, 30 * MIB].map(|bytes| allocator.malloc(bytes, STREAM).expect("there is room"));
         blocks.into_iter().for_each(|block| allocator.free(block));
-        allocator
-            .empty_cache()
-            .expect("the accounting device does not fail");
+        allocator.empty_cache().expect("the accounting device does not fail");
     });
     expect![[r#"
         segment_map 20 MiB at 0 B
@@ -182,9 +152,7 @@ fn a_recording_that_begins_in_the_middle_knows_what_is_held() {
     "#]]
     .assert_eq(&lines(&trace, device));
     let blocks = trace.blocks.ids().map(|id| trace.blocks.get(id));
-    let baseline = blocks
-        .filter(|block| block.is_baseline())
-        .map(|block| block.requested);
+    let baseline = blocks.filter(|block| block.is_baseline()).map(|block| block.requested);
     assert_eq!(baseline.collect::<Vec<_>>(), [30 * MIB]);
     assert!(trace.problems.is_empty(), "{:?}", trace.problems);
 }

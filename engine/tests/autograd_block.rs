@@ -41,33 +41,19 @@ const STATISTICS: u64 = (TOKENS * 4 * 4 + TOKENS * HEADS * 4) as u64;
 impl Block {
     fn new(device: &Device) -> Self {
         let norm = || [parameter(&[WIDTH], device), parameter(&[WIDTH], device)];
-        let layer = |outputs, inputs| {
-            [
-                parameter(&[outputs, inputs], device),
-                parameter(&[outputs], device),
-            ]
-        };
+        let layer = |outputs, inputs| [parameter(&[outputs, inputs], device), parameter(&[outputs], device)];
         Self {
             norms: [norm(), norm()],
-            layers: [
-                layer(3 * WIDTH, WIDTH),
-                layer(WIDTH, WIDTH),
-                layer(4 * WIDTH, WIDTH),
-                layer(WIDTH, 4 * WIDTH),
-            ],
+            layers: [layer(3 * WIDTH, WIDTH), layer(WIDTH, WIDTH), layer(4 * WIDTH, WIDTH), layer(WIDTH, 4 * WIDTH)],
         }
     }
 
     fn parameters(&self) -> impl Iterator<Item = &Tensor> {
-        self.norms
-            .iter()
-            .flatten()
-            .chain(self.layers.iter().flatten())
+        self.norms.iter().flatten().chain(self.layers.iter().flatten())
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let norm =
-            |x: &Tensor, [weight, bias]: &[Tensor; 2]| x.layer_norm(Some(weight), Some(bias), 1e-6);
+        let norm = |x: &Tensor, [weight, bias]: &[Tensor; 2]| x.layer_norm(Some(weight), Some(bias), 1e-6);
         let layer = |x: &Tensor, [weight, bias]: &[Tensor; 2]| x.linear(weight, Some(bias));
         let qkv = layer(&norm(x, &self.norms[0])?, &self.layers[0])?;
         let attended = qkv.attention_packed(HEADS, HEADS, AttentionOptions::default())?;
@@ -89,11 +75,7 @@ fn an_encoder_block_keeps_sixteen_values_a_channel_as_pytorch_does_or_ten_with_r
         let before = live(&device);
         let out = block.forward(&x).unwrap();
         // The input, one unit of the sixteen or ten, was there before; the result belongs to the next block.
-        assert_eq!(
-            live(&device) - before,
-            (units + 1) * UNIT + STATISTICS,
-            "recomputes: {recomputes}"
-        );
+        assert_eq!(live(&device) - before, (units + 1) * UNIT + STATISTICS, "recomputes: {recomputes}");
         drop(out);
         assert_eq!(live(&device), before);
     }
@@ -108,17 +90,11 @@ fn one_step_makes_the_same_allocations_on_cpu_and_accounting() {
             move || {
                 // The blocks that live now, by the number of their allocation, and all that happened so far.
                 let state = device.allocator().state();
-                let blocks = state
-                    .iter()
-                    .flat_map(|segment| &segment.blocks)
-                    .filter(|block| block.key.is_some());
-                let mut blocks: Vec<_> = blocks
-                    .map(|block| (block.key, block.bytes, block.requested, block.usage))
-                    .collect();
+                let blocks = state.iter().flat_map(|segment| &segment.blocks).filter(|block| block.key.is_some());
+                let mut blocks: Vec<_> =
+                    blocks.map(|block| (block.key, block.bytes, block.requested, block.usage)).collect();
                 blocks.sort_by_key(|block| block.0);
-                log.lock()
-                    .unwrap()
-                    .push(format!("{blocks:?} {:?}", device.allocator().stats()));
+                log.lock().unwrap().push(format!("{blocks:?} {:?}", device.allocator().stats()));
             }
         };
         let block = Block::new(device);
@@ -131,14 +107,8 @@ fn one_step_makes_the_same_allocations_on_cpu_and_accounting() {
             })?;
         }
         let image = Tensor::zeros([1, 3, 32, 32], F32, device)?;
-        let options = ConvOptions {
-            stride: [4, 4],
-            padding: [0, 0],
-        };
-        let tokens = image
-            .conv2d(&kernel, None, options)?
-            .flatten_from(2)?
-            .transpose(1, 2)?;
+        let options = ConvOptions { stride: [4, 4], padding: [0, 0] };
+        let tokens = image.conv2d(&kernel, None, options)?.flatten_from(2)?.transpose(1, 2)?;
         note();
         let out = block.forward(&tokens)?;
         note();
@@ -151,10 +121,7 @@ fn one_step_makes_the_same_allocations_on_cpu_and_accounting() {
         let log = log.lock().unwrap().clone();
         Ok(log)
     };
-    let (cpu, accounting) = (
-        step(&Device::cpu()).unwrap(),
-        step(&Device::accounting(PLENTY)).unwrap(),
-    );
+    let (cpu, accounting) = (step(&Device::cpu()).unwrap(), step(&Device::accounting(PLENTY)).unwrap());
     assert_eq!(cpu.len(), 4 + 13);
     for (place, (cpu, accounting)) in cpu.iter().zip(&accounting).enumerate() {
         assert_eq!(cpu, accounting, "note {place}");

@@ -30,12 +30,7 @@ fn growth(device: &Device, work: impl FnOnce()) -> u64 {
 }
 
 fn zeros(shape: &[usize], device: &Device) -> Tensor {
-    Tensor::zeros(
-        highwater_engine::Shape::from_slice(shape).unwrap(),
-        F32,
-        device,
-    )
-    .unwrap()
+    Tensor::zeros(highwater_engine::Shape::from_slice(shape).unwrap(), F32, device).unwrap()
 }
 
 fn parameter(shape: &[usize], device: &Device) -> Tensor {
@@ -62,11 +57,7 @@ fn saved_tensors_die_as_backward_passes_them_while_the_loss_is_held() {
     assert_eq!(live(&device), SQUARE + 10 * SQUARE + 4);
     // The gradient of the square needs two buffers for a moment; then it is one, changed in place.
     assert_eq!(growth(&device, || loss.backward().unwrap()), 2 * SQUARE + 4);
-    assert_eq!(
-        live(&device),
-        2 * SQUARE + 4,
-        "x, its gradient and the loss"
-    );
+    assert_eq!(live(&device), 2 * SQUARE + 4, "x, its gradient and the loss");
 }
 
 #[test]
@@ -82,10 +73,7 @@ fn a_gradient_is_moved_into_its_leaf_and_further_ones_are_added_in_place() {
     let loss = h.sum().unwrap();
     drop(h);
     let grown = growth(&device, || loss.backward().unwrap());
-    assert!(
-        grown <= SQUARE + 4 * row,
-        "one gradient of the weight, and a few rows: {grown}"
-    );
+    assert!(grown <= SQUARE + 4 * row, "one gradient of the weight, and a few rows: {grown}");
     assert_eq!(w.grad().unwrap().storage().bytes() as u64, SQUARE);
     assert_eq!(w.grad().unwrap().storage().category(), Category::Gradient);
 }
@@ -105,11 +93,7 @@ fn a_chain_of_products_needs_one_matrix_beside_what_it_kept() {
     // the memory of an input that was kept.
     assert_eq!(growth(&device, || loss.backward().unwrap()), SQUARE + 4);
     assert_eq!(live(&device), 2 * SQUARE + 4);
-    assert_eq!(
-        kept,
-        SQUARE + 11 * SQUARE + 4,
-        "x, and the left input of each product and of the square"
-    );
+    assert_eq!(kept, SQUARE + 11 * SQUARE + 4, "x, and the left input of each product and of the square");
 }
 
 #[test]
@@ -129,36 +113,18 @@ fn a_frozen_branch_costs_nothing() {
     let frozen: Vec<Tensor> = (0..3).map(|_| zeros(&[SIDE, SIDE], &device)).collect();
     let v = parameter(&[SIDE, SIDE], &device);
     let before = live(&device);
-    let total = frozen
-        .iter()
-        .rev()
-        .try_fold(v.clone(), |sum, t| t.add(&sum))
-        .unwrap();
+    let total = frozen.iter().rev().try_fold(v.clone(), |sum, t| t.add(&sum)).unwrap();
     let loss = total.sum().unwrap();
     drop(total);
     assert_eq!(live(&device), before + 4, "sums keep nothing");
-    assert_eq!(
-        growth(&device, || loss.backward().unwrap()),
-        SQUARE + 4,
-        "the one gradient that is wanted"
-    );
+    assert_eq!(growth(&device, || loss.backward().unwrap()), SQUARE + 4, "the one gradient that is wanted");
     assert!(frozen.iter().all(|t| t.grad().is_none()));
 
     // A frozen layer keeps no input, and its weight gets no gradient.
     let hidden = v.linear(&frozen[0], None).unwrap();
-    let loss = hidden
-        .linear(&frozen[1], None)
-        .unwrap()
-        .tanh()
-        .unwrap()
-        .sum()
-        .unwrap();
+    let loss = hidden.linear(&frozen[1], None).unwrap().tanh().unwrap().sum().unwrap();
     drop(hidden);
-    assert_eq!(
-        live(&device),
-        before + SQUARE + 4 + SQUARE + 4,
-        "beside the gradient, the result of tanh"
-    );
+    assert_eq!(live(&device), before + SQUARE + 4 + SQUARE + 4, "beside the gradient, the result of tanh");
     loss.backward().unwrap();
     assert!(frozen.iter().all(|t| t.grad().is_none()));
 }
@@ -192,13 +158,7 @@ fn cross_entropy_never_has_a_second_buffer_of_the_logits_size() {
     let before = live(&device);
     let mut loss = None;
     let forward = growth(&device, || {
-        loss = Some(
-            hidden
-                .linear(&table, None)
-                .unwrap()
-                .cross_entropy(&targets, None)
-                .unwrap(),
-        );
+        loss = Some(hidden.linear(&table, None).unwrap().cross_entropy(&targets, None).unwrap());
     });
     assert!(forward < logits_bytes + logits_bytes / 16, "{forward}");
     let backward = growth(&device, || loss.as_ref().unwrap().backward().unwrap());
@@ -212,21 +172,11 @@ fn a_table_that_is_also_the_head_has_one_gradient() {
     let table = parameter(&[4096, 64], &device);
     let tokens = Tensor::zeros(16, DType::I64, &device).unwrap();
     let hidden = table.embedding(&tokens).unwrap();
-    let loss = hidden
-        .tanh()
-        .unwrap()
-        .linear(&table, None)
-        .unwrap()
-        .cross_entropy(&tokens, None)
-        .unwrap();
+    let loss = hidden.tanh().unwrap().linear(&table, None).unwrap().cross_entropy(&tokens, None).unwrap();
     drop(hidden);
     let rest = 16 * (4096 + 4 * 64) * 4;
     let grown = growth(&device, || loss.backward().unwrap());
-    assert!(
-        grown < table.bytes() + rest,
-        "{grown} for a table of {}",
-        table.bytes()
-    );
+    assert!(grown < table.bytes() + rest, "{grown} for a table of {}", table.bytes());
 }
 
 #[test]
@@ -248,23 +198,15 @@ fn a_hook_sees_the_complete_gradient_once_and_may_free_it() {
     let x = zeros(&[2, SIDE], &device);
     // Each weight is used twice: the hook waits for both.
     let mut chain = weights.iter().chain(&weights);
-    let loss = chain
-        .try_fold(x, |h, w| h.linear(w, None)?.tanh())
-        .unwrap()
-        .sum()
-        .unwrap();
+    let loss = chain.try_fold(x, |h, w| h.linear(w, None)?.tanh()).unwrap().sum().unwrap();
     loss.backward().unwrap();
     assert_eq!(calls.load(Ordering::Relaxed), weights.len());
     assert!(weights.iter().all(|weight| weight.grad().is_none()));
     drop(loss);
 
     // Used once each, one gradient lives at a time.
-    let loss = weights
-        .iter()
-        .try_fold(zeros(&[2, SIDE], &device), |h, w| h.linear(w, None)?.tanh())
-        .unwrap()
-        .sum()
-        .unwrap();
+    let loss =
+        weights.iter().try_fold(zeros(&[2, SIDE], &device), |h, w| h.linear(w, None)?.tanh()).unwrap().sum().unwrap();
     let grown = growth(&device, || loss.backward().unwrap());
     assert!(grown < 2 * SQUARE, "{grown}");
 }
@@ -274,17 +216,9 @@ fn a_small_gradient_does_not_keep_a_large_block_alive() {
     let device = Device::accounting(PLENTY);
     let token = parameter(&[1, 1, 128], &device);
     let patches = zeros(&[1, 4095, 128], &device);
-    let loss = Tensor::concat(&[&token, &patches], 1)
-        .unwrap()
-        .tanh()
-        .unwrap()
-        .sum()
-        .unwrap();
+    let loss = Tensor::concat(&[&token, &patches], 1).unwrap().tanh().unwrap().sum().unwrap();
     loss.backward().unwrap();
-    assert_eq!(
-        token.grad().unwrap().storage().bytes() as u64,
-        token.bytes()
-    );
+    assert_eq!(token.grad().unwrap().storage().bytes() as u64, token.bytes());
 }
 
 #[test]
@@ -299,24 +233,12 @@ fn a_graph_serves_once_and_notices_changes() {
     let loss = y.sum().unwrap();
     assert!(matches!(y.fill_(0.0), Err(Error::InPlace { .. })));
     y.detach().fill_(0.0).unwrap();
-    assert!(matches!(
-        loss.backward(),
-        Err(Error::Overwritten { op: "exp" })
-    ));
+    assert!(matches!(loss.backward(), Err(Error::Overwritten { op: "exp" })));
 
     assert!(matches!(y.backward(), Err(Error::NotScalar { .. })));
-    assert!(matches!(
-        zeros(&[1], &device).backward(),
-        Err(Error::NoGraph)
-    ));
-    assert!(matches!(
-        x.add(&parameter(&[4], &Device::accounting(PLENTY))),
-        Err(Error::Devices { .. })
-    ));
-    assert!(matches!(
-        x.add(&Tensor::zeros(4, DType::F64, &device).unwrap()),
-        Err(Error::DType { .. })
-    ));
+    assert!(matches!(zeros(&[1], &device).backward(), Err(Error::NoGraph)));
+    assert!(matches!(x.add(&parameter(&[4], &Device::accounting(PLENTY))), Err(Error::Devices { .. })));
+    assert!(matches!(x.add(&Tensor::zeros(4, DType::F64, &device).unwrap()), Err(Error::DType { .. })));
 }
 
 #[test]
@@ -328,12 +250,7 @@ fn a_changed_tensor_has_no_recipe() {
     w.set_requires_grad(true).unwrap();
     let y = x.gelu().unwrap();
     y.detach().fill_(3.0).unwrap();
-    y.linear(&w, None)
-        .unwrap()
-        .sum()
-        .unwrap()
-        .backward()
-        .unwrap();
+    y.linear(&w, None).unwrap().sum().unwrap().backward().unwrap();
     assert_eq!(w.grad().unwrap().to_vec::<f32>().unwrap(), [3.0, 3.0]);
 }
 

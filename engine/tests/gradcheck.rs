@@ -13,12 +13,7 @@ use grad_harness::{check, check_within};
 
 #[test]
 fn sums_and_products_broadcast_both_ways() {
-    for shapes in [
-        [vec![2, 3], vec![2, 3]],
-        [vec![2, 1, 3], vec![4, 1]],
-        [vec![], vec![3]],
-        [vec![1, 1], vec![5]],
-    ] {
+    for shapes in [[vec![2, 3], vec![2, 3]], [vec![2, 1, 3], vec![4, 1]], [vec![], vec![3]], [vec![1, 1], vec![5]]] {
         let shapes = shapes.map(|shape| Shape::from_slice(&shape).unwrap());
         check(shapes, |x| x[0].add(&x[1]));
         check(shapes, |x| x[0].sub(&x[1]));
@@ -32,9 +27,7 @@ fn sums_and_products_broadcast_both_ways() {
 fn a_tensor_may_meet_itself() {
     check([[3, 2]], |x| x[0].mul(&x[0]));
     check([[3, 2]], |x| x[0].add(&x[0]));
-    check_within([0.5, 2.0], [[3, 2]], |x| {
-        x[0].div(&x[0])?.add(&x[0].square()?)
-    });
+    check_within([0.5, 2.0], [[3, 2]], |x| x[0].div(&x[0])?.add(&x[0].square()?));
     check([[3, 3]], |x| x[0].matmul(&x[0]));
 }
 
@@ -48,12 +41,7 @@ fn sums_may_use_up_an_operand() {
 
 #[test]
 fn numbers_scale_and_shift() {
-    check([[3]], |x| {
-        x[0].neg()?
-            .add_scalar(1.5)?
-            .mul_scalar(-2.5)?
-            .affine(0.5, 3.0)
-    });
+    check([[3]], |x| x[0].neg()?.add_scalar(1.5)?.mul_scalar(-2.5)?.affine(0.5, 3.0));
 }
 
 #[test]
@@ -82,9 +70,7 @@ fn functions_of_views() {
 
 #[test]
 fn chains_of_functions_overwrite_only_what_has_served() {
-    check([[2, 3]], |x| {
-        x[0].tanh()?.exp()?.add(&x[0].tanh()?)?.square()
-    });
+    check([[2, 3]], |x| x[0].tanh()?.exp()?.add(&x[0].tanh()?)?.square());
     check_within([0.3, 2.0], [[2, 3]], |x| {
         let y = x[0].log()?;
         y.mul(&y)?.add(&y.exp()?)?.sqrt()
@@ -98,9 +84,7 @@ fn sums_means_and_largest() {
     check([[2, 3, 4]], |x| x[0].sum_axes(&[0, -1]));
     check([[2, 3, 4]], |x| x[0].sum_axes_keep(&[1])?.mul(&x[0]));
     check([[2, 3, 4]], |x| x[0].mean_axes(&[1]));
-    check([[2, 3, 4]], |x| {
-        x[0].transpose(0, 2)?.mean_axes_keep(&[-1])?.square()
-    });
+    check([[2, 3, 4]], |x| x[0].transpose(0, 2)?.mean_axes_keep(&[-1])?.square());
     check([[3, 5]], |x| x[0].max_axis(1));
     check([[3, 5]], |x| x[0].transpose(0, 1)?.max_axis(1)?.square());
 }
@@ -109,25 +93,14 @@ fn sums_means_and_largest() {
 fn products_of_matrices() {
     check([[3, 4], [4, 2]], |x| x[0].matmul(&x[1]));
     check([[1, 4], [4, 1]], |x| x[0].matmul(&x[1]));
-    check([[4, 3], [2, 4]], |x| {
-        x[0].transpose(0, 1)?.matmul(&x[1].transpose(0, 1)?)
-    });
-    check(
-        [vec![2, 3, 4], vec![4, 2]].map(|s| Shape::from_slice(&s).unwrap()),
-        |x| x[0].matmul(&x[1]),
-    );
-    check(
-        [vec![3, 4], vec![2, 4, 2]].map(|s| Shape::from_slice(&s).unwrap()),
-        |x| x[0].matmul(&x[1]),
-    );
+    check([[4, 3], [2, 4]], |x| x[0].transpose(0, 1)?.matmul(&x[1].transpose(0, 1)?));
+    check([vec![2, 3, 4], vec![4, 2]].map(|s| Shape::from_slice(&s).unwrap()), |x| x[0].matmul(&x[1]));
+    check([vec![3, 4], vec![2, 4, 2]].map(|s| Shape::from_slice(&s).unwrap()), |x| x[0].matmul(&x[1]));
     check([[2, 3, 4], [2, 4, 2]], |x| x[0].matmul(&x[1]));
     check([[2, 1, 3, 4], [1, 3, 4, 2]], |x| x[0].matmul(&x[1]));
-    check([[3, 4, 2], [3, 2, 4]], |x| {
-        x[0].permute(&[2, 0, 1])?.matmul(&x[1].permute(&[1, 2, 0])?)
-    });
+    check([[3, 4, 2], [3, 2, 4]], |x| x[0].permute(&[2, 0, 1])?.matmul(&x[1].permute(&[1, 2, 0])?));
     check([[1, 3, 4], [2, 4, 2]], |x| {
-        x[0].expand([2, 3, 4])?
-            .matmul(&x[1].transpose(1, 2)?.contiguous()?.transpose(1, 2)?)
+        x[0].expand([2, 3, 4])?.matmul(&x[1].transpose(1, 2)?.contiguous()?.transpose(1, 2)?)
     });
     check([[3, 0], [0, 2]], |x| x[0].matmul(&x[1]));
 }
@@ -145,59 +118,32 @@ fn a_chain_of_products_with_one_matrix() {
 
 #[test]
 fn linear_layers() {
-    let shapes = |input: &[usize]| {
-        [
-            Shape::from_slice(input).unwrap(),
-            Shape::from([5, 4]),
-            Shape::from([5]),
-        ]
-    };
+    let shapes = |input: &[usize]| [Shape::from_slice(input).unwrap(), Shape::from([5, 4]), Shape::from([5])];
     for input in [&[3, 4][..], &[2, 3, 4], &[4], &[1, 4], &[0, 4]] {
         check(shapes(input), |x| x[0].linear(&x[1], Some(&x[2])));
         check(shapes(input), |x| x[0].linear(&x[1], None)?.add(&x[2]));
     }
-    check(
-        [vec![4, 2, 3], vec![5, 4]].map(|s| Shape::from_slice(&s).unwrap()),
-        |x| x[0].permute(&[2, 1, 0])?.linear(&x[1], None),
-    );
-    check([[3, 4], [4, 5]], |x| {
-        x[0].linear(&x[1].transpose(0, 1)?, None)
+    check([vec![4, 2, 3], vec![5, 4]].map(|s| Shape::from_slice(&s).unwrap()), |x| {
+        x[0].permute(&[2, 1, 0])?.linear(&x[1], None)
     });
+    check([[3, 4], [4, 5]], |x| x[0].linear(&x[1].transpose(0, 1)?, None));
 }
 
 #[test]
 fn views_move_gradients_to_their_places() {
-    check([[2, 3, 4]], |x| {
-        x[0].reshape([6, 4])?.transpose(0, 1)?.reshape([3, 8])
-    });
-    check([[2, 3, 4]], |x| {
-        x[0].permute(&[2, 0, 1])?
-            .flatten_from(1)?
-            .unsqueeze(-1)?
-            .square()
-    });
-    check([[2, 3, 4]], |x| {
-        x[0].narrow(2, 1, 2)?.add(&x[0].narrow(-1, 2, 2)?)
-    });
+    check([[2, 3, 4]], |x| x[0].reshape([6, 4])?.transpose(0, 1)?.reshape([3, 8]));
+    check([[2, 3, 4]], |x| x[0].permute(&[2, 0, 1])?.flatten_from(1)?.unsqueeze(-1)?.square());
+    check([[2, 3, 4]], |x| x[0].narrow(2, 1, 2)?.add(&x[0].narrow(-1, 2, 2)?));
     check([[2, 3, 4]], |x| x[0].select(1, 2)?.mul(&x[0].select(1, 0)?));
-    check([[3, 1]], |x| {
-        x[0].expand([2, 3, 2])?
-            .contiguous()?
-            .squeeze(-3)
-            .or_else(|_| x[0].expand([2, 3, 2]))
-    });
+    check([[3, 1]], |x| x[0].expand([2, 3, 2])?.contiguous()?.squeeze(-3).or_else(|_| x[0].expand([2, 3, 2])));
     check([[3, 4]], |x| x[0].narrow(0, 1, 1)?.compact()?.exp());
     check([[2, 0, 4]], |x| x[0].reshape([0])?.exp());
 }
 
 #[test]
 fn joined_tensors_share_the_gradient() {
-    check([[2, 3], [2, 1], [2, 2]], |x| {
-        Tensor::concat(&[&x[0], &x[1], &x[2]], 1)?.square()
-    });
-    check([[2, 3], [1, 3]], |x| {
-        Tensor::concat(&[&x[0], &x[1], &x[0]], 0)?.exp()
-    });
+    check([[2, 3], [2, 1], [2, 2]], |x| Tensor::concat(&[&x[0], &x[1], &x[2]], 1)?.square());
+    check([[2, 3], [1, 3]], |x| Tensor::concat(&[&x[0], &x[1], &x[0]], 0)?.exp());
 }
 
 #[test]
@@ -211,55 +157,25 @@ fn shares_and_their_logarithms() {
 
 #[test]
 fn normalised_rows() {
-    let shapes = |rows: &[usize], width: usize| {
-        [
-            Shape::from_slice(rows).unwrap(),
-            Shape::from(width),
-            Shape::from(width),
-        ]
-    };
-    check(shapes(&[2, 3, 5], 5), |x| {
-        x[0].layer_norm(Some(&x[1]), Some(&x[2]), 1e-3)
-    });
-    check(shapes(&[7], 7), |x| {
-        x[0].layer_norm(Some(&x[1]), None, 1e-3)?.mul(&x[2])
-    });
-    check(shapes(&[3, 4], 4), |x| {
-        x[0].layer_norm(None, Some(&x[1]), 1e-3)?.mul(&x[2])
-    });
-    check([[4, 3]], |x| {
-        x[0].transpose(0, 1)?.layer_norm(None, None, 1e-3)
-    });
+    let shapes =
+        |rows: &[usize], width: usize| [Shape::from_slice(rows).unwrap(), Shape::from(width), Shape::from(width)];
+    check(shapes(&[2, 3, 5], 5), |x| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 1e-3));
+    check(shapes(&[7], 7), |x| x[0].layer_norm(Some(&x[1]), None, 1e-3)?.mul(&x[2]));
+    check(shapes(&[3, 4], 4), |x| x[0].layer_norm(None, Some(&x[1]), 1e-3)?.mul(&x[2]));
+    check([[4, 3]], |x| x[0].transpose(0, 1)?.layer_norm(None, None, 1e-3));
     check_within([0.4, 2.0], shapes(&[2, 600], 600).map(|s| s), |x| {
         let narrow = |i: usize| x[i].narrow(-1, 298, 4);
-        narrow(0)?.layer_norm(
-            Some(&narrow(1)?.contiguous()?),
-            Some(&narrow(2)?.contiguous()?),
-            1e-3,
-        )
+        narrow(0)?.layer_norm(Some(&narrow(1)?.contiguous()?), Some(&narrow(2)?.contiguous()?), 1e-3)
     });
 }
 
 #[test]
 fn attention_with_shared_heads_masks_and_odd_lengths() {
-    let own_scale = AttentionOptions {
-        scale: Some(0.3),
-        ..AttentionOptions::causal()
-    };
-    for options in [
-        AttentionOptions::default(),
-        AttentionOptions::causal(),
-        own_scale,
-    ] {
-        check([[2, 2, 3, 9], [2, 2, 3, 9], [2, 2, 3, 9]], |x| {
-            Tensor::attention(&x[0], &x[1], &x[2], options)
-        });
-        check([[1, 4, 2, 3], [1, 2, 5, 3], [1, 2, 5, 3]], |x| {
-            Tensor::attention(&x[0], &x[1], &x[2], options)
-        });
-        check([[1, 1, 4, 2], [1, 1, 1, 2], [1, 1, 1, 2]], |x| {
-            Tensor::attention(&x[0], &x[1], &x[2], options)
-        });
+    let own_scale = AttentionOptions { scale: Some(0.3), ..AttentionOptions::causal() };
+    for options in [AttentionOptions::default(), AttentionOptions::causal(), own_scale] {
+        check([[2, 2, 3, 9], [2, 2, 3, 9], [2, 2, 3, 9]], |x| Tensor::attention(&x[0], &x[1], &x[2], options));
+        check([[1, 4, 2, 3], [1, 2, 5, 3], [1, 2, 5, 3]], |x| Tensor::attention(&x[0], &x[1], &x[2], options));
+        check([[1, 1, 4, 2], [1, 1, 1, 2], [1, 1, 1, 2]], |x| Tensor::attention(&x[0], &x[1], &x[2], options));
         check([[2, 3, 12]], |x| x[0].attention_packed(2, 1, options));
         check([[1, 1, 6]], |x| x[0].attention_packed(1, 1, options));
     }
@@ -269,18 +185,10 @@ fn attention_with_shared_heads_masks_and_odd_lengths() {
 fn attention_of_views() {
     check([[2, 3, 2, 4], [2, 3, 2, 4], [2, 4, 3, 2]], |x| {
         let by_head = |t: &Tensor| t.transpose(1, 2);
-        Tensor::attention(
-            &by_head(&x[0])?,
-            &by_head(&x[1])?,
-            &x[2].permute(&[0, 3, 2, 1])?,
-            AttentionOptions::causal(),
-        )
+        Tensor::attention(&by_head(&x[0])?, &by_head(&x[1])?, &x[2].permute(&[0, 3, 2, 1])?, AttentionOptions::causal())
     });
     check([[1, 3, 6]], |x| {
-        x[0].exp()?
-            .transpose(1, 2)?
-            .reshape([1, 3, 6])?
-            .attention_packed(1, 1, AttentionOptions::default())
+        x[0].exp()?.transpose(1, 2)?.reshape([1, 3, 6])?.attention_packed(1, 1, AttentionOptions::default())
     });
 }
 
@@ -314,26 +222,14 @@ fn losses_from_logits() {
 #[test]
 fn convolutions() {
     let with = |stride, padding| ConvOptions { stride, padding };
-    let shapes = |image: [usize; 4], kernel: [usize; 4]| {
-        [
-            Shape::from(image),
-            Shape::from(kernel),
-            Shape::from(kernel[0]),
-        ]
-    };
-    check(shapes([2, 3, 4, 4], [5, 3, 2, 2]), |x| {
-        x[0].conv2d(&x[1], Some(&x[2]), with([2, 2], [0, 0]))
-    });
-    check(shapes([1, 2, 5, 4], [3, 2, 3, 3]), |x| {
-        x[0].conv2d(&x[1], Some(&x[2]), with([1, 1], [1, 1]))
-    });
+    let shapes =
+        |image: [usize; 4], kernel: [usize; 4]| [Shape::from(image), Shape::from(kernel), Shape::from(kernel[0])];
+    check(shapes([2, 3, 4, 4], [5, 3, 2, 2]), |x| x[0].conv2d(&x[1], Some(&x[2]), with([2, 2], [0, 0])));
+    check(shapes([1, 2, 5, 4], [3, 2, 3, 3]), |x| x[0].conv2d(&x[1], Some(&x[2]), with([1, 1], [1, 1])));
     check(shapes([2, 1, 5, 6], [2, 1, 3, 2]), |x| {
-        x[0].conv2d(&x[1], None, with([2, 3], [0, 2]))?
-            .add(&x[2].reshape([2, 1, 1])?)
+        x[0].conv2d(&x[1], None, with([2, 3], [0, 2]))?.add(&x[2].reshape([2, 1, 1])?)
     });
-    check(shapes([2, 3, 2, 2], [4, 3, 1, 1]), |x| {
-        x[0].conv2d(&x[1], Some(&x[2]), ConvOptions::default())
-    });
+    check(shapes([2, 3, 2, 2], [4, 3, 1, 1]), |x| x[0].conv2d(&x[1], Some(&x[2]), ConvOptions::default()));
 }
 
 #[test]
@@ -352,18 +248,9 @@ fn an_encoder_block() {
         Shape::from([4, 8]),
     ];
     check_within([-0.8, 0.8], shapes, |x| {
-        let attended = x[0]
-            .layer_norm(Some(&x[1]), None, 1e-2)?
-            .linear(&x[2], None)?;
-        let attended = attended
-            .attention_packed(2, 2, AttentionOptions::default())?
-            .linear(&x[3], None)?;
+        let attended = x[0].layer_norm(Some(&x[1]), None, 1e-2)?.linear(&x[2], None)?;
+        let attended = attended.attention_packed(2, 2, AttentionOptions::default())?.linear(&x[3], None)?;
         let middle = attended.into_add(&x[0])?;
-        middle
-            .layer_norm(Some(&x[1]), None, 1e-2)?
-            .linear(&x[4], None)?
-            .gelu()?
-            .linear(&x[5], None)?
-            .into_add(&middle)
+        middle.layer_norm(Some(&x[1]), None, 1e-2)?.linear(&x[4], None)?.gelu()?.linear(&x[5], None)?.into_add(&middle)
     });
 }

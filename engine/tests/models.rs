@@ -1,9 +1,7 @@
 //! Models: networks have PyTorch's numbers and sizes.
 
 use highwater_engine::models::{Perceptron, VisionTransformer, VitSize};
-use highwater_engine::nn::{
-    Embedding, EncoderSize, Filling, Init, Linear, Module, Parameter, Visitor,
-};
+use highwater_engine::nn::{Embedding, EncoderSize, Filling, Init, Linear, Module, Parameter, Visitor};
 use highwater_engine::optim::{Adam, AdamW, Form, Optimizer, Sgd, Stepping};
 use highwater_engine::{DType, Device, Tensor};
 
@@ -16,79 +14,35 @@ fn fill(parameters: &[Parameter]) {
     let mut first = 0;
     for Parameter { tensor, .. } in parameters {
         let _mode = highwater_engine::no_grad();
-        let values: Vec<f64> = (first..first + tensor.elements())
-            .map(|i| 0.3 * (0.7 * i as f64 + 1.0).sin())
-            .collect();
-        tensor
-            .copy_(&Tensor::from_slice(&values, tensor.shape(), tensor.device()).unwrap())
-            .unwrap();
+        let values: Vec<f64> = (first..first + tensor.elements()).map(|i| 0.3 * (0.7 * i as f64 + 1.0).sin()).collect();
+        tensor.copy_(&Tensor::from_slice(&values, tensor.shape(), tensor.device()).unwrap()).unwrap();
         first += tensor.elements();
     }
 }
 
 fn input<const N: usize>(shape: [usize; N], device: &Device) -> Tensor {
-    let values: Vec<f64> = (0..shape.iter().product())
-        .map(|i: usize| (0.9 * i as f64).cos())
-        .collect();
+    let values: Vec<f64> = (0..shape.iter().product()).map(|i: usize| (0.9 * i as f64).cos()).collect();
     Tensor::from_slice(&values, shape, device).unwrap()
 }
 
 fn rule_named(name: &str, parameters: Vec<Parameter>) -> Box<dyn Optimizer> {
-    let (learning_rate, betas, epsilon, weight_decay, form) =
-        (0.05, [0.8, 0.95], 1e-3, 0.2, Form::default());
-    let sgd = Sgd {
-        learning_rate: 0.1,
-        momentum: 0.9,
-        ..Sgd::default()
-    };
+    let (learning_rate, betas, epsilon, weight_decay, form) = (0.05, [0.8, 0.95], 1e-3, 0.2, Form::default());
+    let sgd = Sgd { learning_rate: 0.1, momentum: 0.9, ..Sgd::default() };
     match name {
-        "adam-decay" => Box::new(
-            Stepping::new(
-                Adam {
-                    learning_rate,
-                    betas,
-                    epsilon,
-                    weight_decay,
-                    form,
-                },
-                parameters,
-            )
-            .unwrap(),
-        ),
-        "adamw-decay" => Box::new(
-            Stepping::new(
-                AdamW {
-                    learning_rate,
-                    betas,
-                    epsilon,
-                    weight_decay,
-                    form,
-                },
-                parameters,
-            )
-            .unwrap(),
-        ),
+        "adam-decay" => {
+            Box::new(Stepping::new(Adam { learning_rate, betas, epsilon, weight_decay, form }, parameters).unwrap())
+        }
+        "adamw-decay" => {
+            Box::new(Stepping::new(AdamW { learning_rate, betas, epsilon, weight_decay, form }, parameters).unwrap())
+        }
         "sgd-momentum" => Box::new(Stepping::new(sgd, parameters).unwrap()),
-        "sgd-nesterov" => Box::new(
-            Stepping::new(
-                Sgd {
-                    weight_decay,
-                    nesterov: true,
-                    ..sgd
-                },
-                parameters,
-            )
-            .unwrap(),
-        ),
+        "sgd-nesterov" => Box::new(Stepping::new(Sgd { weight_decay, nesterov: true, ..sgd }, parameters).unwrap()),
         other => panic!("no rule is called {other}"),
     }
 }
 
 fn assert_near(found: f64, expected: f64, what: &str) {
-    assert!(
-        (found - expected).abs() <= 1e-11,
-        "{what}: {found} in place of PyTorch's {expected}"
-    );
+    assert!((found - expected).abs() <= 1e-11, "{what}: {found} in place of PyTorch's {expected}");
 }
 
 /// Trains as the script does and compares every number in `fixture`. `torch_path` turns our paths into PyTorch's.
@@ -107,11 +61,7 @@ fn train_like_pytorch(
         fill(&parameters);
         let mut optimizer = rule_named(rule, parameters.clone());
         for expected in words {
-            let loss = model
-                .forward(&input)
-                .unwrap()
-                .cross_entropy(&labels, None)
-                .unwrap();
+            let loss = model.forward(&input).unwrap().cross_entropy(&labels, None).unwrap();
             loss.backward().unwrap();
             assert_near(loss.item().unwrap(), expected.parse().unwrap(), rule);
             if compared == 0 {
@@ -126,34 +76,14 @@ fn train_like_pytorch(
 }
 
 fn compare_gradients(fixture: &str, parameters: &[Parameter], torch_path: impl Fn(&str) -> String) {
-    let expected: Vec<&str> = fixture
-        .lines()
-        .filter_map(|line| line.strip_prefix("grad "))
-        .collect();
-    assert_eq!(
-        expected.len(),
-        parameters.len(),
-        "as many parameters as PyTorch's model"
-    );
+    let expected: Vec<&str> = fixture.lines().filter_map(|line| line.strip_prefix("grad ")).collect();
+    assert_eq!(expected.len(), parameters.len(), "as many parameters as PyTorch's model");
     for (parameter, line) in parameters.iter().zip(expected) {
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!(torch_path(&parameter.path), words[0], "the same order");
-        let grad = parameter
-            .tensor
-            .grad()
-            .expect("every parameter has a gradient")
-            .to_vec::<f64>()
-            .unwrap();
-        let weighted: f64 = grad
-            .iter()
-            .enumerate()
-            .map(|(i, value)| value * (i as f64).cos())
-            .sum();
-        assert_near(
-            grad.iter().sum(),
-            words[1].parse().unwrap(),
-            &parameter.path,
-        );
+        let grad = parameter.tensor.grad().expect("every parameter has a gradient").to_vec::<f64>().unwrap();
+        let weighted: f64 = grad.iter().enumerate().map(|(i, value)| value * (i as f64).cos()).sum();
+        assert_near(grad.iter().sum(), words[1].parse().unwrap(), &parameter.path);
         assert_near(weighted, words[2].parse().unwrap(), &parameter.path);
     }
 }
@@ -161,26 +91,12 @@ fn compare_gradients(fixture: &str, parameters: &[Parameter], torch_path: impl F
 #[test]
 fn a_vision_transformer_has_pytorchs_gradients_and_losses() {
     let device = Device::cpu();
-    let block = EncoderSize {
-        width: 8,
-        heads: 2,
-        hidden: 16,
-        epsilon: 1e-6,
-    };
-    let size = VitSize {
-        image: 8,
-        patch: 4,
-        layers: 2,
-        block,
-        classes: 3,
-    };
-    let make =
-        |init: &mut Init| Box::new(VisionTransformer::new(init, size).unwrap()) as Box<dyn Module>;
+    let block = EncoderSize { width: 8, heads: 2, hidden: 16, epsilon: 1e-6 };
+    let size = VitSize { image: 8, patch: 4, layers: 2, block, classes: 3 };
+    let make = |init: &mut Init| Box::new(VisionTransformer::new(init, size).unwrap()) as Box<dyn Module>;
     let labels = Tensor::from_slice(&[0_i64, 1, 2, 0], 4, &device).unwrap();
     train_like_pytorch(VIT, make, (input([4, 3, 8, 8], &device), labels), |path| {
-        let path = path
-            .replace("layers.", "layers.encoder_layer_")
-            .replace("in_proj.", "in_proj_");
+        let path = path.replace("layers.", "layers.encoder_layer_").replace("in_proj.", "in_proj_");
         path.replace("mlp.fc1", "mlp.0").replace("mlp.fc2", "mlp.3")
     });
 }
@@ -188,91 +104,45 @@ fn a_vision_transformer_has_pytorchs_gradients_and_losses() {
 #[test]
 fn a_perceptron_has_pytorchs_gradients_and_losses() {
     let device = Device::cpu();
-    let make = |init: &mut Init| {
-        Box::new(Perceptron::new(init, [6, 10, 3], 2).unwrap()) as Box<dyn Module>
-    };
+    let make = |init: &mut Init| Box::new(Perceptron::new(init, [6, 10, 3], 2).unwrap()) as Box<dyn Module>;
     let labels = Tensor::from_slice(&[0_i64, 1, 2, 0, 1], 5, &device).unwrap();
     train_like_pytorch(PERCEPTRON, make, (input([5, 6], &device), labels), |path| {
-        path.replace("head", "4")
-            .replace("layers.1", "2")
-            .replace("layers.0", "0")
+        path.replace("head", "4").replace("layers.1", "2").replace("layers.0", "0")
     });
 }
 
 #[test]
 fn vit_l_16_has_torchvisions_parameters_under_readable_paths() {
     let device = Device::accounting(2 << 30);
-    let model =
-        VisionTransformer::new(&mut Init::new(&device, DType::F32, 0), VitSize::L_16).unwrap();
+    let model = VisionTransformer::new(&mut Init::new(&device, DType::F32, 0), VitSize::L_16).unwrap();
     let parameters = model.parameters();
-    assert_eq!(
-        parameters
-            .iter()
-            .map(|parameter| parameter.tensor.elements())
-            .sum::<usize>(),
-        304_326_632
-    );
-    assert_eq!(
-        device.allocator().stats().requested_bytes.all.current,
-        1_217_306_528
-    );
+    assert_eq!(parameters.iter().map(|parameter| parameter.tensor.elements()).sum::<usize>(), 304_326_632);
+    assert_eq!(device.allocator().stats().requested_bytes.all.current, 1_217_306_528);
     assert_eq!(parameters.len(), 296);
     let has = |path: &str| parameters.iter().any(|parameter| parameter.path == path);
-    assert!(
-        has("encoder.layers.3.mlp.fc1.weight")
-            && has("encoder.layers.23.self_attention.in_proj.bias")
-    );
+    assert!(has("encoder.layers.3.mlp.fc1.weight") && has("encoder.layers.23.self_attention.in_proj.bias"));
 }
 
 #[test]
 fn sizes_that_do_not_fit_are_refused_with_both_numbers() {
     let device = Device::accounting(1 << 30);
     let mut init = Init::new(&device, DType::F32, 0);
-    let patch = VisionTransformer::new(
-        &mut init,
-        VitSize {
-            patch: 5,
-            ..VitSize::SMALL
-        },
-    )
-    .unwrap_err()
-    .to_string();
-    assert!(
-        patch.contains("patches of 5 pixels") && patch.contains("image of 32"),
-        "{patch}"
-    );
-    let block = EncoderSize {
-        heads: 3,
-        ..VitSize::SMALL.block
-    };
-    let heads = VisionTransformer::new(
-        &mut init,
-        VitSize {
-            block,
-            ..VitSize::SMALL
-        },
-    )
-    .unwrap_err()
-    .to_string();
-    assert!(
-        heads.contains("3 heads") && heads.contains("width of 64"),
-        "{heads}"
-    );
+    let patch = VisionTransformer::new(&mut init, VitSize { patch: 5, ..VitSize::SMALL }).unwrap_err().to_string();
+    assert!(patch.contains("patches of 5 pixels") && patch.contains("image of 32"), "{patch}");
+    let block = EncoderSize { heads: 3, ..VitSize::SMALL.block };
+    let heads = VisionTransformer::new(&mut init, VitSize { block, ..VitSize::SMALL }).unwrap_err().to_string();
+    assert!(heads.contains("3 heads") && heads.contains("width of 64"), "{heads}");
 }
 
 #[test]
 fn parameters_begin_as_pytorchs_do_and_the_same_seed_repeats_them() {
     let device = Device::cpu();
     let made = |seed, filling| {
-        let parameter = Init::new(&device, DType::F64, seed)
-            .parameter([100, 100], filling)
-            .unwrap();
+        let parameter = Init::new(&device, DType::F64, seed).parameter([100, 100], filling).unwrap();
         parameter.to_vec::<f64>().unwrap()
     };
     let even = made(1, Filling::kaiming_uniform(100));
-    let largest = even
-        .iter()
-        .fold(0.0, |largest: f64, number| largest.max(number.abs()));
+    let largest = even.iter().fold(0.0, |largest: f64, number| largest.max(number.abs()));
     assert!((0.099..=0.1).contains(&largest), "within 1/√100: {largest}");
     let glorot = Filling::Uniform { bound: 0.1 };
     assert_eq!(Filling::xavier_uniform(200, 400), glorot);
@@ -312,10 +182,6 @@ fn a_tensor_that_two_modules_share_is_one_parameter() {
     }
     let device = Device::accounting(1 << 30);
     let model = Twice(Linear::new(&mut Init::new(&device, DType::F32, 0), [2, 2]).unwrap());
-    let paths: Vec<String> = model
-        .parameters()
-        .into_iter()
-        .map(|parameter| parameter.path)
-        .collect();
+    let paths: Vec<String> = model.parameters().into_iter().map(|parameter| parameter.path).collect();
     assert_eq!(paths, ["weight", "bias"]);
 }

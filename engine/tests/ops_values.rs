@@ -23,26 +23,14 @@ struct Numbers {
 
 impl Numbers {
     fn parse(text: &str) -> Self {
-        let (shape, values) = text
-            .strip_prefix('[')
-            .and_then(|text| text.split_once(']'))
-            .expect("a shape in brackets");
-        let shape: Vec<usize> = shape
-            .split_whitespace()
-            .map(|n| n.parse().expect("a length"))
-            .collect();
+        let (shape, values) =
+            text.strip_prefix('[').and_then(|text| text.split_once(']')).expect("a shape in brackets");
+        let shape: Vec<usize> = shape.split_whitespace().map(|n| n.parse().expect("a length")).collect();
         let shape = Shape::from_slice(&shape).unwrap();
         let whole = !values.contains('.');
-        let values: Vec<f64> = values
-            .split_whitespace()
-            .map(|n| n.parse().expect("a number"))
-            .collect();
+        let values: Vec<f64> = values.split_whitespace().map(|n| n.parse().expect("a number")).collect();
         assert_eq!(values.len(), shape.elements());
-        Self {
-            shape,
-            values,
-            whole,
-        }
+        Self { shape, values, whole }
     }
 
     fn tensor(&self, device: &Device, dtype: DType) -> Tensor {
@@ -57,18 +45,9 @@ impl Numbers {
 
     fn assert_is(&self, found: &Tensor, tolerance: f64, what: &str) {
         assert_eq!(found.shape(), &self.shape, "{what}");
-        for (place, (found, expected)) in found
-            .to_f64_vec()
-            .unwrap()
-            .into_iter()
-            .zip(&self.values)
-            .enumerate()
-        {
+        for (place, (found, expected)) in found.to_f64_vec().unwrap().into_iter().zip(&self.values).enumerate() {
             let close = (found - expected).abs() <= tolerance * (1.0 + expected.abs());
-            assert!(
-                close,
-                "{what}, element {place}: {found} instead of {expected}"
-            );
+            assert!(close, "{what}, element {place}: {found} instead of {expected}");
         }
     }
 }
@@ -76,17 +55,11 @@ impl Numbers {
 fn cases() -> BTreeMap<&'static str, Case> {
     let mut cases = BTreeMap::new();
     let mut name = "";
-    for line in DATA
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty())
-    {
+    for line in DATA.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let (what, rest) = line.split_once(' ').expect("a word and what follows");
         if what == "case" {
             name = rest;
-            assert!(
-                cases.insert(name, Case::default()).is_none(),
-                "{name} is there twice"
-            );
+            assert!(cases.insert(name, Case::default()).is_none(), "{name} is there twice");
             continue;
         }
         let case = cases.get_mut(name).expect("a case begins with its name");
@@ -130,13 +103,9 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("max_axis_ties", |x| x[0].max_axis(-1)),
     ("matmul", |x| x[0].matmul(&x[1])),
     ("matmul_batched", |x| x[0].matmul(&x[1])),
-    ("matmul_turned", |x| {
-        x[0].transpose(0, 1)?.matmul(&x[1].transpose(0, 1)?)
-    }),
+    ("matmul_turned", |x| x[0].transpose(0, 1)?.matmul(&x[1].transpose(0, 1)?)),
     ("linear", |x| x[0].linear(&x[1], Some(&x[2]))),
-    ("reshape_transpose", |x| {
-        x[0].reshape([6, 4])?.transpose(0, 1)?.reshape([3, 8])
-    }),
+    ("reshape_transpose", |x| x[0].reshape([6, 4])?.transpose(0, 1)?.reshape([3, 8])),
     ("permute", |x| x[0].permute(&[2, 0, 1])),
     ("narrow", |x| x[0].narrow(2, 1, 2)),
     ("expand", |x| x[0].expand([2, 3, 4])),
@@ -145,88 +114,31 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("softmax_first", |x| x[0].softmax(0)),
     ("softmax_large", |x| x[0].softmax(-1)),
     ("log_softmax", |x| x[0].log_softmax(1)),
-    ("layer_norm", |x| {
-        x[0].layer_norm(Some(&x[1]), Some(&x[2]), 1e-5)
-    }),
+    ("layer_norm", |x| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 1e-5)),
     ("layer_norm_plain", |x| x[0].layer_norm(None, None, 1e-5)),
-    ("attention", |x| {
-        Tensor::attention(&x[0], &x[1], &x[2], AttentionOptions::default())
-    }),
-    ("attention_causal", |x| {
-        Tensor::attention(&x[0], &x[1], &x[2], AttentionOptions::causal())
-    }),
+    ("attention", |x| Tensor::attention(&x[0], &x[1], &x[2], AttentionOptions::default())),
+    ("attention_causal", |x| Tensor::attention(&x[0], &x[1], &x[2], AttentionOptions::causal())),
     ("attention_shared_heads", |x| {
-        Tensor::attention(
-            &x[0],
-            &x[1],
-            &x[2],
-            AttentionOptions {
-                scale: Some(0.3),
-                ..AttentionOptions::causal()
-            },
-        )
+        Tensor::attention(&x[0], &x[1], &x[2], AttentionOptions { scale: Some(0.3), ..AttentionOptions::causal() })
     }),
-    ("attention_packed", |x| {
-        x[0].attention_packed(2, 1, AttentionOptions::causal())
-    }),
+    ("attention_packed", |x| x[0].attention_packed(2, 1, AttentionOptions::causal())),
     ("embedding", |x| x[0].embedding(&x[1])),
     ("cross_entropy", |x| x[0].cross_entropy(&x[1], None)),
-    ("cross_entropy_ignored", |x| {
-        x[0].cross_entropy(&x[1], Some(-100))
-    }),
-    ("conv2d_patches", |x| {
-        x[0].conv2d(
-            &x[1],
-            Some(&x[2]),
-            ConvOptions {
-                stride: [2, 2],
-                padding: [0, 0],
-            },
-        )
-    }),
-    ("conv2d_padded", |x| {
-        x[0].conv2d(
-            &x[1],
-            Some(&x[2]),
-            ConvOptions {
-                stride: [1, 1],
-                padding: [1, 1],
-            },
-        )
-    }),
-    ("conv2d_strided", |x| {
-        x[0].conv2d(
-            &x[1],
-            None,
-            ConvOptions {
-                stride: [2, 3],
-                padding: [0, 2],
-            },
-        )
-    }),
+    ("cross_entropy_ignored", |x| x[0].cross_entropy(&x[1], Some(-100))),
+    ("conv2d_patches", |x| x[0].conv2d(&x[1], Some(&x[2]), ConvOptions { stride: [2, 2], padding: [0, 0] })),
+    ("conv2d_padded", |x| x[0].conv2d(&x[1], Some(&x[2]), ConvOptions { stride: [1, 1], padding: [1, 1] })),
+    ("conv2d_strided", |x| x[0].conv2d(&x[1], None, ConvOptions { stride: [2, 3], padding: [0, 2] })),
 ];
 
 /// Runs a case in `dtype` and holds result and gradients against PyTorch's.
 fn run(name: &str, case: &Case, operation: Operation, dtype: DType, tolerance: f64) {
     let device = Device::cpu();
-    let inputs: Vec<Tensor> = case
-        .inputs
-        .iter()
-        .map(|numbers| numbers.tensor(&device, dtype))
-        .collect();
+    let inputs: Vec<Tensor> = case.inputs.iter().map(|numbers| numbers.tensor(&device, dtype)).collect();
     let out = operation(&inputs).unwrap();
     let what = format!("{name} in {dtype}");
-    case.result
-        .as_ref()
-        .expect("every case has a result")
-        .assert_is(&out, tolerance, &what);
-    let weights: Vec<f64> = (0..out.elements())
-        .map(|i| ((7 * i) % 5) as f64 / 2.0 - 1.0)
-        .collect();
-    let weights = Tensor::from_slice(&weights, out.shape(), &device)
-        .unwrap()
-        .to_dtype(dtype)
-        .unwrap();
+    case.result.as_ref().expect("every case has a result").assert_is(&out, tolerance, &what);
+    let weights: Vec<f64> = (0..out.elements()).map(|i| ((7 * i) % 5) as f64 / 2.0 - 1.0).collect();
+    let weights = Tensor::from_slice(&weights, out.shape(), &device).unwrap().to_dtype(dtype).unwrap();
     out.backward_from(weights).unwrap();
     let leaves = inputs.iter().filter(|input| input.dtype().is_float());
     for (place, (leaf, grad)) in leaves.zip(&case.grads).enumerate() {
@@ -239,10 +151,7 @@ fn run(name: &str, case: &Case, operation: Operation, dtype: DType, tolerance: f
 fn every_case_has_an_operation_and_every_operation_a_case() {
     let cases = cases();
     let operations: BTreeMap<_, _> = OPERATIONS.iter().copied().collect();
-    assert_eq!(
-        cases.keys().collect::<Vec<_>>(),
-        operations.keys().collect::<Vec<_>>()
-    );
+    assert_eq!(cases.keys().collect::<Vec<_>>(), operations.keys().collect::<Vec<_>>());
 }
 
 #[test]
@@ -250,11 +159,7 @@ fn results_and_gradients_are_pytorchs_in_single_and_double_precision() {
     let cases = cases();
     for &(name, operation) in OPERATIONS {
         // Rows near 100 leave single precision two digits fewer.
-        let tolerance = if name == "layer_norm_plain" {
-            1e-3
-        } else {
-            1e-5
-        };
+        let tolerance = if name == "layer_norm_plain" { 1e-3 } else { 1e-5 };
         run(name, &cases[name], operation, DType::F32, tolerance);
         run(name, &cases[name], operation, DType::F64, tolerance);
     }
@@ -273,87 +178,39 @@ fn half_precision_follows_within_its_few_digits() {
 #[test]
 fn wrong_shapes_types_and_indices_are_errors_that_name_them() {
     let device = Device::cpu();
-    let zeros = |shape: &[usize]| {
-        Tensor::zeros(Shape::from_slice(shape).unwrap(), DType::F32, &device).unwrap()
-    };
+    let zeros = |shape: &[usize]| Tensor::zeros(Shape::from_slice(shape).unwrap(), DType::F32, &device).unwrap();
     let said = |outcome: Result<Tensor>, words: &[&str]| {
         let text = outcome.unwrap_err().to_string();
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
     };
-    said(
-        zeros(&[2, 3]).matmul(&zeros(&[2, 3])),
-        &["matmul", "[2, 3]"],
-    );
+    said(zeros(&[2, 3]).matmul(&zeros(&[2, 3])), &["matmul", "[2, 3]"]);
     said(zeros(&[3]).matmul(&zeros(&[3, 2])), &["matmul", "two axes"]);
-    said(
-        zeros(&[2, 3]).linear(&zeros(&[4, 2]), None),
-        &["linear", "[4, 2]", "[outputs, inputs]"],
-    );
-    said(
-        zeros(&[2, 3]).linear(&zeros(&[4, 3]), Some(&zeros(&[3]))),
-        &["bias", "[outputs]"],
-    );
+    said(zeros(&[2, 3]).linear(&zeros(&[4, 2]), None), &["linear", "[4, 2]", "[outputs, inputs]"]);
+    said(zeros(&[2, 3]).linear(&zeros(&[4, 3]), Some(&zeros(&[3]))), &["bias", "[outputs]"]);
     said(zeros(&[2, 3]).sum_axes(&[2]), &["axis 2", "2 axes"]);
     said(zeros(&[2, 3]).reshape([4]), &["[2, 3]", "[4]"]);
     said(zeros(&[2, 3]).permute(&[0, 0]), &["each axis exactly once"]);
     said(zeros(&[2, 0]).max_axis(1), &["max_axis", "at least one"]);
-    said(
-        zeros(&[2, 3]).layer_norm(Some(&zeros(&[2])), None, 1e-5),
-        &["[2, 3]", "[2]"],
-    );
-    said(
-        zeros(&[1, 2, 6]).attention_packed(2, 1, AttentionOptions::default()),
-        &["attention", "[1, 2, 6]"],
-    );
-    said(
-        zeros(&[1, 1, 4, 4]).conv2d(&zeros(&[1, 1, 5, 5]), None, ConvOptions::default()),
-        &["conv2d", "fit"],
-    );
+    said(zeros(&[2, 3]).layer_norm(Some(&zeros(&[2])), None, 1e-5), &["[2, 3]", "[2]"]);
+    said(zeros(&[1, 2, 6]).attention_packed(2, 1, AttentionOptions::default()), &["attention", "[1, 2, 6]"]);
+    said(zeros(&[1, 1, 4, 4]).conv2d(&zeros(&[1, 1, 5, 5]), None, ConvOptions::default()), &["conv2d", "fit"]);
     said(Tensor::concat(&[], 0), &["concat", "at least one"]);
-    said(
-        zeros(&[2]).dropout(1.0, &mut highwater_engine::Rng::new(0)),
-        &["share is 1"],
-    );
+    said(zeros(&[2]).dropout(1.0, &mut highwater_engine::Rng::new(0)), &["share is 1"]);
     let indices = Tensor::from_slice(&[0_i64, 5], 2, &device).unwrap();
     said(zeros(&[5, 2]).embedding(&indices), &["index 5", "0 to 4"]);
     said(zeros(&[2, 5]).cross_entropy(&indices, None), &["index 5"]);
     said(indices.exp(), &["exp", "i64"]);
-    assert!(
-        Tensor::from_slice(&[1.0_f32], 2, &device)
-            .unwrap_err()
-            .to_string()
-            .contains("1 numbers")
-    );
-    assert!(
-        Tensor::zeros(2, DType::F32, &Device::accounting(1 << 30))
-            .unwrap()
-            .to_vec::<f32>()
-            .is_err()
-    );
+    assert!(Tensor::from_slice(&[1.0_f32], 2, &device).unwrap_err().to_string().contains("1 numbers"));
+    assert!(Tensor::zeros(2, DType::F32, &Device::accounting(1 << 30)).unwrap().to_vec::<f32>().is_err());
 }
 
 #[test]
 fn tensors_print_their_numbers_and_what_they_are() {
     let device = Device::cpu();
-    let tensor = Tensor::arange(6, 0.0, 0.5, DType::F32, &device)
-        .unwrap()
-        .reshape([2, 3])
-        .unwrap();
-    assert_eq!(
-        tensor.to_string(),
-        "[[0.0000, 0.5000, 1.0000],\n [1.5000, 2.0000, 2.5000]] f32 [2, 3] on cpu"
-    );
+    let tensor = Tensor::arange(6, 0.0, 0.5, DType::F32, &device).unwrap().reshape([2, 3]).unwrap();
+    assert_eq!(tensor.to_string(), "[[0.0000, 0.5000, 1.0000],\n [1.5000, 2.0000, 2.5000]] f32 [2, 3] on cpu");
     let long = Tensor::arange(9, 0.0, 1.0, DType::I64, &device).unwrap();
     assert_eq!(long.to_string(), "[0, 1, 2, …, 6, 7, 8] i64 [9] on cpu");
-    assert_eq!(
-        Tensor::zeros((), DType::F32, &device).unwrap().to_string(),
-        "0.0000 f32 [] on cpu"
-    );
-    assert_eq!(
-        format!(
-            "{:?}",
-            Tensor::zeros(2, DType::F32, &Device::accounting(1 << 30)).unwrap()
-        ),
-        "f32 [2] on meta"
-    );
+    assert_eq!(Tensor::zeros((), DType::F32, &device).unwrap().to_string(), "0.0000 f32 [] on cpu");
+    assert_eq!(format!("{:?}", Tensor::zeros(2, DType::F32, &Device::accounting(1 << 30)).unwrap()), "f32 [2] on meta");
 }

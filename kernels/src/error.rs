@@ -5,7 +5,9 @@
 #[non_exhaustive]
 pub enum Error {
     /// The driver's library is not installed.
-    #[error("no CUDA driver: libcuda.so.1 was not found; install the NVIDIA driver, or use --device cpu or --device meta")]
+    #[error(
+        "no CUDA driver: libcuda.so.1 was not found; install the NVIDIA driver, or use --device cpu or --device meta"
+    )]
     NoDriver,
     /// The driver is there, and refuses.
     #[error("the CUDA driver cannot be used: {0}")]

@@ -82,12 +82,7 @@ fn nothing() {
     black_box(());
 }
 
-const WAYS: [(&str, Leaf); 4] = [
-    ("walk", by_walk),
-    ("unwinder", by_unwinder),
-    ("std", by_std),
-    ("nothing", nothing),
-];
+const WAYS: [(&str, Leaf); 4] = [("walk", by_walk), ("unwinder", by_unwinder), ("std", by_std), ("nothing", nothing)];
 
 /// One stack, `depth` frames below the benchmark, again and again.
 fn same(c: &mut Criterion) {

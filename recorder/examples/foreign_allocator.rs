@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use highwater_recorder::api::{self, NewBlock};
 use highwater_recorder::snapshots::StartingState;
 use highwater_recorder::snapshots::trace::DeviceFacts;
-use highwater_recorder::{Category, DeviceId, HistoryOptions, Phase, Pool, Source, StreamId, record_memory_history, scope};
+use highwater_recorder::{
+    Category, DeviceId, HistoryOptions, Phase, Pool, Source, StreamId, record_memory_history, scope,
+};
 
 /// A bump allocator, so that the example is short.
 #[derive(Default)]

@@ -6,9 +6,7 @@ use highwater_snapshots::event::{Alloc, Event, What};
 use highwater_snapshots::format::Symbols;
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::tables::{Frame, Module, Op, Scope, SourceLine, Stack, Tables};
-use highwater_snapshots::{
-    FrameId, ModuleId, OpId, Problem, ScopeId, StackId, StartingBlock, StartingState, StringId,
-};
+use highwater_snapshots::{FrameId, ModuleId, OpId, Problem, ScopeId, StackId, StartingBlock, StartingState, StringId};
 
 use crate::names;
 use crate::stack::{self, depot};
@@ -112,7 +110,9 @@ impl Exporter {
         if let Some(&row) = self.scope_rows.get(&id) {
             return row;
         }
-        let Some(scope) = names::with(|names| names.scope_row(id)) else { return ScopeId::NONE };
+        let Some(scope) = names::with(|names| names.scope_row(id)) else {
+            return ScopeId::NONE;
+        };
         let row = Scope { parent: self.scope(scope.parent), name: self.name(scope.name) };
         self.scopes.push(row);
         let row = ScopeId::from_index(self.scopes.len() - 1);
@@ -121,7 +121,9 @@ impl Exporter {
     }
 
     fn stack(&mut self, id: StackId) -> StackId {
-        let Some(index) = id.index() else { return StackId::NONE };
+        let Some(index) = id.index() else {
+            return StackId::NONE;
+        };
         if index >= self.nodes.len() {
             self.nodes.extend(depot::nodes_since(self.nodes.len()));
             self.stack_rows.resize(self.nodes.len(), StackId::NONE);

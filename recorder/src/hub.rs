@@ -135,7 +135,9 @@ impl Hub {
     /// Takes events of the whole program from now on, beginning with the step and phase that it is in.
     pub(crate) fn open(&mut self) {
         let (step, phase) = (self.step, self.phase);
-        let Some(active) = self.active.as_mut().filter(|active| active.stage == Stage::Waiting) else { return };
+        let Some(active) = self.active.as_mut().filter(|active| active.stage == Stage::Waiting) else {
+            return;
+        };
         active.stage = Stage::Open;
         if let Some(step) = step {
             active.keep(event_of_program(&active.clock, What::Step(step)));
@@ -147,7 +149,9 @@ impl Hub {
 
     /// Begins a forward operation.
     pub(crate) fn begin_op(&mut self, op: NewOp) -> OpId {
-        let Some(active) = self.active.as_mut() else { return OpId::NONE };
+        let Some(active) = self.active.as_mut() else {
+            return OpId::NONE;
+        };
         let id = OpId(self.next_op);
         self.next_op += 1;
         if active.history.is_some() {
@@ -282,7 +286,9 @@ pub(crate) fn push(device: DeviceId, stack: StackId, what: What) {
     if waits(&mut hub) {
         hub = SPACE.wait_while(hub, |hub| waits(hub)).unwrap_or_else(PoisonError::into_inner);
     }
-    let Some(active) = hub.active.as_mut() else { return };
+    let Some(active) = hub.active.as_mut() else {
+        return;
+    };
     if !active.started.contains(&device) || active.leaves_out(device, &what) {
         return;
     }
@@ -317,7 +323,9 @@ pub(crate) fn next_batch() -> Batch {
     };
     let waiting = WORK.wait_timeout_while(lock(), BATCH_AGE, |hub| !has_work(hub));
     let (mut hub, _) = waiting.unwrap_or_else(PoisonError::into_inner);
-    let Some(active) = hub.active.as_mut() else { return Batch { is_last: true, ..Batch::default() } };
+    let Some(active) = hub.active.as_mut() else {
+        return Batch { is_last: true, ..Batch::default() };
+    };
     active.is_writing = true;
     active.pending.as_mut().map_or_else(|| Batch { is_last: true, ..Batch::default() }, std::mem::take)
 }

@@ -11,11 +11,11 @@ use highwater_snapshots::{StartingState, Trace, TraceBuilder};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::export::{Exporter, NewOp};
+use crate::header;
+use crate::hub::{self, Stage};
 use crate::level::{self, Level};
 use crate::options::{HistoryOptions, StacksOn};
 use crate::writer::Writer;
-use crate::hub::{self, Stage};
-use crate::header;
 
 /// Records what `body` does to memory.
 ///
@@ -183,7 +183,9 @@ fn end(writer: Option<Writer>) -> Result<Finished> {
     level::set(Level::Off, false);
     hub::close();
     let file = writer.map(|writer| writer.finish(|| hub::lock().active.as_ref().map(end_facts).unwrap_or_default()));
-    let Some(active) = hub::lock().active.take() else { return Err(Error::Options("nothing is recorded".to_owned())) };
+    let Some(active) = hub::lock().active.take() else {
+        return Err(Error::Options("nothing is recorded".to_owned()));
+    };
     let counts = Counts {
         events: active.events,
         events_lost: active.lost + active.history.as_ref().map_or(0, |history| history.evicted()),

@@ -84,50 +84,31 @@ impl Symbolizer {
     /// Looks for separate debug files in these folders, as `.build-id/ab/cdef.debug` and by debug link. A debug link
     /// is also followed beside the binary and in a folder `.debug` there.
     pub fn new(debug_folders: Vec<PathBuf>) -> Self {
-        Self {
-            debug_folders,
-            ..Self::default()
-        }
+        Self { debug_folders, ..Self::default() }
     }
 
     /// For each request, for each address, the source lines there: the innermost inlined function first, the function
     /// that the machine was in last. No lines where nothing is known. Modules are read in parallel.
     pub fn resolve(&mut self, requests: &[Request]) -> Vec<Vec<Vec<Line>>> {
-        let jobs: Vec<Mutex<Job<'_>>> = requests
-            .iter()
-            .map(|request| Mutex::new(self.job(request)))
-            .collect();
+        let jobs: Vec<Mutex<Job<'_>>> = requests.iter().map(|request| Mutex::new(self.job(request))).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                job.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .run(&self.debug_folders);
+                job.lock().unwrap_or_else(PoisonError::into_inner).run(&self.debug_folders);
             }
         };
-        let helpers = std::thread::available_parallelism()
-            .map_or(1, usize::from)
-            .min(jobs.len())
-            .saturating_sub(1);
+        let helpers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len()).saturating_sub(1);
         std::thread::scope(|scope| {
             for _ in 0..helpers {
                 // Without the helper, the rest of this function does its work.
-                let _ = std::thread::Builder::new()
-                    .name("symbols".to_owned())
-                    .spawn_scoped(scope, work);
+                let _ = std::thread::Builder::new().name("symbols".to_owned()).spawn_scoped(scope, work);
             }
             work();
         });
-        let jobs = jobs
-            .into_iter()
-            .map(|job| job.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let jobs = jobs.into_iter().map(|job| job.into_inner().unwrap_or_else(PoisonError::into_inner));
         jobs.map(|job| {
-            self.problems.extend(
-                job.problem
-                    .filter(|problem| !self.problems.contains(problem)),
-            );
-            self.modules
-                .insert(job.request.binary.clone(), job.loader.flatten());
+            self.problems.extend(job.problem.filter(|problem| !self.problems.contains(problem)));
+            self.modules.insert(job.request.binary.clone(), job.loader.flatten());
             job.lines
         })
         .collect()
@@ -139,12 +120,7 @@ impl Symbolizer {
     }
 
     fn job<'a>(&mut self, request: &'a Request) -> Job<'a> {
-        Job {
-            request,
-            loader: self.modules.remove(&request.binary),
-            lines: Vec::new(),
-            problem: None,
-        }
+        Job { request, loader: self.modules.remove(&request.binary), lines: Vec::new(), problem: None }
     }
 }
 
@@ -162,36 +138,20 @@ impl Job<'_> {
         let Request { binary, addresses } = self.request;
         let is_new = self.loader.is_none();
         let problem = &mut self.problem;
-        let loader = self
-            .loader
-            .get_or_insert_with(|| match open(binary, debug_folders) {
-                Ok(loader) => Some(loader),
-                Err(what) => {
-                    *problem = Some(Problem {
-                        path: binary.path.clone(),
-                        what,
-                    });
-                    None
-                }
-            });
+        let loader = self.loader.get_or_insert_with(|| match open(binary, debug_folders) {
+            Ok(loader) => Some(loader),
+            Err(what) => {
+                *problem = Some(Problem { path: binary.path.clone(), what });
+                None
+            }
+        });
         self.lines = addresses
             .iter()
-            .map(|&address| {
-                loader
-                    .as_ref()
-                    .map_or_else(Vec::new, |loader| lines(loader, address))
-            })
+            .map(|&address| loader.as_ref().map_or_else(Vec::new, |loader| lines(loader, address)))
             .collect();
-        if is_new
-            && loader.is_some()
-            && !addresses.is_empty()
-            && self.lines.iter().all(Vec::is_empty)
-        {
+        if is_new && loader.is_some() && !addresses.is_empty() && self.lines.iter().all(Vec::is_empty) {
             let what = "the file is stripped, and no debug file was found; build with debug = \"line-tables-only\" and keep the symbols".to_owned();
-            self.problem = Some(Problem {
-                path: binary.path.clone(),
-                what,
-            });
+            self.problem = Some(Problem { path: binary.path.clone(), what });
         }
     }
 }
@@ -202,29 +162,12 @@ fn lines(loader: &Loader, address: u64) -> Vec<Line> {
     if let Ok(mut frames) = loader.find_frames(address) {
         // Damaged debug information ends the list early.
         while let Ok(Some(frame)) = frames.next() {
-            let raw = frame
-                .function
-                .as_ref()
-                .and_then(|name| name.raw_name().ok());
+            let raw = frame.function.as_ref().and_then(|name| name.raw_name().ok());
             full_name = raw.is_some_and(|raw| is_mangled(&raw));
-            let function = frame
-                .function
-                .and_then(|name| Some(name.demangle().ok()?.into_owned()));
-            let file = frame
-                .location
-                .as_ref()
-                .and_then(|place| place.file)
-                .map(str::to_owned);
-            let line = frame
-                .location
-                .as_ref()
-                .and_then(|place| place.line)
-                .unwrap_or(0);
-            out.push(Line {
-                function: function.unwrap_or_default(),
-                file,
-                line,
-            });
+            let function = frame.function.and_then(|name| Some(name.demangle().ok()?.into_owned()));
+            let file = frame.location.as_ref().and_then(|place| place.file).map(str::to_owned);
+            let line = frame.location.as_ref().and_then(|place| place.line).unwrap_or(0);
+            out.push(Line { function: function.unwrap_or_default(), file, line });
         }
     }
     let symbol = loader.find_symbol(address);
@@ -236,11 +179,7 @@ fn lines(loader: &Loader, address: u64) -> Vec<Line> {
         {
             outermost.function = name;
         }
-        (None, Some(function)) => out.push(Line {
-            function,
-            file: None,
-            line: 0,
-        }),
+        (None, Some(function)) => out.push(Line { function, file: None, line: 0 }),
         _ => {}
     }
     out.retain(|line| !line.function.is_empty() || line.file.is_some());
@@ -261,17 +200,12 @@ struct Facts {
 }
 
 fn inspect(path: &Path) -> Result<Facts, String> {
-    let file =
-        File::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+    let file = File::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
     let cache = object::ReadCache::new(file);
     let read = || -> object::Result<Facts> {
         let object = object::File::parse(&cache)?;
-        let link = object.gnu_debuglink()?.map(|(name, sum)| {
-            (
-                PathBuf::from(String::from_utf8_lossy(name).into_owned()),
-                sum,
-            )
-        });
+        let link =
+            object.gnu_debuglink()?.map(|(name, sum)| (PathBuf::from(String::from_utf8_lossy(name).into_owned()), sum));
         Ok(Facts {
             build_id: object.build_id()?.unwrap_or_default().to_vec(),
             has_lines: object.section_by_name(".debug_info").is_some(),
@@ -295,18 +229,11 @@ fn open(binary: &Binary, debug_folders: &[PathBuf]) -> Result<Loader, String> {
         Err(why) => tried.push(why),
     }
     let has_lines = own.as_ref().is_some_and(|facts| facts.has_lines);
-    let separate = if has_lines {
-        None
-    } else {
-        separate_file(binary, own.as_ref(), debug_folders)
-    };
+    let separate = if has_lines { None } else { separate_file(binary, own.as_ref(), debug_folders) };
     let path = separate.or_else(|| own.is_some().then(|| binary.path.clone()));
     let Some(path) = path else {
         if !binary.build_id.is_empty() {
-            tried.push(format!(
-                "no debug file with build id {} in {debug_folders:?}",
-                hex(&binary.build_id)
-            ));
+            tried.push(format!("no debug file with build id {} in {debug_folders:?}", hex(&binary.build_id)));
         }
         return Err(tried.join("; "));
     };
@@ -314,22 +241,13 @@ fn open(binary: &Binary, debug_folders: &[PathBuf]) -> Result<Loader, String> {
 }
 
 /// A debug file made for `binary`: by its build id, else by the name that the binary gives.
-fn separate_file(
-    binary: &Binary,
-    own: Option<&Facts>,
-    debug_folders: &[PathBuf],
-) -> Option<PathBuf> {
+fn separate_file(binary: &Binary, own: Option<&Facts>, debug_folders: &[PathBuf]) -> Option<PathBuf> {
     let id = hex(&binary.build_id);
-    let belongs = |path: &PathBuf| {
-        inspect(path).is_ok_and(|facts| facts.has_lines && facts.build_id == binary.build_id)
-    };
+    let belongs =
+        |path: &PathBuf| inspect(path).is_ok_and(|facts| facts.has_lines && facts.build_id == binary.build_id);
     if binary.build_id.len() > 1 {
         let name = format!(".build-id/{}/{}.debug", &id[..2], &id[2..]);
-        if let Some(found) = debug_folders
-            .iter()
-            .map(|folder| folder.join(&name))
-            .find(belongs)
-        {
+        if let Some(found) = debug_folders.iter().map(|folder| folder.join(&name)).find(belongs) {
             return Some(found);
         }
     }
@@ -337,15 +255,9 @@ fn separate_file(
     let beside = binary.path.parent()?;
     let mut places = vec![beside.join(name), beside.join(".debug").join(name)];
     let below_root = beside.strip_prefix("/").unwrap_or(beside);
-    places.extend(
-        debug_folders
-            .iter()
-            .map(|folder| folder.join(below_root).join(name)),
-    );
+    places.extend(debug_folders.iter().map(|folder| folder.join(below_root).join(name)));
     // A file without a build id is known by its checksum.
-    let matches = |path: &PathBuf| {
-        belongs(path) && (!binary.build_id.is_empty() || checksum(path) == Some(*sum))
-    };
+    let matches = |path: &PathBuf| belongs(path) && (!binary.build_id.is_empty() || checksum(path) == Some(*sum));
     places.into_iter().find(matches)
 }
 

@@ -253,7 +253,9 @@ fn a_program_that_fails_leaves_its_recording_and_gets_its_own_error_back() {
         Err("no luck".into())
     });
     match result {
-        Err(Error::Body { source, file }) => assert_eq!((source.to_string().as_str(), file), ("no luck", Some(path.clone()))),
+        Err(Error::Body { source, file }) => {
+            assert_eq!((source.to_string().as_str(), file), ("no luck", Some(path.clone())))
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(read_file(&path).expect("a whole file").blocks.len(), 1);

@@ -28,10 +28,7 @@ fn agree() -> StackKey {
         let missing = unwound_frames.len().saturating_sub(walked_frames.len());
         unwound_frames.truncate(unwound_frames.len() - missing.min(2));
     }
-    assert!(
-        walked_frames[0].abs_diff(unwound_frames[0]) < 256,
-        "both begin in this function"
-    );
+    assert!(walked_frames[0].abs_diff(unwound_frames[0]) < 256, "both begin in this function");
     assert_eq!(hex(&walked_frames[1..]), hex(&unwound_frames[1..]));
     walked
 }
@@ -99,11 +96,7 @@ fn aligned(numbers: &mut Numbers, depth: u32) -> u64 {
     let mut block = Aligned([0; 200]);
     block.0[numbers.below(200) as usize] = 7;
     assert!(black_box(&block).0.as_ptr().addr().is_multiple_of(128));
-    let found = if depth == 0 {
-        0
-    } else {
-        wander(numbers, depth - 1)
-    };
+    let found = if depth == 0 { 0 } else { wander(numbers, depth - 1) };
     agree();
     found + u64::from(black_box(&block).0[0])
 }
@@ -141,10 +134,8 @@ fn closures_inside_the_standard_library_agree() {
     ONCE.call_once(|| {
         agree();
     });
-    let boxed: Vec<Box<dyn Fn(u32) -> StackKey>> = vec![
-        Box::new(|_| agree()),
-        Box::new(|n| if n > 3 { agree() } else { StackKey::NONE }),
-    ];
+    let boxed: Vec<Box<dyn Fn(u32) -> StackKey>> =
+        vec![Box::new(|_| agree()), Box::new(|n| if n > 3 { agree() } else { StackKey::NONE })];
     assert!((0..5).all(|n| n < 4 || boxed.iter().all(|call| call(n).is_some())));
 }
 
@@ -185,26 +176,17 @@ fn many_threads_agree_and_share_their_keys() {
                 tree::<5>(4, &mut keys);
                 keys
             };
-            std::thread::Builder::new()
-                .name("captures".to_owned())
-                .spawn(run)
-                .expect("a thread starts")
+            std::thread::Builder::new().name("captures".to_owned()).spawn(run).expect("a thread starts")
         })
         .collect();
-    let keys: Vec<Vec<StackKey>> = threads
-        .into_iter()
-        .map(|thread| thread.join().expect("no capture panics"))
-        .collect();
+    let keys: Vec<Vec<StackKey>> =
+        threads.into_iter().map(|thread| thread.join().expect("no capture panics")).collect();
     assert!(keys.iter().all(|found| *found == keys[0]));
 }
 
 #[inline(never)]
 fn deep(depth: u32) -> StackKey {
-    let key = if depth == 0 {
-        stack::capture()
-    } else {
-        deep(depth - 1)
-    };
+    let key = if depth == 0 { stack::capture() } else { deep(depth - 1) };
     black_box(key)
 }
 
@@ -223,11 +205,7 @@ fn the_same_place_gives_the_same_key_and_another_line_another() {
     assert_ne!(keys[0], keys[1]);
     let (one, other) = (depot::frames(keys[0]), depot::frames(keys[1]));
     let different: Vec<usize> = (0..one.len()).filter(|&at| one[at] != other[at]).collect();
-    assert_eq!(
-        different,
-        [21],
-        "only the return into this function differs"
-    );
+    assert_eq!(different, [21], "only the return into this function differs");
 }
 
 #[test]
@@ -246,24 +224,11 @@ fn a_stack_that_is_too_deep_keeps_its_innermost_frames() {
     let _alone = losses_alone();
     let before = stack::losses();
     let limit = stack::MAX_FRAMES;
-    for depth in [
-        limit as u32 - 100,
-        limit as u32 + 50,
-        limit as u32 + 51,
-        20,
-        limit as u32 + 50,
-    ] {
+    for depth in [limit as u32 - 100, limit as u32 + 50, limit as u32 + 51, 20, limit as u32 + 50] {
         let (once, again) = (depot::frames(deep(depth)), depot::frames(deep(depth)));
-        let kept = if depth as usize > limit {
-            limit
-        } else {
-            once.len()
-        };
+        let kept = if depth as usize > limit { limit } else { once.len() };
         assert_eq!((once.len(), again.len()), (kept, kept));
-        assert_eq!(
-            once[1..kept.min(depth as usize)],
-            again[1..kept.min(depth as usize)]
-        );
+        assert_eq!(once[1..kept.min(depth as usize)], again[1..kept.min(depth as usize)]);
     }
     assert_eq!(stack::losses().cut, before.cut + 6);
 }
@@ -278,10 +243,7 @@ fn the_tree_lists_parents_before_children_and_each_node_once() {
     let mut at = key;
     for address in depot::frames(key) {
         let found = node.expect("a frame for every node");
-        assert_eq!(
-            (found.address, Some(found)),
-            (address, at.index().map(|index| rows[index]))
-        );
+        assert_eq!((found.address, Some(found)), (address, at.index().map(|index| rows[index])));
         assert!(found.parent < at);
         at = found.parent;
         node = depot::node(at);

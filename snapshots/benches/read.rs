@@ -68,23 +68,12 @@ struct Held {
 impl Program {
     fn new() -> Self {
         let numbers = Numbers(0x9e37_79b9_7f4a_7c15);
-        Self {
-            numbers,
-            addresses: Addresses::default(),
-            events: Vec::new(),
-            time_ns: 0,
-            next_block: 0,
-        }
+        Self { numbers, addresses: Addresses::default(), events: Vec::new(), time_ns: 0, next_block: 0 }
     }
 
     fn add(&mut self, stack: StackId, what: What) {
         self.time_ns += 200 + self.numbers.below(9_000);
-        self.events.push(Event {
-            time_ns: self.time_ns,
-            device: DeviceId(0),
-            stack,
-            what,
-        });
+        self.events.push(Event { time_ns: self.time_ns, device: DeviceId(0), stack, what });
     }
 
     fn alloc(&mut self, op: u32, category: Category) -> Held {
@@ -93,17 +82,9 @@ impl Program {
             other => u64::from(op % 97 + 1) * 4096 * u64::from(other),
         };
         let bytes = requested.next_multiple_of(512);
-        let held = Held {
-            block: self.next_block,
-            bytes,
-            address: self.addresses.take(bytes),
-        };
+        let held = Held { block: self.next_block, bytes, address: self.addresses.take(bytes) };
         self.next_block += 1;
-        let pool = if bytes > 1 << 20 {
-            Pool::Large
-        } else {
-            Pool::Small
-        };
+        let pool = if bytes > 1 << 20 { Pool::Large } else { Pool::Small };
         let stack = StackId(op % OPS * 3 + DEPTH + op % 3);
         let alloc = Alloc {
             block: held.block,
@@ -123,11 +104,7 @@ impl Program {
     fn free(&mut self, held: Held) {
         self.add(StackId::NONE, What::FreeRequested(held.block));
         self.add(StackId::NONE, What::FreeCompleted(held.block));
-        self.addresses
-            .free
-            .entry(held.bytes)
-            .or_default()
-            .push(held.address);
+        self.addresses.free.entry(held.bytes).or_default().push(held.address);
     }
 
     fn step(&mut self, step: u32) {
@@ -150,9 +127,7 @@ impl Program {
             self.free(temporary);
         }
         self.add(StackId::NONE, What::Phase(Phase::ZeroGrad));
-        gradients
-            .into_iter()
-            .for_each(|gradient| self.free(gradient));
+        gradients.into_iter().for_each(|gradient| self.free(gradient));
     }
 }
 
@@ -172,99 +147,40 @@ fn write(events: &[Event]) -> Vec<u8> {
     let mut numbers = Numbers(7);
     let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
     let names: Vec<String> = (0..OPS)
-        .map(|op| {
-            format!(
-                "highwater_engine::nn::module{}::Layer{op}::forward::{{closure}}",
-                op / 10
-            )
-        })
+        .map(|op| format!("highwater_engine::nn::module{}::Layer{op}::forward::{{closure}}", op / 10))
         .collect();
     writer.append_strings(&names).unwrap();
-    writer
-        .append_modules(&[Module {
-            path: StringId(0),
-            build_id: vec![7; 20],
-            load_bias: 0x5555_5000_0000,
-        }])
-        .unwrap();
+    writer.append_modules(&[Module { path: StringId(0), build_id: vec![7; 20], load_bias: 0x5555_5000_0000 }]).unwrap();
     let stacks = OPS * 3 + DEPTH;
-    let frame = |_| Frame {
-        module: ModuleId(0),
-        address: numbers.below(1 << 24),
-        first_line: 0,
-        line_count: 0,
-    };
-    writer
-        .append_frames(&(0..stacks).map(frame).collect::<Vec<_>>())
-        .unwrap();
+    let frame = |_| Frame { module: ModuleId(0), address: numbers.below(1 << 24), first_line: 0, line_count: 0 };
+    writer.append_frames(&(0..stacks).map(frame).collect::<Vec<_>>()).unwrap();
     let parent = |row: u32| {
-        if row == 0 {
-            StackId::NONE
-        } else {
-            StackId(if row < DEPTH { row - 1 } else { row * 7 % row })
-        }
+        if row == 0 { StackId::NONE } else { StackId(if row < DEPTH { row - 1 } else { row * 7 % row }) }
     };
-    let stack = |row| Stack {
-        parent: parent(row),
-        frame: FrameId(row),
-    };
-    writer
-        .append_stacks(&(0..stacks).map(stack).collect::<Vec<_>>())
-        .unwrap();
-    let scope = |row| Scope {
-        parent: if row == 0 {
-            ScopeId::NONE
-        } else {
-            ScopeId(row / 4)
-        },
-        name: StringId(row),
-    };
-    writer
-        .append_scopes(&(0..OPS / 10).map(scope).collect::<Vec<_>>())
-        .unwrap();
-    let op = |op| Op {
-        name: StringId(op),
-        scope: ScopeId(op / 10),
-        stack: StackId(op * 3 + DEPTH),
-    };
-    writer
-        .append_ops(&(0..OPS).map(op).collect::<Vec<_>>())
-        .unwrap();
+    let stack = |row| Stack { parent: parent(row), frame: FrameId(row) };
+    writer.append_stacks(&(0..stacks).map(stack).collect::<Vec<_>>()).unwrap();
+    let scope = |row| Scope { parent: if row == 0 { ScopeId::NONE } else { ScopeId(row / 4) }, name: StringId(row) };
+    writer.append_scopes(&(0..OPS / 10).map(scope).collect::<Vec<_>>()).unwrap();
+    let op = |op| Op { name: StringId(op), scope: ScopeId(op / 10), stack: StackId(op * 3 + DEPTH) };
+    writer.append_ops(&(0..OPS).map(op).collect::<Vec<_>>()).unwrap();
     for chunk in events.chunks(CHUNK_EVENTS) {
         writer.write_events(chunk).unwrap();
     }
-    let line = |frame: u32| SourceLine {
-        function: StringId(frame % OPS),
-        file: StringId(frame % 50),
-        line: frame % 900,
-    };
-    let symbols = |frame| highwater_snapshots::format::Symbols {
-        frame: FrameId(frame),
-        lines: vec![line(frame)],
-    };
-    writer
-        .append_symbols(&(0..stacks).map(symbols).collect::<Vec<_>>())
-        .unwrap();
+    let line =
+        |frame: u32| SourceLine { function: StringId(frame % OPS), file: StringId(frame % 50), line: frame % 900 };
+    let symbols = |frame| highwater_snapshots::format::Symbols { frame: FrameId(frame), lines: vec![line(frame)] };
+    writer.append_symbols(&(0..stacks).map(symbols).collect::<Vec<_>>()).unwrap();
     writer.finish(&EndFacts::default()).unwrap()
 }
 
 fn benches(criterion: &mut Criterion) {
-    let count = std::env::var("HIGHWATER_BENCH_EVENTS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(1_140_000);
+    let count = std::env::var("HIGHWATER_BENCH_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_140_000);
     let events = generated(count);
     let bytes = write(&events);
     let each = bytes.len() as f64 / count as f64;
-    let _ = writeln!(
-        std::io::stderr(),
-        "{count} events in {} bytes: {each:.2} bytes an event",
-        bytes.len()
-    );
+    let _ = writeln!(std::io::stderr(), "{count} events in {} bytes: {each:.2} bytes an event", bytes.len());
     let mut group = criterion.benchmark_group(format!("snap_{count}_events"));
-    group
-        .sample_size(10)
-        .throughput(Throughput::Elements(count as u64));
+    group.sample_size(10).throughput(Throughput::Elements(count as u64));
     group.bench_function("write", |bencher| {
         bencher.iter(|| black_box(write(&events)));
     });

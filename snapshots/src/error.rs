@@ -26,7 +26,9 @@ pub enum Error {
         found: String,
     },
     /// Written by a newer program than this.
-    #[error("this .snap file has format version {found}; this program reads up to version {supported}: install a newer highwater")]
+    #[error(
+        "this .snap file has format version {found}; this program reads up to version {supported}: install a newer highwater"
+    )]
     Version {
         /// The file's major version.
         found: u16,

@@ -55,7 +55,8 @@ mod tests {
     #[test]
     fn equal_values_share_one_position() {
         let mut interner = Interner::default();
-        let positions: Vec<u32> = ["a", "b", "a", "c", "b"].iter().map(|text| interner.intern(text.to_string())).collect();
+        let positions: Vec<u32> =
+            ["a", "b", "a", "c", "b"].iter().map(|text| interner.intern(text.to_string())).collect();
         assert_eq!(positions, [0, 1, 0, 2, 1]);
         assert_eq!(interner.rows(), ["a", "b", "c"]);
         assert_eq!(interner.position("c"), Some(2));

@@ -18,8 +18,8 @@ pub mod format;
 pub mod text;
 pub mod analysis;
 
+pub use builder::{StartingBlock, StartingState, TraceBuilder};
 pub use category::{Category, Phase, Pool};
 pub use error::{Error, Problem, Result};
-pub use builder::{StartingBlock, StartingState, TraceBuilder};
 pub use ids::{BlockId, DeviceId, EventId, FrameId, ModuleId, OpId, ScopeId, SegmentId, StackId, StreamId, StringId};
 pub use trace::Trace;

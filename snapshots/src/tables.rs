@@ -124,7 +124,9 @@ impl Tables {
 
     /// The source lines of a frame, innermost (inlined) first; none while the frame is unresolved.
     pub fn frame_lines(&self, id: FrameId) -> &[SourceLine] {
-        let Some(frame) = id.index().and_then(|index| self.frames.get(index)) else { return &[] };
+        let Some(frame) = id.index().and_then(|index| self.frames.get(index)) else {
+            return &[];
+        };
         let first = frame.first_line as usize;
         self.lines.get(first..first + frame.line_count as usize).unwrap_or(&[])
     }
@@ -154,7 +156,9 @@ impl Tables {
     }
 
     fn address_text(&self, id: FrameId) -> String {
-        let Some(frame) = id.index().and_then(|index| self.frames.get(index)) else { return "?".to_owned() };
+        let Some(frame) = id.index().and_then(|index| self.frames.get(index)) else {
+            return "?".to_owned();
+        };
         let module = frame.module.index().and_then(|index| self.modules.get(index));
         match module {
             Some(module) => format!("{:#x} in {}", frame.address, self.string(module.path)),

@@ -9,7 +9,11 @@ pub fn format_bytes(bytes: u64) -> String {
     for (unit, size) in STEPS {
         if bytes >= size {
             let value = bytes as f64 / size as f64;
-            return if bytes.is_multiple_of(size) { format!("{} {unit}", bytes / size) } else { format!("{value:.2} {unit}") };
+            return if bytes.is_multiple_of(size) {
+                format!("{} {unit}", bytes / size)
+            } else {
+                format!("{value:.2} {unit}")
+            };
         }
     }
     format!("{bytes} B")
@@ -65,7 +69,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        other => return Err(format!("unknown unit '{other}' in size '{text}': write for example 512MiB, 24GiB or 1048576")),
+        other => {
+            return Err(format!("unknown unit '{other}' in size '{text}': write for example 512MiB, 24GiB or 1048576"));
+        }
     };
     let bad = || format!("'{text}' is no size: write for example 512MiB, 24GiB or 1048576");
     if let Ok(whole) = number.parse::<u64>() {

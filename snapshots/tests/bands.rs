@@ -19,31 +19,19 @@ fn open(text: &str) -> Opened {
     let trace = trace_from_text(text).unwrap();
     let device = trace.main_device();
     let bands = Bands::in_block_order(&trace, device);
-    Opened {
-        live: LiveIndex::build(&trace, device),
-        series: Series::build(&trace, device),
-        bands,
-        trace,
-    }
+    Opened { live: LiveIndex::build(&trace, device), series: Series::build(&trace, device), bands, trace }
 }
 
 impl Opened {
     fn raster(&self, window: &Window) -> Raster {
-        self.bands
-            .raster(&self.trace, &self.live, &self.series, window)
+        self.bands.raster(&self.trace, &self.live, &self.series, window)
     }
 
     /// One column a moment, one pixel for each `unit` bytes.
     fn whole(&self, metric: Metric, unit: u64, height: usize) -> Window {
         let width = self.trace.events.len() + 1;
         let across = Across::Moments(0.0..width as f64);
-        Window {
-            metric,
-            across,
-            width,
-            bytes: 0..unit * height as u64,
-            height,
-        }
+        Window { metric, across, width, bytes: 0..unit * height as u64, height }
     }
 }
 
@@ -53,11 +41,7 @@ fn text_of(raster: &Raster) -> String {
     for y in (0..raster.height).rev() {
         for x in 0..raster.columns.len() {
             let id = raster.blocks[x * raster.height + y];
-            out.push(if id.is_some() {
-                char::from_digit(id.0 % 36, 36).unwrap()
-            } else {
-                '.'
-            });
+            out.push(if id.is_some() { char::from_digit(id.0 % 36, 36).unwrap() } else { '.' });
         }
         out.push('\n');
     }
@@ -115,19 +99,12 @@ fn each_metric_has_its_own_sizes_and_its_own_end_of_life() {
     );
     let totals = |metric| {
         let columns = opened.raster(&opened.whole(metric, 8, 4)).columns;
-        columns
-            .iter()
-            .map(|column| column.bytes)
-            .collect::<Vec<_>>()
+        columns.iter().map(|column| column.bytes).collect::<Vec<_>>()
     };
     assert_eq!(totals(Metric::Requested), [0, 10, 20, 10, 10]);
     assert_eq!(totals(Metric::Allocated), [0, 16, 32, 16, 16]);
     assert_eq!(totals(Metric::Active), [0, 16, 32, 32, 16]);
-    assert_eq!(
-        totals(Metric::Reserved),
-        [0, 16, 32, 32, 16],
-        "bands of no block metric show the active blocks"
-    );
+    assert_eq!(totals(Metric::Reserved), [0, 16, 32, 32, 16], "bands of no block metric show the active blocks");
     let active = opened.raster(&opened.whole(Metric::Active, 16, 2));
     check(
         &active,
@@ -165,13 +142,8 @@ fn groups_stack_by_rank_and_in_block_order_within() {
 #[test]
 fn a_column_shows_the_largest_moment_that_falls_into_it() {
     let opened = open(STEP);
-    let window = Window {
-        metric: Metric::Requested,
-        across: Across::Moments(0.0..9.0),
-        width: 2,
-        bytes: 0..80,
-        height: 8,
-    };
+    let window =
+        Window { metric: Metric::Requested, across: Across::Moments(0.0..9.0), width: 2, bytes: 0..80, height: 8 };
     let raster = opened.raster(&window);
     check(
         &raster,
@@ -192,13 +164,8 @@ fn a_column_shows_the_largest_moment_that_falls_into_it() {
 #[test]
 fn zoomed_in_beyond_single_events_and_bytes_the_picture_stays_true() {
     let opened = open(STEP);
-    let window = Window {
-        metric: Metric::Requested,
-        across: Across::Moments(2.5..4.5),
-        width: 6,
-        bytes: 25..35,
-        height: 2,
-    };
+    let window =
+        Window { metric: Metric::Requested, across: Across::Moments(2.5..4.5), width: 6, bytes: 25..35, height: 2 };
     check(
         &opened.raster(&window),
         &expect![[r#"
@@ -219,13 +186,8 @@ fn by_time_a_moment_is_as_wide_as_it_lasts_and_one_of_no_duration_still_counts()
         alloc c 10 t=50us
     ",
     );
-    let window = Window {
-        metric: Metric::Requested,
-        across: Across::Nanos(0.0..60_000.0),
-        width: 6,
-        bytes: 0..80,
-        height: 8,
-    };
+    let window =
+        Window { metric: Metric::Requested, across: Across::Nanos(0.0..60_000.0), width: 6, bytes: 0..80, height: 8 };
     check(
         &opened.raster(&window),
         &expect![[r#"
@@ -248,23 +210,14 @@ fn picking_finds_the_block_that_the_picture_shows() {
     let window = opened.whole(Metric::Requested, 7, 12);
     let raster = opened.raster(&window);
     for (x, column) in raster.columns.iter().enumerate() {
-        let stack = opened.bands.stack(
-            &opened.trace,
-            &opened.live,
-            Metric::Requested,
-            column.moment,
-        );
+        let stack = opened.bands.stack(&opened.trace, &opened.live, Metric::Requested, column.moment);
         assert_eq!(stack.total(), column.bytes);
         for y in 0..raster.height {
-            let picked = stack
-                .band_at(window.byte_at(y))
-                .map_or(BlockId::NONE, |(id, _)| *id);
+            let picked = stack.band_at(window.byte_at(y)).map_or(BlockId::NONE, |(id, _)| *id);
             assert_eq!(picked, raster.blocks[x * raster.height + y]);
         }
     }
-    let stack = opened
-        .bands
-        .stack(&opened.trace, &opened.live, Metric::Requested, 3);
+    let stack = opened.bands.stack(&opened.trace, &opened.live, Metric::Requested, 3);
     assert_eq!(stack.band_at(30), Some(&(BlockId(2), 30..60)));
     assert_eq!(stack.band_at(80), None);
 }
@@ -272,22 +225,11 @@ fn picking_finds_the_block_that_the_picture_shows() {
 #[test]
 fn an_outline_follows_its_block_through_every_column() {
     let opened = open(STEP);
-    let columns = opened
-        .raster(&opened.whole(Metric::Requested, 10, 9))
-        .columns;
-    let outline = opened.bands.outline(
-        &opened.trace,
-        &opened.live,
-        Metric::Requested,
-        &columns,
-        BlockId(2),
-    );
+    let columns = opened.raster(&opened.whole(Metric::Requested, 10, 9)).columns;
+    let outline = opened.bands.outline(&opened.trace, &opened.live, Metric::Requested, &columns, BlockId(2));
     let none = None::<std::ops::Range<u64>>;
     let (high, low) = (Some(30..60), Some(20..50));
-    assert_eq!(
-        outline,
-        [&none, &none, &high, &high, &low, &low, &none, &none, &none].map(Clone::clone)
-    );
+    assert_eq!(outline, [&none, &none, &high, &high, &low, &low, &none, &none, &none].map(Clone::clone));
 }
 
 #[test]
@@ -322,11 +264,7 @@ fn an_empty_recording_and_an_empty_window_are_pictures_too() {
     let opened = open("");
     let raster = opened.raster(&opened.whole(Metric::Requested, 1, 2));
     assert_eq!(text_of(&raster), ".\n.\n0:0\n");
-    let nothing = Window {
-        width: 0,
-        height: 0,
-        ..opened.whole(Metric::Requested, 1, 2)
-    };
+    let nothing = Window { width: 0, height: 0, ..opened.whole(Metric::Requested, 1, 2) };
     assert!(opened.raster(&nothing).columns.is_empty());
 }
 
@@ -349,13 +287,7 @@ fn ten_thousand_blocks_freed_oldest_first_cost_events_and_pixels_alone() {
         let opened = open(&freed_oldest_first(count));
         let bytes = 0..1024 * count as u64;
         let across = Across::Moments(0.0..3.0 * count as f64 + 1.0);
-        let raster = opened.raster(&Window {
-            metric: Metric::Requested,
-            across,
-            width,
-            bytes,
-            height,
-        });
+        let raster = opened.raster(&Window { metric: Metric::Requested, across, width, bytes, height });
         let peak = raster.columns.iter().map(|column| column.bytes).max();
         assert_eq!(peak, Some(1024 * count as u64), "the peak is lost");
         raster.cost
@@ -364,10 +296,7 @@ fn ten_thousand_blocks_freed_oldest_first_cost_events_and_pixels_alone() {
     // Four levels hold 10,000 slots. Each event writes one number on each; each pixel reads at most 16 on each.
     let levels = 5;
     assert!(cost.events <= 30_000, "{cost:?}");
-    assert!(
-        cost.visits <= (cost.events + cost.blocks) * levels + (width * height) as u64 * 16 * levels,
-        "{cost:?}"
-    );
+    assert!(cost.visits <= (cost.events + cost.blocks) * levels + (width * height) as u64 * 16 * levels, "{cost:?}");
     // Blocks × frees would be 100 million.
     assert!(cost.visits < 3_000_000, "{cost:?}");
 }
@@ -376,13 +305,7 @@ fn ten_thousand_blocks_freed_oldest_first_cost_events_and_pixels_alone() {
 fn a_picture_of_a_few_events_walks_no_others() {
     let opened = open(&freed_oldest_first(10_000));
     let across = Across::Moments(15_000.0..15_100.0);
-    let window = Window {
-        metric: Metric::Requested,
-        across,
-        width: 1000,
-        bytes: 0..1 << 24,
-        height: 10,
-    };
+    let window = Window { metric: Metric::Requested, across, width: 1000, bytes: 0..1 << 24, height: 10 };
     let cost = opened.raster(&window).cost;
     assert!(cost.events <= 100, "{cost:?}");
 }
@@ -401,23 +324,14 @@ fn lines_show_the_largest_of_every_total_in_each_column() {
         alloc c 50/64
     ",
     );
-    let window = |width| Window {
-        width,
-        ..opened.whole(Metric::Requested, 1, 1)
-    };
+    let window = |width| Window { width, ..opened.whole(Metric::Requested, 1, 1) };
     let lines = |width| {
         let totals = column_totals(
             &opened.trace,
             &opened.series,
-            &Window {
-                across: Across::Moments(0.0..8.0),
-                ..window(width)
-            },
+            &Window { across: Across::Moments(0.0..8.0), ..window(width) },
         );
-        totals
-            .iter()
-            .map(|at| (at.requested, at.active, at.reserved))
-            .collect::<Vec<_>>()
+        totals.iter().map(|at| (at.requested, at.active, at.reserved)).collect::<Vec<_>>()
     };
     assert_eq!(lines(2), [(40, 48, 192), (60, 80, 192)]);
     let each = [
@@ -431,8 +345,5 @@ fn lines_show_the_largest_of_every_total_in_each_column() {
         (60, 80, 64),
     ];
     assert_eq!(lines(8), each);
-    assert_eq!(
-        lines(16),
-        each.iter().flat_map(|at| [*at, *at]).collect::<Vec<_>>()
-    );
+    assert_eq!(lines(16), each.iter().flat_map(|at| [*at, *at]).collect::<Vec<_>>());
 }

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The folder that holds the workspace, found at run time, so that a test binary can be moved with its sources.
 pub fn workspace_root() -> PathBuf {
-    let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| std::env::current_dir().unwrap_or_default(), PathBuf::from);
+    let here = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| std::env::current_dir().unwrap_or_default(), PathBuf::from);
     let is_root = |folder: &&std::path::Path| folder.join("snapshots").is_dir() && folder.join("engine").is_dir();
     here.ancestors().find(is_root).unwrap_or(&here).to_owned()
 }

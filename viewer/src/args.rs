@@ -21,12 +21,7 @@ use values::{kind_parser, metric_parser};
 ///
 /// Exit status: 0 fine; 2 bad usage, an unreadable or unsound recording, or a recorded run that ran out of memory.
 #[derive(Debug, Parser)]
-#[command(
-    name = "highwater",
-    version,
-    args_conflicts_with_subcommands = true,
-    max_term_width = 100
-)]
+#[command(name = "highwater", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
 pub struct Arguments {
     /// What to do, other than to open the app
     #[command(subcommand)]
@@ -79,12 +74,7 @@ pub struct BlockChoice {
     ///
     /// Text (category, op, scope, phase, pool, stack) takes = != ~ !~ where ~ is "contains"; numbers (size, allocated,
     /// step, stream, device) take = != < <= > >=. Several values, separated by commas, mean any of them.
-    #[arg(
-        long = "where",
-        value_name = "FILTER",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long = "where", value_name = "FILTER", default_value = "", hide_default_value = true)]
     pub filter: Where,
 }
 
@@ -238,11 +228,7 @@ pub struct RecordArguments {
 impl InfoArguments {
     /// Those of `highwater info FILE`.
     pub fn of(file: PathBuf) -> Self {
-        Self {
-            source: Source { file, json: false },
-            device: None,
-            blocks: BlockChoice::default(),
-        }
+        Self { source: Source { file, json: false }, device: None, blocks: BlockChoice::default() }
     }
 }
 
@@ -264,12 +250,7 @@ impl PeakArguments {
 impl RecordArguments {
     /// The file that is written.
     pub fn file(&self) -> PathBuf {
-        let default = || {
-            PathBuf::from(format!(
-                "{}.snap",
-                self.scenario.as_deref().unwrap_or("recording")
-            ))
-        };
+        let default = || PathBuf::from(format!("{}.snap", self.scenario.as_deref().unwrap_or("recording")));
         self.out.clone().unwrap_or_else(default)
     }
 }

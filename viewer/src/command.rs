@@ -109,10 +109,7 @@ commands! {
 impl Command {
     /// Whether it needs an open recording.
     pub const fn needs_recording(self) -> bool {
-        !matches!(
-            self,
-            Self::Open | Self::Quit | Self::Palette | Self::ToggleTheme | Self::Screenshot
-        )
+        !matches!(self, Self::Open | Self::Quit | Self::Palette | Self::ToggleTheme | Self::Screenshot)
     }
 
     /// The commands whose name or explanation holds every word of `text`, whatever its case; best first.
@@ -128,10 +125,8 @@ impl Command {
                 _ => None,
             }
         };
-        let mut found: Vec<(u8, Self)> = Self::ALL
-            .iter()
-            .filter_map(|&command| Some((rank(command)?, command)))
-            .collect();
+        let mut found: Vec<(u8, Self)> =
+            Self::ALL.iter().filter_map(|&command| Some((rank(command)?, command))).collect();
         found.sort_by_key(|(rank, _)| *rank);
         found.into_iter().map(|(_, command)| command).collect()
     }
@@ -144,31 +139,20 @@ mod tests {
     #[test]
     fn no_two_commands_share_a_name_or_a_key() {
         let mut names: Vec<&str> = Command::ALL.iter().map(|command| command.name()).collect();
-        let mut keys: Vec<&str> = Command::ALL
-            .iter()
-            .flat_map(|command| command.keys())
-            .copied()
-            .collect();
+        let mut keys: Vec<&str> = Command::ALL.iter().flat_map(|command| command.keys()).copied().collect();
         let counts = (names.len(), keys.len());
         names.sort_unstable();
         names.dedup();
         keys.sort_unstable();
         keys.dedup();
         assert_eq!((names.len(), keys.len()), counts);
-        assert!(
-            Command::ALL
-                .iter()
-                .all(|command| command.tooltip().ends_with(['.', '…']))
-        );
+        assert!(Command::ALL.iter().all(|command| command.tooltip().ends_with(['.', '…'])));
     }
 
     #[test]
     fn the_palette_finds_by_name_first_then_by_explanation() {
         assert_eq!(Command::search("PEAK")[0], Command::GoToPeak);
-        assert_eq!(
-            Command::search("colour category")[0],
-            Command::ColourByCategory
-        );
+        assert_eq!(Command::search("colour category")[0], Command::ColourByCategory);
         assert!(Command::search("pytorch").contains(&Command::Open));
         assert!(Command::search("nonsense").is_empty());
         assert_eq!(Command::search("").len(), Command::ALL.len());

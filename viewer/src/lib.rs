@@ -5,8 +5,8 @@
 //! file. Modules stand in layer order: each uses only what is declared above it.
 
 pub mod args;
-pub mod loader;
 pub mod session;
+pub mod loader;
 pub mod selection;
 pub mod command;
 pub mod cli;
@@ -57,11 +57,7 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;
             if arguments.open {
-                let summary = if arguments.json {
-                    Summary::None
-                } else {
-                    Summary::Peak
-                };
+                let summary = if arguments.json { Summary::None } else { Summary::Peak };
                 open(&[arguments.file()], summary)?;
             }
             Ok(status)
@@ -83,10 +79,8 @@ enum Summary {
 /// Opens the app, or says why not and prints a summary.
 fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
     if let Some(file) = files.iter().find(|file| is_mistyped_command(file)) {
-        let text = format!(
-            "'{}' is neither a command nor a file: `highwater --help` lists the commands",
-            file.display()
-        );
+        let text =
+            format!("'{}' is neither a command nor a file: `highwater --help` lists the commands", file.display());
         return Err(Failure::Usage(text));
     }
     let Err(why) = show_app(files) else {
@@ -106,9 +100,8 @@ fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
 
 /// Whether `file` is a bare word that names no file.
 fn is_mistyped_command(file: &Path) -> bool {
-    let is_word = file
-        .to_str()
-        .is_some_and(|text| text != "-" && text.chars().all(|c| c.is_alphanumeric() || c == '-'));
+    let is_word =
+        file.to_str().is_some_and(|text| text != "-" && text.chars().all(|c| c.is_alphanumeric() || c == '-'));
     is_word && !file.exists()
 }
 
@@ -137,14 +130,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let text = error.render().to_string();
-    let mut lines = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with("For more information"));
-    let what: Vec<&str> = lines
-        .by_ref()
-        .take_while(|line| !line.starts_with("Usage:"))
-        .collect();
+    let mut lines =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let what: Vec<&str> = lines.by_ref().take_while(|line| !line.starts_with("Usage:")).collect();
     say(&what.join(" ").replace(" tip: ", "; tip: "));
     say("Try `highwater --help`, or `highwater COMMAND --help` for its options.");
     ExitCode::from(2)

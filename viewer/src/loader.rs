@@ -71,26 +71,16 @@ impl Loading {
         let (sender, outcome) = channel();
         let (shared, from, failed) = (Arc::clone(&state), path.clone(), sender.clone());
         let work = move || {
-            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                load(&from, &shared, &wake)
-            }));
-            let broken =
-                "the reader failed on this file; please report it, with the file if you can";
+            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(&from, &shared, &wake)));
+            let broken = "the reader failed on this file; please report it, with the file if you can";
             // The window may be gone by now: then nobody wants to know.
             let _ = sender.send(read.unwrap_or_else(|_| Err(broken.to_owned())));
             wake();
         };
-        if let Err(why) = std::thread::Builder::new()
-            .name("highwater-load".to_owned())
-            .spawn(work)
-        {
+        if let Err(why) = std::thread::Builder::new().name("highwater-load".to_owned()).spawn(work) {
             let _ = failed.send(Err(format!("cannot start a thread to read it: {why}")));
         }
-        Self {
-            path,
-            state,
-            outcome,
-        }
+        Self { path, state, outcome }
     }
 
     /// The file.
@@ -100,24 +90,14 @@ impl Loading {
 
     /// What is being done, and how much of that is done, from 0 to 1.
     pub fn progress(&self) -> (String, f32) {
-        let stage = *self
-            .state
-            .stage
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let stage = *self.state.stage.read().unwrap_or_else(PoisonError::into_inner);
         let events = self.state.events.load(Ordering::Relaxed);
         let counted = if events > 0 {
-            format!(
-                ", {} events",
-                highwater_snapshots::units::format_count(events)
-            )
+            format!(", {} events", highwater_snapshots::units::format_count(events))
         } else {
             String::new()
         };
-        (
-            format!("{stage}{counted}"),
-            self.state.permille.load(Ordering::Relaxed) as f32 / 1000.0,
-        )
+        (format!("{stage}{counted}"), self.state.permille.load(Ordering::Relaxed) as f32 / 1000.0)
     }
 
     /// Calls the reading off; it ends soon after.
@@ -133,9 +113,7 @@ impl Loading {
             Ok(Ok(recording)) => Outcome::Ready(Box::new(recording)),
             Ok(Err(why)) => Outcome::Failed(why),
             Err(TryRecvError::Empty) => Outcome::Pending,
-            Err(TryRecvError::Disconnected) => {
-                Outcome::Failed("the thread that reads it is gone".to_owned())
-            }
+            Err(TryRecvError::Disconnected) => Outcome::Failed("the thread that reads it is gone".to_owned()),
         }
     }
 }
@@ -151,21 +129,12 @@ fn load(path: &Path, state: &State, wake: &dyn Fn()) -> Result<Recording, String
     let trace = read(path, state, wake).map_err(|why| why.to_string())?;
     state.enter("Indexing");
     wake();
-    let name = path.file_name().map_or_else(
-        || path.display().to_string(),
-        |name| name.to_string_lossy().into_owned(),
-    );
+    let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
     Ok(Recording::new(name, Some(path.to_owned()), trace))
 }
 
 fn read(path: &Path, state: &State, wake: &dyn Fn()) -> Result<Trace, Error> {
-    let io = |doing| {
-        move |source| Error::Io {
-            doing,
-            source,
-            path: path.to_owned(),
-        }
-    };
+    let io = |doing| move |source| Error::Io { doing, source, path: path.to_owned() };
     let mut file = File::open(path).map_err(io("open"))?;
     let length = file.metadata().map_err(io("open"))?.len();
     state.enter("Reading");
@@ -174,10 +143,7 @@ fn read(path: &Path, state: &State, wake: &dyn Fn()) -> Result<Trace, Error> {
         if state.is_cancelled.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);
         }
-        let taken = (&mut file)
-            .take(PORTION)
-            .read_to_end(&mut bytes)
-            .map_err(io("read"))?;
+        let taken = (&mut file).take(PORTION).read_to_end(&mut bytes).map_err(io("read"))?;
         state.is_at(bytes.len() as u64, length);
         wake();
         if taken == 0 {
@@ -189,11 +155,7 @@ fn read(path: &Path, state: &State, wake: &dyn Fn()) -> Result<Trace, Error> {
         state.events.store(progress.events, Ordering::Relaxed);
         state.is_at(progress.bytes_read, progress.bytes);
         wake();
-        if state.is_cancelled.load(Ordering::Relaxed) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
 }
 
@@ -220,9 +182,7 @@ mod tests {
         let path = folder.path().join("step.snap");
         let trace = trace_from_text("alloc a 10\nalloc b 20\nfree a").unwrap();
         write_trace(File::create(&path).unwrap(), &trace).unwrap();
-        let Outcome::Ready(recording) = wait(path) else {
-            panic!("not read")
-        };
+        let Outcome::Ready(recording) = wait(path) else { panic!("not read") };
         assert_eq!(recording.name, "step.snap");
         assert_eq!(recording.devices[0].summary.peaks[0].bytes, 30);
     }
@@ -230,15 +190,11 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_explained() {
         let folder = tempfile::tempdir().unwrap();
-        let Outcome::Failed(why) = wait(folder.path().join("gone.snap")) else {
-            panic!("read")
-        };
+        let Outcome::Failed(why) = wait(folder.path().join("gone.snap")) else { panic!("read") };
         assert!(why.contains("gone.snap"), "{why}");
         let path = folder.path().join("letter.txt");
         std::fs::write(&path, "Dear all").unwrap();
-        let Outcome::Failed(why) = wait(path) else {
-            panic!("read")
-        };
+        let Outcome::Failed(why) = wait(path) else { panic!("read") };
         assert!(why.contains("no recording"), "{why}");
     }
 
@@ -251,8 +207,7 @@ mod tests {
         });
         loading.cancel();
         woken.recv().unwrap();
-        let outcome = std::iter::repeat_with(|| loading.poll())
-            .find(|outcome| !matches!(outcome, Outcome::Pending));
+        let outcome = std::iter::repeat_with(|| loading.poll()).find(|outcome| !matches!(outcome, Outcome::Pending));
         assert!(matches!(outcome, Some(Outcome::Cancelled)));
     }
 }

@@ -46,19 +46,11 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     } else {
         answer.print(page)?;
     }
-    Ok(if report.oom.is_some() {
-        Status::Unsound
-    } else {
-        Status::Fine
-    })
+    Ok(if report.oom.is_some() { Status::Unsound } else { Status::Fine })
 }
 
 fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
-    let optimizer = arguments
-        .optimizer
-        .as_deref()
-        .map(str::parse::<OptimizerKind>)
-        .transpose();
+    let optimizer = arguments.optimizer.as_deref().map(str::parse::<OptimizerKind>).transpose();
     Ok(Options {
         device: match arguments.device {
             RunDevice::Meta => DeviceChoice::Meta,
@@ -80,29 +72,18 @@ fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
 fn list(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<(), Failure> {
     if arguments.json {
         let scenarios = scenario::all().iter().map(|info| (info.name, info.about));
-        page.json(&BTreeMap::from([(
-            "scenarios",
-            scenarios.collect::<BTreeMap<_, _>>(),
-        )]))?;
+        page.json(&BTreeMap::from([("scenarios", scenarios.collect::<BTreeMap<_, _>>())]))?;
         return Ok(());
     }
-    page.headline(&format!(
-        "{}:",
-        count_of(scenario::all().len() as u64, "scenario")
-    ))?;
+    page.headline(&format!("{}:", count_of(scenario::all().len() as u64, "scenario")))?;
     page.gap()?;
-    let mut table = Table::new(vec![
-        Column::text("name"),
-        Column::text("what it is and shows").giving_way(),
-    ]);
+    let mut table = Table::new(vec![Column::text("name"), Column::text("what it is and shows").giving_way()]);
     for info in scenario::all() {
         table.push(vec![info.name.to_owned(), info.about.to_owned()]);
     }
     page.table(&table)?;
     page.gap()?;
-    page.hint(
-        "Next: highwater record NAME   on the accounting device, which needs no GPU and no memory",
-    )?;
+    page.hint("Next: highwater record NAME   on the accounting device, which needs no GPU and no memory")?;
     Ok(())
 }
 
@@ -121,14 +102,7 @@ impl<'a> Answer<'a> {
         let device = trace.main_device();
         let summary = of_device(&trace, &Series::build(&trace, device));
         let phases = phases(&trace, device, Metric::Requested);
-        Self {
-            name,
-            file,
-            report,
-            trace,
-            summary,
-            phases,
-        }
+        Self { name, file, report, trace, summary, phases }
     }
 
     fn figures(&self) -> RecordFigures {
@@ -141,32 +115,21 @@ impl<'a> Answer<'a> {
             losses: self.report.losses.clone(),
             peaks: peak_figures(&self.trace, &self.summary),
             phases: row_figures(&self.phases),
-            oom: self.report.oom.as_ref().map(|oom| OomFigures {
-                requested_bytes: oom.requested,
-                description: oom.description.clone(),
-            }),
+            oom: self
+                .report
+                .oom
+                .as_ref()
+                .map(|oom| OomFigures { requested_bytes: oom.requested, description: oom.description.clone() }),
             problems: problem_texts(&self.trace),
         }
     }
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Self {
-            name,
-            file,
-            report,
-            trace,
-            ..
-        } = self;
+        let Self { name, file, report, trace, .. } = self;
         if let Some(oom) = &report.oom {
-            let during = format!(
-                "after {} of {name} on {}",
-                count_of(u64::from(report.steps_done), "step"),
-                report.device
-            );
-            page.headline(&format!(
-                "Out of memory {during}: {} asked for.",
-                format_bytes(oom.requested)
-            ))?;
+            let during =
+                format!("after {} of {name} on {}", count_of(u64::from(report.steps_done), "step"), report.device);
+            page.headline(&format!("Out of memory {during}: {} asked for.", format_bytes(oom.requested)))?;
             for line in oom.description.lines() {
                 page.warning(&format!("  {line}"))?;
             }
@@ -176,10 +139,7 @@ impl<'a> Answer<'a> {
         let steps = count_of(u64::from(report.steps_done), "step");
         let events = count_of(trace.events.len() as u64, "event");
         let file_name = file.display();
-        let sentence = format!(
-            "Recorded {steps} of {name} on {}: {events} in {file_name}",
-            report.device
-        );
+        let sentence = format!("Recorded {steps} of {name} on {}: {events} in {file_name}", report.device);
         page.headline(&format!("{sentence} ({}).", format_bytes(bytes)))?;
         if let Some([first, .., last]) = report.losses.as_deref() {
             page.line(&format!("The loss went from {first:.4} to {last:.4}."))?;
@@ -191,18 +151,11 @@ impl<'a> Answer<'a> {
         page.table(&phases_table(&self.phases[..shown]))?;
         if shown < self.phases.len() {
             let more = format_count((self.phases.len() - shown) as u64);
-            page.line(&format!(
-                "  … and {more} more; `highwater phases {file_name}` lists them"
-            ))?;
+            page.line(&format!("  … and {more} more; `highwater phases {file_name}` lists them"))?;
         }
         caveats::print(trace, page)?;
         page.gap()?;
-        page.hint(&next_command(
-            &["peak"],
-            file,
-            &[],
-            "for who holds memory at the peak",
-        ))
+        page.hint(&next_command(&["peak"], file, &[], "for who holds memory at the peak"))
     }
 }
 

@@ -65,10 +65,7 @@ impl Selection {
     /// Everything of the main device, by event.
     pub fn new(recording: &Recording) -> Self {
         let device = recording.main_device();
-        let view = View {
-            x: 0.0..1.0,
-            y: 0.0..1.0,
-        };
+        let view = View { x: 0.0..1.0, y: 0.0..1.0 };
         let mut selection = Self {
             device,
             metric: Metric::default(),
@@ -97,34 +94,18 @@ impl Selection {
         let index = &recording.devices[self.device];
         let trace = &recording.trace;
         let moments = &index.moments;
-        let (first, end) = (
-            self.x_of(trace, moments.start),
-            self.x_of(trace, moments.end),
-        );
+        let (first, end) = (self.x_of(trace, moments.start), self.x_of(trace, moments.end));
         // By time the last state has no end: it gets a little room.
-        let room = if self.axis == Axis::Time {
-            (end - first) * 0.01
-        } else {
-            0.0
-        };
+        let room = if self.axis == Axis::Time { (end - first) * 0.01 } else { 0.0 };
         let x = first..(end + room).max(first + 1.0);
-        let tops = [Metric::Active, Metric::Reserved, self.metric]
-            .map(|metric| index.peak(trace, metric).bytes);
+        let tops = [Metric::Active, Metric::Reserved, self.metric].map(|metric| index.peak(trace, metric).bytes);
         let top = tops.into_iter().max().unwrap_or(0).max(FLATTEST as u64) as f64;
-        View {
-            x,
-            y: 0.0..top * (1.0 + HEADROOM),
-        }
+        View { x, y: 0.0..top * (1.0 + HEADROOM) }
     }
 
     /// Where moment `position` begins on the axis.
     pub fn x_of(&self, trace: &Trace, position: usize) -> f64 {
-        let time = |index: usize| {
-            trace
-                .events
-                .time_of(EventId::from_index(index))
-                .unwrap_or(0) as f64
-        };
+        let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0) as f64;
         match self.axis {
             Axis::Event => position as f64,
             Axis::Time => match position.min(trace.events.len()).checked_sub(1) {
@@ -137,11 +118,7 @@ impl Selection {
 
     /// Where the states after `events` lie on the axis; the first reaches back to the baseline.
     pub fn x_of_events(&self, trace: &Trace, events: Range<u32>) -> Range<f64> {
-        let first = if events.start == 0 {
-            0
-        } else {
-            events.start as usize + 1
-        };
+        let first = if events.start == 0 { 0 } else { events.start as usize + 1 };
         self.x_of(trace, first)..self.x_of(trace, events.end as usize + 1)
     }
 
@@ -154,10 +131,7 @@ impl Selection {
     pub fn moment_at(&self, trace: &Trace, x: f64) -> usize {
         match self.axis {
             Axis::Event => (x.max(0.0) as usize).min(trace.events.len()),
-            Axis::Time => trace
-                .events
-                .time_ns
-                .partition_point(|&time| time as f64 <= x),
+            Axis::Time => trace.events.time_ns.partition_point(|&time| time as f64 <= x),
         }
     }
 
@@ -167,19 +141,14 @@ impl Selection {
             return;
         }
         let trace = &recording.trace;
-        let shown =
-            self.moment_at(trace, self.view.x.start)..self.moment_at(trace, self.view.x.end);
+        let shown = self.moment_at(trace, self.view.x.start)..self.moment_at(trace, self.view.x.end);
         let was_whole = self.view.x == self.whole(recording).x;
         self.axis = axis;
         self.back.clear();
         self.forward.clear();
         let whole = self.whole(recording).x;
         let x = self.x_of(trace, shown.start)..self.x_of(trace, shown.end.max(shown.start + 1));
-        self.view.x = if was_whole || x.end <= x.start {
-            whole
-        } else {
-            x
-        };
+        self.view.x = if was_whole || x.end <= x.start { whole } else { x };
         self.clamp(recording);
     }
 
@@ -264,18 +233,8 @@ impl Selection {
         let width = whole.x.end - whole.x.start;
         let half = half.clamp(width / 64.0, width / 6.0).max(NARROWEST);
         self.pin = None;
-        let y = if peak.bytes == 0 {
-            whole.y
-        } else {
-            0.0..peak.bytes as f64 * (1.0 + HEADROOM)
-        };
-        self.jump(
-            recording,
-            View {
-                x: middle - half..middle + half,
-                y,
-            },
-        );
+        let y = if peak.bytes == 0 { whole.y } else { 0.0..peak.bytes as f64 * (1.0 + HEADROOM) };
+        self.jump(recording, View { x: middle - half..middle + half, y });
     }
 
     /// Shows the life of `block` with some room on both sides.
@@ -283,22 +242,10 @@ impl Selection {
         let trace = &recording.trace;
         let row = trace.blocks.get(block);
         let whole = self.whole(recording);
-        let first = row
-            .alloc
-            .index()
-            .map_or(whole.x.start, |index| self.x_of(trace, index + 1));
-        let end = row
-            .free_requested
-            .index()
-            .map_or(whole.x.end, |index| self.x_of(trace, index + 1));
+        let first = row.alloc.index().map_or(whole.x.start, |index| self.x_of(trace, index + 1));
+        let end = row.free_requested.index().map_or(whole.x.end, |index| self.x_of(trace, index + 1));
         let room = ((end - first) * 0.1).max(NARROWEST);
-        self.jump(
-            recording,
-            View {
-                x: first - room..end + room,
-                y: self.view.y.clone(),
-            },
-        );
+        self.jump(recording, View { x: first - room..end + room, y: self.view.y.clone() });
     }
 
     /// Shows the step after (or before, for -1) the one that is shown; the nearest one where none is shown alone.
@@ -308,21 +255,12 @@ impl Selection {
         let middle = self.moment_at(trace, (self.view.x.start + self.view.x.end) / 2.0);
         let begun = steps.partition_point(|(_, events)| (events.start as usize) < middle) as i64;
         let now = (begun - 1).max(0);
-        let shown = steps
-            .get(now as usize)
-            .map(|(_, events)| self.x_of_events(trace, events.clone()));
+        let shown = steps.get(now as usize).map(|(_, events)| self.x_of_events(trace, events.clone()));
         let is_alone = shown.is_some_and(|x| x == self.view.x);
-        let target =
-            if is_alone { now + by } else { now }.clamp(0, (steps.len() as i64 - 1).max(0));
+        let target = if is_alone { now + by } else { now }.clamp(0, (steps.len() as i64 - 1).max(0));
         if let Some((_, events)) = steps.get(target as usize) {
             let x = self.x_of_events(trace, events.clone());
-            self.jump(
-                recording,
-                View {
-                    x,
-                    y: self.view.y.clone(),
-                },
-            );
+            self.jump(recording, View { x, y: self.view.y.clone() });
         }
     }
 
@@ -344,11 +282,8 @@ fn within(range: &Range<f64>, outer: &Range<f64>, least: f64) -> Range<f64> {
         return outer.clone();
     }
     // What is long enough keeps its place to the bit, so that moving back and forth changes nothing.
-    let (start, length) = if length < least {
-        ((range.start + range.end - least) / 2.0, least)
-    } else {
-        (range.start, length)
-    };
+    let (start, length) =
+        if length < least { ((range.start + range.end - least) / 2.0, least) } else { (range.start, length) };
     let start = start.min(outer.end - length).max(outer.start);
     start..start + length
 }
@@ -421,9 +356,6 @@ mod tests {
         let mut selection = Selection::new(&recording);
         selection.go_to_block(&recording, BlockId(1));
         let View { x, .. } = selection.view();
-        assert!(
-            x.start < 4.0 && x.start > 3.0 && x.end > 6.0 && x.end < 7.0,
-            "{x:?}"
-        );
+        assert!(x.start < 4.0 && x.start > 3.0 && x.end > 6.0 && x.end < 7.0, "{x:?}");
     }
 }

@@ -47,27 +47,14 @@ impl Recording {
         if ids.is_empty() {
             ids.push(DeviceId::default());
         }
-        let devices = ids
-            .into_par_iter()
-            .map(|device| DeviceIndex::build(&trace, device))
-            .collect();
-        Self {
-            path,
-            name: name.into(),
-            devices,
-            steps: steps_of(&trace),
-            deepest_scope: deepest_scope(&trace),
-            trace,
-        }
+        let devices = ids.into_par_iter().map(|device| DeviceIndex::build(&trace, device)).collect();
+        Self { path, name: name.into(), devices, steps: steps_of(&trace), deepest_scope: deepest_scope(&trace), trace }
     }
 
     /// The row of the device that most people mean.
     pub fn main_device(&self) -> usize {
         let main = self.trace.main_device();
-        self.devices
-            .iter()
-            .position(|index| index.device == main)
-            .unwrap_or(0)
+        self.devices.iter().position(|index| index.device == main).unwrap_or(0)
     }
 
     /// What to call device `row`: its ordinal, and its name if that is known.
@@ -82,45 +69,26 @@ impl Recording {
 
 impl DeviceIndex {
     fn build(trace: &Trace, device: DeviceId) -> Self {
-        let (series, live) = rayon::join(
-            || Series::build(trace, device),
-            || LiveIndex::build(trace, device),
-        );
+        let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
         let is_ours = |at: &DeviceId| *at == device;
         let first = trace.events.device.iter().position(is_ours);
         let last = trace.events.device.iter().rposition(is_ours);
         let moments = first.unwrap_or(0)..last.map_or(0, |last| last + 1) + 1;
-        Self {
-            device,
-            summary: summary::of_device(trace, &series),
-            series,
-            live,
-            moments,
-        }
+        Self { device, summary: summary::of_device(trace, &series), series, live, moments }
     }
 
     /// The first moment at which `metric` is largest.
     pub fn peak(&self, trace: &Trace, metric: Metric) -> Moment {
-        self.summary
-            .peaks
-            .iter()
-            .find(|peak| peak.metric == metric)
-            .copied()
-            .unwrap_or_else(|| {
-                // A total that was never sampled has no peak of its own.
-                Moment::at(trace, &self.series, metric, None)
-            })
+        self.summary.peaks.iter().find(|peak| peak.metric == metric).copied().unwrap_or_else(|| {
+            // A total that was never sampled has no peak of its own.
+            Moment::at(trace, &self.series, metric, None)
+        })
     }
 
     /// The moment after `position` events.
     pub fn moment(&self, trace: &Trace, metric: Metric, position: usize) -> Moment {
         let event = position.checked_sub(1).map(EventId::from_index);
-        Moment::at(
-            trace,
-            &self.series,
-            metric,
-            event.filter(|event| (event.0 as usize) < trace.events.len()),
-        )
+        Moment::at(trace, &self.series, metric, event.filter(|event| (event.0 as usize) < trace.events.len()))
     }
 }
 
@@ -184,11 +152,6 @@ mod tests {
         let recording = Recording::new("empty", None, Trace::default());
         let peak = recording.devices[0].peak(&recording.trace, Metric::Requested);
         assert_eq!((peak.bytes, peak.event), (0, None));
-        assert_eq!(
-            recording.devices[0]
-                .moment(&recording.trace, Metric::Active, 7)
-                .event,
-            None
-        );
+        assert_eq!(recording.devices[0].moment(&recording.trace, Metric::Active, 7).event, None);
     }
 }

@@ -46,9 +46,7 @@ fn harness(trace: Option<Trace>) -> Harness<'static, App> {
     if let Some(trace) = trace {
         app.open_trace("steps.snap", trace);
     }
-    let builder = Harness::builder()
-        .with_size(Vec2::new(1000.0, 640.0))
-        .with_max_steps(16);
+    let builder = Harness::builder().with_size(Vec2::new(1000.0, 640.0)).with_max_steps(16);
     let mut harness = builder.build_ui_state(|ui, app: &mut App| app.app_ui(ui), app);
     settle(&mut harness);
     harness
@@ -84,10 +82,7 @@ fn run(harness: &mut Harness<'_, App>, command: Command) {
 /// The middle of `block` on the screen, at the moment after `events` events.
 fn place_of(harness: &mut Harness<'_, App>, block: BlockId, events: usize) -> Pos2 {
     let file = harness.state_mut().current_mut().unwrap();
-    let stack = file
-        .timeline
-        .stack(&file.recording, &file.selection, events)
-        .unwrap();
+    let stack = file.timeline.stack(&file.recording, &file.selection, events).unwrap();
     let (_, bytes) = stack.bands.iter().find(|(id, _)| *id == block).unwrap();
     let frame = file.timeline.frame().unwrap();
     let x = frame.screen_x(file.selection.middle_of(&file.recording.trace, events));
@@ -120,11 +115,7 @@ fn a_recording_opens_with_the_peak_taken_apart() {
     let harness = harness(Some(steps()));
     harness.get_by_label_contains("Timeline of steps.snap: requested memory stacked by block");
     harness.get_by_label("At the peak");
-    assert_eq!(
-        harness.get_all_by_label("1.46 KiB").count(),
-        2,
-        "once as the headline, once as the table's total"
-    );
+    assert_eq!(harness.get_all_by_label("1.46 KiB").count(), 2, "once as the headline, once as the table's total");
     harness.get_by_label("parameter: 400 B");
     harness.get_by_label("temporary: 400 B");
     harness.get_by_label("optimizer_state: 400 B");
@@ -143,10 +134,7 @@ fn one_key_centres_the_peak_and_another_shows_everything_again() {
     assert_eq!((peak.bytes, peak.step), (1500, Some(1)));
     let shown = view(&harness);
     let middle = (shown.x.start + shown.x.end) / 2.0;
-    assert!(
-        (middle - (peak.position() as f64 + 0.5)).abs() < 1e-9,
-        "{shown:?}"
-    );
+    assert!((middle - (peak.position() as f64 + 0.5)).abs() < 1e-9, "{shown:?}");
     assert!(shown.x.end - shown.x.start < whole.x.end - whole.x.start);
     assert!(shown.y.contains(&1500.0));
     press(&mut harness, Key::F);
@@ -164,10 +152,7 @@ fn a_click_pins_the_block_that_the_picture_shows_there() {
     let file = harness.state().current().unwrap();
     let pin = file.selection.pin.unwrap();
     assert_eq!((pin.block, pin.moment), (Some(block), 7));
-    assert_eq!(
-        file.recording.trace.blocks.get(block).category,
-        Category::Gradient
-    );
+    assert_eq!(file.recording.trace.blocks.get(block).category, Category::Gradient);
     harness.get_by_label("gradient of linear");
     harness.get_by_label("400 B (400 B)");
     harness.get_by_label("backward");
@@ -214,10 +199,7 @@ fn the_axis_and_the_total_follow_their_keys() {
     assert_eq!(by_event, 0.0..steps().events.len() as f64 + 1.0);
     press(&mut harness, Key::T);
     let by_time = view(&harness).x;
-    assert!(
-        by_time.end > 1000.0 * (by_event.end - 2.0),
-        "events are a microsecond apart: {by_time:?}"
-    );
+    assert!(by_time.end > 1000.0 * (by_event.end - 2.0), "events are a microsecond apart: {by_time:?}");
     press(&mut harness, Key::T);
     assert_eq!(view(&harness).x, by_event);
     press(&mut harness, Key::M);
@@ -234,9 +216,7 @@ fn arrows_plus_minus_and_the_wheel_move_the_view() {
     assert!((half.x.end - half.x.start - (whole.x.end - whole.x.start) / 2.0).abs() < 1e-9);
     press(&mut harness, Key::ArrowRight);
     let moved = view(&harness);
-    assert!(
-        moved.x.start > half.x.start && moved.x.end - moved.x.start == half.x.end - half.x.start
-    );
+    assert!(moved.x.start > half.x.start && moved.x.end - moved.x.start == half.x.end - half.x.start);
     press(&mut harness, Key::Minus);
     press(&mut harness, Key::Minus);
     assert_eq!(view(&harness).x, whole.x, "never more than everything");
@@ -255,16 +235,10 @@ fn arrows_plus_minus_and_the_wheel_move_the_view() {
     harness.run_steps(8);
     settle(&mut harness);
     let zoomed = view(&harness);
-    assert!(
-        zoomed.x.end - zoomed.x.start < whole.x.end - whole.x.start,
-        "{zoomed:?}"
-    );
+    assert!(zoomed.x.end - zoomed.x.start < whole.x.end - whole.x.start, "{zoomed:?}");
     let file = harness.state().current().unwrap();
     let under = file.timeline.frame().unwrap().x_at(at.x);
-    assert!(
-        (under - 10.5).abs() < 0.05,
-        "what was under the pointer stays there: {under}"
-    );
+    assert!((under - 10.5).abs() < 0.05, "what was under the pointer stays there: {under}");
 }
 
 #[test]
@@ -297,18 +271,14 @@ fn the_palette_finds_and_runs_commands() {
 fn a_filter_narrows_the_table_and_mistakes_are_explained() {
     let mut harness = harness(Some(steps()));
     harness.get_by_label("Where").click();
-    harness
-        .get_by_role_and_label(eframe::egui::Role::TextInput, "Where")
-        .type_text("colour=red");
+    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Where").type_text("colour=red");
     settle(&mut harness);
     harness.get_by_label_contains("no key 'colour'");
     for _ in 0.."colour=red".len() {
         harness.key_press(Key::Backspace);
     }
     settle(&mut harness);
-    harness
-        .get_by_role_and_label(eframe::egui::Role::TextInput, "Where")
-        .type_text("category=temporary");
+    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Where").type_text("category=temporary");
     settle(&mut harness);
     assert!(harness.query_by_label_contains("no key").is_none());
     harness.get_by_label("Total of 1 group, 1 block");
@@ -335,16 +305,10 @@ fn files_open_side_by_side_and_are_remembered() {
     write_trace(std::fs::File::create(&path).unwrap(), &steps()).unwrap();
     let mut harness = harness(Some(steps()));
     open(&mut harness, &path);
-    assert_eq!(
-        harness.state().current().unwrap().recording.path.as_deref(),
-        Some(path.as_path())
-    );
+    assert_eq!(harness.state().current().unwrap().recording.path.as_deref(), Some(path.as_path()));
     assert_eq!(harness.state().settings().recent, [path]);
     run(&mut harness, Command::Close);
-    assert_eq!(
-        harness.state().current().unwrap().recording.name,
-        "steps.snap"
-    );
+    assert_eq!(harness.state().current().unwrap().recording.name, "steps.snap");
     run(&mut harness, Command::Close);
     assert!(harness.state().current().is_none());
     harness.get_by_label("disk.snap");
@@ -373,9 +337,7 @@ fn several_devices_can_be_chosen_and_keep_apart() {
 
 #[test]
 fn what_limits_trust_is_said_in_words() {
-    let harness = harness(Some(
-        trace_from_text("alloc a 10\nfree_requested z").unwrap(),
-    ));
+    let harness = harness(Some(trace_from_text("alloc a 10\nfree_requested z").unwrap()));
     harness.get_by_label_contains("frees name blocks that the recording does not know");
 }
 
@@ -383,10 +345,8 @@ fn what_limits_trust_is_said_in_words() {
 fn an_empty_recording_shows_an_empty_picture() {
     let mut harness = harness(Some(Trace::default()));
     for &command in Command::ALL {
-        let opens_window = matches!(
-            command,
-            Command::Open | Command::Quit | Command::Screenshot | Command::Close | Command::Palette
-        );
+        let opens_window =
+            matches!(command, Command::Open | Command::Quit | Command::Screenshot | Command::Close | Command::Palette);
         if !opens_window {
             run(&mut harness, command);
         }

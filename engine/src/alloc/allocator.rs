@@ -26,12 +26,7 @@ impl CachingAllocator {
     pub fn new(driver: Box<dyn Driver>, device: DeviceId, config: AllocConfig) -> Arc<Self> {
         let driver: Arc<dyn Driver> = Arc::from(driver);
         let heap = Mutex::new(Heap::new(Arc::clone(&driver), device, config.clone()));
-        Arc::new(Self {
-            device,
-            driver,
-            config,
-            heap,
-        })
+        Arc::new(Self { device, driver, config, heap })
     }
 
     /// The device whose memory this is.
@@ -178,9 +173,6 @@ impl Drop for CachingAllocator {
 impl std::fmt::Debug for CachingAllocator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (device, kind) = (self.device, self.driver.kind());
-        f.debug_struct("CachingAllocator")
-            .field("device", &device)
-            .field("kind", &kind)
-            .finish_non_exhaustive()
+        f.debug_struct("CachingAllocator").field("device", &device).field("kind", &kind).finish_non_exhaustive()
     }
 }

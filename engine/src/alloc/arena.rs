@@ -92,10 +92,7 @@ pub(super) struct Arena {
 
 impl Arena {
     pub(super) fn new() -> Self {
-        Self {
-            records: Vec::new(),
-            first_vacant: BlockIndex::NONE,
-        }
+        Self { records: Vec::new(), first_vacant: BlockIndex::NONE }
     }
 
     #[inline]
@@ -113,9 +110,7 @@ impl Arena {
 
     #[cold]
     fn push(&mut self, record: Record) -> BlockIndex {
-        let index = u32::try_from(self.records.len())
-            .ok()
-            .filter(|&index| index != u32::MAX);
+        let index = u32::try_from(self.records.len()).ok().filter(|&index| index != u32::MAX);
         let index = index.expect("an allocator holds at most 2^32 - 1 ranges");
         self.records.push(record);
         BlockIndex(index)
@@ -126,8 +121,7 @@ impl Arena {
     pub(super) fn remove(&mut self, index: BlockIndex) -> (u64, u64) {
         let first_vacant = self.first_vacant;
         let record = &mut self[index];
-        let (range, previous, next) =
-            ((record.address, record.bytes), record.previous, record.next);
+        let (range, previous, next) = ((record.address, record.bytes), record.previous, record.next);
         record.used = Use::Vacant;
         record.next = first_vacant;
         self.first_vacant = index;
@@ -144,17 +138,8 @@ impl Arena {
     /// name and shrinks to the rest.
     pub(super) fn cut_front(&mut self, index: BlockIndex, bytes: u64) -> BlockIndex {
         let rest = &mut self[index];
-        assert!(
-            bytes < rest.bytes,
-            "cutting {bytes} bytes off a range of {}",
-            rest.bytes
-        );
-        let mut front = Record {
-            other_streams: None,
-            bytes,
-            next: index,
-            ..*rest
-        };
+        assert!(bytes < rest.bytes, "cutting {bytes} bytes off a range of {}", rest.bytes);
+        let mut front = Record { other_streams: None, bytes, next: index, ..*rest };
         rest.address += bytes;
         rest.bytes -= bytes;
         front.events = 0;
@@ -171,11 +156,7 @@ impl Arena {
     /// holds the rest and stands behind it.
     pub(super) fn cut_back(&mut self, index: BlockIndex, bytes: u64) -> BlockIndex {
         let front = &mut self[index];
-        assert!(
-            bytes < front.bytes,
-            "keeping {bytes} bytes of a range of {}",
-            front.bytes
-        );
+        assert!(bytes < front.bytes, "keeping {bytes} bytes of a range of {}", front.bytes);
         let back = Record {
             context: Context::NOTHING,
             other_streams: None,
@@ -202,11 +183,7 @@ impl Arena {
 
     /// Every record of a range, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (BlockIndex, &Record)> {
-        let named = self
-            .records
-            .iter()
-            .enumerate()
-            .map(|(index, record)| (BlockIndex(index as u32), record));
+        let named = self.records.iter().enumerate().map(|(index, record)| (BlockIndex(index as u32), record));
         named.filter(|(_, record)| record.used != Use::Vacant)
     }
 }

@@ -53,23 +53,14 @@ impl Heap {
                 complain("is smaller than what was asked for");
             }
         }
-        problems.extend(
-            waiting
-                .keys()
-                .map(|index| format!("{index:?} is gone, but events wait for it")),
-        );
+        problems.extend(waiting.keys().map(|index| format!("{index:?} is gone, but events wait for it")));
         self.check_lists(&mut problems);
         self.check_overlaps(&mut problems);
         sums.compare(self, &mut problems);
         problems
     }
 
-    fn check_neighbours(
-        &self,
-        index: BlockIndex,
-        record: &Record,
-        complain: &mut impl FnMut(&str),
-    ) {
+    fn check_neighbours(&self, index: BlockIndex, record: &Record, complain: &mut impl FnMut(&str)) {
         if record.previous.is_some() && self.arena[record.previous].next != index {
             complain("does not know its previous neighbour");
         }
@@ -87,15 +78,7 @@ impl Heap {
         if joinable {
             complain("should have been joined to its next neighbour");
         }
-        let alike = |record: &Record| {
-            (
-                record.stream,
-                record.pool,
-                record.base,
-                record.registration,
-                record.expandable,
-            )
-        };
+        let alike = |record: &Record| (record.stream, record.pool, record.base, record.registration, record.expandable);
         if alike(next) != alike(record) {
             complain("differs from its next neighbour in stream, pool or segment");
         }
@@ -107,34 +90,20 @@ impl Heap {
         for pool in [Pool::Small, Pool::Large] {
             let list = self.pool(pool);
             let entries = list.all().into_iter().map(|index| (index, Use::Free));
-            for (index, used) in
-                entries.chain(list.all_unmapped().map(|index| (index, Use::Unmapped)))
-            {
+            for (index, used) in entries.chain(list.all_unmapped().map(|index| (index, Use::Unmapped))) {
                 let record = &self.arena[index];
-                if !listed.insert(index)
-                    || record.used != used
-                    || record.pool != pool
-                    || !list.holds(index, record)
-                {
+                if !listed.insert(index) || record.used != used || record.pool != pool || !list.holds(index, record) {
                     problems.push(format!("{index:?} is listed wrongly: {record:?}"));
                 }
             }
         }
         let idle = |record: &Record| matches!(record.used, Use::Free | Use::Unmapped);
-        let missing = self
-            .arena
-            .iter()
-            .filter(|(index, record)| idle(record) && !listed.contains(index));
-        problems
-            .extend(missing.map(|(index, record)| format!("{index:?} is in no list: {record:?}")));
+        let missing = self.arena.iter().filter(|(index, record)| idle(record) && !listed.contains(index));
+        problems.extend(missing.map(|(index, record)| format!("{index:?} is in no list: {record:?}")));
     }
 
     fn check_overlaps(&self, problems: &mut Vec<String>) {
-        let mut ranges: Vec<_> = self
-            .arena
-            .iter()
-            .map(|(_, record)| (record.address, record.end()))
-            .collect();
+        let mut ranges: Vec<_> = self.arena.iter().map(|(_, record)| (record.address, record.end())).collect();
         ranges.sort_unstable();
         let overlaps = ranges.windows(2).filter(|pair| pair[0].1 > pair[1].0);
         problems.extend(overlaps.map(|pair| format!("ranges overlap: {pair:x?}")));
@@ -180,28 +149,14 @@ impl Sums {
             ("reserved_bytes", &stats.reserved_bytes, self.reserved),
             ("segment", &stats.segment, self.segments),
             ("inactive_split", &stats.inactive_split, self.split),
-            (
-                "inactive_split_bytes",
-                &stats.inactive_split_bytes,
-                self.split_bytes,
-            ),
+            ("inactive_split_bytes", &stats.inactive_split_bytes, self.split_bytes),
         ];
         for (name, stat, [small, large]) in rows {
-            let counted = [
-                stat.small_pool.current,
-                stat.large_pool.current,
-                stat.all.current,
-            ];
+            let counted = [stat.small_pool.current, stat.large_pool.current, stat.all.current];
             if counted != [small, large, small + large] {
-                problems.push(format!(
-                    "{name} counts {counted:?}, the ranges sum to {small} and {large}"
-                ));
+                problems.push(format!("{name} counts {counted:?}, the ranges sum to {small} and {large}"));
             }
-            if stat
-                .parts()
-                .iter()
-                .any(|(_, part)| part.peak < part.current)
-            {
+            if stat.parts().iter().any(|(_, part)| part.peak < part.current) {
                 problems.push(format!("{name} has a peak below its current value"));
             }
         }

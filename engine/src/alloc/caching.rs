@@ -29,11 +29,7 @@ impl Heap {
         if requested > MAX_REQUEST {
             return Err(AllocError::TooLarge { requested });
         }
-        let request = Request {
-            requested,
-            rounded: Rounded::new(requested, &self.config),
-            stream,
-        };
+        let request = Request { requested, rounded: Rounded::new(requested, &self.config), stream };
         let found = match self.find(&request) {
             Some(index) => index,
             None => self.obtain(&request)?,
@@ -44,9 +40,7 @@ impl Heap {
     /// Takes the best fit out of the cache. Only one candidate is looked at: if it may not be used, nothing is found.
     #[inline]
     pub(super) fn find(&mut self, request: &Request) -> Option<BlockIndex> {
-        let Rounded {
-            block: bytes, pool, ..
-        } = request.rounded;
+        let Rounded { block: bytes, pool, .. } = request.rounded;
         if self.collects_garbage() {
             self.pool_mut(pool).searches += 1;
         }
@@ -54,8 +48,7 @@ impl Heap {
         if let Some(limit) = self.config.max_split_bytes() {
             let candidate = self.arena[index].bytes;
             let too_good = bytes < limit && candidate >= limit;
-            let too_large =
-                bytes >= limit && candidate - bytes >= self.config.max_non_split_rounding_bytes();
+            let too_large = bytes >= limit && candidate - bytes >= self.config.max_non_split_rounding_bytes();
             if too_good || too_large {
                 return None;
             }
@@ -67,14 +60,8 @@ impl Heap {
     /// The smallest range that fits.
     #[inline]
     fn best_fit(&self, request: &Request) -> Option<BlockIndex> {
-        let key = self
-            .pool(request.rounded.pool)
-            .best_fit(request.stream, request.rounded.block)?;
-        if self.config.expandable_segments() {
-            Some(self.least_room(key, request))
-        } else {
-            Some(key.index)
-        }
+        let key = self.pool(request.rounded.pool).best_fit(request.stream, request.rounded.block)?;
+        if self.config.expandable_segments() { Some(self.least_room(key, request)) } else { Some(key.index) }
     }
 
     /// In an expandable segment the unmapped range behind a free one counts as its own: goes on from the smallest range
@@ -101,9 +88,7 @@ impl Heap {
     /// (pytorch/pytorch issue 189504); whatever it can serve is served in the same way here.
     #[cold]
     fn obtain(&mut self, request: &Request) -> Result<BlockIndex, AllocError> {
-        let Rounded {
-            block: bytes, pool, ..
-        } = request.rounded;
+        let Rounded { block: bytes, pool, .. } = request.rounded;
         self.config.check_driver(&*self.driver)?;
         if let Some(limit) = self.limit()?
             && self.collects_garbage()
@@ -127,9 +112,7 @@ impl Heap {
             return Ok(index);
         }
         self.stats.num_ooms += 1;
-        Err(AllocError::OutOfMemory(Box::new(
-            self.report(request, released)?,
-        )))
+        Err(AllocError::OutOfMemory(Box::new(self.report(request, released)?)))
     }
 
     /// Bytes that may be reserved, if there is a limit.
@@ -143,16 +126,9 @@ impl Heap {
 
     /// A range for the request, new from the driver; `None` if the limit or the device does not allow it.
     fn reserve(&mut self, request: &Request) -> Result<Option<BlockIndex>, DriverError> {
-        let Rounded {
-            segment,
-            pool,
-            block,
-        } = request.rounded;
+        let Rounded { segment, pool, block } = request.rounded;
         let reserved = self.stats.reserved_bytes.all.current;
-        if self
-            .limit()?
-            .is_some_and(|limit| reserved + segment > limit)
-        {
+        if self.limit()?.is_some_and(|limit| reserved + segment > limit) {
             return Ok(None);
         }
         if self.config.expandable_segments() {
@@ -163,12 +139,7 @@ impl Heap {
             Err(DriverError::OutOfMemory) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let range = Range {
-            address,
-            bytes: segment,
-            stream: request.stream,
-            pool,
-        };
+        let range = Range { address, bytes: segment, stream: request.stream, pool };
         let index = self.register(range, Use::Free);
         self.stats.num_device_alloc += 1;
         self.stats.segment.increase(pool, 1);
@@ -193,12 +164,9 @@ impl Heap {
     /// Hands a free range in no list out to the program; what is left of it goes back to the list.
     #[inline]
     fn hand_out(&mut self, found: BlockIndex, request: &Request) -> Block {
-        let Rounded {
-            block: bytes, pool, ..
-        } = request.rounded;
+        let Rounded { block: bytes, pool, .. } = request.rounded;
         let record = &self.arena[found];
-        let (was_split, counts_split, rest) =
-            (record.is_split(), !record.expandable, record.bytes - bytes);
+        let (was_split, counts_split, rest) = (record.is_split(), !record.expandable, record.bytes - bytes);
         let mut index = found;
         if self.splits(rest, request) {
             index = self.arena.cut_front(found, bytes);
@@ -235,14 +203,7 @@ impl Heap {
 
     #[inline]
     fn count_alloc(&mut self, block: &Block) {
-        let Block {
-            address,
-            requested,
-            allocated,
-            stream,
-            pool,
-            ..
-        } = *block;
+        let Block { address, requested, allocated, stream, pool, .. } = *block;
         let stats = &mut self.stats;
         stats.allocation.increase(pool, 1);
         stats.allocated_bytes.increase(pool, allocated);
@@ -252,16 +213,6 @@ impl Heap {
         if !self.config.splits_freely(allocated) {
             stats.oversize_allocations.increase(1);
         }
-        api::alloc(
-            self.device,
-            &api::NewBlock {
-                block: block.key,
-                address,
-                requested,
-                allocated,
-                stream,
-                pool,
-            },
-        );
+        api::alloc(self.device, &api::NewBlock { block: block.key, address, requested, allocated, stream, pool });
     }
 }

@@ -74,8 +74,7 @@ impl AllocConfig {
 
     /// How much larger than the request a block that is never split may be.
     pub fn max_non_split_rounding_bytes(&self) -> u64 {
-        self.max_non_split_rounding_bytes
-            .unwrap_or(self.large_segment_bytes)
+        self.max_non_split_rounding_bytes.unwrap_or(self.large_segment_bytes)
     }
 
     /// Into how many parts each doubling of sizes is cut.
@@ -104,18 +103,14 @@ impl AllocConfig {
             return Ok(());
         }
         let Some(page) = driver.page_bytes() else {
-            return Err(ConfigError::NoVirtualMemory {
-                kind: driver.kind().name(),
-            });
+            return Err(ConfigError::NoVirtualMemory { kind: driver.kind().name() });
         };
         match self.large_segment_bytes.is_multiple_of(page) {
             true => Ok(()),
             false => Err(ConfigError::Invalid {
                 key: "large_segment_size_mb",
                 value: (self.large_segment_bytes / MIB).to_string(),
-                allowed: format!(
-                    "with expandable_segments:True, a multiple of the device's page of {page} bytes"
-                ),
+                allowed: format!("with expandable_segments:True, a multiple of the device's page of {page} bytes"),
             }),
         }
     }
@@ -176,9 +171,7 @@ pub enum ConfigError {
         allowed: String,
     },
     /// The text breaks off, or something stands where a separator should.
-    #[error(
-        "allocator settings: expected '{expected}' after '{after}', found {found}; write key:value,key:[a:b,c:d]"
-    )]
+    #[error("allocator settings: expected '{expected}' after '{after}', found {found}; write key:value,key:[a:b,c:d]")]
     Grammar {
         /// The separator.
         expected: char,

@@ -37,8 +37,7 @@ pub(super) fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, Con
                 config.max_split_bytes = Some(reader.mebibytes("max_split_size_mb")?);
             }
             "max_non_split_rounding_mb" => {
-                config.max_non_split_rounding_bytes =
-                    Some(reader.mebibytes("max_non_split_rounding_mb")?);
+                config.max_non_split_rounding_bytes = Some(reader.mebibytes("max_non_split_rounding_mb")?);
             }
             "roundup_power2_divisions" => config.divisions = reader.divisions()?,
             "garbage_collection_threshold" => {
@@ -49,11 +48,7 @@ pub(super) fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, Con
             }
             "per_process_memory_fraction" => {
                 let inside = |share: f64| (0.0..=1.0).contains(&share);
-                config.memory_fraction = reader.share(
-                    "per_process_memory_fraction",
-                    "a number from 0 to 1",
-                    inside,
-                )?;
+                config.memory_fraction = reader.share("per_process_memory_fraction", "a number from 0 to 1", inside)?;
             }
             "expandable_segments" => {
                 config.expandable_segments = match reader.value()? {
@@ -72,10 +67,7 @@ pub(super) fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, Con
                 reader.value()?;
             }
             key => {
-                return Err(ConfigError::UnknownKey {
-                    key: key.to_owned(),
-                    allowed: KEYS.to_owned(),
-                });
+                return Err(ConfigError::UnknownKey { key: key.to_owned(), allowed: KEYS.to_owned() });
             }
         }
         if !reader.at_end() {
@@ -90,25 +82,17 @@ pub(super) fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, Con
 fn check_together(config: &AllocConfig) -> Result<(), ConfigError> {
     let segment = config.large_segment_bytes / MIB;
     if segment <= 10 {
-        return Err(invalid(
-            "large_segment_size_mb",
-            &segment.to_string(),
-            "a whole number of MiB above 10",
-        ));
+        return Err(invalid("large_segment_size_mb", &segment.to_string(), "a whole number of MiB above 10"));
     }
     let limited = [
         ("max_split_size_mb", config.max_split_bytes),
-        (
-            "max_non_split_rounding_mb",
-            config.max_non_split_rounding_bytes,
-        ),
+        ("max_non_split_rounding_mb", config.max_non_split_rounding_bytes),
     ];
     for (key, bytes) in limited {
         if let Some(bytes) = bytes
             && bytes < config.large_segment_bytes
         {
-            let allowed =
-                format!("a whole number of MiB from {segment} (large_segment_size_mb) upwards");
+            let allowed = format!("a whole number of MiB from {segment} (large_segment_size_mb) upwards");
             return Err(invalid(key, &(bytes / MIB).to_string(), &allowed));
         }
     }
@@ -116,11 +100,7 @@ fn check_together(config: &AllocConfig) -> Result<(), ConfigError> {
 }
 
 fn invalid(key: &'static str, value: &str, allowed: &str) -> ConfigError {
-    ConfigError::Invalid {
-        key,
-        value: value.to_owned(),
-        allowed: allowed.to_owned(),
-    }
+    ConfigError::Invalid { key, value: value.to_owned(), allowed: allowed.to_owned() }
 }
 
 /// Walks over text without white space.
@@ -151,15 +131,8 @@ impl<'a> Reader<'a> {
             self.at += separator.len_utf8();
             return Ok(());
         }
-        let found = self.text[self.at..]
-            .chars()
-            .next()
-            .map_or("the end".to_owned(), |c| format!("'{c}'"));
-        Err(ConfigError::Grammar {
-            expected: separator,
-            after: self.text[..self.at].to_owned(),
-            found,
-        })
+        let found = self.text[self.at..].chars().next().map_or("the end".to_owned(), |c| format!("'{c}'"));
+        Err(ConfigError::Grammar { expected: separator, after: self.text[..self.at].to_owned(), found })
     }
 
     /// The colon and the single value after a key.
@@ -170,25 +143,13 @@ impl<'a> Reader<'a> {
 
     fn mebibytes(&mut self, key: &'static str) -> Result<u64, ConfigError> {
         let value = self.value()?;
-        let bytes = value
-            .parse::<u64>()
-            .ok()
-            .and_then(|count| count.checked_mul(MIB));
+        let bytes = value.parse::<u64>().ok().and_then(|count| count.checked_mul(MIB));
         bytes.ok_or_else(|| invalid(key, value, "a whole number of MiB"))
     }
 
-    fn share(
-        &mut self,
-        key: &'static str,
-        allowed: &str,
-        inside: fn(f64) -> bool,
-    ) -> Result<f64, ConfigError> {
+    fn share(&mut self, key: &'static str, allowed: &str, inside: fn(f64) -> bool) -> Result<f64, ConfigError> {
         let value = self.value()?;
-        value
-            .parse()
-            .ok()
-            .filter(|&share| inside(share))
-            .ok_or_else(|| invalid(key, value, allowed))
+        value.parse().ok().filter(|&share| inside(share)).ok_or_else(|| invalid(key, value, allowed))
     }
 
     /// A single number for all intervals, or a list: `[64:8,256:4,>:1]` gives 8 up to 127 MiB, none up to 255 MiB, 4 up
@@ -198,13 +159,8 @@ impl<'a> Reader<'a> {
         self.expect(':')?;
         if !self.next_is('[') {
             let value = self.word();
-            let number = value
-                .parse()
-                .ok()
-                .filter(|number: &u64| number.is_power_of_two());
-            let number = number.ok_or_else(|| {
-                invalid(KEY, value, "a power of two, or a list [MiB:divisions,…]")
-            })?;
+            let number = value.parse().ok().filter(|number: &u64| number.is_power_of_two());
+            let number = number.ok_or_else(|| invalid(KEY, value, "a power of two, or a list [MiB:divisions,…]"))?;
             return Ok(Divisions([number; 16]));
         }
         self.expect('[')?;
@@ -213,27 +169,15 @@ impl<'a> Reader<'a> {
         while !self.next_is(']') {
             let from = self.word();
             let value = self.value()?;
-            let number = value
-                .parse()
-                .ok()
-                .filter(|number: &u64| *number == 0 || number.is_power_of_two());
-            let number = number.ok_or_else(|| {
-                invalid(
-                    KEY,
-                    &format!("{from}:{value}"),
-                    "0 or a power of two after the colon",
-                )
-            })?;
+            let number = value.parse().ok().filter(|number: &u64| *number == 0 || number.is_power_of_two());
+            let number = number
+                .ok_or_else(|| invalid(KEY, &format!("{from}:{value}"), "0 or a power of two after the colon"))?;
             if from == ">" {
                 divisions.0[last.unwrap_or(0) + 1..].fill(number);
             } else {
-                let start = from
-                    .parse()
-                    .ok()
-                    .filter(|start: &u64| start.is_power_of_two());
+                let start = from.parse().ok().filter(|start: &u64| start.is_power_of_two());
                 let allowed = "a power of two, in MiB, or '>' before the colon";
-                let start =
-                    start.ok_or_else(|| invalid(KEY, &format!("{from}:{value}"), allowed))?;
+                let start = start.ok_or_else(|| invalid(KEY, &format!("{from}:{value}"), allowed))?;
                 let index = start.ilog2().min(15) as usize;
                 if last.is_none() {
                     divisions.0[..index].fill(number);
@@ -255,10 +199,7 @@ pub(super) fn print(config: &AllocConfig, f: &mut fmt::Formatter<'_>) -> fmt::Re
     let default = AllocConfig::default();
     let mut parts = Vec::new();
     if config.large_segment_bytes != default.large_segment_bytes {
-        parts.push(format!(
-            "large_segment_size_mb:{}",
-            config.large_segment_bytes / MIB
-        ));
+        parts.push(format!("large_segment_size_mb:{}", config.large_segment_bytes / MIB));
     }
     if let Some(bytes) = config.max_split_bytes {
         parts.push(format!("max_split_size_mb:{}", bytes / MIB));
@@ -273,10 +214,7 @@ pub(super) fn print(config: &AllocConfig, f: &mut fmt::Formatter<'_>) -> fmt::Re
         parts.push(format!("garbage_collection_threshold:{threshold}"));
     }
     if config.memory_fraction != default.memory_fraction {
-        parts.push(format!(
-            "per_process_memory_fraction:{}",
-            config.memory_fraction
-        ));
+        parts.push(format!("per_process_memory_fraction:{}", config.memory_fraction));
     }
     if config.expandable_segments {
         parts.push("expandable_segments:True".to_owned());
@@ -291,16 +229,8 @@ impl fmt::Display for Divisions {
         if numbers.iter().all(|&number| number == numbers[0]) && numbers[0] != 0 {
             return write!(f, "{}", numbers[0]);
         }
-        let first = numbers
-            .iter()
-            .take_while(|&&number| number == numbers[0])
-            .count()
-            - 1;
-        let tail = numbers
-            .iter()
-            .rev()
-            .take_while(|&&number| number == numbers[15])
-            .count();
+        let first = numbers.iter().take_while(|&&number| number == numbers[0]).count() - 1;
+        let tail = numbers.iter().rev().take_while(|&&number| number == numbers[15]).count();
         let tail_start = (16 - tail).max(first + 1);
         write!(f, "[{}:{}", 1_u64 << first, numbers[0])?;
         for (index, &number) in numbers.iter().enumerate().take(tail_start).skip(first + 1) {

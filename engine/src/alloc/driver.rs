@@ -123,8 +123,5 @@ pub trait Driver: Send + Sync {
 }
 
 fn no_virtual_memory(doing: &'static str) -> DriverError {
-    DriverError::Other {
-        doing,
-        message: "this device has no virtual memory management".to_owned(),
-    }
+    DriverError::Other { doing, message: "this device has no virtual memory management".to_owned() }
 }

@@ -20,10 +20,7 @@ impl EventQueues {
     }
 
     pub(super) fn push(&mut self, stream: StreamId, event: DriverEvent, block: BlockIndex) {
-        self.queues
-            .entry(stream)
-            .or_default()
-            .push_back((event, block));
+        self.queues.entry(stream).or_default().push_back((event, block));
     }
 
     /// The streams that have events outstanding.
@@ -33,10 +30,7 @@ impl EventQueues {
 
     /// The event that `stream` will reach first.
     pub(super) fn first(&self, stream: StreamId) -> Option<DriverEvent> {
-        self.queues
-            .get(&stream)
-            .and_then(|queue| queue.front())
-            .map(|(event, _)| *event)
+        self.queues.get(&stream).and_then(|queue| queue.front()).map(|(event, _)| *event)
     }
 
     /// Takes the first event of `stream` out and gives the block that waited for it.

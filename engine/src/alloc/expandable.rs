@@ -19,12 +19,7 @@ impl Heap {
 
     /// Maps pages until there is a free range of `bytes`, and takes it out of its list; `None` if memory or addresses
     /// do not suffice. Pages that were mapped on the way stay.
-    pub(super) fn grow(
-        &mut self,
-        stream: StreamId,
-        pool: Pool,
-        bytes: u64,
-    ) -> Result<Option<BlockIndex>, DriverError> {
+    pub(super) fn grow(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<Option<BlockIndex>, DriverError> {
         let Some(mut candidate) = self.find_growable(stream, pool, bytes)? else {
             return Ok(None);
         };
@@ -49,12 +44,7 @@ impl Heap {
 
     /// The lowest run of free and unmapped ranges of at least `bytes`, by its first range; a new reservation if there
     /// is none; `None` if even that is too small.
-    fn find_growable(
-        &mut self,
-        stream: StreamId,
-        pool: Pool,
-        bytes: u64,
-    ) -> Result<Option<BlockIndex>, DriverError> {
+    fn find_growable(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<Option<BlockIndex>, DriverError> {
         for unmapped in self.pool(pool).unmapped(stream) {
             let previous = self.arena[unmapped].previous;
             let starts_free = previous.is_some() && self.arena[previous].used == Use::Free;
@@ -73,15 +63,7 @@ impl Heap {
             Err(DriverError::OutOfMemory) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let index = self.register(
-            Range {
-                address,
-                bytes: reserved,
-                stream,
-                pool,
-            },
-            Use::Unmapped,
-        );
+        let index = self.register(Range { address, bytes: reserved, stream, pool }, Use::Unmapped);
         self.list(index);
         Ok(Some(index))
     }
@@ -89,10 +71,7 @@ impl Heap {
     /// Whether the ranges from `start` on are free or unmapped for `bytes`.
     fn has_run(&self, start: BlockIndex, bytes: u64) -> bool {
         let (mut index, mut found) = (start, 0);
-        while found < bytes
-            && index.is_some()
-            && matches!(self.arena[index].used, Use::Free | Use::Unmapped)
-        {
+        while found < bytes && index.is_some() && matches!(self.arena[index].used, Use::Free | Use::Unmapped) {
             found += self.arena[index].bytes;
             index = self.arena[index].next;
         }
@@ -105,10 +84,7 @@ impl Heap {
         let pool = self.arena[index].pool;
         let page = self.page_bytes(pool);
         let bytes = bytes.next_multiple_of(page);
-        let range = Range {
-            bytes,
-            ..self.range(index)
-        };
+        let range = Range { bytes, ..self.range(index) };
         match self.driver.map(range.address, bytes, page) {
             Ok(()) => {}
             Err(DriverError::OutOfMemory) => return Ok(false),
@@ -154,14 +130,7 @@ impl Heap {
         let bytes = end - start;
         self.stats.reserved_bytes.decrease(range.pool, bytes);
         self.stats.num_device_free += 1;
-        api::unmap(
-            self.device,
-            Range {
-                address: start,
-                bytes,
-                ..range
-            },
-        );
+        api::unmap(self.device, Range { address: start, bytes, ..range });
         self.driver.synchronize(range.stream)?;
         self.driver.unmap(start, bytes)?;
         if !self.arena[index].is_split() {

@@ -20,22 +20,12 @@ pub(super) struct FreeKey {
 impl FreeKey {
     #[inline]
     fn of(index: BlockIndex, record: &Record) -> Self {
-        Self {
-            bytes: record.bytes,
-            registration: record.registration,
-            address: record.address,
-            index,
-        }
+        Self { bytes: record.bytes, registration: record.registration, address: record.address, index }
     }
 
     #[inline]
     fn smallest_of(bytes: u64) -> Self {
-        Self {
-            bytes,
-            registration: 0,
-            address: 0,
-            index: BlockIndex::FIRST,
-        }
+        Self { bytes, registration: 0, address: 0, index: BlockIndex::FIRST }
     }
 }
 
@@ -112,20 +102,14 @@ pub(super) struct FreeList {
 impl FreeList {
     #[inline]
     pub(super) fn insert(&mut self, index: BlockIndex, record: &Record) {
-        let place = self
-            .streams
-            .iter()
-            .position(|(stream, _)| *stream == record.stream);
+        let place = self.streams.iter().position(|(stream, _)| *stream == record.stream);
         let place = place.unwrap_or_else(|| self.add_stream(record.stream));
         self.streams[place].1.insert(FreeKey::of(index, record));
     }
 
     #[inline]
     pub(super) fn remove(&mut self, index: BlockIndex, record: &Record) {
-        let ranges = self
-            .streams
-            .iter_mut()
-            .find(|(stream, _)| *stream == record.stream);
+        let ranges = self.streams.iter_mut().find(|(stream, _)| *stream == record.stream);
         let removed = ranges.is_some_and(|(_, ranges)| ranges.remove(&FreeKey::of(index, record)));
         assert!(removed, "{index:?} is free, so it is listed");
     }
@@ -143,24 +127,13 @@ impl FreeList {
 
     /// The stream's ranges of less than `bytes`, largest first.
     pub(super) fn smaller(&self, stream: StreamId, bytes: u64) -> Vec<BlockIndex> {
-        let keys = self
-            .ranges(stream)
-            .map(StreamRanges::sorted)
-            .unwrap_or_default();
-        keys.iter()
-            .rev()
-            .filter(|key| key.bytes < bytes)
-            .map(|key| key.index)
-            .collect()
+        let keys = self.ranges(stream).map(StreamRanges::sorted).unwrap_or_default();
+        keys.iter().rev().filter(|key| key.bytes < bytes).map(|key| key.index).collect()
     }
 
     /// Every range: stream by stream, smallest first.
     pub(super) fn all(&self) -> Vec<BlockIndex> {
-        self.streams
-            .iter()
-            .flat_map(|(_, ranges)| ranges.sorted())
-            .map(|key| key.index)
-            .collect()
+        self.streams.iter().flat_map(|(_, ranges)| ranges.sorted()).map(|key| key.index).collect()
     }
 
     pub(super) fn insert_unmapped(&mut self, index: BlockIndex, record: &Record) {
@@ -169,21 +142,14 @@ impl FreeList {
     }
 
     pub(super) fn remove_unmapped(&mut self, index: BlockIndex, record: &Record) {
-        let removed = self
-            .unmapped
-            .remove(&(record.stream, record.address, index));
+        let removed = self.unmapped.remove(&(record.stream, record.address, index));
         assert!(removed, "{index:?} is unmapped, so it is listed");
     }
 
     /// The stream's addresses without memory, lowest first.
     pub(super) fn unmapped(&self, stream: StreamId) -> impl Iterator<Item = BlockIndex> {
-        let (first, last) = (
-            (stream, 0, BlockIndex::FIRST),
-            (stream, u64::MAX, BlockIndex::NONE),
-        );
-        self.unmapped
-            .range((Included(first), Included(last)))
-            .map(|entry| entry.2)
+        let (first, last) = ((stream, 0, BlockIndex::FIRST), (stream, u64::MAX, BlockIndex::NONE));
+        self.unmapped.range((Included(first), Included(last))).map(|entry| entry.2)
     }
 
     /// Every range of addresses without memory.
@@ -194,26 +160,19 @@ impl FreeList {
     /// Whether the range stands in one of the lists, under the key that its record gives.
     pub(super) fn holds(&self, index: BlockIndex, record: &Record) -> bool {
         let key = FreeKey::of(index, record);
-        self.unmapped
-            .contains(&(record.stream, record.address, index))
-            || self
-                .ranges(record.stream)
-                .is_some_and(|ranges| ranges.latest == Some(key) || ranges.tree.contains(&key))
+        self.unmapped.contains(&(record.stream, record.address, index))
+            || self.ranges(record.stream).is_some_and(|ranges| ranges.latest == Some(key) || ranges.tree.contains(&key))
     }
 
     #[inline]
     fn ranges(&self, stream: StreamId) -> Option<&StreamRanges> {
-        self.streams
-            .iter()
-            .find(|(known, _)| *known == stream)
-            .map(|(_, ranges)| ranges)
+        self.streams.iter().find(|(known, _)| *known == stream).map(|(_, ranges)| ranges)
     }
 
     #[cold]
     fn add_stream(&mut self, stream: StreamId) -> usize {
         let place = self.streams.partition_point(|(known, _)| *known < stream);
-        self.streams
-            .insert(place, (stream, StreamRanges::default()));
+        self.streams.insert(place, (stream, StreamRanges::default()));
         place
     }
 }

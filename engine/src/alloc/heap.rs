@@ -38,10 +38,7 @@ impl Heap {
             arena: Arena::new(),
             pools: Default::default(),
             events: EventQueues::default(),
-            stats: AllocStats {
-                max_split_size: config.max_split_bytes(),
-                ..AllocStats::default()
-            },
+            stats: AllocStats { max_split_size: config.max_split_bytes(), ..AllocStats::default() },
             config,
             next_key: 0,
             next_registration: 0,
@@ -99,12 +96,7 @@ impl Heap {
 
     pub(super) fn range(&self, index: BlockIndex) -> Range {
         let record = &self.arena[index];
-        Range {
-            address: record.address,
-            bytes: record.bytes,
-            stream: record.stream,
-            pool: record.pool,
-        }
+        Range { address: record.address, bytes: record.bytes, stream: record.stream, pool: record.pool }
     }
 
     /// Enters a free or unmapped range into its pool's list.
@@ -178,28 +170,16 @@ impl Heap {
         let pool = record.pool;
         let gone_ranges = joined.iter().filter(|&&bytes| bytes > 0).count() as u64;
         let gone_bytes: u64 = joined.iter().sum();
-        let (new_ranges, new_bytes) = if record.is_split() {
-            (1, record.bytes)
-        } else {
-            (0, 0)
-        };
+        let (new_ranges, new_bytes) = if record.is_split() { (1, record.bytes) } else { (0, 0) };
         if new_ranges > gone_ranges {
-            self.stats
-                .inactive_split
-                .increase(pool, new_ranges - gone_ranges);
+            self.stats.inactive_split.increase(pool, new_ranges - gone_ranges);
         } else if gone_ranges > new_ranges {
-            self.stats
-                .inactive_split
-                .decrease(pool, gone_ranges - new_ranges);
+            self.stats.inactive_split.decrease(pool, gone_ranges - new_ranges);
         }
         if new_bytes > gone_bytes {
-            self.stats
-                .inactive_split_bytes
-                .increase(pool, new_bytes - gone_bytes);
+            self.stats.inactive_split_bytes.increase(pool, new_bytes - gone_bytes);
         } else if gone_bytes > new_bytes {
-            self.stats
-                .inactive_split_bytes
-                .decrease(pool, gone_bytes - new_bytes);
+            self.stats.inactive_split_bytes.decrease(pool, gone_bytes - new_bytes);
         }
     }
 }

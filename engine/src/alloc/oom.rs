@@ -100,22 +100,11 @@ impl OomReport {
             return vec![Advice::LargerThanDevice];
         }
         let device_has_it = self.segment <= self.device_free;
-        if self
-            .limit
-            .is_some_and(|limit| self.reserved + request.rounded.segment > limit)
-            && device_has_it
-        {
+        if self.limit.is_some_and(|limit| self.reserved + request.rounded.segment > limit) && device_has_it {
             advice.push(Advice::RaiseMemoryFraction);
         }
-        let available = self.device_free.min(
-            self.limit
-                .map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved)),
-        );
-        let Unusable {
-            fragmented,
-            other_stream,
-            ..
-        } = self.unusable;
+        let available = self.device_free.min(self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved)));
+        let Unusable { fragmented, other_stream, .. } = self.unusable;
         if can_expand && fragmented > 0 && available + fragmented >= self.rounded {
             advice.push(Advice::ExpandableSegments(fragmented));
         }
@@ -134,11 +123,7 @@ impl OomReport {
 
 impl Heap {
     /// Describes a request that failed after `released` bytes were given back for it.
-    pub(super) fn report(
-        &self,
-        request: &Request,
-        released: u64,
-    ) -> Result<OomReport, DriverError> {
+    pub(super) fn report(&self, request: &Request, released: u64) -> Result<OomReport, DriverError> {
         let capacity = self.driver.capacity()?;
         let pool = request.rounded.pool;
         let mut unusable = Unusable::default();
@@ -159,10 +144,7 @@ impl Heap {
             }
         }
         let segment = match self.config.expandable_segments() {
-            true => request
-                .rounded
-                .block
-                .next_multiple_of(self.page_bytes(pool)),
+            true => request.rounded.block.next_multiple_of(self.page_bytes(pool)),
             false => request.rounded.segment,
         };
         let mut report = OomReport {
@@ -193,19 +175,8 @@ impl Heap {
 impl fmt::Display for OomReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = format_bytes;
-        let Self {
-            device,
-            device_name,
-            stream,
-            pool,
-            ..
-        } = self;
-        write!(
-            f,
-            "out of memory on device {} ({device_name}): {} requested",
-            device.0,
-            bytes(self.requested)
-        )?;
+        let Self { device, device_name, stream, pool, .. } = self;
+        write!(f, "out of memory on device {} ({device_name}): {} requested", device.0, bytes(self.requested))?;
         let mut line = |name: &str, text: &str| write!(f, "\n  {name:<10} {text}");
         line(
             "request",
@@ -227,10 +198,7 @@ impl fmt::Display for OomReport {
             ),
         )?;
         if let Some(limit) = self.limit {
-            line(
-                "limit",
-                &format!("{} may be reserved, by the memory fraction", bytes(limit)),
-            )?;
+            line("limit", &format!("{} may be reserved, by the memory fraction", bytes(limit)))?;
         }
         line(
             "reserved",
@@ -242,14 +210,7 @@ impl fmt::Display for OomReport {
                 bytes(self.cached())
             ),
         )?;
-        line(
-            "allocated",
-            &format!(
-                "{} for {} requested",
-                bytes(self.allocated),
-                bytes(self.requested_live)
-            ),
-        )?;
+        line("allocated", &format!("{} for {} requested", bytes(self.allocated), bytes(self.requested_live)))?;
         line(
             "cached",
             &format!(
@@ -261,13 +222,7 @@ impl fmt::Display for OomReport {
                 bytes(self.unusable.other_pool)
             ),
         )?;
-        line(
-            "tried",
-            &format!(
-                "waiting for all streams; {} of cache given back to the driver",
-                bytes(self.released)
-            ),
-        )?;
+        line("tried", &format!("waiting for all streams; {} of cache given back to the driver", bytes(self.released)))?;
         for advice in &self.advice {
             line("advice", &advice.to_string())?;
         }

@@ -20,9 +20,7 @@ impl Heap {
 
     fn release_pool(&mut self, pool: Pool) -> Result<(), DriverError> {
         let free = self.pool(pool).all();
-        let (growing, fixed): (Vec<_>, Vec<_>) = free
-            .into_iter()
-            .partition(|&index| self.arena[index].expandable);
+        let (growing, fixed): (Vec<_>, Vec<_>) = free.into_iter().partition(|&index| self.arena[index].expandable);
         for index in fixed {
             if !self.arena[index].is_split() {
                 self.release_segment(index)?;
@@ -52,19 +50,12 @@ impl Heap {
     /// With a limit on splitting, gives back the smallest segment that the request could have been cut from had it been
     /// allowed, or else the stream's largest ones until their sum suffices. Says whether enough was given back; if not,
     /// what was is gone all the same.
-    pub(super) fn release_oversize(
-        &mut self,
-        stream: StreamId,
-        pool: Pool,
-        bytes: u64,
-    ) -> Result<bool, DriverError> {
+    pub(super) fn release_oversize(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<bool, DriverError> {
         let Some(limit) = self.config.max_split_bytes() else {
             return Ok(false);
         };
         let wanted = bytes.max(limit);
-        let whole = |heap: &Self, index: BlockIndex| {
-            !heap.arena[index].expandable && !heap.arena[index].is_split()
-        };
+        let whole = |heap: &Self, index: BlockIndex| !heap.arena[index].expandable && !heap.arena[index].is_split();
         if let Some(FreeKey { index, .. }) = self.pool(pool).best_fit(stream, wanted) {
             if whole(self, index) {
                 self.release_segment(index)?;
@@ -101,19 +92,14 @@ impl Heap {
 
         let now = self.pool(Pool::Large).searches;
         let age = |heap: &Self, index: BlockIndex| (now - heap.arena[index].listed_at) as f64;
-        let mut whole: Vec<BlockIndex> = self
-            .pool(Pool::Large)
-            .all()
-            .into_iter()
-            .filter(|&index| !self.arena[index].is_split())
-            .collect();
+        let mut whole: Vec<BlockIndex> =
+            self.pool(Pool::Large).all().into_iter().filter(|&index| !self.arena[index].is_split()).collect();
         let mut total_age: f64 = whole.iter().map(|&index| age(self, index)).sum();
         let mut released = 0;
         while released < excess && !whole.is_empty() {
             let average = total_age / whole.len() as f64;
-            let (old, young): (Vec<_>, Vec<_>) = whole
-                .into_iter()
-                .partition(|&index| !self.arena[index].expandable && age(self, index) >= average);
+            let (old, young): (Vec<_>, Vec<_>) =
+                whole.into_iter().partition(|&index| !self.arena[index].expandable && age(self, index) >= average);
             if old.is_empty() {
                 break;
             }

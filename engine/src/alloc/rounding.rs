@@ -40,11 +40,7 @@ impl Rounded {
         } else {
             (block.next_multiple_of(SEGMENT_UNIT), Pool::Large)
         };
-        Self {
-            block,
-            segment,
-            pool,
-        }
+        Self { block, segment, pool }
     }
 }
 
@@ -83,10 +79,7 @@ mod tests {
         assert_eq!(sizes(10 * MIB - 513, ""), (10 * MIB - 512, 20 * MIB));
         assert_eq!(sizes(10 * MIB - 1, ""), (10 * MIB, 10 * MIB));
         assert_eq!(sizes(11 * MIB + 5, ""), (11_534_848, 12 * MIB));
-        assert_eq!(
-            sizes(5 * MIB, "large_segment_size_mb:64"),
-            (5 * MIB, 64 * MIB)
-        );
+        assert_eq!(sizes(5 * MIB, "large_segment_size_mb:64"), (5 * MIB, 64 * MIB));
     }
 
     #[test]
@@ -97,13 +90,7 @@ mod tests {
         assert_eq!(sizes(2049, four).0, 2560);
         assert_eq!(sizes(3_000_000, four).0, 3_145_728);
         assert_eq!(sizes(1 << 22, four).0, 1 << 22);
-        assert_eq!(
-            sizes(300 << 20, "roundup_power2_divisions:[256:2,>:1]").0,
-            384 << 20
-        );
-        assert_eq!(
-            sizes(700 << 20, "roundup_power2_divisions:[256:2,>:1]").0,
-            700 << 20
-        );
+        assert_eq!(sizes(300 << 20, "roundup_power2_divisions:[256:2,>:1]").0, 384 << 20);
+        assert_eq!(sizes(700 << 20, "roundup_power2_divisions:[256:2,>:1]").0, 700 << 20);
     }
 }

@@ -31,28 +31,13 @@ impl Source for CachingAllocator {
 
 impl Heap {
     fn starting_state(&self) -> StartingState {
-        let mut state = StartingState {
-            device: self.device,
-            ..StartingState::default()
-        };
+        let mut state = StartingState { device: self.device, ..StartingState::default() };
         for segment in self.state() {
-            let range = Range {
-                address: segment.address,
-                bytes: segment.bytes,
-                stream: segment.stream,
-                pool: segment.pool,
-            };
-            if segment.expandable {
-                &mut state.mappings
-            } else {
-                &mut state.segments
-            }
-            .push(range);
+            let range =
+                Range { address: segment.address, bytes: segment.bytes, stream: segment.stream, pool: segment.pool };
+            if segment.expandable { &mut state.mappings } else { &mut state.segments }.push(range);
         }
-        for (_, record) in self
-            .arena
-            .iter()
-            .filter(|(_, record)| matches!(record.used, Use::Allocated | Use::Waiting))
+        for (_, record) in self.arena.iter().filter(|(_, record)| matches!(record.used, Use::Allocated | Use::Waiting))
         {
             let alloc = Alloc {
                 block: record.key,
@@ -66,11 +51,7 @@ impl Heap {
                 scope: record.context.scope,
             };
             let free_requested = record.used == Use::Waiting;
-            state.blocks.push(StartingBlock {
-                alloc,
-                stack: StackId::NONE,
-                free_requested,
-            });
+            state.blocks.push(StartingBlock { alloc, stack: StackId::NONE, free_requested });
         }
         state.blocks.sort_by_key(|block| block.alloc.block);
         state

@@ -25,10 +25,7 @@ pub struct SegmentState {
 impl SegmentState {
     /// Bytes of blocks handed out.
     pub fn allocated(&self) -> u64 {
-        self.sum(
-            |block| block.usage == BlockUsage::Allocated,
-            |block| block.bytes,
-        )
+        self.sum(|block| block.usage == BlockUsage::Allocated, |block| block.bytes)
     }
 
     /// The same, with blocks that wait for other streams.
@@ -38,22 +35,11 @@ impl SegmentState {
 
     /// Bytes asked for by those.
     pub fn requested(&self) -> u64 {
-        self.sum(
-            |block| block.usage != BlockUsage::Free,
-            |block| block.requested,
-        )
+        self.sum(|block| block.usage != BlockUsage::Free, |block| block.requested)
     }
 
-    fn sum(
-        &self,
-        counts: impl Fn(&BlockState) -> bool,
-        figure: impl Fn(&BlockState) -> u64,
-    ) -> u64 {
-        self.blocks
-            .iter()
-            .filter(|block| counts(block))
-            .map(figure)
-            .sum()
+    fn sum(&self, counts: impl Fn(&BlockState) -> bool, figure: impl Fn(&BlockState) -> u64) -> u64 {
+        self.blocks.iter().filter(|block| counts(block)).map(figure).sum()
     }
 }
 
@@ -99,8 +85,7 @@ impl Heap {
     pub(super) fn state(&self) -> Vec<SegmentState> {
         let mut segments = Vec::new();
         for (index, record) in self.arena.iter() {
-            let continues =
-                record.previous.is_some() && self.arena[record.previous].used != Use::Unmapped;
+            let continues = record.previous.is_some() && self.arena[record.previous].used != Use::Unmapped;
             if record.used == Use::Unmapped || continues {
                 continue;
             }
@@ -126,13 +111,7 @@ impl Heap {
                     _ => (record.requested, Some(record.key)),
                 };
                 segment.bytes += record.bytes;
-                segment.blocks.push(BlockState {
-                    address: record.address,
-                    bytes: record.bytes,
-                    requested,
-                    key,
-                    usage,
-                });
+                segment.blocks.push(BlockState { address: record.address, bytes: record.bytes, requested, key, usage });
                 at = record.next;
             }
             segments.push(segment);

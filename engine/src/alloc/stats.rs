@@ -32,12 +32,7 @@ impl Stat {
     }
 
     fn values(&self) -> [(&'static str, u64); 4] {
-        [
-            ("current", self.current),
-            ("peak", self.peak),
-            ("allocated", self.allocated),
-            ("freed", self.freed),
-        ]
+        [("current", self.current), ("peak", self.peak), ("allocated", self.allocated), ("freed", self.freed)]
     }
 }
 
@@ -75,11 +70,7 @@ impl StatArray {
 
     /// Both pools together, then each.
     pub fn parts(&self) -> [(&'static str, &Stat); 3] {
-        [
-            ("all", &self.all),
-            ("large_pool", &self.large_pool),
-            ("small_pool", &self.small_pool),
-        ]
+        [("all", &self.all), ("large_pool", &self.large_pool), ("small_pool", &self.small_pool)]
     }
 }
 
@@ -187,26 +178,16 @@ impl AllocStats {
     pub fn iter(&self) -> impl Iterator<Item = (String, i64)> {
         let arrays = self.arrays().flat_map(|(array, stats)| {
             stats.parts().into_iter().flat_map(move |(part, stat)| {
-                stat.values()
-                    .into_iter()
-                    .map(move |(metric, value)| (format!("{array}.{part}.{metric}"), value))
+                stat.values().into_iter().map(move |(metric, value)| (format!("{array}.{part}.{metric}"), value))
             })
         });
         let stats = self.stats().flat_map(|(name, stat)| {
-            stat.values()
-                .into_iter()
-                .map(move |(metric, value)| (format!("{name}.{metric}"), value))
+            stat.values().into_iter().map(move |(metric, value)| (format!("{name}.{metric}"), value))
         });
-        let counters = self
-            .counters()
-            .map(|(name, value)| (name.to_owned(), value));
+        let counters = self.counters().map(|(name, value)| (name.to_owned(), value));
         let limit = self.max_split_size.map_or(-1, to_signed);
         let limit = std::iter::once(("max_split_size".to_owned(), limit));
-        arrays
-            .chain(stats)
-            .chain(counters)
-            .map(|(name, value)| (name, to_signed(value)))
-            .chain(limit)
+        arrays.chain(stats).chain(counters).map(|(name, value)| (name, to_signed(value))).chain(limit)
     }
 }
 

@@ -24,10 +24,7 @@ const WIDTHS: [usize; 5] = [24, 12, 12, 12, 12];
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stats = self.stats;
-        row(
-            f,
-            &["memory", "now", "peak", "in all", "given back"].map(str::to_owned),
-        )?;
+        row(f, &["memory", "now", "peak", "in all", "given back"].map(str::to_owned))?;
         let bytes: [(&str, &StatArray); 5] = [
             ("requested", &stats.requested_bytes),
             ("allocated", &stats.allocated_bytes),
@@ -61,12 +58,7 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-fn array(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    stat: &StatArray,
-    print: fn(u64) -> String,
-) -> fmt::Result {
+fn array(f: &mut fmt::Formatter<'_>, name: &str, stat: &StatArray, print: fn(u64) -> String) -> fmt::Result {
     cells(f, name, &stat.all, print)?;
     cells(f, "  large pool", &stat.large_pool, print)?;
     cells(f, "  small pool", &stat.small_pool, print)
@@ -76,22 +68,8 @@ fn single(f: &mut fmt::Formatter<'_>, name: &str, stat: &Stat) -> fmt::Result {
     cells(f, name, stat, format_count)
 }
 
-fn cells(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    stat: &Stat,
-    print: fn(u64) -> String,
-) -> fmt::Result {
-    row(
-        f,
-        &[
-            name.to_owned(),
-            print(stat.current),
-            print(stat.peak),
-            print(stat.allocated),
-            print(stat.freed),
-        ],
-    )
+fn cells(f: &mut fmt::Formatter<'_>, name: &str, stat: &Stat, print: fn(u64) -> String) -> fmt::Result {
+    row(f, &[name.to_owned(), print(stat.current), print(stat.peak), print(stat.allocated), print(stat.freed)])
 }
 
 fn row(f: &mut fmt::Formatter<'_>, cells: &[String; 5]) -> fmt::Result {

@@ -16,9 +16,7 @@ impl Tensor {
     /// leaf. What forward saved is freed on the way; a second backward through the same operations fails.
     pub fn backward(&self) -> Result<()> {
         if self.elements() != 1 {
-            return Err(Error::NotScalar {
-                shape: self.shape().to_string().into(),
-            });
+            return Err(Error::NotScalar { shape: self.shape().to_string().into() });
         }
         self.check_graph()?;
         let phase = scope::phase(Phase::Backward);
@@ -35,12 +33,7 @@ impl Tensor {
     pub fn backward_from(&self, grad: Self) -> Result<()> {
         let op = "backward_from";
         if grad.shape() != self.shape() {
-            return Err(Error::shapes(
-                op,
-                grad.shape(),
-                self.shape(),
-                "a gradient has the shape of its tensor",
-            ));
+            return Err(Error::shapes(op, grad.shape(), self.shape(), "a gradient has the shape of its tensor"));
         }
         self.check_operand(op, &grad)?;
         self.check_graph()?;
@@ -49,11 +42,7 @@ impl Tensor {
     }
 
     fn check_graph(&self) -> Result<()> {
-        if self.requires_grad() {
-            Ok(())
-        } else {
-            Err(Error::NoGraph)
-        }
+        if self.requires_grad() { Ok(()) } else { Err(Error::NoGraph) }
     }
 }
 
@@ -79,15 +68,13 @@ fn walk(result: &Tensor, grad: Tensor) -> Result<()> {
         };
         if let Some(grad) = grad {
             let _op = scope::op_again(node.op);
+            let _scope = scope::scope_again(node.scope);
             let _category = scope::category(Category::Temporary);
-            work.gradient
-                .backward(grad, &mut InputGradients::new(&work.edges, &mut sums))?;
+            work.gradient.backward(grad, &mut InputGradients::new(&work.edges, &mut sums))?;
         }
         for edge in work.edges.iter().flatten() {
             if let Edge::Leaf(leaf) = edge {
-                let left = contributions
-                    .get_mut(&leaf.id())
-                    .expect("every reachable leaf was counted");
+                let left = contributions.get_mut(&leaf.id()).expect("every reachable leaf was counted");
                 *left -= 1;
                 if *left == 0 && leaf.grad().is_some() {
                     leaf.run_hooks()?;

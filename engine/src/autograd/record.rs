@@ -22,11 +22,7 @@ impl Operation {
     /// Begins an operation.
     pub fn begin(name: &'static str) -> Self {
         let op = scope::op(name);
-        Self {
-            name,
-            _category: scope::category(Category::Temporary),
-            _op: op,
-        }
+        Self { name, _category: scope::category(Category::Temporary), _op: op }
     }
 
     /// Its name.
@@ -64,10 +60,7 @@ pub fn record<G: Gradient + 'static>(
     }
     let edges: Vec<Option<Edge>> = inputs.iter().map(|input| Edge::to(input)).collect();
     let needs: Vec<bool> = edges.iter().map(Option::is_some).collect();
-    let work = Work {
-        gradient: Box::new(gradient(&needs)),
-        edges,
-    };
+    let work = Work { gradient: Box::new(gradient(&needs)), edges };
     let node = Node::new(operation.name, *output.shape(), work);
     output.computed_by(node)
 }

@@ -14,24 +14,15 @@ use crate::tensor::recipe::Recipe;
 pub struct Saved(Kept);
 
 enum Kept {
-    Memory {
-        tensor: Tensor,
-        version: u32,
-    },
-    Recipe {
-        recipe: Arc<dyn Recipe>,
-        layout: Layout,
-    },
+    Memory { tensor: Tensor, version: u32 },
+    Recipe { recipe: Arc<dyn Recipe>, layout: Layout },
 }
 
 impl Saved {
     /// Keeps `tensor`, or its recipe if it has one.
     pub fn new(tensor: &Tensor) -> Self {
         match tensor.recipe() {
-            Some(recipe) if recomputes() => Self(Kept::Recipe {
-                recipe,
-                layout: *tensor.layout(),
-            }),
+            Some(recipe) if recomputes() => Self(Kept::Recipe { recipe, layout: *tensor.layout() }),
             _ => Self::memory(tensor),
         }
     }
@@ -39,18 +30,13 @@ impl Saved {
     /// Keeps `tensor` itself.
     pub fn memory(tensor: &Tensor) -> Self {
         tensor.storage().tag_saved();
-        Self(Kept::Memory {
-            tensor: tensor.detach(),
-            version: tensor.storage().version(),
-        })
+        Self(Kept::Memory { tensor: tensor.detach(), version: tensor.storage().version() })
     }
 
     /// Gives the tensor to operation `op`. Fails if it was changed in place since.
     pub fn get(&self, op: &'static str) -> Result<Tensor> {
         match &self.0 {
-            Kept::Memory { tensor, version } if tensor.storage().version() == *version => {
-                Ok(tensor.detach())
-            }
+            Kept::Memory { tensor, version } if tensor.storage().version() == *version => Ok(tensor.detach()),
             Kept::Memory { .. } => Err(Error::Overwritten { op }),
             Kept::Recipe { recipe, layout } => Ok(recipe.compute()?.with_layout(*layout)),
         }

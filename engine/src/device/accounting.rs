@@ -49,9 +49,7 @@ impl AccountingDriver {
             next_event: 0,
             outstanding: BTreeSet::new(),
         };
-        Self {
-            books: Arc::new(Mutex::new(books)),
-        }
+        Self { books: Arc::new(Mutex::new(books)) }
     }
 
     /// Changes the size of the device. What is held stays held, even if it is more.
@@ -91,9 +89,7 @@ impl AccountingDriver {
 
 impl Books {
     fn free(&self) -> u64 {
-        self.total
-            .saturating_sub(self.outside)
-            .saturating_sub(self.used)
+        self.total.saturating_sub(self.outside).saturating_sub(self.used)
     }
 
     fn take(&mut self, bytes: u64) -> Result<(), DriverError> {
@@ -107,10 +103,7 @@ impl Books {
     /// The lowest addresses where `bytes` lie beside everything that is held. Steps over each held range: few are, and
     /// the allocator asks seldom.
     fn place(&self, bytes: u64) -> u64 {
-        let (mut segments, mut addresses) = (
-            self.segments.iter().peekable(),
-            self.addresses.iter().peekable(),
-        );
+        let (mut segments, mut addresses) = (self.segments.iter().peekable(), self.addresses.iter().peekable());
         let mut at = FIRST_ADDRESS;
         loop {
             let next = match (segments.peek(), addresses.peek()) {
@@ -128,30 +121,16 @@ impl Books {
     }
 
     /// The addresses that hold the whole of the range, if any do.
-    fn check_reserved(
-        &self,
-        doing: &'static str,
-        address: u64,
-        bytes: u64,
-    ) -> Result<(), DriverError> {
+    fn check_reserved(&self, doing: &'static str, address: u64, bytes: u64) -> Result<(), DriverError> {
         let inside = self.addresses.range(..=address).next_back();
         let inside = inside.is_some_and(|(start, length)| address + bytes <= start + length);
-        inside.then_some(()).ok_or_else(|| {
-            misuse(
-                doing,
-                address,
-                bytes,
-                "is not within one range of reserved addresses",
-            )
-        })
+        inside
+            .then_some(())
+            .ok_or_else(|| misuse(doing, address, bytes, "is not within one range of reserved addresses"))
     }
 
     fn reach(&mut self, stream: StreamId, event: u64) -> usize {
-        let reached: Vec<_> = self
-            .outstanding
-            .range((stream, 0)..=(stream, event))
-            .copied()
-            .collect();
+        let reached: Vec<_> = self.outstanding.range((stream, 0)..=(stream, event)).copied().collect();
         for entry in &reached {
             self.outstanding.remove(entry);
         }
@@ -160,10 +139,7 @@ impl Books {
 }
 
 fn misuse(doing: &'static str, address: u64, bytes: u64, what: &str) -> DriverError {
-    DriverError::Other {
-        doing,
-        message: format!("the range of {bytes} bytes at {address:#x} {what}"),
-    }
+    DriverError::Other { doing, message: format!("the range of {bytes} bytes at {address:#x} {what}") }
 }
 
 impl Driver for AccountingDriver {
@@ -177,10 +153,7 @@ impl Driver for AccountingDriver {
 
     fn capacity(&self) -> Result<Capacity, DriverError> {
         let books = self.books();
-        Ok(Capacity {
-            total: books.total,
-            free: books.free(),
-        })
+        Ok(Capacity { total: books.total, free: books.free() })
     }
 
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
@@ -194,12 +167,7 @@ impl Driver for AccountingDriver {
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut books = self.books();
         if books.segments.get(&address) != Some(&bytes) {
-            return Err(misuse(
-                "release",
-                address,
-                bytes,
-                "is no segment that is held",
-            ));
+            return Err(misuse("release", address, bytes, "is no segment that is held"));
         }
         books.segments.remove(&address);
         books.used -= bytes;
@@ -221,45 +189,24 @@ impl Driver for AccountingDriver {
         let mut books = self.books();
         books.check_reserved("map", address, bytes)?;
         if page == 0 || !page.is_multiple_of(GRANULARITY) || !bytes.is_multiple_of(page) {
-            return Err(misuse(
-                "map",
-                address,
-                bytes,
-                &format!("does not consist of pages of {page} bytes"),
-            ));
+            return Err(misuse("map", address, bytes, &format!("does not consist of pages of {page} bytes")));
         }
         let mapped_before = books.pages.range(..address + bytes).next_back();
         if mapped_before.is_some_and(|(start, length)| start + length > address) {
             return Err(misuse("map", address, bytes, "holds mapped pages already"));
         }
         books.take(bytes)?;
-        books.pages.extend(
-            (address..address + bytes)
-                .step_by(page as usize)
-                .map(|start| (start, page)),
-        );
+        books.pages.extend((address..address + bytes).step_by(page as usize).map(|start| (start, page)));
         Ok(())
     }
 
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut books = self.books();
-        let pages: Vec<(u64, u64)> = books
-            .pages
-            .range(address..address + bytes)
-            .map(|(&start, &length)| (start, length))
-            .collect();
-        let last_end = pages
-            .last()
-            .map_or(address, |(start, length)| start + length);
-        if pages.iter().map(|(_, length)| length).sum::<u64>() != bytes
-            || last_end != address + bytes
-        {
-            return Err(misuse(
-                "unmap",
-                address,
-                bytes,
-                "does not consist of whole mapped pages",
-            ));
+        let pages: Vec<(u64, u64)> =
+            books.pages.range(address..address + bytes).map(|(&start, &length)| (start, length)).collect();
+        let last_end = pages.last().map_or(address, |(start, length)| start + length);
+        if pages.iter().map(|(_, length)| length).sum::<u64>() != bytes || last_end != address + bytes {
+            return Err(misuse("unmap", address, bytes, "does not consist of whole mapped pages"));
         }
         for (start, _) in pages {
             books.pages.remove(&start);
@@ -271,20 +218,10 @@ impl Driver for AccountingDriver {
     fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut books = self.books();
         if books.addresses.get(&address) != Some(&bytes) {
-            return Err(misuse(
-                "release addresses",
-                address,
-                bytes,
-                "is no range of reserved addresses",
-            ));
+            return Err(misuse("release addresses", address, bytes, "is no range of reserved addresses"));
         }
         if books.pages.range(address..address + bytes).next().is_some() {
-            return Err(misuse(
-                "release addresses",
-                address,
-                bytes,
-                "still holds mapped pages",
-            ));
+            return Err(misuse("release addresses", address, bytes, "still holds mapped pages"));
         }
         books.addresses.remove(&address);
         Ok(())
@@ -301,20 +238,13 @@ impl Driver for AccountingDriver {
     }
 
     fn query(&self, event: DriverEvent) -> Result<bool, DriverError> {
-        Ok(!self
-            .books()
-            .outstanding
-            .iter()
-            .any(|(_, outstanding)| *outstanding == event.0))
+        Ok(!self.books().outstanding.iter().any(|(_, outstanding)| *outstanding == event.0))
     }
 
     fn wait(&self, event: DriverEvent) -> Result<(), DriverError> {
         let mut books = self.books();
-        let stream = books
-            .outstanding
-            .iter()
-            .find(|(_, outstanding)| *outstanding == event.0)
-            .map(|(stream, _)| *stream);
+        let stream =
+            books.outstanding.iter().find(|(_, outstanding)| *outstanding == event.0).map(|(stream, _)| *stream);
         if let Some(stream) = stream {
             books.reach(stream, event.0);
         }
@@ -337,14 +267,7 @@ mod tests {
     fn the_lowest_addresses_that_fit_are_handed_out_and_reused() {
         let driver = AccountingDriver::new(100 * MIB);
         let [a, b, c] = [20, 30, 2].map(|size| driver.reserve(size * MIB).expect("there is room"));
-        assert_eq!(
-            [a, b, c],
-            [
-                FIRST_ADDRESS,
-                FIRST_ADDRESS + 20 * MIB,
-                FIRST_ADDRESS + 50 * MIB
-            ]
-        );
+        assert_eq!([a, b, c], [FIRST_ADDRESS, FIRST_ADDRESS + 20 * MIB, FIRST_ADDRESS + 50 * MIB]);
         assert_eq!(driver.release(b, 30 * MIB), Ok(()));
         assert_eq!(driver.reserve_addresses(40 * MIB), Ok(c + 2 * MIB));
         assert_eq!(driver.reserve(30 * MIB), Ok(b), "between what is held");
@@ -356,9 +279,7 @@ mod tests {
     fn misuse_is_refused_and_changes_nothing() {
         let driver = AccountingDriver::new(100 * MIB);
         let segment = driver.reserve(4 * MIB).expect("there is room");
-        let base = driver
-            .reserve_addresses(40 * MIB)
-            .expect("addresses are plenty");
+        let base = driver.reserve_addresses(40 * MIB).expect("addresses are plenty");
         assert_eq!(driver.map(base, 40 * MIB, 20 * MIB), Ok(()));
         let refused = [
             driver.release(segment, 2 * MIB),
@@ -372,10 +293,7 @@ mod tests {
             driver.release_addresses(base, 20 * MIB),
         ];
         for (position, result) in refused.into_iter().enumerate() {
-            assert!(
-                matches!(result, Err(DriverError::Other { .. })),
-                "{position}: {result:?}"
-            );
+            assert!(matches!(result, Err(DriverError::Other { .. })), "{position}: {result:?}");
         }
         assert_eq!(driver.used(), 44 * MIB);
         assert_eq!(driver.unmap(base + 20 * MIB, 20 * MIB), Ok(()));
@@ -390,24 +308,11 @@ mod tests {
         let ready = driver.record_event(StreamId(1)).expect("events are plenty");
         assert_eq!(driver.query(ready), Ok(true));
         driver.hold_events();
-        let [a, b, c] = [1, 1, 2].map(|stream| {
-            driver
-                .record_event(StreamId(stream))
-                .expect("events are plenty")
-        });
-        assert_eq!(
-            [a, b, c].map(|event| driver.query(event)),
-            [Ok(false), Ok(false), Ok(false)]
-        );
+        let [a, b, c] = [1, 1, 2].map(|stream| driver.record_event(StreamId(stream)).expect("events are plenty"));
+        assert_eq!([a, b, c].map(|event| driver.query(event)), [Ok(false), Ok(false), Ok(false)]);
         assert_eq!(driver.wait(a), Ok(()));
-        assert_eq!(
-            [a, b, c].map(|event| driver.query(event)),
-            [Ok(true), Ok(false), Ok(false)]
-        );
+        assert_eq!([a, b, c].map(|event| driver.query(event)), [Ok(true), Ok(false), Ok(false)]);
         assert_eq!(driver.complete_events(StreamId(2)), 1);
-        assert_eq!(
-            [b, c].map(|event| driver.query(event)),
-            [Ok(false), Ok(true)]
-        );
+        assert_eq!([b, c].map(|event| driver.query(event)), [Ok(false), Ok(true)]);
     }
 }

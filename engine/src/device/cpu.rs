@@ -49,10 +49,7 @@ impl CpuDriver {
 
     /// At most `bytes`, for trying out what a smaller machine would do.
     pub fn with_capacity(bytes: u64) -> Self {
-        Self {
-            total: bytes,
-            held: Mutex::default(),
-        }
+        Self { total: bytes, held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -77,10 +74,7 @@ impl Driver for CpuDriver {
 
     /// Counts as used what this driver handed out, not what other processes or other parts of this one use.
     fn capacity(&self) -> Result<Capacity, DriverError> {
-        Ok(Capacity {
-            total: self.total,
-            free: self.total.saturating_sub(self.held().bytes),
-        })
+        Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.held().bytes) })
     }
 
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
@@ -99,29 +93,16 @@ impl Driver for CpuDriver {
         let start = pointer.expose_provenance();
         let address = (start as u64).next_multiple_of(ALIGNMENT);
         held.bytes += bytes;
-        held.segments.insert(
-            address,
-            Segment {
-                bytes,
-                start,
-                layout,
-            },
-        );
+        held.segments.insert(address, Segment { bytes, start, layout });
         Ok(address)
     }
 
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut held = self.held();
-        let known = held
-            .segments
-            .get(&address)
-            .is_some_and(|segment| segment.bytes == bytes);
+        let known = held.segments.get(&address).is_some_and(|segment| segment.bytes == bytes);
         let Some(segment) = known.then(|| held.segments.remove(&address)).flatten() else {
             let message = format!("no segment of {bytes} bytes at {address:#x} is held");
-            return Err(DriverError::Other {
-                doing: "release",
-                message,
-            });
+            return Err(DriverError::Other { doing: "release", message });
         };
         held.bytes -= bytes;
         give_back(&segment);
@@ -161,15 +142,8 @@ fn give_back(segment: &Segment) {
 /// Bytes of memory in this machine, where `/proc` says so.
 fn host_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1024)
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -186,23 +160,11 @@ mod tests {
         let bytes = unsafe { std::slice::from_raw_parts_mut(pointer, 2 << 20) };
         assert!(bytes.iter().all(|&byte| byte == 0));
         bytes.fill(7);
-        assert_eq!(
-            driver.capacity(),
-            Ok(Capacity {
-                total: 4 << 20,
-                free: 2 << 20
-            })
-        );
+        assert_eq!(driver.capacity(), Ok(Capacity { total: 4 << 20, free: 2 << 20 }));
         assert_eq!(driver.reserve(3 << 20), Err(DriverError::OutOfMemory));
         assert!(driver.release(address, 1 << 20).is_err());
         assert_eq!(driver.release(address, 2 << 20), Ok(()));
         assert!(driver.release(address, 2 << 20).is_err());
-        assert_eq!(
-            driver.capacity(),
-            Ok(Capacity {
-                total: 4 << 20,
-                free: 4 << 20
-            })
-        );
+        assert_eq!(driver.capacity(), Ok(Capacity { total: 4 << 20, free: 4 << 20 }));
     }
 }

@@ -13,14 +13,9 @@ pub struct Perceptron {
 
 impl Perceptron {
     /// A network from `inputs` numbers over `layers` hidden layers of `width` each to `outputs` numbers.
-    pub fn new(
-        init: &mut Init,
-        [inputs, width, outputs]: [usize; 3],
-        layers: usize,
-    ) -> Result<Self> {
-        let layer = |position: usize, init: &mut Init| {
-            Linear::new(init, [if position == 0 { inputs } else { width }, width])
-        };
+    pub fn new(init: &mut Init, [inputs, width, outputs]: [usize; 3], layers: usize) -> Result<Self> {
+        let layer =
+            |position: usize, init: &mut Init| Linear::new(init, [if position == 0 { inputs } else { width }, width]);
         let last = if layers == 0 { inputs } else { width };
         Ok(Self {
             layers: Child::new("layers", init, |init| Sequence::new(layers, init, layer))?,

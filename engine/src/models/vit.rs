@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::nn::{
-    Child, EncoderBlock, EncoderSize, Filling, Init, LayerNorm, Linear, LinearFilling, Module,
-    PatchEmbedding, Sequence, Visitor,
+    Child, EncoderBlock, EncoderSize, Filling, Init, LayerNorm, Linear, LinearFilling, Module, PatchEmbedding,
+    Sequence, Visitor,
 };
 use crate::tensor::Tensor;
 
@@ -28,12 +28,7 @@ impl VitSize {
         image: 224,
         patch: 16,
         layers: 24,
-        block: EncoderSize {
-            width: 1024,
-            heads: 16,
-            hidden: 4096,
-            epsilon: 1e-6,
-        },
+        block: EncoderSize { width: 1024, heads: 16, hidden: 4096, epsilon: 1e-6 },
         classes: 1000,
     };
 
@@ -42,12 +37,7 @@ impl VitSize {
         image: 32,
         patch: 4,
         layers: 4,
-        block: EncoderSize {
-            width: 64,
-            heads: 4,
-            hidden: 256,
-            epsilon: 1e-6,
-        },
+        block: EncoderSize { width: 64, heads: 4, hidden: 256, epsilon: 1e-6 },
         classes: 10,
     };
 
@@ -90,31 +80,20 @@ impl VisionTransformer {
             return Err(Error::Setting { op: "vit", what });
         }
         let width = size.block.width;
-        let zeros = LinearFilling {
-            weight: Filling::Zeros,
-            bias: Some(Filling::Zeros),
-        };
+        let zeros = LinearFilling { weight: Filling::Zeros, bias: Some(Filling::Zeros) };
         let head = |init: &mut Init| Linear::filled(init, [width, size.classes], zeros);
         Ok(Self {
             class_token: init.parameter([1, 1, width], Filling::Zeros)?,
-            conv_proj: Child::new("conv_proj", init, |init| {
-                PatchEmbedding::new(init, [3, size.patch, width])
-            })?,
+            conv_proj: Child::new("conv_proj", init, |init| PatchEmbedding::new(init, [3, size.patch, width]))?,
             encoder: Child::new("encoder", init, |init| Encoder::new(init, size))?,
-            heads: Child::new("heads", init, |init| {
-                Ok(Heads {
-                    head: Child::new("head", init, head)?,
-                })
-            })?,
+            heads: Child::new("heads", init, |init| Ok(Heads { head: Child::new("head", init, head)? }))?,
         })
     }
 
     /// The images as tokens, the class token first.
     fn tokens(&self, images: &Tensor) -> Result<Tensor> {
         let patches = self.conv_proj.forward(images)?;
-        let class_token = self
-            .class_token
-            .expand([patches.shape()[0], 1, patches.shape()[2]])?;
+        let class_token = self.class_token.expand([patches.shape()[0], 1, patches.shape()[2]])?;
         Tensor::concat(&[&class_token, &patches], 1)
     }
 }
@@ -138,16 +117,11 @@ impl Encoder {
     fn new(init: &mut Init, size: VitSize) -> Result<Self> {
         let VitSize { layers, block, .. } = size;
         Ok(Self {
-            pos_embedding: init.parameter(
-                [1, size.tokens(), block.width],
-                Filling::Normal { deviation: 0.02 },
-            )?,
+            pos_embedding: init.parameter([1, size.tokens(), block.width], Filling::Normal { deviation: 0.02 })?,
             layers: Child::new("layers", init, |init| {
                 Sequence::new(layers, init, |_, init| EncoderBlock::new(init, block))
             })?,
-            ln: Child::new("ln", init, |init| {
-                LayerNorm::new(init, block.width, block.epsilon)
-            })?,
+            ln: Child::new("ln", init, |init| LayerNorm::new(init, block.width, block.epsilon))?,
         })
     }
 

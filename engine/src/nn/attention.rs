@@ -20,36 +20,16 @@ pub struct MultiHeadAttention {
 impl MultiHeadAttention {
     /// `heads` heads that share `width` evenly, filled as PyTorch's `MultiheadAttention`. Fails if they cannot
     /// share it.
-    pub fn new(
-        init: &mut Init,
-        width: usize,
-        heads: usize,
-        options: AttentionOptions,
-    ) -> Result<Self> {
+    pub fn new(init: &mut Init, width: usize, heads: usize, options: AttentionOptions) -> Result<Self> {
         if heads == 0 || !width.is_multiple_of(heads) {
-            let what = format!(
-                "{heads} heads cannot share a width of {width} evenly; give a divisor of it"
-            );
-            return Err(Error::Setting {
-                op: "attention",
-                what,
-            });
+            let what = format!("{heads} heads cannot share a width of {width} evenly; give a divisor of it");
+            return Err(Error::Setting { op: "attention", what });
         }
-        let packed = LinearFilling {
-            weight: Filling::xavier_uniform(width, 3 * width),
-            bias: Some(Filling::Zeros),
-        };
-        let output = LinearFilling {
-            weight: Filling::kaiming_uniform(width),
-            bias: Some(Filling::Zeros),
-        };
+        let packed = LinearFilling { weight: Filling::xavier_uniform(width, 3 * width), bias: Some(Filling::Zeros) };
+        let output = LinearFilling { weight: Filling::kaiming_uniform(width), bias: Some(Filling::Zeros) };
         Ok(Self {
-            in_proj: Child::new("in_proj", init, |init| {
-                Linear::filled(init, [width, 3 * width], packed)
-            })?,
-            out_proj: Child::new("out_proj", init, |init| {
-                Linear::filled(init, [width, width], output)
-            })?,
+            in_proj: Child::new("in_proj", init, |init| Linear::filled(init, [width, 3 * width], packed))?,
+            out_proj: Child::new("out_proj", init, |init| Linear::filled(init, [width, width], output))?,
             heads,
             options,
         })
@@ -58,10 +38,7 @@ impl MultiHeadAttention {
 
 impl Module for MultiHeadAttention {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        let mixed =
-            self.in_proj
-                .forward(input)?
-                .attention_packed(self.heads, self.heads, self.options)?;
+        let mixed = self.in_proj.forward(input)?.attention_packed(self.heads, self.heads, self.options)?;
         self.out_proj.forward(&mixed)
     }
 

@@ -19,9 +19,7 @@ impl Embedding {
 
     /// A table of `[entries, width]` that begins with `filling`.
     pub fn filled(init: &mut Init, size: [usize; 2], filling: Filling) -> Result<Self> {
-        Ok(Self {
-            weight: init.parameter(size, filling)?,
-        })
+        Ok(Self { weight: init.parameter(size, filling)? })
     }
 
     /// The table, for an output layer that shares it.

@@ -33,16 +33,12 @@ impl Filling {
     /// What PyTorch's linear and convolution layers begin with, weights and biases alike: evenly within 1/√inputs
     /// (He et al., 2015, with a slope of √5).
     pub fn kaiming_uniform(inputs: usize) -> Self {
-        Self::Uniform {
-            bound: 1.0 / (inputs as f64).sqrt(),
-        }
+        Self::Uniform { bound: 1.0 / (inputs as f64).sqrt() }
     }
 
     /// Evenly, so that variances stay as they are both forward and backward (Glorot and Bengio, 2010).
     pub fn xavier_uniform(inputs: usize, outputs: usize) -> Self {
-        Self::Uniform {
-            bound: (6.0 / (inputs + outputs) as f64).sqrt(),
-        }
+        Self::Uniform { bound: (6.0 / (inputs + outputs) as f64).sqrt() }
     }
 }
 
@@ -58,11 +54,7 @@ pub struct Init {
 impl Init {
     /// Parameters of type `dtype` on `device`, with the random numbers of `seed`.
     pub fn new(device: &Device, dtype: DType, seed: u64) -> Self {
-        Self {
-            device: device.clone(),
-            dtype,
-            rng: Rng::new(seed),
-        }
+        Self { device: device.clone(), dtype, rng: Rng::new(seed) }
     }
 
     /// Where parameters are made.
@@ -77,19 +69,10 @@ impl Init {
         let tensor = match filling {
             Filling::Zeros => Tensor::zeros(shape, *dtype, device),
             Filling::Ones => Tensor::ones(shape, *dtype, device),
-            Filling::Normal { deviation } => Tensor::random(
-                shape,
-                Distribution::Normal {
-                    mean: 0.0,
-                    deviation,
-                },
-                *dtype,
-                device,
-                rng,
-            ),
-            Filling::Uniform { bound } => {
-                Tensor::uniform(shape, [-bound, bound], *dtype, device, rng)
+            Filling::Normal { deviation } => {
+                Tensor::random(shape, Distribution::Normal { mean: 0.0, deviation }, *dtype, device, rng)
             }
+            Filling::Uniform { bound } => Tensor::uniform(shape, [-bound, bound], *dtype, device, rng),
         }?;
         tensor.set_requires_grad(true)?;
         Ok(tensor)

@@ -25,28 +25,14 @@ impl Linear {
     /// A layer of `[inputs, outputs]` with a bias, filled as PyTorch's.
     pub fn new(init: &mut Init, [inputs, outputs]: [usize; 2]) -> Result<Self> {
         let filling = Filling::kaiming_uniform(inputs);
-        Self::filled(
-            init,
-            [inputs, outputs],
-            LinearFilling {
-                weight: filling,
-                bias: Some(filling),
-            },
-        )
+        Self::filled(init, [inputs, outputs], LinearFilling { weight: filling, bias: Some(filling) })
     }
 
     /// A layer of `[inputs, outputs]` that begins with `filling`.
-    pub fn filled(
-        init: &mut Init,
-        [inputs, outputs]: [usize; 2],
-        filling: LinearFilling,
-    ) -> Result<Self> {
+    pub fn filled(init: &mut Init, [inputs, outputs]: [usize; 2], filling: LinearFilling) -> Result<Self> {
         Ok(Self {
             weight: init.parameter([outputs, inputs], filling.weight)?,
-            bias: filling
-                .bias
-                .map(|bias| init.parameter(outputs, bias))
-                .transpose()?,
+            bias: filling.bias.map(|bias| init.parameter(outputs, bias)).transpose()?,
         })
     }
 

@@ -23,10 +23,7 @@ impl Mlp {
         let layer = |name: &str, init: &mut Init, size| {
             Child::new(name, init, |init| Linear::filled(init, size, filling(size)))
         };
-        Ok(Self {
-            fc1: layer("fc1", init, [width, hidden])?,
-            fc2: layer("fc2", init, [hidden, width])?,
-        })
+        Ok(Self { fc1: layer("fc1", init, [width, hidden])?, fc2: layer("fc2", init, [hidden, width])? })
     }
 }
 

@@ -19,10 +19,7 @@ pub trait Module {
 
     /// All parameters, those of children included, in the order in which they were made.
     fn parameters(&self) -> Vec<Parameter> {
-        let mut visitor = Visitor {
-            path: String::new(),
-            found: Vec::new(),
-        };
+        let mut visitor = Visitor { path: String::new(), found: Vec::new() };
         self.visit(&mut visitor);
         visitor.found
     }
@@ -49,20 +46,12 @@ pub struct Visitor {
 impl Visitor {
     /// The module has this parameter. A tensor that several modules share counts once, where it is met first.
     pub fn parameter(&mut self, name: &str, tensor: &Tensor) {
-        if self
-            .found
-            .iter()
-            .any(|parameter| parameter.tensor.id() == tensor.id())
-        {
+        if self.found.iter().any(|parameter| parameter.tensor.id() == tensor.id()) {
             return;
         }
         let path = format!("{}{name}", self.path);
         let scope = scope::current_scope();
-        self.found.push(Parameter {
-            path,
-            scope,
-            tensor: tensor.clone(),
-        });
+        self.found.push(Parameter { path, scope, tensor: tensor.clone() });
     }
 
     /// The module has this child.
@@ -84,17 +73,10 @@ pub struct Child<M> {
 
 impl<M> Child<M> {
     /// Makes a child within its scope, so that its parameters are recorded there.
-    pub fn new(
-        name: impl Into<Box<str>>,
-        init: &mut Init,
-        make: impl FnOnce(&mut Init) -> Result<M>,
-    ) -> Result<Self> {
+    pub fn new(name: impl Into<Box<str>>, init: &mut Init, make: impl FnOnce(&mut Init) -> Result<M>) -> Result<Self> {
         let name = name.into();
         let _scope = scope::scope(&name);
-        Ok(Self {
-            module: make(init)?,
-            name,
-        })
+        Ok(Self { module: make(init)?, name })
     }
 
     /// Calls `body` with the module, within its scope.
@@ -127,16 +109,9 @@ pub struct Sequence<M> {
 
 impl<M> Sequence<M> {
     /// Makes `count` modules; `make` is told the position.
-    pub fn new(
-        count: usize,
-        init: &mut Init,
-        mut make: impl FnMut(usize, &mut Init) -> Result<M>,
-    ) -> Result<Self> {
-        let child =
-            |position: usize| Child::new(position.to_string(), init, |init| make(position, init));
-        Ok(Self {
-            children: (0..count).map(child).collect::<Result<_>>()?,
-        })
+    pub fn new(count: usize, init: &mut Init, mut make: impl FnMut(usize, &mut Init) -> Result<M>) -> Result<Self> {
+        let child = |position: usize| Child::new(position.to_string(), init, |init| make(position, init));
+        Ok(Self { children: (0..count).map(child).collect::<Result<_>>()? })
     }
 
     /// The modules in order.

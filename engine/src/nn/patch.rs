@@ -19,28 +19,16 @@ impl PatchEmbedding {
     /// torchvision's.
     pub fn new(init: &mut Init, [channels, patch, width]: [usize; 3]) -> Result<Self> {
         let inputs = channels * patch * patch;
-        let filling = Filling::Normal {
-            deviation: (1.0 / inputs as f64).sqrt(),
-        };
+        let filling = Filling::Normal { deviation: (1.0 / inputs as f64).sqrt() };
         let weight = init.parameter([width, channels, patch, patch], filling)?;
-        Ok(Self {
-            weight,
-            bias: init.parameter(width, Filling::Zeros)?,
-            patch,
-        })
+        Ok(Self { weight, bias: init.parameter(width, Filling::Zeros)?, patch })
     }
 }
 
 impl Module for PatchEmbedding {
     fn forward(&self, images: &Tensor) -> Result<Tensor> {
-        let options = ConvOptions {
-            stride: [self.patch; 2],
-            padding: [0; 2],
-        };
-        images
-            .conv2d(&self.weight, Some(&self.bias), options)?
-            .flatten_from(2)?
-            .transpose(1, 2)
+        let options = ConvOptions { stride: [self.patch; 2], padding: [0; 2] };
+        images.conv2d(&self.weight, Some(&self.bias), options)?.flatten_from(2)?.transpose(1, 2)
     }
 
     fn visit(&self, visitor: &mut Visitor) {

@@ -36,19 +36,12 @@ pub struct EncoderBlock {
 impl EncoderBlock {
     /// A block of these sizes in which every token sees every other.
     pub fn new(init: &mut Init, size: EncoderSize) -> Result<Self> {
-        let EncoderSize {
-            width,
-            heads,
-            hidden,
-            epsilon,
-        } = size;
+        let EncoderSize { width, heads, hidden, epsilon } = size;
         let filling = |[inputs, outputs]: [usize; 2]| LinearFilling {
             weight: Filling::xavier_uniform(inputs, outputs),
             bias: Some(Filling::Normal { deviation: 1e-6 }),
         };
-        let attention = |init: &mut Init| {
-            MultiHeadAttention::new(init, width, heads, AttentionOptions::default())
-        };
+        let attention = |init: &mut Init| MultiHeadAttention::new(init, width, heads, AttentionOptions::default());
         Ok(Self {
             ln_1: Child::new("ln_1", init, |init| LayerNorm::new(init, width, epsilon))?,
             self_attention: Child::new("self_attention", init, attention)?,
@@ -61,13 +54,8 @@ impl EncoderBlock {
 impl Module for EncoderBlock {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         // Each half's result takes the sum in place: nobody else needs it.
-        let attended = self
-            .self_attention
-            .forward(&self.ln_1.forward(input)?)?
-            .into_add(input)?;
-        self.mlp
-            .forward(&self.ln_2.forward(&attended)?)?
-            .into_add(&attended)
+        let attended = self.self_attention.forward(&self.ln_1.forward(input)?)?.into_add(input)?;
+        self.mlp.forward(&self.ln_2.forward(&attended)?)?.into_add(&attended)
     }
 
     fn visit(&self, visitor: &mut Visitor) {

@@ -22,11 +22,7 @@ impl Tensor {
     fn add_scaled(&self, op: &'static str, other: &Self, scale: f64) -> Result<Self> {
         let operation = Operation::begin(op);
         self.check_operand(op, other)?;
-        let function = if scale == 1.0 {
-            Binary::Add
-        } else {
-            Binary::Sub
-        };
+        let function = if scale == 1.0 { Binary::Add } else { Binary::Sub };
         let out = self.zip(function, other, op)?;
         let shapes = [*self.shape(), *other.shape()];
         Ok(operation.record(out, &[self, other], |_| Sum { shapes, scale }))
@@ -39,12 +35,7 @@ impl Tensor {
         self.check_operand(op, other)?;
         let shape = Shape::broadcast(op, self.shape(), other.shape())?;
         let out = if shape == *self.shape() && self.is_free_to_write() {
-            backend::binary(
-                self.view(),
-                Binary::Add,
-                None,
-                other.broadcast_to(op, &shape)?.view(),
-            )?;
+            backend::binary(self.view(), Binary::Add, None, other.broadcast_to(op, &shape)?.view())?;
             self.storage().changed();
             self.detach()
         } else {
@@ -69,14 +60,9 @@ impl Tensor {
             return Ok(operation.record(out, &[self, other], |_| Scaling { factor, shapes }));
         }
         // Both factors are kept, so the product can be computed again.
-        let factors = Arc::new(Factors {
-            left: Saved::new(self),
-            right: Saved::new(other),
-        });
+        let factors = Arc::new(Factors { left: Saved::new(self), right: Saved::new(other) });
         let recipe = factors.clone();
-        Ok(operation
-            .record(out, &[self, other], |_| Product { factors, shapes })
-            .with_recipe(&recipe))
+        Ok(operation.record(out, &[self, other], |_| Product { factors, shapes }).with_recipe(&recipe))
     }
 
     /// The quotient; shapes broadcast.
@@ -138,15 +124,7 @@ impl Tensor {
     /// Fails if the numbers are not fractions.
     pub(crate) fn check_float(&self, op: &'static str) -> Result<()> {
         let need = "this operation takes fractions: f64, f32, bf16 or f16";
-        if self.dtype().is_float() {
-            Ok(())
-        } else {
-            Err(Error::DType {
-                op,
-                found: self.dtype(),
-                need,
-            })
-        }
+        if self.dtype().is_float() { Ok(()) } else { Err(Error::DType { op, found: self.dtype(), need }) }
     }
 }
 
@@ -167,10 +145,7 @@ impl Gradient for Sum {
         let Some(grad) = of_right else { return Ok(()) };
         let mut grad = grad.into_sum_to(&self.shapes[1])?;
         if self.scale != 1.0 {
-            grad = grad.into_map(Unary::Affine {
-                scale: self.scale,
-                shift: 0.0,
-            })?;
+            grad = grad.into_map(Unary::Affine { scale: self.scale, shift: 0.0 })?;
         }
         inputs.give(1, grad)
     }
@@ -189,9 +164,7 @@ struct Factors {
 
 impl Recipe for Factors {
     fn compute(&self) -> Result<Tensor> {
-        self.left
-            .get("mul")?
-            .zip(Binary::Mul, &self.right.get("mul")?, "mul")
+        self.left.get("mul")?.zip(Binary::Mul, &self.right.get("mul")?, "mul")
     }
 }
 
@@ -202,11 +175,7 @@ impl Gradient for Product {
         inputs.give(0, of_left.into_sum_to(&shapes[0])?)?;
         let left = factors.left.get("mul")?;
         drop(factors);
-        inputs.give(
-            1,
-            grad.into_zip(Binary::Mul, &left, "mul")?
-                .into_sum_to(&shapes[1])?,
-        )
+        inputs.give(1, grad.into_zip(Binary::Mul, &left, "mul")?.into_sum_to(&shapes[1])?)
     }
 }
 
@@ -233,16 +202,10 @@ struct Quotient {
 
 impl Gradient for Quotient {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let Self {
-            right,
-            result,
-            shapes,
-        } = *self;
+        let Self { right, result, shapes } = *self;
         let of_left = grad.into_zip(Binary::Div, &right.take("div")?, "div")?;
         let of_right = match result {
-            Some(result) if inputs.needs(0) => {
-                Some(of_left.zip(Binary::NegMul, &result.take("div")?, "div")?)
-            }
+            Some(result) if inputs.needs(0) => Some(of_left.zip(Binary::NegMul, &result.take("div")?, "div")?),
             Some(result) => {
                 let grad = of_left.into_zip(Binary::NegMul, &result.take("div")?, "div")?;
                 return inputs.give(1, grad.into_sum_to(&shapes[1])?);
@@ -267,13 +230,7 @@ impl Gradient for Affine {
         if self.scale == 1.0 {
             return inputs.give(0, grad);
         }
-        inputs.give(
-            0,
-            grad.into_map(Unary::Affine {
-                scale: self.scale,
-                shift: 0.0,
-            })?,
-        )
+        inputs.give(0, grad.into_map(Unary::Affine { scale: self.scale, shift: 0.0 })?)
     }
 }
 

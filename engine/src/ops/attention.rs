@@ -21,17 +21,11 @@ pub struct AttentionOptions {
 impl AttentionOptions {
     /// Each query sees the keys at its own place and before.
     pub fn causal() -> Self {
-        Self {
-            mask: Mask::Causal,
-            scale: None,
-        }
+        Self { mask: Mask::Causal, scale: None }
     }
 
     fn size(&self, width: usize) -> AttentionSize {
-        AttentionSize {
-            scale: self.scale.unwrap_or(1.0 / (width as f64).sqrt()),
-            mask: self.mask,
-        }
+        AttentionSize { scale: self.scale.unwrap_or(1.0 / (width as f64).sqrt()), mask: self.mask }
     }
 }
 
@@ -40,12 +34,7 @@ impl Tensor {
     /// Fewer key heads than heads are shared by groups of them (Ainslie et al.: "GQA", 2023). The result has the
     /// query's shape and is stored as `[batch, length, heads, width]`. Scores are computed row by row and never kept
     /// (Dao et al.: "FlashAttention", 2022): backward has the inputs, the result, and one number for each row.
-    pub fn attention(
-        query: &Self,
-        key: &Self,
-        value: &Self,
-        options: AttentionOptions,
-    ) -> Result<Self> {
+    pub fn attention(query: &Self, key: &Self, value: &Self, options: AttentionOptions) -> Result<Self> {
         let operation = Operation::begin("attention");
         check(query, key, value)?;
         let inputs = [query.with_rows()?, key.with_rows()?, value.with_rows()?];
@@ -63,12 +52,7 @@ impl Tensor {
     /// Attention within one tensor `[batch, length, (heads + 2 · key heads) · width]` that holds query, key and value
     /// one after another, as one linear layer computes them. The result is `[batch, length, heads · width]`. The three
     /// gradients are written into one buffer, where separate views would each need their own.
-    pub fn attention_packed(
-        &self,
-        heads: usize,
-        key_heads: usize,
-        options: AttentionOptions,
-    ) -> Result<Self> {
+    pub fn attention_packed(&self, heads: usize, key_heads: usize, options: AttentionOptions) -> Result<Self> {
         let op = "attention";
         let operation = Operation::begin(op);
         let slots = heads + 2 * key_heads;
@@ -83,15 +67,9 @@ impl Tensor {
         let size = options.size(inputs[0].shape()[3]);
         let (out, log_sums) = forward(&inputs, size)?;
         drop(inputs);
-        let shape = Shape::from([
-            self.shape()[0],
-            self.shape()[1],
-            self.shape()[2] / slots * heads,
-        ]);
+        let shape = Shape::from([self.shape()[0], self.shape()[1], self.shape()[2] / slots * heads]);
         let result = out.detach();
-        let joined = out
-            .with_layout(out.layout().transpose(1, 2))
-            .reshaped(&shape)?;
+        let joined = out.with_layout(out.layout().transpose(1, 2)).reshaped(&shape)?;
         drop(out);
         Ok(operation.record(joined, &[self], |_| Packed {
             packed: Saved::new(&packed),
@@ -104,13 +82,8 @@ impl Tensor {
 
     /// This tensor without history, or a copy unless the numbers of a row lie one after another.
     fn with_rows(&self) -> Result<Self> {
-        let has_rows =
-            self.layout().strides().last() == Some(&1) || self.shape().last() == Some(&1);
-        if has_rows {
-            Ok(self.detach())
-        } else {
-            self.copied()
-        }
+        let has_rows = self.layout().strides().last() == Some(&1) || self.shape().last() == Some(&1);
+        if has_rows { Ok(self.detach()) } else { self.copied() }
     }
 }
 
@@ -119,19 +92,11 @@ fn unpack(packed: &Tensor, [heads, key_heads]: [usize; 2]) -> Result<[Tensor; 3]
     let (batch, length) = (packed.shape()[0], packed.shape()[1]);
     let slots = heads + 2 * key_heads;
     let by_heads = Shape::from([batch, length, slots, packed.shape()[2] / slots]);
-    let layout = packed
-        .layout()
-        .reshape(&by_heads)
-        .expect("the last axis is contiguous, so it can be split");
+    let layout = packed.layout().reshape(&by_heads).expect("the last axis is contiguous, so it can be split");
     let turned = layout.transpose(1, 2);
-    let part = |start, count| -> Result<Tensor> {
-        Ok(packed.with_layout(turned.narrow("attention", 1, start, count)?))
-    };
-    Ok([
-        part(0, heads)?,
-        part(heads, key_heads)?,
-        part(heads + key_heads, key_heads)?,
-    ])
+    let part =
+        |start, count| -> Result<Tensor> { Ok(packed.with_layout(turned.narrow("attention", 1, start, count)?)) };
+    Ok([part(0, heads)?, part(heads, key_heads)?, part(heads + key_heads, key_heads)?])
 }
 
 fn check(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
@@ -140,61 +105,34 @@ fn check(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
     query.check_operand(op, value)?;
     query.check_float(op)?;
     if query.rank() != 4 || key.rank() != 4 {
-        return Err(Error::shapes(
-            op,
-            query.shape(),
-            key.shape(),
-            "each must be [batch, heads, length, width]",
-        ));
+        return Err(Error::shapes(op, query.shape(), key.shape(), "each must be [batch, heads, length, width]"));
     }
     if key.shape() != value.shape() {
-        return Err(Error::shapes(
-            op,
-            key.shape(),
-            value.shape(),
-            "key and value must have the same shape",
-        ));
+        return Err(Error::shapes(op, key.shape(), value.shape(), "key and value must have the same shape"));
     }
     let (q, k) = (query.shape(), key.shape());
     let fits = q[0] == k[0] && q[3] == k[3] && k[1] > 0 && q[1].is_multiple_of(k[1]);
     let need = "batch and width must be equal, and the query's heads a multiple of the key's";
-    if fits {
-        Ok(())
-    } else {
-        Err(Error::shapes(op, q, k, need))
-    }
+    if fits { Ok(()) } else { Err(Error::shapes(op, q, k, need)) }
 }
 
 /// Memory for `[batch, heads, length, width]`, stored as `[batch, length, heads, width]`.
 fn by_place(like: &Tensor, shape: &Shape) -> Result<Tensor> {
-    let stored = Tensor::empty(
-        [shape[0], shape[2], shape[1], shape[3]],
-        like.dtype(),
-        like.device(),
-    )?;
+    let stored = Tensor::empty([shape[0], shape[2], shape[1], shape[3]], like.dtype(), like.device())?;
     Ok(stored.with_layout(stored.layout().transpose(1, 2)))
 }
 
 /// Memory for one number of `[batch, heads, length]`, stored as `[batch, length, heads]`.
 fn row_numbers(query: &Tensor) -> Result<Tensor> {
     let shape = query.shape();
-    let stored = Tensor::empty(
-        [shape[0], shape[2], shape[1]],
-        query.dtype().statistics(),
-        query.device(),
-    )?;
+    let stored = Tensor::empty([shape[0], shape[2], shape[1]], query.dtype().statistics(), query.device())?;
     Ok(stored.with_layout(stored.layout().transpose(1, 2)))
 }
 
 fn forward([query, key, value]: &[Tensor; 3], size: AttentionSize) -> Result<(Tensor, Tensor)> {
     let out = by_place(query, query.shape())?;
     let log_sums = row_numbers(query)?;
-    backend::attention(
-        out.view(),
-        log_sums.view(),
-        [query.view(), key.view(), value.view()],
-        size,
-    )?;
+    backend::attention(out.view(), log_sums.view(), [query.view(), key.view(), value.view()], size)?;
     Ok((out, log_sums))
 }
 
@@ -214,13 +152,7 @@ fn backward(
     drop(result);
     let known = [grad.view(), log_sums.view(), delta.view()];
     let inputs = inputs.each_ref().map(Tensor::view);
-    backend::attention_backward(
-        grads[0].view(),
-        [grads[1].view(), grads[2].view()],
-        known,
-        inputs,
-        size,
-    )
+    backend::attention_backward(grads[0].view(), [grads[1].view(), grads[2].view()], known, inputs, size)
 }
 
 struct Attention {
@@ -233,12 +165,7 @@ struct Attention {
 impl Gradient for Attention {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let op = "attention";
-        let Self {
-            inputs: [query, key, value],
-            result,
-            log_sums,
-            size,
-        } = *self;
+        let Self { inputs: [query, key, value], result, log_sums, size } = *self;
         let saved = [query.take(op)?, key.take(op)?, value.take(op)?];
         let known = [result.take(op)?, log_sums.take(op)?];
         let grad = grad.with_rows()?;
@@ -271,12 +198,7 @@ impl Gradient for Packed {
         let known = [self.result.take(op)?, self.log_sums.take(op)?];
         let saved = unpack(&packed, self.heads)?;
         let grad = grad.into_order()?;
-        let by_heads = [
-            grad.shape()[0],
-            grad.shape()[1],
-            self.heads[0],
-            saved[0].shape()[3],
-        ];
+        let by_heads = [grad.shape()[0], grad.shape()[1], self.heads[0], saved[0].shape()[3]];
         let by_heads = grad.reshaped(&Shape::from(by_heads))?;
         drop(grad);
         let turned = by_heads.with_layout(by_heads.layout().transpose(1, 2));

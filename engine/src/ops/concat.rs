@@ -11,18 +11,13 @@ impl Tensor {
         let op = "concat";
         let operation = Operation::begin(op);
         let Some(first) = tensors.first() else {
-            return Err(Error::Setting {
-                op,
-                what: "no tensors were given; give at least one".to_owned(),
-            });
+            return Err(Error::Setting { op, what: "no tensors were given; give at least one".to_owned() });
         };
         let axis = first.shape().axis(op, axis)?;
         let mut length = 0;
         for tensor in tensors {
             first.check_operand(op, tensor)?;
-            if tensor.rank() != first.rank()
-                || tensor.shape().with_axis(axis, 0) != first.shape().with_axis(axis, 0)
-            {
+            if tensor.rank() != first.rank() || tensor.shape().with_axis(axis, 0) != first.shape().with_axis(axis, 0) {
                 return Err(Error::shapes(
                     op,
                     first.shape(),
@@ -32,21 +27,11 @@ impl Tensor {
             }
             length += tensor.shape()[axis];
         }
-        let out = Self::empty(
-            first.shape().with_axis(axis, length),
-            first.dtype(),
-            first.device(),
-        )?;
+        let out = Self::empty(first.shape().with_axis(axis, length), first.dtype(), first.device())?;
         let mut start = 0;
         for tensor in tensors {
             let layout = out.layout().narrow(op, axis, start, tensor.shape()[axis])?;
-            backend::copy(
-                View {
-                    layout: &layout,
-                    ..out.view()
-                },
-                tensor.view(),
-            )?;
+            backend::copy(View { layout: &layout, ..out.view() }, tensor.view())?;
             start += tensor.shape()[axis];
         }
         let lengths = tensors.iter().map(|tensor| tensor.shape()[axis]).collect();

@@ -24,10 +24,7 @@ pub struct ConvOptions {
 impl Default for ConvOptions {
     /// Steps of one, without padding.
     fn default() -> Self {
-        Self {
-            stride: [1, 1],
-            padding: [0, 0],
-        }
+        Self { stride: [1, 1], padding: [0, 0] }
     }
 }
 
@@ -41,24 +38,12 @@ impl Tensor {
         let window = check(self, weight, bias, options)?;
         let input = self.detach();
         let kernel = weight.in_order()?;
-        let shape = Shape::from([
-            self.shape()[0],
-            weight.shape()[0],
-            window.places[0],
-            window.places[1],
-        ]);
+        let shape = Shape::from([self.shape()[0], weight.shape()[0], window.places[0], window.places[1]]);
         let out = Self::empty(shape, self.dtype(), self.device())?;
         if let Some(bias) = bias {
             let as_image = bias.broadcast_to(op, &Shape::from([1, shape[1]]))?.turned();
-            let plane = out.with_layout(
-                out.layout()
-                    .reshape(&planes(&shape))
-                    .expect("new memory is contiguous"),
-            );
-            backend::copy(
-                plane.view(),
-                as_image.broadcast_to(op, plane.shape())?.view(),
-            )?;
+            let plane = out.with_layout(out.layout().reshape(&planes(&shape)).expect("new memory is contiguous"));
+            backend::copy(plane.view(), as_image.broadcast_to(op, plane.shape())?.view())?;
         }
         let keep = if bias.is_some() { 1.0 } else { 0.0 };
         let matrix = kernel.reshaped(&Shape::from([shape[1], kernel_elements(weight.shape())]))?;
@@ -66,12 +51,7 @@ impl Tensor {
         for (image, part) in parts(shape[0], &window, columns.shape()[1]) {
             let columns = columns.first_columns(part.count)?;
             backend::unfold(columns.view(), input.image(image).view(), part.window)?;
-            multiply(
-                out.places(image, part)?.view(),
-                matrix.view(),
-                columns.view(),
-                keep,
-            )?;
+            multiply(out.places(image, part)?.view(), matrix.view(), columns.view(), keep)?;
         }
         let mut inputs = vec![self, weight];
         inputs.extend(bias);
@@ -95,11 +75,7 @@ impl Tensor {
     /// Some places of one image of this contiguous result, as `[outputs, places]`.
     fn places(&self, image: usize, part: Part) -> Result<Self> {
         let matrix = Shape::from([self.shape()[1], self.shape()[2] * self.shape()[3]]);
-        let layout = self
-            .layout()
-            .select(0, image)
-            .reshape(&matrix)
-            .expect("an image of a result is contiguous");
+        let layout = self.layout().select(0, image).reshape(&matrix).expect("an image of a result is contiguous");
         Ok(self.with_layout(layout.narrow("conv2d", 1, part.window.first, part.count)?))
     }
 }
@@ -112,56 +88,31 @@ fn kernel_elements(weight: &Shape) -> usize {
     weight[1] * weight[2] * weight[3]
 }
 
-fn check(
-    input: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    options: ConvOptions,
-) -> Result<Window> {
+fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvOptions) -> Result<Window> {
     let op = "conv2d";
     input.check_operand(op, weight)?;
     input.check_float(op)?;
     let (x, w) = (input.shape(), weight.shape());
     if x.rank() != 4 || w.rank() != 4 || x[1] != w[1] {
-        let need =
-            "they must be [batch, channels, height, width] and [outputs, channels, height, width]";
+        let need = "they must be [batch, channels, height, width] and [outputs, channels, height, width]";
         return Err(Error::shapes(op, x, w, need));
     }
     if let Some(bias) = bias {
         input.check_operand(op, bias)?;
         if **bias.shape() != [w[0]] {
-            return Err(Error::shapes(
-                op,
-                w,
-                bias.shape(),
-                "a bias has one axis: [outputs]",
-            ));
+            return Err(Error::shapes(op, w, bias.shape(), "a bias has one axis: [outputs]"));
         }
     }
     if options.stride.contains(&0) || w[2] == 0 || w[3] == 0 {
-        let what = format!(
-            "stride {:?} and kernel {w} must be at least 1",
-            options.stride
-        );
+        let what = format!("stride {:?} and kernel {w} must be at least 1", options.stride);
         return Err(Error::Setting { op, what });
     }
     let padded = [x[2] + 2 * options.padding[0], x[3] + 2 * options.padding[1]];
     if padded[0] < w[2] || padded[1] < w[3] {
-        return Err(Error::shapes(
-            op,
-            x,
-            w,
-            "the kernel must fit into the padded input",
-        ));
+        return Err(Error::shapes(op, x, w, "the kernel must fit into the padded input"));
     }
     let places = [0, 1].map(|axis| (padded[axis] - w[axis + 2]) / options.stride[axis] + 1);
-    Ok(Window {
-        kernel: [w[2], w[3]],
-        stride: options.stride,
-        padding: options.padding,
-        places,
-        first: 0,
-    })
+    Ok(Window { kernel: [w[2], w[3]], stride: options.stride, padding: options.padding, places, first: 0 })
 }
 
 /// Columns for as many windows as fit the bound, at most those of one image.
@@ -181,22 +132,12 @@ struct Part {
 }
 
 /// The places of each of `images` images, `most` at a time.
-fn parts(
-    images: usize,
-    window: &Window,
-    most: usize,
-) -> impl Iterator<Item = (usize, Part)> + use<> {
+fn parts(images: usize, window: &Window, most: usize) -> impl Iterator<Item = (usize, Part)> + use<> {
     let (window, all) = (*window, window.places[0] * window.places[1]);
     (0..images).flat_map(move |image| {
-        (0..all).step_by(most).map(move |first| {
-            (
-                image,
-                Part {
-                    window: Window { first, ..window },
-                    count: most.min(all - first),
-                },
-            )
-        })
+        (0..all)
+            .step_by(most)
+            .map(move |first| (image, Part { window: Window { first, ..window }, count: most.min(all - first) }))
     })
 }
 
@@ -215,12 +156,7 @@ struct Conv {
 impl Gradient for Conv {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let op = "conv2d";
-        let Self {
-            input,
-            weight,
-            shapes: [image_shape, weight_shape],
-            window,
-        } = *self;
+        let Self { input, weight, shapes: [image_shape, weight_shape], window } = *self;
         let grad = grad.into_order()?;
         if let Some(shape) = inputs.shape(2).copied() {
             let by_planes = grad.reshaped(&planes(grad.shape()))?;
@@ -236,12 +172,7 @@ impl Gradient for Conv {
             for (image, part) in parts(image_shape[0], &window, columns.shape()[1]) {
                 let columns = columns.first_columns(part.count)?;
                 backend::unfold(columns.view(), input.image(image).view(), part.window)?;
-                multiply(
-                    by_rows.view(),
-                    grad.places(image, part)?.view(),
-                    columns.turned().view(),
-                    1.0,
-                )?;
+                multiply(by_rows.view(), grad.places(image, part)?.view(), columns.turned().view(), 1.0)?;
             }
             drop(by_rows);
             inputs.give(1, sum)?;
@@ -253,12 +184,7 @@ impl Gradient for Conv {
         let turned = weight.reshaped(&matrix)?.turned();
         for (image, part) in parts(image_shape[0], &window, columns.shape()[1]) {
             let columns = columns.first_columns(part.count)?;
-            multiply(
-                columns.view(),
-                turned.view(),
-                grad.places(image, part)?.view(),
-                0.0,
-            )?;
+            multiply(columns.view(), turned.view(), grad.places(image, part)?.view(), 0.0)?;
             backend::fold_add(sum.image(image).view(), columns.view(), part.window)?;
         }
         drop((grad, columns));

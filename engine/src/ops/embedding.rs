@@ -17,28 +17,17 @@ impl Tensor {
         self.check_device(op, indices)?;
         self.check_float(op)?;
         if indices.dtype() != DType::I64 {
-            return Err(Error::DType {
-                op,
-                found: indices.dtype(),
-                need: "indices are of type i64",
-            });
+            return Err(Error::DType { op, found: indices.dtype(), need: "indices are of type i64" });
         }
         if self.rank() != 2 {
-            return Err(Error::shape(
-                op,
-                self.shape(),
-                "a table has two axes: [rows, width]",
-            ));
+            return Err(Error::shape(op, self.shape(), "a table has two axes: [rows, width]"));
         }
         let width = self.shape()[1];
         let shape = indices.shape().with_last(op, width)?;
         let (table, places) = (self.in_order()?, indices.in_order()?);
         let out = Self::empty(shape, self.dtype(), self.device())?;
         backend::gather_rows(out.view(), table.view(), places.view())?;
-        Ok(operation.record(out, &[self], |_| Embedding {
-            indices: Saved::new(&places),
-            width,
-        }))
+        Ok(operation.record(out, &[self], |_| Embedding { indices: Saved::new(&places), width }))
     }
 }
 

@@ -18,22 +18,13 @@ impl Tensor {
         let operation = Operation::begin(op);
         check(op, self, weight, RightIs::Turned)?;
         if weight.rank() != 2 {
-            return Err(Error::shape(
-                op,
-                weight.shape(),
-                "a weight has two axes: [outputs, inputs]",
-            ));
+            return Err(Error::shape(op, weight.shape(), "a weight has two axes: [outputs, inputs]"));
         }
         let outputs = weight.shape()[0];
         if let Some(bias) = bias {
             self.check_operand(op, bias)?;
             if **bias.shape() != [outputs] {
-                return Err(Error::shapes(
-                    op,
-                    weight.shape(),
-                    bias.shape(),
-                    "a bias has one axis: [outputs]",
-                ));
+                return Err(Error::shapes(op, weight.shape(), bias.shape(), "a bias has one axis: [outputs]"));
             }
         }
         let shape = self.shape().with_axis(self.rank() - 1, outputs);
@@ -41,23 +32,13 @@ impl Tensor {
         if let Some(bias) = bias {
             backend::copy(out.view(), bias.broadcast_to(op, &shape)?.view())?;
         }
-        multiply(
-            &out,
-            &self.operand()?,
-            &weight.turned().operand()?,
-            if bias.is_some() { 1.0 } else { 0.0 },
-        )?;
+        multiply(&out, &self.operand()?, &weight.turned().operand()?, if bias.is_some() { 1.0 } else { 0.0 })?;
         let mut inputs = vec![self, weight];
         inputs.extend(bias);
         Ok(operation.record(out, &inputs, |needs| {
             let left = needs[1].then(|| Saved::new(self));
             let right = needs[0].then(|| Saved::new(weight));
-            Linear(ProductGradient {
-                op,
-                left,
-                right,
-                right_is_turned: RightIs::Turned,
-            })
+            Linear(ProductGradient { op, left, right, right_is_turned: RightIs::Turned })
         }))
     }
 }

@@ -19,11 +19,7 @@ impl Tensor {
         self.check_device(op, targets)?;
         self.check_float(op)?;
         if targets.dtype() != DType::I64 {
-            return Err(Error::DType {
-                op,
-                found: targets.dtype(),
-                need: "targets are class numbers of type i64",
-            });
+            return Err(Error::DType { op, found: targets.dtype(), need: "targets are class numbers of type i64" });
         }
         if self.rank() != 2 || **targets.shape() != self.shape()[..1] {
             return Err(Error::shapes(
@@ -39,14 +35,7 @@ impl Tensor {
         let loss = Self::empty((), self.dtype(), self.device())?;
         let statistics = Self::empty(self.shape()[0], self.dtype().statistics(), self.device())?;
         let count = Self::empty((), self.dtype().statistics(), self.device())?;
-        backend::cross_entropy(
-            loss.view(),
-            statistics.view(),
-            count.view(),
-            logits.view(),
-            targets.view(),
-            ignored,
-        )?;
+        backend::cross_entropy(loss.view(), statistics.view(), count.view(), logits.view(), targets.view(), ignored)?;
         Ok(operation.record(loss, &[self], |_| CrossEntropy {
             logits: Saved::new(&logits),
             targets: Saved::new(&targets),
@@ -75,23 +64,11 @@ impl Gradient for CrossEntropy {
         let known = [grad.view(), statistics.view(), count.view()];
         let out = if logits.is_free_to_write() {
             logits.storage().changed();
-            backend::cross_entropy_backward(
-                logits.view(),
-                None,
-                known,
-                targets.view(),
-                self.ignored,
-            )?;
+            backend::cross_entropy_backward(logits.view(), None, known, targets.view(), self.ignored)?;
             logits
         } else {
             let out = logits.same_shape()?;
-            backend::cross_entropy_backward(
-                out.view(),
-                Some(logits.view()),
-                known,
-                targets.view(),
-                self.ignored,
-            )?;
+            backend::cross_entropy_backward(out.view(), Some(logits.view()), known, targets.view(), self.ignored)?;
             out
         };
         inputs.give(0, out)

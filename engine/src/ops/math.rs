@@ -54,13 +54,7 @@ functions! {
 }
 
 impl Tensor {
-    fn function(
-        &self,
-        op: &'static str,
-        function: Unary,
-        keep: Keep,
-        gradient: Binary,
-    ) -> Result<Self> {
+    fn function(&self, op: &'static str, function: Unary, keep: Keep, gradient: Binary) -> Result<Self> {
         let operation = Operation::begin(op);
         self.check_float(op)?;
         let out = self.map(function)?;
@@ -69,23 +63,13 @@ impl Tensor {
         }
         match keep {
             Keep::Input => {
-                let known = Arc::new(Known {
-                    op,
-                    function,
-                    input: Saved::new(self),
-                });
+                let known = Arc::new(Known { op, function, input: Saved::new(self) });
                 let recipe = known.clone();
-                Ok(operation
-                    .record(out, &[self], |_| OfInput { known, gradient })
-                    .with_recipe(&recipe))
+                Ok(operation.record(out, &[self], |_| OfInput { known, gradient }).with_recipe(&recipe))
             }
             Keep::Result => {
                 let result = Saved::memory(&out);
-                Ok(operation.record(out, &[self], |_| OfResult {
-                    op,
-                    result,
-                    gradient,
-                }))
+                Ok(operation.record(out, &[self], |_| OfResult { op, result, gradient }))
             }
         }
     }
@@ -104,11 +88,7 @@ impl Tensor {
             return Ok(out);
         }
         let (result, gradient) = (Saved::memory(&out), Binary::ReluGrad);
-        Ok(operation.record(out, &[&self], |_| OfResult {
-            op: "relu",
-            result,
-            gradient,
-        }))
+        Ok(operation.record(out, &[&self], |_| OfResult { op: "relu", result, gradient }))
     }
 }
 

@@ -14,32 +14,16 @@ impl Tensor {
         let operation = Operation::begin(op);
         check(op, self, other, RightIs::Plain)?;
         if self.rank() < 2 {
-            return Err(Error::shape(
-                op,
-                self.shape(),
-                "both need two axes or more; add one with unsqueeze",
-            ));
+            return Err(Error::shape(op, self.shape(), "both need two axes or more; add one with unsqueeze"));
         }
         let batch = Shape::broadcast(op, &batch_of(self.shape()), &batch_of(other.shape()))?;
-        let (rows, columns) = (
-            self.shape()[self.rank() - 2],
-            other.shape()[other.rank() - 1],
-        );
-        let out = Self::empty(
-            with_matrix(op, &batch, rows, columns)?,
-            self.dtype(),
-            self.device(),
-        )?;
+        let (rows, columns) = (self.shape()[self.rank() - 2], other.shape()[other.rank() - 1]);
+        let out = Self::empty(with_matrix(op, &batch, rows, columns)?, self.dtype(), self.device())?;
         multiply(&out, &self.operand()?, &other.operand()?, 0.0)?;
         Ok(operation.record(out, &[self, other], |needs| {
             let left = needs[1].then(|| Saved::new(self));
             let right = needs[0].then(|| Saved::new(other));
-            Matmul(ProductGradient {
-                op,
-                left,
-                right,
-                right_is_turned: RightIs::Plain,
-            })
+            Matmul(ProductGradient { op, left, right, right_is_turned: RightIs::Plain })
         }))
     }
 }

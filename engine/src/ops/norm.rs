@@ -11,21 +11,12 @@ impl Tensor {
     /// Each row of the last axis less its mean, over its deviation (with `epsilon` added to the variance), times
     /// `weight` plus `bias`, both of the last axis' length (Ba, Kiros, Hinton: "Layer Normalization", 2016). Keeps its
     /// input, and mean and 1 / deviation of each row.
-    pub fn layer_norm(
-        &self,
-        weight: Option<&Self>,
-        bias: Option<&Self>,
-        epsilon: f64,
-    ) -> Result<Self> {
+    pub fn layer_norm(&self, weight: Option<&Self>, bias: Option<&Self>, epsilon: f64) -> Result<Self> {
         let op = "layer_norm";
         let operation = Operation::begin(op);
         self.check_float(op)?;
         let Some((&width, rows)) = self.shape().split_last() else {
-            return Err(Error::shape(
-                op,
-                self.shape(),
-                "at least one axis is needed, along which to normalise",
-            ));
+            return Err(Error::shape(op, self.shape(), "at least one axis is needed, along which to normalise"));
         };
         for parameter in [weight, bias].into_iter().flatten() {
             self.check_operand(op, parameter)?;
@@ -44,14 +35,7 @@ impl Tensor {
         let mean = Self::empty(statistics, self.dtype().statistics(), self.device())?;
         let rstd = mean.same_shape()?;
         let affine = [weight.map(Self::view), bias.map(Self::view)];
-        backend::layer_norm(
-            out.view(),
-            mean.view(),
-            rstd.view(),
-            input.view(),
-            affine,
-            epsilon,
-        )?;
+        backend::layer_norm(out.view(), mean.view(), rstd.view(), input.view(), affine, epsilon)?;
         // Inputs are numbered 0 for the rows, then weight and bias as far as they are given.
         let parameters: Vec<&Self> = weight.into_iter().chain(bias).collect();
         let inputs: Vec<&Self> = [self].into_iter().chain(parameters).collect();
@@ -65,9 +49,7 @@ impl Tensor {
             bias: bias.map(Saved::new),
         });
         let recipe = known.clone();
-        Ok(operation
-            .record(out, &inputs, |_| LayerNorm(known))
-            .with_recipe(&recipe))
+        Ok(operation.record(out, &inputs, |_| LayerNorm(known)).with_recipe(&recipe))
     }
 }
 
@@ -82,22 +64,11 @@ struct Known {
 impl Recipe for Known {
     fn compute(&self) -> Result<Tensor> {
         let op = "layer_norm";
-        let (input, mean, rstd) = (
-            self.input.get(op)?,
-            self.statistics[0].get(op)?,
-            self.statistics[1].get(op)?,
-        );
-        let weight = self
-            .weight
-            .as_ref()
-            .map(|weight| weight.get(op))
-            .transpose()?;
+        let (input, mean, rstd) = (self.input.get(op)?, self.statistics[0].get(op)?, self.statistics[1].get(op)?);
+        let weight = self.weight.as_ref().map(|weight| weight.get(op)).transpose()?;
         let bias = self.bias.as_ref().map(|bias| bias.get(op)).transpose()?;
         let out = input.same_shape()?;
-        let affine = [
-            weight.as_ref().map(Tensor::view),
-            bias.as_ref().map(Tensor::view),
-        ];
+        let affine = [weight.as_ref().map(Tensor::view), bias.as_ref().map(Tensor::view)];
         backend::layer_norm_again(out.view(), [mean.view(), rstd.view()], input.view(), affine)?;
         Ok(out)
     }
@@ -110,40 +81,23 @@ impl Gradient for LayerNorm {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let op = "layer_norm";
         let known = &self.0;
-        let (input, mean, rstd) = (
-            known.input.get(op)?,
-            known.statistics[0].get(op)?,
-            known.statistics[1].get(op)?,
-        );
-        let weight = known
-            .weight
-            .as_ref()
-            .map(|weight| weight.get(op))
-            .transpose()?;
+        let (input, mean, rstd) = (known.input.get(op)?, known.statistics[0].get(op)?, known.statistics[1].get(op)?);
+        let weight = known.weight.as_ref().map(|weight| weight.get(op)).transpose()?;
         let has_bias = known.bias.is_some();
         drop(self);
         let statistics = [mean.view(), rstd.view()];
         let grad = grad.into_order()?;
         let of_weight = 1;
         let of_bias = if weight.is_some() { 2 } else { 1 };
-        let wants = [
-            weight.is_some() && inputs.needs(of_weight),
-            has_bias && inputs.needs(of_bias),
-        ];
+        let wants = [weight.is_some() && inputs.needs(of_weight), has_bias && inputs.needs(of_bias)];
         if wants.contains(&true) {
             let mut sums = [None, None];
-            for (sum, (wanted, place)) in sums
-                .iter_mut()
-                .zip(wants.into_iter().zip([of_weight, of_bias]))
-            {
+            for (sum, (wanted, place)) in sums.iter_mut().zip(wants.into_iter().zip([of_weight, of_bias])) {
                 if wanted {
                     *sum = Some(inputs.take_sum_or_zeros(place, &grad)?);
                 }
             }
-            let views = [
-                sums[0].as_ref().map(Tensor::view),
-                sums[1].as_ref().map(Tensor::view),
-            ];
+            let views = [sums[0].as_ref().map(Tensor::view), sums[1].as_ref().map(Tensor::view)];
             backend::layer_norm_backward_affine(grad.view(), statistics, input.view(), views)?;
             for (sum, place) in sums.into_iter().zip([of_weight, of_bias]) {
                 if let Some(sum) = sum {
@@ -160,13 +114,7 @@ impl Gradient for LayerNorm {
             grad
         } else {
             let out = grad.same_shape()?;
-            backend::layer_norm_backward(
-                out.view(),
-                Some(grad.view()),
-                statistics,
-                input.view(),
-                weight,
-            )?;
+            backend::layer_norm_backward(out.view(), Some(grad.view()), statistics, input.view(), weight)?;
             out
         };
         inputs.give(0, out)

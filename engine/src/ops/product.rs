@@ -15,12 +15,7 @@ pub(super) fn batch_of(shape: &Shape) -> Shape {
 }
 
 /// Batch axes and the two of a matrix, in one shape.
-pub(super) fn with_matrix(
-    op: &'static str,
-    batch: &Shape,
-    rows: usize,
-    columns: usize,
-) -> Result<Shape> {
+pub(super) fn with_matrix(op: &'static str, batch: &Shape, rows: usize, columns: usize) -> Result<Shape> {
     batch.with_last(op, rows)?.with_last(op, columns)
 }
 
@@ -30,17 +25,10 @@ impl Tensor {
     pub(super) fn operand(&self) -> Result<Self> {
         let rank = self.rank();
         let (rows, columns) = (self.shape()[rank - 2], self.shape()[rank - 1]);
-        let (down, right) = (
-            self.layout().strides()[rank - 2],
-            self.layout().strides()[rank - 1],
-        );
+        let (down, right) = (self.layout().strides()[rank - 2], self.layout().strides()[rank - 1]);
         let by_rows = (columns <= 1 || right == 1) && (rows <= 1 || down >= columns.max(1));
         let by_columns = (rows <= 1 || down == 1) && (columns <= 1 || right >= rows.max(1));
-        if by_rows || by_columns {
-            Ok(self.detach())
-        } else {
-            self.copied()
-        }
+        if by_rows || by_columns { Ok(self.detach()) } else { self.copied() }
     }
 
     /// With the last two axes exchanged, without history.
@@ -71,19 +59,9 @@ pub(super) fn multiply(out: &Tensor, left: &Tensor, right: &Tensor, keep: f64) -
 
 fn multiply_into(out: View<'_>, left: &Tensor, right: &Tensor, keep: f64) -> Result<()> {
     let op = "matmul";
-    let [in_batch, left_batch, right_batch] =
-        [out.layout.shape(), left.shape(), right.shape()].map(batch_of);
+    let [in_batch, left_batch, right_batch] = [out.layout.shape(), left.shape(), right.shape()].map(batch_of);
     let run = |o: &Layout, l: &Layout, r: &Layout| {
-        let (left, right) = (
-            View {
-                layout: l,
-                ..left.view()
-            },
-            View {
-                layout: r,
-                ..right.view()
-            },
-        );
+        let (left, right) = (View { layout: l, ..left.view() }, View { layout: r, ..right.view() });
         backend::matmul(View { layout: o, ..out }, left, right, 1.0, keep)
     };
     // One product of taller matrices: rows of all batches below one another …
@@ -103,16 +81,9 @@ fn multiply_into(out: View<'_>, left: &Tensor, right: &Tensor, keep: f64) -> Res
     let batch = Shape::broadcast(op, &left_batch, &right_batch)?;
     let spread = |layout: &Layout| {
         let shape = layout.shape();
-        layout.expand(
-            op,
-            &with_matrix(op, &batch, shape[shape.rank() - 2], shape[shape.rank() - 1])?,
-        )
+        layout.expand(op, &with_matrix(op, &batch, shape[shape.rank() - 2], shape[shape.rank() - 1])?)
     };
-    run(
-        &spread(out.layout)?,
-        &spread(left.layout())?,
-        &spread(right.layout())?,
-    )
+    run(&spread(out.layout)?, &spread(left.layout())?, &spread(right.layout())?)
 }
 
 /// What the gradients of a product need: each input, if the other's gradient is wanted.
@@ -170,13 +141,7 @@ impl Incoming {
         let narrowed = grad.with_layout(layout);
         drop(grad);
         let grad = narrowed.operand()?;
-        Ok(Self {
-            grad,
-            rows,
-            columns,
-            same_rows,
-            same_columns,
-        })
+        Ok(Self { grad, rows, columns, same_rows, same_columns })
     }
 }
 
@@ -184,12 +149,7 @@ impl ProductGradient {
     /// Gives the gradients of inputs 0 (left) and 1 (right). The right's is computed first, so that the left's can take
     /// over the memory of the saved left input.
     pub(super) fn backward(self, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let Self {
-            op,
-            left,
-            right,
-            right_is_turned,
-        } = self;
+        let Self { op, left, right, right_is_turned } = self;
         let incoming = Incoming::new(grad)?;
         let mut reusable = None;
         if let Some(left) = left {
@@ -204,33 +164,17 @@ impl ProductGradient {
 }
 
 /// `leftᵀ · grad`.
-fn give_right(
-    incoming: &Incoming,
-    left: &Tensor,
-    right_is: RightIs,
-    inputs: &mut InputGradients<'_>,
-) -> Result<()> {
+fn give_right(incoming: &Incoming, left: &Tensor, right_is: RightIs, inputs: &mut InputGradients<'_>) -> Result<()> {
     let rank = left.rank();
-    let left = if incoming.same_rows {
-        left.sum_over(&[rank - 2], 1.0)?
-    } else {
-        left.operand()?
-    };
+    let left = if incoming.same_rows { left.sum_over(&[rank - 2], 1.0)? } else { left.operand()? };
     let Some(shape) = inputs.shape(1).copied() else {
         return Ok(());
     };
     if incoming.same_columns {
         let (batch, inner) = (batch_of(&shape), left.shape()[rank - 1]);
-        let column = Tensor::empty(
-            with_matrix("matmul", &batch, inner, 1)?,
-            left.dtype(),
-            left.device(),
-        )?;
+        let column = Tensor::empty(with_matrix("matmul", &batch, inner, 1)?, left.dtype(), left.device())?;
         multiply(&column, &left.turned(), &incoming.grad, 0.0)?;
-        let all = column.broadcast_to(
-            "matmul",
-            &with_matrix("matmul", &batch, inner, incoming.columns)?,
-        )?;
+        let all = column.broadcast_to("matmul", &with_matrix("matmul", &batch, inner, incoming.columns)?)?;
         drop(column);
         let turned = right_is.turn(&all);
         drop(all);
@@ -252,26 +196,15 @@ fn give_left(
     inputs: &mut InputGradients<'_>,
 ) -> Result<()> {
     let rank = right.rank();
-    let right = if incoming.same_columns {
-        right.sum_over(&[rank - 1], 1.0)?
-    } else {
-        right.operand()?
-    };
+    let right = if incoming.same_columns { right.sum_over(&[rank - 1], 1.0)? } else { right.operand()? };
     let Some(shape) = inputs.shape(0).copied() else {
         return Ok(());
     };
     if incoming.same_rows {
         let (batch, inner) = (batch_of(&shape), right.shape()[rank - 2]);
-        let row = Tensor::empty(
-            with_matrix("matmul", &batch, 1, inner)?,
-            right.dtype(),
-            right.device(),
-        )?;
+        let row = Tensor::empty(with_matrix("matmul", &batch, 1, inner)?, right.dtype(), right.device())?;
         multiply(&row, &incoming.grad, &right.turned(), 0.0)?;
-        let all = row.broadcast_to(
-            "matmul",
-            &with_matrix("matmul", &batch, incoming.rows, inner)?,
-        )?;
+        let all = row.broadcast_to("matmul", &with_matrix("matmul", &batch, incoming.rows, inner)?)?;
         drop(row);
         return inputs.give(0, all);
     }
@@ -279,8 +212,7 @@ fn give_left(
         multiply(&sum, &incoming.grad, &right.turned(), 1.0)?;
         return inputs.give(0, sum);
     }
-    let reusable = reusable
-        .filter(|left| left.is_free_to_write() && left.is_contiguous() && left.fills_storage());
+    let reusable = reusable.filter(|left| left.is_free_to_write() && left.is_contiguous() && left.fills_storage());
     let out = match reusable {
         Some(left) => {
             left.storage().changed();
@@ -294,12 +226,7 @@ fn give_left(
 
 /// Fails unless `left` is `[…, rows, inner]` and `right` is a matrix, or matrices, with `inner` in place `right_inner`
 /// from the end.
-pub(super) fn check(
-    op: &'static str,
-    left: &Tensor,
-    right: &Tensor,
-    right_is: RightIs,
-) -> Result<()> {
+pub(super) fn check(op: &'static str, left: &Tensor, right: &Tensor, right_is: RightIs) -> Result<()> {
     left.check_operand(op, right)?;
     left.check_float(op)?;
     let inner_from_end = if right_is == RightIs::Plain { 2 } else { 1 };
@@ -310,13 +237,7 @@ pub(super) fn check(
         RightIs::Plain => {
             "the first's last axis must be as long as the second's last but one; both need two axes or more"
         }
-        RightIs::Turned => {
-            "the input's last axis must be as long as the weight's, which is [outputs, inputs]"
-        }
+        RightIs::Turned => "the input's last axis must be as long as the weight's, which is [outputs, inputs]",
     };
-    if fits {
-        Ok(())
-    } else {
-        Err(Error::shapes(op, left.shape(), right.shape(), need))
-    }
+    if fits { Ok(()) } else { Err(Error::shapes(op, left.shape(), right.shape(), need)) }
 }

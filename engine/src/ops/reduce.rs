@@ -15,12 +15,7 @@ impl Tensor {
 
     /// The mean of all numbers; NaN if there are none.
     pub fn mean(&self) -> Result<Self> {
-        self.reduce(
-            "mean",
-            &self.all_axes(),
-            Shape::SCALAR,
-            1.0 / self.elements() as f64,
-        )
+        self.reduce("mean", &self.all_axes(), Shape::SCALAR, 1.0 / self.elements() as f64)
     }
 
     /// The sum over some axes, which are left out of the result.
@@ -44,12 +39,7 @@ impl Tensor {
     /// The mean over some axes, which keep length 1.
     pub fn mean_axes_keep(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("mean", axes)?;
-        self.reduce(
-            "mean",
-            &axes,
-            self.shape_with_ones(&axes),
-            self.share(&axes),
-        )
+        self.reduce("mean", &axes, self.shape_with_ones(&axes), self.share(&axes))
     }
 
     fn all_axes(&self) -> Vec<usize> {
@@ -57,31 +47,22 @@ impl Tensor {
     }
 
     fn distinct_axes(&self, op: &'static str, axes: &[isize]) -> Result<Vec<usize>> {
-        let mut axes = axes
-            .iter()
-            .map(|&axis| self.shape().axis(op, axis))
-            .collect::<Result<Vec<usize>>>()?;
+        let mut axes = axes.iter().map(|&axis| self.shape().axis(op, axis)).collect::<Result<Vec<usize>>>()?;
         axes.sort_unstable();
         axes.dedup();
         Ok(axes)
     }
 
     fn shape_with_ones(&self, axes: &[usize]) -> Shape {
-        axes.iter()
-            .fold(*self.shape(), |shape, &axis| shape.with_axis(axis, 1))
+        axes.iter().fold(*self.shape(), |shape, &axis| shape.with_axis(axis, 1))
     }
 
     fn shape_without(&self, axes: &[usize]) -> Shape {
-        axes.iter()
-            .rev()
-            .fold(*self.shape(), |shape, &axis| shape.without_axis(axis))
+        axes.iter().rev().fold(*self.shape(), |shape, &axis| shape.without_axis(axis))
     }
 
     fn share(&self, axes: &[usize]) -> f64 {
-        1.0 / axes
-            .iter()
-            .map(|&axis| self.shape()[axis])
-            .product::<usize>() as f64
+        1.0 / axes.iter().map(|&axis| self.shape()[axis]).product::<usize>() as f64
     }
 
     fn reduce(&self, op: &'static str, axes: &[usize], shape: Shape, scale: f64) -> Result<Self> {
@@ -92,11 +73,7 @@ impl Tensor {
         let out = sum.reshaped(&shape)?;
         drop(sum);
         let from = *self.shape();
-        Ok(operation.record(out, &[self], |_| Sum {
-            with_ones,
-            from,
-            scale,
-        }))
+        Ok(operation.record(out, &[self], |_| Sum { with_ones, from, scale }))
     }
 
     /// The largest numbers along `axis`, which is left out of the result. Keeps where they stand; of equal ones, the
@@ -107,11 +84,7 @@ impl Tensor {
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;
         if self.shape()[axis] == 0 {
-            return Err(Error::shape(
-                op,
-                self.shape(),
-                "the axis must hold at least one element",
-            ));
+            return Err(Error::shape(op, self.shape(), "the axis must hold at least one element"));
         }
         let shape = self.shape().with_axis(axis, 1);
         let largest = Self::empty(shape, self.dtype(), self.device())?;
@@ -135,17 +108,9 @@ struct Sum {
 
 impl Gradient for Sum {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let grad = if self.scale == 1.0 {
-            grad
-        } else {
-            grad.into_map(Unary::Affine {
-                scale: self.scale,
-                shift: 0.0,
-            })?
-        };
-        let repeated = grad
-            .reshaped(&self.with_ones)?
-            .broadcast_to("sum", &self.from)?;
+        let grad =
+            if self.scale == 1.0 { grad } else { grad.into_map(Unary::Affine { scale: self.scale, shift: 0.0 })? };
+        let repeated = grad.reshaped(&self.with_ones)?.broadcast_to("sum", &self.from)?;
         drop(grad);
         inputs.give(0, repeated)
     }

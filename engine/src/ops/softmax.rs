@@ -18,21 +18,10 @@ impl Tensor {
 
     /// The logarithm of the softmax along `axis`. Keeps its result.
     pub fn log_softmax(&self, axis: isize) -> Result<Self> {
-        self.by_rows(
-            "log_softmax",
-            axis,
-            backend::log_softmax,
-            backend::log_softmax_backward,
-        )
+        self.by_rows("log_softmax", axis, backend::log_softmax, backend::log_softmax_backward)
     }
 
-    fn by_rows(
-        &self,
-        op: &'static str,
-        axis: isize,
-        forward: Rows,
-        back: RowsBack,
-    ) -> Result<Self> {
+    fn by_rows(&self, op: &'static str, axis: isize, forward: Rows, back: RowsBack) -> Result<Self> {
         let operation = Operation::begin(op);
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;
@@ -42,12 +31,7 @@ impl Tensor {
         let rows = input.same_shape()?;
         forward(rows.view(), Some(input.view()))?;
         let out = rows.with_layout(rows.layout().transpose(axis, last));
-        Ok(operation.record(out, &[self], |_| Rowwise {
-            op,
-            axis,
-            result: Saved::memory(&rows),
-            back,
-        }))
+        Ok(operation.record(out, &[self], |_| Rowwise { op, axis, result: Saved::memory(&rows), back }))
     }
 }
 

@@ -12,12 +12,7 @@ impl Tensor {
         let (op, shape) = ("reshape", shape.into());
         let operation = Operation::begin(op);
         if shape.elements() != self.elements() {
-            return Err(Error::shapes(
-                op,
-                self.shape(),
-                &shape,
-                "both must hold the same number of elements",
-            ));
+            return Err(Error::shapes(op, self.shape(), &shape, "both must hold the same number of elements"));
         }
         let out = self.reshaped(&shape)?;
         let from = *self.shape();
@@ -49,20 +44,12 @@ impl Tensor {
     pub fn unsqueeze(&self, axis: isize) -> Result<Self> {
         let op = "unsqueeze";
         let rank = self.rank();
-        let place = if axis < 0 {
-            axis + rank as isize + 1
-        } else {
-            axis
-        };
+        let place = if axis < 0 { axis + rank as isize + 1 } else { axis };
         if rank == MAX_RANK {
             return Err(Error::Rank { op, rank: rank + 1 });
         }
         if !(0..=rank as isize).contains(&place) {
-            return Err(Error::Axis {
-                op,
-                axis,
-                rank: rank + 1,
-            });
+            return Err(Error::Axis { op, axis, rank: rank + 1 });
         }
         let mut lengths = self.shape().to_vec();
         lengths.insert(place as usize, 1);
@@ -73,11 +60,7 @@ impl Tensor {
     pub fn squeeze(&self, axis: isize) -> Result<Self> {
         let at = self.shape().axis("squeeze", axis)?;
         if self.shape()[at] != 1 {
-            return Err(Error::shape(
-                "squeeze",
-                self.shape(),
-                "only an axis of length 1 can be left out",
-            ));
+            return Err(Error::shape("squeeze", self.shape(), "only an axis of length 1 can be left out"));
         }
         self.reshape(self.shape().without_axis(at))
     }
@@ -85,10 +68,7 @@ impl Tensor {
     /// With two axes exchanged.
     pub fn transpose(&self, first: isize, second: isize) -> Result<Self> {
         let operation = Operation::begin("transpose");
-        let axes = [
-            self.shape().axis("transpose", first)?,
-            self.shape().axis("transpose", second)?,
-        ];
+        let axes = [self.shape().axis("transpose", first)?, self.shape().axis("transpose", second)?];
         let out = self.with_layout(self.layout().transpose(axes[0], axes[1]));
         Ok(operation.record(out, &[self], |_| Transpose { axes }))
     }
@@ -97,20 +77,13 @@ impl Tensor {
     pub fn permute(&self, order: &[isize]) -> Result<Self> {
         let op = "permute";
         let operation = Operation::begin(op);
-        let order = order
-            .iter()
-            .map(|&axis| self.shape().axis(op, axis))
-            .collect::<Result<Vec<usize>>>()?;
+        let order = order.iter().map(|&axis| self.shape().axis(op, axis)).collect::<Result<Vec<usize>>>()?;
         let mut back = vec![usize::MAX; self.rank()];
         for (to, &from) in order.iter().enumerate() {
             back[from] = to;
         }
         if order.len() != self.rank() || back.contains(&usize::MAX) {
-            return Err(Error::shape(
-                op,
-                self.shape(),
-                "name each axis exactly once",
-            ));
+            return Err(Error::shape(op, self.shape(), "name each axis exactly once"));
         }
         let out = self.with_layout(self.layout().permute(&order));
         Ok(operation.record(out, &[self], |_| Permute { back }))

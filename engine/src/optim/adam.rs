@@ -28,13 +28,7 @@ pub struct Adam {
 
 impl Default for Adam {
     fn default() -> Self {
-        Self {
-            learning_rate: 1e-3,
-            betas: [0.9, 0.999],
-            epsilon: 1e-8,
-            weight_decay: 0.0,
-            form: Form::default(),
-        }
+        Self { learning_rate: 1e-3, betas: [0.9, 0.999], epsilon: 1e-8, weight_decay: 0.0, form: Form::default() }
     }
 }
 
@@ -56,20 +50,8 @@ pub struct AdamW {
 
 impl Default for AdamW {
     fn default() -> Self {
-        let Adam {
-            learning_rate,
-            betas,
-            epsilon,
-            form,
-            ..
-        } = Adam::default();
-        Self {
-            learning_rate,
-            betas,
-            epsilon,
-            weight_decay: 1e-2,
-            form,
-        }
+        let Adam { learning_rate, betas, epsilon, form, .. } = Adam::default();
+        Self { learning_rate, betas, epsilon, weight_decay: 1e-2, form }
     }
 }
 
@@ -104,9 +86,7 @@ impl Rule for AdamW {
 
     fn check(&self) -> Result<()> {
         check(&self.without_decay(), "adamw")?;
-        demand("adamw", self.weight_decay >= 0.0, || {
-            format!("weight_decay is {}; give 0 or more", self.weight_decay)
-        })
+        demand("adamw", self.weight_decay >= 0.0, || format!("weight_decay is {}; give 0 or more", self.weight_decay))
     }
 
     fn update(&self, updates: &mut [Update<'_, Moments>]) -> Result<()> {
@@ -115,9 +95,7 @@ impl Rule for AdamW {
             if self.weight_decay != 0.0 {
                 let _operation = Operation::begin("adamw.weight_decay");
                 let keep = 1.0 - self.learning_rate * self.weight_decay;
-                group
-                    .iter()
-                    .try_for_each(|update| update.parameter.affine_(keep, 0.0))?;
+                group.iter().try_for_each(|update| update.parameter.affine_(keep, 0.0))?;
             }
             average_and_move(&self.without_decay(), group)
         })
@@ -126,32 +104,16 @@ impl Rule for AdamW {
 
 impl AdamW {
     fn without_decay(&self) -> Adam {
-        let Self {
-            learning_rate,
-            betas,
-            epsilon,
-            form,
-            ..
-        } = *self;
-        Adam {
-            learning_rate,
-            betas,
-            epsilon,
-            weight_decay: 0.0,
-            form,
-        }
+        let Self { learning_rate, betas, epsilon, form, .. } = *self;
+        Adam { learning_rate, betas, epsilon, weight_decay: 0.0, form }
     }
 }
 
 fn check(rule: &Adam, op: &'static str) -> Result<()> {
-    for (name, value) in [
-        ("learning_rate", rule.learning_rate),
-        ("epsilon", rule.epsilon),
-        ("weight_decay", rule.weight_decay),
-    ] {
-        demand(op, value >= 0.0, || {
-            format!("{name} is {value}; give 0 or more")
-        })?;
+    for (name, value) in
+        [("learning_rate", rule.learning_rate), ("epsilon", rule.epsilon), ("weight_decay", rule.weight_decay)]
+    {
+        demand(op, value >= 0.0, || format!("{name} is {value}; give 0 or more"))?;
     }
     for beta in rule.betas {
         demand(op, (0.0..1.0).contains(&beta), || {
@@ -163,11 +125,7 @@ fn check(rule: &Adam, op: &'static str) -> Result<()> {
 
 type Group<'a, 'b> = &'a mut [Update<'b, Moments>];
 
-fn each_group(
-    form: Form,
-    updates: Group<'_, '_>,
-    mut step: impl FnMut(Group<'_, '_>) -> Result<()>,
-) -> Result<()> {
+fn each_group(form: Form, updates: Group<'_, '_>, mut step: impl FnMut(Group<'_, '_>) -> Result<()>) -> Result<()> {
     match form {
         Form::Foreach => step(updates),
         Form::PerTensor => updates.chunks_mut(1).try_for_each(step),
@@ -180,13 +138,8 @@ fn count_step(updates: Group<'_, '_>) -> Result<()> {
     for update in updates {
         if update.state.is_none() {
             let zeros = || update.parameter.zeros_like();
-            *update.state = Some(remember(update.scope, || {
-                Ok(Moments {
-                    steps: 0,
-                    mean: zeros()?,
-                    square: zeros()?,
-                })
-            })?);
+            *update.state =
+                Some(remember(update.scope, || Ok(Moments { steps: 0, mean: zeros()?, square: zeros()? }))?);
         }
         if let Some(moments) = update.state {
             moments.steps += 1;
@@ -198,14 +151,10 @@ fn count_step(updates: Group<'_, '_>) -> Result<()> {
 fn average_and_move(rule: &Adam, updates: Group<'_, '_>) -> Result<()> {
     let [beta_mean, beta_square] = rule.betas;
     let grads = decayed_grads("adam.weight_decay", updates, rule.weight_decay)?;
-    in_turn("adam.mean", updates, |index, _, moments| {
-        moments.mean.lerp_(&grads[index], 1.0 - beta_mean)
-    })?;
+    in_turn("adam.mean", updates, |index, _, moments| moments.mean.lerp_(&grads[index], 1.0 - beta_mean))?;
     in_turn("adam.square", updates, |index, _, moments| {
         moments.square.affine_(beta_square, 0.0)?;
-        moments
-            .square
-            .addcmul_(&grads[index], &grads[index], 1.0 - beta_square)
+        moments.square.addcmul_(&grads[index], &grads[index], 1.0 - beta_square)
     })?;
     drop(grads);
     // PyTorch keeps these for all parameters at once, too: that is what makes its optimizer step the peak.
@@ -220,11 +169,7 @@ fn average_and_move(rule: &Adam, updates: Group<'_, '_>) -> Result<()> {
     })?;
     in_turn("adam.update", updates, |index, parameter, moments| {
         let correction = 1.0 - beta_mean.powi(moments.steps as i32);
-        parameter.addcdiv_(
-            &moments.mean,
-            &divisors[index],
-            -rule.learning_rate / correction,
-        )
+        parameter.addcdiv_(&moments.mean, &divisors[index], -rule.learning_rate / correction)
     })
 }
 

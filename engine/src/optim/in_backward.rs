@@ -13,10 +13,7 @@ use crate::nn::Parameter;
 /// makes no sense.
 pub fn run_in_backward<R: Rule>(rule: &R, parameters: &[Parameter]) -> Result<()> {
     rule.check()?;
-    for parameter in parameters
-        .iter()
-        .filter(|parameter| parameter.tensor.requires_grad())
-    {
+    for parameter in parameters.iter().filter(|parameter| parameter.tensor.requires_grad()) {
         let (rule, scope) = (rule.clone(), parameter.scope);
         let mut state = None;
         parameter.tensor.on_grad_ready(move |tensor| {
@@ -24,12 +21,7 @@ pub fn run_in_backward<R: Rule>(rule: &R, parameters: &[Parameter]) -> Result<()
                 return Ok(());
             };
             let _mode = no_grad();
-            rule.update(&mut [Update {
-                parameter: tensor,
-                scope,
-                grad,
-                state: &mut state,
-            }])?;
+            rule.update(&mut [Update { parameter: tensor, scope, grad, state: &mut state }])?;
             drop(tensor.take_grad());
             Ok(())
         })?;

@@ -30,16 +30,10 @@ impl<R: Rule> Stepping<R> {
     /// Applies `rule` to those of `parameters` that require a gradient. Fails if a setting of the rule makes no sense.
     pub fn new(rule: R, parameters: Vec<Parameter>) -> Result<Self> {
         rule.check()?;
-        let parameters: Vec<Parameter> = parameters
-            .into_iter()
-            .filter(|parameter| parameter.tensor.requires_grad())
-            .collect();
+        let parameters: Vec<Parameter> =
+            parameters.into_iter().filter(|parameter| parameter.tensor.requires_grad()).collect();
         let states = parameters.iter().map(|_| None).collect();
-        Ok(Self {
-            rule,
-            parameters,
-            states,
-        })
+        Ok(Self { rule, parameters, states })
     }
 
     /// The rule with its settings.
@@ -56,19 +50,10 @@ impl<R: Rule> Stepping<R> {
 impl<R: Rule> Optimizer for Stepping<R> {
     fn step(&mut self) -> Result<()> {
         let _mode = no_grad();
-        let with_grad =
-            self.parameters
-                .iter()
-                .zip(&mut self.states)
-                .filter_map(|(parameter, state)| {
-                    let grad = parameter.tensor.grad()?;
-                    Some(Update {
-                        parameter: &parameter.tensor,
-                        scope: parameter.scope,
-                        grad,
-                        state,
-                    })
-                });
+        let with_grad = self.parameters.iter().zip(&mut self.states).filter_map(|(parameter, state)| {
+            let grad = parameter.tensor.grad()?;
+            Some(Update { parameter: &parameter.tensor, scope: parameter.scope, grad, state })
+        });
         let mut updates: Vec<_> = with_grad.collect();
         self.rule.update(&mut updates)
     }
@@ -86,11 +71,6 @@ impl<R: Rule> Optimizer for Stepping<R> {
 
 impl<R: Rule + fmt::Debug> fmt::Debug for Stepping<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} over {} parameters",
-            self.rule,
-            self.parameters.len()
-        )
+        write!(f, "{:?} over {} parameters", self.rule, self.parameters.len())
     }
 }

@@ -46,11 +46,7 @@ pub trait Rule: Clone + Send + 'static {
 
 /// Fails, naming optimizer `op`, unless `holds`.
 pub(crate) fn demand(op: &'static str, holds: bool, what: impl FnOnce() -> String) -> Result<()> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Error::Setting { op, what: what() })
-    }
+    if holds { Ok(()) } else { Err(Error::Setting { op, what: what() }) }
 }
 
 /// Allocates what a rule remembers for a parameter: within its scope, as optimizer state.
@@ -62,20 +58,14 @@ pub(crate) fn remember<T>(scope: ScopeId, allocate: impl FnOnce() -> Result<T>) 
 
 /// The gradients, to each of which `decay` times its parameter has been added; that takes new memory for each, unless
 /// `decay` is 0.
-pub(crate) fn decayed_grads<S>(
-    op: &'static str,
-    updates: &[Update<'_, S>],
-    decay: f64,
-) -> Result<Vec<Tensor>> {
+pub(crate) fn decayed_grads<S>(op: &'static str, updates: &[Update<'_, S>], decay: f64) -> Result<Vec<Tensor>> {
     if decay == 0.0 {
         return Ok(updates.iter().map(|update| update.grad.clone()).collect());
     }
     let _operation = Operation::begin(op);
     let decayed = |update: &Update<'_, S>| {
         let _scope = scope::scope_again(update.scope);
-        update
-            .grad
-            .zip(Binary::AddScaled(decay), update.parameter, op)
+        update.grad.zip(Binary::AddScaled(decay), update.parameter, op)
     };
     updates.iter().map(decayed).collect()
 }

@@ -44,14 +44,10 @@ impl Rule for Sgd {
 
     fn check(&self) -> Result<()> {
         let op = "sgd";
-        for (name, value) in [
-            ("learning_rate", self.learning_rate),
-            ("momentum", self.momentum),
-            ("weight_decay", self.weight_decay),
-        ] {
-            demand(op, value >= 0.0, || {
-                format!("{name} is {value}; give 0 or more")
-            })?;
+        for (name, value) in
+            [("learning_rate", self.learning_rate), ("momentum", self.momentum), ("weight_decay", self.weight_decay)]
+        {
+            demand(op, value >= 0.0, || format!("{name} is {value}; give 0 or more"))?;
         }
         let can_look_ahead = self.momentum > 0.0 && self.dampening == 0.0;
         demand(op, !self.nesterov || can_look_ahead, || {
@@ -62,9 +58,7 @@ impl Rule for Sgd {
     fn update(&self, updates: &mut [Update<'_, Tensor>]) -> Result<()> {
         match self.form {
             Form::Foreach => self.update_together(updates),
-            Form::PerTensor => updates
-                .chunks_mut(1)
-                .try_for_each(|update| self.update_together(update)),
+            Form::PerTensor => updates.chunks_mut(1).try_for_each(|update| self.update_together(update)),
         }
     }
 }
@@ -80,13 +74,9 @@ impl Sgd {
             match &*update.state {
                 Some(direction) if self.nesterov => {
                     update.parameter.add_scaled_(grad, -self.learning_rate)?;
-                    update
-                        .parameter
-                        .add_scaled_(direction, -self.learning_rate * self.momentum)?;
+                    update.parameter.add_scaled_(direction, -self.learning_rate * self.momentum)?;
                 }
-                Some(direction) => update
-                    .parameter
-                    .add_scaled_(direction, -self.learning_rate)?,
+                Some(direction) => update.parameter.add_scaled_(direction, -self.learning_rate)?,
                 None => update.parameter.add_scaled_(grad, -self.learning_rate)?,
             }
         }

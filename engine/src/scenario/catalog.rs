@@ -86,10 +86,8 @@ pub fn all() -> &'static [ScenarioInfo] {
 /// The scenario called `name`, if `options` asks for nothing that it has not.
 pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, Error> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.info.name == name);
-    let unknown = || Error::UnknownScenario {
-        name: name.to_owned(),
-        known: INFOS.iter().map(|info| info.name).collect(),
-    };
+    let unknown =
+        || Error::UnknownScenario { name: name.to_owned(), known: INFOS.iter().map(|info| info.name).collect() };
     let scenario = scenario.ok_or_else(unknown)?;
     let info = &scenario.info;
     let given = [("--batch", options.batch), ("--seq", options.seq)];
@@ -97,18 +95,10 @@ pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, E
         let Some(value) = value else { continue };
         if !info.options.contains(&option) {
             let known = COMMON.iter().chain(info.options).copied().collect();
-            return Err(Error::UnknownOption {
-                scenario: info.name,
-                option,
-                known,
-            });
+            return Err(Error::UnknownOption { scenario: info.name, option, known });
         }
         if value == 0 {
-            return Err(Error::OptionValue {
-                option,
-                value: value.to_string(),
-                need: "give 1 or more",
-            });
+            return Err(Error::OptionValue { option, value: value.to_string(), need: "give 1 or more" });
         }
     }
     Ok(scenario)
@@ -118,41 +108,22 @@ fn vit_l_16(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let size = VitSize::L_16;
     let model = VisionTransformer::new(&mut Init::new(device, DType::F32, options.seed), size)?;
     let shape = [options.batch.unwrap_or(1), 3, size.image, size.image];
-    Ok(Box::new(SumOfResults {
-        model,
-        input: random_input(shape, device, &mut data_rng(options))?,
-    }))
+    Ok(Box::new(SumOfResults { model, input: random_input(shape, device, &mut data_rng(options))? }))
 }
 
 fn vit_small(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let size = VitSize::SMALL;
     let model = VisionTransformer::new(&mut Init::new(device, DType::F32, options.seed), size)?;
     let batch = options.batch.unwrap_or(8);
-    let input = random_input(
-        [batch, 3, size.image, size.image],
-        device,
-        &mut data_rng(options),
-    )?;
-    Ok(Box::new(Classification {
-        model,
-        input,
-        labels: labels(batch, size.classes, device)?,
-    }))
+    let input = random_input([batch, 3, size.image, size.image], device, &mut data_rng(options))?;
+    Ok(Box::new(Classification { model, input, labels: labels(batch, size.classes, device)? }))
 }
 
 fn mlp(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let (batch, [inputs, width, classes]) = (options.batch.unwrap_or(128), [784, 512, 10]);
-    let model = Perceptron::new(
-        &mut Init::new(device, DType::F32, options.seed),
-        [inputs, width, classes],
-        2,
-    )?;
+    let model = Perceptron::new(&mut Init::new(device, DType::F32, options.seed), [inputs, width, classes], 2)?;
     let input = random_input([batch, inputs], device, &mut data_rng(options))?;
-    Ok(Box::new(Classification {
-        model,
-        input,
-        labels: labels(batch, classes, device)?,
-    }))
+    Ok(Box::new(Classification { model, input, labels: labels(batch, classes, device)? }))
 }
 
 /// The random numbers of the data: other ones than the model's.

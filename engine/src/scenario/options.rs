@@ -106,8 +106,6 @@ impl FromStr for OptimizerKind {
 
     fn from_str(name: &str) -> Result<Self, Error> {
         let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| Error::UnknownOptimizer {
-            name: name.to_owned(),
-        })
+        found.ok_or_else(|| Error::UnknownOptimizer { name: name.to_owned() })
     }
 }

@@ -26,30 +26,15 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Error
     let device = open_device(options)?;
     // Setup belongs to no step, also where another run went before in the same program.
     scope::leave_steps();
-    let history = HistoryOptions {
-        when_behind: WhenBehind::Wait,
-        ..HistoryOptions::to_file(out)
-    };
+    let history = HistoryOptions { when_behind: WhenBehind::Wait, ..HistoryOptions::to_file(out) };
     let run = record_memory_history(history, || Ok(train(scenario, &device, options)))?.value;
     let losses = device.has_values().then_some(run.losses);
-    let report = Report {
-        losses,
-        steps_done: run.steps_done,
-        device: options.device,
-        oom: None,
-        file: out.to_owned(),
-    };
+    let report = Report { losses, steps_done: run.steps_done, device: options.device, oom: None, file: out.to_owned() };
     match run.outcome {
         Ok(()) => Ok(report),
         Err(crate::Error::Alloc(AllocError::OutOfMemory(oom))) => {
-            let oom = OutOfMemory {
-                requested: oom.requested,
-                description: oom.to_string(),
-            };
-            Ok(Report {
-                oom: Some(oom),
-                ..report
-            })
+            let oom = OutOfMemory { requested: oom.requested, description: oom.to_string() };
+            Ok(Report { oom: Some(oom), ..report })
         }
         Err(other) => Err(other.into()),
     }
@@ -65,12 +50,7 @@ struct Run {
 }
 
 fn train(scenario: &Scenario, device: &Device, options: &Options) -> Run {
-    let mut run = Run {
-        losses: Vec::new(),
-        steps_done: 0,
-        outcome: Ok(()),
-        training: None,
-    };
+    let mut run = Run { losses: Vec::new(), steps_done: 0, outcome: Ok(()), training: None };
     run.outcome = build(scenario, device, options).and_then(|training| {
         let training = run.training.insert(training);
         for step in 0..options.steps {
@@ -91,10 +71,7 @@ fn build(scenario: &Scenario, device: &Device, options: &Options) -> crate::Resu
 fn open_device(options: &Options) -> Result<Device, Error> {
     let config: AllocConfig = options.alloc_conf.as_deref().unwrap_or_default().parse()?;
     match options.device {
-        DeviceChoice::Meta => Ok(Device::accounting_with(
-            options.capacity.unwrap_or(META_CAPACITY),
-            config,
-        )),
+        DeviceChoice::Meta => Ok(Device::accounting_with(options.capacity.unwrap_or(META_CAPACITY), config)),
         DeviceChoice::Cpu => Ok(cpu(config, options.capacity)?),
         DeviceChoice::Cuda(ordinal) => Err(no_cuda(ordinal)),
     }
@@ -105,12 +82,7 @@ fn cpu(config: AllocConfig, capacity: Option<u64>) -> crate::Result<Device> {
     let fraction = config.memory_fraction();
     let device = Device::cpu_with(config);
     if let Some(capacity) = capacity {
-        let host = device
-            .allocator()
-            .driver()
-            .capacity()
-            .map_err(AllocError::from)?
-            .total;
+        let host = device.allocator().driver().capacity().map_err(AllocError::from)?.total;
         let share = (capacity as f64 / host as f64).min(1.0);
         device.allocator().set_memory_fraction(fraction * share)?;
     }
@@ -119,10 +91,7 @@ fn cpu(config: AllocConfig, capacity: Option<u64>) -> crate::Result<Device> {
 
 fn no_cuda(ordinal: u16) -> Error {
     let reason = match highwater_kernels::probe::find(ordinal) {
-        Ok(device) => format!(
-            "this build has no driver for {} yet; use --device cpu or --device meta",
-            device.name
-        ),
+        Ok(device) => format!("this build has no driver for {} yet; use --device cpu or --device meta", device.name),
         Err(error) => error.to_string(),
     };
     Error::Cuda { ordinal, reason }

@@ -44,9 +44,7 @@ pub(crate) struct Classification<M> {
 
 impl<M: Module> Task for Classification<M> {
     fn loss(&self) -> Result<Tensor> {
-        self.model
-            .forward(&self.input)?
-            .cross_entropy(&self.labels, None)
+        self.model.forward(&self.input)?.cross_entropy(&self.labels, None)
     }
 
     fn parameters(&self) -> Vec<Parameter> {
@@ -55,11 +53,7 @@ impl<M: Module> Task for Classification<M> {
 }
 
 /// Normal numbers, recorded as input.
-pub(crate) fn random_input(
-    shape: impl Into<Shape>,
-    device: &Device,
-    rng: &mut Rng,
-) -> Result<Tensor> {
+pub(crate) fn random_input(shape: impl Into<Shape>, device: &Device, rng: &mut Rng) -> Result<Tensor> {
     let _category = scope::category(Category::Input);
     Tensor::randn(shape, DType::F32, device, rng)
 }
@@ -67,8 +61,6 @@ pub(crate) fn random_input(
 /// The labels 0, 1, 2, … over and over, recorded as input.
 pub(crate) fn labels(count: usize, classes: usize, device: &Device) -> Result<Tensor> {
     let _category = scope::category(Category::Input);
-    let labels: Vec<i64> = (0..count)
-        .map(|example| (example % classes) as i64)
-        .collect();
+    let labels: Vec<i64> = (0..count).map(|example| (example % classes) as i64).collect();
     Tensor::from_slice(&labels, count, device)
 }

@@ -20,37 +20,11 @@ pub(crate) struct Training {
 impl Training {
     /// Sets up the optimizer that `options` ask for, or else `kind`. It allocates nothing before its first step.
     pub(crate) fn new(task: Box<dyn Task>, kind: OptimizerKind, options: &Options) -> Result<Self> {
-        let form = if options.foreach == Some(false) {
-            Form::PerTensor
-        } else {
-            Form::Foreach
-        };
+        let form = if options.foreach == Some(false) { Form::PerTensor } else { Form::Foreach };
         let optimizer = match options.optimizer.unwrap_or(kind) {
-            OptimizerKind::Sgd => set_up(
-                Sgd {
-                    momentum: 0.9,
-                    form,
-                    ..Sgd::default()
-                },
-                &*task,
-                options,
-            ),
-            OptimizerKind::Adam => set_up(
-                Adam {
-                    form,
-                    ..Adam::default()
-                },
-                &*task,
-                options,
-            ),
-            OptimizerKind::AdamW => set_up(
-                AdamW {
-                    form,
-                    ..AdamW::default()
-                },
-                &*task,
-                options,
-            ),
+            OptimizerKind::Sgd => set_up(Sgd { momentum: 0.9, form, ..Sgd::default() }, &*task, options),
+            OptimizerKind::Adam => set_up(Adam { form, ..Adam::default() }, &*task, options),
+            OptimizerKind::AdamW => set_up(AdamW { form, ..AdamW::default() }, &*task, options),
         }?;
         Ok(Self { task, optimizer })
     }
@@ -81,11 +55,7 @@ impl Training {
     }
 }
 
-fn set_up<R: Rule>(
-    rule: R,
-    task: &dyn Task,
-    options: &Options,
-) -> Result<Option<Box<dyn Optimizer>>> {
+fn set_up<R: Rule>(rule: R, task: &dyn Task, options: &Options) -> Result<Option<Box<dyn Optimizer>>> {
     if options.optimizer_in_backward {
         run_in_backward(&rule, &task.parameters())?;
         return Ok(None);

@@ -31,10 +31,7 @@ impl Tensor {
     pub(crate) fn zip(&self, function: Binary, right: &Self, op: &'static str) -> Result<Self> {
         let shape = Shape::broadcast(op, self.shape(), right.shape())?;
         let out = Self::empty(shape, self.dtype(), self.device())?;
-        let (left, right) = (
-            self.broadcast_to(op, &shape)?,
-            right.broadcast_to(op, &shape)?,
-        );
+        let (left, right) = (self.broadcast_to(op, &shape)?, right.broadcast_to(op, &shape)?);
         backend::binary(out.view(), function, Some(left.view()), right.view())?;
         Ok(out)
     }
@@ -45,12 +42,7 @@ impl Tensor {
         if !fits || !self.is_free_to_write() {
             return self.zip(function, right, op);
         }
-        backend::binary(
-            self.view(),
-            function,
-            None,
-            right.broadcast_to(op, self.shape())?.view(),
-        )?;
+        backend::binary(self.view(), function, None, right.broadcast_to(op, self.shape())?.view())?;
         Ok(self)
     }
 
@@ -77,20 +69,12 @@ impl Tensor {
 
     /// This tensor without history, or a copy if it is not contiguous.
     pub(crate) fn in_order(&self) -> Result<Self> {
-        if self.is_contiguous() {
-            Ok(self.detach())
-        } else {
-            self.copied()
-        }
+        if self.is_contiguous() { Ok(self.detach()) } else { self.copied() }
     }
 
     /// Like [`Self::in_order`], for a tensor that is not needed otherwise.
     pub(crate) fn into_order(self) -> Result<Self> {
-        if self.is_contiguous() {
-            Ok(self)
-        } else {
-            self.copied()
-        }
+        if self.is_contiguous() { Ok(self) } else { self.copied() }
     }
 
     /// The numbers in another type, in new memory if they are not of it.
@@ -115,16 +99,10 @@ impl Tensor {
             return Ok(self);
         }
         let shift = self.rank() - shape.rank();
-        let was_repeated =
-            |axis: usize| axis < shift || (shape[axis - shift] == 1 && self.shape()[axis] != 1);
-        let summed: Vec<usize> = (0..self.rank())
-            .filter(|&axis| was_repeated(axis))
-            .collect();
+        let was_repeated = |axis: usize| axis < shift || (shape[axis - shift] == 1 && self.shape()[axis] != 1);
+        let summed: Vec<usize> = (0..self.rank()).filter(|&axis| was_repeated(axis)).collect();
         let sum = self.sum_over(&summed, 1.0)?;
-        let layout = sum
-            .layout()
-            .reshape(shape)
-            .expect("axes of length 1 come and go without a copy");
+        let layout = sum.layout().reshape(shape).expect("axes of length 1 come and go without a copy");
         Ok(sum.with_layout(layout))
     }
 
@@ -142,18 +120,8 @@ impl Tensor {
         }
         let out = Self::zeros(shape, self.dtype(), self.device())?;
         let repeated: Layout = out.layout().expand("sum", input.shape())?;
-        let target = backend::View {
-            layout: &repeated,
-            ..out.view()
-        };
-        backend::add_sum(
-            target,
-            backend::View {
-                layout: &input,
-                ..self.view()
-            },
-            factor,
-        )?;
+        let target = backend::View { layout: &repeated, ..out.view() };
+        backend::add_sum(target, backend::View { layout: &input, ..self.view() }, factor)?;
         Ok(out)
     }
 }

@@ -10,11 +10,7 @@ impl Tensor {
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let op = "to_vec";
         if self.dtype() != T::DTYPE {
-            return Err(Error::DType {
-                op,
-                found: self.dtype(),
-                need: "ask for numbers of the tensor's own type",
-            });
+            return Err(Error::DType { op, found: self.dtype(), need: "ask for numbers of the tensor's own type" });
         }
         if !self.device().has_values() {
             return Err(Error::NoValues { op });
@@ -33,11 +29,7 @@ impl Tensor {
     pub fn item(&self) -> Result<f64> {
         match self.to_f64_vec()?[..] {
             [number] => Ok(number),
-            _ => Err(Error::shape(
-                "item",
-                self.shape(),
-                "give a tensor of one element",
-            )),
+            _ => Err(Error::shape("item", self.shape(), "give a tensor of one element")),
         }
     }
 

@@ -15,11 +15,7 @@ impl Tensor {
     pub fn empty(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         let layout = Layout::contiguous(shape.into());
         let bytes = (layout.elements() as u64).saturating_mul(dtype.size() as u64);
-        Ok(Self::from_parts(
-            Storage::allocate(device, bytes)?,
-            layout,
-            dtype,
-        ))
+        Ok(Self::from_parts(Storage::allocate(device, bytes)?, layout, dtype))
     }
 
     /// All zeros.
@@ -33,12 +29,7 @@ impl Tensor {
     }
 
     /// All `value`.
-    pub fn full(
-        shape: impl Into<Shape>,
-        value: f64,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Self> {
+    pub fn full(shape: impl Into<Shape>, value: f64, dtype: DType, device: &Device) -> Result<Self> {
         let out = Self::empty(shape, dtype, device)?;
         backend::fill(out.view(), value)?;
         Ok(out)
@@ -55,20 +46,11 @@ impl Tensor {
     }
 
     /// The given numbers, the last axis fastest. On the accounting device only their memory is taken.
-    pub fn from_slice<T: Element>(
-        numbers: &[T],
-        shape: impl Into<Shape>,
-        device: &Device,
-    ) -> Result<Self> {
+    pub fn from_slice<T: Element>(numbers: &[T], shape: impl Into<Shape>, device: &Device) -> Result<Self> {
         let shape = shape.into();
         let (op, expected) = ("from_slice", shape.elements());
         if numbers.len() != expected {
-            return Err(Error::Length {
-                op,
-                found: numbers.len(),
-                expected,
-                shape: shape.to_string().into(),
-            });
+            return Err(Error::Length { op, found: numbers.len(), expected, shape: shape.to_string().into() });
         }
         let out = Self::empty(shape, T::DTYPE, device)?;
         match device.kind() {
@@ -79,35 +61,15 @@ impl Tensor {
     }
 
     /// The numbers `start`, `start + step`, … , `count` of them.
-    pub fn arange(
-        count: usize,
-        start: f64,
-        step: f64,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Self> {
+    pub fn arange(count: usize, start: f64, step: f64, dtype: DType, device: &Device) -> Result<Self> {
         let out = Self::empty(count, dtype, device)?;
         backend::arange(out.view(), start, step)?;
         Ok(out)
     }
 
     /// Normal numbers of mean 0 and variance 1.
-    pub fn randn(
-        shape: impl Into<Shape>,
-        dtype: DType,
-        device: &Device,
-        rng: &mut Rng,
-    ) -> Result<Self> {
-        Self::random(
-            shape,
-            Distribution::Normal {
-                mean: 0.0,
-                deviation: 1.0,
-            },
-            dtype,
-            device,
-            rng,
-        )
+    pub fn randn(shape: impl Into<Shape>, dtype: DType, device: &Device, rng: &mut Rng) -> Result<Self> {
+        Self::random(shape, Distribution::Normal { mean: 0.0, deviation: 1.0 }, dtype, device, rng)
     }
 
     /// Numbers spread evenly from `low` up to but not including `high`.
@@ -118,13 +80,7 @@ impl Tensor {
         device: &Device,
         rng: &mut Rng,
     ) -> Result<Self> {
-        Self::random(
-            shape,
-            Distribution::Uniform { low, high },
-            dtype,
-            device,
-            rng,
-        )
+        Self::random(shape, Distribution::Uniform { low, high }, dtype, device, rng)
     }
 
     /// Random numbers. As many are taken from `rng` on every device, so that what follows is the same.

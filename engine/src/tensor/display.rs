@@ -11,11 +11,7 @@ impl fmt::Display for Tensor {
     /// The numbers in brackets, long axes shortened, and what they are: `[1.0000, 2.0000] f32 [2] on cpu`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Ok(numbers) = self.to_f64_vec() {
-            let decimals = if self.dtype().is_float() {
-                f.precision().unwrap_or(4)
-            } else {
-                0
-            };
+            let decimals = if self.dtype().is_float() { f.precision().unwrap_or(4) } else { 0 };
             write_axis(f, &numbers, self.shape(), decimals, 0)?;
             f.write_str(" ")?;
         }
@@ -37,8 +33,7 @@ fn write_axis(
     let each = numbers.len().checked_div(length).unwrap_or(0);
     let mut left_out = false;
     for i in 0..length {
-        if length > 2 * SHOWN_AT_AN_END && (SHOWN_AT_AN_END..length - SHOWN_AT_AN_END).contains(&i)
-        {
+        if length > 2 * SHOWN_AT_AN_END && (SHOWN_AT_AN_END..length - SHOWN_AT_AN_END).contains(&i) {
             left_out = true;
             continue;
         }
@@ -53,13 +48,7 @@ fn write_axis(
         if std::mem::take(&mut left_out) {
             f.write_str("…, ")?;
         }
-        write_axis(
-            f,
-            &numbers[i * each..(i + 1) * each],
-            inner,
-            decimals,
-            depth + 1,
-        )?;
+        write_axis(f, &numbers[i * each..(i + 1) * each], inner, decimals, depth + 1)?;
     }
     f.write_str("]")
 }
@@ -68,10 +57,6 @@ impl fmt::Debug for Tensor {
     /// What it is, without its numbers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} on {}", self.dtype(), self.shape(), self.device())?;
-        if self.requires_grad() {
-            f.write_str(", requires grad")
-        } else {
-            Ok(())
-        }
+        if self.requires_grad() { f.write_str(", requires grad") } else { Ok(()) }
     }
 }

@@ -33,10 +33,7 @@ pub struct GradModeGuard {
 
 impl GradModeGuard {
     fn set(enabled: bool) -> Self {
-        Self {
-            former: ENABLED.replace(enabled),
-            stays_on_its_thread: PhantomData,
-        }
+        Self { former: ENABLED.replace(enabled), stays_on_its_thread: PhantomData }
     }
 }
 
@@ -55,10 +52,7 @@ pub(crate) fn recomputes() -> bool {
 /// activation functions, normalisations and products that the next operation would save), until the guard drops.
 /// Backward is then a little faster, and needs as much memory as in PyTorch.
 pub fn no_recompute() -> RecomputeGuard {
-    RecomputeGuard {
-        former: RECOMPUTES.replace(false),
-        stays_on_its_thread: PhantomData,
-    }
+    RecomputeGuard { former: RECOMPUTES.replace(false), stays_on_its_thread: PhantomData }
 }
 
 /// Restores the former way of keeping when dropped. Stays on its thread.

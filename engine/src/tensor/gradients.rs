@@ -36,11 +36,7 @@ impl<'a> InputGradients<'a> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return Ok(());
         };
-        assert_eq!(
-            grad.shape(),
-            edge.shape(),
-            "a gradient has the shape of its tensor"
-        );
+        assert_eq!(grad.shape(), edge.shape(), "a gradient has the shape of its tensor");
         match edge {
             Edge::Leaf(leaf) => leaf.add_grad(grad),
             Edge::Node(node) => {
@@ -67,8 +63,7 @@ impl<'a> InputGradients<'a> {
                 if usable(&sum) {
                     return Some(sum);
                 }
-                leaf.set_grad(sum)
-                    .expect("a gradient goes back to where it was");
+                leaf.set_grad(sum).expect("a gradient goes back to where it was");
                 None
             }
             Edge::Node(node) => {
@@ -98,21 +93,14 @@ impl<'a> InputGradients<'a> {
     /// Contiguous memory for the gradient of input `input`, of `like`'s type and device; its content is unspecified.
     pub fn allocate(&self, input: usize, like: &Tensor) -> Result<Tensor> {
         let edge = self.edges.get(input).and_then(Option::as_ref);
-        let _category =
-            matches!(edge, Some(Edge::Leaf(_))).then(|| scope::category(Category::Gradient));
+        let _category = matches!(edge, Some(Edge::Leaf(_))).then(|| scope::category(Category::Gradient));
         let shape = edge.map_or(*like.shape(), |edge| *edge.shape());
         Tensor::empty(shape, like.dtype(), like.device())
     }
 
     /// Gives the gradient of a part of input `input`: `grad`'s elements from `start` on along `axis`. The rest of the
     /// gradient is zero, or what other parts gave.
-    pub(crate) fn give_part(
-        &mut self,
-        input: usize,
-        axis: usize,
-        start: usize,
-        grad: &Tensor,
-    ) -> Result<()> {
+    pub(crate) fn give_part(&mut self, input: usize, axis: usize, start: usize, grad: &Tensor) -> Result<()> {
         if !self.needs(input) {
             return Ok(());
         }
@@ -126,13 +114,8 @@ impl<'a> InputGradients<'a> {
                 whole
             }
         };
-        let layout = whole
-            .layout()
-            .narrow("narrow", axis, start, grad.shape()[axis])?;
-        let part = backend::View {
-            layout: &layout,
-            ..whole.view()
-        };
+        let layout = whole.layout().narrow("narrow", axis, start, grad.shape()[axis])?;
+        let part = backend::View { layout: &layout, ..whole.view() };
         if is_new {
             backend::copy(part, grad.view())?;
         } else {

@@ -76,28 +76,14 @@ impl Tensor {
     fn zip_(&self, op: &'static str, function: Binary, right: &Self) -> Result<()> {
         self.begin_change(op)?;
         self.check_operand(op, right)?;
-        backend::binary(
-            self.view(),
-            function,
-            None,
-            right.broadcast_to(op, self.shape())?.view(),
-        )
+        backend::binary(self.view(), function, None, right.broadcast_to(op, self.shape())?.view())
     }
 
-    fn combine_(
-        &self,
-        op: &'static str,
-        function: backend::Ternary,
-        left: &Self,
-        right: &Self,
-    ) -> Result<()> {
+    fn combine_(&self, op: &'static str, function: backend::Ternary, left: &Self, right: &Self) -> Result<()> {
         self.begin_change(op)?;
         self.check_operand(op, left)?;
         self.check_operand(op, right)?;
-        let (left, right) = (
-            left.broadcast_to(op, self.shape())?,
-            right.broadcast_to(op, self.shape())?,
-        );
+        let (left, right) = (left.broadcast_to(op, self.shape())?, right.broadcast_to(op, self.shape())?);
         backend::ternary(self.view(), function, left.view(), right.view())
     }
 
@@ -107,11 +93,7 @@ impl Tensor {
             return Err(Error::InPlace { op });
         }
         if !self.layout().is_distinct() {
-            return Err(Error::shape(
-                op,
-                self.shape(),
-                "some of its elements share one place; make a copy first",
-            ));
+            return Err(Error::shape(op, self.shape(), "some of its elements share one place; make a copy first"));
         }
         self.storage().changed();
         Ok(())
@@ -119,11 +101,7 @@ impl Tensor {
 
     /// Fails if `other` lives on another device.
     pub(crate) fn check_device(&self, op: &'static str, other: &Self) -> Result<()> {
-        if self.device() == other.device() {
-            Ok(())
-        } else {
-            Err(Error::Devices { op })
-        }
+        if self.device() == other.device() { Ok(()) } else { Err(Error::Devices { op }) }
     }
 
     /// Fails if `other` lives on another device, or has other elements.

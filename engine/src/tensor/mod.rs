@@ -64,17 +64,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Tensor {
     /// A leaf over existing memory.
     pub(crate) fn from_parts(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
-        debug_assert!(
-            layout.end() * dtype.size() <= storage.bytes(),
-            "a view ends within its storage"
-        );
-        Self(Arc::new(Inner {
-            storage,
-            layout,
-            dtype,
-            origin: Origin::Leaf(Leaf::default()),
-            recipe: None,
-        }))
+        debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view ends within its storage");
+        Self(Arc::new(Inner { storage, layout, dtype, origin: Origin::Leaf(Leaf::default()), recipe: None }))
     }
 
     /// The same memory, computed by `node`.
@@ -88,19 +79,9 @@ impl Tensor {
     }
 
     fn viewed(&self, layout: Layout, origin: Origin) -> Self {
-        let (storage, dtype, recipe) =
-            (self.0.storage.clone(), self.0.dtype, self.0.recipe.clone());
-        debug_assert!(
-            layout.end() * dtype.size() <= storage.bytes(),
-            "a view ends within its storage"
-        );
-        Self(Arc::new(Inner {
-            storage,
-            layout,
-            dtype,
-            origin,
-            recipe,
-        }))
+        let (storage, dtype, recipe) = (self.0.storage.clone(), self.0.dtype, self.0.recipe.clone());
+        debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view ends within its storage");
+        Self(Arc::new(Inner { storage, layout, dtype, origin, recipe }))
     }
 
     /// The lengths of the axes.
@@ -160,11 +141,7 @@ impl Tensor {
 
     /// The memory as kernels see it.
     pub(crate) fn view(&self) -> View<'_> {
-        View {
-            storage: &self.0.storage,
-            layout: &self.0.layout,
-            dtype: self.0.dtype,
-        }
+        View { storage: &self.0.storage, layout: &self.0.layout, dtype: self.0.dtype }
     }
 
     /// The same numbers without history: no gradient flows through the result.
@@ -175,9 +152,7 @@ impl Tensor {
     /// Whether nobody else holds this tensor or its memory, and every element has a place of its own: then it can be
     /// overwritten unseen.
     pub(crate) fn is_free_to_write(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
-            && Arc::strong_count(&self.0.storage) == 1
-            && self.0.layout.is_distinct()
+        Arc::strong_count(&self.0) == 1 && Arc::strong_count(&self.0.storage) == 1 && self.0.layout.is_distinct()
     }
 
     /// Whether its memory holds nothing but its numbers.
@@ -204,18 +179,12 @@ impl Tensor {
     pub fn set_requires_grad(&self, requires_grad: bool) -> Result<()> {
         let op = "set_requires_grad";
         if requires_grad && !self.dtype().is_float() {
-            return Err(Error::DType {
-                op,
-                found: self.dtype(),
-                need: "only fractions have gradients",
-            });
+            return Err(Error::DType { op, found: self.dtype(), need: "only fractions have gradients" });
         }
         let Origin::Leaf(leaf) = &self.0.origin else {
-            let what = "the tensor was computed by an operation; detach it first, or say so of what it was computed from";
-            return Err(Error::Setting {
-                op,
-                what: what.to_owned(),
-            });
+            let what =
+                "the tensor was computed by an operation; detach it first, or say so of what it was computed from";
+            return Err(Error::Setting { op, what: what.to_owned() });
         };
         leaf.requires_grad.store(requires_grad, Ordering::Relaxed);
         Ok(())
@@ -257,17 +226,10 @@ impl Tensor {
     /// Calls `hook` with this leaf whenever a backward pass has completed its gradient: when no operation of that pass
     /// will contribute any more. This is how an optimizer runs within backward and frees each gradient at once.
     /// The hook is given the tensor; one that captures it as well keeps it alive for ever.
-    pub fn on_grad_ready(
-        &self,
-        hook: impl FnMut(&Self) -> Result<()> + Send + 'static,
-    ) -> Result<()> {
+    pub fn on_grad_ready(&self, hook: impl FnMut(&Self) -> Result<()> + Send + 'static) -> Result<()> {
         let Some(leaf) = self.leaf() else {
-            let what =
-                "the tensor was computed by an operation; only leaves keep gradients".to_owned();
-            return Err(Error::Setting {
-                op: "on_grad_ready",
-                what,
-            });
+            let what = "the tensor was computed by an operation; only leaves keep gradients".to_owned();
+            return Err(Error::Setting { op: "on_grad_ready", what });
         };
         lock(&leaf.hooks).push(Box::new(hook));
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use highwater_recorder::{OpId, scope};
+use highwater_recorder::{OpId, ScopeId, scope};
 
 use super::gradients::InputGradients;
 use super::{Tensor, lock};
@@ -23,6 +23,8 @@ pub(crate) struct Node {
     pub(crate) name: &'static str,
     /// The forward operation's number in recordings; its backward carries it too.
     pub(crate) op: OpId,
+    /// The module in which it ran; its backward runs there too.
+    pub(crate) scope: ScopeId,
     /// Grows in the order of execution, so that backward can walk in the reverse of it.
     pub(crate) sequence: u64,
     /// The result's shape.
@@ -71,6 +73,7 @@ impl Node {
         Arc::new(Self {
             name,
             op: scope::current_op(),
+            scope: scope::current_scope(),
             sequence,
             shape,
             work: Mutex::new(Some(work)),

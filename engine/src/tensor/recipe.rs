@@ -41,10 +41,6 @@ impl Tensor {
     /// How to compute again the tensor that fills this tensor's memory, if that is known.
     pub(crate) fn recipe(&self) -> Option<Arc<dyn Recipe>> {
         let of = self.0.recipe.as_ref()?;
-        if of.version == self.storage().version() {
-            of.recipe.upgrade()
-        } else {
-            None
-        }
+        if of.version == self.storage().version() { of.recipe.upgrade() } else { None }
     }
 }

@@ -183,75 +183,42 @@ fn what_is_wrong_with_settings_is_said_with_the_key_and_what_is_allowed() {
 
 #[test]
 fn the_default_limit_on_unsplit_rounding_follows_the_segment_size() {
-    let bytes = |text: &str| {
-        text.parse::<AllocConfig>()
-            .expect("valid settings")
-            .max_non_split_rounding_bytes()
-            >> 20
-    };
+    let bytes = |text: &str| text.parse::<AllocConfig>().expect("valid settings").max_non_split_rounding_bytes() >> 20;
     assert_eq!(bytes(""), 20);
     assert_eq!(bytes("large_segment_size_mb:64"), 64);
-    assert_eq!(
-        bytes("large_segment_size_mb:64,max_non_split_rounding_mb:80"),
-        80
-    );
+    assert_eq!(bytes("large_segment_size_mb:64,max_non_split_rounding_mb:80"), 80);
 }
 
 #[test]
 fn settings_can_be_put_over_others() {
-    let config: AllocConfig = "max_split_size_mb:64,expandable_segments:True"
-        .parse()
-        .expect("valid settings");
+    let config: AllocConfig = "max_split_size_mb:64,expandable_segments:True".parse().expect("valid settings");
     let config = config.with("max_split_size_mb:32").expect("valid settings");
-    assert_eq!(
-        config.to_string(),
-        "max_split_size_mb:32,expandable_segments:True"
-    );
-    assert!(
-        config.with("large_segment_size_mb:64").is_err(),
-        "limits hold across both"
-    );
+    assert_eq!(config.to_string(), "max_split_size_mb:32,expandable_segments:True");
+    assert!(config.with("large_segment_size_mb:64").is_err(), "limits hold across both");
 }
 
 #[test]
 fn expandable_segments_are_refused_where_memory_cannot_be_mapped() {
     let config: AllocConfig = "expandable_segments:True".parse().expect("valid settings");
     assert_eq!(config.check_driver(&AccountingDriver::new(1 << 30)), Ok(()));
-    let refusal = config
-        .check_driver(&CpuDriver::new())
-        .expect_err("host memory is not mapped by pages")
-        .to_string();
-    assert!(
-        refusal.contains("expandable_segments") && refusal.contains("cpu"),
-        "{refusal}"
-    );
+    let refusal = config.check_driver(&CpuDriver::new()).expect_err("host memory is not mapped by pages").to_string();
+    assert!(refusal.contains("expandable_segments") && refusal.contains("cpu"), "{refusal}");
     let allocator = CachingAllocator::new(Box::new(CpuDriver::new()), DeviceId(0), config);
-    let error = allocator
-        .malloc(1, StreamId(0))
-        .expect_err("the settings cannot be followed");
+    let error = allocator.malloc(1, StreamId(0)).expect_err("the settings cannot be followed");
     assert_eq!(error.to_string(), refusal);
 
-    let odd: AllocConfig = "expandable_segments:True,large_segment_size_mb:21"
-        .parse()
-        .expect("valid settings");
-    let refusal = odd
-        .check_driver(&AccountingDriver::new(1 << 30))
-        .expect_err("21 MiB are not whole pages")
-        .to_string();
-    assert!(
-        refusal.contains("large_segment_size_mb") && refusal.contains("21"),
-        "{refusal}"
-    );
+    let odd: AllocConfig = "expandable_segments:True,large_segment_size_mb:21".parse().expect("valid settings");
+    let refusal =
+        odd.check_driver(&AccountingDriver::new(1 << 30)).expect_err("21 MiB are not whole pages").to_string();
+    assert!(refusal.contains("large_segment_size_mb") && refusal.contains("21"), "{refusal}");
 }
 
 fn divisions() -> impl Strategy<Value = String> {
     let number = prop_oneof![Just(0_u64), (0..6_u32).prop_map(|power| 1 << power)];
     let entries = prop::collection::vec((0..16_u32, number.clone()), 1..6);
     (entries, prop::option::of(number)).prop_map(|(entries, rest)| {
-        let mut parts: Vec<String> = entries
-            .iter()
-            .map(|(power, number)| format!("{}:{number}", 1_u64 << power))
-            .collect();
+        let mut parts: Vec<String> =
+            entries.iter().map(|(power, number)| format!("{}:{number}", 1_u64 << power)).collect();
         parts.extend(rest.map(|number| format!(">:{number}")));
         format!("roundup_power2_divisions:[{}]", parts.join(","))
     })

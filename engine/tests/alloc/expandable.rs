@@ -82,8 +82,7 @@ fn expandable_segments_unmap_whole_pages_between_blocks_and_map_them_again() {
 }
 
 #[test]
-fn an_expandable_segment_keeps_pages_that_were_mapped_before_memory_ran_out_until_the_cache_is_given_back()
- {
+fn an_expandable_segment_keeps_pages_that_were_mapped_before_memory_ran_out_until_the_cache_is_given_back() {
     check(
         "config expandable_segments:True
          capacity 70M

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use expect_test::expect;
 use highwater_engine::alloc::{
-    AllocConfig, AllocError, Block, CachingAllocator, Capacity, Driver, DriverError, DriverEvent,
-    DriverKind,
+    AllocConfig, AllocError, Block, CachingAllocator, Capacity, Driver, DriverError, DriverEvent, DriverKind,
 };
 use highwater_engine::device::accounting::AccountingDriver;
 use highwater_recorder::{DeviceId, StreamId};
@@ -24,11 +23,7 @@ struct FailingDriver {
 
 impl FailingDriver {
     fn new() -> Self {
-        Self {
-            device: AccountingDriver::new(64 * MIB),
-            broken: Arc::default(),
-            waits: Arc::default(),
-        }
+        Self { device: AccountingDriver::new(64 * MIB), broken: Arc::default(), waits: Arc::default() }
     }
 
     fn set_broken(&self, what: &[&'static str]) {
@@ -36,15 +31,8 @@ impl FailingDriver {
     }
 
     fn check(&self, doing: &'static str) -> Result<(), DriverError> {
-        let broken = self
-            .broken
-            .lock()
-            .expect("no test panics here")
-            .contains(&doing);
-        let error = DriverError::Other {
-            doing,
-            message: "the device fell off the bus".to_owned(),
-        };
+        let broken = self.broken.lock().expect("no test panics here").contains(&doing);
+        let error = DriverError::Other { doing, message: "the device fell off the bus".to_owned() };
         if broken { Err(error) } else { Ok(()) }
     }
 
@@ -133,16 +121,10 @@ fn a_driver_that_fails_fails_the_request_and_leaves_the_books_straight() {
         assert!(is_driver_error(&allocator.malloc(MIB, STREAM)), "{broken}");
         assert_eq!(allocator.audit(), [""; 0], "{broken}");
         driver.set_broken(&[]);
-        let block = allocator
-            .malloc(MIB, STREAM)
-            .expect("the driver works again");
+        let block = allocator.malloc(MIB, STREAM).expect("the driver works again");
         allocator.free(block);
         assert_eq!(allocator.audit(), [""; 0], "{broken}");
-        assert_eq!(
-            allocator.stats().num_ooms,
-            0,
-            "a failure is no lack of memory"
-        );
+        assert_eq!(allocator.stats().num_ooms, 0, "a failure is no lack of memory");
     }
 }
 
@@ -154,10 +136,7 @@ fn a_segment_that_the_driver_fails_to_take_back_is_gone_for_the_allocator() {
     allocator.free(block);
     driver.set_broken(&["release"]);
     let error = allocator.empty_cache().expect_err("the driver fails");
-    assert_eq!(
-        error.to_string(),
-        "release failed: the device fell off the bus"
-    );
+    assert_eq!(error.to_string(), "release failed: the device fell off the bus");
     assert_eq!(allocator.stats().reserved_bytes.all.current, 0);
     assert_eq!(allocator.audit(), [""; 0]);
 }
@@ -174,22 +153,14 @@ fn without_an_event_the_stream_is_waited_for_and_if_that_fails_the_block_is_neve
     driver.set_broken(&["record event"]);
     allocator.free(shared());
     assert_eq!(driver.waits.load(Ordering::Relaxed), 1);
-    assert_eq!(
-        allocator.stats().active_bytes.all.current,
-        0,
-        "the wait made it free"
-    );
+    assert_eq!(allocator.stats().active_bytes.all.current, 0, "the wait made it free");
 
     driver.set_broken(&["record event", "synchronize"]);
     allocator.free(shared());
     assert_eq!(allocator.stats().active_bytes.all.current, 12 * MIB);
     driver.set_broken(&[]);
     allocator.empty_cache().expect("the driver works again");
-    assert_eq!(
-        allocator.stats().active_bytes.all.current,
-        12 * MIB,
-        "nobody knows whether it is in use"
-    );
+    assert_eq!(allocator.stats().active_bytes.all.current, 12 * MIB, "nobody knows whether it is in use");
     assert_eq!(allocator.audit(), [""; 0]);
 }
 
@@ -206,19 +177,14 @@ fn a_query_that_fails_fails_the_request_and_the_block_goes_on_waiting() {
     assert!(allocator.synchronize_events().is_err());
     assert_eq!(allocator.audit(), [""; 0]);
     driver.set_broken(&[]);
-    allocator
-        .synchronize_events()
-        .expect("the driver works again");
+    allocator.synchronize_events().expect("the driver works again");
     assert_eq!(allocator.stats().active_bytes.all.current, 0);
 }
 
 #[test]
 #[should_panic(expected = "this block belongs to another allocator")]
 fn a_block_cannot_be_given_to_another_allocator() {
-    let [mine, other] = [
-        FailingDriver::new().allocator(""),
-        FailingDriver::new().allocator(""),
-    ];
+    let [mine, other] = [FailingDriver::new().allocator(""), FailingDriver::new().allocator("")];
     other.free(mine.malloc(1, STREAM).expect("there is room"));
 }
 
@@ -226,9 +192,7 @@ fn a_block_cannot_be_given_to_another_allocator() {
 fn fractions_outside_0_to_1_are_refused() {
     let allocator = FailingDriver::new().allocator("");
     for fraction in [-0.1, 1.5, f64::NAN] {
-        let error = allocator
-            .set_memory_fraction(fraction)
-            .expect_err("no share of a device");
+        let error = allocator.set_memory_fraction(fraction).expect_err("no share of a device");
         assert!(error.to_string().contains("from 0 to 1"), "{error}");
     }
 }
@@ -243,11 +207,7 @@ fn threads_share_an_allocator() {
                 let mut held = Vec::new();
                 for turn in 0..500_u64 {
                     let stream = StreamId(thread % 2);
-                    held.push(
-                        allocator
-                            .malloc(1 + turn * 7919 % 40_000, stream)
-                            .expect("there is room"),
-                    );
+                    held.push(allocator.malloc(1 + turn * 7919 % 40_000, stream).expect("there is room"));
                     if turn % 3 > 0 {
                         let block = held.swap_remove((turn * 31) as usize % held.len());
                         allocator.record_stream(&block, StreamId(turn % 4));
@@ -258,9 +218,7 @@ fn threads_share_an_allocator() {
             });
         }
     });
-    allocator
-        .synchronize_events()
-        .expect("the accounting device does not fail");
+    allocator.synchronize_events().expect("the accounting device does not fail");
     assert_eq!(allocator.audit(), [""; 0]);
     assert_eq!(allocator.stats().active_bytes.all.current, 0);
     assert_eq!(allocator.stats().allocation.all.allocated, 2000);
@@ -269,14 +227,11 @@ fn threads_share_an_allocator() {
 #[test]
 fn the_summary_is_a_table() {
     let allocator = FailingDriver::new().allocator("max_split_size_mb:20");
-    let blocks = [100, 3 * MIB, 30 * MIB]
-        .map(|bytes| allocator.malloc(bytes, STREAM).expect("there is room"));
+    let blocks = [100, 3 * MIB, 30 * MIB].map(|bytes| allocator.malloc(bytes, STREAM).expect("there is room"));
     let [small, _stays, large] = blocks;
     allocator.free(small);
     allocator.free(large);
-    allocator
-        .empty_cache()
-        .expect("the accounting device does not fail");
+    allocator.empty_cache().expect("the accounting device does not fail");
     expect![[r#"
         memory                           now        peak      in all  given back
         requested                      3 MiB   33.00 MiB   33.00 MiB   30.00 MiB
@@ -308,5 +263,6 @@ fn the_summary_is_a_table() {
           small pool                       0           1           1           1
         oversize blocks                    0           1           1           1
         oversize segments                  1           2           2           1
-        driver calls: 3 to obtain memory, 2 to give it back; out of memory: 0; retries: 0; waits for all streams: 1"#]].assert_eq(&allocator.stats().summary().to_string());
+        driver calls: 3 to obtain memory, 2 to give it back; out of memory: 0; retries: 0; waits for all streams: 1"#]]
+    .assert_eq(&allocator.stats().summary().to_string());
 }

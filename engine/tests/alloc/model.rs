@@ -76,13 +76,7 @@ impl Model {
         driver.hold_events();
         let config = settings.parse().expect("valid settings");
         let allocator = CachingAllocator::new(Box::new(driver.clone()), DeviceId(0), config);
-        Self {
-            driver,
-            allocator,
-            live: Vec::new(),
-            waiting: Vec::new(),
-            next_key: 0,
-        }
+        Self { driver, allocator, live: Vec::new(), waiting: Vec::new(), next_key: 0 }
     }
 
     fn take(&mut self, step: &Step) {
@@ -114,23 +108,16 @@ impl Model {
                 }
             }
             Step::Process => {
-                self.allocator
-                    .process_events()
-                    .expect("the accounting device does not fail");
+                self.allocator.process_events().expect("the accounting device does not fail");
                 self.settle();
             }
             Step::Synchronize => {
-                self.allocator
-                    .synchronize_events()
-                    .expect("the accounting device does not fail");
+                self.allocator.synchronize_events().expect("the accounting device does not fail");
                 self.waiting.clear();
             }
             Step::EmptyCache => {
                 let before = self.driver.used();
-                let released = self
-                    .allocator
-                    .empty_cache()
-                    .expect("the accounting device does not fail");
+                let released = self.allocator.empty_cache().expect("the accounting device does not fail");
                 assert_eq!(before - self.driver.used(), released);
                 self.waiting.clear();
             }
@@ -153,12 +140,7 @@ impl Model {
         match result {
             Ok(block) if bytes == 0 => {
                 assert!(block.is_empty() && block.address() == 0 && block.allocated() == 0);
-                let known = Known {
-                    address: 0,
-                    allocated: 0,
-                    requested: 0,
-                    streams: BTreeSet::new(),
-                };
+                let known = Known { address: 0, allocated: 0, requested: 0, streams: BTreeSet::new() };
                 self.live.push((block, known));
             }
             Ok(block) => {
@@ -168,42 +150,22 @@ impl Model {
                 assert!(block.allocated() >= bytes && block.allocated().is_multiple_of(512));
                 assert!(block.address().is_multiple_of(512));
                 let (address, allocated) = (block.address(), block.allocated());
-                let busy = self
-                    .live
-                    .iter()
-                    .map(|(_, known)| known)
-                    .chain(&self.waiting);
+                let busy = self.live.iter().map(|(_, known)| known).chain(&self.waiting);
                 for known in busy.filter(|known| known.allocated > 0) {
-                    let apart = address + allocated <= known.address
-                        || known.address + known.allocated <= address;
+                    let apart = address + allocated <= known.address || known.address + known.allocated <= address;
                     assert!(apart, "{block:?} overlaps {known:?}");
                 }
-                self.live.push((
-                    block,
-                    Known {
-                        address,
-                        allocated,
-                        requested: bytes,
-                        streams: BTreeSet::new(),
-                    },
-                ));
+                self.live.push((block, Known { address, allocated, requested: bytes, streams: BTreeSet::new() }));
             }
             Err(AllocError::OutOfMemory(report)) => {
                 let unusable = report.unusable;
-                let sum = unusable.fragmented
-                    + unusable.other_stream
-                    + unusable.other_pool
-                    + unusable.waiting;
+                let sum = unusable.fragmented + unusable.other_stream + unusable.other_pool + unusable.waiting;
                 assert_eq!(sum, report.reserved - report.allocated, "{report}");
                 if self.allocator.config().max_split_bytes().is_none() {
                     assert!(report.largest_free < report.rounded, "{report}");
                 }
                 let limit = report.limit.unwrap_or(CAPACITY);
-                assert!(
-                    report.reserved + report.segment
-                        > limit.min(report.reserved + report.device_free),
-                    "{report}"
-                );
+                assert!(report.reserved + report.segment > limit.min(report.reserved + report.device_free), "{report}");
                 assert_eq!(unusable.waiting, 0, "all streams were waited for");
             }
             Err(error) => panic!("{error}"),
@@ -214,37 +176,17 @@ impl Model {
         assert_eq!(self.allocator.audit(), [""; 0]);
         let stats = self.allocator.stats();
         let live = || self.live.iter().map(|(_, known)| known);
-        let sum = |known: &mut dyn Iterator<Item = &Known>| {
-            known.map(|known| known.allocated).sum::<u64>()
-        };
+        let sum = |known: &mut dyn Iterator<Item = &Known>| known.map(|known| known.allocated).sum::<u64>();
         assert_eq!(stats.allocated_bytes.all.current, sum(&mut live()));
-        assert_eq!(
-            stats.active_bytes.all.current,
-            sum(&mut live().chain(&self.waiting))
-        );
-        let requested: u64 = live()
-            .chain(&self.waiting)
-            .map(|known| known.requested)
-            .sum();
+        assert_eq!(stats.active_bytes.all.current, sum(&mut live().chain(&self.waiting)));
+        let requested: u64 = live().chain(&self.waiting).map(|known| known.requested).sum();
         assert_eq!(stats.requested_bytes.all.current, requested);
         assert_eq!(stats.reserved_bytes.all.current, self.driver.used());
         let state = self.allocator.state();
-        assert_eq!(
-            state.iter().map(|segment| segment.bytes).sum::<u64>(),
-            self.driver.used()
-        );
-        assert_eq!(
-            state.iter().map(|segment| segment.allocated()).sum::<u64>(),
-            stats.allocated_bytes.all.current
-        );
-        assert_eq!(
-            state.iter().map(|segment| segment.active()).sum::<u64>(),
-            stats.active_bytes.all.current
-        );
-        assert_eq!(
-            state.iter().map(|segment| segment.requested()).sum::<u64>(),
-            requested
-        );
+        assert_eq!(state.iter().map(|segment| segment.bytes).sum::<u64>(), self.driver.used());
+        assert_eq!(state.iter().map(|segment| segment.allocated()).sum::<u64>(), stats.allocated_bytes.all.current);
+        assert_eq!(state.iter().map(|segment| segment.active()).sum::<u64>(), stats.active_bytes.all.current);
+        assert_eq!(state.iter().map(|segment| segment.requested()).sum::<u64>(), requested);
     }
 }
 

@@ -35,11 +35,7 @@ impl Places {
     }
 
     fn text(&self, address: u64) -> String {
-        let (start, (number, bytes)) = self
-            .ranges
-            .range(..=address)
-            .next_back()
-            .expect("the address was obtained");
+        let (start, (number, bytes)) = self.ranges.range(..=address).next_back().expect("the address was obtained");
         assert!(address < start + bytes, "the address is within a segment");
         format!("{number} {}", address - start)
     }
@@ -47,10 +43,7 @@ impl Places {
 
 impl NotingDriver {
     pub(crate) fn new(total: u64) -> Self {
-        Self {
-            device: AccountingDriver::new(total),
-            notes: Arc::default(),
-        }
+        Self { device: AccountingDriver::new(total), notes: Arc::default() }
     }
 
     /// The lines since the last call.

@@ -28,26 +28,15 @@ impl<'a> Fixture<'a> {
                 "config" | "capacity" | "outside" => drop(header.insert(word, rest)),
                 "end" => ended = true,
                 "stat" => {
-                    let (name, value) = rest
-                        .split_once(' ')
-                        .expect("a statistic has a name and a value");
+                    let (name, value) = rest.split_once(' ').expect("a statistic has a name and a value");
                     stats.insert(name, value.parse().expect("a statistic is a number"));
                 }
                 _ if ended => segments.push(line),
-                _ if line.starts_with("  ") => requests
-                    .last_mut()
-                    .expect("a request comes first")
-                    .1
-                    .push(line.trim()),
+                _ if line.starts_with("  ") => requests.last_mut().expect("a request comes first").1.push(line.trim()),
                 _ => requests.push((line, Vec::new())),
             }
         }
-        Self {
-            header,
-            requests,
-            segments,
-            stats,
-        }
+        Self { header, requests, segments, stats }
     }
 
     fn number(&self, key: &str) -> u64 {
@@ -60,9 +49,7 @@ fn replay(text: &str) {
     let fixture = Fixture::parse(text);
     let driver = NotingDriver::new(fixture.number("capacity"));
     driver.device.set_outside(fixture.number("outside"));
-    let config = fixture.header["config"]
-        .parse()
-        .expect("PyTorch's settings are ours");
+    let config = fixture.header["config"].parse().expect("PyTorch's settings are ours");
     let allocator = CachingAllocator::new(Box::new(driver.clone()), DeviceId(0), config);
     let mut live: HashMap<u64, Block> = HashMap::new();
     for (position, (request, expected)) in fixture.requests.iter().enumerate() {
@@ -70,19 +57,11 @@ fn replay(text: &str) {
         assert_eq!(&answer, expected, "request {position}: {request}");
         assert_eq!(allocator.audit(), [""; 0], "request {position}: {request}");
     }
-    assert_eq!(
-        segment_lines(&allocator, &driver),
-        fixture.segments,
-        "final segments"
-    );
+    assert_eq!(segment_lines(&allocator, &driver), fixture.segments, "final segments");
     for (name, value) in allocator.stats().iter() {
         assert_eq!(Some(&value), fixture.stats.get(name.as_str()), "{name}");
     }
-    assert_eq!(
-        allocator.stats().iter().count(),
-        fixture.stats.len(),
-        "every statistic of PyTorch is ours too"
-    );
+    assert_eq!(allocator.stats().iter().count(), fixture.stats.len(), "every statistic of PyTorch is ours too");
 }
 
 fn serve(
@@ -105,11 +84,7 @@ fn serve(
         },
         "free" => allocator.free(live.remove(&number(1)).expect("the block lives")),
         "record_stream" => allocator.record_stream(&live[&number(1)], StreamId(number(2))),
-        "empty_cache" => drop(
-            allocator
-                .empty_cache()
-                .expect("the accounting device does not fail"),
-        ),
+        "empty_cache" => drop(allocator.empty_cache().expect("the accounting device does not fail")),
         other => panic!("unknown request {other}"),
     }
     let mut lines = driver.take_lines();
@@ -121,32 +96,12 @@ fn segment_lines(allocator: &CachingAllocator, driver: &NotingDriver) -> Vec<Str
     let mut segments = Vec::new();
     for segment in allocator.state() {
         let place = driver.place(segment.address);
-        let kind = if segment.expandable {
-            "expandable"
-        } else {
-            "fixed"
-        };
-        let head = format!(
-            "segment {place} {} {} {} {kind}",
-            segment.bytes, segment.stream.0, segment.pool
-        );
+        let kind = if segment.expandable { "expandable" } else { "fixed" };
+        let head = format!("segment {place} {} {} {} {kind}", segment.bytes, segment.stream.0, segment.pool);
         let blocks = segment.blocks.iter();
-        let blocks = blocks.map(|block| {
-            format!(
-                "  {} {} {}",
-                block.usage.name(),
-                block.bytes,
-                block.requested
-            )
-        });
-        let order: Vec<u64> = place
-            .split(' ')
-            .map(|part| part.parse().expect("a number"))
-            .collect();
-        segments.push((
-            order,
-            std::iter::once(head).chain(blocks).collect::<Vec<_>>(),
-        ));
+        let blocks = blocks.map(|block| format!("  {} {} {}", block.usage.name(), block.bytes, block.requested));
+        let order: Vec<u64> = place.split(' ').map(|part| part.parse().expect("a number")).collect();
+        segments.push((order, std::iter::once(head).chain(blocks).collect::<Vec<_>>()));
     }
     segments.sort();
     segments.into_iter().flat_map(|(_, lines)| lines).collect()

@@ -26,40 +26,23 @@ use highwater_recorder::{DeviceId, StreamId};
 use crate::noting_driver::NotingDriver;
 
 /// Runs a script and compares its output.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "expectations are written in place"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "expectations are written in place")]
 pub(crate) fn check(script: &str, expected: Expect) {
     expected.assert_eq(&run(script));
 }
 
 /// Runs a script and gives its output; every step is followed by an audit.
 fn run(script: &str) -> String {
-    let lines = script
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
-    let (settings, requests): (Vec<&str>, Vec<&str>) =
-        lines.partition(|line| line.starts_with("config "));
+    let lines = script.lines().map(str::trim).filter(|line| !line.is_empty());
+    let (settings, requests): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with("config "));
     let config = settings.first().map_or("", |line| &line["config ".len()..]);
     let driver = NotingDriver::new(64 << 30);
     let config = config.parse().expect("the settings are valid");
     let allocator = CachingAllocator::new(Box::new(driver.clone()), DeviceId(0), config);
-    let mut stage = Stage {
-        driver,
-        allocator,
-        blocks: HashMap::new(),
-        out: String::new(),
-    };
+    let mut stage = Stage { driver, allocator, blocks: HashMap::new(), out: String::new() };
     for request in requests {
         stage.act(request);
-        assert_eq!(
-            stage.allocator.audit(),
-            [""; 0],
-            "after '{request}', having printed\n{}",
-            stage.out
-        );
+        assert_eq!(stage.allocator.audit(), [""; 0], "after '{request}', having printed\n{}", stage.out);
     }
     stage.out
 }
@@ -74,51 +57,26 @@ struct Stage {
 impl Stage {
     fn act(&mut self, request: &str) {
         let words: Vec<&str> = request.split_whitespace().collect();
-        let word = |at: usize| {
-            *words
-                .get(at)
-                .unwrap_or_else(|| panic!("'{request}' lacks a word"))
-        };
-        let stream = |at: usize| {
-            StreamId(
-                words
-                    .get(at)
-                    .map_or(0, |text| text.parse().expect("a stream is a number")),
-            )
-        };
+        let word = |at: usize| *words.get(at).unwrap_or_else(|| panic!("'{request}' lacks a word"));
+        let stream = |at: usize| StreamId(words.get(at).map_or(0, |text| text.parse().expect("a stream is a number")));
         let mut said = None;
         match word(0) {
             "capacity" => self.driver.device.set_capacity(size(word(1))),
             "outside" => self.driver.device.set_outside(size(word(1))),
             "alloc" => said = Some(self.alloc(word(1), size(word(2)), stream(3))),
-            "free" => self
-                .allocator
-                .free(self.blocks.remove(word(1)).expect("the block lives")),
-            "stream" => self
-                .allocator
-                .record_stream(&self.blocks[word(1)], stream(2)),
+            "free" => self.allocator.free(self.blocks.remove(word(1)).expect("the block lives")),
+            "stream" => self.allocator.record_stream(&self.blocks[word(1)], stream(2)),
             "hold" => self.driver.device.hold_events(),
             "done" => drop(self.driver.device.complete_events(stream(1))),
-            "process" => self
-                .allocator
-                .process_events()
-                .expect("the accounting device does not fail"),
-            "sync" => self
-                .allocator
-                .synchronize_events()
-                .expect("the accounting device does not fail"),
+            "process" => self.allocator.process_events().expect("the accounting device does not fail"),
+            "sync" => self.allocator.synchronize_events().expect("the accounting device does not fail"),
             "empty" => {
-                let released = self
-                    .allocator
-                    .empty_cache()
-                    .expect("the accounting device does not fail");
+                let released = self.allocator.empty_cache().expect("the accounting device does not fail");
                 said = Some(format!("released {}", text(released)));
             }
             "fraction" => {
                 let fraction = word(1).parse().expect("a fraction is a number");
-                self.allocator
-                    .set_memory_fraction(fraction)
-                    .expect("from 0 to 1");
+                self.allocator.set_memory_fraction(fraction).expect("from 0 to 1");
             }
             "state" => said = Some(self.state()),
             "stat" => said = Some(self.stat(word(1))),
@@ -127,11 +85,8 @@ impl Stage {
             other => panic!("no such request: {other}"),
         }
         for line in self.driver.take_lines() {
-            let [what, number, offset, bytes] = line.split(' ').collect::<Vec<_>>()[..] else {
-                unreachable!()
-            };
-            let [offset, bytes] =
-                [offset, bytes].map(|number| text(number.parse().expect("a number")));
+            let [what, number, offset, bytes] = line.split(' ').collect::<Vec<_>>()[..] else { unreachable!() };
+            let [offset, bytes] = [offset, bytes].map(|number| text(number.parse().expect("a number")));
             writeln!(self.out, "  {what} {bytes} at {number}+{offset}").expect("text takes all");
         }
         if let Some(said) = said {
@@ -162,27 +117,13 @@ impl Stage {
     }
 
     fn stat(&self, name: &str) -> String {
-        let value = self
-            .allocator
-            .stats()
-            .iter()
-            .find(|(known, _)| known == name)
-            .expect("the statistic exists")
-            .1;
-        let shown = if name.contains("bytes") {
-            text(value.unsigned_abs())
-        } else {
-            value.to_string()
-        };
+        let value = self.allocator.stats().iter().find(|(known, _)| known == name).expect("the statistic exists").1;
+        let shown = if name.contains("bytes") { text(value.unsigned_abs()) } else { value.to_string() };
         format!("{name} = {shown}")
     }
 
     fn state(&self) -> String {
-        let names: HashMap<u64, &str> = self
-            .blocks
-            .iter()
-            .map(|(name, block)| (block.key(), name.as_str()))
-            .collect();
+        let names: HashMap<u64, &str> = self.blocks.iter().map(|(name, block)| (block.key(), name.as_str())).collect();
         let mut lines = Vec::new();
         for segment in self.allocator.state() {
             let blocks = segment.blocks.iter().map(|block| {
@@ -197,18 +138,9 @@ impl Stage {
             });
             let blocks: Vec<String> = blocks.collect();
             let place = self.place(segment.address);
-            lines.push(format!(
-                "  {place} stream {} {}: {}",
-                segment.stream.0,
-                segment.pool,
-                blocks.join(" | ")
-            ));
+            lines.push(format!("  {place} stream {} {}: {}", segment.stream.0, segment.pool, blocks.join(" | ")));
         }
-        if lines.is_empty() {
-            "  no segments".to_owned()
-        } else {
-            lines.join("\n")
-        }
+        if lines.is_empty() { "  no segments".to_owned() } else { lines.join("\n") }
     }
 }
 
@@ -216,11 +148,7 @@ fn size(text: &str) -> u64 {
     let split = text.find(['+', '-']).unwrap_or(text.len());
     let (number, change) = text.split_at(split);
     let bytes = highwater_recorder::snapshots::units::parse_bytes(number).expect("a size");
-    let change: i64 = if change.is_empty() {
-        0
-    } else {
-        change.parse().expect("a change in bytes")
-    };
+    let change: i64 = if change.is_empty() { 0 } else { change.parse().expect("a change in bytes") };
     bytes.checked_add_signed(change).expect("a size above 0")
 }
 

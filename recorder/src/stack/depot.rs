@@ -62,9 +62,7 @@ fn intern(node: Node) -> StackKey {
     let mut nodes = lock();
     let nodes = nodes.get_or_insert_default();
     if nodes.rows().len() >= MAX_NODES {
-        return nodes
-            .position(&node)
-            .map_or(StackKey::NONE, |index| StackKey::from_index(index as usize));
+        return nodes.position(&node).map_or(StackKey::NONE, |index| StackKey::from_index(index as usize));
     }
     StackKey::from_index(nodes.intern(node) as usize)
 }
@@ -86,10 +84,7 @@ pub fn node(key: StackKey) -> Option<Node> {
 /// A file writer that calls this with what it has already written gets each node exactly once, parents first.
 pub fn nodes_since(known: usize) -> Vec<Node> {
     let _busy = busy::enter();
-    lock()
-        .as_ref()
-        .and_then(|nodes| nodes.rows().get(known..))
-        .map_or_else(Vec::new, <[Node]>::to_vec)
+    lock().as_ref().and_then(|nodes| nodes.rows().get(known..)).map_or_else(Vec::new, <[Node]>::to_vec)
 }
 
 /// The return addresses of a stack, innermost first; empty for [`StackKey::NONE`].
@@ -98,9 +93,7 @@ pub fn frames(key: StackKey) -> Vec<u64> {
     let nodes = lock();
     let rows = nodes.as_ref().map_or(&[][..], Interner::rows);
     let row = |key: StackKey| rows.get(key.index()?);
-    std::iter::successors(row(key), |node| row(node.parent))
-        .map(|node| node.address)
-        .collect()
+    std::iter::successors(row(key), |node| row(node.parent)).map(|node| node.address).collect()
 }
 
 /// Fingerprint of the empty stack.
@@ -140,11 +133,7 @@ impl Front {
     }
 
     fn with_bits(bits: u32) -> Self {
-        Self {
-            entries: vec![Entry::default(); 1 << bits].into_boxed_slice(),
-            used: 0,
-            shift: u64::BITS - bits,
-        }
+        Self { entries: vec![Entry::default(); 1 << bits].into_boxed_slice(), used: 0, shift: u64::BITS - bits }
     }
 
     /// The key of the stack `parent` with `address` called innermost; `print` is its fingerprint. None when the depot is full.
@@ -179,11 +168,7 @@ impl Front {
                 self.put(*entry);
             }
         }
-        self.put(Entry {
-            fingerprint: print,
-            parent: node.parent,
-            key,
-        });
+        self.put(Entry { fingerprint: print, parent: node.parent, key });
         key
     }
 
@@ -219,28 +204,16 @@ mod tests {
     #[test]
     fn stacks_come_back_as_they_went_in_and_share_their_outer_frames() {
         let (mut one, mut other) = (Front::new(), Front::new());
-        let stacks: Vec<Vec<u64>> = (0..2000)
-            .map(|i| vec![0x9000 + i, 0x8000 + i / 10, 0x7000, 0x7000])
-            .collect();
+        let stacks: Vec<Vec<u64>> = (0..2000).map(|i| vec![0x9000 + i, 0x8000 + i / 10, 0x7000, 0x7000]).collect();
         let keys: Vec<StackKey> = stacks.iter().map(|frames| one.key_of(frames)).collect();
         for (frames, &key) in stacks.iter().zip(&keys) {
             assert_eq!(super::frames(key), *frames);
-            assert_eq!(
-                other.key_of(frames),
-                key,
-                "another thread gets the same key"
-            );
+            assert_eq!(other.key_of(frames), key, "another thread gets the same key");
             assert!(node(key).is_some_and(|node| node.parent < key));
         }
         assert_eq!(one.used, 2000 + 200 + 2);
-        assert_eq!(
-            node(keys[0]).map(|node| node.parent),
-            node(keys[9]).map(|node| node.parent)
-        );
+        assert_eq!(node(keys[0]).map(|node| node.parent), node(keys[9]).map(|node| node.parent));
         let rows = nodes_since(0);
-        assert_eq!(
-            keys[7].index().map(|index| rows[index].address),
-            Some(0x9007)
-        );
+        assert_eq!(keys[7].index().map(|index| rows[index].address), Some(0x9007));
     }
 }

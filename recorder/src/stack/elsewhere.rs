@@ -47,10 +47,8 @@ fn stack_from(own: usize) -> StackKey {
     if cut {
         losses::count_cut();
     }
-    FRONT
-        .try_with(|front| front.borrow_mut().key_of(&frames[..len]))
-        .unwrap_or_else(|_| {
-            losses::count_refused();
-            StackKey::NONE
-        })
+    FRONT.try_with(|front| front.borrow_mut().key_of(&frames[..len])).unwrap_or_else(|_| {
+        losses::count_refused();
+        StackKey::NONE
+    })
 }

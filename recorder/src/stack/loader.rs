@@ -5,11 +5,7 @@ use std::path::PathBuf;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(super) use linux::modules;
-#[cfg(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    target_pointer_width = "64"
-))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub(super) use linux::{Changes, Loaded, changes, keep_loaded, loaded};
 
 /// A binary or shared library in memory.
@@ -33,14 +29,8 @@ pub(super) fn modules() -> Vec<Module> {
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod linux {
-    #![expect(
-        unsafe_code,
-        reason = "calls the loader, and reads the headers that it mapped"
-    )]
-    #![cfg_attr(
-        not(target_arch = "x86_64"),
-        allow(dead_code, reason = "only rules need more than the list")
-    )]
+    #![expect(unsafe_code, reason = "calls the loader, and reads the headers that it mapped")]
+    #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only rules need more than the list"))]
 
     use std::ffi::{CStr, CString, OsStr, c_int, c_void};
     use std::ops::Range;
@@ -66,18 +56,9 @@ mod linux {
         unloaded: u64,
     }
 
-    unsafe extern "C" fn read_changes(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        out: *mut c_void,
-    ) -> c_int {
+    unsafe extern "C" fn read_changes(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid description, and `changes` passes its own local, which nothing else uses.
-        unsafe {
-            *out.cast::<Changes>() = Changes {
-                loaded: (*info).dlpi_adds,
-                unloaded: (*info).dlpi_subs,
-            }
-        };
+        unsafe { *out.cast::<Changes>() = Changes { loaded: (*info).dlpi_adds, unloaded: (*info).dlpi_subs } };
         1
     }
 
@@ -89,16 +70,11 @@ mod linux {
         out
     }
 
-    unsafe extern "C" fn read_module(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        out: *mut c_void,
-    ) -> c_int {
+    unsafe extern "C" fn read_module(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid description, whose program headers stay mapped during this call, and
         // `loaded` passes its own vector, which nothing else uses meanwhile.
         let (info, out, headers) = unsafe {
-            let headers =
-                std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum));
+            let headers = std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum));
             (&*info, &mut *out.cast::<Vec<Loaded>>(), headers)
         };
         let name = match info.dlpi_name.is_null() {
@@ -139,51 +115,28 @@ mod linux {
         }
     }
 
-    fn describe(
-        load_bias: libc::Elf64_Addr,
-        name: CString,
-        headers: &[libc::Elf64_Phdr],
-    ) -> Loaded {
+    fn describe(load_bias: libc::Elf64_Addr, name: CString, headers: &[libc::Elf64_Phdr]) -> Loaded {
         let range_of = |header: &libc::Elf64_Phdr| {
             let start = load_bias.wrapping_add(header.p_vaddr);
             start..start.saturating_add(header.p_memsz)
         };
         let of_type = |wanted: u32| headers.iter().filter(move |header| header.p_type == wanted);
-        let readable: Vec<Range<u64>> = of_type(libc::PT_LOAD)
-            .filter(|header| header.p_flags & libc::PF_R != 0)
-            .map(range_of)
-            .collect();
-        let mapped = |range: &Range<u64>| {
-            readable
-                .iter()
-                .any(|all| all.start <= range.start && range.end <= all.end)
-        };
+        let readable: Vec<Range<u64>> =
+            of_type(libc::PT_LOAD).filter(|header| header.p_flags & libc::PF_R != 0).map(range_of).collect();
+        let mapped = |range: &Range<u64>| readable.iter().any(|all| all.start <= range.start && range.end <= all.end);
         let build_id = of_type(libc::PT_NOTE)
             .filter(|header| mapped(&range_of(header)))
             .find_map(|header| {
                 let range = range_of(header);
                 // SAFETY: the notes lie in a readable segment, which stays mapped while the loader's list is being read.
-                let notes = unsafe {
-                    std::slice::from_raw_parts(
-                        range.start as *const u8,
-                        (range.end - range.start) as usize,
-                    )
-                };
+                let notes =
+                    unsafe { std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) };
                 build_id(notes, if header.p_align == 8 { 8 } else { 4 })
             })
             .unwrap_or_default();
         let unwind_index = of_type(libc::PT_GNU_EH_FRAME).map(range_of).find(mapped);
         let ranges = of_type(libc::PT_LOAD).map(range_of).collect();
-        Loaded {
-            module: Module {
-                path: PathBuf::new(),
-                build_id,
-                load_bias,
-                ranges,
-            },
-            name,
-            unwind_index,
-        }
+        Loaded { module: Module { path: PathBuf::new(), build_id, load_bias, ranges }, name, unwind_index }
     }
 
     /// The description of the note of type 3 by "GNU".
@@ -210,12 +163,7 @@ mod linux {
             return true;
         }
         // SAFETY: a valid C string; `RTLD_NOLOAD` runs no foreign code, and the handle is kept for ever on purpose.
-        let handle = unsafe {
-            libc::dlopen(
-                name.as_ptr(),
-                libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
-            )
-        };
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
         !handle.is_null()
     }
 
@@ -226,9 +174,7 @@ mod linux {
         #[test]
         fn a_build_id_is_found_behind_other_notes_and_not_in_cut_ones() {
             let note = |kind: u32, text: &[u8]| {
-                let mut out = [4u32, text.len() as u32, kind]
-                    .map(u32::to_ne_bytes)
-                    .concat();
+                let mut out = [4u32, text.len() as u32, kind].map(u32::to_ne_bytes).concat();
                 out.extend_from_slice(b"GNU\0");
                 out.extend_from_slice(text);
                 out.resize(out.len().next_multiple_of(4), 0);
@@ -247,11 +193,7 @@ mod linux {
             assert_eq!(Some(&list[0].path), std::env::current_exe().ok().as_ref());
             let own = the_program_and_libc_are_listed_with_their_files as fn() as usize as u64;
             assert!(list[0].ranges.iter().any(|range| range.contains(&own)));
-            assert!(
-                list.iter()
-                    .any(|module| module.path.to_string_lossy().contains("libc")),
-                "{list:?}"
-            );
+            assert!(list.iter().any(|module| module.path.to_string_lossy().contains("libc")), "{list:?}");
             assert_eq!(changes(), changes());
         }
     }

@@ -38,11 +38,7 @@ mod losses;
 mod loader;
 pub mod modules;
 pub mod depot;
-#[cfg(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "linux/mod.rs"]
 mod platform;
 #[cfg(not(all(

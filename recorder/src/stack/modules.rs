@@ -25,11 +25,7 @@ pub struct Modules {
 impl Modules {
     fn new(list: Vec<Module>) -> Self {
         let ranges_of = |(index, module): (usize, &Module)| -> Vec<_> {
-            module
-                .ranges
-                .iter()
-                .map(|range| (range.clone(), index))
-                .collect()
+            module.ranges.iter().map(|range| (range.clone(), index)).collect()
         };
         let mut ranges: Vec<_> = list.iter().enumerate().flat_map(ranges_of).collect();
         ranges.sort_by_key(|(range, _)| range.start);
@@ -45,15 +41,10 @@ impl Modules {
     /// Where the call with this return address lies; `None` outside all modules, as for code made at run time.
     pub fn locate(&self, return_address: u64) -> Option<Place> {
         let call = return_address.checked_sub(1)?;
-        let after = self
-            .ranges
-            .partition_point(|(range, _)| range.start <= call);
+        let after = self.ranges.partition_point(|(range, _)| range.start <= call);
         let (range, module) = self.ranges.get(after.checked_sub(1)?)?;
         let address = call.wrapping_sub(self.list.get(*module)?.load_bias);
-        range.contains(&call).then_some(Place {
-            module: *module,
-            address,
-        })
+        range.contains(&call).then_some(Place { module: *module, address })
     }
 }
 
@@ -71,12 +62,7 @@ mod tests {
     use super::*;
 
     fn module(load_bias: u64, ranges: &[Range<u64>]) -> Module {
-        Module {
-            path: PathBuf::from("m"),
-            build_id: Vec::new(),
-            load_bias,
-            ranges: ranges.to_vec(),
-        }
+        Module { path: PathBuf::from("m"), build_id: Vec::new(), load_bias, ranges: ranges.to_vec() }
     }
 
     #[test]
@@ -85,22 +71,10 @@ mod tests {
             module(0x9000, &[0x9000..0x9100, 0x9200..0x9300]),
             module(0x100, &[0x400..0x500, 0x600..0x700]),
         ]);
-        let at = |address| {
-            modules
-                .locate(address)
-                .map(|place| (place.module, place.address))
-        };
+        let at = |address| modules.locate(address).map(|place| (place.module, place.address));
         assert_eq!(at(0x9210), Some((0, 0x20f)));
-        assert_eq!(
-            at(0x9300),
-            Some((0, 0x2ff)),
-            "a call may be the last instruction of a segment"
-        );
-        assert_eq!(
-            at(0x9200),
-            None,
-            "the call before this address lies in the gap"
-        );
+        assert_eq!(at(0x9300), Some((0, 0x2ff)), "a call may be the last instruction of a segment");
+        assert_eq!(at(0x9200), None, "the call before this address lies in the gap");
         assert_eq!(at(0x401), Some((1, 0x300)));
         assert_eq!(at(0), None);
     }

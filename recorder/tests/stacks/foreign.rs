@@ -52,12 +52,7 @@ fn a_capture_that_knows_its_stack_allocates_nothing() {
         counts.push(ALLOCATIONS.get() - before);
     }
     assert!(keys.iter().all(|key| *key == keys[0]));
-    assert_eq!(
-        counts[1..],
-        [0; 7],
-        "after {} in the first round",
-        counts[0]
-    );
+    assert_eq!(counts[1..], [0; 7], "after {} in the first round", counts[0]);
 }
 
 #[test]
@@ -71,10 +66,7 @@ fn an_allocator_that_captures_neither_recurses_nor_waits_for_itself() {
         let rows = depot::nodes_since(0).len();
         CAPTURES.set(false);
         assert!(frames.len() > 12 && rows >= frames.len() && modules.locate(frames[0]).is_some());
-        assert!(
-            REFUSED.get() > 0,
-            "the thread's own state is allocated inside a capture"
-        );
+        assert!(REFUSED.get() > 0, "the thread's own state is allocated inside a capture");
     };
     let before = stack::losses().refused;
     std::thread::Builder::new()
@@ -105,18 +97,11 @@ fn a_thread_that_captures_while_it_ends_ends_well() {
     for captures_before in [false, true] {
         let run = move || {
             EARLY.with(|_| {});
-            let key = if captures_before {
-                stack::capture()
-            } else {
-                StackKey::NONE
-            };
+            let key = if captures_before { stack::capture() } else { StackKey::NONE };
             LATE.with(|_| {});
             key
         };
-        let thread = std::thread::Builder::new()
-            .name("ends".to_owned())
-            .spawn(run)
-            .expect("a thread starts");
+        let thread = std::thread::Builder::new().name("ends".to_owned()).spawn(run).expect("a thread starts");
         assert_eq!(thread.join().expect("no panic").is_some(), captures_before);
     }
 }
@@ -143,16 +128,7 @@ pub(super) fn compile(folder: &Path, frame: usize) -> PathBuf {
     let library = folder.join(format!("frame{frame}.so"));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/stack/frames.c");
     let status = Command::new("cc")
-        .args([
-            "-O2",
-            "-g",
-            "-fno-optimize-sibling-calls",
-            "-shared",
-            "-fPIC",
-            "-Wl,--build-id",
-            source,
-            "-o",
-        ])
+        .args(["-O2", "-g", "-fno-optimize-sibling-calls", "-shared", "-fPIC", "-Wl,--build-id", source, "-o"])
         .arg(&library)
         .arg(format!("-DFRAME={frame}"))
         .status();
@@ -162,8 +138,7 @@ pub(super) fn compile(folder: &Path, frame: usize) -> PathBuf {
 
 /// Loads a library, which must be one of ours: they have no initialisers.
 fn load(library: &Path) -> *mut c_void {
-    let name =
-        CString::new(library.as_os_str().as_encoded_bytes()).expect("a path without zero bytes");
+    let name = CString::new(library.as_os_str().as_encoded_bytes()).expect("a path without zero bytes");
     // SAFETY: a C string; the library has no initialisers.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     assert!(!handle.is_null(), "{name:?} can be loaded");
@@ -180,10 +155,7 @@ pub(super) fn stack_through(library: &Path) -> StackKey {
     let mut key = StackKey::NONE;
     // SAFETY: `through` has this type, and the library stays loaded.
     unsafe {
-        let through = std::mem::transmute::<*mut c_void, Through>(libc::dlsym(
-            load(library),
-            c"through".as_ptr(),
-        ));
+        let through = std::mem::transmute::<*mut c_void, Through>(libc::dlsym(load(library), c"through".as_ptr()));
         through(captures_into, (&raw mut key).cast(), 0);
     }
     key
@@ -201,9 +173,7 @@ fn frames_that_replace_one_another_in_the_same_place_agree() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let library = load(&compile(folder.path(), 8));
     // SAFETY: `go_on` has this type, and the library stays loaded.
-    let go_on = unsafe {
-        std::mem::transmute::<*mut c_void, GoOn>(libc::dlsym(library, c"go_on".as_ptr()))
-    };
+    let go_on = unsafe { std::mem::transmute::<*mut c_void, GoOn>(libc::dlsym(library, c"go_on".as_ptr())) };
     let mut numbers = Numbers(17);
     let mut path = [1, 1, 1, 1, 1, 0];
     let mut count = 0u32;
@@ -223,21 +193,14 @@ fn libraries_that_come_and_go_in_turn_agree() {
         let handle = load(&libraries[round % 3]);
         // SAFETY: `through` has this type, and is called before the handle is closed.
         unsafe {
-            let through = std::mem::transmute::<*mut c_void, Through>(libc::dlsym(
-                handle,
-                c"through".as_ptr(),
-            ));
+            let through = std::mem::transmute::<*mut c_void, Through>(libc::dlsym(handle, c"through".as_ptr()));
             through(captures, (&raw mut count).cast(), 5);
             libc::dlclose(handle);
         }
     }
     assert_eq!(count, 12);
     let listed = stack::modules();
-    let ours = listed
-        .list()
-        .iter()
-        .filter(|module| module.path.starts_with(folder.path()))
-        .count();
+    let ours = listed.list().iter().filter(|module| module.path.starts_with(folder.path())).count();
     // Where a rule is kept, its library is too; frame records need no rules.
     assert_eq!(ours, if cfg!(target_arch = "x86_64") { 3 } else { 0 });
 }
@@ -262,24 +225,13 @@ fn a_signal_handler_sees_the_interrupted_stack() {
     let _alone = losses_alone();
     let before = stack::losses().portable;
     // SAFETY: installs a handler for a signal that nothing else here uses.
-    unsafe {
-        libc::signal(
-            libc::SIGUSR1,
-            handle as extern "C" fn(c_int) as libc::sighandler_t,
-        )
-    };
+    unsafe { libc::signal(libc::SIGUSR1, handle as extern "C" fn(c_int) as libc::sighandler_t) };
     let interrupted = depot::frames(raises());
     let (walked, unwound) = HANDLED.get().expect("the handler ran on this thread");
     let (walked, unwound) = (depot::frames(walked), depot::frames(unwound));
     if cfg!(target_arch = "x86_64") {
         assert_eq!(walked[1..], unwound[1..]);
-        assert!(
-            stack::losses().portable > before,
-            "signal frames are the unwinder's"
-        );
+        assert!(stack::losses().portable > before, "signal frames are the unwinder's");
     }
-    assert!(
-        walked.ends_with(&interrupted[1..]),
-        "{walked:x?} {interrupted:x?}"
-    );
+    assert!(walked.ends_with(&interrupted[1..]), "{walked:x?} {interrupted:x?}");
 }

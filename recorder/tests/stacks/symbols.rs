@@ -28,32 +28,16 @@ fn calls_inlined(number: u32) -> StackKey {
 fn innermost(key: StackKey) -> Vec<(String, String)> {
     let source: Vec<&str> = include_str!("symbols.rs").lines().collect();
     let modules = stack::modules();
-    let place = modules
-        .locate(depot::frames(key)[0])
-        .expect("the test's own code is in a module");
+    let place = modules.locate(depot::frames(key)[0]).expect("the test's own code is in a module");
     let module = &modules.list()[place.module];
-    let binary = Binary {
-        path: module.path.clone(),
-        build_id: module.build_id.clone(),
-    };
+    let binary = Binary { path: module.path.clone(), build_id: module.build_id.clone() };
     let mut symbolizer = Symbolizer::new(Vec::new());
-    let found = symbolizer.resolve(&[Request {
-        binary,
-        addresses: vec![place.address, 1 << 60],
-    }]);
+    let found = symbolizer.resolve(&[Request { binary, addresses: vec![place.address, 1 << 60] }]);
     assert_eq!(found[0][1], [], "nothing is so far out");
     assert_eq!(symbolizer.problems(), []);
     let in_words = |line: &Line| {
-        assert!(
-            line.file
-                .as_ref()
-                .is_some_and(|file| file.ends_with("tests/stacks/symbols.rs")),
-            "{line:?}"
-        );
-        (
-            line.function.clone(),
-            source[line.line as usize - 1].trim().to_owned(),
-        )
+        assert!(line.file.as_ref().is_some_and(|file| file.ends_with("tests/stacks/symbols.rs")), "{line:?}");
+        (line.function.clone(), source[line.line as usize - 1].trim().to_owned())
     };
     found[0][0].iter().map(in_words).collect()
 }
@@ -72,10 +56,7 @@ fn the_first_frame_is_the_caller_of_capture_at_its_line() {
 fn an_inlined_function_comes_before_the_one_that_it_is_part_of() {
     let expected = [
         ("inlined", "stack::capture() // This one too."),
-        (
-            "stacks::symbols::calls_inlined",
-            "std::hint::black_box(inlined()) // And this one.",
-        ),
+        ("stacks::symbols::calls_inlined", "std::hint::black_box(inlined()) // And this one."),
     ];
     let found = innermost(calls_inlined(3));
     assert_eq!(found.len(), 2, "{found:?}");
@@ -102,14 +83,7 @@ impl Library {
         let place = modules.locate(frames[1]).expect("the library is loaded");
         let module = &modules.list()[place.module];
         assert_eq!(module.path, path);
-        Self {
-            folder,
-            binary: Binary {
-                path,
-                build_id: module.build_id.clone(),
-            },
-            address: place.address,
-        }
+        Self { folder, binary: Binary { path, build_id: module.build_id.clone() }, address: place.address }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -120,127 +94,54 @@ impl Library {
 
     /// Splits the library: lines to `debug`, the rest to `stripped`.
     fn split(&self, debug: &Path, stripped: &Path) {
-        run(
-            "objcopy",
-            &["--only-keep-debug".as_ref(), &self.binary.path, debug],
-        );
-        run(
-            "objcopy",
-            &["--strip-debug".as_ref(), &self.binary.path, stripped],
-        );
-        run(
-            "objcopy",
-            &[
-                Path::new(&format!("--add-gnu-debuglink={}", debug.display())),
-                stripped,
-            ],
-        );
+        run("objcopy", &["--only-keep-debug".as_ref(), &self.binary.path, debug]);
+        run("objcopy", &["--strip-debug".as_ref(), &self.binary.path, stripped]);
+        run("objcopy", &[Path::new(&format!("--add-gnu-debuglink={}", debug.display())), stripped]);
     }
 
     /// Looks the call up in the file at `path`.
-    fn resolve(
-        &self,
-        path: &Path,
-        build_id: &[u8],
-        debug_folders: &[&Path],
-    ) -> (Vec<Line>, Vec<String>) {
-        let mut symbolizer = Symbolizer::new(
-            debug_folders
-                .iter()
-                .map(|folder| folder.to_path_buf())
-                .collect(),
-        );
-        let binary = Binary {
-            path: path.to_owned(),
-            build_id: build_id.to_vec(),
-        };
-        let request = Request {
-            binary,
-            addresses: vec![self.address],
-        };
+    fn resolve(&self, path: &Path, build_id: &[u8], debug_folders: &[&Path]) -> (Vec<Line>, Vec<String>) {
+        let mut symbolizer = Symbolizer::new(debug_folders.iter().map(|folder| folder.to_path_buf()).collect());
+        let binary = Binary { path: path.to_owned(), build_id: build_id.to_vec() };
+        let request = Request { binary, addresses: vec![self.address] };
         let first = symbolizer.resolve(std::slice::from_ref(&request));
         assert_eq!(symbolizer.resolve(&[request]), first, "asked again");
-        (
-            first[0][0].clone(),
-            symbolizer
-                .problems()
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
-        )
+        (first[0][0].clone(), symbolizer.problems().iter().map(ToString::to_string).collect())
     }
 }
 
 fn run(program: &str, arguments: &[&Path]) {
     let status = Command::new(program).args(arguments).status();
-    assert!(
-        status.is_ok_and(|status| status.success()),
-        "{program} {arguments:?}"
-    );
+    assert!(status.is_ok_and(|status| status.success()), "{program} {arguments:?}");
 }
 
 /// What the debug information says of the call.
 fn full() -> Vec<Line> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/stack/frames.c");
     let text = include_str!("../data/stack/frames.c");
-    let line = text
-        .lines()
-        .position(|line| line.contains("call(argument);"))
-        .expect("the call is in the source")
-        + 1;
-    vec![Line {
-        function: "through".to_owned(),
-        file: Some(source.to_owned()),
-        line: line as u32,
-    }]
+    let line = text.lines().position(|line| line.contains("call(argument);")).expect("the call is in the source") + 1;
+    vec![Line { function: "through".to_owned(), file: Some(source.to_owned()), line: line as u32 }]
 }
 
 #[test]
 fn separate_debug_files_are_found_by_build_id_and_by_link() {
     let library = Library::new(24);
     let id = &library.binary.build_id;
-    assert_eq!(
-        library.resolve(&library.binary.path, id, &[]),
-        (full(), vec![])
-    );
+    assert_eq!(library.resolve(&library.binary.path, id, &[]), (full(), vec![]));
 
     let stripped = library.path("bin/stripped.so");
     let beside = library.path("bin/.debug/stripped.debug");
     library.split(&beside, &stripped);
-    assert_eq!(
-        library.resolve(&stripped, id, &[]),
-        (full(), vec![]),
-        "by link"
-    );
+    assert_eq!(library.resolve(&stripped, id, &[]), (full(), vec![]), "by link");
 
     let text: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let by_id = library.path(&format!(
-        "debug/.build-id/{}/{}.debug",
-        &text[..2],
-        &text[2..]
-    ));
+    let by_id = library.path(&format!("debug/.build-id/{}/{}.debug", &text[..2], &text[2..]));
     std::fs::rename(beside, by_id).expect("the debug file moves");
-    let name_only = vec![Line {
-        function: "through".to_owned(),
-        file: None,
-        line: 0,
-    }];
-    assert_eq!(
-        library.resolve(&stripped, id, &[]),
-        (name_only, vec![]),
-        "only exported names are left"
-    );
+    let name_only = vec![Line { function: "through".to_owned(), file: None, line: 0 }];
+    assert_eq!(library.resolve(&stripped, id, &[]), (name_only, vec![]), "only exported names are left");
     let (none, debug) = (library.path("none"), library.path("debug"));
-    assert_eq!(
-        library.resolve(&stripped, id, &[&none, &debug]),
-        (full(), vec![]),
-        "by build id"
-    );
-    assert_eq!(
-        library.resolve(Path::new("/nowhere/lib.so"), id, &[&debug]),
-        (full(), vec![]),
-        "without the binary"
-    );
+    assert_eq!(library.resolve(&stripped, id, &[&none, &debug]), (full(), vec![]), "by build id");
+    assert_eq!(library.resolve(Path::new("/nowhere/lib.so"), id, &[&debug]), (full(), vec![]), "without the binary");
 }
 
 #[test]
@@ -252,10 +153,7 @@ fn a_file_that_is_not_the_recorded_one_is_refused_with_the_reason() {
         problems[0].clone()
     };
     let rebuilt = problem_of(&library.binary.path, &[1, 2, 3]);
-    assert!(
-        rebuilt.contains("010203") && rebuilt.contains("rebuilt"),
-        "{rebuilt}"
-    );
+    assert!(rebuilt.contains("010203") && rebuilt.contains("rebuilt"), "{rebuilt}");
     let unnamed = problem_of(&library.binary.path, &[]);
     assert!(unnamed.contains("the recorded one had (none)"), "{unnamed}");
     let garbage = library.path("garbage");

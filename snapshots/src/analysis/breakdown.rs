@@ -184,7 +184,9 @@ impl Coder<'_> {
 
     fn label(&self, key: GroupKey, code: u64) -> String {
         let tables = &self.trace.tables;
-        let or_none = |text: &str| if text.is_empty() { "(none)".to_owned() } else { text.to_owned() };
+        let or_none = |text: &str| {
+            if text.is_empty() { "(none)".to_owned() } else { text.to_owned() }
+        };
         match key {
             GroupKey::Category => name_of(crate::Category::from_code(code as u8).map(crate::Category::name)),
             GroupKey::Op => or_none(tables.string(StringId(code as u32))),

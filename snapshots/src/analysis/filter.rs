@@ -196,8 +196,12 @@ impl Term {
                 let phase = if block.is_baseline() { Some(Phase::Setup) } else { span().map(|span| span.phase) };
                 return self.holds_text(phase.map_or("", Phase::name));
             }
-            Key::Op => return self.holds_cached(cache, block.op.0, || trace.tables.op_name(block.op).to_owned()),
-            Key::Scope => return self.holds_cached(cache, block.scope.0, || trace.tables.scope_path(block.scope)),
+            Key::Op => {
+                return self.holds_cached(cache, block.op.0, || trace.tables.op_name(block.op).to_owned());
+            }
+            Key::Scope => {
+                return self.holds_cached(cache, block.scope.0, || trace.tables.scope_path(block.scope));
+            }
             Key::Stack => {
                 return self.holds_cached(cache, block.stack.0, || trace.tables.stack_text(block.stack).join("\n"));
             }
@@ -228,7 +232,9 @@ impl Term {
     }
 
     fn holds_number(&self, number: Option<u64>) -> bool {
-        let Some(number) = number else { return self.operator == Operator::IsNot };
+        let Some(number) = number else {
+            return self.operator == Operator::IsNot;
+        };
         let any = |test: &dyn Fn(u64) -> bool| {
             self.values.iter().any(|value| matches!(value, Value::Number(wanted) if test(*wanted)))
         };

@@ -53,7 +53,8 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
     let mut counts = [0_u64; EventKind::ALL.len()];
     let mut times: Option<(u64, u64)> = None;
     for (index, &kind) in trace.events.kind.iter().enumerate() {
-        if trace.events.device[index] != device || matches!(kind, EventKind::Step | EventKind::Phase | EventKind::Mark) {
+        if trace.events.device[index] != device || matches!(kind, EventKind::Step | EventKind::Phase | EventKind::Mark)
+        {
             continue;
         }
         counts[kind as usize] += 1;
@@ -61,7 +62,8 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
         times = Some(times.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
     }
     let baseline_segments = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
-    let baseline_segments = trace.segments.device[..baseline_segments].iter().filter(|at| **at == device).count() as u64;
+    let baseline_segments =
+        trace.segments.device[..baseline_segments].iter().filter(|at| **at == device).count() as u64;
     let is_sampled = counts[EventKind::DeviceUsed as usize] > 0;
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     DeviceSummary {

@@ -107,7 +107,8 @@ fn the_groups_of_a_moment_add_up_to_its_bytes_for_every_metric_and_key() {
             for event in trace.events.ids() {
                 let moment = Moment::at(&trace, &series, metric, Some(event));
                 let query = Query { keys: &[key, GroupKey::Size], top: 1, filter: &filter };
-                let Breakdown { total, groups, rest_bytes, .. } = Peak::at(&trace, &live, &series, moment, &query).breakdown;
+                let Breakdown { total, groups, rest_bytes, .. } =
+                    Peak::at(&trace, &live, &series, moment, &query).breakdown;
                 let sum: u64 = groups.iter().map(|group| group.bytes).sum::<u64>() + rest_bytes;
                 assert_eq!((total, sum), (moment.bytes, moment.bytes), "{metric} by {} at {event:?}", key.name());
             }
@@ -140,9 +141,17 @@ fn phases_have_start_peak_and_end_and_say_what_the_peak_was_made_of() {
     let told: Vec<String> = rows
         .iter()
         .map(|row| {
-            let made_of: Vec<String> = row.at_peak.iter().map(|(category, bytes)| format!("{category} {bytes}")).collect();
+            let made_of: Vec<String> =
+                row.at_peak.iter().map(|(category, bytes)| format!("{category} {bytes}")).collect();
             let step = row.step.map_or("-".to_owned(), |step| step.to_string());
-            format!("{step} {}: {} {} {} [{}]", row.phase, row.start_bytes, row.peak_bytes, row.end_bytes, made_of.join(", "))
+            format!(
+                "{step} {}: {} {} {} [{}]",
+                row.phase,
+                row.start_bytes,
+                row.peak_bytes,
+                row.end_bytes,
+                made_of.join(", ")
+            )
         })
         .collect();
     assert_eq!(
@@ -161,10 +170,7 @@ fn lifetimes_tell_where_a_block_ends() {
     let trace = two_steps();
     let lifetimes: Vec<&str> =
         trace.blocks.ids().map(|id| Lifetime::of(&trace, &trace.blocks.get(id)).name()).collect();
-    assert_eq!(
-        lifetimes,
-        ["whole recording", "within a step", "within a step", "kept to the end", "within a phase"]
-    );
+    assert_eq!(lifetimes, ["whole recording", "within a step", "within a step", "kept to the end", "within a phase"]);
 }
 
 #[test]
@@ -172,7 +178,10 @@ fn a_summary_counts_what_the_events_say() {
     let summary = &summary::summarize(&two_steps())[0];
     assert_eq!((summary.events, summary.allocs, summary.frees, summary.segments), (13, 4, 3, 2));
     assert_eq!((summary.baseline_bytes, summary.steps, summary.oom_events), (1000, 2, 0));
-    assert_eq!(summary.end, Totals { requested: 2000, allocated: 2048, active: 2048, reserved: 2048, device_used: 20_000 });
+    assert_eq!(
+        summary.end,
+        Totals { requested: 2000, allocated: 2048, active: 2048, reserved: 2048, device_used: 20_000 }
+    );
 }
 
 #[test]
@@ -191,7 +200,11 @@ fn frees_that_were_not_recorded_are_counted_and_totals_stay_right() {
     assert_eq!((trace.trust.unmatched_frees, trace.trust.repeated_allocs), (1, 1));
     let series = Series::build(&trace, DeviceId(0));
     for position in 0..=trace.events.len() {
-        assert_eq!(series.before_position(&trace, position), totals_by_hand(&trace, DeviceId(0), position), "{position}");
+        assert_eq!(
+            series.before_position(&trace, position),
+            totals_by_hand(&trace, DeviceId(0), position),
+            "{position}"
+        );
     }
     assert_eq!(series.peak(&trace, Metric::Requested), (300, Some(EventId(3))));
     assert_eq!(verify::verify(&trace), []);
@@ -241,13 +254,7 @@ fn verify_names_overlaps_and_sizes_that_cannot_be() {
     trace.blocks.address[1] = 256;
     trace.blocks.allocated[0] = 400;
     let told: Vec<String> = verify::verify(&trace).iter().map(ToString::to_string).collect();
-    assert_eq!(
-        told,
-        [
-            "block 0 has 400 bytes although 512 were asked for",
-            "blocks 0 and 1 overlap at address 0x100",
-        ]
-    );
+    assert_eq!(told, ["block 0 has 400 bytes although 512 were asked for", "blocks 0 and 1 overlap at address 0x100",]);
 }
 
 #[test]

@@ -39,10 +39,7 @@ pub(super) struct Assembler {
 impl Assembler {
     /// An assembler with room for `events` events.
     pub(super) fn with_capacity(events: usize) -> Self {
-        Self {
-            builder: TraceBuilder::with_capacity(events),
-            ..Self::default()
-        }
+        Self { builder: TraceBuilder::with_capacity(events), ..Self::default() }
     }
 
     /// How many events were taken.
@@ -78,35 +75,16 @@ impl Assembler {
                 }
             }
             Found::Damaged { offset, header } => {
-                self.lose(
-                    offset,
-                    &header,
-                    "its bytes do not fit its checksum: it is left out",
-                );
+                self.lose(offset, &header, "its bytes do not fit its checksum: it is left out");
             }
             Found::Stray { offset, bytes } => {
                 self.bytes_lost += bytes;
-                self.note(Problem::at(
-                    offset,
-                    format!("{bytes} bytes belong to no section that can be read"),
-                ));
+                self.note(Problem::at(offset, format!("{bytes} bytes belong to no section that can be read")));
             }
-            Found::Cut {
-                offset,
-                bytes,
-                header,
-            } => {
-                let what = header.map_or_else(String::new, |header| {
-                    format!(" of kind {}", header.kind_text())
-                });
-                let more = if self.end.is_some() {
-                    "; nothing but the index is lost"
-                } else {
-                    ""
-                };
-                let what = format!(
-                    "the file ends within a section{what}, after {bytes} of its bytes{more}"
-                );
+            Found::Cut { offset, bytes, header } => {
+                let what = header.map_or_else(String::new, |header| format!(" of kind {}", header.kind_text()));
+                let more = if self.end.is_some() { "; nothing but the index is lost" } else { "" };
+                let what = format!("the file ends within a section{what}, after {bytes} of its bytes{more}");
                 self.note(Problem::at(offset + bytes, what));
             }
             Found::Tail { .. } => self.has_tail = true,
@@ -115,14 +93,7 @@ impl Assembler {
 
     /// Notes that a section cannot be used, and counts what it held.
     fn lose(&mut self, offset: u64, header: &SectionHeader, what: &str) {
-        self.note(Problem::at(
-            offset,
-            format!(
-                "{} section of {} rows: {what}",
-                header.kind_text(),
-                header.count
-            ),
-        ));
+        self.note(Problem::at(offset, format!("{} section of {} rows: {what}", header.kind_text(), header.count)));
         self.bytes_lost += HEADER_BYTES as u64 + u64::from(header.stored);
         if header.kind() == Some(SectionKind::Events) && header.first >= self.next_event {
             self.reach_event(header.first);
@@ -133,9 +104,7 @@ impl Assembler {
 
     /// Counts the events between the last one seen and number `first` as lost.
     fn reach_event(&mut self, first: u64) {
-        self.events_lost = self
-            .events_lost
-            .saturating_add(first.saturating_sub(self.next_event));
+        self.events_lost = self.events_lost.saturating_add(first.saturating_sub(self.next_event));
         self.next_event = self.next_event.max(first);
     }
 
@@ -146,51 +115,26 @@ impl Assembler {
                 self.has_header = true;
             }
             Part::Device(facts) => self.builder.set_device(*facts),
-            Part::Strings(rows) => self.append(offset, header, rows, String::new(), |tables| {
-                &mut tables.strings
-            })?,
+            Part::Strings(rows) => self.append(offset, header, rows, String::new(), |tables| &mut tables.strings)?,
             Part::Modules(rows) => {
-                let lost = Module {
-                    path: StringId::NONE,
-                    build_id: Vec::new(),
-                    load_bias: 0,
-                };
+                let lost = Module { path: StringId::NONE, build_id: Vec::new(), load_bias: 0 };
                 self.append(offset, header, rows, lost, |tables| &mut tables.modules)?;
             }
             Part::Frames(rows) => {
-                let lost = frame(&FrameRow {
-                    module: ModuleId::NONE,
-                    address: 0,
-                });
-                self.append(
-                    offset,
-                    header,
-                    rows.iter().map(frame).collect(),
-                    lost,
-                    |tables| &mut tables.frames,
-                )?;
+                let lost = frame(&FrameRow { module: ModuleId::NONE, address: 0 });
+                self.append(offset, header, rows.iter().map(frame).collect(), lost, |tables| &mut tables.frames)?;
             }
             Part::Symbols(rows) => self.take_symbols(offset, &rows),
             Part::Stacks(rows) => {
-                let lost = Stack {
-                    parent: StackId::NONE,
-                    frame: FrameId::NONE,
-                };
+                let lost = Stack { parent: StackId::NONE, frame: FrameId::NONE };
                 self.append(offset, header, rows, lost, |tables| &mut tables.stacks)?;
             }
             Part::Scopes(rows) => {
-                let lost = Scope {
-                    parent: ScopeId::NONE,
-                    name: StringId::NONE,
-                };
+                let lost = Scope { parent: ScopeId::NONE, name: StringId::NONE };
                 self.append(offset, header, rows, lost, |tables| &mut tables.scopes)?;
             }
             Part::Ops(rows) => {
-                let lost = Op {
-                    name: StringId::NONE,
-                    scope: ScopeId::NONE,
-                    stack: StackId::NONE,
-                };
+                let lost = Op { name: StringId::NONE, scope: ScopeId::NONE, stack: StackId::NONE };
                 self.append(offset, header, rows, lost, |tables| &mut tables.ops)?;
             }
             Part::StartingState(state) => self.take_starting_state(&state)?,
@@ -198,9 +142,8 @@ impl Assembler {
                 self.take_events(header, &decoded.events)?;
                 if decoded.unknown > 0 {
                     let count = decoded.unknown;
-                    let what = format!(
-                        "{count} events are of kinds that this program does not know: they are left out"
-                    );
+                    let what =
+                        format!("{count} events are of kinds that this program does not know: they are left out");
                     self.note(Problem::at(offset, what));
                 }
             }
@@ -208,9 +151,7 @@ impl Assembler {
             Part::Footer => {}
             Part::Unknown if header.flags & FLAG_MUST_UNDERSTAND != 0 => {
                 let kind = kind_text(header.kind);
-                let what = format!(
-                    "a section of {kind} matters here, and only a newer highwater reads it"
-                );
+                let what = format!("a section of {kind} matters here, and only a newer highwater reads it");
                 self.note(Problem::at(offset, what));
             }
             Part::Unknown => {}
@@ -227,22 +168,14 @@ impl Assembler {
         lost: T,
         table: impl Fn(&mut Tables) -> &mut Vec<T>,
     ) -> Result<(), String> {
-        let could_hold = self
-            .bytes_lost
-            .saturating_mul(MOST_EXPANSION as u64 / LEAST_ROW_BYTES);
+        let could_hold = self.bytes_lost.saturating_mul(MOST_EXPANSION as u64 / LEAST_ROW_BYTES);
         let table = table(self.builder.tables());
         let has = table.len() as u64;
         let Some(missing) = header.first.checked_sub(has) else {
-            return Err(format!(
-                "its first row is number {}, but {has} rows are there already",
-                header.first
-            ));
+            return Err(format!("its first row is number {}, but {has} rows are there already", header.first));
         };
         if missing > could_hold {
-            return Err(format!(
-                "its first row is number {}, but only {has} rows came before",
-                header.first
-            ));
+            return Err(format!("its first row is number {}, but only {has} rows came before", header.first));
         }
         if table.is_empty() {
             *table = vec![lost; missing as usize];
@@ -252,9 +185,7 @@ impl Assembler {
         table.extend(rows);
         if missing > 0 {
             let name = header.kind_text();
-            let what = format!(
-                "{missing} rows of {name} before this are lost: what they name shows as unknown"
-            );
+            let what = format!("{missing} rows of {name} before this are lost: what they name shows as unknown");
             self.note(Problem::at(offset, what));
         }
         Ok(())
@@ -265,10 +196,7 @@ impl Assembler {
         let mut strangers = 0_u64;
         for row in rows {
             let first_line = u32::try_from(tables.lines.len());
-            let frame = row
-                .frame
-                .index()
-                .and_then(|index| tables.frames.get_mut(index));
+            let frame = row.frame.index().and_then(|index| tables.frames.get_mut(index));
             let (Some(frame), Ok(first_line)) = (frame, first_line) else {
                 strangers += 1;
                 continue;
@@ -278,10 +206,7 @@ impl Assembler {
             tables.lines.extend_from_slice(&row.lines);
         }
         if strangers > 0 {
-            self.note(Problem::at(
-                offset,
-                format!("source lines of {strangers} frames that are not there"),
-            ));
+            self.note(Problem::at(offset, format!("source lines of {strangers} frames that are not there")));
         }
     }
 
@@ -297,9 +222,7 @@ impl Assembler {
     fn take_events(&mut self, header: &SectionHeader, events: &[Event]) -> Result<(), String> {
         if header.first < self.next_event {
             let (first, next) = (header.first, self.next_event);
-            return Err(format!(
-                "its first event is number {first}, but number {next} comes next"
-            ));
+            return Err(format!("its first event is number {first}, but number {next} comes next"));
         }
         self.spend(events.len())?;
         self.reach_event(header.first);
@@ -320,19 +243,14 @@ impl Assembler {
 
     fn take_end(&mut self, header: &SectionHeader, facts: EndFacts) {
         self.reach_event(header.first);
-        facts
-            .problems
-            .into_iter()
-            .for_each(|problem| self.builder.add_problem(problem));
+        facts.problems.into_iter().for_each(|problem| self.builder.add_problem(problem));
         self.end = Some(facts.trust);
     }
 
     /// The trace, of a file of `bytes` bytes.
     pub(super) fn finish(mut self, bytes: u64, was_cut: bool) -> Trace {
         if !self.has_header {
-            self.note(Problem::new(
-                "where the recording comes from is lost: the file has no readable header section",
-            ));
+            self.note(Problem::new("where the recording comes from is lost: the file has no readable header section"));
         }
         if self.end.is_none() && !was_cut {
             self.note(Problem::at(
@@ -340,18 +258,10 @@ impl Assembler {
                 "the recording stops here: its program ended before it was finished, or still runs",
             ));
         } else if self.end.is_some() && !self.has_tail && !was_cut {
-            self.note(Problem::at(
-                bytes,
-                "the index at the end is missing; nothing else is",
-            ));
+            self.note(Problem::at(bytes, "the index at the end is missing; nothing else is"));
         }
-        if let Some(more) = self
-            .problems
-            .checked_sub(MOST_PROBLEMS)
-            .filter(|more| *more > 0)
-        {
-            self.builder
-                .add_problem(Problem::new(format!("{more} more problems like these")));
+        if let Some(more) = self.problems.checked_sub(MOST_PROBLEMS).filter(|more| *more > 0) {
+            self.builder.add_problem(Problem::new(format!("{more} more problems like these")));
         }
         let unfinished = self.end.is_none();
         let said = self.end.unwrap_or_default();
@@ -369,10 +279,5 @@ impl Assembler {
 }
 
 fn frame(row: &FrameRow) -> Frame {
-    Frame {
-        module: row.module,
-        address: row.address,
-        first_line: 0,
-        line_count: 0,
-    }
+    Frame { module: row.module, address: row.address, first_line: 0, line_count: 0 }
 }

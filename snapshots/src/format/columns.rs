@@ -91,12 +91,7 @@ impl ColumnBytes {
 
     /// Writes the payload: how many columns, number and length of each, then their bytes. Empty ones are left out.
     pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
-        let filled = || {
-            Column::ALL
-                .iter()
-                .zip(&self.columns)
-                .filter(|(_, bytes)| !bytes.is_empty())
-        };
+        let filled = || Column::ALL.iter().zip(&self.columns).filter(|(_, bytes)| !bytes.is_empty());
         out.clear();
         out.push(filled().count() as u8);
         for (column, bytes) in filled() {
@@ -120,16 +115,12 @@ impl<'a> ColumnCursors<'a> {
     pub(super) fn from_payload(payload: &'a [u8]) -> Result<Self, String> {
         let mut directory = Cursor::new(payload);
         let columns = usize::from(directory.byte().ok_or("it is empty")?);
-        let entries = directory
-            .take(columns * ENTRY_BYTES)
-            .ok_or("its list of columns is cut off")?;
+        let entries = directory.take(columns * ENTRY_BYTES).ok_or("its list of columns is cut off")?;
         let mut data = directory;
         let mut cursors = [Cursor::new(&[]); COLUMNS];
         for entry in entries.chunks_exact(ENTRY_BYTES) {
             let length = u32::from_le_bytes([entry[1], entry[2], entry[3], entry[4]]) as usize;
-            let bytes = data
-                .take(length)
-                .ok_or_else(|| format!("column {} is longer than the section", entry[0]))?;
+            let bytes = data.take(length).ok_or_else(|| format!("column {} is longer than the section", entry[0]))?;
             let Some(column) = Column::from_code(entry[0]) else {
                 continue;
             };
@@ -140,10 +131,7 @@ impl<'a> ColumnCursors<'a> {
             *cursor = Cursor::new(bytes);
         }
         if data.left() > 0 {
-            return Err(format!(
-                "{} bytes are left over after its columns",
-                data.left()
-            ));
+            return Err(format!("{} bytes are left over after its columns", data.left()));
         }
         Ok(Self { cursors })
     }
@@ -155,10 +143,7 @@ impl<'a> ColumnCursors<'a> {
 
     /// The first column of which something is left, and how many bytes.
     pub(super) fn left_over(&self) -> Option<(Column, usize)> {
-        let left = Column::ALL
-            .iter()
-            .zip(&self.cursors)
-            .find(|(_, cursor)| cursor.left() > 0);
+        let left = Column::ALL.iter().zip(&self.cursors).find(|(_, cursor)| cursor.left() > 0);
         left.map(|(column, cursor)| (*column, cursor.left()))
     }
 }

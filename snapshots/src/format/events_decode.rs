@@ -24,27 +24,18 @@ pub(super) fn decode_events(payload: &[u8], count: u32) -> Result<DecodedEvents,
     if kinds != count as usize {
         return Err(format!("it says {count} events but has kinds for {kinds}"));
     }
-    let mut decoded = DecodedEvents {
-        events: Vec::with_capacity(kinds),
-        unknown: 0,
-    };
+    let mut decoded = DecodedEvents { events: Vec::with_capacity(kinds), unknown: 0 };
     for row in 0..count {
         match decoder.take_event() {
             Ok(Some(event)) => decoded.events.push(event),
             Ok(None) => decoded.unknown += 1,
             Err(column) => {
-                return Err(format!(
-                    "its {} column is wrong at event {row}",
-                    column.name()
-                ));
+                return Err(format!("its {} column is wrong at event {row}", column.name()));
             }
         }
     }
     match decoder.columns.left_over() {
-        Some((column, bytes)) => Err(format!(
-            "{bytes} bytes are left over in its {} column",
-            column.name()
-        )),
+        Some((column, bytes)) => Err(format!("{bytes} bytes are left over in its {} column", column.name())),
         None => Ok(decoded),
     }
 }
@@ -79,31 +70,18 @@ impl<'a> Decoder<'a> {
     #[inline]
     fn take_event(&mut self) -> Result<Option<Event>, Column> {
         let kind = self.byte(Column::Kind)?;
-        let time_ns = self
-            .former
-            .time
-            .wrapping_add(self.signed(Column::Time)? as u64);
+        let time_ns = self.former.time.wrapping_add(self.signed(Column::Time)? as u64);
         self.former.time = time_ns;
-        let device = if self.has_devices {
-            self.narrow(Column::Device, |value| u16::try_from(value).ok())?
-        } else {
-            0
-        };
+        let device = if self.has_devices { self.narrow(Column::Device, |value| u16::try_from(value).ok())? } else { 0 };
         let mut stack = u32::MAX;
         if self.has_stacks {
-            stack = take_handle(self.columns.get(Column::Stack), &mut self.former.stack)
-                .ok_or(Column::Stack)?;
+            stack = take_handle(self.columns.get(Column::Stack), &mut self.former.stack).ok_or(Column::Stack)?;
         }
         let Some(kind) = EventKind::from_code(kind) else {
             return Ok(None);
         };
         let what = self.take_what(kind)?;
-        Ok(Some(Event {
-            time_ns,
-            device: DeviceId(device),
-            stack: StackId(stack),
-            what,
-        }))
+        Ok(Some(Event { time_ns, device: DeviceId(device), stack: StackId(stack), what }))
     }
 
     #[inline]
@@ -113,10 +91,7 @@ impl<'a> Decoder<'a> {
             EventKind::FreeRequested => What::FreeRequested(self.take_freed()?),
             EventKind::FreeCompleted => What::FreeCompleted(self.take_freed()?),
             EventKind::Tag => {
-                self.former.tagged = self
-                    .former
-                    .tagged
-                    .wrapping_add(self.signed(Column::Tagged)? as u64);
+                self.former.tagged = self.former.tagged.wrapping_add(self.signed(Column::Tagged)? as u64);
                 let category = self.byte(Column::TagCategory)?;
                 What::Tag(self.former.tagged, category_from_code(category))
             }
@@ -132,29 +107,21 @@ impl<'a> Decoder<'a> {
             }),
             EventKind::DeviceUsed => What::DeviceUsed(self.leb(Column::Rare)?),
             EventKind::Step => What::Step(self.rare_u32()?),
-            EventKind::Phase => {
-                What::Phase(Phase::from_code(self.rare_byte()?).unwrap_or(Phase::Other))
-            }
+            EventKind::Phase => What::Phase(Phase::from_code(self.rare_byte()?).unwrap_or(Phase::Other)),
             EventKind::Mark => What::Mark(StringId(self.rare_u32()?)),
         })
     }
 
     #[inline]
     fn take_alloc(&mut self) -> Result<Alloc, Column> {
-        let block = self
-            .former
-            .next_block
-            .wrapping_add(self.signed(Column::Block)? as u64);
+        let block = self.former.next_block.wrapping_add(self.signed(Column::Block)? as u64);
         self.former.next_block = block.wrapping_add(1);
         let moved = (self.signed(Column::Address)? as u64) << self.address_shift;
         self.former.address = self.former.address.wrapping_add(moved);
         let requested = self.leb(Column::Requested)?;
         let allocated = requested.wrapping_add(self.signed(Column::Rounding)? as u64);
         if self.has_streams {
-            self.former.stream = self
-                .former
-                .stream
-                .wrapping_add(self.signed(Column::Stream)? as u64);
+            self.former.stream = self.former.stream.wrapping_add(self.signed(Column::Stream)? as u64);
         }
         Ok(Alloc {
             block,
@@ -164,22 +131,14 @@ impl<'a> Decoder<'a> {
             stream: StreamId(self.former.stream),
             pool: Pool::from_code(self.byte(Column::Pool)?).ok_or(Column::Pool)?,
             category: category_from_code(self.byte(Column::Category)?),
-            op: OpId(
-                take_handle(self.columns.get(Column::Op), &mut self.former.op).ok_or(Column::Op)?,
-            ),
-            scope: ScopeId(
-                take_handle(self.columns.get(Column::Scope), &mut self.former.scope)
-                    .ok_or(Column::Scope)?,
-            ),
+            op: OpId(take_handle(self.columns.get(Column::Op), &mut self.former.op).ok_or(Column::Op)?),
+            scope: ScopeId(take_handle(self.columns.get(Column::Scope), &mut self.former.scope).ok_or(Column::Scope)?),
         })
     }
 
     #[inline]
     fn take_freed(&mut self) -> Result<u64, Column> {
-        self.former.freed = self
-            .former
-            .freed
-            .wrapping_add(self.signed(Column::Freed)? as u64);
+        self.former.freed = self.former.freed.wrapping_add(self.signed(Column::Freed)? as u64);
         Ok(self.former.freed)
     }
 
@@ -207,11 +166,7 @@ impl<'a> Decoder<'a> {
         self.columns.get(column).signed().ok_or(column)
     }
 
-    fn narrow<T>(
-        &mut self,
-        column: Column,
-        narrow: impl Fn(u64) -> Option<T>,
-    ) -> Result<T, Column> {
+    fn narrow<T>(&mut self, column: Column, narrow: impl Fn(u64) -> Option<T>) -> Result<T, Column> {
         narrow(self.leb(column)?).ok_or(column)
     }
 
@@ -231,9 +186,7 @@ fn take_handle(cursor: &mut Cursor<'_>, former: &mut u32) -> Option<u32> {
         return Some(u32::MAX);
     };
     let handle = i64::from(*former).checked_add(unzigzag(code))?;
-    *former = u32::try_from(handle)
-        .ok()
-        .filter(|handle| *handle != u32::MAX)?;
+    *former = u32::try_from(handle).ok().filter(|handle| *handle != u32::MAX)?;
     Some(*former)
 }
 

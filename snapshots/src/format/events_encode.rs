@@ -36,25 +36,16 @@ impl EventEncoder {
         self.address_shift = address_shift(events);
         let has_devices = events.iter().any(|event| event.device != DeviceId(0));
         let has_stacks = events.iter().any(|event| event.stack != StackId::NONE);
-        let has_streams = events
-            .iter()
-            .any(|event| matches!(event.what, What::Alloc(alloc) if alloc.stream.0 != 0));
+        let has_streams = events.iter().any(|event| matches!(event.what, What::Alloc(alloc) if alloc.stream.0 != 0));
         for event in events {
             self.columns.get(Column::Kind).push(event.what.kind() as u8);
-            put_signed(
-                self.columns.get(Column::Time),
-                event.time_ns.wrapping_sub(self.former.time) as i64,
-            );
+            put_signed(self.columns.get(Column::Time), event.time_ns.wrapping_sub(self.former.time) as i64);
             self.former.time = event.time_ns;
             if has_devices {
                 put(self.columns.get(Column::Device), u64::from(event.device.0));
             }
             if has_stacks {
-                put_handle(
-                    self.columns.get(Column::Stack),
-                    &mut self.former.stack,
-                    event.stack.0,
-                );
+                put_handle(self.columns.get(Column::Stack), &mut self.former.stack, event.stack.0);
             }
             self.put_what(&event.what);
         }
@@ -68,17 +59,11 @@ impl EventEncoder {
         match *what {
             What::Alloc(alloc) => self.put_alloc(&alloc),
             What::FreeRequested(key) | What::FreeCompleted(key) => {
-                put_signed(
-                    self.columns.get(Column::Freed),
-                    key.wrapping_sub(self.former.freed) as i64,
-                );
+                put_signed(self.columns.get(Column::Freed), key.wrapping_sub(self.former.freed) as i64);
                 self.former.freed = key;
             }
             What::Tag(key, category) => {
-                put_signed(
-                    self.columns.get(Column::Tagged),
-                    key.wrapping_sub(self.former.tagged) as i64,
-                );
+                put_signed(self.columns.get(Column::Tagged), key.wrapping_sub(self.former.tagged) as i64);
                 self.former.tagged = key;
                 self.columns.get(Column::TagCategory).push(category as u8);
             }
@@ -89,12 +74,7 @@ impl EventEncoder {
                 self.put_rare(&range_facts(range));
             }
             What::Oom(oom) => {
-                self.put_rare(&[
-                    oom.requested,
-                    oom.device_free,
-                    u64::from(oom.op.0),
-                    u64::from(oom.scope.0),
-                ]);
+                self.put_rare(&[oom.requested, oom.device_free, u64::from(oom.op.0), u64::from(oom.scope.0)]);
             }
             What::DeviceUsed(bytes) => self.put_rare(&[bytes]),
             What::Step(step) => self.put_rare(&[u64::from(step)]),
@@ -105,29 +85,17 @@ impl EventEncoder {
 
     fn put_alloc(&mut self, alloc: &Alloc) {
         let (columns, former) = (&mut self.columns, &mut self.former);
-        put_signed(
-            columns.get(Column::Block),
-            alloc.block.wrapping_sub(former.next_block) as i64,
-        );
+        put_signed(columns.get(Column::Block), alloc.block.wrapping_sub(former.next_block) as i64);
         former.next_block = alloc.block.wrapping_add(1);
         let addresses = columns.get(Column::Address);
         if addresses.is_empty() {
             addresses.push(self.address_shift as u8);
         }
-        put_signed(
-            addresses,
-            alloc.address.wrapping_sub(former.address) as i64 >> self.address_shift,
-        );
+        put_signed(addresses, alloc.address.wrapping_sub(former.address) as i64 >> self.address_shift);
         former.address = alloc.address;
         put(columns.get(Column::Requested), alloc.requested);
-        put_signed(
-            columns.get(Column::Rounding),
-            alloc.allocated.wrapping_sub(alloc.requested) as i64,
-        );
-        put_signed(
-            columns.get(Column::Stream),
-            alloc.stream.0.wrapping_sub(former.stream) as i64,
-        );
+        put_signed(columns.get(Column::Rounding), alloc.allocated.wrapping_sub(alloc.requested) as i64);
+        put_signed(columns.get(Column::Stream), alloc.stream.0.wrapping_sub(former.stream) as i64);
         former.stream = alloc.stream.0;
         columns.get(Column::Pool).push(alloc.pool as u8);
         columns.get(Column::Category).push(alloc.category as u8);
@@ -142,12 +110,7 @@ impl EventEncoder {
 }
 
 fn range_facts(range: Range) -> [u64; 4] {
-    [
-        range.address,
-        range.bytes,
-        range.stream.0,
-        u64::from(range.pool as u8),
-    ]
+    [range.address, range.bytes, range.stream.0, u64::from(range.pool as u8)]
 }
 
 /// Appends a handle: 0 for none, else one more than the zig-zag code of its distance from the former one.
@@ -166,8 +129,5 @@ fn address_shift(events: &[Event]) -> u32 {
         What::Alloc(alloc) => Some(alloc.address),
         _ => None,
     });
-    addresses
-        .fold(0, |all, address| all | address)
-        .trailing_zeros()
-        .min(63)
+    addresses.fold(0, |all, address| all | address).trailing_zeros().min(63)
 }

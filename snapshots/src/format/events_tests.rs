@@ -21,50 +21,25 @@ fn handle() -> impl Strategy<Value = u32> {
 
 fn what() -> impl Strategy<Value = What> {
     let range = || {
-        (number(), number(), number(), 0..Pool::ALL.len()).prop_map(
-            |(address, bytes, stream, pool)| Range {
-                address,
-                bytes,
-                stream: StreamId(stream),
-                pool: Pool::ALL[pool],
-            },
-        )
+        (number(), number(), number(), 0..Pool::ALL.len()).prop_map(|(address, bytes, stream, pool)| Range {
+            address,
+            bytes,
+            stream: StreamId(stream),
+            pool: Pool::ALL[pool],
+        })
     };
     let category = (0..Category::ALL.len()).prop_map(|code| Category::ALL[code]);
     let sizes = (number(), number(), number(), number(), number());
-    let alloc = (
-        sizes,
-        0..Pool::ALL.len(),
-        category.clone(),
-        handle(),
-        handle(),
-    )
-        .prop_map(
-            |((block, address, requested, allocated, stream), pool, category, op, scope)| {
-                let (stream, pool) = (StreamId(stream), Pool::ALL[pool]);
-                let (op, scope) = (OpId(op), ScopeId(scope));
-                What::Alloc(Alloc {
-                    block,
-                    address,
-                    requested,
-                    allocated,
-                    stream,
-                    pool,
-                    category,
-                    op,
-                    scope,
-                })
-            },
-        );
-    let oom =
-        (number(), number(), handle(), handle()).prop_map(|(requested, device_free, op, scope)| {
-            What::Oom(Oom {
-                requested,
-                device_free,
-                op: OpId(op),
-                scope: ScopeId(scope),
-            })
-        });
+    let alloc = (sizes, 0..Pool::ALL.len(), category.clone(), handle(), handle()).prop_map(
+        |((block, address, requested, allocated, stream), pool, category, op, scope)| {
+            let (stream, pool) = (StreamId(stream), Pool::ALL[pool]);
+            let (op, scope) = (OpId(op), ScopeId(scope));
+            What::Alloc(Alloc { block, address, requested, allocated, stream, pool, category, op, scope })
+        },
+    );
+    let oom = (number(), number(), handle(), handle()).prop_map(|(requested, device_free, op, scope)| {
+        What::Oom(Oom { requested, device_free, op: OpId(op), scope: ScopeId(scope) })
+    });
     prop_oneof![
         4 => alloc,
         2 => number().prop_map(What::FreeRequested),
@@ -123,23 +98,11 @@ proptest! {
 #[test]
 fn events_of_unknown_kinds_and_columns_of_unknown_numbers_are_passed_over() {
     let events = [
-        Event {
-            time_ns: 5,
-            device: DeviceId(0),
-            stack: StackId(3),
-            what: What::Step(0),
-        },
-        Event {
-            time_ns: 9,
-            device: DeviceId(0),
-            stack: StackId(4),
-            what: What::Step(1),
-        },
+        Event { time_ns: 5, device: DeviceId(0), stack: StackId(3), what: What::Step(0) },
+        Event { time_ns: 9, device: DeviceId(0), stack: StackId(4), what: What::Step(1) },
     ];
     let mut columns = ColumnBytes::default();
-    columns
-        .get(Column::Kind)
-        .extend([EventKind::Step as u8, 200, EventKind::Step as u8]);
+    columns.get(Column::Kind).extend([EventKind::Step as u8, 200, EventKind::Step as u8]);
     columns.get(Column::Time).extend([10, 2, 6]);
     columns.get(Column::Stack).extend([7, 1, 3]);
     columns.get(Column::Rare).extend([0, 1]);
@@ -157,27 +120,12 @@ fn events_of_unknown_kinds_and_columns_of_unknown_numbers_are_passed_over() {
 
 #[test]
 fn payloads_that_contradict_themselves_are_refused_with_the_column_named() {
-    let event = Event {
-        time_ns: 5,
-        device: DeviceId(0),
-        stack: StackId::NONE,
-        what: What::DeviceUsed(7),
-    };
+    let event = Event { time_ns: 5, device: DeviceId(0), stack: StackId::NONE, what: What::DeviceUsed(7) };
     let payload = encoded(&[event]);
-    assert_eq!(
-        decode_events(&payload, 2).unwrap_err(),
-        "it says 2 events but has kinds for 1"
-    );
+    assert_eq!(decode_events(&payload, 2).unwrap_err(), "it says 2 events but has kinds for 1");
     let mut longer = payload.clone();
     longer.push(0);
-    assert_eq!(
-        decode_events(&longer, 1).unwrap_err(),
-        "1 bytes are left over after its columns"
-    );
-    assert!(
-        decode_events(&payload[..3], 1)
-            .unwrap_err()
-            .contains("cut off")
-    );
+    assert_eq!(decode_events(&longer, 1).unwrap_err(), "1 bytes are left over after its columns");
+    assert!(decode_events(&payload[..3], 1).unwrap_err().contains("cut off"));
     assert!(decode_events(&[], 0).unwrap_err().contains("empty"));
 }

@@ -34,9 +34,7 @@ impl Follower {
             if self.pending.len() < PREAMBLE_BYTES {
                 return Ok(0);
             }
-            check_preamble(&self.pending)?
-                .into_iter()
-                .for_each(|problem| self.assembler.note(problem));
+            check_preamble(&self.pending)?.into_iter().for_each(|problem| self.assembler.note(problem));
             self.pending.drain(..PREAMBLE_BYTES);
             self.has_preamble = true;
         }
@@ -47,8 +45,7 @@ impl Follower {
             match found {
                 Found::Cut { .. } => break,
                 Found::Section(section) => {
-                    self.assembler
-                        .take(&found, Some(Part::from_section(&mut unpacker, &section)));
+                    self.assembler.take(&found, Some(Part::from_section(&mut unpacker, &section)));
                 }
                 _ => self.assembler.take(&found, None),
             }

@@ -38,22 +38,12 @@ impl Index {
         let offset = read_tail(tail)?;
         let rest = bytes.get(usize::try_from(offset).ok()?..)?;
         let header = SectionHeader::parse(rest)?;
-        let stored = rest
-            .get(super::section::HEADER_BYTES..)?
-            .get(..header.stored as usize)?;
-        if header.kind() != Some(SectionKind::Footer)
-            || crc32fast::hash(stored) != header.payload_crc
-        {
+        let stored = rest.get(super::section::HEADER_BYTES..)?.get(..header.stored as usize)?;
+        if header.kind() != Some(SectionKind::Footer) || crc32fast::hash(stored) != header.payload_crc {
             return None;
         }
         let mut unpacker = Unpacker::new();
-        let raw = unpacker
-            .unpack(&Section {
-                offset,
-                header,
-                stored,
-            })
-            .ok()?;
+        let raw = unpacker.unpack(&Section { offset, header, stored }).ok()?;
         let rows = tables_codec::rows_from_bytes(raw, header.count).ok()?;
         Some(Self { rows })
     }

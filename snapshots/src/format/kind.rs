@@ -61,6 +61,5 @@ section_kinds! {
 
 /// `strings`, or `kind 77` for a number that this version does not know.
 pub(super) fn kind_text(code: u16) -> String {
-    SectionKind::from_code(code)
-        .map_or_else(|| format!("kind {code}"), |kind| kind.name().to_owned())
+    SectionKind::from_code(code).map_or_else(|| format!("kind {code}"), |kind| kind.name().to_owned())
 }

@@ -44,8 +44,8 @@ pub use kind::SectionKind;
 pub use open::read_file;
 pub use reader::{Progress, read_bytes, read_bytes_with};
 pub use section::{
-    COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, MOST_EXPANSION,
-    MOST_RAW_BYTES, Section, SectionHeader,
+    COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, MOST_EXPANSION, MOST_RAW_BYTES,
+    Section, SectionHeader,
 };
 pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap, sniff};
 pub use tables_codec::{EndFacts, Symbols};

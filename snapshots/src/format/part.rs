@@ -4,8 +4,7 @@ use super::events_decode::{DecodedEvents, decode_events};
 use super::kind::SectionKind;
 use super::section::{Section, Unpacker};
 use super::tables_codec::{
-    EndFacts, FrameRow, ScopeRow, StackRow, Symbols, row_from_bytes, rows_from_bytes,
-    strings_from_bytes,
+    EndFacts, FrameRow, ScopeRow, StackRow, Symbols, row_from_bytes, rows_from_bytes, strings_from_bytes,
 };
 use crate::builder::StartingState;
 use crate::tables::{Module, Op, Scope, Stack};
@@ -33,10 +32,7 @@ pub(super) enum Part {
 
 impl Part {
     /// The content of `section`, or what is wrong with it.
-    pub(super) fn from_section(
-        unpacker: &mut Unpacker,
-        section: &Section<'_>,
-    ) -> Result<Self, String> {
+    pub(super) fn from_section(unpacker: &mut Unpacker, section: &Section<'_>) -> Result<Self, String> {
         let Some(kind) = section.header.kind() else {
             return Ok(Self::Unknown);
         };
@@ -52,16 +48,8 @@ impl Part {
             SectionKind::Modules => Self::Modules(rows_from_bytes(raw, count)?),
             SectionKind::Frames => Self::Frames(rows_from_bytes(raw, count)?),
             SectionKind::Symbols => Self::Symbols(rows_from_bytes(raw, count)?),
-            SectionKind::Stacks => Self::Stacks(tree(
-                &rows_from_bytes(raw, count)?,
-                first,
-                StackRow::to_stack,
-            )?),
-            SectionKind::Scopes => Self::Scopes(tree(
-                &rows_from_bytes(raw, count)?,
-                first,
-                ScopeRow::to_scope,
-            )?),
+            SectionKind::Stacks => Self::Stacks(tree(&rows_from_bytes(raw, count)?, first, StackRow::to_stack)?),
+            SectionKind::Scopes => Self::Scopes(tree(&rows_from_bytes(raw, count)?, first, ScopeRow::to_scope)?),
             SectionKind::Ops => Self::Ops(rows_from_bytes(raw, count)?),
             SectionKind::StartingState => Self::StartingState(Box::new(row_from_bytes(raw)?)),
             SectionKind::Events => Self::Events(decode_events(raw, count)?),
@@ -72,16 +60,10 @@ impl Part {
 }
 
 /// The rows of a tree from row `first` on; or which of them has a parent that cannot be.
-fn tree<R: Copy, T>(
-    rows: &[R],
-    first: u64,
-    row_at: impl Fn(R, u32) -> Option<T>,
-) -> Result<Vec<T>, String> {
+fn tree<R: Copy, T>(rows: &[R], first: u64, row_at: impl Fn(R, u32) -> Option<T>) -> Result<Vec<T>, String> {
     let numbered = rows.iter().zip(first..);
     let row = |(&row, number): (&R, u64)| {
-        let number = u32::try_from(number)
-            .ok()
-            .filter(|number| *number < u32::MAX);
+        let number = u32::try_from(number).ok().filter(|number| *number < u32::MAX);
         number
             .and_then(|number| row_at(row, number))
             .ok_or_else(|| "a row's parent lies before the first row".to_owned())

@@ -43,20 +43,13 @@ pub fn read_bytes(bytes: &[u8]) -> Result<Trace> {
 
 /// As [`read_bytes`]; `progress` is told from time to time how far reading has come, and stops it with
 /// [`ControlFlow::Break`], which gives [`Error::Cancelled`].
-pub fn read_bytes_with(
-    bytes: &[u8],
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Trace> {
+pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     let problem = check_preamble(bytes)?;
     let events_in_all = Index::from_bytes(bytes).map(|index| index.events());
     // What the index says is trusted as far as the file could hold it.
-    let room = usize::try_from(events_in_all.unwrap_or(0))
-        .unwrap_or(usize::MAX)
-        .min(bytes.len());
+    let room = usize::try_from(events_in_all.unwrap_or(0)).unwrap_or(usize::MAX).min(bytes.len());
     let mut assembler = Assembler::with_capacity(room);
-    problem
-        .into_iter()
-        .for_each(|problem| assembler.note(problem));
+    problem.into_iter().for_each(|problem| assembler.note(problem));
     let mut walker = Walker::new(bytes, PREAMBLE_BYTES);
     let mut was_cut = false;
     let mut decoded = Vec::new();
@@ -104,10 +97,7 @@ impl<'a> Batch<'a> {
     /// The next sections, as many as fit a batch; none at the end of the file.
     fn next(walker: &mut Walker<'a>) -> Self {
         let most_bytes = BATCH_BYTES_A_THREAD * rayon::current_num_threads();
-        let mut batch = Self {
-            found: Vec::new(),
-            raw_bytes: 0,
-        };
+        let mut batch = Self { found: Vec::new(), raw_bytes: 0 };
         while batch.raw_bytes < most_bytes && batch.found.len() < BATCH_SECTIONS {
             let Some(found) = walker.next() else { break };
             if let Found::Section(section) = found {

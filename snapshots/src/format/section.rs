@@ -132,23 +132,17 @@ pub(super) struct Packer {
 
 impl Packer {
     pub(super) fn new() -> Result<Self> {
-        let zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(|error| Error::Encode {
-            what: format!("zstd cannot start: {error}"),
-        })?;
-        Ok(Self {
-            zstd,
-            compressed: Vec::new(),
-            out: Vec::new(),
-        })
+        let zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL)
+            .map_err(|error| Error::Encode { what: format!("zstd cannot start: {error}") })?;
+        Ok(Self { zstd, compressed: Vec::new(), out: Vec::new() })
     }
 
     /// The whole section around `raw`, compressed where that makes it smaller.
     pub(super) fn pack(&mut self, label: Label, raw: &[u8]) -> Result<&[u8]> {
         if raw.len() > MOST_RAW_BYTES {
             let (name, bytes) = (label.kind.name(), raw.len());
-            let what = format!(
-                "one part of the {name} section takes {bytes} bytes; at most {MOST_RAW_BYTES} are possible"
-            );
+            let what =
+                format!("one part of the {name} section takes {bytes} bytes; at most {MOST_RAW_BYTES} are possible");
             return Err(Error::Encode { what });
         }
         let compressed = raw.len() >= LEAST_TO_COMPRESS && self.compress(raw)?;
@@ -156,11 +150,7 @@ impl Packer {
         let header = SectionHeader {
             kind: label.kind.code(),
             flags: 0,
-            compression: if compressed {
-                COMPRESSION_ZSTD
-            } else {
-                COMPRESSION_NONE
-            },
+            compression: if compressed { COMPRESSION_ZSTD } else { COMPRESSION_NONE },
             stored: stored.len() as u32,
             raw: raw.len() as u32,
             count: label.count,
@@ -176,22 +166,15 @@ impl Packer {
     /// Compresses `raw`, and pads what came out too small to be allowed; whether that is worth storing.
     fn compress(&mut self, raw: &[u8]) -> Result<bool> {
         self.compressed.clear();
-        self.compressed
-            .reserve(zstd::zstd_safe::compress_bound(raw.len()));
+        self.compressed.reserve(zstd::zstd_safe::compress_bound(raw.len()));
         self.zstd
             .compress_to_buffer(raw, &mut self.compressed)
-            .map_err(|error| Error::Encode {
-                what: format!("zstd cannot compress a section: {error}"),
-            })?;
+            .map_err(|error| Error::Encode { what: format!("zstd cannot compress a section: {error}") })?;
         let least = raw.len().div_ceil(MOST_EXPANSION);
-        if let Some(missing) = least
-            .checked_sub(self.compressed.len())
-            .filter(|missing| *missing > 0)
-        {
+        if let Some(missing) = least.checked_sub(self.compressed.len()).filter(|missing| *missing > 0) {
             let zeros = missing.saturating_sub(8);
             self.compressed.extend_from_slice(&SKIPPABLE_FRAME);
-            self.compressed
-                .extend_from_slice(&(zeros as u32).to_le_bytes());
+            self.compressed.extend_from_slice(&(zeros as u32).to_le_bytes());
             self.compressed.resize(self.compressed.len() + zeros, 0);
         }
         Ok(self.compressed.len() < raw.len())
@@ -218,27 +201,19 @@ impl Unpacker {
         match section.header.compression {
             COMPRESSION_NONE if stored == raw => return Ok(section.stored),
             COMPRESSION_NONE => {
-                return Err(format!(
-                    "it stores {stored} bytes uncompressed but says {raw}"
-                ));
+                return Err(format!("it stores {stored} bytes uncompressed but says {raw}"));
             }
             COMPRESSION_ZSTD => {}
             other => {
-                return Err(format!(
-                    "its compression {other} is unknown to this program"
-                ));
+                return Err(format!("its compression {other} is unknown to this program"));
             }
         }
         if raw > MOST_RAW_BYTES || raw > stored.saturating_mul(MOST_EXPANSION) {
-            return Err(format!(
-                "its {stored} bytes claim to expand to {raw}, which no section may"
-            ));
+            return Err(format!("its {stored} bytes claim to expand to {raw}, which no section may"));
         }
         self.raw.clear();
         self.raw.reserve_exact(raw);
-        let zstd = self
-            .zstd
-            .get_or_insert_with(zstd::bulk::Decompressor::default);
+        let zstd = self.zstd.get_or_insert_with(zstd::bulk::Decompressor::default);
         match zstd.decompress_to_buffer(section.stored, &mut self.raw) {
             Ok(got) if got == raw => Ok(&self.raw),
             Ok(got) => Err(format!("it decompresses to {got} bytes but says {raw}")),

@@ -40,31 +40,17 @@ pub(super) fn check_preamble(bytes: &[u8]) -> Result<Option<Problem>> {
         return Err(not_magic(bytes));
     }
     let Some(bytes) = bytes.get(..PREAMBLE_BYTES) else {
-        let what = format!(
-            "the file ends after {} bytes, before anything was recorded",
-            bytes.len()
-        );
-        return Err(Error::Damaged {
-            offset: bytes.len() as u64,
-            what,
-        });
+        let what = format!("the file ends after {} bytes, before anything was recorded", bytes.len());
+        return Err(Error::Damaged { offset: bytes.len() as u64, what });
     };
     let major = u16::from_le_bytes([bytes[8], bytes[9]]);
     let is_whole = crc32fast::hash(&bytes[..12]).to_le_bytes() == bytes[12..];
     match (major == VERSION_MAJOR, is_whole) {
         (true, true) => Ok(None),
-        (true, false) => Ok(Some(Problem::at(
-            8,
-            "the version does not fit its checksum: one of them is damaged",
-        ))),
-        (false, true) => Err(Error::Version {
-            found: major,
-            supported: VERSION_MAJOR,
-        }),
+        (true, false) => Ok(Some(Problem::at(8, "the version does not fit its checksum: one of them is damaged"))),
+        (false, true) => Err(Error::Version { found: major, supported: VERSION_MAJOR }),
         (false, false) => {
-            let what = format!(
-                "version {major} does not fit its checksum: the file was changed after it was written"
-            );
+            let what = format!("version {major} does not fit its checksum: the file was changed after it was written");
             Err(Error::Damaged { offset: 8, what })
         }
     }
@@ -72,15 +58,9 @@ pub(super) fn check_preamble(bytes: &[u8]) -> Result<Option<Problem>> {
 
 /// The error for bytes without the magic: a damaged `.snap` file, or something else.
 fn not_magic(bytes: &[u8]) -> Error {
-    let damaged = |offset: u64, what: &str| Error::Damaged {
-        offset,
-        what: what.to_owned(),
-    };
+    let damaged = |offset: u64, what: &str| Error::Damaged { offset, what: what.to_owned() };
     if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {
-        return damaged(
-            bytes.len() as u64,
-            "the file ends within its first eight bytes, before anything was recorded",
-        );
+        return damaged(bytes.len() as u64, "the file ends within its first eight bytes, before anything was recorded");
     }
     let head = &bytes[..bytes.len().min(12)];
     let has_name = head.windows(3).take(4).any(|name| name == &MAGIC[1..4]);
@@ -92,14 +72,9 @@ fn not_magic(bytes: &[u8]) -> Error {
     }
     let right = bytes.iter().zip(&MAGIC).filter(|(a, b)| a == b).count();
     if right >= 6 {
-        return damaged(
-            0,
-            "the first eight bytes are almost those of a .snap file: they were changed after writing",
-        );
+        return damaged(0, "the first eight bytes are almost those of a .snap file: they were changed after writing");
     }
-    Error::UnknownFormat {
-        found: sniff(bytes),
-    }
+    Error::UnknownFormat { found: sniff(bytes) }
 }
 
 /// What bytes that are no `.snap` file look like, in a few words: `a PNG picture`, `text ("Traceback …")`.
@@ -112,10 +87,7 @@ pub fn sniff(bytes: &[u8]) -> String {
         (b"\x28\xb5\x2f\xfd", "zstd-compressed data"),
         (b"BZh", "bzip2-compressed data"),
         (b"\xfd7zXZ", "xz-compressed data"),
-        (
-            b"PK\x03\x04",
-            "a zip archive, which PyTorch checkpoints are too",
-        ),
+        (b"PK\x03\x04", "a zip archive, which PyTorch checkpoints are too"),
         (b"SQLite format 3", "an SQLite database"),
         (b"PAR1", "a Parquet file"),
         (b"%PDF", "a PDF document"),
@@ -130,14 +102,10 @@ pub fn sniff(bytes: &[u8]) -> String {
     let head = &bytes[..bytes.len().min(64)];
     let text = match std::str::from_utf8(head) {
         Ok(text) => Some(text),
-        Err(error) if head.len() - error.valid_up_to() < 4 => {
-            std::str::from_utf8(&head[..error.valid_up_to()]).ok()
-        }
+        Err(error) if head.len() - error.valid_up_to() < 4 => std::str::from_utf8(&head[..error.valid_up_to()]).ok(),
         Err(_) => None,
     };
-    let text = text
-        .filter(|text| !text.chars().any(|c| c.is_control() && !c.is_whitespace()))
-        .map(str::trim_start);
+    let text = text.filter(|text| !text.chars().any(|c| c.is_control() && !c.is_whitespace())).map(str::trim_start);
     match text {
         Some(text) if text.starts_with(['{', '[']) => "JSON".to_owned(),
         Some(text) if text.starts_with('<') => "HTML or XML".to_owned(),
@@ -146,11 +114,7 @@ pub fn sniff(bytes: &[u8]) -> String {
             format!("text (\"{line}\")")
         }
         _ => {
-            let shown: Vec<String> = bytes
-                .iter()
-                .take(8)
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let shown: Vec<String> = bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
             format!("the bytes {}", shown.join(" "))
         }
     }

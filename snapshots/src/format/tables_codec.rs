@@ -14,9 +14,7 @@ use crate::tables::{Scope, SourceLine, Stack};
 use crate::trace::Trust;
 
 const CONFIG: Configuration<LittleEndian, Fixint, Limit<MOST_RAW_BYTES>> =
-    bincode::config::standard()
-        .with_fixed_int_encoding()
-        .with_limit::<MOST_RAW_BYTES>();
+    bincode::config::standard().with_fixed_int_encoding().with_limit::<MOST_RAW_BYTES>();
 
 /// What a finished recording says at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,79 +58,50 @@ pub(super) struct ScopeRow {
 impl StackRow {
     /// The stored form of row `row`; `None` if its parent does not come before it.
     pub(super) fn from_stack(row: u32, stack: &Stack) -> Option<Self> {
-        Some(Self {
-            back: back_of(row, stack.parent.0)?,
-            frame: stack.frame,
-        })
+        Some(Self { back: back_of(row, stack.parent.0)?, frame: stack.frame })
     }
 
     /// The stack of row `row`; `None` if its parent would lie before the first.
     pub(super) fn to_stack(self, row: u32) -> Option<Stack> {
-        Some(Stack {
-            parent: StackId(parent_of(row, self.back)?),
-            frame: self.frame,
-        })
+        Some(Stack { parent: StackId(parent_of(row, self.back)?), frame: self.frame })
     }
 }
 
 impl ScopeRow {
     /// The stored form of row `row`; `None` if its parent does not come before it.
     pub(super) fn from_scope(row: u32, scope: &Scope) -> Option<Self> {
-        Some(Self {
-            back: back_of(row, scope.parent.0)?,
-            name: scope.name,
-        })
+        Some(Self { back: back_of(row, scope.parent.0)?, name: scope.name })
     }
 
     /// The scope of row `row`; `None` if its parent would lie before the first.
     pub(super) fn to_scope(self, row: u32) -> Option<Scope> {
-        Some(Scope {
-            parent: ScopeId(parent_of(row, self.back)?),
-            name: self.name,
-        })
+        Some(Scope { parent: ScopeId(parent_of(row, self.back)?), name: self.name })
     }
 }
 
 fn back_of(row: u32, parent: u32) -> Option<u32> {
-    if parent == u32::MAX {
-        Some(0)
-    } else {
-        row.checked_sub(parent).filter(|back| *back > 0)
-    }
+    if parent == u32::MAX { Some(0) } else { row.checked_sub(parent).filter(|back| *back > 0) }
 }
 
 fn parent_of(row: u32, back: u32) -> Option<u32> {
-    if back == 0 {
-        Some(u32::MAX)
-    } else {
-        row.checked_sub(back)
-    }
+    if back == 0 { Some(u32::MAX) } else { row.checked_sub(back) }
 }
 
 /// Appends `row` to `out`.
 pub(super) fn put_row<T: Serialize + ?Sized>(out: &mut Vec<u8>, row: &T) -> Result<()> {
     bincode::serde::encode_into_std_write(row, out, CONFIG)
         .map(|_| ())
-        .map_err(|error| crate::Error::Encode {
-            what: format!("a row has no encoding: {error}"),
-        })
+        .map_err(|error| crate::Error::Encode { what: format!("a row has no encoding: {error}") })
 }
 
 /// The one row that `bytes` hold; or what is wrong with them.
 pub(super) fn row_from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    rows_from_bytes(bytes, 1)?
-        .pop()
-        .ok_or_else(|| "it holds no row".to_owned())
+    rows_from_bytes(bytes, 1)?.pop().ok_or_else(|| "it holds no row".to_owned())
 }
 
 /// The `count` rows that `bytes` hold; or what is wrong with them.
-pub(super) fn rows_from_bytes<T: DeserializeOwned>(
-    bytes: &[u8],
-    count: u32,
-) -> Result<Vec<T>, String> {
-    take_rows(bytes, count, |rest| {
-        bincode::serde::decode_from_slice(rest, CONFIG)
-    })
+pub(super) fn rows_from_bytes<T: DeserializeOwned>(bytes: &[u8], count: u32) -> Result<Vec<T>, String> {
+    take_rows(bytes, count, |rest| bincode::serde::decode_from_slice(rest, CONFIG))
 }
 
 /// The `count` strings that `bytes` hold; or what is wrong with them.
@@ -155,17 +124,9 @@ fn take_rows<T>(
         if rest.is_empty() {
             return Err(format!("it says {count} rows but ends after {row}"));
         }
-        let (value, used) =
-            take(rest).map_err(|error| format!("row {row} cannot be read: {error}"))?;
+        let (value, used) = take(rest).map_err(|error| format!("row {row} cannot be read: {error}"))?;
         rows.push(value);
         rest = &rest[used..];
     }
-    if rest.is_empty() {
-        Ok(rows)
-    } else {
-        Err(format!(
-            "{} bytes are left over after its {count} rows",
-            rest.len()
-        ))
-    }
+    if rest.is_empty() { Ok(rows) } else { Err(format!("{} bytes are left over after its {count} rows", rest.len())) }
 }

@@ -61,20 +61,17 @@ impl<'a> Cursor<'a> {
 
     /// The next two bytes as a little-endian number.
     pub(super) fn u16(&mut self) -> Option<u16> {
-        self.take(2)
-            .map(|bytes| u16::from_le_bytes(bytes.try_into().expect("two bytes were taken")))
+        self.take(2).map(|bytes| u16::from_le_bytes(bytes.try_into().expect("two bytes were taken")))
     }
 
     /// The next four bytes as a little-endian number.
     pub(super) fn u32(&mut self) -> Option<u32> {
-        self.take(4)
-            .map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes were taken")))
+        self.take(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes were taken")))
     }
 
     /// The next eight bytes as a little-endian number.
     pub(super) fn u64(&mut self) -> Option<u64> {
-        self.take(8)
-            .map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
+        self.take(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
     }
 
     /// The next LEB128 number; `None` if it is cut off or larger than 64 bits.
@@ -112,9 +109,7 @@ mod tests {
 
     #[test]
     fn numbers_at_every_edge_read_back() {
-        let edges = (0..64)
-            .flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit])
-            .chain([u64::MAX]);
+        let edges = (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit]).chain([u64::MAX]);
         for value in edges {
             let mut out = Vec::new();
             put(&mut out, value);

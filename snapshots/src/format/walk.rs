@@ -63,10 +63,7 @@ impl<'a> Walker<'a> {
 
     /// A walker over a part of a file that begins at byte `base` of it, where a section begins.
     pub fn over_part(bytes: &'a [u8], base: u64) -> Self {
-        Self {
-            base,
-            ..Self::new(bytes, 0)
-        }
+        Self { base, ..Self::new(bytes, 0) }
     }
 
     /// Where in the bytes given the next section is looked for. After [`Found::Cut`], where that section
@@ -83,11 +80,7 @@ impl<'a> Walker<'a> {
             // Either the file ends here, or bytes were lost from its middle.
             let Some(next) = self.next_start(payload) else {
                 let bytes = (self.bytes.len() - self.at) as u64;
-                return Some(Found::Cut {
-                    offset,
-                    bytes,
-                    header: Some(header),
-                });
+                return Some(Found::Cut { offset, bytes, header: Some(header) });
             };
             self.at = next;
             return Some(Found::Damaged { offset, header });
@@ -95,11 +88,7 @@ impl<'a> Walker<'a> {
         let end = payload + stored.len();
         if crc32fast::hash(stored) == header.payload_crc {
             self.at = end;
-            return Some(Found::Section(Section {
-                offset,
-                header,
-                stored,
-            }));
+            return Some(Found::Section(Section { offset, header, stored }));
         }
         if end == self.bytes.len() || self.begins(end) {
             self.at = end;
@@ -121,9 +110,7 @@ impl<'a> Walker<'a> {
     fn next_start(&self, from: usize) -> Option<usize> {
         let mut at = from;
         while at < self.bytes.len() {
-            at += self.bytes[at..]
-                .iter()
-                .position(|byte| *byte == MARKER[0] || *byte == TAIL_MARKER[0])?;
+            at += self.bytes[at..].iter().position(|byte| *byte == MARKER[0] || *byte == TAIL_MARKER[0])?;
             if self.begins(at) {
                 return Some(at);
             }
@@ -144,10 +131,7 @@ impl<'a> Iterator for Walker<'a> {
         }
         if self.doubt.is_none() {
             self.at = self.bytes.len();
-            return Some(Found::Stray {
-                offset,
-                bytes: rest.len() as u64,
-            });
+            return Some(Found::Stray { offset, bytes: rest.len() as u64 });
         }
         if let Some(header) = SectionHeader::parse(rest) {
             let found = self.take_section(header);
@@ -163,23 +147,15 @@ impl<'a> Iterator for Walker<'a> {
         let next = self.next_start(self.at + 1);
         if next.is_none() && is_beginning(rest) {
             self.bytes = &self.bytes[..self.at];
-            return Some(Found::Cut {
-                offset,
-                bytes: rest.len() as u64,
-                header: None,
-            });
+            return Some(Found::Cut { offset, bytes: rest.len() as u64, header: None });
         }
         self.at = next.unwrap_or(self.bytes.len());
-        Some(Found::Stray {
-            offset,
-            bytes: self.base + self.at as u64 - offset,
-        })
+        Some(Found::Stray { offset, bytes: self.base + self.at as u64 - offset })
     }
 }
 
 /// Whether `rest`, the last bytes of a file, are how a section's header or the tail begins.
 fn is_beginning(rest: &[u8]) -> bool {
     let starts = |marker: &[u8]| rest.iter().zip(marker).all(|(a, b)| a == b);
-    (rest.len() < HEADER_BYTES && starts(&MARKER))
-        || (rest.len() < TAIL_BYTES && starts(&TAIL_MARKER))
+    (rest.len() < HEADER_BYTES && starts(&MARKER)) || (rest.len() < TAIL_BYTES && starts(&TAIL_MARKER))
 }

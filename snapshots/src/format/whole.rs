@@ -30,15 +30,8 @@ pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
         }
     }
     writer.write_events(&chunk)?;
-    let problems = trace
-        .problems
-        .iter()
-        .map(|problem| Problem::new(problem.to_string()))
-        .collect();
-    writer.finish(&EndFacts {
-        trust: trace.trust.clone(),
-        problems,
-    })
+    let problems = trace.problems.iter().map(|problem| Problem::new(problem.to_string())).collect();
+    writer.finish(&EndFacts { trust: trace.trust.clone(), problems })
 }
 
 fn write_tables<W: Write>(writer: &mut SnapWriter<W>, tables: &Tables) -> Result<()> {
@@ -54,18 +47,9 @@ fn write_tables<W: Write>(writer: &mut SnapWriter<W>, tables: &Tables) -> Result
 /// The source lines of every resolved frame, in the order of the lines, so that reading gives the same table.
 fn symbols(tables: &Tables) -> Vec<Symbols> {
     let resolved = |frame: &FrameId| !tables.frame_lines(*frame).is_empty();
-    let mut frames: Vec<FrameId> = (0..tables.frames.len() as u32)
-        .map(FrameId)
-        .filter(resolved)
-        .collect();
+    let mut frames: Vec<FrameId> = (0..tables.frames.len() as u32).map(FrameId).filter(resolved).collect();
     frames.sort_by_key(|frame| tables.frames[frame.0 as usize].first_line);
-    frames
-        .into_iter()
-        .map(|frame| Symbols {
-            frame,
-            lines: tables.frame_lines(frame).to_vec(),
-        })
-        .collect()
+    frames.into_iter().map(|frame| Symbols { frame, lines: tables.frame_lines(frame).to_vec() }).collect()
 }
 
 /// The key under which each block is written: its id; but that of the block whose end it proved, where there is one,
@@ -83,13 +67,7 @@ fn block_keys(trace: &Trace) -> Vec<BlockKey> {
 
 /// The event as [`Trace::what`] gives it, its block named by `keys`.
 fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
-    let key = |block: BlockKey| {
-        usize::try_from(block)
-            .ok()
-            .and_then(|row| keys.get(row))
-            .copied()
-            .unwrap_or(block)
-    };
+    let key = |block: BlockKey| usize::try_from(block).ok().and_then(|row| keys.get(row)).copied().unwrap_or(block);
     let what = match trace.what(id) {
         What::Alloc(mut alloc) => {
             alloc.block = key(alloc.block);
@@ -102,30 +80,18 @@ fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
     };
     let row = id.0 as usize;
     let events = &trace.events;
-    Event {
-        time_ns: events.time_ns[row],
-        device: events.device[row],
-        stack: events.stack[row],
-        what,
-    }
+    Event { time_ns: events.time_ns[row], device: events.device[row], stack: events.stack[row], what }
 }
 
 /// Writes the baseline in the order of its rows: a section for every run of one device.
-fn write_starting_states<W: Write>(
-    writer: &mut SnapWriter<W>,
-    trace: &Trace,
-    keys: &[BlockKey],
-) -> Result<()> {
+fn write_starting_states<W: Write>(writer: &mut SnapWriter<W>, trace: &Trace, keys: &[BlockKey]) -> Result<()> {
     let mut state = StartingState::default();
     let segments = trace.segments.ids().map(|id| trace.segments.get(id));
     for segment in segments.take_while(|segment| !segment.alloc.is_some()) {
         let is_segment = segment.role == SegmentRole::Segment;
         if state.device != segment.device || (is_segment && !state.mappings.is_empty()) {
             writer.write_starting_state(&state)?;
-            state = StartingState {
-                device: segment.device,
-                ..StartingState::default()
-            };
+            state = StartingState { device: segment.device, ..StartingState::default() };
         }
         if is_segment {
             state.segments.push(segment.range);
@@ -140,18 +106,11 @@ fn write_starting_states<W: Write>(
         }
         if state.device != block.device {
             writer.write_starting_state(&state)?;
-            state = StartingState {
-                device: block.device,
-                ..StartingState::default()
-            };
+            state = StartingState { device: block.device, ..StartingState::default() };
         }
         let mut alloc = block.as_alloc(id);
         alloc.block = keys[id.0 as usize];
-        state.blocks.push(StartingBlock {
-            alloc,
-            stack: block.stack,
-            free_requested: trace.was_waiting_at_start(id),
-        });
+        state.blocks.push(StartingBlock { alloc, stack: block.stack, free_requested: trace.was_waiting_at_start(id) });
     }
     writer.write_starting_state(&state)
 }

@@ -56,9 +56,7 @@ impl<W: Write> Stream<W> {
             return Err(Error::Encode { what });
         }
         self.failed = true;
-        self.out
-            .write_all(bytes)
-            .map_err(|error| self.io_error(error))?;
+        self.out.write_all(bytes).map_err(|error| self.io_error(error))?;
         self.failed = false;
         self.offset += bytes.len() as u64;
         Ok(())
@@ -69,11 +67,7 @@ impl<W: Write> Stream<W> {
     }
 
     fn io_error(&self, source: std::io::Error) -> Error {
-        Error::Io {
-            doing: "write the recording",
-            source,
-            path: self.path.clone(),
-        }
+        Error::Io { doing: "write the recording", source, path: self.path.clone() }
     }
 }
 
@@ -97,12 +91,7 @@ impl<W: Write> SnapWriter<W> {
 
     fn with_path(out: W, path: PathBuf, header: &Header) -> Result<Self> {
         let mut writer = Self {
-            stream: Stream {
-                out,
-                path,
-                offset: 0,
-                failed: false,
-            },
+            stream: Stream { out, path, offset: 0, failed: false },
             packer: Packer::new()?,
             encoder: EventEncoder::default(),
             raw: Vec::new(),
@@ -126,27 +115,15 @@ impl<W: Write> SnapWriter<W> {
             let what = "a starting state must be written before the first event".to_owned();
             return Err(Error::Encode { what });
         }
-        let part = || StartingState {
-            device: state.device,
-            ..StartingState::default()
-        };
+        let part = || StartingState { device: state.device, ..StartingState::default() };
         for segments in state.segments.chunks(STARTING_SECTION_ROWS) {
-            self.write_starting_part(&StartingState {
-                segments: segments.to_vec(),
-                ..part()
-            })?;
+            self.write_starting_part(&StartingState { segments: segments.to_vec(), ..part() })?;
         }
         for mappings in state.mappings.chunks(STARTING_SECTION_ROWS) {
-            self.write_starting_part(&StartingState {
-                mappings: mappings.to_vec(),
-                ..part()
-            })?;
+            self.write_starting_part(&StartingState { mappings: mappings.to_vec(), ..part() })?;
         }
         for blocks in state.blocks.chunks(STARTING_SECTION_ROWS) {
-            self.write_starting_part(&StartingState {
-                blocks: blocks.to_vec(),
-                ..part()
-            })?;
+            self.write_starting_part(&StartingState { blocks: blocks.to_vec(), ..part() })?;
         }
         Ok(())
     }
@@ -167,12 +144,7 @@ impl<W: Write> SnapWriter<W> {
 
     /// Appends frames by module and address; their source lines go into [`append_symbols`](Self::append_symbols).
     pub fn append_frames(&mut self, rows: &[Frame]) -> Result<()> {
-        let row = |_, frame: &Frame| {
-            Some(FrameRow {
-                module: frame.module,
-                address: frame.address,
-            })
-        };
+        let row = |_, frame: &Frame| Some(FrameRow { module: frame.module, address: frame.address });
         self.append(SectionKind::Frames, rows, row)
     }
 
@@ -213,11 +185,7 @@ impl<W: Write> SnapWriter<W> {
         self.raw.clear();
         put_row(&mut self.raw, facts)?;
         let raw = std::mem::take(&mut self.raw);
-        let label = Label {
-            kind: SectionKind::End,
-            count: 1,
-            first: self.events(),
-        };
+        let label = Label { kind: SectionKind::End, count: 1, first: self.events() };
         self.write_labelled(label, &raw)?;
         self.write_footer()?;
         self.flush()?;
@@ -235,14 +203,7 @@ impl<W: Write> SnapWriter<W> {
             return Ok(());
         }
         let footer = self.stream.offset;
-        self.write_labelled(
-            Label {
-                kind: SectionKind::Footer,
-                count: index.len() as u32,
-                first: 0,
-            },
-            &raw,
-        )?;
+        self.write_labelled(Label { kind: SectionKind::Footer, count: index.len() as u32, first: 0 }, &raw)?;
         self.stream.write(&tail_bytes(footer))
     }
 
@@ -286,17 +247,11 @@ impl<W: Write> SnapWriter<W> {
         raw.clear();
         let mut count = 0;
         for row in rows {
-            let number = u32::try_from(self.rows(kind) + count as u64)
-                .ok()
-                .filter(|number| *number < u32::MAX);
-            let number = number.ok_or_else(|| Error::Encode {
-                what: format!("more than 2^32 rows of {}", kind.name()),
-            })?;
+            let number = u32::try_from(self.rows(kind) + count as u64).ok().filter(|number| *number < u32::MAX);
+            let number =
+                number.ok_or_else(|| Error::Encode { what: format!("more than 2^32 rows of {}", kind.name()) })?;
             let row = stored(number, row).ok_or_else(|| Error::Encode {
-                what: format!(
-                    "row {number} of {} has a parent that does not come before it",
-                    kind.name()
-                ),
+                what: format!("row {number} of {} has a parent that does not come before it", kind.name()),
             })?;
             put_row(&mut raw, &row)?;
             count += 1;
@@ -315,24 +270,13 @@ impl<W: Write> SnapWriter<W> {
 
     fn write_section(&mut self, kind: SectionKind, count: usize, raw: &[u8]) -> Result<()> {
         let first = self.rows(kind);
-        self.write_labelled(
-            Label {
-                kind,
-                count: count as u32,
-                first,
-            },
-            raw,
-        )?;
+        self.write_labelled(Label { kind, count: count as u32, first }, raw)?;
         self.rows[usize::from(kind.code())] += count as u64;
         Ok(())
     }
 
     fn write_labelled(&mut self, label: Label, raw: &[u8]) -> Result<()> {
-        let row = IndexRow {
-            kind: label.kind.code(),
-            offset: self.stream.offset,
-            events_before: self.events(),
-        };
+        let row = IndexRow { kind: label.kind.code(), offset: self.stream.offset, events_before: self.events() };
         self.index.push(row);
         self.stream.write(self.packer.pack(label, raw)?)
     }

@@ -76,10 +76,19 @@ impl Trust {
     /// Each fact that limits trust, in plain words.
     pub fn sentences(&self) -> Vec<String> {
         let counted = [
-            (self.events_lost, "events were lost because the ring was full or the disk too slow: what they did is missing"),
-            (self.unmatched_frees, "frees name blocks that the recording does not know: totals before them are too low"),
+            (
+                self.events_lost,
+                "events were lost because the ring was full or the disk too slow: what they did is missing",
+            ),
+            (
+                self.unmatched_frees,
+                "frees name blocks that the recording does not know: totals before them are too low",
+            ),
             (self.repeated_allocs, "allocations name a block that was live already: its free is missing"),
-            (self.unmatched_releases, "releases name segments that the recording does not know: reserved before them is too low"),
+            (
+                self.unmatched_releases,
+                "releases name segments that the recording does not know: reserved before them is too low",
+            ),
             (self.sizes_inferred, "blocks have their rounded size worked out by the allocator's rules"),
         ];
         let stated = [

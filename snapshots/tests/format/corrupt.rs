@@ -18,11 +18,7 @@ struct Place {
 
 impl Place {
     fn events(&self) -> usize {
-        if self.header.kind() == Some(SectionKind::Events) {
-            self.header.count as usize
-        } else {
-            0
-        }
+        if self.header.kind() == Some(SectionKind::Events) { self.header.count as usize } else { 0 }
     }
 }
 
@@ -33,11 +29,7 @@ fn places(bytes: &[u8]) -> Vec<Place> {
     });
     let place = |section: highwater_snapshots::format::Section<'_>| {
         let start = section.offset as usize;
-        Place {
-            start,
-            end: start + HEADER_BYTES + section.stored.len(),
-            header: section.header,
-        }
+        Place { start, end: start + HEADER_BYTES + section.stored.len(), header: section.header }
     };
     sections.map(place).collect()
 }
@@ -52,11 +44,7 @@ fn rows_kept(trace: &Trace, original: &Trace) -> [usize; 3] {
         a.iter().zip(b).filter(|(a, b)| a == b).count()
     }
     let (tables, others) = (&trace.tables, &original.tables);
-    [
-        same(&tables.strings, &others.strings),
-        same(&tables.stacks, &others.stacks),
-        same(&tables.scopes, &others.scopes),
-    ]
+    [same(&tables.strings, &others.strings), same(&tables.stacks, &others.stacks), same(&tables.scopes, &others.scopes)]
 }
 
 #[test]
@@ -67,29 +55,15 @@ fn a_file_cut_anywhere_opens_up_to_the_cut() {
         let cut = &bytes[..length];
         if length < PREAMBLE_BYTES {
             let error = read_bytes(cut).unwrap_err();
-            assert_eq!(
-                matches!(error, Error::Empty),
-                length == 0,
-                "{length}: {error}"
-            );
+            assert_eq!(matches!(error, Error::Empty), length == 0, "{length}: {error}");
             continue;
         }
-        let trace =
-            read_bytes(cut).unwrap_or_else(|error| panic!("cut to {length} bytes: {error}"));
-        let whole_events: usize = places
-            .iter()
-            .filter(|place| place.end <= length)
-            .map(Place::events)
-            .sum();
+        let trace = read_bytes(cut).unwrap_or_else(|error| panic!("cut to {length} bytes: {error}"));
+        let whole_events: usize = places.iter().filter(|place| place.end <= length).map(Place::events).sum();
         assert_eq!(trace.events.len(), whole_events, "cut to {length} bytes");
-        let has_end = places
-            .iter()
-            .any(|place| place.header.kind() == Some(SectionKind::End) && place.end <= length);
+        let has_end = places.iter().any(|place| place.header.kind() == Some(SectionKind::End) && place.end <= length);
         assert_eq!(trace.trust.unfinished, !has_end, "cut to {length} bytes");
-        let names_the_cut = trace
-            .problems
-            .iter()
-            .any(|problem| problem.offset == Some(length as u64));
+        let names_the_cut = trace.problems.iter().any(|problem| problem.offset == Some(length as u64));
         assert!(names_the_cut, "cut to {length} bytes: {:?}", trace.problems);
     }
 }
@@ -107,73 +81,30 @@ fn a_changed_byte_costs_its_section_alone_and_is_named() {
     };
     let tail = bytes.len() - TAIL_BYTES;
     for at in 0..bytes.len() {
-        let place = places
-            .iter()
-            .find(|place| (place.start..place.end).contains(&at));
-        let is_thorough =
-            place.is_none_or(|place| at < place.start + HEADER_BYTES && is_first_of_kind(place));
-        for bit in if is_thorough {
-            0..8
-        } else {
-            at % 8..at % 8 + 1
-        } {
+        let place = places.iter().find(|place| (place.start..place.end).contains(&at));
+        let is_thorough = place.is_none_or(|place| at < place.start + HEADER_BYTES && is_first_of_kind(place));
+        for bit in if is_thorough { 0..8 } else { at % 8..at % 8 + 1 } {
             let mut changed = bytes.clone();
             changed[at] ^= 1 << bit;
             let Ok(trace) = read_bytes(&changed) else {
-                assert!(
-                    at < PREAMBLE_BYTES,
-                    "a change at byte {at} makes the file unreadable"
-                );
+                assert!(at < PREAMBLE_BYTES, "a change at byte {at} makes the file unreadable");
                 continue;
             };
             let context = || format!("byte {at} bit {bit}: {:?}", trace.problems);
-            assert!(
-                trace.problems.len() > original.problems.len() || at >= tail,
-                "{}",
-                context()
-            );
+            assert!(trace.problems.len() > original.problems.len() || at >= tail, "{}", context());
             let Some(place) = place else { continue };
-            let is_named = trace
-                .problems
-                .iter()
-                .any(|problem| problem.offset == Some(place.start as u64));
+            let is_named = trace.problems.iter().any(|problem| problem.offset == Some(place.start as u64));
             assert!(is_named, "{}", context());
-            assert_eq!(
-                trace.events.len(),
-                all_events() - place.events(),
-                "{}",
-                context()
-            );
-            let said_lost = if place.header.kind() == Some(SectionKind::End) {
-                0
-            } else {
-                3
-            };
-            assert_eq!(
-                trace.trust.events_lost,
-                said_lost + place.events() as u64,
-                "{}",
-                context()
-            );
+            assert_eq!(trace.events.len(), all_events() - place.events(), "{}", context());
+            let said_lost = if place.header.kind() == Some(SectionKind::End) { 0 } else { 3 };
+            assert_eq!(trace.trust.events_lost, said_lost + place.events() as u64, "{}", context());
             let kept = rows_kept(&trace, &original);
             let all = rows_kept(&original, &original);
             let lost: usize = kept.iter().zip(all).map(|(kept, all)| all - kept).sum();
-            let is_table = [
-                SectionKind::Strings,
-                SectionKind::Stacks,
-                SectionKind::Scopes,
-            ]
-            .iter()
-            .any(|kind| place.header.kind() == Some(*kind));
-            assert!(
-                lost <= if is_table {
-                    place.header.count as usize
-                } else {
-                    0
-                },
-                "{}",
-                context()
-            );
+            let is_table = [SectionKind::Strings, SectionKind::Stacks, SectionKind::Scopes]
+                .iter()
+                .any(|kind| place.header.kind() == Some(*kind));
+            assert!(lost <= if is_table { place.header.count as usize } else { 0 }, "{}", context());
         }
     }
 }
@@ -185,35 +116,19 @@ fn a_changed_magic_or_version_is_an_error_that_says_so() {
         let mut changed = bytes.clone();
         changed[at] ^= 0x20;
         let error = read_bytes(&changed).unwrap_err();
-        assert!(
-            matches!(error, Error::Damaged { offset: 0, .. }),
-            "byte {at}: {error}"
-        );
+        assert!(matches!(error, Error::Damaged { offset: 0, .. }), "byte {at}: {error}");
     }
     let mut major = bytes.clone();
     major[8] = 2;
-    assert!(matches!(
-        read_bytes(&major),
-        Err(Error::Damaged { offset: 8, .. })
-    ));
+    assert!(matches!(read_bytes(&major), Err(Error::Damaged { offset: 8, .. })));
     let crc = crc32fast::hash(&major[..12]);
     major[12..16].copy_from_slice(&crc.to_le_bytes());
-    assert!(matches!(
-        read_bytes(&major),
-        Err(Error::Version {
-            found: 2,
-            supported: 1
-        })
-    ));
+    assert!(matches!(read_bytes(&major), Err(Error::Version { found: 2, supported: 1 })));
     let mut minor = bytes;
     minor[10] = 7;
     let crc = crc32fast::hash(&minor[..12]);
     minor[12..16].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(
-        read_bytes(&minor).unwrap().events.len(),
-        all_events(),
-        "a newer minor version reads"
-    );
+    assert_eq!(read_bytes(&minor).unwrap().events.len(), all_events(), "a newer minor version reads");
 }
 
 #[test]
@@ -226,10 +141,7 @@ fn line_ends_changed_by_a_copy_are_recognised() {
         let error = read_bytes(&changed).unwrap_err().to_string();
         assert!(error.contains("binary mode"), "{error}");
     }
-    assert!(matches!(
-        read_bytes(&stripped),
-        Err(Error::Damaged { offset: 0, .. })
-    ));
+    assert!(matches!(read_bytes(&stripped), Err(Error::Damaged { offset: 0, .. })));
 }
 
 fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
@@ -251,10 +163,7 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 fn bytes_lost_from_or_put_into_the_middle_cost_only_the_sections_they_touch() {
     let bytes = write_step(true);
     let places = places(&bytes);
-    let victim = places
-        .iter()
-        .find(|place| place.events() == STEP_CHUNKS[2])
-        .unwrap();
+    let victim = places.iter().find(|place| place.events() == STEP_CHUNKS[2]).unwrap();
     let middle = (victim.start + victim.end) / 2;
     let mut shorter = bytes.clone();
     shorter.drain(middle..middle + 10);
@@ -269,21 +178,14 @@ fn bytes_lost_from_or_put_into_the_middle_cost_only_the_sections_they_touch() {
     let mut without = bytes.clone();
     without.drain(victim.start..victim.end);
     let trace = read_bytes(&without).unwrap();
-    assert_eq!(
-        trace.trust.events_lost,
-        3 + victim.events() as u64,
-        "a section cut out whole is missed by number"
-    );
+    assert_eq!(trace.trust.events_lost, 3 + victim.events() as u64, "a section cut out whole is missed by number");
     let mut between = bytes;
     between.splice(victim.start..victim.start, *b"stray");
     let trace = read_bytes(&between).unwrap();
     assert_eq!(trace.events.len(), all_events());
     assert_eq!(
         trace.problems[0].to_string(),
-        format!(
-            "at byte {}: 5 bytes belong to no section that can be read",
-            victim.start
-        )
+        format!("at byte {}: 5 bytes belong to no section that can be read", victim.start)
     );
 }
 
@@ -301,20 +203,9 @@ fn zeros_after_the_last_section_as_a_crashed_machine_leaves_them_are_passed_over
 #[test]
 fn the_index_changes_nothing_but_the_speed() {
     let bytes = write_step(true);
-    let end = places(&bytes)
-        .iter()
-        .find(|place| place.header.kind() == Some(SectionKind::Footer))
-        .unwrap()
-        .start;
+    let end = places(&bytes).iter().find(|place| place.header.kind() == Some(SectionKind::Footer)).unwrap().start;
     let with = read_bytes(&bytes).unwrap();
     let mut without = read_bytes(&bytes[..end]).unwrap();
-    assert!(
-        without
-            .problems
-            .pop()
-            .unwrap()
-            .to_string()
-            .contains("index")
-    );
+    assert!(without.problems.pop().unwrap().to_string().contains("index"));
     assert_eq!(whole(&without), whole(&with));
 }

@@ -18,11 +18,7 @@ fn pieces_of_any_size_give_the_same_trace_as_the_whole_file() {
         }
         assert!(follower.is_finished());
         assert_eq!(follower.bytes_fed(), bytes.len() as u64);
-        assert_eq!(
-            whole(&follower.trace()),
-            whole(&expected),
-            "pieces of {size} bytes"
-        );
+        assert_eq!(whole(&follower.trace()), whole(&expected), "pieces of {size} bytes");
     }
 }
 
@@ -39,10 +35,7 @@ fn a_running_recording_shows_what_is_complete_and_says_that_it_is_unfinished() {
             assert!(trace.trust.unfinished);
         }
     }
-    assert_eq!(
-        whole(&follower.trace()),
-        whole(&read_bytes(&bytes).unwrap())
-    );
+    assert_eq!(whole(&follower.trace()), whole(&read_bytes(&bytes).unwrap()));
 }
 
 #[test]
@@ -54,17 +47,10 @@ fn damage_in_the_middle_is_passed_over_while_following_and_named_at_its_place() 
     for piece in bytes.chunks(1000) {
         follower.feed(piece).unwrap();
     }
-    assert_eq!(
-        whole(&follower.trace()),
-        whole(&read_bytes(&bytes).unwrap())
-    );
+    assert_eq!(whole(&follower.trace()), whole(&read_bytes(&bytes).unwrap()));
 }
 
 #[test]
 fn following_something_else_is_an_error_at_once() {
-    assert!(
-        Follower::new()
-            .feed(b"{\"segments\": [], \"device_traces\": []}")
-            .is_err()
-    );
+    assert!(Follower::new().feed(b"{\"segments\": [], \"device_traces\": []}").is_err());
 }

@@ -29,12 +29,7 @@ fn check(name: &str, made: impl Fn() -> Vec<u8>) {
         fs::write(&text, &found).unwrap();
     }
     let expected = fs::read_to_string(&text).unwrap();
-    assert_eq!(
-        found,
-        expected,
-        "{} no longer reads as its text says",
-        recording.display()
-    );
+    assert_eq!(found, expected, "{} no longer reads as its text says", recording.display());
     let mapped_and_read = whole(&read_bytes(&fs::read(&recording).unwrap()).unwrap());
     assert_eq!(mapped_and_read, whole(&trace));
 }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use highwater_snapshots::Error;
 use highwater_snapshots::format::{
-    COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, PREAMBLE_BYTES,
-    SectionHeader, SectionKind, is_snap, read_bytes, read_bytes_with, read_file,
+    COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, PREAMBLE_BYTES, SectionHeader,
+    SectionKind, is_snap, read_bytes, read_bytes_with, read_file,
 };
 
 use crate::made::write_step;
@@ -17,19 +17,13 @@ use crate::made::write_step;
 /// A recording whose one section, beside the header section, is `header` and `payload`, checksums made right.
 fn file_with(header: SectionHeader, payload: &[u8]) -> Vec<u8> {
     let mut bytes =
-        highwater_snapshots::format::SnapWriter::new(Vec::new(), &crate::made::header())
-            .unwrap()
-            .get_ref()
-            .clone();
+        highwater_snapshots::format::SnapWriter::new(Vec::new(), &crate::made::header()).unwrap().get_ref().clone();
     bytes.extend(section(header, payload));
     bytes
 }
 
 fn section(header: SectionHeader, payload: &[u8]) -> Vec<u8> {
-    let header = SectionHeader {
-        payload_crc: crc32fast::hash(payload),
-        ..header
-    };
+    let header = SectionHeader { payload_crc: crc32fast::hash(payload), ..header };
     [&header.to_bytes()[..], payload].concat()
 }
 
@@ -49,11 +43,7 @@ fn header_for(kind: SectionKind, payload: &[u8]) -> SectionHeader {
 /// The problems that reading `bytes` gives, one a line.
 fn problems(bytes: &[u8]) -> String {
     let trace = read_bytes(bytes).unwrap();
-    trace
-        .problems
-        .iter()
-        .map(|problem| format!("{problem}\n"))
-        .collect()
+    trace.problems.iter().map(|problem| format!("{problem}\n")).collect()
 }
 
 #[test]
@@ -66,50 +56,26 @@ fn a_bomb_is_refused_before_it_is_decompressed() {
         ..header_for(SectionKind::Strings, &bomb)
     };
     assert!(problems(&file_with(honest, &bomb)).contains("claim to expand to 67108864"));
-    let lying = SectionHeader {
-        raw: 1000,
-        ..honest
-    };
+    let lying = SectionHeader { raw: 1000, ..honest };
     assert!(problems(&file_with(lying, &bomb)).contains("cannot be decompressed"));
 }
 
 #[test]
 fn lengths_that_claim_gigabytes_are_refused_by_what_is_there() {
     let ones = [0xff; 64];
-    for kind in SectionKind::ALL
-        .iter()
-        .filter(|kind| **kind != SectionKind::Footer)
-    {
+    for kind in SectionKind::ALL.iter().filter(|kind| **kind != SectionKind::Footer) {
         let header = header_for(*kind, &ones);
         let text = problems(&file_with(header, &ones));
         assert!(text.contains("left out"), "{}: {text}", kind.name());
-        let many = SectionHeader {
-            count: u32::MAX,
-            ..header
-        };
+        let many = SectionHeader { count: u32::MAX, ..header };
         let text = problems(&file_with(many, &ones));
         assert!(text.contains("left out"), "{}: {text}", kind.name());
-        let large = SectionHeader {
-            raw: u32::MAX,
-            compression: COMPRESSION_ZSTD,
-            ..header
-        };
+        let large = SectionHeader { raw: u32::MAX, compression: COMPRESSION_ZSTD, ..header };
         let text = problems(&file_with(large, &ones));
-        assert!(
-            text.contains("which no section may"),
-            "{}: {text}",
-            kind.name()
-        );
-        let long = SectionHeader {
-            stored: u32::MAX,
-            ..header
-        };
+        assert!(text.contains("which no section may"), "{}: {text}", kind.name());
+        let long = SectionHeader { stored: u32::MAX, ..header };
         let text = problems(&file_with(long, &ones));
-        assert!(
-            text.contains("the file ends within a section"),
-            "{}: {text}",
-            kind.name()
-        );
+        assert!(text.contains("the file ends within a section"), "{}: {text}", kind.name());
     }
 }
 
@@ -117,15 +83,9 @@ fn lengths_that_claim_gigabytes_are_refused_by_what_is_there() {
 fn rows_numbered_far_beyond_what_could_be_missing_are_refused() {
     let row = [0; 8];
     for first in [1, 1 << 20, u64::from(u32::MAX), u64::MAX] {
-        let header = SectionHeader {
-            first,
-            ..header_for(SectionKind::Strings, &row)
-        };
+        let header = SectionHeader { first, ..header_for(SectionKind::Strings, &row) };
         let text = problems(&file_with(header, &row));
-        assert!(
-            text.contains("but only 0 rows came before"),
-            "{first}: {text}"
-        );
+        assert!(text.contains("but only 0 rows came before"), "{first}: {text}");
     }
     let header = header_for(SectionKind::Strings, &row);
     let twice = [file_with(header, &row), section(header, &row)].concat();
@@ -145,20 +105,11 @@ fn parents_that_would_make_a_loop_cannot_be_written_down() {
 
 #[test]
 fn sections_of_unknown_kinds_are_passed_over_and_named_only_if_they_matter() {
-    let unknown = SectionHeader {
-        kind: 700,
-        ..header_for(SectionKind::Strings, b"hello")
-    };
+    let unknown = SectionHeader { kind: 700, ..header_for(SectionKind::Strings, b"hello") };
     assert!(!problems(&file_with(unknown, b"hello")).contains("700"));
-    let matters = SectionHeader {
-        flags: FLAG_MUST_UNDERSTAND,
-        ..unknown
-    };
+    let matters = SectionHeader { flags: FLAG_MUST_UNDERSTAND, ..unknown };
     assert!(problems(&file_with(matters, b"hello")).contains("kind 700 matters here"));
-    let compressed = SectionHeader {
-        compression: 9,
-        ..header_for(SectionKind::Strings, b"hello")
-    };
+    let compressed = SectionHeader { compression: 9, ..header_for(SectionKind::Strings, b"hello") };
     assert!(problems(&file_with(compressed, b"hello")).contains("compression 9 is unknown"));
 }
 
@@ -168,17 +119,11 @@ fn other_files_are_named_for_what_they_look_like() {
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG picture"),
         (b"\x7fELF\x02\x01\x01", "an ELF program"),
         (b"\x1f\x8b\x08\0\0\0\0\0", "gzip-compressed"),
-        (
-            b"\x80\x04\x95\x10\0\0\0\0\0\0\0}",
-            "a Python pickle of protocol 4",
-        ),
+        (b"\x80\x04\x95\x10\0\0\0\0\0\0\0}", "a Python pickle of protocol 4"),
         (b"PK\x03\x04\x14\0", "a zip archive"),
         (b"  {\"segments\": []}", "JSON"),
         (b"<!DOCTYPE html>", "HTML or XML"),
-        (
-            b"Traceback (most recent call last):\n  File",
-            "text (\"Traceback (most recent c\")",
-        ),
+        (b"Traceback (most recent call last):\n  File", "text (\"Traceback (most recent c\")"),
         (b"\0\x01\x02\xfe\xff", "the bytes 00 01 02 fe ff"),
         (b"\x89", "within its first eight bytes"),
     ];
@@ -197,24 +142,13 @@ fn many_overlapping_sections_are_given_up_on_rather_than_checked_for_ever() {
     let headers = 20_000;
     for left in (1..=headers).rev() {
         let stored = (left * HEADER_BYTES - HEADER_BYTES + 1) as u32;
-        let header = SectionHeader {
-            stored,
-            raw: stored,
-            ..header_for(SectionKind::Strings, b"")
-        };
+        let header = SectionHeader { stored, raw: stored, ..header_for(SectionKind::Strings, b"") };
         bytes.extend(header.to_bytes());
     }
     bytes.extend([0, 0]);
     let trace = read_bytes(&bytes).unwrap();
-    assert!(
-        trace.problems.len() < 20,
-        "{} problems",
-        trace.problems.len()
-    );
-    let given_up = trace
-        .problems
-        .iter()
-        .any(|problem| problem.what.contains("bytes belong to no section"));
+    assert!(trace.problems.len() < 20, "{} problems", trace.problems.len());
+    let given_up = trace.problems.iter().any(|problem| problem.what.contains("bytes belong to no section"));
     assert!(given_up, "{:?}", trace.problems);
 }
 
@@ -224,32 +158,16 @@ fn a_thousand_problems_are_counted_and_only_the_first_are_kept() {
     let mut bytes = write_step(false);
     (0..1000).for_each(|_| bytes.extend(section(header_for(SectionKind::Strings, &row), &row)));
     let trace = read_bytes(&bytes).unwrap();
-    assert!(
-        trace.problems.len() < 300,
-        "{} problems",
-        trace.problems.len()
-    );
-    assert!(
-        trace
-            .problems
-            .last()
-            .unwrap()
-            .what
-            .contains("more problems like these")
-    );
+    assert!(trace.problems.len() < 300, "{} problems", trace.problems.len());
+    assert!(trace.problems.last().unwrap().what.contains("more problems like these"));
 }
 
 #[test]
 fn a_path_that_cannot_be_read_is_named() {
-    let error = read_file(Path::new("/no/such/folder/step.snap"))
-        .unwrap_err()
-        .to_string();
+    let error = read_file(Path::new("/no/such/folder/step.snap")).unwrap_err().to_string();
     assert!(error.contains("cannot open the recording"), "{error}");
     assert!(error.contains("path: /no/such/folder/step.snap"), "{error}");
-    assert!(matches!(
-        read_file(Path::new("/dev/null")),
-        Err(Error::Empty)
-    ));
+    assert!(matches!(read_file(Path::new("/dev/null")), Err(Error::Empty)));
 }
 
 #[test]

@@ -8,20 +8,14 @@ use highwater_snapshots::tables::{Frame, Module, Op, Scope, SourceLine, Stack};
 use highwater_snapshots::text::text_from_trace;
 use highwater_snapshots::trace::{DeviceFacts, Header, Trust};
 use highwater_snapshots::{
-    Category, DeviceId, FrameId, ModuleId, OpId, Phase, Pool, Problem, ScopeId, StackId,
-    StartingBlock, StartingState, StreamId, StringId, Trace,
+    Category, DeviceId, FrameId, ModuleId, OpId, Phase, Pool, Problem, ScopeId, StackId, StartingBlock, StartingState,
+    StreamId, StringId, Trace,
 };
 
 /// Everything that a trace says, for comparison: its columns and tables, whole.
 pub(crate) fn whole(trace: &Trace) -> String {
     let problems: Vec<String> = trace.problems.iter().map(ToString::to_string).collect();
-    format!(
-        "{:#?}\n{problems:#?}",
-        Trace {
-            problems: Vec::new(),
-            ..trace.clone()
-        }
-    )
+    format!("{:#?}\n{problems:#?}", Trace { problems: Vec::new(), ..trace.clone() })
 }
 
 /// A trace as a person reads it: facts, stacks, events, trust and problems.
@@ -45,26 +39,14 @@ pub(crate) fn described(trace: &Trace) -> String {
     }
     for device in &trace.devices {
         let (id, name, bytes) = (device.device.0, &device.name, device.capacity_bytes);
-        let _ = writeln!(
-            out,
-            "device {id}: {name}; {bytes} bytes; {}; {:?}",
-            device.driver, device.settings
-        );
+        let _ = writeln!(out, "device {id}: {name}; {bytes} bytes; {}; {:?}", device.driver, device.settings);
     }
     for module in &trace.tables.modules {
         let (path, bias) = (trace.tables.string(module.path), module.load_bias);
-        let _ = writeln!(
-            out,
-            "module {path}; build id {:02x?}; load bias {bias:#x}",
-            module.build_id
-        );
+        let _ = writeln!(out, "module {path}; build id {:02x?}; load bias {bias:#x}", module.build_id);
     }
     for stack in 0..trace.tables.stacks.len() as u32 {
-        let _ = writeln!(
-            out,
-            "stack {stack}: {}",
-            trace.tables.stack_text(StackId(stack)).join(" < ")
-        );
+        let _ = writeln!(out, "stack {stack}: {}", trace.tables.stack_text(StackId(stack)).join(" < "));
     }
     out.push_str(&text_from_trace(trace));
     for sentence in trace.trust.sentences() {
@@ -107,39 +89,14 @@ pub(crate) fn write_step(finish: bool) -> Vec<u8> {
         driver: "accounting".to_owned(),
         settings: vec![("max_split_size_mb".to_owned(), "64".to_owned())],
     };
-    writer
-        .write_device(&device(0, "accounting device"))
-        .unwrap();
+    writer.write_device(&device(0, "accounting device")).unwrap();
     writer.write_device(&device(1, "second device")).unwrap();
-    writer
-        .append_strings(&["/usr/bin/train", "encoder", "linear", "step begins"])
-        .unwrap();
-    writer
-        .append_modules(&[Module {
-            path: StringId(0),
-            build_id: vec![1, 2, 254],
-            load_bias: 0x5555_0000,
-        }])
-        .unwrap();
-    writer
-        .append_frames(&[frame(0x1040), frame(0x2080)])
-        .unwrap();
-    writer
-        .append_stacks(&[stack(None, 0), stack(Some(0), 1)])
-        .unwrap();
-    writer
-        .append_scopes(&[Scope {
-            parent: ScopeId::NONE,
-            name: StringId(1),
-        }])
-        .unwrap();
-    writer
-        .append_ops(&[Op {
-            name: StringId(2),
-            scope: ScopeId(0),
-            stack: StackId(1),
-        }])
-        .unwrap();
+    writer.append_strings(&["/usr/bin/train", "encoder", "linear", "step begins"]).unwrap();
+    writer.append_modules(&[Module { path: StringId(0), build_id: vec![1, 2, 254], load_bias: 0x5555_0000 }]).unwrap();
+    writer.append_frames(&[frame(0x1040), frame(0x2080)]).unwrap();
+    writer.append_stacks(&[stack(None, 0), stack(Some(0), 1)]).unwrap();
+    writer.append_scopes(&[Scope { parent: ScopeId::NONE, name: StringId(1) }]).unwrap();
+    writer.append_ops(&[Op { name: StringId(2), scope: ScopeId(0), stack: StackId(1) }]).unwrap();
     writer.write_starting_state(&starting_state()).unwrap();
     let events = step_events();
     let (first, rest) = events.split_at(STEP_CHUNKS[0]);
@@ -147,12 +104,7 @@ pub(crate) fn write_step(finish: bool) -> Vec<u8> {
     writer.append_strings(&["fc1", "Größe"]).unwrap();
     writer.append_frames(&[frame(0x30c0)]).unwrap();
     writer.append_stacks(&[stack(Some(1), 2)]).unwrap();
-    writer
-        .append_scopes(&[Scope {
-            parent: ScopeId(0),
-            name: StringId(4),
-        }])
-        .unwrap();
+    writer.append_scopes(&[Scope { parent: ScopeId(0), name: StringId(4) }]).unwrap();
     let mut rest = rest;
     for length in &STEP_CHUNKS[1..] {
         let (chunk, after) = rest.split_at(*length);
@@ -160,63 +112,32 @@ pub(crate) fn write_step(finish: bool) -> Vec<u8> {
         rest = after;
     }
     assert!(rest.is_empty());
-    writer
-        .append_strings(&["main", "forward", "gelu", "src/model.rs"])
-        .unwrap();
-    let line = |function, line| SourceLine {
-        function: StringId(function),
-        file: StringId(9),
-        line,
-    };
+    writer.append_strings(&["main", "forward", "gelu", "src/model.rs"]).unwrap();
+    let line = |function, line| SourceLine { function: StringId(function), file: StringId(9), line };
     let symbols = [
-        Symbols {
-            frame: FrameId(0),
-            lines: vec![line(6, 3)],
-        },
-        Symbols {
-            frame: FrameId(1),
-            lines: vec![line(6, 4)],
-        },
-        Symbols {
-            frame: FrameId(1),
-            lines: vec![line(8, 40), line(7, 12)],
-        },
+        Symbols { frame: FrameId(0), lines: vec![line(6, 3)] },
+        Symbols { frame: FrameId(1), lines: vec![line(6, 4)] },
+        Symbols { frame: FrameId(1), lines: vec![line(8, 40), line(7, 12)] },
     ];
     writer.append_symbols(&symbols).unwrap();
     if !finish {
         return writer.get_ref().clone();
     }
-    let trust = Trust {
-        events_lost: 3,
-        ..Trust::default()
-    };
+    let trust = Trust { events_lost: 3, ..Trust::default() };
     let problems = vec![Problem::new("the clock went back once")];
     writer.finish(&EndFacts { trust, problems }).unwrap()
 }
 
 fn frame(address: u64) -> Frame {
-    Frame {
-        module: ModuleId(0),
-        address,
-        first_line: 0,
-        line_count: 0,
-    }
+    Frame { module: ModuleId(0), address, first_line: 0, line_count: 0 }
 }
 
 fn stack(parent: Option<u32>, frame: u32) -> Stack {
-    Stack {
-        parent: parent.map_or(StackId::NONE, StackId),
-        frame: FrameId(frame),
-    }
+    Stack { parent: parent.map_or(StackId::NONE, StackId), frame: FrameId(frame) }
 }
 
 fn range(address: u64, bytes: u64) -> Range {
-    Range {
-        address,
-        bytes,
-        stream: StreamId(0),
-        pool: Pool::Large,
-    }
+    Range { address, bytes, stream: StreamId(0), pool: Pool::Large }
 }
 
 /// A block of `requested` bytes at a place that follows from its key.
@@ -227,11 +148,7 @@ pub(crate) fn alloc(block: u64, requested: u64, category: Category) -> Alloc {
         requested,
         allocated: requested.next_multiple_of(512),
         stream: StreamId(block % 3 / 2 * 0x5500_1230),
-        pool: if requested > 1 << 20 {
-            Pool::Large
-        } else {
-            Pool::Small
-        },
+        pool: if requested > 1 << 20 { Pool::Large } else { Pool::Small },
         category,
         op: OpId::NONE,
         scope: ScopeId(0),
@@ -258,74 +175,34 @@ fn step_events() -> Vec<Event> {
     let mut add = |device, stack: Option<u32>, what| {
         time_ns += 250;
         let stack = stack.map_or(StackId::NONE, StackId);
-        events.push(Event {
-            time_ns,
-            device: DeviceId(device),
-            stack,
-            what,
-        });
+        events.push(Event { time_ns, device: DeviceId(device), stack, what });
     };
-    let tagged = |block, category| Alloc {
-        op: OpId(0),
-        ..alloc(block, 3000 * block, category)
-    };
+    let tagged = |block, category| Alloc { op: OpId(0), ..alloc(block, 3000 * block, category) };
     add(0, None, What::Mark(StringId(3)));
     add(0, None, What::FreeCompleted(1));
     add(0, None, What::Step(0));
     add(0, None, What::Phase(Phase::Forward));
-    add(
-        0,
-        None,
-        What::SegmentAlloc(range(0x7f10_0000_0000, 2 << 20)),
-    );
+    add(0, None, What::SegmentAlloc(range(0x7f10_0000_0000, 2 << 20)));
     add(0, None, What::SegmentMap(range(0x7e10_0000_0000, 4 << 20)));
     add(0, Some(1), What::Alloc(tagged(2, Category::Activation)));
     add(1, Some(2), What::Alloc(alloc(1, 77, Category::Workspace)));
-    add(
-        0,
-        Some(2),
-        What::Alloc(Alloc {
-            scope: ScopeId(1),
-            ..tagged(3, Category::Temporary)
-        }),
-    );
+    add(0, Some(2), What::Alloc(Alloc { scope: ScopeId(1), ..tagged(3, Category::Temporary) }));
     add(0, None, What::FreeRequested(3));
     add(0, None, What::FreeCompleted(3));
     add(0, None, What::DeviceUsed(900 << 20));
     add(0, Some(2), What::Tag(2, Category::Gradient));
-    add(
-        0,
-        Some(1),
-        What::Oom(Oom {
-            requested: 1 << 40,
-            device_free: 1 << 20,
-            op: OpId(0),
-            scope: ScopeId(1),
-        }),
-    );
-    add(
-        0,
-        None,
-        What::SegmentUnmap(range(0x7e10_0000_0000, 4 << 20)),
-    );
+    add(0, Some(1), What::Oom(Oom { requested: 1 << 40, device_free: 1 << 20, op: OpId(0), scope: ScopeId(1) }));
+    add(0, None, What::SegmentUnmap(range(0x7e10_0000_0000, 4 << 20)));
     add(0, None, What::SegmentFree(range(0x7f10_0000_0000, 2 << 20)));
     add(0, None, What::FreeRequested(99));
     add(0, None, What::Phase(Phase::Backward));
     for pair in 0..105 {
-        add(
-            0,
-            Some(1 + pair as u32 % 2),
-            What::Alloc(tagged(4 + pair, Category::Temporary)),
-        );
+        add(0, Some(1 + pair as u32 % 2), What::Alloc(tagged(4 + pair, Category::Temporary)));
         add(0, None, What::FreeRequested(4 + pair));
     }
     add(0, None, What::Phase(Phase::Optimizer));
     for key in 0..3 {
-        add(
-            0,
-            Some(0),
-            What::Alloc(alloc(200 + key, 1 << (18 + key), Category::OptimizerState)),
-        );
+        add(0, Some(0), What::Alloc(alloc(200 + key, 1 << (18 + key), Category::OptimizerState)));
         add(1, None, What::Alloc(alloc(1, 100 + key, Category::Unknown)));
     }
     events

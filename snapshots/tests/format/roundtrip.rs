@@ -4,14 +4,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
-use highwater_snapshots::format::{
-    CHUNK_EVENTS, EndFacts, SectionKind, SnapWriter, read_bytes, write_trace,
-};
+use highwater_snapshots::format::{CHUNK_EVENTS, EndFacts, SectionKind, SnapWriter, read_bytes, write_trace};
 use highwater_snapshots::tables::{Scope, Stack};
 use highwater_snapshots::trace::Header;
 use highwater_snapshots::{
-    Category, DeviceId, Error, FrameId, OpId, Phase, Pool, Problem, ScopeId, StackId,
-    StartingBlock, StartingState, StreamId, StringId, Trace, TraceBuilder,
+    Category, DeviceId, Error, FrameId, OpId, Phase, Pool, Problem, ScopeId, StackId, StartingBlock, StartingState,
+    StreamId, StringId, Trace, TraceBuilder,
 };
 
 use crate::made::{STEP_CHUNKS, alloc, described, header, whole, write_step};
@@ -31,16 +29,8 @@ fn event() -> impl Strategy<Value = Event> {
     let category = || (0..Category::ALL.len()).prop_map(|code| Category::ALL[code]);
     let size = prop_oneof![9 => 0..10_000_u64, 1 => Just(u64::MAX)];
     let made = (key(), size, category()).prop_map(|(key, size, category)| {
-        let sized = Alloc {
-            requested: size,
-            allocated: size | 511,
-            ..alloc(key % 1000, 1, category)
-        };
-        What::Alloc(Alloc {
-            block: key,
-            op: OpId(key as u32 % 5),
-            ..sized
-        })
+        let sized = Alloc { requested: size, allocated: size | 511, ..alloc(key % 1000, 1, category) };
+        What::Alloc(Alloc { block: key, op: OpId(key as u32 % 5), ..sized })
     });
     let oom = (any::<u64>(), any::<u64>());
     let what = prop_oneof![
@@ -72,18 +62,8 @@ fn event() -> impl Strategy<Value = Event> {
 fn starting_state(device: u16) -> impl Strategy<Value = StartingState> {
     vec((0..8_u64, any::<bool>()), 0..5).prop_map(move |blocks| StartingState {
         device: DeviceId(device),
-        segments: vec![Range {
-            address: 1 << 21,
-            bytes: 1 << 20,
-            stream: StreamId(1),
-            pool: Pool::Small,
-        }],
-        mappings: vec![Range {
-            address: 9 << 21,
-            bytes: 1 << 20,
-            stream: StreamId(0),
-            pool: Pool::Large,
-        }],
+        segments: vec![Range { address: 1 << 21, bytes: 1 << 20, stream: StreamId(1), pool: Pool::Small }],
+        mappings: vec![Range { address: 9 << 21, bytes: 1 << 20, stream: StreamId(0), pool: Pool::Large }],
         blocks: blocks
             .into_iter()
             .map(|(key, free_requested)| StartingBlock {
@@ -99,9 +79,7 @@ fn starting_state(device: u16) -> impl Strategy<Value = StartingState> {
 fn built(states: &[StartingState], events: &[Event]) -> Trace {
     let mut builder = TraceBuilder::default();
     builder.set_header(header());
-    states
-        .iter()
-        .for_each(|state| builder.set_starting_state(state));
+    states.iter().for_each(|state| builder.set_starting_state(state));
     events.iter().for_each(|event| builder.push(event));
     builder.finish()
 }
@@ -148,32 +126,18 @@ fn a_recording_with_every_kind_of_section_reads_whole_and_converts_to_itself() {
     assert_eq!(trace.problems, [Problem::new("the clock went back once")]);
     assert_eq!(
         trace.tables.stack_text(StackId(2)),
-        [
-            "0x30c0 in /usr/bin/train",
-            "gelu (src/model.rs:40)",
-            "forward (src/model.rs:12)",
-            "main (src/model.rs:3)"
-        ],
+        ["0x30c0 in /usr/bin/train", "gelu (src/model.rs:40)", "forward (src/model.rs:12)", "main (src/model.rs:3)"],
         "the last word on a frame wins, and a frame without one keeps its address"
     );
     let again = read_bytes(&write_trace(Vec::new(), &trace).unwrap()).unwrap();
     assert_eq!(described(&again), described(&trace));
     let third = read_bytes(&write_trace(Vec::new(), &again).unwrap()).unwrap();
-    assert_eq!(
-        whole(&third),
-        whole(&again),
-        "lines that no frame names are dropped once, and nothing after that"
-    );
+    assert_eq!(whole(&third), whole(&again), "lines that no frame names are dropped once, and nothing after that");
 }
 
 #[test]
 fn chunks_end_at_their_border_and_no_event_is_lost_there() {
-    for count in [
-        CHUNK_EVENTS - 1,
-        CHUNK_EVENTS,
-        CHUNK_EVENTS + 1,
-        2 * CHUNK_EVENTS + 1,
-    ] {
+    for count in [CHUNK_EVENTS - 1, CHUNK_EVENTS, CHUNK_EVENTS + 1, 2 * CHUNK_EVENTS + 1] {
         let events: Vec<Event> = (0..count as u64)
             .map(|number| Event {
                 time_ns: number * number % 1009,
@@ -188,42 +152,26 @@ fn chunks_end_at_their_border_and_no_event_is_lost_there() {
         let bytes = writer.finish(&EndFacts::default()).unwrap();
         let trace = read_bytes(&bytes).unwrap();
         let values: Vec<u64> = events.iter().map(|event| event.time_ns).collect();
-        assert!(
-            trace.events.time_ns == values,
-            "times differ with {count} events"
-        );
-        assert!(
-            trace.device_used.iter().copied().eq(0..count as u64),
-            "values differ with {count} events"
-        );
+        assert!(trace.events.time_ns == values, "times differ with {count} events");
+        assert!(trace.device_used.iter().copied().eq(0..count as u64), "values differ with {count} events");
         assert!(trace.trust.is_complete() && trace.problems.is_empty());
     }
 }
 
 #[test]
 fn events_that_compress_to_almost_nothing_still_read() {
-    let event = Event {
-        time_ns: 0,
-        device: DeviceId(0),
-        stack: StackId::NONE,
-        what: What::Step(0),
-    };
+    let event = Event { time_ns: 0, device: DeviceId(0), stack: StackId::NONE, what: What::Step(0) };
     let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
     writer.write_events(&vec![event; CHUNK_EVENTS]).unwrap();
     let bytes = writer.finish(&EndFacts::default()).unwrap();
     assert!(bytes.len() < 10_000, "{} bytes", bytes.len());
     let trace = read_bytes(&bytes).unwrap();
-    assert_eq!(
-        (trace.events.len(), trace.problems.len()),
-        (CHUNK_EVENTS, 0)
-    );
+    assert_eq!((trace.events.len(), trace.problems.len()), (CHUNK_EVENTS, 0));
 }
 
 #[test]
 fn large_tables_are_split_and_put_together_again() {
-    let rows: Vec<String> = (0..40_000)
-        .map(|row| format!("{row} {}", "x".repeat(row % 400)))
-        .collect();
+    let rows: Vec<String> = (0..40_000).map(|row| format!("{row} {}", "x".repeat(row % 400))).collect();
     let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
     writer.append_strings(&rows[..7]).unwrap();
     writer.append_strings(&rows[7..]).unwrap();
@@ -235,35 +183,15 @@ fn large_tables_are_split_and_put_together_again() {
 #[test]
 fn rows_and_states_out_of_order_are_refused_when_written() {
     let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
-    let own_parent = Stack {
-        parent: StackId(0),
-        frame: FrameId(0),
-    };
-    assert!(matches!(
-        writer.append_stacks(&[own_parent]),
-        Err(Error::Encode { .. })
-    ));
-    let later_parent = Scope {
-        parent: ScopeId(4),
-        name: StringId(0),
-    };
-    assert!(matches!(
-        writer.append_scopes(&[later_parent]),
-        Err(Error::Encode { .. })
-    ));
-    let event = Event {
-        time_ns: 0,
-        device: DeviceId(0),
-        stack: StackId::NONE,
-        what: What::Step(0),
-    };
+    let own_parent = Stack { parent: StackId(0), frame: FrameId(0) };
+    assert!(matches!(writer.append_stacks(&[own_parent]), Err(Error::Encode { .. })));
+    let later_parent = Scope { parent: ScopeId(4), name: StringId(0) };
+    assert!(matches!(writer.append_scopes(&[later_parent]), Err(Error::Encode { .. })));
+    let event = Event { time_ns: 0, device: DeviceId(0), stack: StackId::NONE, what: What::Step(0) };
     writer.write_events(&[event]).unwrap();
     let state = StartingState::default();
     let error = writer.write_starting_state(&state).unwrap_err();
-    assert!(
-        error.to_string().contains("before the first event"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("before the first event"), "{error}");
 }
 
 /// Takes `left` bytes, then has no room.
@@ -290,20 +218,10 @@ impl std::io::Write for FullDisk {
 
 #[test]
 fn a_full_disk_is_an_error_each_time_and_what_was_written_before_reads() {
-    let event = Event {
-        time_ns: 0,
-        device: DeviceId(0),
-        stack: StackId::NONE,
-        what: What::Step(0),
-    };
-    let disk = FullDisk {
-        bytes: Vec::new(),
-        left: 300,
-    };
+    let event = Event { time_ns: 0, device: DeviceId(0), stack: StackId::NONE, what: What::Step(0) };
+    let disk = FullDisk { bytes: Vec::new(), left: 300 };
     let mut writer = SnapWriter::new(disk, &Header::default()).unwrap();
-    let failures = (0..20)
-        .filter(|_| writer.write_events(&[event]).is_err())
-        .count();
+    let failures = (0..20).filter(|_| writer.write_events(&[event]).is_err()).count();
     assert!(failures > 1 && failures < 20, "{failures} failures");
     let trace = read_bytes(&writer.get_ref().bytes).unwrap();
     assert_eq!(trace.events.len(), 20 - failures);

@@ -26,10 +26,7 @@ impl FromStr for Where {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Ok(Self {
-            text: text.to_owned(),
-            filter: text.parse()?,
-        })
+        Ok(Self { text: text.to_owned(), filter: text.parse()? })
     }
 }
 
@@ -51,10 +48,7 @@ impl FromStr for At {
         match text {
             "start" => Ok(Self::Start),
             "end" => Ok(Self::End),
-            _ => text
-                .parse()
-                .map(Self::Event)
-                .map_err(|_| "give the number of an event, 'start' or 'end'".to_owned()),
+            _ => text.parse().map(Self::Event).map_err(|_| "give the number of an event, 'start' or 'end'".to_owned()),
         }
     }
 }
@@ -86,10 +80,7 @@ impl FromStr for RunDevice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let ordinal = |text: &str| {
-            text.parse()
-                .map_err(|_| format!("'{text}' is no device number: write cuda:0"))
-        };
+        let ordinal = |text: &str| text.parse().map_err(|_| format!("'{text}' is no device number: write cuda:0"));
         match text.split_once(':') {
             None if text == "meta" => Ok(Self::Meta),
             None if text == "cpu" => Ok(Self::Cpu),
@@ -116,9 +107,8 @@ pub(super) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
         Metric::DeviceUsed => PossibleValue::new(metric.name()).alias("device-used"),
         _ => PossibleValue::new(metric.name()),
     };
-    PossibleValuesParser::new(Metric::ALL.map(value)).map(|name| {
-        Metric::from_name(&name.replace('-', "_")).expect("only names of metrics are possible")
-    })
+    PossibleValuesParser::new(Metric::ALL.map(value))
+        .map(|name| Metric::from_name(&name.replace('-', "_")).expect("only names of metrics are possible"))
 }
 
 /// Reads an event kind; knows all names.
@@ -137,18 +127,8 @@ mod tests {
             assert_eq!(text.parse::<RunDevice>().unwrap().to_string(), text);
         }
         assert_eq!("cuda".parse(), Ok(RunDevice::Cuda(0)));
-        assert!(
-            "cuda:x"
-                .parse::<RunDevice>()
-                .unwrap_err()
-                .contains("cuda:0")
-        );
-        assert!(
-            "tpu"
-                .parse::<RunDevice>()
-                .unwrap_err()
-                .contains("meta, cpu")
-        );
+        assert!("cuda:x".parse::<RunDevice>().unwrap_err().contains("cuda:0"));
+        assert!("tpu".parse::<RunDevice>().unwrap_err().contains("meta, cpu"));
         assert_eq!("17".parse(), Ok(At::Event(17)));
         assert_eq!("end".parse(), Ok(At::End));
         assert!("-1".parse::<At>().is_err());

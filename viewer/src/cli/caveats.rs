@@ -19,10 +19,7 @@ pub struct TrustFigures {
 impl TrustFigures {
     /// Those of `trace`.
     pub fn of(trace: &Trace) -> Self {
-        Self {
-            complete: trace.trust.is_complete(),
-            facts: trace.trust.clone(),
-        }
+        Self { complete: trace.trust.is_complete(), facts: trace.trust.clone() }
     }
 }
 
@@ -48,9 +45,7 @@ pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
     }
     if trace.problems.len() > TOLD {
         let more = trace.problems.len() - TOLD;
-        page.warning(&format!(
-            "Problem: … and {more} more; `highwater verify` lists them"
-        ))?;
+        page.warning(&format!("Problem: … and {more} more; `highwater verify` lists them"))?;
     }
     Ok(())
 }

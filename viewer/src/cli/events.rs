@@ -40,20 +40,11 @@ const STACKS_KEPT: usize = 10_000;
 impl<'a> EventsListing<'a> {
     /// Chooses from `trace`, and takes the stacks out of its events.
     pub fn of(trace: &'a mut Trace, arguments: &'a EventsArguments) -> Result<Self, Failure> {
-        let device = arguments
-            .device
-            .map(|_| choose_device(trace, arguments.device))
-            .transpose()?;
+        let device = arguments.device.map(|_| choose_device(trace, arguments.device)).transpose()?;
         let range = event_range(trace.events.len(), arguments)?;
         let none = vec![StackId::NONE; trace.events.len()];
         let stacks = std::mem::replace(&mut trace.events.stack, none);
-        Ok(Self {
-            trace,
-            stacks,
-            arguments,
-            device,
-            range,
-        })
+        Ok(Self { trace, stacks, arguments, device, range })
     }
 
     /// Writes one JSON object, an event a line.
@@ -70,9 +61,7 @@ impl<'a> EventsListing<'a> {
             let stack = self.stacks[id.0 as usize];
             let stack = match texts.entry(stack) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => {
-                    new.insert(to_raw_value(&self.trace.tables.stack_text(stack))?)
-                }
+                Entry::Vacant(new) => new.insert(to_raw_value(&self.trace.tables.stack_text(stack))?),
             };
             serde_json::to_writer(page.raw(), &EventFigures::of(self.trace, id, stack))?;
             separator = ",\n";
@@ -91,21 +80,11 @@ impl<'a> EventsListing<'a> {
         };
         let (first, last) = (u64::from(*range.start()), u64::from(*range.end()));
         let restriction = self.restriction();
-        page.headline(&format!(
-            "Events {} to {} of {count}{restriction}:",
-            format_count(first),
-            format_count(last)
-        ))?;
+        page.headline(&format!("Events {} to {} of {count}{restriction}:", format_count(first), format_count(last)))?;
         page.gap()?;
         let number_width = format_count(last).len().max("event".len());
-        let time_width = self
-            .seconds(EventId(*range.end()))
-            .len()
-            .max("seconds".len());
-        page.hint(&format!(
-            "  {:>number_width$}  {:>time_width$}  {:<14}  what",
-            "event", "seconds", "kind"
-        ))?;
+        let time_width = self.seconds(EventId(*range.end())).len().max("seconds".len());
+        page.hint(&format!("  {:>number_width$}  {:>time_width$}  {:<14}  what", "event", "seconds", "kind"))?;
         let mut is_empty = true;
         self.each(|id| {
             is_empty = false;
@@ -113,13 +92,8 @@ impl<'a> EventsListing<'a> {
             let text = event_text(self.trace, id);
             let what = text.strip_prefix(kind).unwrap_or(&text).trim_start();
             let (number, seconds) = (format_count(u64::from(id.0)), self.seconds(id));
-            let line =
-                format!("  {number:>number_width$}  {seconds:>time_width$}  {kind:<14}  {what}");
-            page.line(
-                &page
-                    .width()
-                    .map_or_else(|| line.clone(), |width| cut(&line, width)),
-            )?;
+            let line = format!("  {number:>number_width$}  {seconds:>time_width$}  {kind:<14}  {what}");
+            page.line(&page.width().map_or_else(|| line.clone(), |width| cut(&line, width)))?;
             if self.arguments.stacks {
                 let indent = " ".repeat(number_width + time_width + 6);
                 for frame in self.trace.tables.stack_text(self.stacks[id.0 as usize]) {
@@ -134,12 +108,7 @@ impl<'a> EventsListing<'a> {
         caveats::print(self.trace, page)?;
         page.gap()?;
         let file = &self.arguments.source.file;
-        page.hint(&next_command(
-            &["peak"],
-            file,
-            &["--at", "EVENT"],
-            "for who holds memory after an event",
-        ))?;
+        page.hint(&next_command(&["peak"], file, &["--at", "EVENT"], "for who holds memory after an event"))?;
         Ok(())
     }
 
@@ -155,11 +124,7 @@ impl<'a> EventsListing<'a> {
         if let Some(filter) = self.arguments.blocks.filter.stated() {
             parts.push(format!("of blocks with {filter}"));
         }
-        if parts.is_empty() {
-            String::new()
-        } else {
-            format!(", those {}", parts.join(" and "))
-        }
+        if parts.is_empty() { String::new() } else { format!(", those {}", parts.join(" and ")) }
     }
 
     /// Seconds since the recording's origin.
@@ -184,45 +149,32 @@ impl<'a> EventsListing<'a> {
         let kind = self.trace.events.kind[row];
         let is_everywhere = matches!(kind, EventKind::Step | EventKind::Phase | EventKind::Mark);
         let is_of_kind = self.arguments.kind.is_empty() || self.arguments.kind.contains(&kind);
-        let is_there = is_everywhere
-            || self
-                .device
-                .is_none_or(|device| self.trace.events.device[row] == device);
+        let is_there = is_everywhere || self.device.is_none_or(|device| self.trace.events.device[row] == device);
         is_of_kind
             && is_there
-            && matcher.is_none_or(|matcher| {
-                block_of(self.trace, id).is_some_and(|block| matcher.matches(block))
-            })
+            && matcher.is_none_or(|matcher| block_of(self.trace, id).is_some_and(|block| matcher.matches(block)))
     }
 }
 
 /// The numbers of the events to list.
-fn event_range(
-    count: usize,
-    arguments: &EventsArguments,
-) -> Result<Option<RangeInclusive<u32>>, Failure> {
+fn event_range(count: usize, arguments: &EventsArguments) -> Result<Option<RangeInclusive<u32>>, Failure> {
     let Some(last) = count.checked_sub(1).map(|last| last as u32) else {
         return Ok(None);
     };
     let (from, to) = (arguments.from, arguments.to.unwrap_or(last).min(last));
     if from > last {
-        let text =
-            format!("--from {from}: the recording has no such event; they go from 0 to {last}");
+        let text = format!("--from {from}: the recording has no such event; they go from 0 to {last}");
         return Err(Failure::Usage(text));
     }
     if from > to {
-        return Err(Failure::Usage(format!(
-            "--from {from} --to {to}: the first event comes after the last"
-        )));
+        return Err(Failure::Usage(format!("--from {from} --to {to}: the first event comes after the last")));
     }
     Ok(Some(from..=to))
 }
 
 fn block_of(trace: &Trace, id: EventId) -> Option<BlockId> {
     match trace.subject(id) {
-        Subject::Block(block) | Subject::Tag(block, _) => {
-            Some(block).filter(|block| block.is_some())
-        }
+        Subject::Block(block) | Subject::Tag(block, _) => Some(block).filter(|block| block.is_some()),
         _ => None,
     }
 }
@@ -316,12 +268,7 @@ impl<'a> EventFigures<'a> {
         self.set_context(trace, block.op, block.scope);
     }
 
-    fn set_context(
-        &mut self,
-        trace: &'a Trace,
-        op: highwater_snapshots::OpId,
-        scope: highwater_snapshots::ScopeId,
-    ) {
+    fn set_context(&mut self, trace: &'a Trace, op: highwater_snapshots::OpId, scope: highwater_snapshots::ScopeId) {
         self.op = Some(trace.tables.op_name(op)).filter(|name| !name.is_empty());
         self.op_id = op.is_some().then_some(op.0);
         self.scope = scope.is_some().then(|| trace.tables.scope_path(scope));

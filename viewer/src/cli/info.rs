@@ -40,12 +40,7 @@ impl<'a> InfoReport<'a> {
             let chosen = choose_device(trace, arguments.device)?;
             devices.retain(|summary| summary.device == chosen);
         }
-        Ok(Self {
-            trace,
-            format: recording.format,
-            arguments,
-            devices,
-        })
+        Ok(Self { trace, format: recording.format, arguments, devices })
     }
 
     /// The answer for programs.
@@ -66,11 +61,7 @@ impl<'a> InfoReport<'a> {
             facts: header.facts.iter().cloned().collect(),
             events: self.trace.events.len(),
             filter: self.arguments.blocks.filter.stated().map(str::to_owned),
-            devices: self
-                .devices
-                .iter()
-                .map(|summary| DeviceFigures::of(self.trace, summary))
-                .collect(),
+            devices: self.devices.iter().map(|summary| DeviceFigures::of(self.trace, summary)).collect(),
             problems: problem_texts(self.trace),
         }
     }
@@ -84,12 +75,7 @@ impl<'a> InfoReport<'a> {
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
-        page.hint(&next_command(
-            &["peak"],
-            &self.arguments.source.file,
-            &[],
-            "for who holds memory at the peak",
-        ))
+        page.hint(&next_command(&["peak"], &self.arguments.source.file, &[], "for who holds memory at the peak"))
     }
 
     /// The answer in words, without what limits trust.
@@ -110,58 +96,24 @@ impl<'a> InfoReport<'a> {
 
     fn headline(&self) -> String {
         let main = self.trace.main_device();
-        let summary = self
-            .devices
-            .iter()
-            .find(|summary| summary.device == main)
-            .or(self.devices.first());
+        let summary = self.devices.iter().find(|summary| summary.device == main).or(self.devices.first());
         let Some(summary) = summary else {
             return "An empty recording: no device, no block, no event.".to_owned();
         };
-        let on = if self.devices.len() > 1 {
-            format!(", on device {}", summary.device.0)
-        } else {
-            String::new()
-        };
+        let on = if self.devices.len() > 1 { format!(", on device {}", summary.device.0) } else { String::new() };
         if self.trace.events.is_empty() {
-            let blocks = self
-                .trace
-                .blocks
-                .device
-                .iter()
-                .filter(|device| **device == summary.device)
-                .count() as u64;
+            let blocks = self.trace.blocks.device.iter().filter(|device| **device == summary.device).count() as u64;
             let bytes = format_bytes(summary.end.requested);
-            return format!(
-                "A state without events: {bytes} requested in {}{on}.",
-                count_of(blocks, "block")
-            );
+            return format!("A state without events: {bytes} requested in {}{on}.", count_of(blocks, "block"));
         }
-        let peak = summary
-            .peaks
-            .iter()
-            .find(|moment| moment.metric == Metric::Requested);
-        peak.map_or_else(String::new, |moment| {
-            format!("Peak: {}{on}.", how_much_and_when(moment))
-        })
+        let peak = summary.peaks.iter().find(|moment| moment.metric == Metric::Requested);
+        peak.map_or_else(String::new, |moment| format!("Peak: {}{on}.", how_much_and_when(moment)))
     }
 
     fn print_header(&self, page: &mut Page<'_>) -> io::Result<()> {
         let header = &self.trace.header;
-        let level = if header.level.is_empty() {
-            String::new()
-        } else {
-            format!(", level {}", header.level)
-        };
-        fact(
-            page,
-            "file",
-            &format!(
-                "{} ({}{level})",
-                self.arguments.source.file.display(),
-                self.format.name()
-            ),
-        )?;
+        let level = if header.level.is_empty() { String::new() } else { format!(", level {}", header.level) };
+        fact(page, "file", &format!("{} ({}{level})", self.arguments.source.file.display(), self.format.name()))?;
         fact(page, "recorder", &header.recorder)?;
         let mut program = header.program.clone();
         if header.pid != 0 {
@@ -177,27 +129,13 @@ impl<'a> InfoReport<'a> {
             _ => {}
         }
         if header.started_unix_us > 0 {
-            let clock = if header.clock.is_empty() {
-                String::new()
-            } else {
-                format!(", {} clock", header.clock)
-            };
+            let clock = if header.clock.is_empty() { String::new() } else { format!(", {} clock", header.clock) };
             fact(page, "started", &(utc(header.started_unix_us) + &clock))?;
         }
-        let ring = header
-            .ring_capacity
-            .map(|most| format!(", in a ring of {}", format_count(most)));
+        let ring = header.ring_capacity.map(|most| format!(", in a ring of {}", format_count(most)));
         let length = duration(&self.devices).map(|nanos| format!(", over {}", format_nanos(nanos)));
         let count = format_count(self.trace.events.len() as u64);
-        fact(
-            page,
-            "events",
-            &format!(
-                "{count}{}{}",
-                length.unwrap_or_default(),
-                ring.unwrap_or_default()
-            ),
-        )?;
+        fact(page, "events", &format!("{count}{}{}", length.unwrap_or_default(), ring.unwrap_or_default()))?;
         for (name, value) in &header.facts {
             fact(page, name, value)?;
         }
@@ -207,28 +145,13 @@ impl<'a> InfoReport<'a> {
     fn print_device(&self, summary: &DeviceSummary, page: &mut Page<'_>) -> io::Result<()> {
         let facts = self.trace.device_facts(summary.device);
         let driver = facts.map_or("", |facts| facts.driver.as_str());
-        let capacity = if summary.capacity_bytes > 0 {
-            format_bytes(summary.capacity_bytes)
-        } else {
-            String::new()
-        };
-        let known: Vec<&str> = [summary.name.as_str(), &capacity, driver]
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect();
-        let known = if known.is_empty() {
-            "nothing known".to_owned()
-        } else {
-            known.join(", ")
-        };
+        let capacity = if summary.capacity_bytes > 0 { format_bytes(summary.capacity_bytes) } else { String::new() };
+        let known: Vec<&str> =
+            [summary.name.as_str(), &capacity, driver].into_iter().filter(|text| !text.is_empty()).collect();
+        let known = if known.is_empty() { "nothing known".to_owned() } else { known.join(", ") };
         page.headline(&format!("Device {}: {known}", summary.device.0))?;
-        let settings = facts
-            .into_iter()
-            .flat_map(|facts| &facts.settings)
-            .filter(|(_, value)| !value.is_empty());
-        let settings: Vec<String> = settings
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let settings = facts.into_iter().flat_map(|facts| &facts.settings).filter(|(_, value)| !value.is_empty());
+        let settings: Vec<String> = settings.map(|(name, value)| format!("{name}={value}")).collect();
         fact(page, "settings", &settings.join(", "))?;
         let counts = [
             count_of(summary.steps, "step"),
@@ -238,14 +161,7 @@ impl<'a> InfoReport<'a> {
             count_of(summary.segments, "segment"),
         ];
         fact(page, "counts", &counts.join(", "))?;
-        fact(
-            page,
-            "baseline",
-            &format!(
-                "{} requested before the first event",
-                format_bytes(summary.baseline_bytes)
-            ),
-        )?;
+        fact(page, "baseline", &format!("{} requested before the first event", format_bytes(summary.baseline_bytes)))?;
         self.print_ooms(summary, page)?;
         page.gap()?;
         page.table(&peaks_table(summary))
@@ -255,10 +171,7 @@ impl<'a> InfoReport<'a> {
         if summary.oom_events == 0 {
             return Ok(());
         }
-        page.warning(&format!(
-            "  Out of memory: {} failed.",
-            count_of(summary.oom_events, "request")
-        ))?;
+        page.warning(&format!("  Out of memory: {} failed.", count_of(summary.oom_events, "request")))?;
         for line in oom_lines(self.trace, summary.device).take(OOMS_TOLD) {
             page.warning(&format!("    {line}"))?;
         }
@@ -273,35 +186,20 @@ pub fn oom_lines(trace: &Trace, device: DeviceId) -> impl Iterator<Item = String
         trace.events.kind[row] == EventKind::Oom && trace.events.device[row] == device
     });
     failed.filter_map(|id| {
-        let oom = trace
-            .ooms
-            .get(trace.events.subject[id.0 as usize] as usize)?;
+        let oom = trace.ooms.get(trace.events.subject[id.0 as usize] as usize)?;
         let span = trace.spans.at(id)?;
         let (wanted, free) = (format_bytes(oom.requested), format_bytes(oom.device_free));
-        Some(format!(
-            "{wanted} asked for with {free} free on the device, {}",
-            when(Some(id), span.step, span.phase)
-        ))
+        Some(format!("{wanted} asked for with {free} free on the device, {}", when(Some(id), span.step, span.phase)))
     })
 }
 
 fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
-    if value.is_empty() {
-        Ok(())
-    } else {
-        page.line(&format!("  {name:<10} {value}"))
-    }
+    if value.is_empty() { Ok(()) } else { page.line(&format!("  {name:<10} {value}")) }
 }
 
 fn duration(devices: &[DeviceSummary]) -> Option<u64> {
-    let first = devices
-        .iter()
-        .filter_map(|summary| summary.first_time_ns)
-        .min()?;
-    let last = devices
-        .iter()
-        .filter_map(|summary| summary.last_time_ns)
-        .max()?;
+    let first = devices.iter().filter_map(|summary| summary.first_time_ns).min()?;
+    let last = devices.iter().filter_map(|summary| summary.last_time_ns).max()?;
     Some(last - first)
 }
 
@@ -357,9 +255,7 @@ impl DeviceFigures {
             device: summary.device.0,
             name: summary.name.clone(),
             driver: facts.map_or_else(String::new, |facts| facts.driver.clone()),
-            settings: facts
-                .map(|facts| facts.settings.iter().cloned().collect())
-                .unwrap_or_default(),
+            settings: facts.map(|facts| facts.settings.iter().cloned().collect()).unwrap_or_default(),
             capacity_bytes: summary.capacity_bytes,
             events: summary.events,
             allocs: summary.allocs,

@@ -26,14 +26,10 @@ use self::peak::PeakReport;
 use self::phases::PhasesReport;
 use self::recording::{keep_only, read};
 use self::verify::VerifyReport;
-use crate::args::{
-    EventsArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments,
-};
+use crate::args::{EventsArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments};
 
 /// Lets `write` write to standard output, buffered, as a page that fits it.
-pub fn on_stdout(
-    write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>,
-) -> Result<Status, Failure> {
+pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -> Result<Status, Failure> {
     let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     let status = write(&mut Page::for_stdout(&mut out))?;
     out.flush()?;

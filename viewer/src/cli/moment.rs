@@ -22,11 +22,7 @@ impl PeakFigure {
     /// The figures of `moment`.
     pub fn of(trace: &Trace, moment: &Moment) -> Self {
         let time_us = moment.time_ns.map(|time| micros_since_1970(trace, time));
-        Self {
-            bytes: moment.bytes,
-            event: moment.event.map(|event| event.0),
-            time_us,
-        }
+        Self { bytes: moment.bytes, event: moment.event.map(|event| event.0), time_us }
     }
 }
 
@@ -36,20 +32,13 @@ pub fn when(event: Option<EventId>, step: Option<u32>, phase: Phase) -> String {
         return "before the first event".to_owned();
     };
     let step = step.map_or_else(String::new, |step| format!(", step {step}"));
-    format!(
-        "at event {}{step}, {phase}",
-        format_count(u64::from(event.0))
-    )
+    format!("at event {}{step}, {phase}", format_count(u64::from(event.0)))
 }
 
 /// `5.67 GiB requested, at event 12,345, step 1, optimizer`.
 pub fn how_much_and_when(moment: &Moment) -> String {
     let metric = moment.metric.name().replace('_', " ");
-    format!(
-        "{} {metric}, {}",
-        format_bytes(moment.bytes),
-        when(moment.event, moment.step, moment.phase)
-    )
+    format!("{} {metric}, {}", format_bytes(moment.bytes), when(moment.event, moment.step, moment.phase))
 }
 
 /// `1 step`, `1,234 steps`.
@@ -69,11 +58,7 @@ pub fn utc(micros: u64) -> String {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 {
-        (year, month + 3)
-    } else {
-        (year + 1, month - 9)
-    };
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
     let year = year + era * 400;
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")

@@ -52,11 +52,7 @@ pub enum Failure {
 impl Failure {
     /// The status to end with.
     pub fn exit_code(&self) -> ExitCode {
-        if self.is_closed_pipe() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(2)
-        }
+        if self.is_closed_pipe() { ExitCode::SUCCESS } else { ExitCode::from(2) }
     }
 
     /// Whether whoever read our output has seen enough, as `head` has.

@@ -22,11 +22,7 @@ const PLAIN: &str = "\x1b[0m";
 impl<'a> Page<'a> {
     /// Without colour and as wide as needed: a pipe, a file.
     pub fn plain(out: &'a mut dyn Write) -> Self {
-        Self {
-            out,
-            width: None,
-            is_coloured: false,
-        }
+        Self { out, width: None, is_coloured: false }
     }
 
     /// As standard output is now: its width, and colours if it is a terminal and the environment allows them
@@ -38,11 +34,7 @@ impl<'a> Page<'a> {
         let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self {
-            out,
-            width,
-            is_coloured: !is_set("NO_COLOR") && !is_dumb,
-        }
+        Self { out, width, is_coloured: !is_set("NO_COLOR") && !is_dumb }
     }
 
     /// Characters in a line, where that is limited.
@@ -99,10 +91,6 @@ impl<'a> Page<'a> {
     }
 
     fn styled(&mut self, style: &str, text: &str) -> io::Result<()> {
-        if self.is_coloured {
-            writeln!(self.out, "{style}{text}{PLAIN}")
-        } else {
-            writeln!(self.out, "{text}")
-        }
+        if self.is_coloured { writeln!(self.out, "{style}{text}{PLAIN}") } else { writeln!(self.out, "{text}") }
     }
 }

@@ -37,16 +37,8 @@ impl<'a> PeakReport<'a> {
             Some(at) => Moment::at(trace, &series, arguments.metric, event_of(trace, at)?),
         };
         let live = LiveIndex::build(trace, device);
-        let query = Query {
-            keys: &arguments.by.0,
-            top: arguments.top,
-            filter: &arguments.blocks.filter.filter,
-        };
-        Ok(Self {
-            trace,
-            arguments,
-            peak: Peak::at(trace, &live, &series, moment, &query),
-        })
+        let query = Query { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
+        Ok(Self { trace, arguments, peak: Peak::at(trace, &live, &series, moment, &query) })
     }
 
     /// The answer for programs: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
@@ -58,18 +50,12 @@ impl<'a> PeakReport<'a> {
             metric: moment.metric,
             bytes: moment.bytes,
             event: moment.event.map(|event| event.0),
-            time_us: moment
-                .time_ns
-                .map(|time| micros_since_1970(self.trace, time)),
+            time_us: moment.time_ns.map(|time| micros_since_1970(self.trace, time)),
             step: moment.step,
             phase: moment.phase.name(),
             filter: filter.map(str::to_owned),
             filtered_bytes: filter.map(|_| breakdown.total),
-            groups: breakdown
-                .groups
-                .iter()
-                .map(|group| GroupFigures::of(group, &self.arguments.by.0))
-                .collect(),
+            groups: breakdown.groups.iter().map(|group| GroupFigures::of(group, &self.arguments.by.0)).collect(),
             rest_bytes: breakdown.rest_bytes,
             rest_groups: breakdown.rest_groups,
             trust: TrustFigures::of(self.trace),
@@ -81,29 +67,19 @@ impl<'a> PeakReport<'a> {
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Peak { moment, breakdown } = &self.peak;
         let devices = self.trace.device_ids();
-        let on = if devices.len() > 1 {
-            format!(", on device {}", moment.device.0)
-        } else {
-            String::new()
-        };
+        let on = if devices.len() > 1 { format!(", on device {}", moment.device.0) } else { String::new() };
         match self.arguments.at {
             None => page.headline(&format!("Peak: {}{on}.", how_much_and_when(moment)))?,
             Some(_) => {
                 let when = when(moment.event, moment.step, moment.phase);
                 let metric = moment.metric.name().replace('_', " ");
                 let when = when[..1].to_uppercase() + &when[1..];
-                page.headline(&format!(
-                    "{when}: {} {metric}{on}.",
-                    format_bytes(moment.bytes)
-                ))?;
+                page.headline(&format!("{when}: {} {metric}{on}.", format_bytes(moment.bytes)))?;
             }
         }
         if let Some(filter) = self.arguments.blocks.filter.stated() {
             let share = percent(breakdown.total, moment.bytes);
-            page.line(&format!(
-                "Of these, {} ({share}) are in blocks with {filter}.",
-                format_bytes(breakdown.total)
-            ))?;
+            page.line(&format!("Of these, {} ({share}) are in blocks with {filter}.", format_bytes(breakdown.total)))?;
         }
         page.gap()?;
         page.table(&self.table())?;
@@ -115,40 +91,19 @@ impl<'a> PeakReport<'a> {
     fn table(&self) -> Table {
         let breakdown = &self.peak.breakdown;
         let keys = &self.arguments.by.0;
-        let mut columns: Vec<Column> = keys
-            .iter()
-            .map(|key| Column::text(key.name()).giving_way())
-            .collect();
-        columns.extend([
-            Column::number("bytes"),
-            Column::number("share"),
-            Column::text(""),
-        ]);
+        let mut columns: Vec<Column> = keys.iter().map(|key| Column::text(key.name()).giving_way()).collect();
+        columns.extend([Column::number("bytes"), Column::number("share"), Column::text("")]);
         columns.push(Column::number("blocks"));
         let mut table = Table::new(columns);
         let mut row = |mut names: Vec<String>, bytes: u64, blocks: Option<u64>, has_bar: bool| {
             names.resize(keys.len(), String::new());
-            let bar = if has_bar {
-                bar(bytes, breakdown.total, 20)
-            } else {
-                String::new()
-            };
+            let bar = if has_bar { bar(bytes, breakdown.total, 20) } else { String::new() };
             let blocks = blocks.map_or_else(String::new, format_count);
-            names.extend([
-                format_bytes(bytes),
-                percent(bytes, breakdown.total),
-                bar,
-                blocks,
-            ]);
+            names.extend([format_bytes(bytes), percent(bytes, breakdown.total), bar, blocks]);
             table.push(names);
         };
         for group in &breakdown.groups {
-            row(
-                group.key.clone(),
-                group.bytes,
-                (group.blocks > 0).then_some(group.blocks),
-                true,
-            );
+            row(group.key.clone(), group.bytes, (group.blocks > 0).then_some(group.blocks), true);
         }
         if breakdown.rest_groups > 0 {
             let name = count_of(breakdown.rest_groups, "more group");
@@ -161,26 +116,10 @@ impl<'a> PeakReport<'a> {
     fn hint(&self) -> String {
         let file = &self.arguments.source.file;
         if self.arguments.by.0 == [GroupKey::Category] {
-            return next_command(
-                &["peak"],
-                file,
-                &["--by", "op,scope"],
-                "for the operations and modules behind it",
-            );
+            return next_command(&["peak"], file, &["--by", "op,scope"], "for the operations and modules behind it");
         }
-        if !self
-            .arguments
-            .by
-            .0
-            .iter()
-            .any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack))
-        {
-            return next_command(
-                &["peak"],
-                file,
-                &["--by", "frame"],
-                "for the lines of code behind it",
-            );
+        if !self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
+            return next_command(&["peak"], file, &["--by", "frame"], "for the lines of code behind it");
         }
         next_command(&["phases"], file, &[], "for what each step and phase did")
     }
@@ -193,14 +132,12 @@ fn event_of(trace: &Trace, at: At) -> Result<Option<EventId>, Failure> {
         At::Start => Ok(None),
         At::End => Ok(count.checked_sub(1).map(EventId::from_index)),
         At::Event(number) if (number as usize) < count => Ok(Some(EventId(number))),
-        At::Event(number) if count == 0 => Err(Failure::Usage(format!(
-            "--at {number}: the recording has no events; use --at start"
-        ))),
+        At::Event(number) if count == 0 => {
+            Err(Failure::Usage(format!("--at {number}: the recording has no events; use --at start")))
+        }
         At::Event(number) => {
             let last = count - 1;
-            Err(Failure::Usage(format!(
-                "--at {number}: the recording has no such event; they go from 0 to {last}"
-            )))
+            Err(Failure::Usage(format!("--at {number}: the recording has no such event; they go from 0 to {last}")))
         }
     }
 }
@@ -237,15 +174,7 @@ struct GroupFigures {
 
 impl GroupFigures {
     fn of(group: &Group, keys: &[GroupKey]) -> Self {
-        let named = keys
-            .iter()
-            .zip(&group.key)
-            .map(|(key, value)| (key.name(), value.clone()));
-        Self {
-            key: group.key.join(", "),
-            keys: named.collect(),
-            bytes: group.bytes,
-            blocks: group.blocks,
-        }
+        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
+        Self { key: group.key.join(", "), keys: named.collect(), bytes: group.bytes, blocks: group.blocks }
     }
 }

@@ -39,13 +39,8 @@ pub fn peaks_table(summary: &DeviceSummary) -> Table {
             moment.metric.name().replace('_', " "),
             format_bytes(moment.bytes),
             percent(moment.bytes, summary.capacity_bytes),
-            moment.event.map_or_else(
-                || "start".to_owned(),
-                |event| format_count(u64::from(event.0)),
-            ),
-            moment
-                .step
-                .map_or_else(|| "-".to_owned(), |step| step.to_string()),
+            moment.event.map_or_else(|| "start".to_owned(), |event| format_count(u64::from(event.0))),
+            moment.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
             moment.phase.name().to_owned(),
             format_bytes(summary.end.get(moment.metric)),
             meaning(moment.metric).to_owned(),
@@ -56,9 +51,5 @@ pub fn peaks_table(summary: &DeviceSummary) -> Table {
 
 /// The peak of each metric, by the metric's name.
 pub fn peak_figures(trace: &Trace, summary: &DeviceSummary) -> BTreeMap<&'static str, PeakFigure> {
-    summary
-        .peaks
-        .iter()
-        .map(|moment| (moment.metric.name(), PeakFigure::of(trace, moment)))
-        .collect()
+    summary.peaks.iter().map(|moment| (moment.metric.name(), PeakFigure::of(trace, moment))).collect()
 }

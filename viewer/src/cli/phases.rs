@@ -36,17 +36,11 @@ impl<'a> PhasesReport<'a> {
         let device = choose_device(trace, arguments.device.device)?;
         check_metric(trace, device, metric)?;
         if arguments.blocks.filter.stated().is_some() && !metric.is_of_blocks() {
-            let text = format!(
-                "--where picks blocks, and {metric} is no sum over blocks; ask for requested or allocated"
-            );
+            let text =
+                format!("--where picks blocks, and {metric} is no sum over blocks; ask for requested or allocated");
             return Err(Failure::Usage(text));
         }
-        Ok(Self {
-            trace,
-            arguments,
-            device,
-            rows: phases(trace, device, metric),
-        })
+        Ok(Self { trace, arguments, device, rows: phases(trace, device, metric) })
     }
 
     /// The answer as an object with `rows`.
@@ -65,17 +59,11 @@ impl<'a> PhasesReport<'a> {
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let metric = self.arguments.metric.name().replace('_', " ");
         let Some(highest) = self.highest() else {
-            page.headline(
-                "No phase to show: nothing was allocated or freed while events were recorded.",
-            )?;
+            page.headline("No phase to show: nothing was allocated or freed while events were recorded.")?;
             return caveats::print(self.trace, page);
         };
         let steps = self.trace.spans.steps().len() as u64;
-        let counts = format!(
-            "{} in {}",
-            count_of(self.rows.len() as u64, "phase"),
-            count_of(steps, "step")
-        );
+        let counts = format!("{} in {}", count_of(self.rows.len() as u64, "phase"), count_of(steps, "step"));
         let when = match highest.peak_event {
             Some(event) => when(Some(event), highest.step, highest.phase),
             None => format!("at the start of {}", highest.phase),
@@ -90,19 +78,12 @@ impl<'a> PhasesReport<'a> {
         page.gap()?;
         page.table(&table(&self.rows))?;
         if !self.arguments.metric.is_of_blocks() {
-            page.line(
-                "What a peak is made of names blocks only, which are less than the bytes held.",
-            )?;
+            page.line("What a peak is made of names blocks only, which are less than the bytes held.")?;
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
         let file = &self.arguments.source.file;
-        page.hint(&next_command(
-            &["peak"],
-            file,
-            &["--by", "op,scope"],
-            "for what holds memory at the peak",
-        ))
+        page.hint(&next_command(&["peak"], file, &["--by", "op,scope"], "for what holds memory at the peak"))
     }
 
     fn highest(&self) -> Option<&PhaseRow> {
@@ -125,8 +106,7 @@ pub fn table(rows: &[PhaseRow]) -> Table {
     ]);
     for row in rows {
         table.push(vec![
-            row.step
-                .map_or_else(|| "-".to_owned(), |step| step.to_string()),
+            row.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
             row.phase.name().to_owned(),
             format_bytes(row.start_bytes),
             format_bytes(row.peak_bytes),
@@ -140,10 +120,7 @@ pub fn table(rows: &[PhaseRow]) -> Table {
 }
 
 fn made_of(at_peak: &[(Category, u64)]) -> String {
-    let named = at_peak
-        .iter()
-        .take(NAMED)
-        .map(|(category, bytes)| format!("{category} {}", format_bytes(*bytes)));
+    let named = at_peak.iter().take(NAMED).map(|(category, bytes)| format!("{category} {}", format_bytes(*bytes)));
     let mut parts: Vec<String> = named.collect();
     if at_peak.len() > NAMED {
         let rest: u64 = at_peak[NAMED..].iter().map(|(_, bytes)| bytes).sum();
@@ -196,9 +173,5 @@ pub struct PhaseFigures {
 }
 
 fn as_map<S: Serializer>(pairs: &[(Category, u64)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(
-        pairs
-            .iter()
-            .map(|(category, bytes)| (category.name(), bytes)),
-    )
+    serializer.collect_map(pairs.iter().map(|(category, bytes)| (category.name(), bytes)))
 }

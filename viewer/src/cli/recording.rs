@@ -42,28 +42,13 @@ const QUICK_BYTES: u64 = 16 << 20;
 
 /// Reads the recording `file`, or standard input for `-`. On a terminal a spinner turns meanwhile, where it may be long.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
-    let is_quick =
-        std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
-    let spinner = if is_quick {
-        ProgressBar::hidden()
-    } else {
-        spinner(format!("reading {}", file.display()))
-    };
-    let trace = if is_stdin(file) {
-        read_stdin()
-    } else {
-        read_file(file)
-    };
+    let is_quick = std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
+    let spinner = if is_quick { ProgressBar::hidden() } else { spinner(format!("reading {}", file.display())) };
+    let trace = if is_stdin(file) { read_stdin() } else { read_file(file) };
     spinner.finish_and_clear();
     match trace {
-        Ok(trace) => Ok(Recording {
-            format: Format::Snap,
-            trace,
-        }),
-        Err(source) => Err(Failure::Read {
-            file: file.to_owned(),
-            source,
-        }),
+        Ok(trace) => Ok(Recording { format: Format::Snap, trace }),
+        Err(source) => Err(Failure::Read { file: file.to_owned(), source }),
     }
 }
 
@@ -75,11 +60,7 @@ pub fn is_stdin(file: &Path) -> bool {
 fn read_stdin() -> Result<Trace, Error> {
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|source| Error::Io {
-        doing: "read",
-        source,
-        path: "-".into(),
-    })?;
+    read.map_err(|source| Error::Io { doing: "read", source, path: "-".into() })?;
     read_bytes(&bytes)
 }
 
@@ -88,11 +69,8 @@ pub fn spinner(doing: String) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})")
-        .expect("the template is well formed");
-    let spinner = ProgressBar::new_spinner()
-        .with_style(style)
-        .with_message(doing);
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("the template is well formed");
+    let spinner = ProgressBar::new_spinner().with_style(style).with_message(doing);
     spinner.enable_steady_tick(Duration::from_millis(100));
     spinner
 }
@@ -107,22 +85,13 @@ pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Fai
         return Ok(wanted);
     }
     let known: Vec<String> = known.iter().map(|device| device.0.to_string()).collect();
-    let have = if known.is_empty() {
-        "none".to_owned()
-    } else {
-        known.join(", ")
-    };
-    Err(Failure::Usage(format!(
-        "--device {}: the recording has no such device; it has {have}",
-        wanted.0
-    )))
+    let have = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(Failure::Usage(format!("--device {}: the recording has no such device; it has {have}", wanted.0)))
 }
 
 /// Says why `metric` cannot be asked of `device`, or with a filter.
 pub fn check_metric(trace: &Trace, device: DeviceId, metric: Metric) -> Result<(), Failure> {
-    let is_sample = |row: usize| {
-        trace.events.kind[row] == EventKind::DeviceUsed && trace.events.device[row] == device
-    };
+    let is_sample = |row: usize| trace.events.kind[row] == EventKind::DeviceUsed && trace.events.device[row] == device;
     if metric == Metric::DeviceUsed && !(0..trace.events.len()).any(is_sample) {
         let text = "--metric device_used: the recording has no samples of what the driver says is in use; \
                     ask for reserved, or record with device-used samples";
@@ -138,12 +107,7 @@ pub fn keep_only(trace: &mut Trace, filter: &Filter) {
         return;
     }
     let mut matcher = filter.on(trace);
-    let left_out: Vec<usize> = trace
-        .blocks
-        .ids()
-        .filter(|&id| !matcher.matches(id))
-        .map(|id| id.0 as usize)
-        .collect();
+    let left_out: Vec<usize> = trace.blocks.ids().filter(|&id| !matcher.matches(id)).map(|id| id.0 as usize).collect();
     for row in left_out {
         trace.blocks.requested[row] = 0;
         trace.blocks.allocated[row] = 0;

@@ -6,16 +6,8 @@ use super::recording::is_stdin;
 
 /// `Next: highwater peak step.snap --by op,scope   for …`.
 pub fn next_command(command: &[&str], file: &Path, options: &[&str], what_for: &str) -> String {
-    let file = if is_stdin(file) {
-        "FILE".to_owned()
-    } else {
-        quoted(&file.display().to_string())
-    };
-    let words = command
-        .iter()
-        .copied()
-        .chain([file.as_str()])
-        .chain(options.iter().copied());
+    let file = if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
+    let words = command.iter().copied().chain([file.as_str()]).chain(options.iter().copied());
     let words: Vec<&str> = words.collect();
     format!("Next: highwater {}   {what_for}", words.join(" "))
 }
@@ -35,16 +27,8 @@ mod tests {
 
     #[test]
     fn file_names_with_spaces_can_be_pasted() {
-        let next = next_command(
-            &["peak"],
-            Path::new("my run's.snap"),
-            &["--top", "5"],
-            "for more",
-        );
-        assert_eq!(
-            next,
-            r"Next: highwater peak 'my run'\''s.snap' --top 5   for more"
-        );
+        let next = next_command(&["peak"], Path::new("my run's.snap"), &["--top", "5"], "for more");
+        assert_eq!(next, r"Next: highwater peak 'my run'\''s.snap' --top 5   for more");
         assert!(next_command(&["peak"], Path::new("-"), &[], "").contains("peak FILE"));
     }
 }

@@ -20,28 +20,17 @@ pub struct Column {
 impl Column {
     /// A column of text.
     pub fn text(title: &'static str) -> Self {
-        Self {
-            title,
-            align: Align::Left,
-            gives_way: false,
-        }
+        Self { title, align: Align::Left, gives_way: false }
     }
 
     /// A column of numbers.
     pub fn number(title: &'static str) -> Self {
-        Self {
-            title,
-            align: Align::Right,
-            gives_way: false,
-        }
+        Self { title, align: Align::Right, gives_way: false }
     }
 
     /// Its cells are cut where the table is wider than the page.
     pub fn giving_way(self) -> Self {
-        Self {
-            gives_way: true,
-            ..self
-        }
+        Self { gives_way: true, ..self }
     }
 }
 
@@ -61,45 +50,25 @@ const LEAST: usize = 12;
 impl Table {
     /// A table without rows.
     pub fn new(columns: Vec<Column>) -> Self {
-        Self {
-            columns,
-            rows: Vec::new(),
-        }
+        Self { columns, rows: Vec::new() }
     }
 
     /// Appends a row; cells that are missing at its end are empty.
     pub fn push(&mut self, cells: Vec<String>) {
-        assert!(
-            cells.len() <= self.columns.len(),
-            "a row has no more cells than the table has columns"
-        );
+        assert!(cells.len() <= self.columns.len(), "a row has no more cells than the table has columns");
         self.rows.push(cells);
     }
 
     /// The table as lines, titles first, none wider than `page_width` if the columns that give way allow it.
     pub fn lines(&self, page_width: Option<usize>) -> Vec<String> {
         let widths = self.widths(page_width);
-        let titles: Vec<String> = self
-            .columns
-            .iter()
-            .map(|column| column.title.to_owned())
-            .collect();
-        let rows = self
-            .rows
-            .iter()
-            .flat_map(|row| self.row_lines(row, &widths));
-        self.row_lines(&titles, &widths)
-            .into_iter()
-            .chain(rows)
-            .collect()
+        let titles: Vec<String> = self.columns.iter().map(|column| column.title.to_owned()).collect();
+        let rows = self.rows.iter().flat_map(|row| self.row_lines(row, &widths));
+        self.row_lines(&titles, &widths).into_iter().chain(rows).collect()
     }
 
     fn widths(&self, page_width: Option<usize>) -> Vec<usize> {
-        let mut widths: Vec<usize> = self
-            .columns
-            .iter()
-            .map(|column| length(column.title))
-            .collect();
+        let mut widths: Vec<usize> = self.columns.iter().map(|column| length(column.title)).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = cell.lines().map(length).max().unwrap_or(0).max(*width);
@@ -109,8 +78,7 @@ impl Table {
         let mut excess = page_width.map_or(0, |page| whole.saturating_sub(page));
         // The widest gives first, so that several that give way end up alike.
         while excess > 0 {
-            let giving =
-                (0..widths.len()).filter(|&at| self.columns[at].gives_way && widths[at] > LEAST);
+            let giving = (0..widths.len()).filter(|&at| self.columns[at].gives_way && widths[at] > LEAST);
             let Some(widest) = giving.max_by_key(|&at| widths[at]) else {
                 break;
             };
@@ -121,19 +89,11 @@ impl Table {
     }
 
     fn row_lines(&self, cells: &[String], widths: &[usize]) -> Vec<String> {
-        let height = cells
-            .iter()
-            .map(|cell| cell.lines().count())
-            .max()
-            .unwrap_or(0)
-            .max(1);
+        let height = cells.iter().map(|cell| cell.lines().count()).max().unwrap_or(0).max(1);
         let line = |at: usize| {
             let mut line = String::new();
             for (position, column) in self.columns.iter().enumerate() {
-                let cell = cells
-                    .get(position)
-                    .and_then(|cell| cell.lines().nth(at))
-                    .unwrap_or("");
+                let cell = cells.get(position).and_then(|cell| cell.lines().nth(at)).unwrap_or("");
                 let cell = cut(cell, widths[position]);
                 let padding = " ".repeat(widths[position] - length(&cell));
                 line.push_str(&" ".repeat(GAP));
@@ -186,10 +146,7 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let mut table = Table::new(vec![
-            Column::text("what").giving_way(),
-            Column::number("bytes"),
-        ]);
+        let mut table = Table::new(vec![Column::text("what").giving_way(), Column::number("bytes")]);
         table.push(vec!["activation of a long name".into(), "7".into()]);
         table.push(vec!["two\nlines".into(), "1,000".into()]);
         table
@@ -214,12 +171,7 @@ mod tests {
         let lines = table().lines(Some(24));
         assert_eq!(lines[1], "  activation of…       7");
         assert!(lines.iter().all(|line| line.chars().count() <= 24));
-        assert!(
-            table()
-                .lines(Some(3))
-                .iter()
-                .all(|line| line.chars().count() <= 2 + LEAST + 2 + 5)
-        );
+        assert!(table().lines(Some(3)).iter().all(|line| line.chars().count() <= 2 + LEAST + 2 + 5));
     }
 
     #[test]

@@ -31,12 +31,7 @@ pub struct VerifyReport {
 impl VerifyReport {
     /// Checks `trace`, and counts what was found wrong while reading.
     pub fn of(trace: &Trace) -> Self {
-        let problems: Vec<String> = trace
-            .problems
-            .iter()
-            .chain(&verify(trace))
-            .map(ToString::to_string)
-            .collect();
+        let problems: Vec<String> = trace.problems.iter().chain(&verify(trace)).map(ToString::to_string).collect();
         Self {
             ok: problems.is_empty(),
             problems,
@@ -50,42 +45,23 @@ impl VerifyReport {
     /// The answer for a file of which nothing could be read.
     pub fn of_unreadable(error: &highwater_snapshots::Error) -> Self {
         let problems = vec![error.to_string()];
-        Self {
-            ok: false,
-            problems,
-            events: None,
-            blocks: None,
-            trust: None,
-            trust_sentences: Vec::new(),
-        }
+        Self { ok: false, problems, events: None, blocks: None, trust: None, trust_sentences: Vec::new() }
     }
 
     /// How the command ends.
     pub fn status(&self) -> Status {
-        if self.ok {
-            Status::Fine
-        } else {
-            Status::Unsound
-        }
+        if self.ok { Status::Fine } else { Status::Unsound }
     }
 
     /// The answer in words.
     pub fn print(&self, file: &Path, page: &mut Page<'_>) -> io::Result<()> {
         let count = |count: Option<usize>, noun: &str| count_of(count.unwrap_or(0) as u64, noun);
-        let size = format!(
-            "{}, {}",
-            count(self.events, "event"),
-            count(self.blocks, "block")
-        );
+        let size = format!("{}, {}", count(self.events, "event"), count(self.blocks, "block"));
         if self.ok {
-            page.headline(&format!(
-                "Sound: {size}; every checksum fits, and nothing contradicts anything."
-            ))?;
+            page.headline(&format!("Sound: {size}; every checksum fits, and nothing contradicts anything."))?;
         } else {
             let problems = count_of(self.problems.len() as u64, "problem");
-            page.headline(&format!(
-                "Not sound: {problems}; what could be read: {size}."
-            ))?;
+            page.headline(&format!("Not sound: {problems}; what could be read: {size}."))?;
             page.gap()?;
         }
         for problem in &self.problems {

@@ -35,10 +35,7 @@ pub struct App {
 impl App {
     /// An app with nothing open.
     pub fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            ..Self::default()
-        }
+        Self { settings, ..Self::default() }
     }
 
     /// What is remembered for the next start.
@@ -77,8 +74,7 @@ impl App {
     }
 
     fn show(&mut self, recording: Recording) {
-        let is_same =
-            |file: &OpenFile| recording.path.is_some() && file.recording.path == recording.path;
+        let is_same = |file: &OpenFile| recording.path.is_some() && file.recording.path == recording.path;
         let known = self.files.iter().position(is_same);
         let file = OpenFile::new(recording);
         match known {
@@ -100,14 +96,8 @@ impl App {
         if !self.can(command) {
             return;
         }
-        let deepest = self
-            .current()
-            .map_or(1, |file| file.recording.deepest_scope.max(1));
-        let depth = if let ColourBy::Scope(depth) = self.settings.colour_by {
-            depth
-        } else {
-            1
-        };
+        let deepest = self.current().map_or(1, |file| file.recording.deepest_scope.max(1));
+        let depth = if let ColourBy::Scope(depth) = self.settings.colour_by { depth } else { 1 };
         match command {
             Command::Open => self.ask_for_file(ctx),
             Command::Reload => {
@@ -135,20 +125,12 @@ impl App {
             }
             Command::ToggleStacking => {
                 let is_age = self.settings.stacking == Stacking::Age;
-                self.settings.stacking = if is_age {
-                    Stacking::Colour
-                } else {
-                    Stacking::Age
-                };
+                self.settings.stacking = if is_age { Stacking::Colour } else { Stacking::Age };
             }
             Command::ToggleLines => self.settings.has_lines = !self.settings.has_lines,
             Command::ToggleTheme => {
                 let is_dark = ctx.theme() == egui::Theme::Dark;
-                ctx.set_theme(if is_dark {
-                    egui::Theme::Light
-                } else {
-                    egui::Theme::Dark
-                });
+                ctx.set_theme(if is_dark { egui::Theme::Light } else { egui::Theme::Dark });
             }
             Command::CopyMoment => {
                 if let Some(file) = self.current_mut() {
@@ -157,9 +139,7 @@ impl App {
                 }
             }
             Command::Screenshot => {
-                let name = self
-                    .current()
-                    .map_or("highwater", |file| file.recording.name.as_str());
+                let name = self.current().map_or("highwater", |file| file.recording.name.as_str());
                 let name = format!("{}.png", name.trim_end_matches(".snap"));
                 ctx.request_screenshot(move |picture| save_picture(name, picture));
             }
@@ -217,8 +197,7 @@ impl App {
             }
         });
         for recording in ready {
-            self.failures
-                .retain(|(path, _)| Some(path) != recording.path.as_ref());
+            self.failures.retain(|(path, _)| Some(path) != recording.path.as_ref());
             if let Some(path) = &recording.path {
                 self.settings.remember(path);
             }
@@ -231,14 +210,8 @@ impl App {
                 self.open(ctx, &path);
             }
         }
-        let dropped: Vec<PathBuf> = ctx.input(|input| {
-            input
-                .raw
-                .dropped_files
-                .iter()
-                .map(|file| file.path().to_owned())
-                .collect()
-        });
+        let dropped: Vec<PathBuf> =
+            ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect());
         for path in dropped {
             self.open(ctx, &path);
         }
@@ -251,10 +224,7 @@ impl App {
             if self.files.len() > 1 {
                 ui.separator();
                 for (row, file) in self.files.iter().enumerate() {
-                    if ui
-                        .selectable_label(row == self.current, &file.recording.name)
-                        .clicked()
-                    {
+                    if ui.selectable_label(row == self.current, &file.recording.name).clicked() {
                         self.current = row;
                     }
                 }
@@ -277,8 +247,7 @@ impl App {
                     loading.cancel();
                 }
             }
-            self.failures
-                .retain(|(path, why)| !welcome::failure_ui(ui, path, why));
+            self.failures.retain(|(path, why)| !welcome::failure_ui(ui, path, why));
         });
     }
 
@@ -312,22 +281,14 @@ impl App {
         let ask = move || {
             let recordings = ["snap", "pickle", "pkl", "json", "gz", "html"];
             let dialog = rfd::FileDialog::new().set_title("Open a recording");
-            let dialog = dialog
-                .add_filter("Recordings", &recordings)
-                .add_filter("All files", &["*"]);
+            let dialog = dialog.add_filter("Recordings", &recordings).add_filter("All files", &["*"]);
             // The window may be gone by now.
             let _ = sender.send(dialog.pick_file());
             wake.request_repaint();
         };
-        match std::thread::Builder::new()
-            .name("highwater-dialog".to_owned())
-            .spawn(ask)
-        {
+        match std::thread::Builder::new().name("highwater-dialog".to_owned()).spawn(ask) {
             Ok(_) => self.dialog = Some(receiver),
-            Err(why) => self.failures.push((
-                PathBuf::from("a file"),
-                format!("cannot show the dialog: {why}"),
-            )),
+            Err(why) => self.failures.push((PathBuf::from("a file"), format!("cannot show the dialog: {why}"))),
         }
     }
 }
@@ -335,23 +296,16 @@ impl App {
 /// Asks where to write a picture of the window, and writes it, on a thread of its own.
 fn save_picture(name: String, picture: Arc<ColorImage>) {
     let save = move || {
-        let dialog = rfd::FileDialog::new()
-            .set_title("Save a picture")
-            .set_file_name(name);
+        let dialog = rfd::FileDialog::new().set_title("Save a picture").set_file_name(name);
         if let Some(path) = dialog.add_filter("PNG", &["png"]).save_file()
             && let Err(why) = write_png(&path, &picture)
         {
             let text = format!("Cannot write {}: {why}", path.display());
-            rfd::MessageDialog::new()
-                .set_title("Highwater")
-                .set_description(text)
-                .show();
+            rfd::MessageDialog::new().set_title("Highwater").set_description(text).show();
         }
     };
     // Without a thread there is no dialog and no picture, which the user sees.
-    let _ = std::thread::Builder::new()
-        .name("highwater-picture".to_owned())
-        .spawn(save);
+    let _ = std::thread::Builder::new().name("highwater-picture".to_owned()).spawn(save);
 }
 
 fn write_png(path: &Path, picture: &ColorImage) -> anyhow::Result<()> {
@@ -368,13 +322,11 @@ fn drop_hint_ui(ui: &Ui) {
     if ui.input(|input| input.raw.hovered_files.is_empty()) {
         return;
     }
-    egui::Area::new(egui::Id::unique("drop"))
-        .anchor(egui::Align2::CENTER_CENTER, [0.0, 0.0])
-        .show(ui.ctx(), |ui| {
-            egui::Frame::popup(ui.style())
-                .inner_margin(24)
-                .show(ui, |ui| ui.label(RichText::new("Drop to open").size(22.0)));
-        });
+    egui::Area::new(egui::Id::unique("drop")).anchor(egui::Align2::CENTER_CENTER, [0.0, 0.0]).show(ui.ctx(), |ui| {
+        egui::Frame::popup(ui.style())
+            .inner_margin(24)
+            .show(ui, |ui| ui.label(RichText::new("Drop to open").size(22.0)));
+    });
 }
 
 impl eframe::App for App {

@@ -15,13 +15,7 @@ use crate::selection::Selection;
 use crate::session::Recording;
 
 /// What is under the pointer, in a few lines.
-pub fn hover_ui(
-    ui: &mut Ui,
-    recording: &Recording,
-    selection: &Selection,
-    hover: Hover,
-    entry: Option<&Entry>,
-) {
+pub fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection, hover: Hover, entry: Option<&Entry>) {
     let trace = &recording.trace;
     let metric = drawn_metric(selection.metric);
     if let Some(id) = hover.block {
@@ -30,11 +24,7 @@ pub fn hover_ui(
             if let Some(entry) = entry {
                 swatch_ui(ui, entry.colour);
             }
-            ui.strong(format!(
-                "{}  {}",
-                format_bytes(size(&block, metric)),
-                title(trace, &block)
-            ));
+            ui.strong(format!("{}  {}", format_bytes(size(&block, metric)), title(trace, &block)));
         });
         if block.scope.is_some() {
             ui.label(trace.tables.scope_path(block.scope));
@@ -61,11 +51,7 @@ pub fn block_ui(ui: &mut Ui, recording: &Recording, id: BlockId) {
     let rounding = block.allocated.saturating_sub(block.requested);
     let exact = |bytes: u64| format!("{} ({} B)", format_bytes(bytes), format_count(bytes));
     let or_unknown = |text: String| {
-        if text.is_empty() {
-            "unknown".to_owned()
-        } else {
-            text
-        }
+        if text.is_empty() { "unknown".to_owned() } else { text }
     };
     let mut rows: Vec<(&str, String)> = vec![
         ("Requested", exact(block.requested)),
@@ -74,47 +60,25 @@ pub fn block_ui(ui: &mut Ui, recording: &Recording, id: BlockId) {
         ("Category", block.category.to_string()),
         ("Operation", or_unknown(tables.op_name(block.op).to_owned())),
         ("Module", or_unknown(tables.scope_path(block.scope))),
-        (
-            "Allocated at",
-            event_text(trace, block.alloc, "before the recording"),
-        ),
-        (
-            "Freed at",
-            event_text(trace, block.free_requested, "not in the recording"),
-        ),
+        ("Allocated at", event_text(trace, block.alloc, "before the recording")),
+        ("Freed at", event_text(trace, block.free_requested, "not in the recording")),
     ];
-    if block.free_completed != block.free_requested
-        && block.free_completed.0 != block.free_requested.0.wrapping_add(1)
+    if block.free_completed != block.free_requested && block.free_completed.0 != block.free_requested.0.wrapping_add(1)
     {
-        rows.push((
-            "Reusable at",
-            event_text(trace, block.free_completed, "not in the recording"),
-        ));
+        rows.push(("Reusable at", event_text(trace, block.free_completed, "not in the recording")));
     }
     rows.push(("Lifetime", Lifetime::of(trace, &block).name().to_owned()));
-    rows.push((
-        "Stream and pool",
-        format!("stream {}, {} pool", block.stream.0, block.pool),
-    ));
-    rows.push((
-        "Address",
-        format!("{:#x} on device {}", block.address, block.device.0),
-    ));
-    Grid::new("block facts")
-        .num_columns(2)
-        .spacing(vec2(12.0, 3.0))
-        .show(ui, |ui| {
-            for (name, value) in rows {
-                ui.weak(name);
-                ui.add(Label::new(&value).truncate()).on_hover_text(&value);
-                ui.end_row();
-            }
-        });
+    rows.push(("Stream and pool", format!("stream {}, {} pool", block.stream.0, block.pool)));
+    rows.push(("Address", format!("{:#x} on device {}", block.address, block.device.0)));
+    Grid::new("block facts").num_columns(2).spacing(vec2(12.0, 3.0)).show(ui, |ui| {
+        for (name, value) in rows {
+            ui.weak(name);
+            ui.add(Label::new(&value).truncate()).on_hover_text(&value);
+            ui.end_row();
+        }
+    });
     let op_stack = tables.op(block.op).map_or(StackId::NONE, |op| op.stack);
-    let free_stack = block
-        .free_requested
-        .index()
-        .map_or(StackId::NONE, |index| trace.events.stack[index]);
+    let free_stack = block.free_requested.index().map_or(StackId::NONE, |index| trace.events.stack[index]);
     stack_ui(ui, trace, "Allocated by", block.stack);
     if op_stack.is_some() && op_stack != block.stack {
         stack_ui(ui, trace, "Forward operation called by", op_stack);
@@ -128,12 +92,7 @@ fn stack_ui(ui: &mut Ui, trace: &Trace, name: &str, stack: StackId) {
     let lines = trace.tables.stack_text(stack);
     ui.horizontal(|ui| {
         ui.strong(name);
-        if !lines.is_empty()
-            && ui
-                .small_button("Copy")
-                .on_hover_text("Copy this stack as text.")
-                .clicked()
-        {
+        if !lines.is_empty() && ui.small_button("Copy").on_hover_text("Copy this stack as text.").clicked() {
             ui.ctx().copy_text(lines.join("\n"));
         }
     });
@@ -146,21 +105,10 @@ fn stack_ui(ui: &mut Ui, trace: &Trace, name: &str, stack: StackId) {
     let of_frames = trace.tables.stack_frames(stack).flat_map(|frame| {
         let found = trace.tables.frame_lines(frame);
         let unresolved = found.is_empty().then_some(false);
-        found
-            .iter()
-            .map(|line| !is_internal(&trace.tables, line))
-            .chain(unresolved)
+        found.iter().map(|line| !is_internal(&trace.tables, line)).chain(unresolved)
     });
     for (text, is_users) in lines.iter().zip(of_frames) {
-        line_ui(
-            ui,
-            text,
-            if is_users {
-                shades.strong
-            } else {
-                shades.faint
-            },
-        );
+        line_ui(ui, text, if is_users { shades.strong } else { shades.faint });
     }
 }
 
@@ -170,20 +118,12 @@ fn line_ui(ui: &mut Ui, text: &str, colour: egui::Color32) {
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
         ui.spacing_mut().item_spacing.y = 0.0;
         let (function, place) = text.rsplit_once(" (").unwrap_or((text, ""));
-        ui.add(Label::new(
-            RichText::new(function).monospace().size(12.0).color(colour),
-        ))
-        .on_hover_text(text);
+        ui.add(Label::new(RichText::new(function).monospace().size(12.0).color(colour))).on_hover_text(text);
         if !place.is_empty() {
             let place = place.trim_end_matches(')');
             let faint = Shades::in_ui(ui).faint;
-            ui.add(Label::new(
-                RichText::new(format!("    {place}"))
-                    .monospace()
-                    .size(11.0)
-                    .color(faint),
-            ))
-            .on_hover_text(text);
+            ui.add(Label::new(RichText::new(format!("    {place}")).monospace().size(11.0).color(faint)))
+                .on_hover_text(text);
         }
     });
 }
@@ -196,9 +136,7 @@ pub fn swatch_ui(ui: &mut Ui, colour: egui::Color32) {
 
 /// A moment in words: where in the recording, and when.
 pub fn moment_text(moment: &Moment) -> String {
-    let time = moment
-        .time_ns
-        .map_or_else(String::new, |time| format!(", at {}", format_nanos(time)));
+    let time = moment.time_ns.map_or_else(String::new, |time| format!(", at {}", format_nanos(time)));
     format!("{}{time}", when(moment))
 }
 
@@ -211,11 +149,7 @@ fn title(trace: &Trace, block: &Block) -> String {
 }
 
 fn size(block: &Block, metric: Metric) -> u64 {
-    if metric == Metric::Requested {
-        block.requested
-    } else {
-        block.allocated
-    }
+    if metric == Metric::Requested { block.requested } else { block.allocated }
 }
 
 /// From when to when a block lives, in words.
@@ -224,9 +158,7 @@ fn life(trace: &Trace, block: &Block) -> String {
         let Some(span) = trace.spans.at(event) else {
             return String::new();
         };
-        let step = span
-            .step
-            .map_or_else(String::new, |step| format!("step {step} "));
+        let step = span.step.map_or_else(String::new, |step| format!("step {step} "));
         format!("{step}{}", span.phase)
     };
     let made = if block.is_baseline() {
@@ -241,19 +173,12 @@ fn life(trace: &Trace, block: &Block) -> String {
     let time = |index: usize| trace.events.time_ns[index];
     let lasted = format_nanos(time(end).saturating_sub(time(first)));
     let events = format_count((end - first) as u64);
-    format!(
-        "{made} to {}: {events} events, {lasted}",
-        phase(block.free_requested)
-    )
+    format!("{made} to {}: {events} events, {lasted}", phase(block.free_requested))
 }
 
 fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
     match trace.events.time_of(event) {
-        Some(time) => format!(
-            "event {}, {}",
-            format_count(u64::from(event.0)),
-            format_nanos(time)
-        ),
+        Some(time) => format!("event {}, {}", format_count(u64::from(event.0)), format_nanos(time)),
         None => none.to_owned(),
     }
 }

@@ -13,9 +13,7 @@ use super::theme;
 use crate::session::Recording;
 
 /// What colours tell apart.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum ColourBy {
     /// What blocks are for.
     #[default]
@@ -74,23 +72,13 @@ impl Colouring {
     /// Colours the blocks of device `device` of `recording`. The entries are those with most bytes at the peak of
     /// `metric`, in the order in which their first blocks were made; categories and lifetimes have a fixed order.
     /// Blocks that `filter` leaves out turn grey.
-    pub fn build(
-        recording: &Recording,
-        device: usize,
-        by: ColourBy,
-        metric: Metric,
-        filter: &Filter,
-    ) -> Self {
+    pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, filter: &Filter) -> Self {
         let trace = &recording.trace;
         let mut coder = Coder::new(trace, by);
         let codes: Vec<u64> = trace.blocks.ids().map(|id| coder.code(id)).collect();
         let order = match by {
-            ColourBy::Category => (0..Category::ALL.len() as u64)
-                .filter(|code| codes.contains(code))
-                .collect(),
-            ColourBy::Lifetime => (0..Lifetime::ALL.len() as u64)
-                .filter(|code| codes.contains(code))
-                .collect(),
+            ColourBy::Category => (0..Category::ALL.len() as u64).filter(|code| codes.contains(code)).collect(),
+            ColourBy::Lifetime => (0..Lifetime::ALL.len() as u64).filter(|code| codes.contains(code)).collect(),
             _ => most_important(recording, device, metric, &codes),
         };
         let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 1);
@@ -99,43 +87,19 @@ impl Colouring {
             let colour = match (by, code) {
                 (ColourBy::Category, _) => theme::category(Category::ALL[code as usize]),
                 (_, NO_CODE) => theme::NEUTRAL,
-                _ => theme::entry(
-                    entries
-                        .iter()
-                        .filter(|entry| entry.colour != theme::NEUTRAL)
-                        .count(),
-                    named,
-                ),
+                _ => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count(), named),
             };
-            entries.push(Entry {
-                name: coder.name(code),
-                colour,
-            });
+            entries.push(Entry { name: coder.name(code), colour });
         }
-        let rows: HashMap<u64, u8> = order
-            .iter()
-            .zip(0_u8..)
-            .map(|(code, row)| (*code, row))
-            .collect();
+        let rows: HashMap<u64, u8> = order.iter().zip(0_u8..).map(|(code, row)| (*code, row)).collect();
         let rest = entries.len() as u8;
-        let entry_of: Vec<u8> = codes
-            .iter()
-            .map(|code| rows.get(code).copied().unwrap_or(rest))
-            .collect();
+        let entry_of: Vec<u8> = codes.iter().map(|code| rows.get(code).copied().unwrap_or(rest)).collect();
         if entry_of.contains(&rest) {
-            entries.push(Entry {
-                name: "(all others)".to_owned(),
-                colour: theme::NEUTRAL,
-            });
+            entries.push(Entry { name: "(all others)".to_owned(), colour: theme::NEUTRAL });
         }
         let mut matcher = filter.on(trace);
-        let shown = (!filter.is_empty())
-            .then(|| trace.blocks.ids().map(|id| matcher.matches(id)).collect());
-        Self {
-            entries,
-            entry_of,
-            is_shown: shown.unwrap_or_default(),
-        }
+        let shown = (!filter.is_empty()).then(|| trace.blocks.ids().map(|id| matcher.matches(id)).collect());
+        Self { entries, entry_of, is_shown: shown.unwrap_or_default() }
     }
 
     /// The block's colour in the legend, or grey where the filter leaves it out.
@@ -163,11 +127,7 @@ fn most_important(recording: &Recording, device: usize, metric: Metric, codes: &
     let trace = &recording.trace;
     let index = &recording.devices[device];
     let mut weights: HashMap<u64, (u64, u64, usize)> = HashMap::new();
-    for (row, code) in codes
-        .iter()
-        .enumerate()
-        .filter(|(row, _)| trace.blocks.device[*row] == index.device)
-    {
+    for (row, code) in codes.iter().enumerate().filter(|(row, _)| trace.blocks.device[*row] == index.device) {
         weights.entry(*code).or_insert((0, 0, row)).1 += trace.blocks.allocated[row];
     }
     let peak = index.peak(trace, metric).position();
@@ -176,9 +136,7 @@ fn most_important(recording: &Recording, device: usize, metric: Metric, codes: &
         weights.entry(codes[row]).or_insert((0, 0, row)).0 += trace.blocks.allocated[row];
     }
     let mut ranked: Vec<(u64, (u64, u64, usize))> = weights.into_iter().collect();
-    ranked.sort_by_key(|(code, (at_peak, in_all, _))| {
-        (std::cmp::Reverse((*at_peak, *in_all)), *code)
-    });
+    ranked.sort_by_key(|(code, (at_peak, in_all, _))| (std::cmp::Reverse((*at_peak, *in_all)), *code));
     if ranked.len() > theme::MOST_ENTRIES {
         ranked.truncate(theme::MOST_ENTRIES - 1);
     }
@@ -201,14 +159,7 @@ struct Coder<'a> {
 impl<'a> Coder<'a> {
     fn new(trace: &'a Trace, by: ColourBy) -> Self {
         let (scopes, lines, code_of) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self {
-            trace,
-            by,
-            scopes,
-            lines,
-            found: Vec::new(),
-            code_of,
-        }
+        Self { trace, by, scopes, lines, found: Vec::new(), code_of }
     }
 
     fn code(&mut self, id: BlockId) -> u64 {
@@ -218,29 +169,20 @@ impl<'a> Coder<'a> {
             ColourBy::Category => u64::from(trace.blocks.category[row] as u8),
             ColourBy::Scope(depth) => {
                 let scope = trace.blocks.scope[row];
-                *self
-                    .scopes
-                    .entry(scope)
-                    .or_insert_with(|| cut(trace, scope, depth))
+                *self.scopes.entry(scope).or_insert_with(|| cut(trace, scope, depth))
             }
-            ColourBy::Op => trace
-                .tables
-                .op(trace.blocks.op[row])
-                .map_or(NO_CODE, |op| u64::from(op.name.0)),
+            ColourBy::Op => trace.tables.op(trace.blocks.op[row]).map_or(NO_CODE, |op| u64::from(op.name.0)),
             ColourBy::CallSite => {
                 let (found, code_of) = (&mut self.found, &mut self.code_of);
-                *self
-                    .lines
-                    .entry(trace.blocks.stack[row])
-                    .or_insert_with_key(|stack| {
-                        let Some(line) = user_line(&trace.tables, *stack) else {
-                            return NO_CODE;
-                        };
-                        *code_of.entry(line).or_insert_with(|| {
-                            found.push(line);
-                            found.len() as u64 - 1
-                        })
+                *self.lines.entry(trace.blocks.stack[row]).or_insert_with_key(|stack| {
+                    let Some(line) = user_line(&trace.tables, *stack) else {
+                        return NO_CODE;
+                    };
+                    *code_of.entry(line).or_insert_with(|| {
+                        found.push(line);
+                        found.len() as u64 - 1
                     })
+                })
             }
             ColourBy::Lifetime => Lifetime::of(trace, &trace.blocks.get(id)) as u64,
             ColourBy::Stream => trace.blocks.stream[row].0,
@@ -255,9 +197,7 @@ impl<'a> Coder<'a> {
             (ColourBy::Stream, stream) => format!("stream {stream}"),
             (_, NO_CODE) => "(none)".to_owned(),
             (ColourBy::Scope(_), scope) => tables.scope_path(ScopeId(scope as u32)),
-            (ColourBy::Op, name) => tables
-                .string(highwater_snapshots::StringId(name as u32))
-                .to_owned(),
+            (ColourBy::Op, name) => tables.string(highwater_snapshots::StringId(name as u32)).to_owned(),
             (ColourBy::CallSite, line) => short_line(&tables.line_text(&self.found[line as usize])),
         }
     }
@@ -265,25 +205,13 @@ impl<'a> Coder<'a> {
 
 /// The ancestor of `scope` that has at most `depth` parts.
 fn cut(trace: &Trace, scope: ScopeId, depth: usize) -> u64 {
-    let parent = |id: ScopeId| {
-        id.index()
-            .and_then(|index| trace.tables.scopes.get(index))
-            .map(|scope| scope.parent)
-    };
+    let parent = |id: ScopeId| id.index().and_then(|index| trace.tables.scopes.get(index)).map(|scope| scope.parent);
     let mut path = vec![scope];
-    while let Some(above) = path
-        .last()
-        .and_then(|id| parent(*id))
-        .filter(|id| id.is_some())
-    {
+    while let Some(above) = path.last().and_then(|id| parent(*id)).filter(|id| id.is_some()) {
         path.push(above);
     }
     let cut = path[path.len() - depth.clamp(1, path.len())];
-    if cut.is_some() {
-        u64::from(cut.0)
-    } else {
-        NO_CODE
-    }
+    if cut.is_some() { u64::from(cut.0) } else { NO_CODE }
 }
 
 /// `function (folder/file:line)` with the leading folders left out.
@@ -315,19 +243,12 @@ mod tests {
     fn names(by: ColourBy) -> Vec<String> {
         let recording = recording();
         let colouring = Colouring::build(&recording, 0, by, Metric::Requested, &Filter::default());
-        colouring
-            .entries
-            .into_iter()
-            .map(|entry| entry.name)
-            .collect()
+        colouring.entries.into_iter().map(|entry| entry.name).collect()
     }
 
     #[test]
     fn the_legend_names_what_there_is_in_a_fixed_order() {
-        assert_eq!(
-            names(ColourBy::Category),
-            ["parameter", "gradient", "activation"]
-        );
+        assert_eq!(names(ColourBy::Category), ["parameter", "gradient", "activation"]);
         assert_eq!(names(ColourBy::Scope(1)), ["net"]);
         assert_eq!(names(ColourBy::Scope(2)), ["net.0", "net.1"]);
         assert_eq!(names(ColourBy::Scope(9)), ["net.0", "net.1"]);
@@ -340,39 +261,19 @@ mod tests {
     fn categories_keep_their_colour_and_left_out_blocks_turn_grey() {
         let recording = recording();
         let filter: Filter = "category=activation".parse().unwrap();
-        let colouring = Colouring::build(
-            &recording,
-            0,
-            ColourBy::Category,
-            Metric::Requested,
-            &filter,
-        );
-        assert_eq!(
-            colouring.entries[2].colour,
-            theme::category(Category::Activation)
-        );
+        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &filter);
+        assert_eq!(colouring.entries[2].colour, theme::category(Category::Activation));
         assert_eq!(colouring.entry(BlockId(1)), colouring.entry(BlockId(2)));
         let grey = colouring.colour(BlockId(0));
         assert!(grey.r() == grey.g() && grey.g() == grey.b());
-        assert_ne!(
-            colouring.colour(BlockId(1)).r(),
-            colouring.colour(BlockId(1)).g()
-        );
+        assert_ne!(colouring.colour(BlockId(1)).r(), colouring.colour(BlockId(1)).g());
     }
 
     #[test]
     fn many_entries_are_kept_to_the_largest_and_the_rest_shares_one() {
-        let text: String = (0..100)
-            .map(|n| format!("alloc b{n} {} #op{n}\n", n + 1))
-            .collect();
+        let text: String = (0..100).map(|n| format!("alloc b{n} {} #op{n}\n", n + 1)).collect();
         let recording = Recording::new("many", None, trace_from_text(&text).unwrap());
-        let colouring = Colouring::build(
-            &recording,
-            0,
-            ColourBy::Op,
-            Metric::Requested,
-            &Filter::default(),
-        );
+        let colouring = Colouring::build(&recording, 0, ColourBy::Op, Metric::Requested, &Filter::default());
         assert_eq!(colouring.entries.len(), theme::MOST_ENTRIES);
         assert_eq!(colouring.entries.last().unwrap().name, "(all others)");
         assert_eq!(colouring.entries[0].name, "op69");

@@ -11,35 +11,15 @@ pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     }
     let mut shortcuts: Vec<(KeyboardShortcut, Command)> = Command::ALL
         .iter()
-        .flat_map(|&command| {
-            command
-                .keys()
-                .iter()
-                .filter_map(move |key| Some((shortcut(key)?, command)))
-        })
+        .flat_map(|&command| command.keys().iter().filter_map(move |key| Some((shortcut(key)?, command))))
         .collect();
     // A key alone would also match with modifiers held: those with more modifiers come first.
     shortcuts.sort_by_key(|(shortcut, _)| {
-        let Modifiers {
-            alt,
-            ctrl,
-            shift,
-            command,
-            ..
-        } = shortcut.modifiers;
-        std::cmp::Reverse(
-            [alt, ctrl, shift, command]
-                .into_iter()
-                .filter(|held| *held)
-                .count(),
-        )
+        let Modifiers { alt, ctrl, shift, command, .. } = shortcut.modifiers;
+        std::cmp::Reverse([alt, ctrl, shift, command].into_iter().filter(|held| *held).count())
     });
     ctx.input_mut(|input| {
-        shortcuts
-            .iter()
-            .filter(|(shortcut, _)| input.consume_shortcut(shortcut))
-            .map(|(_, command)| *command)
-            .collect()
+        shortcuts.iter().filter(|(shortcut, _)| input.consume_shortcut(shortcut)).map(|(_, command)| *command).collect()
     })
 }
 
@@ -64,16 +44,8 @@ fn shortcut(text: &str) -> Option<KeyboardShortcut> {
 /// The key as a menu shows it.
 pub fn shown(text: &str) -> String {
     // Arrows are words: the built-in fonts lack their signs.
-    let names = [
-        ("Arrow", ""),
-        ("Plus", "+"),
-        ("Minus", "-"),
-        ("Period", "."),
-        ("Comma", ","),
-    ];
-    names.iter().fold(text.to_owned(), |text, (name, sign)| {
-        text.replace(name, sign)
-    })
+    let names = [("Arrow", ""), ("Plus", "+"), ("Minus", "-"), ("Period", "."), ("Comma", ",")];
+    names.iter().fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign))
 }
 
 #[cfg(test)]

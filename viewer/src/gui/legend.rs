@@ -1,8 +1,6 @@
 //! Legend: what the colours mean, and how much of the moment's total each has.
 
-use eframe::egui::{
-    FontId, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2,
-};
+use eframe::egui::{FontId, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2};
 use highwater_snapshots::analysis::bands::Stack;
 use highwater_snapshots::analysis::{Metric, Totals};
 use highwater_snapshots::units::format_bytes;
@@ -30,12 +28,7 @@ pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, stack: &Stack) {
                 painter.rect_filled(rect, 2.0, entry.colour);
             };
             let response = chip_ui(ui, sign, &entry.name, &share(bytes, total), bytes > 0);
-            response.on_hover_text(format!(
-                "{}: {} of {}",
-                entry.name,
-                format_bytes(bytes),
-                format_bytes(total)
-            ));
+            response.on_hover_text(format!("{}: {} of {}", entry.name, format_bytes(bytes), format_bytes(total)));
         }
     });
 }
@@ -43,61 +36,32 @@ pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, stack: &Stack) {
 /// Shows what the lines over the bands mean, with each total at the moment.
 pub fn lines_ui(ui: &mut Ui, totals: &Totals, capacity: u64, is_sampled: bool) {
     let shades = Shades::in_ui(ui);
-    let metrics = Metric::ALL
-        .into_iter()
-        .filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
+    let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric)));
     let capacity = (capacity > 0).then(|| ("capacity", shades.capacity(), capacity));
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
         for (name, stroke, bytes) in lines.chain(capacity) {
             let sign = |painter: &Painter, rect: Rect| {
-                painter.hline(
-                    rect.x_range(),
-                    rect.center().y,
-                    Stroke::new(2.0, stroke.color),
-                );
+                painter.hline(rect.x_range(), rect.center().y, Stroke::new(2.0, stroke.color));
             };
-            chip_ui(
-                ui,
-                sign,
-                &name.replace('_', " "),
-                &format_bytes(bytes),
-                true,
-            );
+            chip_ui(ui, sign, &name.replace('_', " "), &format_bytes(bytes), true);
         }
     });
 }
 
 /// A sign, what it stands for and how much of that there is, in one piece, so that rows wrap between chips.
-fn chip_ui(
-    ui: &mut Ui,
-    sign: impl Fn(&Painter, Rect),
-    name: &str,
-    amount: &str,
-    is_present: bool,
-) -> Response {
+fn chip_ui(ui: &mut Ui, sign: impl Fn(&Painter, Rect), name: &str, amount: &str, is_present: bool) -> Response {
     const GAP: f32 = 5.0;
     let shades = Shades::in_ui(ui);
     let font = FontId::proportional(13.0);
-    let colour = if is_present {
-        shades.strong
-    } else {
-        shades.faint
-    };
-    let name_galley = ui
-        .painter()
-        .layout_no_wrap(name.to_owned(), font.clone(), colour);
-    let amount_galley = ui
-        .painter()
-        .layout_no_wrap(amount.to_owned(), font, shades.faint);
+    let colour = if is_present { shades.strong } else { shades.faint };
+    let name_galley = ui.painter().layout_no_wrap(name.to_owned(), font.clone(), colour);
+    let amount_galley = ui.painter().layout_no_wrap(amount.to_owned(), font, shades.faint);
     let width = theme::SWATCH + name_galley.size().x + amount_galley.size().x + 2.0 * GAP + 14.0;
     let (rect, response) = ui.allocate_exact_size(vec2(width, theme::ROW_HEIGHT), Sense::hover());
     let middle = rect.center().y;
-    let field = Rect::from_center_size(
-        pos2(rect.left() + theme::SWATCH / 2.0, middle),
-        Vec2::splat(theme::SWATCH),
-    );
+    let field = Rect::from_center_size(pos2(rect.left() + theme::SWATCH / 2.0, middle), Vec2::splat(theme::SWATCH));
     sign(ui.painter(), field);
     let place = pos2(field.right() + GAP, middle - name_galley.size().y / 2.0);
     let beside = pos2(place.x + name_galley.size().x + GAP, place.y);
@@ -128,13 +92,7 @@ mod tests {
     #[test]
     fn shares_are_short_and_never_vanish() {
         assert_eq!(
-            [
-                share(0, 9),
-                share(1, 1_000_000),
-                share(1, 200),
-                share(1, 3),
-                share(3, 3)
-            ],
+            [share(0, 9), share(1, 1_000_000), share(1, 200), share(1, 3), share(3, 3)],
             ["0%", "<0.1%", "0.5%", "33%", "100%"]
         );
         assert_eq!(share(0, 0), "0%");

@@ -24,8 +24,7 @@ pub use app::App;
 pub use settings::Settings;
 
 /// What a bare Debian lacks to show a window.
-const PACKAGES: &str =
-    "libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0 libegl1 libgl1-mesa-dri";
+const PACKAGES: &str = "libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0 libegl1 libgl1-mesa-dri";
 /// The same for Wayland.
 const WAYLAND_PACKAGES: &str =
     "libwayland-client0 libwayland-cursor0 libwayland-egl1 libxkbcommon0 libegl1 libgl1-mesa-dri";
@@ -39,15 +38,9 @@ pub fn run(files: Vec<PathBuf>) -> anyhow::Result<()> {
         .with_inner_size([1440.0, 900.0])
         .with_min_inner_size([640.0, 400.0])
         .with_drag_and_drop(true);
-    let options = eframe::NativeOptions {
-        viewport,
-        renderer: eframe::Renderer::Glow,
-        ..Default::default()
-    };
+    let options = eframe::NativeOptions { viewport, renderer: eframe::Renderer::Glow, ..Default::default() };
     let create = move |context: &eframe::CreationContext<'_>| {
-        let settings = context
-            .storage
-            .and_then(|storage| eframe::get_value(storage, eframe::APP_KEY));
+        let settings = context.storage.and_then(|storage| eframe::get_value(storage, eframe::APP_KEY));
         let mut app = App::new(settings.unwrap_or_default());
         for file in &files {
             app.open(&context.egui_ctx, file);
@@ -55,8 +48,7 @@ pub fn run(files: Vec<PathBuf>) -> anyhow::Result<()> {
         Ok(Box::new(app) as Box<dyn eframe::App>)
     };
     // A missing libxkbcommon-x11 is told by a panic.
-    let run =
-        std::panic::AssertUnwindSafe(|| eframe::run_native("highwater", options, Box::new(create)));
+    let run = std::panic::AssertUnwindSafe(|| eframe::run_native("highwater", options, Box::new(create)));
     let why = match std::panic::catch_unwind(run) {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(why)) => why.to_string(),

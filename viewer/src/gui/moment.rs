@@ -1,8 +1,6 @@
 //! Moment: who holds memory at one moment, as a table that adds up to the total.
 
-use eframe::egui::{
-    Align, ComboBox, FontId, Layout, RichText, Role, ScrollArea, Sense, Ui, WidgetInfo, vec2,
-};
+use eframe::egui::{Align, ComboBox, FontId, Layout, RichText, Role, ScrollArea, Sense, Ui, WidgetInfo, vec2};
 use highwater_snapshots::Category;
 use highwater_snapshots::analysis::peak::Query;
 use highwater_snapshots::analysis::{Breakdown, Filter, Group, GroupKey, Moment, Peak};
@@ -35,32 +33,18 @@ pub struct MomentPanel {
 
 impl Default for MomentPanel {
     fn default() -> Self {
-        Self {
-            key: GroupKey::Category,
-            made: None,
-        }
+        Self { key: GroupKey::Category, made: None }
     }
 }
 
 impl MomentPanel {
     /// The table of `moment` among the blocks that pass `filter`.
-    pub fn breakdown(
-        &mut self,
-        recording: &Recording,
-        device: usize,
-        moment: Moment,
-        filter: &Filter,
-    ) -> &Breakdown {
-        let is_made = |made: &(Moment, GroupKey, Filter, Breakdown)| {
-            made.0 == moment && made.1 == self.key && made.2 == *filter
-        };
+    pub fn breakdown(&mut self, recording: &Recording, device: usize, moment: Moment, filter: &Filter) -> &Breakdown {
+        let is_made =
+            |made: &(Moment, GroupKey, Filter, Breakdown)| made.0 == moment && made.1 == self.key && made.2 == *filter;
         if !self.made.as_ref().is_some_and(is_made) {
             let index = &recording.devices[device];
-            let query = Query {
-                keys: &[self.key],
-                top: usize::MAX,
-                filter,
-            };
+            let query = Query { keys: &[self.key], top: usize::MAX, filter };
             let peak = Peak::at(&recording.trace, &index.live, &index.series, moment, &query);
             self.made = Some((moment, self.key, filter.clone(), peak.breakdown));
         }
@@ -68,30 +52,14 @@ impl MomentPanel {
     }
 
     /// The table as comma-separated values, with a last line for the total.
-    pub fn csv(
-        &mut self,
-        recording: &Recording,
-        device: usize,
-        moment: Moment,
-        filter: &Filter,
-    ) -> String {
+    pub fn csv(&mut self, recording: &Recording, device: usize, moment: Moment, filter: &Filter) -> String {
         let key = self.key.name();
         let breakdown = self.breakdown(recording, device, moment, filter);
         let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-        let line = |group: &Group| {
-            format!(
-                "{},{},{}\n",
-                quoted(&group.key.join(" ")),
-                group.bytes,
-                group.blocks
-            )
-        };
+        let line = |group: &Group| format!("{},{},{}\n", quoted(&group.key.join(" ")), group.bytes, group.blocks);
         let lines: String = breakdown.groups.iter().map(line).collect();
         let blocks: u64 = breakdown.groups.iter().map(|group| group.blocks).sum();
-        format!(
-            "{key},bytes,blocks\n{lines}\"total\",{},{blocks}\n",
-            breakdown.total
-        )
+        format!("{key},bytes,blocks\n{lines}\"total\",{},{blocks}\n", breakdown.total)
     }
 
     /// Shows the panel.
@@ -111,31 +79,19 @@ impl MomentPanel {
             };
             ui.label(RichText::new(what).weak());
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                let chosen = ComboBox::from_id_salt("group by")
-                    .selected_text(format!("by {}", self.key.name()));
+                let chosen = ComboBox::from_id_salt("group by").selected_text(format!("by {}", self.key.name()));
                 let shown = chosen.show_ui(ui, |ui| {
                     for &key in GroupKey::ALL {
                         ui.selectable_value(&mut self.key, key, key.name());
                     }
                 });
                 let label = format!("Group by {}", self.key.name());
-                shown
-                    .response
-                    .widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &label));
+                shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &label));
             });
         });
+        ui.label(RichText::new(format_bytes(moment.bytes)).font(FontId::proportional(26.0)).strong());
         ui.label(
-            RichText::new(format_bytes(moment.bytes))
-                .font(FontId::proportional(26.0))
-                .strong(),
-        );
-        ui.label(
-            RichText::new(format!(
-                "{} · {}",
-                moment.metric.name().replace('_', " "),
-                moment_text(&moment)
-            ))
-            .weak(),
+            RichText::new(format!("{} · {}", moment.metric.name().replace('_', " "), moment_text(&moment))).weak(),
         );
         if !filter.is_empty() {
             ui.label(RichText::new("Below: only blocks that meet the conditions.").weak());
@@ -144,12 +100,7 @@ impl MomentPanel {
         let key = self.key;
         let breakdown = self.breakdown(recording, device, moment, filter);
         let has_hints = reason == Reason::Peak;
-        table_ui(
-            ui,
-            key,
-            breakdown,
-            if has_hints { theme::HINTS_HEIGHT } else { 0.0 },
-        );
+        table_ui(ui, key, breakdown, if has_hints { theme::HINTS_HEIGHT } else { 0.0 });
         if has_hints {
             hints_ui(ui);
         }
@@ -160,30 +111,25 @@ impl MomentPanel {
 /// free. Only rows in view are laid out.
 fn table_ui(ui: &mut Ui, key: GroupKey, breakdown: &Breakdown, room_below: f32) {
     let rows = breakdown.groups.len();
-    let most = breakdown
-        .groups
-        .first()
-        .map_or(1, |group| group.bytes.max(1));
+    let most = breakdown.groups.first().map_or(1, |group| group.bytes.max(1));
     ui.spacing_mut().item_spacing.y = 1.0;
-    let room =
-        (ui.available_height() - 2.0 * theme::ROW_HEIGHT - room_below).max(4.0 * theme::ROW_HEIGHT);
-    ScrollArea::vertical()
-        .id_salt("groups")
-        .max_height(room)
-        .auto_shrink([false, true])
-        .show_rows(ui, theme::ROW_HEIGHT, rows, |ui, shown| {
+    let room = (ui.available_height() - 2.0 * theme::ROW_HEIGHT - room_below).max(4.0 * theme::ROW_HEIGHT);
+    ScrollArea::vertical().id_salt("groups").max_height(room).auto_shrink([false, true]).show_rows(
+        ui,
+        theme::ROW_HEIGHT,
+        rows,
+        |ui, shown| {
             for group in &breakdown.groups[shown] {
                 group_ui(ui, key, group, breakdown.total, most);
             }
-        });
+        },
+    );
     ui.separator();
     let blocks: u64 = breakdown.groups.iter().map(|group| group.blocks).sum();
     ui.horizontal(|ui| {
         let (groups, blocks) = (counted(rows as u64, "group"), counted(blocks, "block"));
         ui.strong(format!("Total of {groups}, {blocks}"));
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            ui.strong(format_bytes(breakdown.total))
-        });
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.strong(format_bytes(breakdown.total)));
     });
 }
 
@@ -210,21 +156,14 @@ fn hints_ui(ui: &mut Ui) {
 
 fn group_ui(ui: &mut Ui, key: GroupKey, group: &Group, total: u64, most: u64) {
     let shades = Shades::in_ui(ui);
-    let (rect, response) = ui.allocate_exact_size(
-        vec2(ui.available_width(), theme::ROW_HEIGHT),
-        Sense::hover(),
-    );
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), theme::ROW_HEIGHT), Sense::hover());
     let full = group.key.join(" ");
     let painter = ui.painter().with_clip_rect(rect);
     let mut bar = rect.shrink2(vec2(0.0, 1.0));
     bar.set_width((rect.width() * (group.bytes as f64 / most as f64) as f32).max(1.0));
     painter.rect_filled(bar, 2.0, shades.bar);
     let font = FontId::proportional(13.0);
-    let numbers = format!(
-        "{}   {:>5}",
-        format_bytes(group.bytes),
-        share(group.bytes, total)
-    );
+    let numbers = format!("{}   {:>5}", format_bytes(group.bytes), share(group.bytes, total));
     let numbers = painter.layout_no_wrap(numbers, font.clone(), shades.strong);
     let middle = |height: f32| rect.center().y - height / 2.0;
     let right = rect.right() - 4.0 - numbers.size().x;
@@ -243,27 +182,14 @@ fn group_ui(ui: &mut Ui, key: GroupKey, group: &Group, total: u64, most: u64) {
         GroupKey::Stack | GroupKey::Frame => short_line(full.lines().next().unwrap_or_default()),
         _ => full.clone(),
     };
-    let mut job = eframe::egui::text::LayoutJob::single_section(
-        name,
-        eframe::egui::TextFormat::simple(font, shades.strong),
-    );
+    let mut job =
+        eframe::egui::text::LayoutJob::single_section(name, eframe::egui::TextFormat::simple(font, shades.strong));
     job.wrap = eframe::egui::text::TextWrapping::truncate_at_width((right - left - 8.0).max(20.0));
     let name = painter.layout_job(job);
-    painter.galley(
-        eframe::egui::pos2(left, middle(name.size().y)),
-        name,
-        shades.strong,
-    );
-    painter.galley(
-        eframe::egui::pos2(right, middle(numbers.size().y)),
-        numbers,
-        shades.strong,
-    );
+    painter.galley(eframe::egui::pos2(left, middle(name.size().y)), name, shades.strong);
+    painter.galley(eframe::egui::pos2(right, middle(numbers.size().y)), numbers, shades.strong);
     let label = format!("{full}: {}", format_bytes(group.bytes));
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &label));
     let blocks = format_count(group.blocks);
-    response.on_hover_text(format!(
-        "{full}\n{} bytes in {blocks} blocks",
-        format_count(group.bytes)
-    ));
+    response.on_hover_text(format!("{full}\n{} bytes in {blocks} blocks", format_count(group.bytes)));
 }

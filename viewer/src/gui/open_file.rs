@@ -60,8 +60,7 @@ impl OpenFile {
     /// The table of the moment as comma-separated values.
     pub fn moment_csv(&mut self) -> String {
         let (moment, _) = self.moment();
-        self.panel
-            .csv(&self.recording, self.selection.device, moment, &self.filter)
+        self.panel.csv(&self.recording, self.selection.device, moment, &self.filter)
     }
 
     /// Whether `command`, which needs a recording, makes sense for this one now.
@@ -72,9 +71,7 @@ impl OpenFile {
             Command::ZoomToBlock => self.selection.pin.is_some_and(|pin| pin.block.is_some()),
             Command::Unpin => self.selection.pin.is_some(),
             Command::PreviousStep | Command::NextStep => !self.recording.steps.is_empty(),
-            Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => {
-                self.recording.deepest_scope > 0
-            }
+            Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => self.recording.deepest_scope > 0,
             _ => true,
         }
     }
@@ -83,11 +80,7 @@ impl OpenFile {
     pub fn run(&mut self, command: Command) {
         /// Share of the view that an arrow key moves.
         const STRIDE: f64 = 0.15;
-        let Self {
-            recording,
-            selection,
-            ..
-        } = self;
+        let Self { recording, selection, .. } = self;
         let view = selection.view().clone();
         let (width, height) = (view.x.end - view.x.start, view.y.end - view.y.start);
         let center = [(view.x.start + view.x.end) / 2.0, view.y.start];
@@ -113,19 +106,12 @@ impl OpenFile {
             }
             Command::Unpin => selection.pin = None,
             Command::ToggleAxis => {
-                let other = if selection.axis() == Axis::Event {
-                    Axis::Time
-                } else {
-                    Axis::Event
-                };
+                let other = if selection.axis() == Axis::Event { Axis::Time } else { Axis::Event };
                 selection.set_axis(recording, other);
             }
             Command::NextMetric => {
                 let metrics = top_bar::metrics_of(recording, selection.device);
-                let now = metrics
-                    .iter()
-                    .position(|metric| *metric == selection.metric)
-                    .unwrap_or(0);
+                let now = metrics.iter().position(|metric| *metric == selection.metric).unwrap_or(0);
                 selection.set_metric(recording, metrics[(now + 1) % metrics.len()]);
             }
             Command::NextDevice => {
@@ -140,32 +126,23 @@ impl OpenFile {
         self.timeline.receive(ui.ctx());
         let mut chosen = None;
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
-        Panel::top("tools")
-            .frame(frame)
-            .show(ui, |ui| chosen = self.tools_ui(ui, settings));
+        Panel::top("tools").frame(frame).show(ui, |ui| chosen = self.tools_ui(ui, settings));
         let is_drawing = self.timeline.is_drawing();
         Panel::bottom("status").show(ui, |ui| {
             status::status_ui(ui, &self.recording, self.selection.device, is_drawing);
         });
-        let panel = Panel::right("moment")
-            .default_size(theme::PANEL_WIDTH)
-            .min_size(240.0);
-        panel
-            .frame(Frame::side_top_panel(ui.style()).inner_margin(10))
-            .show(ui, |ui| self.panels_ui(ui));
-        CentralPanel::default()
-            .frame(Frame::central_panel(ui.style()).inner_margin(8))
-            .show(ui, |ui| {
-                self.legend_ui(ui);
-                let look = Look {
-                    colour_by: settings.colour_by,
-                    stacking: settings.stacking,
-                    has_lines: settings.has_lines,
-                    filter: self.filter.clone(),
-                };
-                self.timeline
-                    .timeline_ui(ui, &self.recording, &mut self.selection, &look);
-            });
+        let panel = Panel::right("moment").default_size(theme::PANEL_WIDTH).min_size(240.0);
+        panel.frame(Frame::side_top_panel(ui.style()).inner_margin(10)).show(ui, |ui| self.panels_ui(ui));
+        CentralPanel::default().frame(Frame::central_panel(ui.style()).inner_margin(8)).show(ui, |ui| {
+            self.legend_ui(ui);
+            let look = Look {
+                colour_by: settings.colour_by,
+                stacking: settings.stacking,
+                has_lines: settings.has_lines,
+                filter: self.filter.clone(),
+            };
+            self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
+        });
         chosen
     }
 
@@ -197,21 +174,15 @@ impl OpenFile {
         let (moment, reason) = self.moment();
         if let Some(block) = self.selection.pin.and_then(|pin| pin.block) {
             let room = ui.available_height();
-            Panel::bottom("block")
-                .default_size(room * 0.55)
-                .resizable(true)
-                .show(ui, |ui| {
-                    ScrollArea::vertical()
-                        .auto_shrink([false, false])
-                        .show(ui, |ui| {
-                            block::block_ui(ui, &self.recording, block);
-                        });
+            Panel::bottom("block").default_size(room * 0.55).resizable(true).show(ui, |ui| {
+                ScrollArea::vertical().auto_shrink([false, false]).show(ui, |ui| {
+                    block::block_ui(ui, &self.recording, block);
                 });
+            });
         }
         CentralPanel::no_frame().show(ui, |ui| {
             let (recording, device) = (&self.recording, self.selection.device);
-            self.panel
-                .moment_ui(ui, recording, device, (moment, reason), &self.filter);
+            self.panel.moment_ui(ui, recording, device, (moment, reason), &self.filter);
         });
     }
 
@@ -219,22 +190,14 @@ impl OpenFile {
     fn legend_ui(&mut self, ui: &mut Ui) {
         let (moment, _) = self.moment();
         let position = moment.position();
-        let stack = self
-            .timeline
-            .stack(&self.recording, &self.selection, position);
+        let stack = self.timeline.stack(&self.recording, &self.selection, position);
         let (Some(stack), Some(picture)) = (stack, self.timeline.picture()) else {
             return;
         };
         legend::legend_ui(ui, &picture.colouring, &stack);
         let index = &self.recording.devices[self.selection.device];
-        let totals = index
-            .series
-            .before_position(&self.recording.trace, position);
-        let is_sampled = index
-            .summary
-            .peaks
-            .iter()
-            .any(|peak| peak.metric == Metric::DeviceUsed);
+        let totals = index.series.before_position(&self.recording.trace, position);
+        let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
         ui.horizontal_wrapped(|ui| {
             legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
         });

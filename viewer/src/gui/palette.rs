@@ -24,41 +24,29 @@ pub enum Choice {
 impl Palette {
     /// Shows the palette; `is_usable` tells which commands can be run now.
     pub fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Choice {
-        let found: Vec<Command> = Command::search(&self.text)
-            .into_iter()
-            .filter(|command| is_usable(*command))
-            .collect();
+        let found: Vec<Command> =
+            Command::search(&self.text).into_iter().filter(|command| is_usable(*command)).collect();
         self.chosen = self.chosen.min(found.len().saturating_sub(1));
         let mut choice = Choice::None;
         let modal = Modal::new(Id::unique("palette")).show(ui.ctx(), |ui| {
             ui.set_width(460.0);
             let (up, down, enter) = ui.input_mut(|input| {
                 let mut pressed = |key| input.consume_key(Modifiers::NONE, key);
-                (
-                    pressed(Key::ArrowUp),
-                    pressed(Key::ArrowDown),
-                    pressed(Key::Enter),
-                )
+                (pressed(Key::ArrowUp), pressed(Key::ArrowDown), pressed(Key::Enter))
             });
             self.chosen = (self.chosen + usize::from(down)).saturating_sub(usize::from(up));
             self.chosen = self.chosen.min(found.len().saturating_sub(1));
-            let search = TextEdit::singleline(&mut self.text)
-                .hint_text("Find a command")
-                .desired_width(f32::INFINITY);
+            let search = TextEdit::singleline(&mut self.text).hint_text("Find a command").desired_width(f32::INFINITY);
             let search = ui.add(search);
-            search.widget_info(|| {
-                egui::WidgetInfo::labeled(egui::Role::TextInput, true, "Find a command")
-            });
+            search.widget_info(|| egui::WidgetInfo::labeled(egui::Role::TextInput, true, "Find a command"));
             search.request_focus();
             ui.add_space(4.0);
             ScrollArea::vertical().max_height(360.0).show(ui, |ui| {
                 for (row, &command) in found.iter().enumerate() {
                     let key = command.keys().first().copied().unwrap_or_default();
                     let name = egui::Button::selectable(row == self.chosen, command.name());
-                    let response = ui.add_sized(
-                        [ui.available_width(), 22.0],
-                        name.shortcut_text(super::keys::shown(key)),
-                    );
+                    let response =
+                        ui.add_sized([ui.available_width(), 22.0], name.shortcut_text(super::keys::shown(key)));
                     if response.on_hover_text(command.tooltip()).clicked() {
                         choice = Choice::Run(command);
                     }
@@ -71,10 +59,6 @@ impl Palette {
                 choice = Choice::Run(command);
             }
         });
-        if modal.should_close() && matches!(choice, Choice::None) {
-            Choice::Closed
-        } else {
-            choice
-        }
+        if modal.should_close() && matches!(choice, Choice::None) { Choice::Closed } else { choice }
     }
 }

@@ -24,12 +24,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            recent: Vec::new(),
-            colour_by: ColourBy::default(),
-            stacking: Stacking::default(),
-            has_lines: true,
-        }
+        Self { recent: Vec::new(), colour_by: ColourBy::default(), stacking: Stacking::default(), has_lines: true }
     }
 }
 

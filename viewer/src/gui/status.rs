@@ -12,10 +12,7 @@ pub fn status_ui(ui: &mut Ui, recording: &Recording, device: usize, is_drawing: 
     let summary = &recording.devices[device].summary;
     let shades = Shades::in_ui(ui);
     ui.horizontal(|ui| {
-        let path = recording
-            .path
-            .as_ref()
-            .map_or_else(|| recording.name.clone(), |path| path.display().to_string());
+        let path = recording.path.as_ref().map_or_else(|| recording.name.clone(), |path| path.display().to_string());
         ui.label(&recording.name).on_hover_text(path);
         let mut facts = vec![recording.device_label(device)];
         if summary.capacity_bytes > 0 {
@@ -24,16 +21,10 @@ pub fn status_ui(ui: &mut Ui, recording: &Recording, device: usize, is_drawing: 
         facts.push(format!("{} events", format_count(summary.events)));
         facts.push(format!("{} allocations", format_count(summary.allocs)));
         if summary.baseline_bytes > 0 {
-            facts.push(format!(
-                "{} alive before recording",
-                format_bytes(summary.baseline_bytes)
-            ));
+            facts.push(format!("{} alive before recording", format_bytes(summary.baseline_bytes)));
         }
         if summary.oom_events > 0 {
-            facts.push(format!(
-                "{} requests failed (out of memory)",
-                format_count(summary.oom_events)
-            ));
+            facts.push(format!("{} requests failed (out of memory)", format_count(summary.oom_events)));
         }
         ui.label(RichText::new(facts.join("  ·  ")).weak());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -53,8 +44,7 @@ pub fn status_ui(ui: &mut Ui, recording: &Recording, device: usize, is_drawing: 
                     (None, 1) => "1 problem".to_owned(),
                     (None, count) => format!("{} problems", format_count(count as u64)),
                 };
-                ui.label(RichText::new(text).color(shades.warning))
-                    .on_hover_text(told.join("\n"));
+                ui.label(RichText::new(text).color(shades.warning)).on_hover_text(told.join("\n"));
             }
             if is_drawing {
                 ui.label(RichText::new("drawing…").weak());

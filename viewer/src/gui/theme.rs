@@ -110,11 +110,7 @@ pub fn left_out(colour: Color32) -> Color32 {
 
 fn scale(colour: Color32, factor: f32) -> Color32 {
     let channel = |value: u8| (f32::from(value) * factor).round() as u8;
-    Color32::from_rgb(
-        channel(colour.r()),
-        channel(colour.g()),
-        channel(colour.b()),
-    )
+    Color32::from_rgb(channel(colour.r()), channel(colour.g()), channel(colour.b()))
 }
 
 /// The colours that follow the window: light or dark.
@@ -221,11 +217,7 @@ impl Shades {
 
     /// Those of the window that `ui` is in.
     pub fn in_ui(ui: &egui::Ui) -> Self {
-        Self::of(if ui.visuals().dark_mode {
-            egui::Theme::Dark
-        } else {
-            egui::Theme::Light
-        })
+        Self::of(if ui.visuals().dark_mode { egui::Theme::Dark } else { egui::Theme::Light })
     }
 
     /// A phase in its lane.
@@ -240,18 +232,8 @@ impl Shades {
 
     /// The line of a total.
     pub fn metric(&self, metric: Metric) -> Stroke {
-        let row = Metric::ALL
-            .iter()
-            .position(|other| *other == metric)
-            .unwrap_or(0);
-        Stroke::new(
-            if metric == Metric::Requested {
-                1.5
-            } else {
-                1.2
-            },
-            self.lines[row],
-        )
+        let row = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
+        Stroke::new(if metric == Metric::Requested { 1.5 } else { 1.2 }, self.lines[row])
     }
 
     /// The line of the device's capacity.

@@ -11,14 +11,8 @@ use crate::command::Command;
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
-const FILE: [Command; 6] = [
-    Command::Open,
-    Command::Reload,
-    Command::Close,
-    Command::CopyMoment,
-    Command::Screenshot,
-    Command::Quit,
-];
+const FILE: [Command; 6] =
+    [Command::Open, Command::Reload, Command::Close, Command::CopyMoment, Command::Screenshot, Command::Quit];
 const VIEW: [Command; 14] = [
     Command::FitAll,
     Command::ZoomIn,
@@ -59,27 +53,15 @@ const GO: [Command; 7] = [
 /// Shows the menus; gives the command that was chosen.
 pub fn menus_ui(ui: &mut Ui, is_usable: impl Fn(Command) -> bool) -> Option<Command> {
     let mut chosen = None;
-    let menus: [(&str, &[Command]); 5] = [
-        ("File", &FILE),
-        ("View", &VIEW),
-        ("Colour", &COLOUR),
-        ("Go", &GO),
-        ("Help", &[Command::Palette]),
-    ];
+    let menus: [(&str, &[Command]); 5] =
+        [("File", &FILE), ("View", &VIEW), ("Colour", &COLOUR), ("Go", &GO), ("Help", &[Command::Palette])];
     for (name, commands) in menus {
         ui.menu_button(name, |ui| {
             ui.set_min_width(230.0);
             for &command in commands {
-                let key = command
-                    .keys()
-                    .first()
-                    .copied()
-                    .map(keys::shown)
-                    .unwrap_or_default();
+                let key = command.keys().first().copied().map(keys::shown).unwrap_or_default();
                 let button = Button::new(command.name()).shortcut_text(key);
-                let response = ui
-                    .add_enabled(is_usable(command), button)
-                    .on_hover_text(command.tooltip());
+                let response = ui.add_enabled(is_usable(command), button).on_hover_text(command.tooltip());
                 if response.clicked() {
                     chosen = Some(command);
                     ui.close();
@@ -132,14 +114,8 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
     ui.horizontal_wrapped(|ui| {
         for command in [Command::GoToPeak, Command::FitAll] {
             let key = keys::shown(command.keys()[0]);
-            let name = if command == Command::GoToPeak {
-                "Peak"
-            } else {
-                "Everything"
-            };
-            let button = ui
-                .add(Button::new(name).shortcut_text(key))
-                .on_hover_text(command.tooltip());
+            let name = if command == Command::GoToPeak { "Peak" } else { "Everything" };
+            let button = ui.add(Button::new(name).shortcut_text(key)).on_hover_text(command.tooltip());
             if button.clicked() {
                 offer(Change::Run(command));
             }
@@ -157,52 +133,25 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
         if let Some(metric) = choice_ui(ui, "Total", shown.selection.metric, &metrics, name) {
             offer(Change::Metric(metric));
         }
-        if let Some(by) = choice_ui(
-            ui,
-            "Colour by",
-            shown.colour_by,
-            &colourings_of(recording),
-            ColourBy::label,
-        ) {
+        if let Some(by) = choice_ui(ui, "Colour by", shown.colour_by, &colourings_of(recording), ColourBy::label) {
             offer(Change::ColourBy(by));
         }
-        let name = |stacking: Stacking| {
-            if stacking == Stacking::Age {
-                "age"
-            } else {
-                "colour"
-            }
-            .to_owned()
-        };
-        if let Some(next) = choice_ui(
-            ui,
-            "Stack by",
-            shown.stacking,
-            &[Stacking::Age, Stacking::Colour],
-            name,
-        ) {
+        let name = |stacking: Stacking| if stacking == Stacking::Age { "age" } else { "colour" }.to_owned();
+        if let Some(next) = choice_ui(ui, "Stack by", shown.stacking, &[Stacking::Age, Stacking::Colour], name) {
             offer(Change::Stacking(next));
         }
         ui.label("Across");
         for (axis, name) in [(Axis::Event, "events"), (Axis::Time, "time")] {
             let response = ui.selectable_label(shown.selection.axis() == axis, name);
-            if response
-                .on_hover_text(Command::ToggleAxis.tooltip())
-                .clicked()
-            {
+            if response.on_hover_text(Command::ToggleAxis.tooltip()).clicked() {
                 offer(Change::Axis(axis));
             }
         }
         ui.separator();
         let label = ui.label("Where");
         let hint = "category=activation size>=1MiB";
-        let field = ui
-            .add(
-                TextEdit::singleline(shown.filter)
-                    .hint_text(hint)
-                    .desired_width(210.0),
-            )
-            .labelled_by(label.id);
+        let field =
+            ui.add(TextEdit::singleline(shown.filter).hint_text(hint).desired_width(210.0)).labelled_by(label.id);
         if field.changed() {
             offer(Change::Filter);
         }
@@ -219,27 +168,14 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
 
 /// The totals that a device has.
 pub fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
-    recording.devices[device]
-        .summary
-        .peaks
-        .iter()
-        .map(|peak| peak.metric)
-        .collect()
+    recording.devices[device].summary.peaks.iter().map(|peak| peak.metric).collect()
 }
 
 /// What a recording's blocks can be coloured by.
 fn colourings_of(recording: &Recording) -> Vec<ColourBy> {
     let scopes = (1..=recording.deepest_scope).map(ColourBy::Scope);
-    let rest = [
-        ColourBy::Op,
-        ColourBy::CallSite,
-        ColourBy::Lifetime,
-        ColourBy::Stream,
-    ];
-    std::iter::once(ColourBy::Category)
-        .chain(scopes)
-        .chain(rest)
-        .collect()
+    let rest = [ColourBy::Op, ColourBy::CallSite, ColourBy::Lifetime, ColourBy::Stream];
+    std::iter::once(ColourBy::Category).chain(scopes).chain(rest).collect()
 }
 
 /// A named list of which one is chosen; gives another one when the user takes it.
@@ -252,17 +188,13 @@ fn choice_ui<T: Copy + PartialEq>(
 ) -> Option<T> {
     let mut next = now;
     ui.label(name);
-    let list = ComboBox::from_id_salt(name)
-        .selected_text(label(now))
-        .width(0.0);
+    let list = ComboBox::from_id_salt(name).selected_text(label(now)).width(0.0);
     let shown = list.show_ui(ui, |ui| {
         for &value in all {
             ui.selectable_value(&mut next, value, label(value));
         }
     });
     let described = format!("{name} {}", label(now));
-    shown
-        .response
-        .widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &described));
+    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &described));
     (next != now).then_some(next)
 }

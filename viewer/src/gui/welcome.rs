@@ -22,20 +22,10 @@ pub fn welcome_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<Wish> {
     let mut wish = None;
     ui.with_layout(Layout::top_down(Align::Center), |ui| {
         ui.add_space((ui.available_height() * 0.22).max(20.0));
-        ui.label(
-            RichText::new("Highwater")
-                .font(FontId::proportional(38.0))
-                .strong(),
-        );
-        ui.label(
-            RichText::new("finds out where GPU memory goes")
-                .size(16.0)
-                .weak(),
-        );
+        ui.label(RichText::new("Highwater").font(FontId::proportional(38.0)).strong());
+        ui.label(RichText::new("finds out where GPU memory goes").size(16.0).weak());
         ui.add_space(22.0);
-        let open = ui
-            .button(RichText::new("Open a recording…").size(16.0))
-            .on_hover_text(Command::Open.tooltip());
+        let open = ui.button(RichText::new("Open a recording…").size(16.0)).on_hover_text(Command::Open.tooltip());
         if open.clicked() {
             wish = Some(Wish::Ask);
         }
@@ -46,22 +36,12 @@ pub fn welcome_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<Wish> {
         if recent.is_empty() {
             ui.label("No recording yet? Make one on the command line:");
             ui.add_space(4.0);
-            ui.label(
-                RichText::new("highwater record vit-l-16 --device meta --out step.snap")
-                    .monospace(),
-            );
+            ui.label(RichText::new("highwater record vit-l-16 --device meta --out step.snap").monospace());
         } else {
             ui.label(RichText::new("Recent").weak());
             for path in recent {
-                let name = path
-                    .file_name()
-                    .unwrap_or(path.as_os_str())
-                    .to_string_lossy();
-                if ui
-                    .link(RichText::new(name).size(14.5))
-                    .on_hover_text(path.display().to_string())
-                    .clicked()
-                {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                if ui.link(RichText::new(name).size(14.5)).on_hover_text(path.display().to_string()).clicked() {
                     wish = Some(Wish::Open(path.clone()));
                 }
             }
@@ -86,11 +66,7 @@ pub fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
 pub fn failure_ui(ui: &mut Ui, path: &Path, why: &str) -> bool {
     let shades = Shades::in_ui(ui);
     ui.horizontal_wrapped(|ui| {
-        ui.label(
-            RichText::new(format!("Cannot open {}:", file_name(path)))
-                .color(shades.warning)
-                .strong(),
-        );
+        ui.label(RichText::new(format!("Cannot open {}:", file_name(path))).color(shades.warning).strong());
         ui.label(why);
         ui.button("Dismiss").clicked()
     })
@@ -98,8 +74,5 @@ pub fn failure_ui(ui: &mut Ui, path: &Path, why: &str) -> bool {
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or(path.as_os_str())
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

@@ -187,10 +187,7 @@ fn verify_tells_sound_from_not_sound() {
     "#]],
     );
     let mut damaged = trace();
-    damaged.problems.push(Problem::at(
-        4096,
-        "a section of events is damaged: 12 events are missing",
-    ));
+    damaged.problems.push(Problem::at(4096, "a section of events is damaged: 12 events are missing"));
     damaged.trust.events_lost = 12;
     expect![[r#"
         Not sound: 1 problem; what could be read: 22 events, 7 blocks.
@@ -208,52 +205,26 @@ fn verify_tells_sound_from_not_sound() {
 fn doubts_are_told_with_every_answer() {
     let mut doubtful = trace();
     doubtful.trust.unfinished = true;
-    doubtful
-        .problems
-        .push(Problem::at(4096, "the file ends within a section"));
+    doubtful.problems.push(Problem::at(4096, "the file ends within a section"));
     for command in ["info", "peak", "phases", "events"] {
         let text = answer(doubtful.clone(), &format!("{command} step.snap")).unwrap();
         assert!(text.contains("Trust: the recording was cut off"), "{text}");
-        assert!(
-            text.contains("Problem: at byte 4096: the file ends within a section"),
-            "{text}"
-        );
+        assert!(text.contains("Problem: at byte 4096: the file ends within a section"), "{text}");
         let object = json(doubtful.clone(), &format!("{command} step.snap --json"));
-        assert_eq!(
-            object["problems"][0], "at byte 4096: the file ends within a section",
-            "{command}"
-        );
+        assert_eq!(object["problems"][0], "at byte 4096: the file ends within a section", "{command}");
     }
 }
 
 #[test]
 fn a_state_without_events_is_described_as_one() {
-    let state =
-        || trace_from_text("baseline w 4096 parameter\nbaseline_segment 0x0 2097152").unwrap();
+    let state = || trace_from_text("baseline w 4096 parameter\nbaseline_segment 0x0 2097152").unwrap();
     let text = answer(state(), "info step.snap").unwrap();
-    assert!(
-        text.starts_with("A state without events: 4 KiB requested in 1 block."),
-        "{text}"
-    );
+    assert!(text.starts_with("A state without events: 4 KiB requested in 1 block."), "{text}");
     let peak = json(state(), "peak step.snap --json");
-    assert_eq!(
-        (&peak["bytes"], &peak["event"], &peak["phase"]),
-        (&4096.into(), &Value::Null, &"setup".into())
-    );
-    assert!(
-        answer(state(), "events step.snap")
-            .unwrap()
-            .starts_with("No events")
-    );
-    assert!(
-        answer(state(), "phases step.snap")
-            .unwrap()
-            .starts_with("No phase")
-    );
-    assert_eq!(
-        json(state(), "events step.snap --json")["events"],
-        Value::Array(vec![])
-    );
+    assert_eq!((&peak["bytes"], &peak["event"], &peak["phase"]), (&4096.into(), &Value::Null, &"setup".into()));
+    assert!(answer(state(), "events step.snap").unwrap().starts_with("No events"));
+    assert!(answer(state(), "phases step.snap").unwrap().starts_with("No phase"));
+    assert_eq!(json(state(), "events step.snap --json")["events"], Value::Array(vec![]));
     let empty = answer(Trace::default(), "info step.snap").unwrap();
     assert!(empty.starts_with("An empty recording"), "{empty}");
 }

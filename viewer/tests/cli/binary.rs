@@ -12,10 +12,7 @@ use crate::sample::{answer, json, shell_words, trace};
 pub(crate) fn highwater(folder: &Path, words: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
     command.current_dir(folder).args(shell_words(words));
-    command
-        .env_remove("DISPLAY")
-        .env_remove("WAYLAND_DISPLAY")
-        .stdin(Stdio::null());
+    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").stdin(Stdio::null());
     command.output().unwrap()
 }
 
@@ -41,23 +38,13 @@ fn the_binary_answers_from_a_file_and_from_standard_input() {
     for command in ["info", "peak", "phases", "events", "verify"] {
         let output = highwater(folder.path(), &format!("{command} step.snap"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert_eq!(
-            stdout(&output),
-            answer(trace(), &format!("{command} step.snap")).unwrap()
-        );
+        assert_eq!(stdout(&output), answer(trace(), &format!("{command} step.snap")).unwrap());
         let object = highwater(folder.path(), &format!("{command} step.snap --json"));
-        assert!(
-            serde_json::from_slice::<Value>(&object.stdout)
-                .unwrap()
-                .is_object()
-        );
+        assert!(serde_json::from_slice::<Value>(&object.stdout).unwrap().is_object());
         assert_eq!(stderr(&object), "");
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
-    command
-        .args(["peak", "-", "--json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
+    command.args(["peak", "-", "--json"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), &bytes).unwrap();
     let peak: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
@@ -71,11 +58,7 @@ fn without_a_display_a_summary_stands_for_the_app() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("summary instead of the app"));
-    assert!(
-        stdout(&output).contains("optimizer_state"),
-        "{}",
-        stdout(&output)
-    );
+    assert!(stdout(&output).contains("optimizer_state"), "{}", stdout(&output));
     assert!(stdout(&output).contains("Next: highwater peak step.snap"));
     refused(folder.path(), "", "no file was given");
     refused(folder.path(), "peek", "neither a command nor a file");
@@ -87,10 +70,7 @@ pub(crate) fn refused(folder: &Path, words: &str, words_in_it: &str) {
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{words}: {message}");
     assert!(message.contains(words_in_it), "{words}: {message}");
-    assert!(
-        message.lines().count() <= 2 && !message.contains("panicked"),
-        "{words}: {message}"
-    );
+    assert!(message.lines().count() <= 2 && !message.contains("panicked"), "{words}: {message}");
     assert_eq!(stdout(&output), "", "{words}");
 }
 
@@ -116,10 +96,7 @@ fn unreadable_input_is_refused_with_what_where_and_what_to_do() {
     }
     let verify = highwater(folder.path(), "verify picture.snap --json");
     assert_eq!(verify.status.code(), Some(2));
-    assert_eq!(
-        serde_json::from_slice::<Value>(&verify.stdout).unwrap()["ok"],
-        false
-    );
+    assert_eq!(serde_json::from_slice::<Value>(&verify.stdout).unwrap()["ok"], false);
 }
 
 #[test]
@@ -144,10 +121,7 @@ fn bad_usage_is_refused_with_what_is_allowed() {
         refused(folder.path(), words, words_in_it);
     }
     assert_eq!(highwater(folder.path(), "--help").status.code(), Some(0));
-    assert_eq!(
-        highwater(folder.path(), "peak --help").status.code(),
-        Some(0)
-    );
+    assert_eq!(highwater(folder.path(), "peak --help").status.code(), Some(0));
     assert!(stdout(&highwater(folder.path(), "--version")).starts_with("highwater "));
 }
 
@@ -164,11 +138,7 @@ fn whatever_was_cut_or_changed_the_binary_answers_or_refuses() {
             for command in ["info", "verify"] {
                 let output = highwater(folder.path(), &format!("{command} broken.snap --json"));
                 let code = output.status.code().unwrap();
-                assert!(
-                    code == 0 || code == 2,
-                    "{command} at {at}: {}",
-                    stderr(&output)
-                );
+                assert!(code == 0 || code == 2, "{command} at {at}: {}", stderr(&output));
                 let object: Option<Value> = serde_json::from_slice(&output.stdout).ok();
                 assert_eq!(
                     object.is_some(),
@@ -195,16 +165,9 @@ fn a_build_without_the_engine_says_so() {
 fn a_reader_that_has_seen_enough_is_no_error() {
     let (folder, _) = folder();
     let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
-    command
-        .current_dir(folder.path())
-        .args(["events", "step.snap"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.current_dir(folder.path()).args(["events", "step.snap"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    assert_eq!(
-        (output.status.code(), stderr(&output).as_str()),
-        (Some(0), "")
-    );
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }

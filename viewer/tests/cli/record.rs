@@ -4,8 +4,7 @@ use crate::binary::{highwater, refused, stderr, stdout};
 use serde_json::Value;
 
 fn object(output: &std::process::Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", stderr(output)))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(output)))
 }
 
 #[test]
@@ -15,20 +14,12 @@ fn a_recorded_step_opens_and_says_what_it_took() {
     assert_eq!(recorded.status.code(), Some(0), "{}", stderr(&recorded));
     let recorded = object(&recorded);
     assert_eq!(recorded["file"], "out.snap");
-    assert_eq!(
-        (&recorded["device"], &recorded["steps"], &recorded["oom"]),
-        (&"meta".into(), &2.into(), &Value::Null)
-    );
+    assert_eq!((&recorded["device"], &recorded["steps"], &recorded["oom"]), (&"meta".into(), &2.into(), &Value::Null));
     let peak = object(&highwater(folder.path(), "peak out.snap --json"));
     assert_eq!(recorded["peaks"]["requested"]["bytes"], peak["bytes"]);
     let phases = object(&highwater(folder.path(), "phases out.snap --json"));
     assert_eq!(recorded["phases"], phases["rows"]);
-    let names: Vec<&str> = phases["rows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|row| row["phase"].as_str())
-        .collect();
+    let names: Vec<&str> = phases["rows"].as_array().unwrap().iter().filter_map(|row| row["phase"].as_str()).collect();
     for phase in ["setup", "forward", "backward", "optimizer", "zero_grad"] {
         assert!(names.contains(&phase), "{names:?}");
     }
@@ -40,8 +31,7 @@ fn a_recorded_step_opens_and_says_what_it_took() {
 fn the_processor_and_the_accounting_device_make_the_same_peak() {
     let folder = tempfile::tempdir().unwrap();
     let peak = |device: &str| {
-        let words =
-            format!("record mlp --steps 1 --batch 4 --device {device} --out {device}.snap --json");
+        let words = format!("record mlp --steps 1 --batch 4 --device {device} --out {device}.snap --json");
         object(&highwater(folder.path(), &words))["peaks"]["allocated"]["bytes"].clone()
     };
     assert!(peak("meta").is_u64());
@@ -54,26 +44,14 @@ fn a_run_that_runs_out_of_memory_ends_with_a_recording_that_opens() {
     let output = highwater(folder.path(), "record mlp --capacity 4MiB --json");
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     let recorded = object(&output);
-    assert!(
-        recorded["oom"]["requested_bytes"]
-            .as_u64()
-            .is_some_and(|bytes| bytes > 0),
-        "{recorded}"
-    );
+    assert!(recorded["oom"]["requested_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{recorded}");
     assert_eq!(recorded["file"], "mlp.snap");
     let info = object(&highwater(folder.path(), "info mlp.snap --json"));
     assert_eq!(info["devices"][0]["oom_events"], 1, "{info}");
     let words = highwater(folder.path(), "record mlp --capacity 4MiB");
     assert_eq!(words.status.code(), Some(2));
-    assert!(
-        stdout(&words).starts_with("Out of memory"),
-        "{}",
-        stdout(&words)
-    );
-    assert!(
-        stdout(&highwater(folder.path(), "info mlp.snap"))
-            .contains("Out of memory: 1 request failed.")
-    );
+    assert!(stdout(&words).starts_with("Out of memory"), "{}", stdout(&words));
+    assert!(stdout(&highwater(folder.path(), "info mlp.snap")).contains("Out of memory: 1 request failed."));
 }
 
 #[test]
@@ -85,20 +63,9 @@ fn scenarios_are_listed_and_unknown_ones_refused_with_those_there_are() {
     refused(folder.path(), "record perpetual-motion", "vit-l-16");
     refused(folder.path(), "record mlp --seq 3", "--seq");
     refused(folder.path(), "record mlp --batch 0", "1 or more");
-    refused(
-        folder.path(),
-        "record mlp --alloc-conf nonsense:1",
-        "nonsense",
-    );
-    refused(
-        folder.path(),
-        "record mlp --out no/such/folder/x.snap",
-        "no/such/folder/x.snap",
-    );
-    assert!(
-        std::fs::read_dir(folder.path()).unwrap().next().is_none(),
-        "nothing was written"
-    );
+    refused(folder.path(), "record mlp --alloc-conf nonsense:1", "nonsense");
+    refused(folder.path(), "record mlp --out no/such/folder/x.snap", "no/such/folder/x.snap");
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing was written");
 }
 
 #[test]
@@ -107,9 +74,5 @@ fn with_open_and_no_display_the_peak_is_printed() {
     let output = highwater(folder.path(), "record mlp --steps 1 --open");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stdout(&output).contains("\nPeak: "), "{}", stdout(&output));
-    assert!(
-        stderr(&output).contains("instead of the app"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("instead of the app"), "{}", stderr(&output));
 }

@@ -67,12 +67,8 @@ pub(crate) fn trace() -> Trace {
 /// What the command `words` prints of `trace`.
 pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
     let words = shell_words(words);
-    let arguments = Arguments::try_parse_from(["highwater".to_owned()].into_iter().chain(words))
-        .expect("good usage");
-    let mut recording = Recording {
-        format: Format::Snap,
-        trace,
-    };
+    let arguments = Arguments::try_parse_from(["highwater".to_owned()].into_iter().chain(words)).expect("good usage");
+    let mut recording = Recording { format: Format::Snap, trace };
     let mut out = Vec::new();
     let page = &mut Page::plain(&mut out);
     match arguments.command.expect("a command") {

@@ -17,12 +17,7 @@ use crate::layout::Layout;
 use crate::storage::Reading;
 
 /// See [`crate::backend::attention`].
-pub fn attention(
-    out: View<'_>,
-    statistics: View<'_>,
-    inputs: [View<'_>; 3],
-    size: AttentionSize,
-) -> Result<()> {
+pub fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize) -> Result<()> {
     with_float!("attention", out.dtype, T => attention_as::<T>(out, statistics, inputs, size))
 }
 
@@ -34,16 +29,12 @@ struct Rows<'a, T> {
 
 impl<'a, T: Float> Rows<'a, T> {
     fn read(view: View<'a>) -> Result<Self> {
-        Ok(Self {
-            memory: view.storage.read("attention")?,
-            layout: view.layout,
-        })
+        Ok(Self { memory: view.storage.read("attention")?, layout: view.layout })
     }
 
     fn row(&self, batch: usize, head: usize, place: usize) -> &[T] {
         let strides = self.layout.strides();
-        let first =
-            self.layout.offset() + batch * strides[0] + head * strides[1] + place * strides[2];
+        let first = self.layout.offset() + batch * strides[0] + head * strides[1] + place * strides[2];
         &self.memory[first..first + self.layout.shape()[3]]
     }
 }
@@ -56,16 +47,12 @@ struct Numbers<'a, R> {
 
 impl<'a, R: Real> Numbers<'a, R> {
     fn read(view: View<'a>) -> Result<Self> {
-        Ok(Self {
-            memory: view.storage.read("attention")?,
-            layout: view.layout,
-        })
+        Ok(Self { memory: view.storage.read("attention")?, layout: view.layout })
     }
 
     fn get(&self, batch: usize, head: usize, place: usize) -> R {
         let strides = self.layout.strides();
-        self.memory
-            [self.layout.offset() + batch * strides[0] + head * strides[1] + place * strides[2]]
+        self.memory[self.layout.offset() + batch * strides[0] + head * strides[1] + place * strides[2]]
     }
 }
 
@@ -124,13 +111,9 @@ fn group_distance(layout: &Layout) -> usize {
         (_, 1) => strides[0],
         _ => strides[2],
     };
-    let in_order = distance >= group
-        && (shape[0] == 1 || strides[0] == shape[2] * distance)
-        && (shape[3] == 1 || strides[3] == 1);
-    assert!(
-        in_order,
-        "attention writes tensors in the order batch, place, head, width"
-    );
+    let in_order =
+        distance >= group && (shape[0] == 1 || strides[0] == shape[2] * distance) && (shape[3] == 1 || strides[3] == 1);
+    assert!(in_order, "attention writes tensors in the order batch, place, head, width");
     distance
 }
 
@@ -140,11 +123,7 @@ fn attention_as<T: Float>(
     inputs: [View<'_>; 3],
     size: AttentionSize,
 ) -> Result<()> {
-    let [query, key, value] = [
-        Rows::<T>::read(inputs[0])?,
-        Rows::<T>::read(inputs[1])?,
-        Rows::<T>::read(inputs[2])?,
-    ];
+    let [query, key, value] = [Rows::<T>::read(inputs[0])?, Rows::<T>::read(inputs[1])?, Rows::<T>::read(inputs[2])?];
     if out.layout.elements() == 0 {
         return Ok(());
     }
@@ -155,8 +134,7 @@ fn attention_as<T: Float>(
     let head_distance = out.layout.strides()[1];
     let mut log_sums = statistics.storage.write::<T::Real>("attention")?;
     let mut memory = out.storage.write::<T>("attention")?;
-    let groups =
-        memory[out.layout.offset()..out.layout.end()].par_chunks_mut(group_distance(out.layout));
+    let groups = memory[out.layout.offset()..out.layout.end()].par_chunks_mut(group_distance(out.layout));
     let log_sums = log_sums[statistics.layout.offset()..].par_chunks_mut(heads);
     groups.zip(log_sums).enumerate().for_each_init(
         || (Vec::new(), vec![T::Real::ZERO; width]),
@@ -166,12 +144,9 @@ fn attention_as<T: Float>(
                 let row = query.row(batch, head, place);
                 scores.clear();
                 scores.extend(
-                    (0..size.seen(place, keys))
-                        .map(|at| scale * dot(row, key.row(batch, head / heads_a_key, at))),
+                    (0..size.seen(place, keys)).map(|at| scale * dot(row, key.row(batch, head / heads_a_key, at))),
                 );
-                let largest = scores
-                    .iter()
-                    .fold(T::Real::LEAST, |largest, &score| largest.largest(score));
+                let largest = scores.iter().fold(T::Real::LEAST, |largest, &score| largest.largest(score));
                 let mut total = T::Real::ZERO;
                 sums.fill(T::Real::ZERO);
                 for (at, &score) in scores.iter().enumerate() {
@@ -208,11 +183,7 @@ pub fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Resul
 /// head.
 fn index_of(layout: &Layout, at: usize, shape: &[usize]) -> [usize; 3] {
     let place = at - layout.offset();
-    [
-        place / (shape[1] * shape[2]),
-        place % shape[1],
-        place / shape[1] % shape[2],
-    ]
+    [place / (shape[1] * shape[2]), place % shape[1], place / shape[1] % shape[2]]
 }
 
 /// See [`crate::backend::attention_backward`].
@@ -272,46 +243,28 @@ struct Backward<'a, T: Float> {
 impl<T: Float> Backward<'_, T> {
     /// The share of its attention that a query gives to the key at `at`.
     fn weight(&self, [batch, head, place]: [usize; 3], key_head: usize, at: usize) -> T::Real {
-        let score = dot(
-            self.query.row(batch, head, place),
-            self.key.row(batch, key_head, at),
-        );
+        let score = dot(self.query.row(batch, head, place), self.key.row(batch, key_head, at));
         (T::Real::of(self.size.scale) * score - self.log_sums.get(batch, head, place)).exp()
     }
 
     /// The same, and the derivative with respect to the product of query and key.
-    fn weight_and_slope(
-        &self,
-        query: [usize; 3],
-        key_head: usize,
-        at: usize,
-    ) -> (T::Real, T::Real) {
+    fn weight_and_slope(&self, query: [usize; 3], key_head: usize, at: usize) -> (T::Real, T::Real) {
         let [batch, head, place] = query;
         let weight = self.weight(query, key_head, at);
-        let grad = dot(
-            self.grad.row(batch, head, place),
-            self.value.row(batch, key_head, at),
-        );
-        (
-            weight,
-            T::Real::of(self.size.scale) * weight * (grad - self.deltas.get(batch, head, place)),
-        )
+        let grad = dot(self.grad.row(batch, head, place), self.value.row(batch, key_head, at));
+        (weight, T::Real::of(self.size.scale) * weight * (grad - self.deltas.get(batch, head, place)))
     }
 }
 
 /// Writes every row of `out`: `fill([batch, head, place], sums)` adds to sums that start at 0.
-fn write_rows<T: Float>(
-    out: View<'_>,
-    fill: impl Fn([usize; 3], &mut [T::Real]) + Sync,
-) -> Result<()> {
+fn write_rows<T: Float>(out: View<'_>, fill: impl Fn([usize; 3], &mut [T::Real]) + Sync) -> Result<()> {
     if out.layout.elements() == 0 {
         return Ok(());
     }
     let [_, heads, places, width] = [0, 1, 2, 3].map(|axis| out.layout.shape()[axis]);
     let head_distance = out.layout.strides()[1];
     let mut memory = out.storage.write::<T>("attention")?;
-    let groups =
-        memory[out.layout.offset()..out.layout.end()].par_chunks_mut(group_distance(out.layout));
+    let groups = memory[out.layout.offset()..out.layout.end()].par_chunks_mut(group_distance(out.layout));
     groups.enumerate().for_each_init(
         || vec![T::Real::ZERO; width],
         |sums, (index, group)| {

@@ -72,13 +72,9 @@ fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
     run(&mut memory, &nest, |row, [_, start], _| {
         let places = row.iter_mut().step_by(stride_out.max(1));
         if stride_in == 1 {
-            places
-                .zip(&from[start..])
-                .for_each(|(element, &value)| *element = f(value));
+            places.zip(&from[start..]).for_each(|(element, &value)| *element = f(value));
         } else {
-            places
-                .enumerate()
-                .for_each(|(i, element)| *element = f(from[start + i * stride_in]));
+            places.enumerate().for_each(|(i, element)| *element = f(from[start + i * stride_in]));
         }
     });
     Ok(())
@@ -86,32 +82,21 @@ fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
 
 /// Calls `row(output, offsets, stride)` for each innermost loop: the output elements from the row's first to its last,
 /// `stride` apart. Loops are shared among threads where the output lies in one piece.
-fn run<T: Send, const N: usize>(
-    memory: &mut [T],
-    nest: &Nest<N>,
-    row: impl Fn(&mut [T], [usize; N], usize) + Sync,
-) {
+fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: impl Fn(&mut [T], [usize; N], usize) + Sync) {
     let elements = nest.elements();
     let stride = nest.inner_strides()[0].max(1);
     if nest.writes_contiguously() {
         let first = nest.offsets()[0];
-        memory[first..first + elements]
-            .par_chunks_mut(ELEMENTS_A_TASK)
-            .enumerate()
-            .for_each(|(chunk, part)| {
-                let start = chunk * ELEMENTS_A_TASK;
-                nest.rows(start, start + part.len(), |offsets, length| {
-                    let place = offsets[0] - first - start;
-                    row(&mut part[place..place + length], offsets, 1);
-                });
+        memory[first..first + elements].par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
+            let start = chunk * ELEMENTS_A_TASK;
+            nest.rows(start, start + part.len(), |offsets, length| {
+                let place = offsets[0] - first - start;
+                row(&mut part[place..place + length], offsets, 1);
             });
+        });
     } else {
         nest.rows(0, elements, |offsets, length| {
-            row(
-                &mut memory[offsets[0]..=offsets[0] + (length - 1) * stride],
-                offsets,
-                stride,
-            );
+            row(&mut memory[offsets[0]..=offsets[0] + (length - 1) * stride], offsets, stride);
         });
     }
 }
@@ -143,9 +128,7 @@ fn unary_as<T: Float>(out: View<'_>, function: Unary, input: Option<View<'_>>) -
         Unary::Silu => map::<T>(out, input, |x| x * sigmoid(x)),
         Unary::Relu => map::<T>(out, input, |x| if x <= zero { zero } else { x }),
         Unary::Gelu => map::<T>(out, input, |x| x * normal_share(x)),
-        Unary::GeluTanh => map::<T>(out, input, |x| {
-            x * T::Real::of(0.5) * (one + gelu_inner(x).tanh())
-        }),
+        Unary::GeluTanh => map::<T>(out, input, |x| x * T::Real::of(0.5) * (one + gelu_inner(x).tanh())),
     }
 }
 
@@ -165,40 +148,24 @@ fn gelu_inner<R: Real>(x: R) -> R {
     R::of(SQRT_2_OVER_PI) * (x + R::of(GELU_CUBIC) * x * x * x)
 }
 
-fn map<T: Float>(
-    out: View<'_>,
-    input: Option<View<'_>>,
-    f: impl Fn(T::Real) -> T::Real + Sync,
-) -> Result<()> {
+fn map<T: Float>(out: View<'_>, input: Option<View<'_>>, f: impl Fn(T::Real) -> T::Real + Sync) -> Result<()> {
     if let Some(input) = input {
         return convert(out, input, |value: T| T::store(f(value.load())));
     }
     let nest = Nest::new([out.layout]);
     let mut memory = out.storage.write::<T>("unary")?;
     run(&mut memory, &nest, |row, _, stride| {
-        row.iter_mut()
-            .step_by(stride)
-            .for_each(|element| *element = T::store(f(element.load())));
+        row.iter_mut().step_by(stride).for_each(|element| *element = T::store(f(element.load())));
     });
     Ok(())
 }
 
 /// See [`crate::backend::binary`].
-pub fn binary(
-    out: View<'_>,
-    function: Binary,
-    left: Option<View<'_>>,
-    right: View<'_>,
-) -> Result<()> {
+pub fn binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>) -> Result<()> {
     with_float!("binary", out.dtype, T => binary_as::<T>(out, function, left, right))
 }
 
-fn binary_as<T: Float>(
-    out: View<'_>,
-    function: Binary,
-    left: Option<View<'_>>,
-    right: View<'_>,
-) -> Result<()> {
+fn binary_as<T: Float>(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>) -> Result<()> {
     let (zero, one, two) = (T::Real::ZERO, T::Real::ONE, T::Real::of(2.0));
     match function {
         Binary::Add => zip::<T>(out, left, right, |l, r| l + r),
@@ -250,18 +217,13 @@ fn zip<T: Float>(
         let nest = Nest::new([out.layout, right.layout]);
         let stride_right = nest.inner_strides()[1];
         let mut memory = out.storage.write::<T>("binary")?;
-        run(&mut memory, &nest, |row, [_, start], stride| {
-            match (stride, stride_right) {
-                (1, 1) => row
-                    .iter_mut()
-                    .zip(&r[start..])
-                    .for_each(|(element, &r)| *element = f(*element, r)),
-                _ => row
-                    .iter_mut()
-                    .step_by(stride)
-                    .enumerate()
-                    .for_each(|(i, element)| *element = f(*element, r[start + i * stride_right])),
-            }
+        run(&mut memory, &nest, |row, [_, start], stride| match (stride, stride_right) {
+            (1, 1) => row.iter_mut().zip(&r[start..]).for_each(|(element, &r)| *element = f(*element, r)),
+            _ => row
+                .iter_mut()
+                .step_by(stride)
+                .enumerate()
+                .for_each(|(i, element)| *element = f(*element, r[start + i * stride_right])),
         });
         return Ok(());
     };
@@ -269,29 +231,16 @@ fn zip<T: Float>(
     let [_, stride_left, stride_right] = nest.inner_strides();
     let l = left.storage.read::<T>("binary")?;
     let mut memory = out.storage.write::<T>("binary")?;
-    run(
-        &mut memory,
-        &nest,
-        |row, [_, at_left, at_right], stride| match (stride, stride_left, stride_right) {
-            (1, 1, 1) => {
-                let operands = l[at_left..].iter().zip(&r[at_right..]);
-                row.iter_mut()
-                    .zip(operands)
-                    .for_each(|(element, (&l, &r))| *element = f(l, r));
-            }
-            (1, 1, 0) => row
-                .iter_mut()
-                .zip(&l[at_left..])
-                .for_each(|(element, &l)| *element = f(l, r[at_right])),
-            _ => row
-                .iter_mut()
-                .step_by(stride)
-                .enumerate()
-                .for_each(|(i, element)| {
-                    *element = f(l[at_left + i * stride_left], r[at_right + i * stride_right]);
-                }),
-        },
-    );
+    run(&mut memory, &nest, |row, [_, at_left, at_right], stride| match (stride, stride_left, stride_right) {
+        (1, 1, 1) => {
+            let operands = l[at_left..].iter().zip(&r[at_right..]);
+            row.iter_mut().zip(operands).for_each(|(element, (&l, &r))| *element = f(l, r));
+        }
+        (1, 1, 0) => row.iter_mut().zip(&l[at_left..]).for_each(|(element, &l)| *element = f(l, r[at_right])),
+        _ => row.iter_mut().step_by(stride).enumerate().for_each(|(i, element)| {
+            *element = f(l[at_left + i * stride_left], r[at_right + i * stride_right]);
+        }),
+    });
     Ok(())
 }
 
@@ -300,12 +249,7 @@ pub fn ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>
     with_float!("ternary", out.dtype, T => ternary_as::<T>(out, function, left, right))
 }
 
-fn ternary_as<T: Float>(
-    out: View<'_>,
-    function: Ternary,
-    left: View<'_>,
-    right: View<'_>,
-) -> Result<()> {
+fn ternary_as<T: Float>(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>) -> Result<()> {
     match function {
         Ternary::AddMul(scale) => {
             let scale = T::Real::of(scale);
@@ -326,22 +270,12 @@ fn merge<T: Float>(
 ) -> Result<()> {
     let nest = Nest::new([out.layout, left.layout, right.layout]);
     let [_, stride_left, stride_right] = nest.inner_strides();
-    let (l, r) = (
-        left.storage.read::<T>("ternary")?,
-        right.storage.read::<T>("ternary")?,
-    );
+    let (l, r) = (left.storage.read::<T>("ternary")?, right.storage.read::<T>("ternary")?);
     let mut memory = out.storage.write::<T>("ternary")?;
     run(&mut memory, &nest, |row, [_, at_left, at_right], stride| {
-        row.iter_mut()
-            .step_by(stride)
-            .enumerate()
-            .for_each(|(i, o)| {
-                *o = T::store(f(
-                    o.load(),
-                    l[at_left + i * stride_left].load(),
-                    r[at_right + i * stride_right].load(),
-                ));
-            });
+        row.iter_mut().step_by(stride).enumerate().for_each(|(i, o)| {
+            *o = T::store(f(o.load(), l[at_left + i * stride_left].load(), r[at_right + i * stride_right].load()));
+        });
     });
     Ok(())
 }

@@ -21,14 +21,7 @@ pub fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> Result<
 }
 
 fn row_of(index: i64, rows: usize) -> Result<usize> {
-    usize::try_from(index)
-        .ok()
-        .filter(|&row| row < rows)
-        .ok_or(Error::Index {
-            op: "embedding",
-            index,
-            size: rows,
-        })
+    usize::try_from(index).ok().filter(|&row| row < rows).ok_or(Error::Index { op: "embedding", index, size: rows })
 }
 
 /// See [`crate::backend::add_rows`].

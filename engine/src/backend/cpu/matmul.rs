@@ -1,8 +1,5 @@
 //! Matmul: matrix products over strided operands, by the matrixmultiply crate.
-#![expect(
-    unsafe_code,
-    reason = "the matrix product takes pointers and strides, so that no operand needs a copy"
-)]
+#![expect(unsafe_code, reason = "the matrix product takes pointers and strides, so that no operand needs a copy")]
 
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -21,28 +18,13 @@ pub fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: 
     with_float!("matmul", out.dtype, T => matmul_as::<T>(out, left, right, scale, keep))
 }
 
-fn matmul_as<T: Product>(
-    out: View<'_>,
-    left: View<'_>,
-    right: View<'_>,
-    scale: f64,
-    keep: f64,
-) -> Result<()> {
-    let (l, r) = (
-        left.storage.read::<T>("matmul")?,
-        right.storage.read::<T>("matmul")?,
-    );
+fn matmul_as<T: Product>(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64) -> Result<()> {
+    let (l, r) = (left.storage.read::<T>("matmul")?, right.storage.read::<T>("matmul")?);
     let mut o = out.storage.write::<T>("matmul")?;
-    let fits = out.layout.end() <= o.len()
-        && left.layout.end() <= l.len()
-        && right.layout.end() <= r.len();
+    let fits = out.layout.end() <= o.len() && left.layout.end() <= l.len() && right.layout.end() <= r.len();
     assert!(fits, "a view ends within its storage");
     let rank = out.layout.shape().rank();
-    let (m, n, k) = (
-        out.layout.shape()[rank - 2],
-        out.layout.shape()[rank - 1],
-        left.layout.shape()[rank - 1],
-    );
+    let (m, n, k) = (out.layout.shape()[rank - 2], out.layout.shape()[rank - 1], left.layout.shape()[rank - 1]);
     assert!(
         left.layout.shape()[rank - 2..] == [m, k] && right.layout.shape()[rank - 2..] == [k, n],
         "the shapes of a matrix product are checked by its operation"
@@ -50,17 +32,8 @@ fn matmul_as<T: Product>(
     if out.layout.elements() == 0 {
         return Ok(());
     }
-    let strides = |layout: &Layout| {
-        [
-            layout.strides()[rank - 2] as isize,
-            layout.strides()[rank - 1] as isize,
-        ]
-    };
-    let (of_out, of_left, of_right) = (
-        strides(out.layout),
-        strides(left.layout),
-        strides(right.layout),
-    );
+    let strides = |layout: &Layout| [layout.strides()[rank - 2] as isize, layout.strides()[rank - 1] as isize];
+    let (of_out, of_left, of_right) = (strides(out.layout), strides(left.layout), strides(right.layout));
     let batch = [out.layout, left.layout, right.layout].map(|layout| {
         let matrix = layout.shape().rank();
         layout.select(matrix - 1, 0).select(matrix - 2, 0)
@@ -116,11 +89,7 @@ impl<T: Product> Matrices<T> {
             .step_by(length)
             .map(|start| {
                 let count = length.min(split - start);
-                if m >= n {
-                    self.rows(start, count)
-                } else {
-                    self.columns(start, count)
-                }
+                if m >= n { self.rows(start, count) } else { self.columns(start, count) }
             })
             .collect();
         parts.into_par_iter().for_each(T::product);
@@ -135,10 +104,7 @@ impl<T: Product> Matrices<T> {
 
     fn columns(mut self, start: usize, count: usize) -> Self {
         self.size[2] = count;
-        self.right.0 = self
-            .right
-            .0
-            .wrapping_offset(start as isize * self.right.1[1]);
+        self.right.0 = self.right.0.wrapping_offset(start as isize * self.right.1[1]);
         self.out.0 = self.out.0.wrapping_offset(start as isize * self.out.1[1]);
         self
     }
@@ -153,19 +119,13 @@ macro_rules! product {
     ($type:ty, $gemm:path) => {
         impl Product for $type {
             fn product(matrices: Matrices<Self>) {
-                let Matrices {
-                    size: [m, k, n],
-                    factors,
-                    left,
-                    right,
-                    out,
-                } = matrices;
+                let Matrices { size: [m, k, n], factors, left, right, out } = matrices;
                 // SAFETY: `matmul_as` checked that every view ends within its memory, and holds that memory borrowed;
                 // the output is distinct from both inputs, for it is borrowed alone.
                 unsafe {
                     $gemm(
-                        m, k, n, factors[0], left.0, left.1[0], left.1[1], right.0, right.1[0],
-                        right.1[1], factors[1], out.0, out.1[0], out.1[1],
+                        m, k, n, factors[0], left.0, left.1[0], left.1[1], right.0, right.1[0], right.1[1], factors[1],
+                        out.0, out.1[0], out.1[1],
                     );
                 }
             }
@@ -184,21 +144,10 @@ macro_rules! half_product {
     ($type:ty) => {
         impl Product for $type {
             fn product(matrices: Matrices<Self>) {
-                let Matrices {
-                    size: [m, k, n],
-                    factors,
-                    left,
-                    right,
-                    out,
-                } = matrices;
-                let (mut a, mut b, mut c) = (
-                    vec![0.0; TILE * DEPTH],
-                    vec![0.0; DEPTH * TILE],
-                    vec![0.0; TILE * TILE],
-                );
-                for (row, column) in (0..m)
-                    .step_by(TILE)
-                    .flat_map(|row| (0..n).step_by(TILE).map(move |column| (row, column)))
+                let Matrices { size: [m, k, n], factors, left, right, out } = matrices;
+                let (mut a, mut b, mut c) = (vec![0.0; TILE * DEPTH], vec![0.0; DEPTH * TILE], vec![0.0; TILE * TILE]);
+                for (row, column) in
+                    (0..m).step_by(TILE).flat_map(|row| (0..n).step_by(TILE).map(move |column| (row, column)))
                 {
                     let (rows, columns) = (TILE.min(m - row), TILE.min(n - column));
                     c.fill(0.0);
@@ -215,17 +164,12 @@ macro_rules! half_product {
                         });
                     }
                     for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
-                        let place = out.0.wrapping_offset(
-                            (row + i) as isize * out.1[0] + (column + j) as isize * out.1[1],
-                        );
+                        let place =
+                            out.0.wrapping_offset((row + i) as isize * out.1[0] + (column + j) as isize * out.1[1]);
                         let product = factors[0] * c[i * columns + j];
                         // SAFETY: the place is element (row + i, column + j) of the output; see the other types.
                         unsafe {
-                            let kept = if factors[1] == 0.0 {
-                                0.0
-                            } else {
-                                factors[1] * (*place).load()
-                            };
+                            let kept = if factors[1] == 0.0 { 0.0 } else { factors[1] * (*place).load() };
                             *place = <$type as Float>::store(product + kept);
                         }
                     }
@@ -247,9 +191,8 @@ fn widen<T: Float<Real = f32>>(
 ) {
     for i in 0..size[0] {
         for j in 0..size[1] {
-            let place = from.wrapping_offset(
-                (first[0] + i) as isize * strides[0] + (first[1] + j) as isize * strides[1],
-            );
+            let place =
+                from.wrapping_offset((first[0] + i) as isize * strides[0] + (first[1] + j) as isize * strides[1]);
             // SAFETY: the place is an element of the operand, which `matmul_as` checked to lie within its memory.
             tile[i * size[1] + j] = unsafe { (*place).load() };
         }

@@ -18,10 +18,7 @@ impl<const N: usize> Nest<N> {
     /// The loops over these layouts, which must be of one shape.
     pub(super) fn new(layouts: [&Layout; N]) -> Self {
         let shape = layouts[0].shape();
-        debug_assert!(
-            layouts.iter().all(|layout| layout.shape() == shape),
-            "operands of one shape"
-        );
+        debug_assert!(layouts.iter().all(|layout| layout.shape() == shape), "operands of one shape");
         let mut axes: Vec<usize> = (0..shape.rank()).filter(|&axis| shape[axis] != 1).collect();
         axes.sort_by_key(|&axis| std::cmp::Reverse(layouts[0].strides()[axis]));
         let mut nest = Self {
@@ -33,14 +30,9 @@ impl<const N: usize> Nest<N> {
         };
         for axis in axes {
             let (length, strides) = (shape[axis], layouts.map(|layout| layout.strides()[axis]));
-            let joins = nest.rank > 0
-                && (0..N).all(|n| nest.strides[n][nest.rank - 1] == length * strides[n]);
+            let joins = nest.rank > 0 && (0..N).all(|n| nest.strides[n][nest.rank - 1] == length * strides[n]);
             let place = if joins { nest.rank - 1 } else { nest.rank };
-            nest.lengths[place] = if joins {
-                nest.lengths[place] * length
-            } else {
-                length
-            };
+            nest.lengths[place] = if joins { nest.lengths[place] * length } else { length };
             for (operand, stride) in nest.strides.iter_mut().zip(strides) {
                 operand[place] = stride;
             }
@@ -92,10 +84,7 @@ impl<const N: usize> Nest<N> {
         let mut done = start;
         loop {
             let offsets = std::array::from_fn(|n| {
-                self.offsets[n]
-                    + (0..self.rank)
-                        .map(|axis| position[axis] * self.strides[n][axis])
-                        .sum::<usize>()
+                self.offsets[n] + (0..self.rank).map(|axis| position[axis] * self.strides[n][axis]).sum::<usize>()
             });
             let length = (self.lengths[inner] - position[inner]).min(end - done);
             row(offsets, length);
@@ -151,9 +140,7 @@ mod tests {
 
     #[test]
     fn any_part_of_the_elements_can_be_walked() {
-        let layout = Layout::contiguous(Shape::from([2, 3]))
-            .expand("test", &Shape::from([2, 2, 3]))
-            .unwrap();
+        let layout = Layout::contiguous(Shape::from([2, 3])).expand("test", &Shape::from([2, 2, 3])).unwrap();
         let out = Layout::contiguous(Shape::from([2, 2, 3]));
         let nest = Nest::new([&out, &layout]);
         let mut seen = Vec::new();

@@ -47,11 +47,7 @@ pub trait Real:
 
     /// The larger; NaN if either is.
     fn largest(self, other: Self) -> Self {
-        if self >= other || self.is_nan() {
-            self
-        } else {
-            other
-        }
+        if self >= other || self.is_nan() { self } else { other }
     }
 
     /// Whether this is not a number.

@@ -20,25 +20,22 @@ fn random_as<T: Float>(out: View<'_>, distribution: Distribution, draw: Draw) ->
     let Some(elements) = memory.get_mut(first..end) else {
         return Ok(());
     };
-    elements
-        .par_chunks_mut(ELEMENTS_A_TASK)
-        .enumerate()
-        .for_each(|(chunk, part)| {
-            let first_group = (chunk * ELEMENTS_A_TASK / 4) as u64;
-            for (group, four) in (first_group..).zip(part.chunks_mut(4)) {
-                let numbers = match distribution {
-                    Distribution::Uniform { low, high } => draw
-                        .uniforms(group)
-                        .map(|number| low + (high - low) * f64::from(number)),
-                    Distribution::Normal { mean, deviation } => draw
-                        .normals(group)
-                        .map(|number| mean + deviation * f64::from(number)),
-                };
-                for (element, number) in four.iter_mut().zip(numbers) {
-                    *element = T::store(Real::of(number));
+    elements.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
+        let first_group = (chunk * ELEMENTS_A_TASK / 4) as u64;
+        for (group, four) in (first_group..).zip(part.chunks_mut(4)) {
+            let numbers = match distribution {
+                Distribution::Uniform { low, high } => {
+                    draw.uniforms(group).map(|number| low + (high - low) * f64::from(number))
                 }
+                Distribution::Normal { mean, deviation } => {
+                    draw.normals(group).map(|number| mean + deviation * f64::from(number))
+                }
+            };
+            for (element, number) in four.iter_mut().zip(numbers) {
+                *element = T::store(Real::of(number));
             }
-        });
+        }
+    });
     Ok(())
 }
 

@@ -24,19 +24,10 @@ fn add_sum_as<T: Float>(out: View<'_>, input: View<'_>, scale: f64) -> Result<()
         (0..shape.rank()).partition(|&axis| out.layout.strides()[axis] != 0 && shape[axis] != 1);
     let order: Vec<usize> = kept.iter().chain(&summed).copied().collect();
     let (out_layout, in_layout) = (out.layout.permute(&order), input.layout.permute(&order));
-    let rows_innermost = kept
-        .last()
-        .is_some_and(|&axis| input.layout.strides()[axis] == 1)
-        && !summed.is_empty();
+    let rows_innermost = kept.last().is_some_and(|&axis| input.layout.strides()[axis] == 1) && !summed.is_empty();
     if rows_innermost {
         // The kept axis is the contiguous one: add whole rows, in blocks of columns with sums in full precision.
-        return add_columns::<T>(
-            &mut memory,
-            &values,
-            [&out_layout, &in_layout],
-            kept.len(),
-            scale,
-        );
+        return add_columns::<T>(&mut memory, &values, [&out_layout, &in_layout], kept.len(), scale);
     }
     let outer_out = leading(&out_layout, kept.len());
     let outer_in = leading(&in_layout, kept.len());

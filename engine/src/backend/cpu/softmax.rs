@@ -52,9 +52,7 @@ fn log_softmax_row<T: Float>(row: &mut [T]) {
 
 /// A row's largest number and the sum of e to each number's distance from it.
 pub(super) fn exponent_sum<T: Float>(row: &[T]) -> (T::Real, T::Real) {
-    let largest = row
-        .iter()
-        .fold(T::Real::LEAST, |largest, x| largest.largest(x.load()));
+    let largest = row.iter().fold(T::Real::LEAST, |largest, x| largest.largest(x.load()));
     let mut sum = T::Real::ZERO;
     for x in row {
         sum += (x.load() - largest).exp();
@@ -62,19 +60,13 @@ pub(super) fn exponent_sum<T: Float>(row: &[T]) -> (T::Real, T::Real) {
     (largest, sum)
 }
 
-fn by_rows<T: Float>(
-    out: View<'_>,
-    input: Option<View<'_>>,
-    change: impl Fn(&mut [T]) + Sync,
-) -> Result<()> {
+fn by_rows<T: Float>(out: View<'_>, input: Option<View<'_>>, change: impl Fn(&mut [T]) + Sync) -> Result<()> {
     if let Some(input) = input {
         super::elementwise::copy(out, input)?;
     }
     let (width, rows) = row_sizes(out);
     let mut memory = out.storage.write::<T>("softmax")?;
-    part_mut(&mut memory, out)
-        .par_chunks_mut(rows * width)
-        .for_each(|rows| rows.chunks_mut(width).for_each(&change));
+    part_mut(&mut memory, out).par_chunks_mut(rows * width).for_each(|rows| rows.chunks_mut(width).for_each(&change));
     Ok(())
 }
 
@@ -121,13 +113,10 @@ fn backward_by_rows<T: Float>(
     let results = result.storage.read::<T>("softmax")?;
     let mut memory = out.storage.write::<T>("softmax")?;
     let tasks = part(&results, result).par_chunks(rows * width);
-    part_mut(&mut memory, out)
-        .par_chunks_mut(rows * width)
-        .zip(tasks)
-        .for_each(|(grads, results)| {
-            for (grads, results) in grads.chunks_mut(width).zip(results.chunks(width)) {
-                change(grads, results);
-            }
-        });
+    part_mut(&mut memory, out).par_chunks_mut(rows * width).zip(tasks).for_each(|(grads, results)| {
+        for (grads, results) in grads.chunks_mut(width).zip(results.chunks(width)) {
+            change(grads, results);
+        }
+    });
     Ok(())
 }

@@ -30,36 +30,20 @@ pub fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()
 }
 
 /// Calls `pair(element of the columns, element of the image)` for every element of the columns; none in the padding.
-fn visit(
-    columns: View<'_>,
-    image: View<'_>,
-    window: Window,
-    mut pair: impl FnMut(usize, Option<usize>),
-) {
+fn visit(columns: View<'_>, image: View<'_>, window: Window, mut pair: impl FnMut(usize, Option<usize>)) {
     let [down, right] = [columns.layout.strides()[0], columns.layout.strides()[1]];
     let places = columns.layout.shape()[1];
     let (shape, strides) = (image.layout.shape(), image.layout.strides());
     let [kernel_height, kernel_width] = window.kernel;
     for row in 0..columns.layout.shape()[0] {
-        let (channel, i, j) = (
-            row / (kernel_height * kernel_width),
-            row / kernel_width % kernel_height,
-            row % kernel_width,
-        );
+        let (channel, i, j) =
+            (row / (kernel_height * kernel_width), row / kernel_width % kernel_height, row % kernel_width);
         for place in 0..places {
-            let (y, x) = (
-                (window.first + place) / window.places[1],
-                (window.first + place) % window.places[1],
-            );
-            let y = (y * window.stride[0] + i)
-                .checked_sub(window.padding[0])
-                .filter(|&y| y < shape[1]);
-            let x = (x * window.stride[1] + j)
-                .checked_sub(window.padding[1])
-                .filter(|&x| x < shape[2]);
-            let pixel = y.zip(x).map(|(y, x)| {
-                image.layout.offset() + channel * strides[0] + y * strides[1] + x * strides[2]
-            });
+            let (y, x) = ((window.first + place) / window.places[1], (window.first + place) % window.places[1]);
+            let y = (y * window.stride[0] + i).checked_sub(window.padding[0]).filter(|&y| y < shape[1]);
+            let x = (x * window.stride[1] + j).checked_sub(window.padding[1]).filter(|&x| x < shape[2]);
+            let pixel =
+                y.zip(x).map(|(y, x)| image.layout.offset() + channel * strides[0] + y * strides[1] + x * strides[2]);
             pair(columns.layout.offset() + row * down + place * right, pixel);
         }
     }

@@ -1,16 +1,13 @@
 //! Call frame information: reads a module's `.eh_frame`, and says by which rule an address is unwound.
 
-#![expect(
-    unsafe_code,
-    reason = "unwind tables are read where the loader mapped them"
-)]
+#![expect(unsafe_code, reason = "unwind tables are read where the loader mapped them")]
 
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, ParsedEhFrameHdr,
-    Pointer, RegisterRule, UnwindContext, UnwindSection, UnwindTableRow, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, ParsedEhFrameHdr, Pointer, RegisterRule,
+    UnwindContext, UnwindSection, UnwindTableRow, X86_64,
 };
 
 use super::rule::{Kind, Rule};
@@ -46,11 +43,7 @@ impl UnwindTables {
         // The counters first: what is loaded in between is then looked for once more, never missed.
         let changes = loader::changes();
         let modules = loader::loaded().into_iter().map(Unwindable::new).collect();
-        Self {
-            modules,
-            changes,
-            context: UnwindContext::new(),
-        }
+        Self { modules, changes, context: UnwindContext::new() }
     }
 
     fn refresh(&mut self) {
@@ -66,17 +59,11 @@ impl UnwindTables {
     }
 
     fn find(&mut self, name: &CStr, load_bias: u64) -> Option<&mut Unwindable> {
-        self.modules
-            .iter_mut()
-            .find(|module| *module.name == *name && module.load_bias == load_bias)
+        self.modules.iter_mut().find(|module| *module.name == *name && module.load_bias == load_bias)
     }
 
     pub(super) fn mark_kept(&mut self, name: &CStr) {
-        for module in self
-            .modules
-            .iter_mut()
-            .filter(|module| *module.name == *name)
-        {
+        for module in self.modules.iter_mut().filter(|module| *module.name == *name) {
             module.kept = true;
         }
     }
@@ -87,34 +74,20 @@ impl UnwindTables {
         self.refresh();
         let call = return_address.wrapping_sub(1);
         // Code outside all modules is made at run time, and may change.
-        let Some(module) = self
-            .modules
-            .iter()
-            .find(|module| module.ranges.iter().any(|range| range.contains(&call)))
+        let Some(module) = self.modules.iter().find(|module| module.ranges.iter().any(|range| range.contains(&call)))
         else {
             return (Rule::FOREIGN, None);
         };
-        let rule = module
-            .tables
-            .as_ref()
-            .map_or(Rule::FOREIGN, |tables| tables.rule(call, &mut self.context));
+        let rule = module.tables.as_ref().map_or(Rule::FOREIGN, |tables| tables.rule(call, &mut self.context));
         (rule, (!module.kept).then(|| module.name.clone()))
     }
 }
 
 impl Unwindable {
     fn new(loaded: Loaded) -> Self {
-        let tables = loaded
-            .unwind_index
-            .and_then(|index| Tables::find(index, &loaded.module.ranges));
+        let tables = loaded.unwind_index.and_then(|index| Tables::find(index, &loaded.module.ranges));
         let Loaded { module, name, .. } = loaded;
-        Self {
-            name,
-            load_bias: module.load_bias,
-            ranges: module.ranges,
-            kept: false,
-            tables,
-        }
+        Self { name, load_bias: module.load_bias, ranges: module.ranges, kept: false, tables }
     }
 }
 
@@ -131,25 +104,19 @@ impl Tables {
         // SAFETY: from an address within a loaded segment to that segment's end; the linker puts `.eh_frame` beside
         // its index, in a segment that can be read.
         let frames = EhFrame::from(unsafe { bytes(&(start..segment.end)) });
-        Some(Self {
-            index,
-            frames,
-            bases: bases.set_eh_frame(start),
-        })
+        Some(Self { index, frames, bases: bases.set_eh_frame(start) })
     }
 
     fn rule(&self, call: u64, context: &mut UnwindContext<usize>) -> Rule {
         let Some(search) = self.index.table() else {
             return Rule::FOREIGN;
         };
-        let entry =
-            match search.fde_for_address(&self.frames, &self.bases, call, EhFrame::cie_from_offset)
-            {
-                Ok(entry) => entry,
-                // Code without unwind information ends the stack, for every unwinder.
-                Err(gimli::Error::NoUnwindInfoForAddress) => return Rule::OUTERMOST,
-                Err(_) => return Rule::FOREIGN,
-            };
+        let entry = match search.fde_for_address(&self.frames, &self.bases, call, EhFrame::cie_from_offset) {
+            Ok(entry) => entry,
+            // Code without unwind information ends the stack, for every unwinder.
+            Err(gimli::Error::NoUnwindInfoForAddress) => return Rule::OUTERMOST,
+            Err(_) => return Rule::FOREIGN,
+        };
         if entry.is_signal_trampoline() {
             return Rule::FOREIGN;
         }
@@ -168,9 +135,7 @@ impl Tables {
 /// asked for an address on a running stack: its module is in use, and the list of modules is renewed when one went.
 unsafe fn bytes(range: &Range<u64>) -> Bytes {
     // SAFETY: as the caller promises.
-    let slice = unsafe {
-        std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize)
-    };
+    let slice = unsafe { std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) };
     EndianSlice::new(slice, NativeEndian)
 }
 
@@ -186,14 +151,8 @@ fn rule_of(row: &UnwindTableRow<usize>) -> Rule {
         _ => return Rule::FOREIGN,
     };
     match *row.cfa() {
-        CfaRule::RegisterAndOffset {
-            register: X86_64::RSP,
-            offset,
-        } => Rule::step(Kind::FromStack, offset, saved_base),
-        CfaRule::RegisterAndOffset {
-            register: X86_64::RBP,
-            offset,
-        } => Rule::step(Kind::FromBase, offset, saved_base),
+        CfaRule::RegisterAndOffset { register: X86_64::RSP, offset } => Rule::step(Kind::FromStack, offset, saved_base),
+        CfaRule::RegisterAndOffset { register: X86_64::RBP, offset } => Rule::step(Kind::FromBase, offset, saved_base),
         _ => Rule::FOREIGN,
     }
 }

@@ -59,11 +59,7 @@ pub extern "C" fn capture_portable() -> StackKey {
 }
 
 extern "C" fn capture_from(counter: u64, stack: u64, base: u64) -> StackKey {
-    let from = Registers {
-        counter,
-        stack,
-        base,
-    };
+    let from = Registers { counter, stack, base };
     let Some(_busy) = busy::enter() else {
         return refused();
     };
@@ -93,10 +89,7 @@ extern "C" fn unwind_from(counter: u64) -> StackKey {
 #[inline(always)]
 fn capture_on(thread: &mut Thread, from: Registers) -> StackKey {
     if thread.stack.contains(&from.stack) && !PORTABLE.load(Ordering::Relaxed) {
-        match thread
-            .record
-            .walk(from, thread.stack.end, &mut thread.front)
-        {
+        match thread.record.walk(from, thread.stack.end, &mut thread.front) {
             Walk::Found(key) => return key,
             Walk::Cut(key) => {
                 losses::count_cut();
@@ -116,11 +109,7 @@ fn unwind(thread: &mut Thread, counter: u64) -> StackKey {
     if trace.cut {
         losses::count_cut();
     }
-    if trace.frames().is_empty() {
-        refused()
-    } else {
-        thread.front.key_of(trace.frames())
-    }
+    if trace.frames().is_empty() { refused() } else { thread.front.key_of(trace.frames()) }
 }
 
 #[cold]

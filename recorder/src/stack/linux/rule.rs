@@ -1,9 +1,6 @@
 //! Rule: how to get from a frame to its caller's, in 8 bytes.
 
-#![cfg_attr(
-    not(target_arch = "x86_64"),
-    allow(dead_code, reason = "frame records need one rule")
-)]
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "frame records need one rule"))]
 
 /// How to leave a frame, packed: the kind in bits 0 and 1; in bits 16 to 31 where the caller's `rbp` was saved,
 /// relative to the canonical frame address (CFA), or 0 if the frame leaves `rbp` alone; in bits 32 to 63 the CFA
@@ -32,13 +29,11 @@ impl Rule {
 
     /// Frames linked by frame records, as AArch64 compilers make them: the saved base and the return address side by side.
     #[cfg(target_arch = "aarch64")]
-    pub(super) const FRAME_RECORD: Self =
-        Self(Kind::FromBase as u64 | ((-16i16) as u16 as u64) << 16 | 16 << 32);
+    pub(super) const FRAME_RECORD: Self = Self(Kind::FromBase as u64 | ((-16i16) as u16 as u64) << 16 | 16 << 32);
 
     /// A rule for a frame in the middle of a stack; foreign if the offsets do not fit.
     pub(super) fn step(kind: Kind, frame: i64, saved_base: Option<i64>) -> Self {
-        let (Ok(frame), Ok(saved)) = (i32::try_from(frame), i16::try_from(saved_base.unwrap_or(0)))
-        else {
+        let (Ok(frame), Ok(saved)) = (i32::try_from(frame), i16::try_from(saved_base.unwrap_or(0))) else {
             return Self::FOREIGN;
         };
         // The saved register lies below the return address, or nowhere.
@@ -89,31 +84,11 @@ mod tests {
     #[test]
     fn offsets_survive_packing_and_strange_ones_are_foreign() {
         let rule = Rule::step(Kind::FromBase, 70_016, Some(-16));
-        assert_eq!(
-            (
-                rule.kind(),
-                rule.frame_offset(),
-                rule.saved_base_offset() as i64
-            ),
-            (Kind::FromBase, 70_016, -16)
-        );
+        assert_eq!((rule.kind(), rule.frame_offset(), rule.saved_base_offset() as i64), (Kind::FromBase, 70_016, -16));
         let rule = Rule::step(Kind::FromStack, 8, None);
-        assert_eq!(
-            (rule.kind(), rule.frame_offset(), rule.saved_base_offset()),
-            (Kind::FromStack, 8, 0)
-        );
-        for (frame, saved) in [
-            (1 << 40, None),
-            (16, Some(-8)),
-            (16, Some(0)),
-            (16, Some(-20)),
-            (16, Some(-40_000)),
-        ] {
-            assert_eq!(
-                Rule::step(Kind::FromStack, frame, saved),
-                Rule::FOREIGN,
-                "{frame} {saved:?}"
-            );
+        assert_eq!((rule.kind(), rule.frame_offset(), rule.saved_base_offset()), (Kind::FromStack, 8, 0));
+        for (frame, saved) in [(1 << 40, None), (16, Some(-8)), (16, Some(0)), (16, Some(-20)), (16, Some(-40_000))] {
+            assert_eq!(Rule::step(Kind::FromStack, frame, saved), Rule::FOREIGN, "{frame} {saved:?}");
         }
     }
 }

@@ -6,10 +6,7 @@
 //!
 //! A rule stays true for the life of the process: before it is stored, the loader is told never to unload the module.
 
-#![expect(
-    unsafe_code,
-    reason = "the table is shared by pointer, so that it can grow under its readers"
-)]
+#![expect(unsafe_code, reason = "the table is shared by pointer, so that it can grow under its readers")]
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -33,10 +30,7 @@ pub(super) struct RuleTable {
 
 impl RuleTable {
     fn with_bits(bits: u32) -> Self {
-        Self {
-            slots: (0..1usize << bits).map(|_| Slot::default()).collect(),
-            shift: u64::BITS - bits,
-        }
+        Self { slots: (0..1usize << bits).map(|_| Slot::default()).collect(), shift: u64::BITS - bits }
     }
 
     #[inline(always)]
@@ -68,12 +62,8 @@ impl RuleTable {
         while self.slots[at & last].address.load(Ordering::Relaxed) != 0 {
             at += 1;
         }
-        self.slots[at & last]
-            .rule
-            .store(rule.to_bits(), Ordering::Relaxed);
-        self.slots[at & last]
-            .address
-            .store(address, Ordering::Release);
+        self.slots[at & last].rule.store(rule.to_bits(), Ordering::Relaxed);
+        self.slots[at & last].address.store(address, Ordering::Release);
     }
 }
 
@@ -89,10 +79,7 @@ static SOURCE: Mutex<Option<Source>> = Mutex::new(None);
 
 fn with_source<R>(work: impl FnOnce(&mut Source, &'static RuleTable) -> R) -> R {
     let mut source = SOURCE.lock().unwrap_or_else(PoisonError::into_inner);
-    let source = source.get_or_insert_with(|| Source {
-        tables: UnwindTables::load(),
-        rules: 0,
-    });
+    let source = source.get_or_insert_with(|| Source { tables: UnwindTables::load(), rules: 0 });
     if TABLE.load(Ordering::Acquire).is_null() {
         publish(RuleTable::with_bits(13));
     }
@@ -170,15 +157,9 @@ mod tests {
     fn a_table_finds_what_was_put_and_nothing_else() {
         let table = RuleTable::with_bits(6);
         for address in 1..=31 {
-            table.put(
-                address * 64,
-                Rule::step(Kind::FromStack, address as i64, None),
-            );
+            table.put(address * 64, Rule::step(Kind::FromStack, address as i64, None));
         }
-        assert!(
-            (1..=31)
-                .all(|address| table.find(address * 64).map(Rule::frame_offset) == Some(address))
-        );
+        assert!((1..=31).all(|address| table.find(address * 64).map(Rule::frame_offset) == Some(address)));
         assert_eq!(table.find(65), None);
     }
 }

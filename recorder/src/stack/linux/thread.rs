@@ -1,9 +1,6 @@
 //! Thread: what capture keeps for each thread, made at the thread's first capture and dropped when it ends.
 
-#![expect(
-    unsafe_code,
-    reason = "asks for the thread's stack, and keeps the thread's state behind a pointer"
-)]
+#![expect(unsafe_code, reason = "asks for the thread's stack, and keeps the thread's state behind a pointer")]
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -50,11 +47,7 @@ pub(super) fn current() -> *mut Thread {
 pub(super) fn make() -> *mut Thread {
     OWNER
         .try_with(|owner| {
-            let thread = Box::new(Thread {
-                stack: own_stack(),
-                front: Front::new(),
-                record: Record::new(),
-            });
+            let thread = Box::new(Thread { stack: own_stack(), front: Front::new(), record: Record::new() });
             let thread = Box::into_raw(thread);
             owner.0.set(thread);
             CURRENT.set(thread);

@@ -7,10 +7,7 @@ use std::ffi::{c_int, c_void};
 use crate::stack::MAX_FRAMES;
 
 unsafe extern "C" {
-    fn _Unwind_Backtrace(
-        visit: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
-        argument: *mut c_void,
-    ) -> c_int;
+    fn _Unwind_Backtrace(visit: extern "C" fn(*mut c_void, *mut c_void) -> c_int, argument: *mut c_void) -> c_int;
     fn _Unwind_GetIPInfo(context: *mut c_void, before_instruction: *mut c_int) -> usize;
 }
 
@@ -32,12 +29,7 @@ impl Trace {
     /// The running stack from the frame with return address `from`, which must be a caller of this function.
     #[inline(never)]
     pub(super) fn take(from: u64) -> Self {
-        let mut trace = Self {
-            frames: [0; MAX_FRAMES],
-            len: 0,
-            cut: false,
-            from,
-        };
+        let mut trace = Self { frames: [0; MAX_FRAMES], len: 0, cut: false, from };
         // SAFETY: `visit` gets a pointer to `trace`, which outlives the call, and does not unwind.
         unsafe { _Unwind_Backtrace(visit, (&raw mut trace).cast()) };
         trace
@@ -52,12 +44,8 @@ impl Trace {
 extern "C" fn visit(context: *mut c_void, trace: *mut c_void) -> c_int {
     let mut before_instruction = 0;
     // SAFETY: the unwinder passes a valid context, and `Trace::take` a pointer to its own trace.
-    let (trace, found) = unsafe {
-        (
-            &mut *trace.cast::<Trace>(),
-            _Unwind_GetIPInfo(context, &raw mut before_instruction) as u64,
-        )
-    };
+    let (trace, found) =
+        unsafe { (&mut *trace.cast::<Trace>(), _Unwind_GetIPInfo(context, &raw mut before_instruction) as u64) };
     // Zero stands for the missing caller of the outermost frame.
     if found == 0 || trace.len == 0 && found != trace.from {
         return GO_ON;

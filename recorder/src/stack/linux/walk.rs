@@ -107,11 +107,7 @@ impl Record {
                     self.depth = 0;
                     continue;
                 }
-                Collected::Joined {
-                    kept,
-                    fresh,
-                    base_slot,
-                } => (kept, fresh, base_slot),
+                Collected::Joined { kept, fresh, base_slot } => (kept, fresh, base_slot),
                 Collected::Cut => {
                     let key = self.append(0, MAX_FRAMES, 0, front);
                     self.depth = 0;
@@ -141,11 +137,7 @@ impl Record {
             if candidates > 0 && self.known[candidates - 1].is(at) {
                 match self.first_changed(candidates - 1) {
                     None => {
-                        return Collected::Joined {
-                            kept: candidates,
-                            fresh,
-                            base_slot,
-                        };
+                        return Collected::Joined { kept: candidates, fresh, base_slot };
                     }
                     Some(changed) => candidates = changed,
                 }
@@ -154,11 +146,7 @@ impl Record {
                 return Collected::Cut;
             }
             let rule = rules.of(at.counter);
-            self.fresh[fresh] = Fresh {
-                at,
-                base_slot,
-                rule,
-            };
+            self.fresh[fresh] = Fresh { at, base_slot, rule };
             fresh += 1;
             let from = match rule.kind() {
                 Kind::FromStack => at.stack,
@@ -198,11 +186,7 @@ impl Record {
     /// outside the innermost change.
     #[inline(always)]
     fn first_changed(&self, frames: usize) -> Option<usize> {
-        let count = if frames == 0 {
-            0
-        } else {
-            usize::from(self.known[frames - 1].words)
-        };
+        let count = if frames == 0 { 0 } else { usize::from(self.known[frames - 1].words) };
         let words = &self.words[..count];
         let mut difference = [0; 4];
         let (fours, rest) = words.as_chunks::<4>();
@@ -221,13 +205,8 @@ impl Record {
             return None;
         }
         // SAFETY: as above.
-        let innermost = words
-            .iter()
-            .rposition(|word| unsafe { word.difference() } != 0);
-        Some(
-            self.known[..frames]
-                .partition_point(|known| usize::from(known.words) <= innermost.unwrap_or(0)),
-        )
+        let innermost = words.iter().rposition(|word| unsafe { word.difference() } != 0);
+        Some(self.known[..frames].partition_point(|known| usize::from(known.words) <= innermost.unwrap_or(0)))
     }
 
     /// Puts the `fresh` frames onto the `kept` ones, and gives the key of the whole. `base_slot` is where the base
@@ -235,29 +214,16 @@ impl Record {
     #[inline(always)]
     fn append(&mut self, kept: usize, fresh: usize, base_slot: u64, front: &mut Front) -> StackKey {
         self.depth = 0;
-        let (mut print, mut key, mut needs_base, mut words) =
-            (depot::ROOT, StackKey::NONE, false, 0);
+        let (mut print, mut key, mut needs_base, mut words) = (depot::ROOT, StackKey::NONE, false, 0);
         if kept > 0 {
             // Another function may have called from this frame, and have saved the base register elsewhere.
-            let start = if kept > 1 {
-                usize::from(self.known[kept - 2].words)
-            } else {
-                0
-            };
+            let start = if kept > 1 { usize::from(self.known[kept - 2].words) } else { 0 };
             let known = &mut self.known[kept - 1];
-            words = note(
-                &mut self.words,
-                start,
-                known.at,
-                if known.needs_base { base_slot } else { 0 },
-            );
+            words = note(&mut self.words, start, known.at, if known.needs_base { base_slot } else { 0 });
             known.words = words as u16;
             (print, key, needs_base) = (known.fingerprint, known.key, known.needs_base);
         }
-        for (known, fresh) in self.known[kept..]
-            .iter_mut()
-            .zip(self.fresh[..fresh].iter().rev())
-        {
+        for (known, fresh) in self.known[kept..].iter_mut().zip(self.fresh[..fresh].iter().rev()) {
             let address = machine::address_of(fresh.at.counter);
             print = depot::fingerprint(print, address);
             key = front.key(key, address, print);
@@ -268,19 +234,8 @@ impl Record {
                 Kind::FromBase => true,
                 _ => needs_base && fresh.rule.saved_base_offset() == 0,
             };
-            words = note(
-                &mut self.words,
-                words,
-                fresh.at,
-                if needs_base { fresh.base_slot } else { 0 },
-            );
-            *known = Known {
-                at: fresh.at,
-                fingerprint: print,
-                key,
-                words: words as u16,
-                needs_base,
-            };
+            words = note(&mut self.words, words, fresh.at, if needs_base { fresh.base_slot } else { 0 });
+            *known = Known { at: fresh.at, fingerprint: print, key, words: words as u16, needs_base };
         }
         self.depth = kept + fresh;
         key
@@ -289,22 +244,11 @@ impl Record {
 
 /// Records the words that the frame `at` was found through, and gives the number of words then.
 #[inline(always)]
-fn note(
-    words: &mut [Word; 2 * MAX_FRAMES],
-    mut count: usize,
-    at: Registers,
-    base_slot: u64,
-) -> usize {
-    words[count] = Word {
-        address: at.stack - 8,
-        value: at.counter,
-    };
+fn note(words: &mut [Word; 2 * MAX_FRAMES], mut count: usize, at: Registers, base_slot: u64) -> usize {
+    words[count] = Word { address: at.stack - 8, value: at.counter };
     count += 1;
     if base_slot != 0 {
-        words[count] = Word {
-            address: base_slot,
-            value: at.base,
-        };
+        words[count] = Word { address: base_slot, value: at.base };
         count += 1;
     }
     count
@@ -313,9 +257,7 @@ fn note(
 impl Known {
     #[inline(always)]
     fn is(&self, at: Registers) -> bool {
-        self.at.stack == at.stack
-            && self.at.counter == at.counter
-            && (self.at.base == at.base || !self.needs_base)
+        self.at.stack == at.stack && self.at.counter == at.counter && (self.at.base == at.base || !self.needs_base)
     }
 }
 
@@ -335,10 +277,6 @@ impl Collected {
     /// A walk that came to the outermost frame.
     #[inline(always)]
     fn whole(fresh: usize) -> Self {
-        Self::Joined {
-            kept: 0,
-            fresh,
-            base_slot: 0,
-        }
+        Self::Joined { kept: 0, fresh, base_slot: 0 }
     }
 }

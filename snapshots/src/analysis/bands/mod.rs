@@ -116,11 +116,7 @@ impl Bands {
         for (slot, id) in order.iter().enumerate() {
             slot_of[id.0 as usize] = slot as u32;
         }
-        Self {
-            device,
-            order,
-            slot_of,
-        }
+        Self { device, order, slot_of }
     }
 
     /// The device.
@@ -130,32 +126,18 @@ impl Bands {
 
     /// The picture of `window`: for each column the moment with the largest total, for each pixel the block at its
     /// centre. `live` and `series` are those of the same trace and device.
-    pub fn raster(
-        &self,
-        trace: &Trace,
-        live: &LiveIndex,
-        series: &Series,
-        window: &Window,
-    ) -> Raster {
+    pub fn raster(&self, trace: &Trace, live: &LiveIndex, series: &Series, window: &Window) -> Raster {
         let (width, height) = (window.width, window.height);
         let mut blocks = vec![BlockId::NONE; width * height];
         let runs = 2 * rayon::current_num_threads();
         let run = width.div_ceil(runs).max(MIN_COLUMNS);
         // Each run of columns starts from the index of live blocks and walks on alone.
-        let painted = blocks
-            .par_chunks_mut((run * height).max(1))
-            .enumerate()
-            .map(|(index, pixels)| {
-                let first = index * run;
-                self.paint_run(trace, live, series, window, (first, pixels))
-            });
+        let painted = blocks.par_chunks_mut((run * height).max(1)).enumerate().map(|(index, pixels)| {
+            let first = index * run;
+            self.paint_run(trace, live, series, window, (first, pixels))
+        });
         let painted: Vec<(Vec<Column>, Cost)> = painted.collect();
-        let mut raster = Raster {
-            blocks,
-            height,
-            columns: Vec::with_capacity(width),
-            cost: Cost::default(),
-        };
+        let mut raster = Raster { blocks, height, columns: Vec::with_capacity(width), cost: Cost::default() };
         for (columns, cost) in painted {
             raster.columns.extend(columns);
             raster.cost.events += cost.events;
@@ -193,11 +175,7 @@ impl Bands {
     /// The whole stack at `moment`.
     pub fn stack(&self, trace: &Trace, live: &LiveIndex, metric: Metric, moment: usize) -> Stack {
         let metric = of_blocks(metric);
-        let mut slots: Vec<u32> = live
-            .before_position(trace, metric, moment)
-            .iter()
-            .map(|id| self.slot(*id))
-            .collect();
+        let mut slots: Vec<u32> = live.before_position(trace, metric, moment).iter().map(|id| self.slot(*id)).collect();
         slots.sort_unstable();
         let mut end = 0;
         let bands = slots.iter().map(|&slot| {
@@ -206,10 +184,7 @@ impl Bands {
             end += size_of(trace, metric, id.0 as usize);
             (id, start..end)
         });
-        Stack {
-            moment,
-            bands: bands.filter(|(_, bytes)| !bytes.is_empty()).collect(),
-        }
+        Stack { moment, bands: bands.filter(|(_, bytes)| !bytes.is_empty()).collect() }
     }
 
     /// The bytes that `block` covers in each of `columns`; `None` where it is not alive.
@@ -225,18 +200,11 @@ impl Bands {
         let mut walker = Walker::new(self, trace, live, metric);
         let is_alive = |moment: usize| {
             let row = trace.blocks.get(block);
-            let end = if walker.metric == Metric::Active {
-                row.free_completed
-            } else {
-                row.free_requested
-            };
+            let end = if walker.metric == Metric::Active { row.free_completed } else { row.free_requested };
             let is_past = |event: EventId| event.index().is_some_and(|index| index < moment);
             (row.is_baseline() || is_past(row.alloc)) && !is_past(end)
         };
-        let alive: Vec<bool> = columns
-            .iter()
-            .map(|column| is_alive(column.moment))
-            .collect();
+        let alive: Vec<bool> = columns.iter().map(|column| is_alive(column.moment)).collect();
         let ranges = columns.iter().zip(alive).map(|(column, is_alive)| {
             is_alive.then(|| {
                 walker.go_to(column.moment);
@@ -253,19 +221,11 @@ impl Bands {
 
 /// The metric whose sum over blocks stands for `metric`.
 fn of_blocks(metric: Metric) -> Metric {
-    if metric.is_of_blocks() {
-        metric
-    } else {
-        Metric::Active
-    }
+    if metric.is_of_blocks() { metric } else { Metric::Active }
 }
 
 fn size_of(trace: &Trace, metric: Metric, row: usize) -> u64 {
-    if metric == Metric::Requested {
-        trace.blocks.requested[row]
-    } else {
-        trace.blocks.allocated[row]
-    }
+    if metric == Metric::Requested { trace.blocks.requested[row] } else { trace.blocks.allocated[row] }
 }
 
 /// The moment with the largest total among those of column `x`; the first of several.
@@ -274,17 +234,11 @@ fn column_of(trace: &Trace, series: &Series, window: &Window, x: usize) -> Colum
     let moments = window.moments(trace, x);
     let after_events = moments.start.saturating_sub(1)..moments.end.saturating_sub(1);
     let largest = series.largest(trace, metric, after_events);
-    let largest = largest.map(|(bytes, event)| Column {
-        moment: event.0 as usize + 1,
-        bytes,
-    });
+    let largest = largest.map(|(bytes, event)| Column { moment: event.0 as usize + 1, bytes });
     let baseline = series.baseline().get(metric);
     match largest {
         Some(column) if moments.start > 0 || column.bytes > baseline => column,
-        _ => Column {
-            moment: 0,
-            bytes: baseline,
-        },
+        _ => Column { moment: 0, bytes: baseline },
     }
 }
 
@@ -306,23 +260,11 @@ impl<'a> Walker<'a> {
     fn new(bands: &'a Bands, trace: &'a Trace, live: &'a LiveIndex, metric: Metric) -> Self {
         let tree = SumTree::new(0);
         let metric = of_blocks(metric);
-        Self {
-            bands,
-            trace,
-            live,
-            metric,
-            tree,
-            moment: None,
-            started_with: 0,
-            cost: Cost::default(),
-        }
+        Self { bands, trace, live, metric, tree, moment: None, started_with: 0, cost: Cost::default() }
     }
 
     fn cost(&self) -> Cost {
-        Cost {
-            visits: self.cost.visits + self.tree.visits(),
-            ..self.cost
-        }
+        Cost { visits: self.cost.visits + self.tree.visits(), ..self.cost }
     }
 
     /// Brings the tree to `moment`: forward by single events, or anew from the index of live blocks where that is
@@ -346,10 +288,7 @@ impl<'a> Walker<'a> {
         self.tree = SumTree::new(self.bands.order.len());
         let blocks = self.live.before_position(self.trace, self.metric, moment);
         for id in &blocks {
-            self.tree.add(
-                self.bands.slot(*id) as usize,
-                size_of(self.trace, self.metric, id.0 as usize),
-            );
+            self.tree.add(self.bands.slot(*id) as usize, size_of(self.trace, self.metric, id.0 as usize));
         }
         self.cost.blocks += blocks.len() as u64;
         self.started_with = blocks.len();
@@ -359,8 +298,7 @@ impl<'a> Walker<'a> {
         if self.trace.events.device[index] != self.bands.device {
             return;
         }
-        let (trace, metric, tree, slot_of) =
-            (self.trace, self.metric, &mut self.tree, &self.bands.slot_of);
+        let (trace, metric, tree, slot_of) = (self.trace, self.metric, &mut self.tree, &self.bands.slot_of);
         effects(trace, index, |effect| match effect {
             Effect::Begins(row) => tree.add(slot_of[row] as usize, size_of(trace, metric, row)),
             Effect::EndsLive(row) if metric != Metric::Active => {

@@ -80,10 +80,7 @@ impl SumTree {
             }
             self.visits += 1;
         }
-        Some(Slot {
-            index: node,
-            bytes: start..start + self.levels[0][node],
-        })
+        Some(Slot { index: node, bytes: start..start + self.levels[0][node] })
     }
 
     /// The bytes that `slot` covers; an empty range where it is empty.
@@ -115,13 +112,7 @@ mod tests {
         for (index, &size) in sizes.iter().enumerate() {
             assert_eq!(tree.bytes_of(index), start..start + size);
             for offset in start..start + size {
-                assert_eq!(
-                    tree.slot_at(offset),
-                    Some(Slot {
-                        index,
-                        bytes: start..start + size
-                    })
-                );
+                assert_eq!(tree.slot_at(offset), Some(Slot { index, bytes: start..start + size }));
             }
             start += size;
         }
@@ -133,13 +124,7 @@ mod tests {
         assert_eq!(SumTree::new(0).slot_at(0), None);
         let mut tree = SumTree::new(1);
         tree.add(0, 5);
-        assert_eq!(
-            tree.slot_at(4),
-            Some(Slot {
-                index: 0,
-                bytes: 0..5
-            })
-        );
+        assert_eq!(tree.slot_at(4), Some(Slot { index: 0, bytes: 0..5 }));
         assert_eq!(tree.slot_at(5), None);
     }
 }

@@ -64,9 +64,6 @@ impl Window {
 
     fn edges(&self, range: &Range<f64>, x: usize) -> (f64, f64) {
         let step = (range.end - range.start) / self.width.max(1) as f64;
-        (
-            range.start + step * x as f64,
-            range.start + step * (x + 1) as f64,
-        )
+        (range.start + step * x as f64, range.start + step * (x + 1) as f64)
     }
 }

@@ -27,15 +27,9 @@ pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
 /// A number of bytes in the unit that suits the top of the axis, unless `step` is too small a part of that; with the
 /// decimals that `step` needs.
 fn byte_label(bytes: f64, top: f64, step: f64) -> String {
-    const UNITS: [(&str, f64); 4] = [
-        ("TiB", (1_u64 << 40) as f64),
-        ("GiB", (1_u64 << 30) as f64),
-        ("MiB", (1_u64 << 20) as f64),
-        ("KiB", 1024.0),
-    ];
-    let unit = UNITS
-        .into_iter()
-        .find(|(_, unit)| top >= *unit && step * 4.0 >= *unit);
+    const UNITS: [(&str, f64); 4] =
+        [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
+    let unit = UNITS.into_iter().find(|(_, unit)| top >= *unit && step * 4.0 >= *unit);
     let Some((name, unit)) = unit else {
         return format!("{} B", format_count(bytes as u64));
     };
@@ -75,23 +69,14 @@ fn time_label(nanos: f64, step: f64) -> String {
 /// The least of 1, 2, 5, 10, 20, 50 … that is not below `step`.
 fn round_up(step: f64) -> f64 {
     let decade = 10_f64.powf(step.log10().floor());
-    let factor = [1.0, 2.0, 5.0]
-        .into_iter()
-        .find(|factor| factor * decade >= step * (1.0 - 1e-9))
-        .unwrap_or(10.0);
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * decade >= step * (1.0 - 1e-9)).unwrap_or(10.0);
     factor * decade
 }
 
 fn ticks(range: &Range<f64>, step: f64, label: impl Fn(f64) -> String) -> Vec<Tick> {
     let first = (range.start / step).ceil().max(0.0);
     let places = (0..MOST).map(|index| (first + index as f64) * step);
-    places
-        .take_while(|value| *value <= range.end)
-        .map(|value| Tick {
-            value,
-            label: label(value),
-        })
-        .collect()
+    places.take_while(|value| *value <= range.end).map(|value| Tick { value, label: label(value) }).collect()
 }
 
 #[cfg(test)]
@@ -105,22 +90,13 @@ mod tests {
     #[test]
     fn bytes_stand_at_round_binary_sizes() {
         let gib = f64::from(1 << 30);
-        assert_eq!(
-            labels(&byte_ticks(&(0.0..3.5 * gib), 0.6 * gib)),
-            ["0 GiB", "1 GiB", "2 GiB", "3 GiB"]
-        );
-        assert_eq!(
-            labels(&byte_ticks(&(0.0..1.2 * gib), 0.4 * gib)),
-            ["0.0 GiB", "0.5 GiB", "1.0 GiB"]
-        );
+        assert_eq!(labels(&byte_ticks(&(0.0..3.5 * gib), 0.6 * gib)), ["0 GiB", "1 GiB", "2 GiB", "3 GiB"]);
+        assert_eq!(labels(&byte_ticks(&(0.0..1.2 * gib), 0.4 * gib)), ["0.0 GiB", "0.5 GiB", "1.0 GiB"]);
         assert_eq!(
             labels(&byte_ticks(&(0.9 * gib..1.0 * gib), 0.02 * gib)),
             ["928 MiB", "960 MiB", "992 MiB", "1,024 MiB"]
         );
-        assert_eq!(
-            labels(&byte_ticks(&(100.0..140.0), 9.0)),
-            ["112 B", "128 B"]
-        );
+        assert_eq!(labels(&byte_ticks(&(100.0..140.0), 9.0)), ["112 B", "128 B"]);
     }
 
     #[test]
@@ -129,21 +105,9 @@ mod tests {
             labels(&across_ticks(Axis::Event, &(0.0..4200.0), 900.0)),
             ["0", "1,000", "2,000", "3,000", "4,000"]
         );
-        assert_eq!(
-            labels(&across_ticks(Axis::Event, &(10.2..12.9), 0.1)),
-            ["11", "12"]
-        );
-        assert_eq!(
-            labels(&across_ticks(Axis::Time, &(0.0..1.1e9), 4e8)),
-            ["0.0 s", "0.5 s", "1.0 s"]
-        );
-        assert_eq!(
-            labels(&across_ticks(Axis::Time, &(2e6..3.5e6), 3e5)),
-            ["2.0 ms", "2.5 ms", "3.0 ms", "3.5 ms"]
-        );
-        assert_eq!(
-            labels(&across_ticks(Axis::Time, &(0.0..900.0), 250.0)),
-            ["0.0 µs", "0.5 µs"]
-        );
+        assert_eq!(labels(&across_ticks(Axis::Event, &(10.2..12.9), 0.1)), ["11", "12"]);
+        assert_eq!(labels(&across_ticks(Axis::Time, &(0.0..1.1e9), 4e8)), ["0.0 s", "0.5 s", "1.0 s"]);
+        assert_eq!(labels(&across_ticks(Axis::Time, &(2e6..3.5e6), 3e5)), ["2.0 ms", "2.5 ms", "3.0 ms", "3.5 ms"]);
+        assert_eq!(labels(&across_ticks(Axis::Time, &(0.0..900.0), 250.0)), ["0.0 µs", "0.5 µs"]);
     }
 }

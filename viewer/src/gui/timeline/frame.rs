@@ -54,9 +54,7 @@ impl PlotFrame {
     /// A picture of `pictured`, moved and stretched to where that lies now, and cut at the frame and at `within` on the
     /// horizontal axis.
     pub fn image(&self, texture: TextureId, pictured: &View, within: &Range<f64>) -> Shape {
-        let cut = |outer: &Range<f64>, inner: &Range<f64>| {
-            outer.start.max(inner.start)..outer.end.min(inner.end)
-        };
+        let cut = |outer: &Range<f64>, inner: &Range<f64>| outer.start.max(inner.start)..outer.end.min(inner.end);
         let x = cut(&cut(&self.view.x, &pictured.x), within);
         let y = cut(&self.view.y, &pictured.y);
         if x.start >= x.end || y.start >= y.end {
@@ -86,10 +84,7 @@ mod tests {
     #[test]
     fn screen_and_axes_agree_both_ways_far_from_the_origin() {
         let rect = Rect::from_min_max(pos2(100.0, 50.0), pos2(500.0, 250.0));
-        let view = View {
-            x: 1e16..1e16 + 400.0,
-            y: 1e12..1e12 + 1000.0,
-        };
+        let view = View { x: 1e16..1e16 + 400.0, y: 1e12..1e12 + 1000.0 };
         let frame = PlotFrame { rect, view };
         assert_eq!(frame.screen_x(1e16 + 100.0), 200.0);
         assert_eq!(frame.screen_y(1e12), 250.0);
@@ -101,39 +96,16 @@ mod tests {
     #[test]
     fn a_picture_of_another_part_is_cut_and_stretched() {
         let rect = Rect::from_min_max(pos2(0.0, 0.0), pos2(100.0, 100.0));
-        let frame = PlotFrame {
-            rect,
-            view: View {
-                x: 10.0..20.0,
-                y: 0.0..10.0,
-            },
-        };
+        let frame = PlotFrame { rect, view: View { x: 10.0..20.0, y: 0.0..10.0 } };
         let everywhere = f64::MIN..f64::MAX;
-        let left = View {
-            x: 0.0..15.0,
-            y: 0.0..20.0,
-        };
-        let Shape::Mesh(mesh) = frame.image(TextureId::default(), &left, &everywhere) else {
-            panic!("no picture")
-        };
-        assert_eq!(
-            mesh.calc_bounds(),
-            Rect::from_min_max(pos2(0.0, 0.0), pos2(50.0, 100.0))
-        );
+        let left = View { x: 0.0..15.0, y: 0.0..20.0 };
+        let Shape::Mesh(mesh) = frame.image(TextureId::default(), &left, &everywhere) else { panic!("no picture") };
+        assert_eq!(mesh.calc_bounds(), Rect::from_min_max(pos2(0.0, 0.0), pos2(50.0, 100.0)));
         let us: Vec<f32> = mesh.vertices.iter().map(|vertex| vertex.uv.x).collect();
-        assert!(
-            us.iter()
-                .all(|u| (*u - 1.0).abs() < 1e-6 || (*u - 10.0 / 15.0).abs() < 1e-6)
-        );
-        let right = View {
-            x: 30.0..40.0,
-            y: 0.0..1.0,
-        };
+        assert!(us.iter().all(|u| (*u - 1.0).abs() < 1e-6 || (*u - 10.0 / 15.0).abs() < 1e-6));
+        let right = View { x: 30.0..40.0, y: 0.0..1.0 };
         let elsewhere = frame.image(TextureId::default(), &right, &everywhere);
         assert!(matches!(elsewhere, Shape::Noop));
-        assert!(matches!(
-            frame.image(TextureId::default(), &left, &(15.0..20.0)),
-            Shape::Noop
-        ));
+        assert!(matches!(frame.image(TextureId::default(), &left, &(15.0..20.0)), Shape::Noop));
     }
 }

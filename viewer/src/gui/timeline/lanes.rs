@@ -50,14 +50,7 @@ pub(super) fn paint(
         painter.text(place, Align2::RIGHT_CENTER, name, font, shades.faint);
         let painter = painter.with_clip_rect(rect);
         let trace = &recording.trace;
-        Lane {
-            painter,
-            rect,
-            frame,
-            trace,
-            selection,
-            shades,
-        }
+        Lane { painter, rect, frame, trace, selection, shades }
     };
     paint_steps(&lane(0.0, "step"), &recording.steps);
     paint_phases(&lane(1.0, "phase"));
@@ -65,27 +58,13 @@ pub(super) fn paint(
 
 /// The places on the axis at which the steps in view begin, for lines through the plot; none where they would lie too
 /// close to part anything.
-pub(super) fn step_borders(
-    frame: &PlotFrame,
-    recording: &Recording,
-    selection: &Selection,
-) -> Vec<f64> {
-    let shown = in_view(
-        &recording.steps,
-        |(_, events)| events.clone(),
-        frame,
-        &recording.trace,
-        selection,
-    );
+pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: &Selection) -> Vec<f64> {
+    let shown = in_view(&recording.steps, |(_, events)| events.clone(), frame, &recording.trace, selection);
     if shown.len() > (frame.rect.width() / 24.0) as usize {
         return Vec::new();
     }
     let places = shown.iter().filter(|(_, events)| events.start > 0);
-    let places = places.map(|(_, events)| {
-        selection
-            .x_of_events(&recording.trace, events.clone())
-            .start
-    });
+    let places = places.map(|(_, events)| selection.x_of_events(&recording.trace, events.clone()).start);
     places.filter(|x| frame.view.x.contains(x)).collect()
 }
 
@@ -104,13 +83,7 @@ fn in_view<'a, T>(
 }
 
 fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
-    let shown = in_view(
-        steps,
-        |(_, events)| events.clone(),
-        lane.frame,
-        lane.trace,
-        lane.selection,
-    );
+    let shown = in_view(steps, |(_, events)| events.clone(), lane.frame, lane.trace, lane.selection);
     let Some((last, _)) = shown.last() else {
         return;
     };
@@ -118,11 +91,7 @@ fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
     let mean = lane.rect.width() / shown.len() as f32;
     let cells = shown.iter().map(|(step, events)| {
         let colour = lane.shades.step(*step);
-        Cell {
-            events: events.clone(),
-            colour,
-            what: *step,
-        }
+        Cell { events: events.clone(), colour, what: *step }
     });
     if widest + 6.0 <= mean {
         lane.paint(cells, |step, room| {
@@ -134,14 +103,8 @@ fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
     // Too narrow for words: bare numbers, and only every so many.
     let number = lane.text(last.to_string()).size().x + 12.0;
     let every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
-    let every = every
-        .into_iter()
-        .find(|every| *every as f32 * mean >= number)
-        .unwrap_or(100_000);
-    lane.paint(cells, |step, _| {
-        step.is_multiple_of(every)
-            .then(|| lane.text(step.to_string()))
-    });
+    let every = every.into_iter().find(|every| *every as f32 * mean >= number).unwrap_or(100_000);
+    lane.paint(cells, |step, _| step.is_multiple_of(every).then(|| lane.text(step.to_string())));
 }
 
 fn paint_phases(lane: &Lane<'_>) {
@@ -150,25 +113,15 @@ fn paint_phases(lane: &Lane<'_>) {
     if rows.len() < 2 {
         return;
     }
-    let shown = in_view(
-        rows,
-        |span| span.first.0..span.end.0,
-        lane.frame,
-        lane.trace,
-        lane.selection,
-    );
+    let shown = in_view(rows, |span| span.first.0..span.end.0, lane.frame, lane.trace, lane.selection);
     let cells = shown.iter().map(|span| Cell {
         events: span.first.0..span.end.0,
         colour: lane.shades.phase(span.phase),
         what: span.phase,
     });
     lane.paint(cells, |phase, room| {
-        let names = [phase.name(), short(*phase)]
-            .into_iter()
-            .filter(|_| room > 8.0);
-        names
-            .map(|name| lane.text(name.to_owned()))
-            .find(|galley| galley.size().x <= room)
+        let names = [phase.name(), short(*phase)].into_iter().filter(|_| room > 8.0);
+        names.map(|name| lane.text(name.to_owned())).find(|galley| galley.size().x <= room)
     });
 }
 
@@ -193,13 +146,9 @@ impl Lane<'_> {
     /// Paints the cells, and over them the labels that `label` gives for a cell and the room in it; a label never
     /// touches the one before it. Cells that would end within the point in which the last one ended are left to it,
     /// so that no more are painted than the lane is wide.
-    fn paint<T>(
-        &self,
-        cells: impl Iterator<Item = Cell<T>>,
-        label: impl Fn(&T, f32) -> Option<Arc<Galley>>,
-    ) {
+    fn paint<T>(&self, cells: impl Iterator<Item = Cell<T>>, label: impl Fn(&T, f32) -> Option<Arc<Galley>>) {
         let mut painted_to = self.rect.left();
-        let mut labelled_to = self.rect.left();
+        let mut labelled_to = self.rect.left() - 4.0;
         let mut labels = Vec::new();
         for cell in cells {
             let x = self.selection.x_of_events(self.trace, cell.events);
@@ -209,19 +158,13 @@ impl Lane<'_> {
                 continue;
             }
             let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
-            let corners = [
-                pos2(left.max(painted_to), self.rect.top()),
-                pos2(right - gap, self.rect.bottom()),
-            ];
+            let corners = [pos2(left.max(painted_to), self.rect.top()), pos2(right - gap, self.rect.bottom())];
             let cell_rect = Rect::from_min_max(corners[0], corners[1]);
             self.painter.rect_filled(cell_rect, 2.0, cell.colour);
             painted_to = right;
             if let Some(galley) = label(&cell.what, right - left - 6.0) {
                 let middle = (left + right) / 2.0;
-                let place = pos2(
-                    middle - galley.size().x / 2.0,
-                    self.rect.center().y - galley.size().y / 2.0,
-                );
+                let place = pos2(middle - galley.size().x / 2.0, self.rect.center().y - galley.size().y / 2.0);
                 if place.x > labelled_to + 4.0 && place.x + galley.size().x <= self.rect.right() {
                     labelled_to = place.x + galley.size().x;
                     labels.push((place, galley));

@@ -50,21 +50,14 @@ impl Timeline {
             let capacity = summary.capacity_bytes as f64;
             let View { x, .. } = selection.view();
             let ends = PlotPoints::new(vec![[x.start, capacity], [x.end, capacity]]);
-            lines.push(
-                Line::new("capacity", ends)
-                    .stroke(shades.capacity())
-                    .allow_hover(false),
-            );
+            lines.push(Line::new("capacity", ends).stroke(shades.capacity()).allow_hover(false));
         }
         lines
     }
 
     /// Points on the screen that one byte covers.
     fn points_per_byte(&self, selection: &Selection) -> f64 {
-        let height = self
-            .frame
-            .as_ref()
-            .map_or(400.0, |frame| frame.rect.height());
+        let height = self.frame.as_ref().map_or(400.0, |frame| frame.rect.height());
         let View { y, .. } = selection.view();
         f64::from(height) / (y.end - y.start)
     }
@@ -85,10 +78,7 @@ fn points_of(shown: &Shown, metric: Metric) -> Vec<[f64; 2]> {
 fn calmed(points: &[[f64; 2]], points_per_byte: f64) -> f32 {
     const CALM: f64 = 6.0;
     const WILD: f64 = 16.0;
-    let way: f64 = points
-        .windows(2)
-        .map(|pair| (pair[1][1] - pair[0][1]).abs())
-        .sum();
+    let way: f64 = points.windows(2).map(|pair| (pair[1][1] - pair[0][1]).abs()).sum();
     let mean = way * points_per_byte / points.len().max(1) as f64;
     ((WILD - mean) / (WILD - CALM)).clamp(0.0, 1.0) as f32
 }
@@ -99,11 +89,7 @@ mod tests {
 
     #[test]
     fn a_line_that_only_jumps_up_and_down_fades_and_a_slope_stays() {
-        let line = |height: f64| {
-            (0..100)
-                .map(|x| [f64::from(x), height * f64::from(x % 2)])
-                .collect::<Vec<_>>()
-        };
+        let line = |height: f64| (0..100).map(|x| [f64::from(x), height * f64::from(x % 2)]).collect::<Vec<_>>();
         assert_eq!(calmed(&line(100.0), 1.0), 0.0);
         assert_eq!(calmed(&line(4.0), 1.0), 1.0);
         assert!((0.1..0.9).contains(&calmed(&line(11.0), 1.0)));

@@ -15,25 +15,13 @@ pub fn when(moment: &Moment) -> String {
     let Some(event) = moment.event else {
         return "before the first event".to_owned();
     };
-    let step = moment
-        .step
-        .map_or_else(String::new, |step| format!("step {step}, "));
-    format!(
-        "{step}{}, event {}",
-        moment.phase,
-        format_count(u64::from(event.0))
-    )
+    let step = moment.step.map_or_else(String::new, |step| format!("step {step}, "));
+    format!("{step}{}, event {}", moment.phase, format_count(u64::from(event.0)))
 }
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak lies
 /// outside of the view, a label at the side on which it lies.
-pub(super) fn paint_peak(
-    painter: &Painter,
-    frame: &PlotFrame,
-    x: f64,
-    peak: &Moment,
-    shades: &Shades,
-) {
+pub(super) fn paint_peak(painter: &Painter, frame: &PlotFrame, x: f64, peak: &Moment, shades: &Shades) {
     let painter = painter.with_clip_rect(frame.rect);
     let title = format!("Peak {}", format_bytes(peak.bytes));
     let title = painter.layout_no_wrap(title, FontId::proportional(14.0), shades.on_peak);
@@ -41,98 +29,41 @@ pub(super) fn paint_peak(
     let is_left = place.x < frame.rect.left();
     if is_left || place.x > frame.rect.right() {
         let size = title.size() + vec2(30.0, 8.0);
-        let left = if is_left {
-            frame.rect.left() + 6.0
-        } else {
-            frame.rect.right() - 6.0 - size.x
-        };
+        let left = if is_left { frame.rect.left() + 6.0 } else { frame.rect.right() - 6.0 - size.x };
         let rect = Rect::from_min_size(pos2(left, frame.rect.top() + 6.0), size);
         painter.rect_filled(rect, 4.0, shades.peak);
-        let (tip, text) = if is_left {
-            (rect.left() + 6.0, rect.left() + 20.0)
-        } else {
-            (rect.right() - 6.0, rect.left() + 8.0)
-        };
+        let (tip, text) =
+            if is_left { (rect.left() + 6.0, rect.left() + 20.0) } else { (rect.right() - 6.0, rect.left() + 8.0) };
         let base = if is_left { tip + 8.0 } else { tip - 8.0 };
         let middle = rect.center().y;
-        let arrow = vec![
-            pos2(tip, middle),
-            pos2(base, middle - 5.0),
-            pos2(base, middle + 5.0),
-        ];
+        let arrow = vec![pos2(tip, middle), pos2(base, middle - 5.0), pos2(base, middle + 5.0)];
         painter.add(Shape::convex_polygon(arrow, shades.on_peak, Stroke::NONE));
         painter.galley(pos2(text, rect.top() + 4.0), title, shades.on_peak);
         return;
     }
     let below = painter.layout_no_wrap(when(peak), FontId::proportional(11.5), shades.on_peak);
-    let size = vec2(
-        title.size().x.max(below.size().x) + 16.0,
-        title.size().y + below.size().y + 8.0,
-    );
-    let point = pos2(
-        place.x,
-        place.y.clamp(frame.rect.top(), frame.rect.bottom()),
-    );
+    let size = vec2(title.size().x.max(below.size().x) + 16.0, title.size().y + below.size().y + 8.0);
+    let point = pos2(place.x, place.y.clamp(frame.rect.top(), frame.rect.bottom()));
     let has_room_above = point.y - size.y - 10.0 >= frame.rect.top();
-    let top = if has_room_above {
-        point.y - size.y - 10.0
-    } else {
-        frame.rect.top() + 4.0
-    };
+    let top = if has_room_above { point.y - size.y - 10.0 } else { frame.rect.top() + 4.0 };
     let centered = point.x - size.x / 2.0;
-    let beside = if point.x + size.x + 16.0 < frame.rect.right() {
-        point.x + 12.0
-    } else {
-        point.x - size.x - 12.0
-    };
+    let beside = if point.x + size.x + 16.0 < frame.rect.right() { point.x + 12.0 } else { point.x - size.x - 12.0 };
     let left = if has_room_above { centered } else { beside };
-    let left = left.clamp(
-        frame.rect.left() + 4.0,
-        (frame.rect.right() - size.x - 4.0).max(frame.rect.left() + 4.0),
-    );
+    let left = left.clamp(frame.rect.left() + 4.0, (frame.rect.right() - size.x - 4.0).max(frame.rect.left() + 4.0));
     let rect = Rect::from_min_size(pos2(left, top), size);
-    dashed(
-        &painter,
-        point,
-        pos2(point.x, frame.rect.bottom()),
-        shades.peak,
-    );
+    dashed(&painter, point, pos2(point.x, frame.rect.bottom()), shades.peak);
     painter.rect_filled(rect, 4.0, shades.peak);
-    painter.galley(
-        rect.left_top() + vec2(8.0, 3.0),
-        title.clone(),
-        shades.on_peak,
-    );
-    painter.galley(
-        rect.left_top() + vec2(8.0, 4.0 + title.size().y),
-        below,
-        shades.on_peak,
-    );
+    painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
+    painter.galley(rect.left_top() + vec2(8.0, 4.0 + title.size().y), below, shades.on_peak);
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
 }
 
 /// Paints the moment under the pointer: a line from top to bottom and the total on it.
-pub(super) fn paint_cursor(
-    painter: &Painter,
-    frame: &PlotFrame,
-    x: f64,
-    total: u64,
-    shades: &Shades,
-) {
+pub(super) fn paint_cursor(painter: &Painter, frame: &PlotFrame, x: f64, total: u64, shades: &Shades) {
     let painter = painter.with_clip_rect(frame.rect);
     let x = frame.screen_x(x);
-    painter.vline(
-        x,
-        frame.rect.y_range(),
-        Stroke::new(1.0, shades.cursor.gamma_multiply(0.6)),
-    );
-    diamond(
-        &painter,
-        pos2(x, frame.screen_y(total as f64)),
-        4.0,
-        shades.cursor,
-        shades.canvas,
-    );
+    painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.cursor.gamma_multiply(0.6)));
+    diamond(&painter, pos2(x, frame.screen_y(total as f64)), 4.0, shades.cursor, shades.canvas);
 }
 
 /// Paints the outline of a block that covers `bytes` in each column; column `i` begins at `edges(i)` on the axis.
@@ -146,20 +77,14 @@ pub(super) fn paint_outline(
     let painter = painter.with_clip_rect(frame.rect.expand(1.0));
     let mut at = 0;
     while at < bytes.len() {
-        let Some(end) = bytes[at..]
-            .iter()
-            .position(Option::is_none)
-            .map(|length| at + length)
-            .or(Some(bytes.len()))
+        let Some(end) = bytes[at..].iter().position(Option::is_none).map(|length| at + length).or(Some(bytes.len()))
         else {
             return;
         };
         let mut upper = Vec::new();
         let mut lower = Vec::new();
-        for (column, range) in bytes[at..end]
-            .iter()
-            .enumerate()
-            .filter_map(|(offset, range)| Some((at + offset, range.as_ref()?)))
+        for (column, range) in
+            bytes[at..end].iter().enumerate().filter_map(|(offset, range)| Some((at + offset, range.as_ref()?)))
         {
             for x in [edges(column), edges(column + 1)] {
                 let x = frame.screen_x(x);
@@ -170,10 +95,7 @@ pub(super) fn paint_outline(
         lower.reverse();
         upper.append(&mut lower);
         if upper.len() > 2 {
-            painter.add(Shape::closed_line(
-                upper.clone(),
-                Stroke::new(4.0, colours[1]),
-            ));
+            painter.add(Shape::closed_line(upper.clone(), Stroke::new(4.0, colours[1])));
             painter.add(Shape::closed_line(upper, Stroke::new(2.0, colours[0])));
         }
         at = end + 1;
@@ -194,49 +116,23 @@ fn push(corners: &mut Vec<Pos2>, corner: Pos2) {
 
 fn diamond(painter: &Painter, center: Pos2, radius: f32, fill: Color32, border: Color32) {
     let corner = |x: f32, y: f32| center + vec2(x, y) * radius;
-    let corners = vec![
-        corner(0.0, -1.0),
-        corner(1.0, 0.0),
-        corner(0.0, 1.0),
-        corner(-1.0, 0.0),
-    ];
-    painter.add(Shape::convex_polygon(
-        corners,
-        fill,
-        Stroke::new(1.5, border),
-    ));
+    let corners = vec![corner(0.0, -1.0), corner(1.0, 0.0), corner(0.0, 1.0), corner(-1.0, 0.0)];
+    painter.add(Shape::convex_polygon(corners, fill, Stroke::new(1.5, border)));
 }
 
 fn dashed(painter: &Painter, from: Pos2, to: Pos2, colour: Color32) {
-    painter.extend(Shape::dashed_line(
-        &[from, to],
-        Stroke::new(1.0, colour.gamma_multiply(0.8)),
-        4.0,
-        4.0,
-    ));
+    painter.extend(Shape::dashed_line(&[from, to], Stroke::new(1.0, colour.gamma_multiply(0.8)), 4.0, 4.0));
 }
 
 /// Paints what the horizontal axis counts, beside its ticks.
 pub(super) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, shades: &Shades) {
     let name = if axis == Axis::Event { "event" } else { "time" };
     let place = frame.rect.left_bottom() + vec2(-8.0, 18.0);
-    painter.text(
-        place,
-        Align2::RIGHT_CENTER,
-        name,
-        FontId::proportional(11.5),
-        shades.faint,
-    );
+    painter.text(place, Align2::RIGHT_CENTER, name, FontId::proportional(11.5), shades.faint);
 }
 
 /// Paints words in the upper right corner of the plot, for what lies outside of the view.
 pub(super) fn paint_note(painter: &Painter, frame: &PlotFrame, text: &str, colour: Color32) {
     let place = frame.rect.right_top() + vec2(-8.0, 6.0);
-    painter.text(
-        place,
-        Align2::RIGHT_TOP,
-        text,
-        FontId::proportional(11.5),
-        colour,
-    );
+    painter.text(place, Align2::RIGHT_TOP, text, FontId::proportional(11.5), colour);
 }

@@ -77,9 +77,7 @@ struct Shown {
 
 impl std::fmt::Debug for Shown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shown")
-            .field("view", &self.view)
-            .finish_non_exhaustive()
+        f.debug_struct("Shown").field("view", &self.view).finish_non_exhaustive()
     }
 }
 
@@ -107,10 +105,7 @@ impl Timeline {
 
     /// The picture of the visible part, or of the whole until that is ready.
     pub fn picture(&self) -> Option<&Picture> {
-        self.detail
-            .as_ref()
-            .or(self.whole.as_ref())
-            .map(|shown| &shown.picture)
+        self.detail.as_ref().or(self.whole.as_ref()).map(|shown| &shown.picture)
     }
 
     /// Whether the picture of what is in view is still being drawn.
@@ -131,12 +126,7 @@ impl Timeline {
     }
 
     /// The stack at `moment`, in the order of the picture; `None` until there is one.
-    pub fn stack(
-        &mut self,
-        recording: &Recording,
-        selection: &Selection,
-        moment: usize,
-    ) -> Option<Arc<Stack>> {
+    pub fn stack(&mut self, recording: &Recording, selection: &Selection, moment: usize) -> Option<Arc<Stack>> {
         self.forget_others(selection);
         let key = (drawn_metric(selection.metric), moment);
         if let Some((_, stack)) = self.stack.as_ref().filter(|(known, _)| *known == key) {
@@ -168,27 +158,16 @@ impl Timeline {
     }
 
     /// Shows the timeline and lets the user move in it.
-    pub fn timeline_ui(
-        &mut self,
-        ui: &mut Ui,
-        recording: &Arc<Recording>,
-        selection: &mut Selection,
-        look: &Look,
-    ) {
+    pub fn timeline_ui(&mut self, ui: &mut Ui, recording: &Arc<Recording>, selection: &mut Selection, look: &Look) {
         self.forget_others(selection);
         let shades = Shades::in_ui(ui);
         ui.spacing_mut().item_spacing.y = 2.0;
-        let lanes = ui
-            .allocate_space(vec2(ui.available_width(), 2.0 * theme::LANE_HEIGHT))
-            .1;
+        let lanes = ui.allocate_space(vec2(ui.available_width(), 2.0 * theme::LANE_HEIGHT)).1;
         // Painted last, when it is known where the plot lies; shown beneath everything else.
         let background = ui.painter().add(Shape::Noop);
         let height = (ui.available_height() - theme::OVERVIEW_HEIGHT - 6.0).max(120.0);
         let (response, rect) = self.plot_ui(ui, recording, selection, look, height);
-        let frame = PlotFrame {
-            rect,
-            view: selection.view().clone(),
-        };
+        let frame = PlotFrame { rect, view: selection.view().clone() };
         let mut beneath = self.beneath(&frame, recording, selection, &shades);
         beneath.extend(self.images(&frame));
         ui.painter().set(background, Shape::Vec(beneath));
@@ -207,10 +186,7 @@ impl Timeline {
             let shown = shown.as_ref()?;
             Some(frame.image(shown.texture.id(), &shown.view, &within))
         };
-        let drawn = self
-            .detail
-            .as_ref()
-            .map_or(f64::MAX..f64::MAX, |detail| detail.view.x.clone());
+        let drawn = self.detail.as_ref().map_or(f64::MAX..f64::MAX, |detail| detail.view.x.clone());
         let images = [
             image(&self.whole, f64::MIN..drawn.start),
             image(&self.whole, drawn.end..f64::MAX),
@@ -219,14 +195,7 @@ impl Timeline {
         images.into_iter().flatten().collect()
     }
 
-    fn marks(
-        &self,
-        ui: &Ui,
-        frame: &PlotFrame,
-        recording: &Recording,
-        selection: &Selection,
-        shades: &Shades,
-    ) {
+    fn marks(&self, ui: &Ui, frame: &PlotFrame, recording: &Recording, selection: &Selection, shades: &Shades) {
         let painter = ui.painter();
         let trace = &recording.trace;
         let index = &recording.devices[selection.device];
@@ -241,41 +210,18 @@ impl Timeline {
                     [shades.cursor, shades.canvas.gamma_multiply(0.5)],
                 );
             }
-            if selection
-                .pin
-                .is_some_and(|pin| pin.block == shown.picture.request.outlined)
-            {
+            if selection.pin.is_some_and(|pin| pin.block == shown.picture.request.outlined) {
                 let colours = [shades.pinned, shades.canvas];
                 marks::paint_outline(painter, frame, &shown.picture.outline, edges, colours);
             }
         }
         let peak = index.peak(trace, selection.metric);
-        marks::paint_peak(
-            painter,
-            frame,
-            selection.middle_of(trace, peak.position()),
-            &peak,
-            shades,
-        );
+        marks::paint_peak(painter, frame, selection.middle_of(trace, peak.position()), &peak, shades);
         if let Some(hover) = self.hover {
-            marks::paint_cursor(
-                painter,
-                frame,
-                selection.middle_of(trace, hover.moment),
-                hover.total,
-                shades,
-            );
+            marks::paint_cursor(painter, frame, selection.middle_of(trace, hover.moment), hover.total, shades);
         } else if let Some(pin) = selection.pin {
-            let total = index
-                .moment(trace, drawn_metric(selection.metric), pin.moment)
-                .bytes;
-            marks::paint_cursor(
-                painter,
-                frame,
-                selection.middle_of(trace, pin.moment),
-                total,
-                shades,
-            );
+            let total = index.moment(trace, drawn_metric(selection.metric), pin.moment).bytes;
+            marks::paint_cursor(painter, frame, selection.middle_of(trace, pin.moment), total, shades);
         }
         let capacity = index.summary.capacity_bytes;
         if capacity as f64 > frame.view.y.end {
@@ -290,10 +236,7 @@ impl Timeline {
         let peak = recording.devices[selection.device].peak(trace, selection.metric);
         let overview = overview::Overview {
             picture: &shown.picture,
-            whole: View {
-                x: shown.view.x.clone(),
-                y: selection.whole(recording).y,
-            },
+            whole: View { x: shown.view.x.clone(), y: selection.whole(recording).y },
             view: selection.view(),
             metric: selection.metric,
             peak_x: selection.middle_of(trace, peak.position()),
@@ -333,13 +276,7 @@ impl Timeline {
                 Axis::Time => Across::Nanos(view.x.clone()),
             };
             let bytes = view.y.start.max(0.0) as u64..view.y.end.ceil().max(0.0) as u64;
-            let window = Window {
-                metric: drawn_metric(selection.metric),
-                across,
-                width,
-                bytes,
-                height,
-            };
+            let window = Window { metric: drawn_metric(selection.metric), across, width, bytes, height };
             Request {
                 recording: Arc::clone(recording),
                 device: selection.device,
@@ -354,10 +291,7 @@ impl Timeline {
         let pixels = |points: f32| ((points * scale).round() as usize).clamp(1, 8192);
         let size = [pixels(frame.rect.width()), pixels(frame.rect.height())];
         painter.ask(Part::Detail, request(&frame.view, size));
-        let whole = Request {
-            outlined: None,
-            ..request(&selection.whole(recording), WHOLE_SIZE)
-        };
+        let whole = Request { outlined: None, ..request(&selection.whole(recording), WHOLE_SIZE) };
         painter.ask(Part::Whole, whole);
     }
 
@@ -371,10 +305,7 @@ impl Timeline {
             let x = match &window.across {
                 Across::Moments(x) | Across::Nanos(x) => x.clone(),
             };
-            let view = View {
-                x,
-                y: window.bytes.start as f64..window.bytes.end as f64,
-            };
+            let view = View { x, y: window.bytes.start as f64..window.bytes.end as f64 };
             let (slot, name, options) = match part {
                 Part::Whole => (&mut self.whole, "whole", TextureOptions::LINEAR),
                 Part::Detail => (&mut self.detail, "detail", TextureOptions::NEAREST),
@@ -386,11 +317,7 @@ impl Timeline {
                 }
                 None => ctx.load_texture(name, image, options),
             };
-            *slot = Some(Shown {
-                picture,
-                texture,
-                view,
-            });
+            *slot = Some(Shown { picture, texture, view });
             self.stack = None;
             self.hovered_outline = None;
         }

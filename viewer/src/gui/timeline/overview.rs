@@ -25,21 +25,11 @@ pub(super) struct Overview<'a> {
 /// Shows the overview; gives the place on the axis to which the user drags the middle of the view.
 pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>) -> Option<f64> {
     let shades = Shades::in_ui(ui);
-    let Overview {
-        picture,
-        whole,
-        view,
-        metric,
-        peak_x,
-    } = overview;
+    let Overview { picture, whole, view, metric, peak_x } = overview;
     let width = (whole.x.end - whole.x.start) / picture.totals.len().max(1) as f64;
     let place = |column: usize| whole.x.start + (column as f64 + 0.5) * width;
-    let points: Vec<[f64; 2]> = picture
-        .totals
-        .iter()
-        .enumerate()
-        .map(|(column, totals)| [place(column), totals.get(*metric) as f64])
-        .collect();
+    let points: Vec<[f64; 2]> =
+        picture.totals.iter().enumerate().map(|(column, totals)| [place(column), totals.get(*metric) as f64]).collect();
     let top = whole.y.end;
     let shown = view.x.start..=view.x.end;
     let whole_x = whole.x.start..=whole.x.end;
@@ -66,17 +56,11 @@ pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>) -> Option<f64> {
                 .fill_alpha(0.35),
         );
         plot.vline(VLine::new("peak", peak_x).stroke(egui::Stroke::new(1.0, shades.peak)));
-        plot.span(
-            Span::new("", shown)
-                .fill(shades.window)
-                .border(egui::Stroke::new(1.0, shades.cursor)),
-        );
+        plot.span(Span::new("", shown).fill(shades.window).border(egui::Stroke::new(1.0, shades.cursor)));
     });
     let response = shown.response;
-    response
-        .widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Overview of the whole recording"));
-    let pointer = response
-        .interact_pointer_pos()
-        .filter(|_| response.is_pointer_button_down_on() || response.clicked());
+    response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Overview of the whole recording"));
+    let pointer =
+        response.interact_pointer_pos().filter(|_| response.is_pointer_button_down_on() || response.clicked());
     pointer.map(|pointer| shown.transform.value_from_position(pointer).x)
 }

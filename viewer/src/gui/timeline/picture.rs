@@ -66,8 +66,7 @@ impl Request {
         Arc::ptr_eq(&self.recording, &other.recording)
             && self.device == other.device
             && self.stacking == other.stacking
-            && (!is_by_colour
-                || self.colour_by == other.colour_by && self.window.metric == other.window.metric)
+            && (!is_by_colour || self.colour_by == other.colour_by && self.window.metric == other.window.metric)
     }
 }
 
@@ -129,15 +128,8 @@ impl Painter {
                 }
             }
         };
-        std::thread::Builder::new()
-            .name("highwater-paint".to_owned())
-            .spawn(work)?;
-        Ok(Self {
-            requests,
-            pictures,
-            asked: [None, None],
-            pending: [false, false],
-        })
+        std::thread::Builder::new().name("highwater-paint".to_owned()).spawn(work)?;
+        Ok(Self { requests, pictures, asked: [None, None], pending: [false, false] })
     }
 
     /// Asks for a picture, unless it is the one that was asked for last.
@@ -206,59 +198,24 @@ impl Studio {
         let index = &request.recording.devices[request.device];
         let metric = request.window.metric;
         let outline = request.outlined.map_or_else(Vec::new, |block| {
-            bands.outline(
-                &request.recording.trace,
-                &index.live,
-                metric,
-                &raster.columns,
-                block,
-            )
+            bands.outline(&request.recording.trace, &index.live, metric, &raster.columns, block)
         });
         let image = Some(image_of(&raster, &colouring));
-        Picture {
-            request,
-            raster,
-            totals,
-            image,
-            outline,
-            colouring,
-            bands,
-        }
+        Picture { request, raster, totals, image, outline, colouring, bands }
     }
 
     fn colouring(&mut self, request: &Request) -> Arc<Colouring> {
-        if let Some((_, colouring)) = self
-            .colouring
-            .as_ref()
-            .filter(|(known, _)| known.has_same_colours(request))
-        {
+        if let Some((_, colouring)) = self.colouring.as_ref().filter(|(known, _)| known.has_same_colours(request)) {
             return Arc::clone(colouring);
         }
-        let Request {
-            recording,
-            device,
-            colour_by,
-            filter,
-            window,
-            ..
-        } = request;
-        let colouring = Arc::new(Colouring::build(
-            recording,
-            *device,
-            *colour_by,
-            window.metric,
-            filter,
-        ));
+        let Request { recording, device, colour_by, filter, window, .. } = request;
+        let colouring = Arc::new(Colouring::build(recording, *device, *colour_by, window.metric, filter));
         self.colouring = Some((request.clone(), Arc::clone(&colouring)));
         colouring
     }
 
     fn bands(&mut self, request: &Request, colouring: &Colouring) -> Arc<Bands> {
-        if let Some((_, bands)) = self
-            .bands
-            .as_ref()
-            .filter(|(known, _)| known.has_same_order(request))
-        {
+        if let Some((_, bands)) = self.bands.as_ref().filter(|(known, _)| known.has_same_order(request)) {
             return Arc::clone(bands);
         }
         let trace = &request.recording.trace;
@@ -273,8 +230,7 @@ impl Studio {
 
     fn drawn(&mut self, part: Part, request: &Request, bands: &Bands) -> Drawn {
         let known = self.rasters[part as usize].as_ref();
-        let known = known
-            .filter(|(known, _)| known.has_same_order(request) && known.window == request.window);
+        let known = known.filter(|(known, _)| known.has_same_order(request) && known.window == request.window);
         if let Some((_, drawn)) = known {
             return drawn.clone();
         }
@@ -294,18 +250,15 @@ impl Studio {
 fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
     let (width, height) = (raster.columns.len(), raster.height);
     let mut pixels = vec![Color32::TRANSPARENT; width * height];
-    pixels
-        .par_chunks_mut(width.max(1))
-        .enumerate()
-        .for_each(|(row, pixels)| {
-            let y = height - 1 - row;
-            for (x, pixel) in pixels.iter_mut().enumerate() {
-                let column = &raster.blocks[x * height..(x + 1) * height];
-                if column[y].is_some() {
-                    *pixel = colour_at(column, y, colouring);
-                }
+    pixels.par_chunks_mut(width.max(1)).enumerate().for_each(|(row, pixels)| {
+        let y = height - 1 - row;
+        for (x, pixel) in pixels.iter_mut().enumerate() {
+            let column = &raster.blocks[x * height..(x + 1) * height];
+            if column[y].is_some() {
+                *pixel = colour_at(column, y, colouring);
             }
-        });
+        }
+    });
     ColorImage::new([width, height], pixels)
 }
 
@@ -317,36 +270,19 @@ const TALL: usize = 5;
 fn colour_at(column: &[BlockId], y: usize, colouring: &Colouring) -> Color32 {
     let block = column[y];
     let is_same = |other: &&BlockId| **other == block;
-    let above = column[y + 1..]
-        .iter()
-        .take(TALL)
-        .take_while(is_same)
-        .count();
-    let below = column[..y]
-        .iter()
-        .rev()
-        .take(TALL)
-        .take_while(is_same)
-        .count();
+    let above = column[y + 1..].iter().take(TALL).take_while(is_same).count();
+    let below = column[..y].iter().rev().take(TALL).take_while(is_same).count();
     if below + 1 + above < TALL {
         return colouring.colour(block);
     }
     let colour = colouring.instance_colour(block);
     let has_neighbour = above == 0 && column.get(y + 1).is_some_and(|above| above.is_some());
-    if has_neighbour {
-        theme::edge(colour)
-    } else {
-        colour
-    }
+    if has_neighbour { theme::edge(colour) } else { colour }
 }
 
 /// The metric whose sum over blocks is drawn for `metric`.
 pub fn drawn_metric(metric: Metric) -> Metric {
-    if metric.is_of_blocks() {
-        metric
-    } else {
-        Metric::Active
-    }
+    if metric.is_of_blocks() { metric } else { Metric::Active }
 }
 
 #[cfg(test)]
@@ -359,23 +295,9 @@ mod tests {
         let text = "baseline w 40 parameter\nalloc a 40 activation\nfree a\nalloc g 40 gradient";
         let recording = Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()));
         let across = Across::Moments(0.0..5.0);
-        let window = Window {
-            metric: Metric::Requested,
-            across,
-            width: 5,
-            bytes: 0..80,
-            height: 10,
-        };
+        let window = Window { metric: Metric::Requested, across, width: 5, bytes: 0..80, height: 10 };
         let (stacking, filter) = (Stacking::Age, Filter::default());
-        Request {
-            recording,
-            device: 0,
-            window,
-            colour_by,
-            stacking,
-            filter,
-            outlined: Some(BlockId(1)),
-        }
+        Request { recording, device: 0, window, colour_by, stacking, filter, outlined: Some(BlockId(1)) }
     }
 
     #[test]
@@ -390,10 +312,7 @@ mod tests {
         let at = |x: usize, y: usize| image.pixels[y * 5 + x];
         assert_eq!(at(0, 0), Color32::TRANSPARENT);
         let colour = |row: u32| picture.colouring.instance_colour(BlockId(row));
-        assert_eq!(
-            [at(0, 9), at(1, 0), at(4, 0)],
-            [colour(0), colour(1), colour(2)]
-        );
+        assert_eq!([at(0, 9), at(1, 0), at(4, 0)], [colour(0), colour(1), colour(2)]);
         assert_eq!(at(4, 5), theme::edge(colour(0)), "a line parts two bands");
         let followed: Vec<bool> = picture.outline.iter().map(Option::is_some).collect();
         assert_eq!(followed, [false, true, false, false, false]);
@@ -402,25 +321,10 @@ mod tests {
 
     #[test]
     fn bands_too_thin_to_be_told_apart_are_one_even_area() {
-        let text: String = (0..8)
-            .map(|block| format!("alloc b{block} 10 activation\n"))
-            .collect();
+        let text: String = (0..8).map(|block| format!("alloc b{block} 10 activation\n")).collect();
         let recording = Recording::new("thin", None, trace_from_text(&text).unwrap());
-        let colouring = Colouring::build(
-            &recording,
-            0,
-            ColourBy::Category,
-            Metric::Requested,
-            &Filter::default(),
-        );
-        let thin = [
-            BlockId(0),
-            BlockId(1),
-            BlockId(1),
-            BlockId(2),
-            BlockId(3),
-            BlockId(4),
-        ];
+        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &Filter::default());
+        let thin = [BlockId(0), BlockId(1), BlockId(1), BlockId(2), BlockId(3), BlockId(4)];
         let base = theme::category(highwater_snapshots::Category::Activation);
         assert!((0..thin.len()).all(|y| colour_at(&thin, y, &colouring) == base));
         let tall = [BlockId(5); TALL];

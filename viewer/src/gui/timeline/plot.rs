@@ -21,19 +21,9 @@ impl Timeline {
         height: f32,
     ) -> (egui::Response, Rect) {
         let View { x, y } = selection.view().clone();
-        let room = self
-            .frame
-            .as_ref()
-            .map_or(vec2(800.0, 400.0), |frame| frame.rect.size());
-        let across = across_ticks(
-            selection.axis(),
-            &x,
-            (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE,
-        );
-        let up = byte_ticks(
-            &y,
-            (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE,
-        );
+        let room = self.frame.as_ref().map_or(vec2(800.0, 400.0), |frame| frame.rect.size());
+        let across = across_ticks(selection.axis(), &x, (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE);
+        let up = byte_ticks(&y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
         let plot = Plot::new("timeline")
             .height(height)
             .show_background(false)
@@ -48,14 +38,9 @@ impl Timeline {
             .allow_double_click_reset(false)
             .x_grid_spacer(marks_of(&across))
             .y_grid_spacer(marks_of(&up))
-            .custom_x_axes(vec![
-                AxisHints::new_x()
-                    .formatter(labels_of(&across, x.start + (x.end - x.start) * 0.02)),
-            ])
+            .custom_x_axes(vec![AxisHints::new_x().formatter(labels_of(&across, x.start + (x.end - x.start) * 0.02))])
             .custom_y_axes(vec![
-                AxisHints::new_y()
-                    .formatter(labels_of(&up, f64::MIN))
-                    .min_thickness(theme::AXIS_WIDTH),
+                AxisHints::new_y().formatter(labels_of(&up, f64::MIN)).min_thickness(theme::AXIS_WIDTH),
             ]);
         let lines = self.lines(recording, selection, look, &Shades::in_ui(ui));
         let shown = plot.show(ui, |plot| {
@@ -65,14 +50,9 @@ impl Timeline {
                 plot.line(line);
             }
         });
-        let label = format!(
-            "Timeline of {}: {} memory stacked by block",
-            recording.name,
-            drawn_metric(selection.metric)
-        );
-        shown
-            .response
-            .widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
+        let label =
+            format!("Timeline of {}: {} memory stacked by block", recording.name, drawn_metric(selection.metric));
+        shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
         (shown.response, *shown.transform.frame())
     }
 
@@ -89,59 +69,28 @@ impl Timeline {
         let mut shapes = vec![Shape::rect_filled(frame.rect, 2.0, shades.canvas)];
         let grid = Stroke::new(1.0, shades.grid);
         let up = byte_ticks(y, per_y * theme::Y_TICK_DISTANCE);
-        shapes.extend(
-            up.iter()
-                .map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)),
-        );
+        shapes.extend(up.iter().map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)));
         let across = across_ticks(selection.axis(), x, per_x * theme::X_TICK_DISTANCE);
         let faint = Stroke::new(1.0, shades.grid.gamma_multiply(0.5));
-        shapes.extend(
-            across
-                .iter()
-                .map(|tick| Shape::vline(frame.screen_x(tick.value), frame.rect.y_range(), faint)),
-        );
+        shapes.extend(across.iter().map(|tick| Shape::vline(frame.screen_x(tick.value), frame.rect.y_range(), faint)));
         let stroke = Stroke::new(1.0, shades.step_border);
         let borders = lanes::step_borders(frame, recording, selection);
-        shapes.extend(
-            borders
-                .iter()
-                .map(|at| Shape::vline(frame.screen_x(*at), frame.rect.y_range(), stroke)),
-        );
+        shapes.extend(borders.iter().map(|at| Shape::vline(frame.screen_x(*at), frame.rect.y_range(), stroke)));
         shapes
     }
 }
 
 /// The ticks in the form that the plot takes.
 fn marks_of(ticks: &[Tick]) -> impl Fn(egui_plot::GridInput) -> Vec<GridMark> + 'static {
-    let step_size = ticks
-        .windows(2)
-        .map(|pair| pair[1].value - pair[0].value)
-        .next()
-        .unwrap_or(f64::MAX);
-    let marks: Vec<GridMark> = ticks
-        .iter()
-        .map(|tick| GridMark {
-            value: tick.value,
-            step_size,
-        })
-        .collect();
+    let step_size = ticks.windows(2).map(|pair| pair[1].value - pair[0].value).next().unwrap_or(f64::MAX);
+    let marks: Vec<GridMark> = ticks.iter().map(|tick| GridMark { value: tick.value, step_size }).collect();
     move |_| marks.clone()
 }
 
 /// The ticks' labels; those before `first`, which would touch the other axis's, stay away.
-fn labels_of(
-    ticks: &[Tick],
-    first: f64,
-) -> impl Fn(GridMark, &std::ops::RangeInclusive<f64>) -> String + 'static {
-    let ticks: Vec<Tick> = ticks
-        .iter()
-        .filter(|tick| tick.value >= first)
-        .cloned()
-        .collect();
+fn labels_of(ticks: &[Tick], first: f64) -> impl Fn(GridMark, &std::ops::RangeInclusive<f64>) -> String + 'static {
+    let ticks: Vec<Tick> = ticks.iter().filter(|tick| tick.value >= first).cloned().collect();
     move |mark, _| {
-        ticks
-            .iter()
-            .find(|tick| tick.value == mark.value)
-            .map_or_else(String::new, |tick| tick.label.clone())
+        ticks.iter().find(|tick| tick.value == mark.value).map_or_else(String::new, |tick| tick.label.clone())
     }
 }

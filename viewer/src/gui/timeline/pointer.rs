@@ -24,25 +24,16 @@ impl Timeline {
         recording: &Recording,
         selection: &mut Selection,
     ) {
-        if response.dragged_by(egui::PointerButton::Primary)
-            || response.dragged_by(egui::PointerButton::Middle)
-        {
+        if response.dragged_by(egui::PointerButton::Primary) || response.dragged_by(egui::PointerButton::Middle) {
             let [per_x, per_y] = frame.units_per_point();
             let moved = response.drag_delta();
-            selection.pan(
-                recording,
-                [-f64::from(moved.x) * per_x, f64::from(moved.y) * per_y],
-            );
+            selection.pan(recording, [-f64::from(moved.x) * per_x, f64::from(moved.y) * per_y]);
             ui.ctx().set_cursor_icon(egui::CursorIcon::Grabbing);
         }
         let hovered = response.hover_pos().filter(|_| !response.dragged());
         self.hover = hovered.and_then(|at| self.under(at, frame, recording, selection));
         let is_block = |block: BlockId| self.hover.is_some_and(|hover| hover.block == Some(block));
-        if self
-            .hovered_outline
-            .as_ref()
-            .is_some_and(|(block, _)| !is_block(*block))
-        {
+        if self.hovered_outline.as_ref().is_some_and(|(block, _)| !is_block(*block)) {
             self.hovered_outline = None;
         }
         let Some(at) = response.hover_pos() else {
@@ -51,10 +42,7 @@ impl Timeline {
         wheel(ui, at, frame, recording, selection);
         let Some(hover) = self.hover else { return };
         if response.clicked() {
-            selection.pin = Some(Pin {
-                block: hover.block,
-                moment: hover.moment,
-            });
+            selection.pin = Some(Pin { block: hover.block, moment: hover.moment });
         }
         if response.double_clicked()
             && let Some(block) = hover.block
@@ -67,10 +55,7 @@ impl Timeline {
             self.hovered_outline = Some((block, self.pixels_of(block)));
         }
         let colouring = self.picture().map(|picture| &picture.colouring);
-        let entry = hover
-            .block
-            .zip(colouring)
-            .map(|(block, colouring)| &colouring.entries[colouring.entry(block)]);
+        let entry = hover.block.zip(colouring).map(|(block, colouring)| &colouring.entries[colouring.entry(block)]);
         let tooltip = Tooltip::always_open(
             ui.ctx().clone(),
             ui.layer_id(),
@@ -92,33 +77,18 @@ impl Timeline {
         selection: &Selection,
     ) -> Option<Hover> {
         let x = frame.x_at(at.x);
-        let shown = self
-            .detail
-            .as_ref()
-            .filter(|shown| shown.view.x == frame.view.x);
+        let shown = self.detail.as_ref().filter(|shown| shown.view.x == frame.view.x);
         let column = shown.map(|shown| {
             let columns = &shown.picture.raster.columns;
             let share = f64::from(at.x - frame.rect.left()) / f64::from(frame.rect.width());
             let index = (share * columns.len() as f64).max(0.0) as usize;
-            columns
-                .get(index.min(columns.len().saturating_sub(1)))
-                .map(|column| column.moment)
+            columns.get(index.min(columns.len().saturating_sub(1))).map(|column| column.moment)
         });
-        let moment = column
-            .flatten()
-            .unwrap_or_else(|| selection.moment_at(&recording.trace, x));
+        let moment = column.flatten().unwrap_or_else(|| selection.moment_at(&recording.trace, x));
         let stack = self.stack(recording, selection, moment)?;
         let bytes = frame.bytes_at(at.y);
-        let band = if bytes < 0.0 {
-            None
-        } else {
-            stack.band_at(bytes as u64)
-        };
-        Some(Hover {
-            moment,
-            block: band.map(|(block, _)| *block),
-            total: stack.total(),
-        })
+        let band = if bytes < 0.0 { None } else { stack.band_at(bytes as u64) };
+        Some(Hover { moment, block: band.map(|(block, _)| *block), total: stack.total() })
     }
 
     /// The bytes that the pixels of `block` stand for, column by column.
@@ -130,57 +100,31 @@ impl Timeline {
         let window = &shown.picture.request.window;
         let of_column = |column: &[BlockId]| {
             let first = column.iter().position(|other| *other == block)?;
-            let after = first
-                + column[first..]
-                    .iter()
-                    .take_while(|other| **other == block)
-                    .count();
+            let after = first + column[first..].iter().take_while(|other| **other == block).count();
             let byte = |y: usize| {
                 let span = u128::from(window.bytes.end - window.bytes.start);
                 window.bytes.start + (span * y as u128 / raster.height.max(1) as u128) as u64
             };
             Some(byte(first)..byte(after))
         };
-        raster
-            .blocks
-            .chunks(raster.height.max(1))
-            .map(of_column)
-            .collect()
+        raster.blocks.chunks(raster.height.max(1)).map(of_column).collect()
     }
 }
 
 /// Zooms along the axis around the pointer; with Alt along the bytes; with Ctrl, or by pinching, along both. A wheel
 /// that also turns sideways moves along the axis.
-fn wheel(
-    ui: &Ui,
-    at: egui::Pos2,
-    frame: &PlotFrame,
-    recording: &Recording,
-    selection: &mut Selection,
-) {
-    let (turned, pinched, is_alt) = ui.input(|input| {
-        (
-            input.smooth_scroll_delta(),
-            input.zoom_delta(),
-            input.modifiers.alt,
-        )
-    });
+fn wheel(ui: &Ui, at: egui::Pos2, frame: &PlotFrame, recording: &Recording, selection: &mut Selection) {
+    let (turned, pinched, is_alt) =
+        ui.input(|input| (input.smooth_scroll_delta(), input.zoom_delta(), input.modifiers.alt));
     let center = [frame.x_at(at.x), frame.bytes_at(at.y)];
     if pinched != 1.0 {
         let factor = 1.0 / f64::from(pinched);
         selection.zoom(recording, [factor, factor], center);
     } else if turned.y != 0.0 {
         let factor = f64::from((-turned.y / WHEEL_OCTAVE).exp2());
-        selection.zoom(
-            recording,
-            if is_alt { [1.0, factor] } else { [factor, 1.0] },
-            center,
-        );
+        selection.zoom(recording, if is_alt { [1.0, factor] } else { [factor, 1.0] }, center);
     }
     if turned.x != 0.0 {
-        selection.pan(
-            recording,
-            [-f64::from(turned.x) * frame.units_per_point()[0], 0.0],
-        );
+        selection.pan(recording, [-f64::from(turned.x) * frame.units_per_point()[0], 0.0]);
     }
 }

@@ -1,34 +1,15 @@
-//! Text: a trace as lines of text, and back. Tests are written in it, and `highwater events` prints it.
-//!
-//! One line an event: its kind as in [`EventKind`], its subject, then facts.
-//!
-//! ```text
-//! baseline w 4096/4096 parameter @encoder
-//! segment_alloc 0x200000 2097152
-//! step 0
-//! phase forward
-//! alloc a 1000/1024 activation #linear @encoder.mlp < forward < main
-//! tag a gradient
-//! free a
-//! oom 4096 free=1024
-//! ```
-//!
-//! Sizes of blocks are `requested/allocated`, or one number for both. Blocks have names; `free x` stands for
-//! `free_requested x` and `free_completed x`. Facts: a category, `#op`, `@scope.path`, `stream=2`, `device=1`, `small`
-//! or `large`, `t=12us` (else each event is one microsecond after the last), and at the end the stack, innermost
-//! function first, each after `<`. `#` at the start of a line begins a comment.
+//! Parser: lines of the text notation into a trace.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 use crate::builder::{StartingBlock, StartingState, TraceBuilder};
 use crate::category::{Category, Phase, Pool};
 use crate::error::{Error, Result};
 use crate::event::{Alloc, Event, EventKind, Oom, Range, What};
-use crate::ids::{BlockId, DeviceId, EventId, FrameId, ModuleId, OpId, ScopeId, StackId, StreamId, StringId};
+use crate::ids::{DeviceId, FrameId, ModuleId, OpId, ScopeId, StackId, StreamId, StringId};
 use crate::intern::Interner;
 use crate::tables::{Frame, Op, Scope, SourceLine, Stack};
-use crate::trace::{Subject, Trace};
+use crate::trace::Trace;
 
 /// Reads a trace from text. Errors name the line.
 pub fn trace_from_text(text: &str) -> Result<Trace> {
@@ -40,95 +21,6 @@ pub fn trace_from_text(text: &str) -> Result<Trace> {
         }
     }
     Ok(parser.finish())
-}
-
-/// Writes a whole trace as text: baseline first, then every event.
-pub fn text_from_trace(trace: &Trace) -> String {
-    let mut out = String::new();
-    for id in trace.blocks.ids().take_while(|id| trace.blocks.get(*id).is_baseline()) {
-        let waits = if trace.was_waiting_at_start(id) { " waiting" } else { "" };
-        let _ = writeln!(out, "baseline {}{waits}", block_text(trace, id, trace.blocks.stack[id.0 as usize]));
-    }
-    for id in trace.segments.ids().take_while(|id| !trace.segments.get(*id).alloc.is_some()) {
-        let segment = trace.segments.get(id);
-        let word = match segment.role {
-            crate::trace::SegmentRole::Segment => "baseline_segment",
-            _ => "baseline_mapping",
-        };
-        let _ = writeln!(out, "{word} {}{}", range_text(&segment.range), device_text(segment.device));
-    }
-    for id in trace.events.ids() {
-        let _ = writeln!(out, "{}", event_text(trace, id));
-    }
-    out
-}
-
-/// One event as a line of text, without its time.
-pub fn event_text(trace: &Trace, id: EventId) -> String {
-    let index = id.0 as usize;
-    let kind = trace.events.kind[index];
-    let stack = trace.events.stack[index];
-    let device = device_text(trace.events.device[index]);
-    let name = kind.name();
-    match trace.subject(id) {
-        Subject::Block(block) if kind == EventKind::Alloc => format!("{name} {}", block_text(trace, block, stack)),
-        Subject::Block(block) => format!("{name} b{}{device}{}", block.0, stack_text(trace, stack)),
-        Subject::Unmatched => format!("{name} ?{device}{}", stack_text(trace, stack)),
-        Subject::Segment(segment) => {
-            let range = range_text(&trace.segments.get(segment).range);
-            format!("{name} {range}{device}{}", stack_text(trace, stack))
-        }
-        Subject::Tag(block, category) => format!("{name} b{} {category}{device}", block.0),
-        Subject::Oom(row) => {
-            let oom = &trace.ooms[row];
-            let context = context_text(trace, oom.op, oom.scope);
-            format!("{name} {} free={}{context}{device}{}", oom.requested, oom.device_free, stack_text(trace, stack))
-        }
-        Subject::DeviceUsed(bytes) => format!("{name} {bytes}{device}"),
-        Subject::Step(step) => format!("{name} {step}"),
-        Subject::Phase(phase) => format!("{name} {phase}"),
-        Subject::Mark(text) => format!("{name} {}", trace.tables.string(text)),
-    }
-}
-
-fn block_text(trace: &Trace, id: BlockId, stack: StackId) -> String {
-    let block = trace.blocks.get(id);
-    let context = context_text(trace, block.op, block.scope);
-    let stream = if block.stream.0 == 0 { String::new() } else { format!(" stream={}", block.stream.0) };
-    format!(
-        "b{} {}/{} {}{context} {}{stream}{}{}",
-        id.0,
-        block.requested,
-        block.allocated,
-        block.category,
-        block.pool,
-        device_text(block.device),
-        stack_text(trace, stack)
-    )
-}
-
-fn context_text(trace: &Trace, op: OpId, scope: ScopeId) -> String {
-    let mut out = String::new();
-    if op.is_some() {
-        let _ = write!(out, " #{}", trace.tables.op_name(op));
-    }
-    if scope.is_some() {
-        let _ = write!(out, " @{}", trace.tables.scope_path(scope));
-    }
-    out
-}
-
-fn range_text(range: &Range) -> String {
-    let stream = if range.stream.0 == 0 { String::new() } else { format!(" stream={}", range.stream.0) };
-    format!("{:#x} {} {}{stream}", range.address, range.bytes, range.pool)
-}
-
-fn device_text(device: DeviceId) -> String {
-    if device.0 == 0 { String::new() } else { format!(" device={}", device.0) }
-}
-
-fn stack_text(trace: &Trace, stack: StackId) -> String {
-    trace.tables.stack_text(stack).iter().fold(String::new(), |out, line| out + " < " + line)
 }
 
 /// Words that begin a line and are no event's name.
