@@ -6,6 +6,7 @@ use crate::trace::Trace;
 use crate::{Category, Phase};
 
 use super::metric::Metric;
+use super::peak::Moment;
 use super::replay::{Effect, Replay, baseline_effects, effects};
 
 /// One phase of one step.
@@ -67,6 +68,20 @@ pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> 
         });
     }
     rows
+}
+
+/// Where a peak is reached again: for each other phase that is as high, the first moment there. Steps that repeat
+/// exactly all have the same peak, and [`Moment::peak`] is the first of them.
+pub fn reached_again(trace: &Trace, peak: &Moment) -> Vec<Moment> {
+    let rows = phases(trace, peak.device, peak.metric);
+    let again = rows.into_iter().filter(|row| row.peak_bytes == peak.bytes && row.peak_event > peak.event);
+    again
+        .filter_map(|row| {
+            let event = row.peak_event?;
+            let time_ns = trace.events.time_of(event);
+            Some(Moment { event: Some(event), time_ns, step: row.step, phase: row.phase, ..*peak })
+        })
+        .collect()
 }
 
 /// Bytes by category, kept while events pass.

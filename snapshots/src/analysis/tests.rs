@@ -166,6 +166,23 @@ fn phases_have_start_peak_and_end_and_say_what_the_peak_was_made_of() {
 }
 
 #[test]
+fn a_peak_that_every_step_reaches_is_told_with_its_repeats() {
+    let step = |n| format!("step {n}\nphase optimizer\nalloc t{n} 3000\nfree t{n}\n");
+    let text = format!("baseline w 10\n{}{}phase forward\nalloc x 5\n{}", step(0), step(1), step(2));
+    let trace = trace_from_text(&text).expect("the text is right");
+    let series = Series::build(&trace, DeviceId(0));
+    let peak = Moment::peak(&trace, &series, Metric::Requested);
+    assert_eq!((peak.bytes, peak.step), (3015, Some(2)));
+    assert_eq!(phases::reached_again(&trace, &peak), []);
+    let text = format!("{}{}{}", step(0), step(1), step(2));
+    let trace = trace_from_text(&text).expect("the text is right");
+    let peak = Moment::peak(&trace, &Series::build(&trace, DeviceId(0)), Metric::Requested);
+    let again = phases::reached_again(&trace, &peak);
+    let steps: Vec<_> = again.iter().map(|moment| (moment.step, moment.bytes)).collect();
+    assert_eq!((peak.step, steps), (Some(0), vec![(Some(1), 3000), (Some(2), 3000)]));
+}
+
+#[test]
 fn lifetimes_tell_where_a_block_ends() {
     let trace = two_steps();
     let lifetimes: Vec<&str> =

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_snapshots::analysis::peak::Query;
+use highwater_snapshots::analysis::phases::reached_again;
 use highwater_snapshots::analysis::{Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Trace};
@@ -24,6 +25,8 @@ pub struct PeakReport<'a> {
     trace: &'a Trace,
     arguments: &'a PeakArguments,
     peak: Peak,
+    /// Where the same peak is reached again, in later phases.
+    again: Vec<Moment>,
 }
 
 impl<'a> PeakReport<'a> {
@@ -36,9 +39,10 @@ impl<'a> PeakReport<'a> {
             None => Moment::peak(trace, &series, arguments.metric),
             Some(at) => Moment::at(trace, &series, arguments.metric, event_of(trace, at)?),
         };
+        let again = if arguments.at.is_none() { reached_again(trace, &moment) } else { Vec::new() };
         let live = LiveIndex::build(trace, device);
         let query = Query { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
-        Ok(Self { trace, arguments, peak: Peak::at(trace, &live, &series, moment, &query) })
+        Ok(Self { trace, arguments, peak: Peak::at(trace, &live, &series, moment, &query), again })
     }
 
     /// The answer for programs: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
@@ -53,6 +57,7 @@ impl<'a> PeakReport<'a> {
             time_us: moment.time_ns.map(|time| micros_since_1970(self.trace, time)),
             step: moment.step,
             phase: moment.phase.name(),
+            reached_again: self.again.iter().map(AgainFigures::of).collect(),
             filter: filter.map(str::to_owned),
             filtered_bytes: filter.map(|_| breakdown.total),
             groups: breakdown.groups.iter().map(|group| GroupFigures::of(group, &self.arguments.by.0)).collect(),
@@ -69,7 +74,10 @@ impl<'a> PeakReport<'a> {
         let devices = self.trace.device_ids();
         let on = if devices.len() > 1 { format!(", on device {}", moment.device.0) } else { String::new() };
         match self.arguments.at {
-            None => page.headline(&format!("Peak: {}{on}.", how_much_and_when(moment)))?,
+            None => {
+                page.headline(&format!("Peak: {}{on}.", how_much_and_when(moment)))?;
+                self.print_again(page)?;
+            }
             Some(_) => {
                 let when = when(moment.event, moment.step, moment.phase);
                 let metric = moment.metric.name().replace('_', " ");
@@ -86,6 +94,16 @@ impl<'a> PeakReport<'a> {
         caveats::print(self.trace, page)?;
         page.gap()?;
         page.hint(&self.hint())
+    }
+
+    /// A peak that every step reaches is told once, and that it comes back.
+    fn print_again(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Some(first) = self.again.first() else { return Ok(()) };
+        let more = match self.again.len() - 1 {
+            0 => String::new(),
+            more => format!(", and in {}", count_of(more as u64, "more phase")),
+        };
+        page.line(&format!("Reached again {}{more}.", when(first.event, first.step, first.phase)))
     }
 
     fn table(&self) -> Table {
@@ -125,6 +143,20 @@ impl<'a> PeakReport<'a> {
     }
 }
 
+/// A later moment at which the peak is reached again.
+#[derive(Debug, Serialize)]
+struct AgainFigures {
+    event: Option<u32>,
+    step: Option<u32>,
+    phase: &'static str,
+}
+
+impl AgainFigures {
+    fn of(moment: &Moment) -> Self {
+        Self { event: moment.event.map(|event| event.0), step: moment.step, phase: moment.phase.name() }
+    }
+}
+
 /// The event that `at` means; none for the moment before the first.
 fn event_of(trace: &Trace, at: At) -> Result<Option<EventId>, Failure> {
     let count = trace.events.len();
@@ -151,6 +183,7 @@ struct PeakFigures {
     time_us: Option<u64>,
     step: Option<u32>,
     phase: &'static str,
+    reached_again: Vec<AgainFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
