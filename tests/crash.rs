@@ -70,9 +70,9 @@ fn a_recording_that_is_killed_opens_up_to_its_last_moments() {
 fn a_recording_cut_at_any_section_keeps_every_section_before_the_cut() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let path = folder.path().join("whole.snap");
+    let _turn = highwater_tests::recording_turn();
     let device = Device::accounting(1 << 30);
     {
-        let _turn = highwater_tests::recording_turn();
         let recording = Recording::start(HistoryOptions::to_file(&path)).expect("nothing else records");
         for size in 1..2000 {
             drop(Tensor::empty([size], DType::F32, &device).expect("it fits"));

@@ -50,16 +50,6 @@ impl Draw {
         let ([e, f], [g, h]) = (pair(a, b), pair(c, d));
         [e, f, g, h]
     }
-
-    /// The seed.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// The first counter.
-    pub fn start(&self) -> u64 {
-        self.start
-    }
 }
 
 /// A seeded source of random numbers.

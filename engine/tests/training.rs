@@ -55,19 +55,40 @@ fn events(trace: &Trace) -> Vec<String> {
 fn the_accounting_device_sees_every_event_that_the_processor_sees() {
     for (name, options) in [
         ("mlp", on_cpu(2)),
+        (
+            "mlp",
+            Options {
+                capacity: Some(64 << 20),
+                alloc_conf: Some("garbage_collection_threshold:0.1".to_owned()),
+                ..on_cpu(2)
+            },
+        ),
         ("vit-small", Options { foreach: Some(false), ..on_cpu(2) }),
         ("vit-small", Options { optimizer_in_backward: true, optimizer: Some(OptimizerKind::Sgd), ..on_cpu(2) }),
     ] {
         let (on_cpu, computed) = run(name, &options, "cpu.snap");
-        let (on_meta, counted) = run(name, &Options { device: DeviceChoice::Meta, ..options }, "meta.snap");
+        let (on_meta, counted) = run(name, &Options { device: DeviceChoice::Meta, ..options.clone() }, "meta.snap");
+        let capacities = [&computed, &counted].map(|trace| trace.devices.first().map(|facts| facts.capacity_bytes));
         let (computed, counted) = (events(&computed), events(&counted));
         for (one, other) in computed.iter().zip(&counted) {
             assert_eq!(one, other, "{name}");
         }
         assert_eq!(computed.len(), counted.len());
         assert!(computed.len() > 100);
+        if options.capacity.is_some() {
+            assert_eq!(capacities, [options.capacity; 2], "{name}");
+        }
         assert_eq!((on_cpu.losses.map(|losses| losses.len()), on_meta.losses), (Some(2), None));
     }
+}
+
+#[test]
+fn without_steps_the_setup_alone_is_recorded() {
+    let (report, trace) = run("mlp", &on_cpu(0), "setup.snap");
+    assert_eq!((report.steps_done, report.losses), (0, Some(vec![])));
+    let rows = phases(&trace, DeviceId(0), Metric::Requested);
+    assert!(rows.iter().any(|row| row.phase == Phase::Setup && row.end_bytes > 0));
+    assert!(rows.iter().all(|row| row.step.is_none()));
 }
 
 #[test]
@@ -204,6 +225,10 @@ fn names_and_options_that_do_not_exist_are_answered_with_those_that_do() {
     assert!(option.contains("--seq") && option.contains("--batch"), "{option}");
     let zero = refusal("mlp", &Options { batch: Some(0), ..Options::default() });
     assert!(zero.contains("--batch is 0"), "{zero}");
+    let conf = Some("expandable_segments:True".to_owned());
+    let options = Options { capacity: Some(1 << 63), alloc_conf: conf, ..Options::default() };
+    let capacity = refusal("mlp", &options);
+    assert!(capacity.contains("--capacity is 9223372036854775808"), "{capacity}");
     let conf = refusal("mlp", &Options { alloc_conf: Some("no_such_key:1".to_owned()), ..Options::default() });
     assert!(conf.contains("no_such_key"), "{conf}");
     let cuda = refusal("mlp", &Options { device: DeviceChoice::Cuda(99), ..Options::default() });

@@ -51,8 +51,12 @@ mod tests {
     fn a_machine_without_a_driver_gets_an_error_that_says_what_to_do() {
         match devices() {
             Ok(devices) => assert!(matches!(find(devices.len() as u16), Err(Error::NoDevice { .. }))),
-            Err(Error::NoDriver) => assert!(Error::NoDriver.to_string().contains("--device meta")),
-            Err(other) => assert!(matches!(other, Error::Driver(_)), "{other}"),
+            Err(error) => {
+                assert!(matches!(error, Error::NoDriver | Error::Driver(_)), "{error}");
+                let again = find(0).expect_err("there is no driver");
+                assert_eq!(again.to_string(), error.to_string());
+                assert!(Error::NoDriver.to_string().contains("--device meta"));
+            }
         }
     }
 }

@@ -51,7 +51,7 @@ fn main() -> Result<(), highwater_recorder::Error> {
     let allocator = Arc::new(Bump::default());
     let source: Arc<dyn Source> = allocator.clone();
     api::register(&source);
-    record_memory_history(HistoryOptions::to_file("foreign.snap"), || {
+    let run = record_memory_history(HistoryOptions::to_file("foreign.snap"), || {
         for step in 0..3 {
             scope::step(step);
             let _phase = scope::phase(Phase::Forward);
@@ -62,5 +62,5 @@ fn main() -> Result<(), highwater_recorder::Error> {
         }
         Ok(())
     })?;
-    Ok(())
+    run.problem.map_or(Ok(()), Err)
 }

@@ -20,6 +20,9 @@ pub enum Error {
     /// The recording could not be encoded or read back.
     #[error(transparent)]
     Snapshot(#[from] highwater_snapshots::Error),
+    /// A fault of ours in the writer thread.
+    #[error("the writer thread failed by a fault of its own; the file is valid up to there")]
+    Writer,
     /// No thread for the writer.
     #[error("cannot start the writer thread: {0}")]
     Thread(std::io::Error),

@@ -25,7 +25,8 @@ pub(crate) struct NewOp {
 pub(crate) struct Exporter {
     strings: Interner<String>,
     modules: Vec<Module>,
-    module_rows: HashMap<String, ModuleId>,
+    /// By path and load bias: a library that was built anew and loaded again is another.
+    module_rows: HashMap<(String, u64), ModuleId>,
     frames: Vec<Frame>,
     frame_rows: HashMap<u64, FrameId>,
     stacks: Vec<Stack>,
@@ -110,9 +111,7 @@ impl Exporter {
         if let Some(&row) = self.scope_rows.get(&id) {
             return row;
         }
-        let Some(scope) = names::with(|names| names.scope_row(id)) else {
-            return ScopeId::NONE;
-        };
+        let Some(scope) = names::with(|names| names.scope_row(id)) else { return ScopeId::NONE };
         let row = Scope { parent: self.scope(scope.parent), name: self.name(scope.name) };
         self.scopes.push(row);
         let row = ScopeId::from_index(self.scopes.len() - 1);
@@ -121,9 +120,7 @@ impl Exporter {
     }
 
     fn stack(&mut self, id: StackId) -> StackId {
-        let Some(index) = id.index() else {
-            return StackId::NONE;
-        };
+        let Some(index) = id.index() else { return StackId::NONE };
         if index >= self.nodes.len() {
             self.nodes.extend(depot::nodes_since(self.nodes.len()));
             self.stack_rows.resize(self.nodes.len(), StackId::NONE);
@@ -171,14 +168,14 @@ impl Exporter {
 
     fn module(&mut self, loaded: usize) -> ModuleId {
         let module = self.loaded.list()[loaded].clone();
-        let path = module.path.to_string_lossy().into_owned();
-        if let Some(&row) = self.module_rows.get(&path) {
+        let known = (module.path.to_string_lossy().into_owned(), module.load_bias);
+        if let Some(&row) = self.module_rows.get(&known) {
             return row;
         }
-        let path_id = self.text(&path);
-        self.modules.push(Module { path: path_id, build_id: module.build_id, load_bias: module.load_bias });
+        let path = self.text(&known.0);
+        self.modules.push(Module { path, build_id: module.build_id, load_bias: module.load_bias });
         let row = ModuleId::from_index(self.modules.len() - 1);
-        self.module_rows.insert(path, row);
+        self.module_rows.insert(known, row);
         row
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use highwater_snapshots::event::{Event, Range, What};
-use highwater_snapshots::{DeviceId, StartingBlock, StartingState};
+use highwater_snapshots::{DeviceId, Phase, StartingBlock, StartingState};
 
 /// Events in order. When a ring is full, the oldest leaves, and what it did is folded into the starting state, so that
 /// totals stay right.
@@ -16,6 +16,8 @@ pub(crate) struct History {
     /// The step and the phase that the oldest event kept lies in.
     step: Option<Event>,
     phase: Option<Event>,
+    /// Each device's last sample of what is in use, among the events that left.
+    samples: Vec<Event>,
 }
 
 /// A device's state before the first event that is kept.
@@ -48,11 +50,21 @@ impl History {
             self.evicted += 1;
             match oldest.what {
                 What::Step(_) => (self.step, self.phase) = (Some(oldest), None),
+                What::Phase(Phase::Setup) => (self.step, self.phase) = (None, None),
                 What::Phase(_) => self.phase = Some(oldest),
+                What::DeviceUsed(_) => {
+                    self.samples.retain(|sample| sample.device != oldest.device);
+                    self.samples.push(oldest);
+                }
                 _ => self.base.entry(oldest.device).or_default().fold(&oldest),
             }
         }
         self.events.push_back(event);
+    }
+
+    /// How many events are kept at most; none if all.
+    pub(crate) fn most_events(&self) -> Option<usize> {
+        self.most
     }
 
     /// Events that left the ring.
@@ -60,9 +72,9 @@ impl History {
         self.evicted
     }
 
-    /// The step and phase that the oldest event lies in, then the events kept, oldest first.
+    /// The step, phase and samples that hold at the oldest event, then the events kept, oldest first.
     pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
-        self.step.iter().chain(&self.phase).chain(&self.events)
+        self.step.iter().chain(&self.phase).chain(&self.samples).chain(&self.events)
     }
 
     /// Each device's state before the first event kept, devices and blocks in order.

@@ -22,6 +22,8 @@ use crate::source::Source;
 const BATCH_EVENTS: usize = 16_384;
 /// … or at the latest after so long: what a killed program loses.
 const BATCH_AGE: Duration = Duration::from_millis(50);
+/// Events that are held for dumps while a file takes them all.
+const DUMPED_EVENTS: usize = 1_000_000;
 /// Events that may wait for the writer, about 300 MB of them.
 const MOST_PENDING: usize = 1 << 22;
 
@@ -73,7 +75,14 @@ pub(crate) struct Active {
     pub(crate) ops: Vec<NewOp>,
     /// What waits for the writer.
     pending: Option<Batch>,
-    is_writing: bool,
+    /// Events that were given to the writer, or wait for it.
+    queued: u64,
+    /// Events that the writer has put into the file.
+    written: u64,
+    /// The writer has given up; what follows is lost to the file.
+    has_failed: bool,
+    /// The process-wide number of the first of `ops`: older ones have left with the ring's events.
+    pub(crate) first_held_op: u32,
     /// Blocks left out because they are small, while they live.
     small: HashSet<(DeviceId, u64)>,
     pub(crate) small_blocks: u64,
@@ -111,17 +120,23 @@ impl Hub {
     /// none runs.
     pub(crate) fn begin(&mut self, options: HistoryOptions, clock: Clock) -> u32 {
         let streams = options.sink.path().is_some() && options.ring_events.is_none() && options.level >= Level::Events;
-        let holds = options.sink.is_in_memory() || options.ring_events.is_some() || options.dump_on_oom.is_some();
+        let is_for_dumps = options.dump_on_oom.is_some();
+        let holds = options.sink.is_in_memory() || options.ring_events.is_some() || options.level < Level::Events;
+        // What is held for dumps alone is bounded, whatever the file takes.
+        let most = options.ring_events.or((is_for_dumps && !holds).then_some(DUMPED_EVENTS));
         let active = Active {
             stage: Stage::Waiting,
             first_op: self.next_op,
             clock,
             facts: Vec::new(),
             started: Vec::new(),
-            history: holds.then(|| History::new(options.ring_events)),
+            history: (holds || is_for_dumps).then(|| History::new(most)),
             ops: Vec::new(),
             pending: streams.then(Batch::default),
-            is_writing: false,
+            queued: 0,
+            written: 0,
+            has_failed: false,
+            first_held_op: self.next_op,
             small: HashSet::new(),
             small_blocks: 0,
             events: 0,
@@ -135,9 +150,7 @@ impl Hub {
     /// Takes events of the whole program from now on, beginning with the step and phase that it is in.
     pub(crate) fn open(&mut self) {
         let (step, phase) = (self.step, self.phase);
-        let Some(active) = self.active.as_mut().filter(|active| active.stage == Stage::Waiting) else {
-            return;
-        };
+        let Some(active) = self.active.as_mut().filter(|active| active.stage == Stage::Waiting) else { return };
         active.stage = Stage::Open;
         if let Some(step) = step {
             active.keep(event_of_program(&active.clock, What::Step(step)));
@@ -147,15 +160,27 @@ impl Hub {
         }
     }
 
+    /// Whether the running step is one that the recording wants.
+    pub(crate) fn is_in_wanted_step(&self) -> bool {
+        let steps = self.active.as_ref().and_then(|active| active.options.steps.as_ref());
+        steps.zip(self.step).is_some_and(|(steps, step)| steps.contains(&step))
+    }
+
     /// Begins a forward operation.
     pub(crate) fn begin_op(&mut self, op: NewOp) -> OpId {
-        let Some(active) = self.active.as_mut() else {
-            return OpId::NONE;
-        };
+        let Some(active) = self.active.as_mut() else { return OpId::NONE };
+        // After 2^32 operations there are no numbers left: later ones have none.
+        let Some(next) = self.next_op.checked_add(1).filter(|next| *next < u32::MAX) else { return OpId::NONE };
         let id = OpId(self.next_op);
-        self.next_op += 1;
-        if active.history.is_some() {
+        self.next_op = next;
+        if let Some(history) = &active.history {
             active.ops.push(op);
+            // A ring's events name recent operations; a block that outlived its own forgets which one that was.
+            if history.most_events().is_some_and(|most| active.ops.len() > 4 * most.max(1024)) {
+                let gone = active.ops.len() / 2;
+                active.ops.drain(..gone);
+                active.first_held_op += gone as u32;
+            }
         }
         if let Some(pending) = &mut active.pending {
             pending.ops.push(op);
@@ -196,11 +221,12 @@ impl Active {
     /// Takes a device's state: from now on its events count.
     pub(crate) fn start_device(&mut self, facts: DeviceFacts, mut state: StartingState) {
         let smallest = self.options.smallest_bytes;
-        let small = &mut self.small;
+        let (small, left_out) = (&mut self.small, &mut self.small_blocks);
         state.blocks.retain(|block| {
             let is_kept = block.alloc.requested >= smallest;
             if !is_kept {
                 small.insert((state.device, block.alloc.block));
+                *left_out += 1;
             }
             is_kept
         });
@@ -246,7 +272,8 @@ impl Active {
         match *what {
             What::Alloc(alloc) if alloc.requested < self.options.smallest_bytes => {
                 self.small_blocks += 1;
-                self.small.insert((device, alloc.block))
+                self.small.insert((device, alloc.block));
+                true
             }
             What::FreeRequested(key) | What::Tag(key, _) => self.small.contains(&(device, key)),
             What::FreeCompleted(key) => self.small.remove(&(device, key)),
@@ -260,11 +287,15 @@ impl Active {
         if let Some(history) = &mut self.history {
             history.push(event);
         }
+        if self.has_failed {
+            self.lost += 1;
+        }
         if let Some(pending) = &mut self.pending {
             if pending.events.len() >= MOST_PENDING {
                 self.lost += 1;
                 return;
             }
+            self.queued += 1;
             pending.events.push(event);
             if pending.events.len() == BATCH_EVENTS {
                 WORK.notify_one();
@@ -286,9 +317,7 @@ pub(crate) fn push(device: DeviceId, stack: StackId, what: What) {
     if waits(&mut hub) {
         hub = SPACE.wait_while(hub, |hub| waits(hub)).unwrap_or_else(PoisonError::into_inner);
     }
-    let Some(active) = hub.active.as_mut() else {
-        return;
-    };
+    let Some(active) = hub.active.as_mut().filter(|active| active.stage != Stage::Closed) else { return };
     if !active.started.contains(&device) || active.leaves_out(device, &what) {
         return;
     }
@@ -296,23 +325,34 @@ pub(crate) fn push(device: DeviceId, stack: StackId, what: What) {
     active.keep(event);
 }
 
-/// Waits until everything recorded so far is in the file. Not under an allocator's lock.
+/// Waits until everything recorded so far is in the file, or will never be. Not under an allocator's lock.
 pub(crate) fn flush() {
+    let hub = lock();
+    let Some(wanted) = hub.active.as_ref().map(|active| (active.first_op, active.queued)) else { return };
     WORK.notify_one();
-    let is_busy = |hub: &mut Hub| {
-        hub.active.as_ref().is_some_and(|active| {
-            active.is_writing || active.pending.as_ref().is_some_and(|pending| !pending.events.is_empty())
-        })
+    let is_behind = |hub: &mut Hub| {
+        let waits = |active: &Active| active.first_op == wanted.0 && !active.has_failed && active.written < wanted.1;
+        hub.active.as_ref().is_some_and(waits)
     };
-    drop(SPACE.wait_while(lock(), is_busy));
+    drop(SPACE.wait_while(hub, is_behind));
 }
 
-/// Says that the recording ends: the writer gets its last batch.
+/// Says that the recording ends: no more events are taken, and the writer gets its last batch.
 pub(crate) fn close() {
-    if let Some(pending) = lock().active.as_mut().and_then(|active| active.pending.as_mut()) {
-        pending.is_last = true;
+    if let Some(active) = lock().active.as_mut() {
+        active.stage = Stage::Closed;
+        if let Some(pending) = active.pending.as_mut() {
+            pending.is_last = true;
+        }
     }
     WORK.notify_one();
+}
+
+/// Takes the recording away: it is over.
+pub(crate) fn end() -> Option<Active> {
+    let active = lock().active.take();
+    SPACE.notify_all();
+    active
 }
 
 /// The writer's next batch: waits until there is enough, or for a while.
@@ -323,19 +363,19 @@ pub(crate) fn next_batch() -> Batch {
     };
     let waiting = WORK.wait_timeout_while(lock(), BATCH_AGE, |hub| !has_work(hub));
     let (mut hub, _) = waiting.unwrap_or_else(PoisonError::into_inner);
-    let Some(active) = hub.active.as_mut() else {
-        return Batch { is_last: true, ..Batch::default() };
-    };
-    active.is_writing = true;
+    let Some(active) = hub.active.as_mut() else { return Batch { is_last: true, ..Batch::default() } };
     active.pending.as_mut().map_or_else(|| Batch { is_last: true, ..Batch::default() }, std::mem::take)
 }
 
-/// The writer has written its batch; or it has failed, and takes no more.
-pub(crate) fn batch_done(has_failed: bool) {
+/// The writer has written a batch of `events` events; or it has failed, and takes no more.
+pub(crate) fn batch_done(events: usize, has_failed: bool) {
     if let Some(active) = lock().active.as_mut() {
-        active.is_writing = false;
-        if has_failed && let Some(pending) = active.pending.take() {
-            active.lost += pending.events.len() as u64;
+        if has_failed {
+            let waiting = active.pending.take().map_or(0, |pending| pending.events.len());
+            active.lost += (events + waiting) as u64;
+            active.has_failed = true;
+        } else {
+            active.written += events as u64;
         }
     }
     SPACE.notify_all();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// How much a recording keeps. What each costs is measured by `benches/overhead.rs`.
+/// How much a recording keeps. What a stack costs is measured by `benches/stack.rs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {

@@ -15,16 +15,15 @@ static DUMPS: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn save() {
     hub::flush();
     let folder = hub::lock().active.as_ref().and_then(|active| active.options.dump_on_oom.clone());
-    if let Some(folder) = folder
-        && DUMPS.fetch_add(1, Ordering::Relaxed) < MOST_DUMPS
-    {
+    let Some(folder) = folder else { return };
+    let number = DUMPS.fetch_add(1, Ordering::Relaxed) + 1;
+    if number <= MOST_DUMPS {
         // The program is about to learn that it is out of memory; a failed dump must not hide that.
-        drop(dump_into(&folder));
+        drop(dump_into(&folder, number));
     }
 }
 
-fn dump_into(folder: &Path) -> Result<PathBuf> {
-    let number = DUMPS.load(Ordering::Relaxed);
+fn dump_into(folder: &Path, number: u32) -> Result<PathBuf> {
     let path = folder.join(format!("oom-{}-{number}.snap", std::process::id()));
     recording::dump_snapshot(&path)?;
     Ok(path)

@@ -41,15 +41,21 @@ pub fn record_memory_history<T>(
 ) -> Result<Recorded<T>> {
     let recording = Recording::start(options)?;
     let result = body();
-    let finished = recording.finish()?;
-    match result {
-        Ok(value) => Ok(Recorded { value, trace: finished.trace, file: finished.file, counts: finished.counts }),
-        Err(source) => Err(Error::Body { source, file: finished.file }),
-    }
+    let finished = recording.finish();
+    let value = match result {
+        Ok(value) => value,
+        Err(source) => return Err(Error::Body { source, file: finished.ok().and_then(|finished| finished.file) }),
+    };
+    Ok(match finished {
+        Ok(Finished { trace, file, counts, problem }) => Recorded { value, trace, file, counts, problem },
+        Err(problem) => Recorded { value, trace: None, file: None, counts: Counts::default(), problem: Some(problem) },
+    })
 }
 
-/// What a wrapped program gave, and its recording.
-#[derive(Clone, Debug)]
+/// What a wrapped program gave, and its recording. A recording that could not be completed does not cost the program
+/// its result: see [`problem`](Self::problem).
+#[derive(Debug)]
+#[must_use = "the recording may have a problem"]
 pub struct Recorded<T> {
     /// What the body returned.
     pub value: T,
@@ -59,6 +65,8 @@ pub struct Recorded<T> {
     pub file: Option<PathBuf>,
     /// How much was recorded.
     pub counts: Counts,
+    /// Why a wanted part of the recording is missing; what the file holds up to there can be read.
+    pub problem: Option<Error>,
 }
 
 /// How much was recorded.
@@ -73,7 +81,7 @@ pub struct Counts {
 }
 
 /// A finished recording.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Finished {
     /// The recording, where it was wanted in memory.
     pub trace: Option<Trace>,
@@ -81,6 +89,8 @@ pub struct Finished {
     pub file: Option<PathBuf>,
     /// How much was recorded.
     pub counts: Counts,
+    /// Why the file is incomplete, where the recording in memory is whole.
+    pub problem: Option<Error>,
 }
 
 /// A running recording. Dropping it finishes it, too, without telling what went wrong: prefer [`finish`](Self::finish).
@@ -103,7 +113,8 @@ impl Recording {
         let is_deferred = options.steps.is_some();
         let (level, stacks_on) = (options.level, options.stacks_on);
         let streams = options.ring_events.is_none() && level >= Level::Events;
-        let path = options.sink.path().filter(|_| streams).map(Path::to_owned);
+        let written_at_end = options.sink.path().map(Path::to_owned);
+        let path = written_at_end.clone().filter(|_| streams);
         let header = header::of_process(&options, &clock);
         let first_op = {
             let mut hub = hub::lock();
@@ -112,14 +123,21 @@ impl Recording {
             }
             hub.begin(options, clock)
         };
+        if !streams && let Some(path) = &written_at_end {
+            // Refused now rather than after the training.
+            if let Err(source) = File::create(path) {
+                hub::end();
+                return Err(Error::Write { source, path: path.clone() });
+            }
+        }
         let writer = match path.map(|path| Writer::start(&path, &header, first_op)).transpose() {
             Ok(writer) => writer,
             Err(error) => {
-                hub::lock().active = None;
+                hub::end();
                 return Err(error);
             }
         };
-        if !is_deferred {
+        if !is_deferred || hub::lock().is_in_wanted_step() {
             begin_events(level, stacks_on);
         }
         Ok(Self { writer, is_finished: false })
@@ -154,11 +172,13 @@ fn begin_events(level: Level, stacks_on: StacksOn) {
     hub::lock().open();
 }
 
-/// Enters a training step: recordings of chosen steps begin with the first of them, and end before the next other.
-pub(crate) fn enter_step(step: u32) {
+/// Enters a training step, or leaves all of them: recordings of chosen steps begin with the first of them, and end
+/// before what is none.
+pub(crate) fn enter_step(step: Option<u32>) {
     let wish = hub::lock().active.as_ref().and_then(|active| {
         let steps = active.options.steps.as_ref()?;
-        Some((steps.contains(&step), active.stage, active.options.level, active.options.stacks_on))
+        let is_wanted = step.is_some_and(|step| steps.contains(&step));
+        Some((is_wanted, active.stage, active.options.level, active.options.stacks_on))
     });
     if let Some((false, Stage::Open, ..)) = wish {
         level::set(Level::Off, false);
@@ -166,7 +186,7 @@ pub(crate) fn enter_step(step: u32) {
             active.stage = Stage::Closed;
         }
     }
-    hub::lock().set_step(Some(step));
+    hub::lock().set_step(step);
     if let Some((true, Stage::Waiting, level, stacks_on)) = wish {
         begin_events(level, stacks_on);
     }
@@ -183,26 +203,29 @@ fn end(writer: Option<Writer>) -> Result<Finished> {
     level::set(Level::Off, false);
     hub::close();
     let file = writer.map(|writer| writer.finish(|| hub::lock().active.as_ref().map(end_facts).unwrap_or_default()));
-    let Some(active) = hub::lock().active.take() else {
-        return Err(Error::Options("nothing is recorded".to_owned()));
-    };
+    let Some(active) = hub::end() else { return Err(Error::Options("nothing is recorded".to_owned())) };
+    let evicted = active.history.as_ref().map_or(0, |history| history.evicted());
+    let is_ring = active.options.ring_events.is_some();
     let counts = Counts {
         events: active.events,
-        events_lost: active.lost + active.history.as_ref().map_or(0, |history| history.evicted()),
+        events_lost: active.lost + if is_ring { evicted } else { 0 },
         small_blocks: active.small_blocks,
     };
-    let mut file = file.transpose()?;
     let is_wanted = active.options.sink.is_in_memory();
+    let mut file = file.transpose();
     let mut trace = None;
-    if is_wanted || file.is_none() {
+    if is_wanted || matches!(file, Ok(None)) {
         let made = Held::of(&active).into_trace();
-        if let (None, Some(path)) = (&file, active.options.sink.path()) {
-            write_file(path, &made)?;
-            file = Some(path.to_owned());
+        if let (Ok(None), Some(path)) = (&file, active.options.sink.path()) {
+            file = write_file(path, &made).map(|()| Some(path.to_owned()));
         }
         trace = is_wanted.then_some(made);
     }
-    Ok(Finished { trace, file, counts })
+    match (file, trace) {
+        (Ok(file), trace) => Ok(Finished { trace, file, counts, problem: None }),
+        (Err(problem), Some(trace)) => Ok(Finished { trace: Some(trace), file: None, counts, problem: Some(problem) }),
+        (Err(problem), None) => Err(problem),
+    }
 }
 
 fn end_facts(active: &hub::Active) -> EndFacts {
@@ -213,8 +236,11 @@ fn end_facts(active: &hub::Active) -> EndFacts {
 fn write_file(path: &Path, trace: &Trace) -> Result<()> {
     let io = |source| Error::Write { source, path: path.to_owned() };
     let file = File::create(path).map_err(io)?;
-    write_trace(std::io::BufWriter::new(file), trace)?;
-    Ok(())
+    match write_trace(std::io::BufWriter::new(file), trace) {
+        Ok(_) => Ok(()),
+        Err(highwater_snapshots::Error::Io { source, .. }) => Err(io(source)),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// Writes what the running recording holds in memory to a file, and goes on recording. Fails if nothing is held: a
@@ -245,8 +271,8 @@ impl Held {
             states: history.map(|history| history.starting_states()).unwrap_or_default(),
             ops: active.ops.clone(),
             events: history.map(|history| history.events().copied().collect()).unwrap_or_default(),
-            first_op: active.first_op,
-            events_lost: active.lost + history.map_or(0, |history| history.evicted()),
+            first_op: active.first_held_op,
+            events_lost: history.map_or(0, |history| history.evicted()),
         }
     }
 

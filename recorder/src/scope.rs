@@ -92,10 +92,10 @@ impl Drop for PhaseGuard {
 
 /// Begins training step `number`, from 0, in phase `other`. Recordings of chosen steps begin and end here.
 pub fn step(number: u32) {
-    recording::enter_step(number);
+    recording::enter_step(Some(number));
 }
 
 /// Says that training is over: what follows belongs to no step, and to phase `setup` again.
 pub fn leave_steps() {
-    hub::lock().set_step(None);
+    recording::enter_step(None);
 }

@@ -1,6 +1,7 @@
 //! Writer: the thread that turns batches of events into sections of a growing `.snap` file.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -40,9 +41,7 @@ struct Written {
 impl Writer {
     /// Creates the file and starts the thread.
     pub(crate) fn start(path: &Path, header: &Header, first_op: u32) -> Result<Self> {
-        let io = |source| Error::Write { source, path: path.to_owned() };
-        let file = File::create(path).map_err(io)?;
-        let mut writer = SnapWriter::new(file, header)?;
+        let mut writer = SnapWriter::create(path, header)?;
         writer.flush()?;
         let unfinished = Unfinished { writer, exporter: Exporter::new(first_op), written: Written::default() };
         let builder = std::thread::Builder::new().name("highwater-writer".to_owned());
@@ -52,7 +51,7 @@ impl Writer {
 
     /// Waits for the last batch, resolves the stacks and completes the file. [`hub::close`] was called before.
     pub(crate) fn finish(self, end: impl FnOnce() -> EndFacts) -> Result<PathBuf> {
-        let unfinished = self.thread.join().map_err(|_| Error::Options("the writer thread panicked".to_owned()))??;
+        let unfinished = self.thread.join().map_err(|_| Error::Writer)??;
         unfinished.complete(&end())?;
         Ok(self.path)
     }
@@ -62,8 +61,10 @@ impl Unfinished {
     fn run(mut self) -> Result<Self> {
         loop {
             let batch = hub::next_batch();
-            let result = self.write(&batch);
-            hub::batch_done(result.is_err());
+            // A panic here must not leave the program waiting for this thread.
+            let result = catch_unwind(AssertUnwindSafe(|| self.write(&batch)));
+            let result = result.unwrap_or_else(|_| Err(Error::Writer));
+            hub::batch_done(batch.events.len(), result.is_err());
             result?;
             if batch.is_last {
                 return Ok(self);

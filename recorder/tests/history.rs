@@ -191,7 +191,11 @@ fn small_blocks_are_left_out_with_their_frees_and_counted() {
     }
     let finished = recording.finish().expect("memory takes everything");
     let trace = finished.trace.expect("wanted in memory");
-    assert_eq!((trace.blocks.requested.as_slice(), finished.counts.small_blocks), (&[100][..], 1));
+    assert_eq!(
+        (trace.blocks.requested.as_slice(), finished.counts.small_blocks),
+        (&[100][..], 2),
+        "one was there before"
+    );
     assert_eq!(trace.trust.unmatched_frees, 0);
 }
 
@@ -254,7 +258,7 @@ fn a_program_that_fails_leaves_its_recording_and_gets_its_own_error_back() {
     });
     match result {
         Err(Error::Body { source, file }) => {
-            assert_eq!((source.to_string().as_str(), file), ("no luck", Some(path.clone())))
+            assert_eq!((source.to_string().as_str(), file), ("no luck", Some(path.clone())));
         }
         other => panic!("{other:?}"),
     }
@@ -298,6 +302,74 @@ fn the_state_alone_is_recorded_without_events() {
         allocator.free(gone);
     });
     assert_eq!((trace.events.len(), trace.blocks.requested.as_slice()), (0, &[9][..]));
+}
+
+#[test]
+fn the_state_alone_goes_to_a_file_too() {
+    let _turn = turn();
+    let allocator = Foreign::registered(0);
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("state.snap");
+    let recording = Recording::start(HistoryOptions::to_file(&path).level(Level::State)).expect("nothing else records");
+    allocator.alloc(9);
+    recording.finish().expect("the disk has room");
+    assert_eq!(read_file(&path).expect("a whole file").blocks.requested, [9]);
+}
+
+#[test]
+fn what_follows_the_last_step_belongs_to_none_and_is_not_recorded_where_steps_were_chosen() {
+    let _turn = turn();
+    let allocator = Foreign::registered(0);
+    let train = || {
+        scope::step(0);
+        allocator.alloc(1);
+        scope::leave_steps();
+        allocator.alloc(2);
+    };
+    let trace = trace_of(in_memory(), train);
+    let steps: Vec<Option<u32>> = trace.spans.rows().iter().map(|span| span.step).collect();
+    assert_eq!(steps, [Some(0), None]);
+    let trace = trace_of(in_memory().only_steps(0..9), train);
+    assert_eq!(trace.blocks.requested, [1, 2, 1], "two from before, and step 0's");
+}
+
+#[test]
+fn a_program_keeps_its_result_when_the_recording_cannot_be_completed() {
+    let _turn = turn();
+    let allocator = Foreign::registered(0);
+    let full = std::path::Path::new("/dev/full");
+    if !full.exists() {
+        return;
+    }
+    let options = HistoryOptions { sink: Sink::Both(full.to_owned()), ..in_memory().ring(10) };
+    let recorded = record_memory_history(options, || Ok(allocator.alloc(5))).expect("the program succeeds");
+    assert!(recorded.problem.is_some_and(|problem| problem.to_string().ends_with("path: /dev/full")));
+    assert_eq!(recorded.trace.map(|trace| trace.blocks.len()), Some(1), "what is in memory is whole");
+}
+
+#[test]
+fn running_out_of_memory_while_other_threads_go_on_does_not_wait_for_them() {
+    let _turn = turn();
+    let allocator = Foreign::registered(0);
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("busy.snap");
+    let recording =
+        Recording::start(HistoryOptions::to_file(&path).level(Level::Events)).expect("nothing else records");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                allocator.free(allocator.alloc(64));
+            }
+        });
+        for _ in 0..5 {
+            api::oom(DeviceId(0), 1 << 50, 0);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    recording.finish().expect("the disk has room");
+    let trace = read_file(&path).expect("a whole file");
+    assert_eq!((trace.ooms.len(), trace.trust.events_lost), (5, 0));
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub struct TraceBuilder {
     /// The bytes of all blocks and segments so far.
     bytes_seen: u64,
     impossible_sizes: u64,
+    refused: u64,
 }
 
 /// What names a device's blocks and segments while events pass.
@@ -51,6 +52,9 @@ struct DeviceState {
     /// Segments held, by address.
     held: HashMap<u64, SegmentId>,
 }
+
+/// Devices have ordinals below this; each is walked on its own, so a file may not name thousands.
+const MOST_DEVICES: u16 = 256;
 
 /// So many sizes that cannot be are told one by one; the rest are counted.
 const TOLD_SIZES: u64 = 100;
@@ -148,6 +152,10 @@ impl TraceBuilder {
     /// Takes a device's starting state.
     pub fn set_starting_state(&mut self, state: &StartingState) {
         let device = state.device;
+        if device.0 >= MOST_DEVICES {
+            self.refused += 1;
+            return;
+        }
         for &range in &state.segments {
             let range = self.bounded_range(range);
             let id = self.trace.segments.push(device, range, SegmentRole::Segment, EventId::NONE);
@@ -171,8 +179,12 @@ impl TraceBuilder {
     /// Takes the next event. Events that contradict those before them are kept, and counted under
     /// [`Trust`](crate::trace::Trust).
     pub fn push(&mut self, event: &Event) {
-        let id = EventId::from_index(self.trace.events.len());
         let device = event.device;
+        if device.0 >= MOST_DEVICES {
+            self.refused += 1;
+            return;
+        }
+        let id = EventId::from_index(self.trace.events.len());
         let subject = match event.what {
             What::Alloc(alloc) => self.take_alloc(device, &alloc, event.stack, id).0,
             What::FreeRequested(key) => self.take_free_requested(device, key, id).0,
@@ -285,6 +297,12 @@ impl TraceBuilder {
         if self.impossible_sizes > TOLD_SIZES {
             let more = self.impossible_sizes - TOLD_SIZES;
             self.add_problem(Problem::new(format!("… and {more} more sizes that cannot be")));
+        }
+        if self.refused > 0 {
+            let what =
+                format!("{} events and states are of devices from {MOST_DEVICES} up, and left out", self.refused);
+            self.trace.trust.events_lost += self.refused;
+            self.add_problem(Problem::new(what));
         }
         self.trace.spans = Spans::from_events(&self.trace.events);
         self.trace

@@ -87,6 +87,9 @@ pub struct Op {
     pub stack: StackId,
 }
 
+/// Stacks and scopes are followed so far outward: a strange file may hold chains of millions. Recorders keep fewer.
+const MOST_DEPTH: usize = 1024;
+
 impl Tables {
     /// The text of `id`; empty for none, or for a row that the file does not have.
     pub fn string(&self, id: StringId) -> &str {
@@ -103,7 +106,9 @@ impl Tables {
     /// The parts of a scope's path, innermost first.
     pub fn scope_names(&self, id: ScopeId) -> impl Iterator<Item = &str> {
         let row = move |id: ScopeId| id.index().and_then(|index| self.scopes.get(index)).copied();
-        std::iter::successors(row(id), move |scope| row(scope.parent)).map(|scope| self.string(scope.name))
+        std::iter::successors(row(id), move |scope| row(scope.parent))
+            .take(MOST_DEPTH)
+            .map(|scope| self.string(scope.name))
     }
 
     /// The operation's row, if there is one.
@@ -119,7 +124,7 @@ impl Tables {
     /// The frames of a stack, innermost first.
     pub fn stack_frames(&self, id: StackId) -> impl Iterator<Item = FrameId> {
         let row = move |id: StackId| id.index().and_then(|index| self.stacks.get(index)).copied();
-        std::iter::successors(row(id), move |stack| row(stack.parent)).map(|stack| stack.frame)
+        std::iter::successors(row(id), move |stack| row(stack.parent)).take(MOST_DEPTH).map(|stack| stack.frame)
     }
 
     /// The source lines of a frame, innermost (inlined) first; none while the frame is unresolved.

@@ -4,7 +4,7 @@ mod values;
 
 pub use values::{At, GroupKeys, RunDevice, Where};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
@@ -46,6 +46,11 @@ pub enum Command {
     Events(EventsArguments),
     /// Check checksums and invariants; status 2 if a recording is not sound
     Verify(VerifyArguments),
+}
+
+/// Whether `file` stands for standard input.
+pub fn is_stdin(file: &Path) -> bool {
+    file.as_os_str() == "-"
 }
 
 /// What every command that reads a recording takes.
@@ -181,7 +186,8 @@ pub struct RecordArguments {
     /// Name the scenarios and say what each shows
     #[arg(long)]
     pub list: bool,
-    /// Where to run: meta counts every byte and computes nothing, cpu computes, cuda:N is a GPU
+    /// Where to run: meta counts every byte and computes nothing, cpu computes, cuda:N is a GPU, for which this
+    /// build has no driver yet
     #[arg(long, value_name = "meta|cpu|cuda[:N]", default_value = "meta")]
     pub device: RunDevice,
     /// How many training steps

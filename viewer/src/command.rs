@@ -31,7 +31,7 @@ macro_rules! commands {
 
 commands! {
     /// Ask for a file and open it.
-    Open = "Open…", "Open a recording: .snap, a PyTorch snapshot, plain or gzipped.", ["Ctrl+O"];
+    Open = "Open…", "Open a recording: a .snap file.", ["Ctrl+O"];
     /// Read the current file again.
     Reload = "Reload", "Read the file again, for instance while it is still being written.", ["F5", "Ctrl+R"];
     /// Close the current recording.
@@ -153,7 +153,7 @@ mod tests {
     fn the_palette_finds_by_name_first_then_by_explanation() {
         assert_eq!(Command::search("PEAK")[0], Command::GoToPeak);
         assert_eq!(Command::search("colour category")[0], Command::ColourByCategory);
-        assert!(Command::search("pytorch").contains(&Command::Open));
+        assert!(Command::search(".snap").contains(&Command::Open));
         assert!(Command::search("nonsense").is_empty());
         assert_eq!(Command::search("").len(), Command::ALL.len());
     }

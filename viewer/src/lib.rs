@@ -28,6 +28,7 @@ use clap::Parser as _;
 use crate::args::{Arguments, Command};
 use crate::cli::on_stdout;
 use crate::cli::outcome::{Failure, Status};
+use crate::cli::page::printable;
 
 /// Does what the command line `words` says, program name first, and tells how the process should end.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -83,7 +84,7 @@ fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
             format!("'{}' is neither a command nor a file: `highwater --help` lists the commands", file.display());
         return Err(Failure::Usage(text));
     }
-    let Err(why) = show_app(files) else {
+    let Some(why) = show_app(files)? else {
         return Ok(Status::Fine);
     };
     if files.is_empty() {
@@ -105,21 +106,21 @@ fn is_mistyped_command(file: &Path) -> bool {
     is_word && !file.exists()
 }
 
-/// Shows the app until it is closed; the reason if it cannot be shown.
+/// Shows the app until it is closed; the reason if it cannot be shown. Fails where the app does.
 #[cfg(feature = "gui")]
-fn show_app(files: &[PathBuf]) -> Result<(), String> {
+fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let needs_server = cfg!(all(unix, not(target_os = "macos")));
     if needs_server && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
-        return Err("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)".to_owned());
+        return Ok(Some("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)".to_owned()));
     }
-    gui::run(files.to_vec()).map_err(|error| format!("the app cannot be shown ({error:#})"))
+    Ok(gui::run(files.to_vec())?.map(|why| format!("the app cannot be shown ({why})")))
 }
 
 /// Says that there is no app in this build.
 #[cfg(not(feature = "gui"))]
-fn show_app(_files: &[PathBuf]) -> Result<(), String> {
-    Err("this build has no app".to_owned())
+fn show_app(_files: &[PathBuf]) -> Result<Option<String>, Failure> {
+    Ok(Some("this build has no app".to_owned()))
 }
 
 /// Prints help or version, or what is wrong with the command line, in two lines.
@@ -138,7 +139,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A line on standard error; there is nobody to tell where that fails.
+/// Lines on standard error; there is nobody to tell where that fails.
 fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let mut out = std::io::stderr().lock();
+    for line in text.lines() {
+        let _ = writeln!(out, "{}", printable(line));
+    }
 }

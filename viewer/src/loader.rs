@@ -1,7 +1,7 @@
 //! Loader: reads a recording on a thread of its own, tells how far it is, and can be called off.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use highwater_snapshots::format::{Progress, read_bytes_with};
 use highwater_snapshots::{Error, Trace};
 
+use crate::args::is_stdin;
 use crate::session::Recording;
 
 /// Bytes read from disk between two looks at whether we have been called off.
@@ -35,13 +36,22 @@ struct State {
 }
 
 impl State {
+    fn new() -> Self {
+        Self {
+            is_cancelled: AtomicBool::new(false),
+            events: AtomicU64::new(0),
+            permille: AtomicU64::new(0),
+            stage: RwLock::new("Opening"),
+        }
+    }
+
     fn enter(&self, stage: &'static str) {
         *self.stage.write().unwrap_or_else(PoisonError::into_inner) = stage;
         self.permille.store(0, Ordering::Relaxed);
     }
 
     fn is_at(&self, done: u64, whole: u64) {
-        let permille = (u128::from(done) * 1000 / u128::from(whole.max(1))) as u64;
+        let permille = (u128::from(done) * 1000 / u128::from(whole.max(1))).min(1000) as u64;
         self.permille.store(permille, Ordering::Relaxed);
     }
 }
@@ -60,14 +70,9 @@ pub enum Outcome {
 }
 
 impl Loading {
-    /// Starts to read `path`. `wake` is called, on the reading thread, when something is new.
+    /// Starts to read `path`, or standard input for `-`. `wake` is called, on the reading thread, when something is new.
     pub fn start(path: PathBuf, wake: impl Fn() + Send + 'static) -> Self {
-        let state = Arc::new(State {
-            is_cancelled: AtomicBool::new(false),
-            events: AtomicU64::new(0),
-            permille: AtomicU64::new(0),
-            stage: RwLock::new("Opening"),
-        });
+        let state = Arc::new(State::new());
         let (sender, outcome) = channel();
         let (shared, from, failed) = (Arc::clone(&state), path.clone(), sender.clone());
         let work = move || {
@@ -124,27 +129,53 @@ impl Drop for Loading {
     }
 }
 
+/// What bytes are read from.
+struct Input {
+    bytes: Box<dyn Read>,
+    /// How many there are; the largest number where that is not known.
+    length: u64,
+}
+
+impl Input {
+    fn open(path: &Path) -> Result<Self, Error> {
+        if is_stdin(path) {
+            return Ok(Self { bytes: Box::new(std::io::stdin()), length: u64::MAX });
+        }
+        let io = |source| Error::Io { doing: "open", source, path: path.to_owned() };
+        let file = File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        Ok(Self { bytes: Box::new(file), length })
+    }
+}
+
 /// Reads and indexes `path`; the error is a sentence for the user.
 fn load(path: &Path, state: &State, wake: &dyn Fn()) -> Result<Recording, String> {
-    let trace = read(path, state, wake).map_err(|why| why.to_string())?;
+    let input = Input::open(path).map_err(|why| why.to_string())?;
+    load_from(input, path, state, wake)
+}
+
+fn load_from(input: Input, path: &Path, state: &State, wake: &dyn Fn()) -> Result<Recording, String> {
+    let trace = read(input, path, state, wake).map_err(|why| why.to_string())?;
     state.enter("Indexing");
     wake();
+    if is_stdin(path) {
+        // It can be read once only: there is nothing to read again, and nothing to remember.
+        return Ok(Recording::new("standard input", None, trace));
+    }
     let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
     Ok(Recording::new(name, Some(path.to_owned()), trace))
 }
 
-fn read(path: &Path, state: &State, wake: &dyn Fn()) -> Result<Trace, Error> {
-    let io = |doing| move |source| Error::Io { doing, source, path: path.to_owned() };
-    let mut file = File::open(path).map_err(io("open"))?;
-    let length = file.metadata().map_err(io("open"))?.len();
+fn read(mut input: Input, path: &Path, state: &State, wake: &dyn Fn()) -> Result<Trace, Error> {
     state.enter("Reading");
     let mut bytes = Vec::new();
     loop {
         if state.is_cancelled.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);
         }
-        let taken = (&mut file).take(PORTION).read_to_end(&mut bytes).map_err(io("read"))?;
-        state.is_at(bytes.len() as u64, length);
+        let taken = (&mut input.bytes).take(PORTION).read_to_end(&mut bytes);
+        let taken = taken.map_err(|source| Error::Io { doing: "read", source, path: path.to_owned() })?;
+        state.is_at(bytes.len() as u64, input.length);
         wake();
         if taken == 0 {
             break;
@@ -185,6 +216,15 @@ mod tests {
         let Outcome::Ready(recording) = wait(path) else { panic!("not read") };
         assert_eq!(recording.name, "step.snap");
         assert_eq!(recording.devices[0].summary.peaks[0].bytes, 30);
+    }
+
+    #[test]
+    fn standard_input_is_a_recording_without_a_file_to_return_to() {
+        let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 10").unwrap()).unwrap();
+        let input = Input { bytes: Box::new(std::io::Cursor::new(bytes)), length: u64::MAX };
+        let recording = load_from(input, Path::new("-"), &State::new(), &|| {}).unwrap();
+        assert_eq!((recording.name.as_str(), recording.path), ("standard input", None));
+        assert_eq!(recording.devices[0].summary.peaks[0].bytes, 10);
     }
 
     #[test]

@@ -168,7 +168,7 @@ struct RecordFigures {
     steps: u32,
     events: usize,
     losses: Option<Vec<f64>>,
-    peaks: BTreeMap<&'static str, PeakFigure>,
+    peaks: BTreeMap<&'static str, Option<PeakFigure>>,
     phases: Vec<PhaseFigures>,
     oom: Option<OomFigures>,
     problems: Vec<String>,

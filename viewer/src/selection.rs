@@ -118,8 +118,8 @@ impl Selection {
 
     /// Where the states after `events` lie on the axis; the first reaches back to the baseline.
     pub fn x_of_events(&self, trace: &Trace, events: Range<u32>) -> Range<f64> {
-        let first = if events.start == 0 { 0 } else { events.start as usize + 1 };
-        self.x_of(trace, first)..self.x_of(trace, events.end as usize + 1)
+        let moments = moments_after(&events);
+        self.x_of(trace, moments.start)..self.x_of(trace, moments.end)
     }
 
     /// The middle of moment `position` on the axis: by event in the middle of its unit, by time at its beginning.
@@ -152,11 +152,40 @@ impl Selection {
         self.clamp(recording);
     }
 
-    /// Changes the device and shows all of it.
+    /// Changes the device and shows all of it. A total that the device does not have gives way to the usual one.
     pub fn set_device(&mut self, recording: &Recording, device: usize) {
         self.device = device.min(recording.devices.len() - 1);
+        self.metric = self.metric_on_device(recording);
         self.pin = None;
+        self.back.clear();
+        self.forward.clear();
         self.view = self.whole(recording);
+    }
+
+    /// The chosen total, or the usual one where the device has no such total.
+    fn metric_on_device(&self, recording: &Recording) -> Metric {
+        let peaks = &recording.devices[self.device].summary.peaks;
+        if peaks.iter().any(|peak| peak.metric == self.metric) { self.metric } else { Metric::default() }
+    }
+
+    /// What is looked at in `recording`, which was read from the same file as `former` but later: the same device,
+    /// total, axis and view as far as they are there; what showed everything shows everything.
+    pub fn carried_over(&self, former: &Recording, recording: &Recording) -> Self {
+        let mut selection = Self { axis: self.axis, metric: self.metric, ..Self::new(recording) };
+        let id = former.devices[self.device].device;
+        let Some(device) = recording.devices.iter().position(|index| index.device == id) else {
+            selection.metric = selection.metric_on_device(recording);
+            selection.view = selection.whole(recording);
+            return selection;
+        };
+        selection.device = device;
+        selection.metric = selection.metric_on_device(recording);
+        let (was, now) = (self.whole(former), selection.whole(recording));
+        let x = if self.view.x == was.x { now.x } else { self.view.x.clone() };
+        let y = if self.view.y == was.y { now.y } else { self.view.y.clone() };
+        selection.view = View { x, y };
+        selection.clamp(recording);
+        selection
     }
 
     /// Changes the total; the height of the view follows where it showed everything.
@@ -243,25 +272,44 @@ impl Selection {
         let row = trace.blocks.get(block);
         let whole = self.whole(recording);
         let first = row.alloc.index().map_or(whole.x.start, |index| self.x_of(trace, index + 1));
-        let end = row.free_requested.index().map_or(whole.x.end, |index| self.x_of(trace, index + 1));
+        // A free that was requested before the recording has no place in it.
+        let freed = if trace.was_waiting_at_start(block) { row.free_completed } else { row.free_requested };
+        let end = freed.index().map_or(whole.x.end, |index| self.x_of(trace, index + 1));
         let room = ((end - first) * 0.1).max(NARROWEST);
         self.jump(recording, View { x: first - room..end + room, y: self.view.y.clone() });
     }
 
     /// Shows the step after (or before, for -1) the one that is shown; the nearest one where none is shown alone.
+    /// Of each step it shows what lies within the device's moments; steps without any are passed over.
     pub fn go_to_step(&mut self, recording: &Recording, by: i64) {
-        let trace = &recording.trace;
-        let steps = &recording.steps;
-        let middle = self.moment_at(trace, (self.view.x.start + self.view.x.end) / 2.0);
-        let begun = steps.partition_point(|(_, events)| (events.start as usize) < middle) as i64;
-        let now = (begun - 1).max(0);
-        let shown = steps.get(now as usize).map(|(_, events)| self.x_of_events(trace, events.clone()));
-        let is_alone = shown.is_some_and(|x| x == self.view.x);
+        let steps = self.steps_on_device(recording);
+        let middle = (self.view.x.start + self.view.x.end) / 2.0;
+        let now = (steps.partition_point(|x| x.start <= middle) as i64 - 1).max(0);
+        let is_in_view = |x: &Range<f64>| {
+            (x.start - self.view.x.start).abs() < NARROWEST && (x.end - self.view.x.end).abs() < NARROWEST
+        };
+        let is_alone = steps.get(now as usize).is_some_and(is_in_view);
         let target = if is_alone { now + by } else { now }.clamp(0, (steps.len() as i64 - 1).max(0));
-        if let Some((_, events)) = steps.get(target as usize) {
-            let x = self.x_of_events(trace, events.clone());
-            self.jump(recording, View { x, y: self.view.y.clone() });
+        if let Some(x) = steps.get(target as usize) {
+            self.jump(recording, View { x: x.clone(), y: self.view.y.clone() });
         }
+    }
+
+    /// The steps that lie at least in part within the device's moments, each as the view that shows it.
+    fn steps_on_device(&self, recording: &Recording) -> Vec<Range<f64>> {
+        let whole = self.whole(recording).x;
+        let moments = &recording.devices[self.device].moments;
+        let has_moments = |events: &Range<u32>| {
+            let shown = moments_after(events);
+            shown.start < moments.end && shown.end > moments.start
+        };
+        let steps = recording.steps.iter().filter(|(_, events)| has_moments(events));
+        steps
+            .map(|(_, events)| {
+                let x = self.x_of_events(&recording.trace, events.clone());
+                within(&(x.start.max(whole.start)..x.end.min(whole.end)), &whole, NARROWEST)
+            })
+            .collect()
     }
 
     /// Keeps the view within the recording, and no narrower than can be told apart.
@@ -272,6 +320,12 @@ impl Selection {
         let highest = 0.0..whole.y.end.max(capacity * (1.0 + HEADROOM));
         self.view.y = within(&self.view.y, &highest, FLATTEST);
     }
+}
+
+/// The moments after `events`; the first events have the baseline with them.
+fn moments_after(events: &Range<u32>) -> Range<usize> {
+    let first = if events.start == 0 { 0 } else { events.start as usize + 1 };
+    first..events.end as usize + 1
 }
 
 /// `range` moved and scaled so that it is at least `least` long, no longer than `outer`, and inside it.
@@ -348,6 +402,65 @@ mod tests {
         assert!(x.contains(&4.5) && y.contains(&200.0));
         selection.zoom(&recording, [1e12, 1e12], [4.5, 200.0]);
         assert_eq!(*selection.view(), whole);
+    }
+
+    #[test]
+    fn steps_of_a_device_are_shown_one_after_the_other_within_its_moments() {
+        let text = "
+            step 0
+            alloc x 10
+            alloc a 10 device=1
+            step 1
+            alloc b 10 device=1
+            step 2
+            alloc c 10 device=1
+            step 3
+            alloc y 10
+        ";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        let mut selection = Selection::new(&recording);
+        selection.set_device(&recording, 1);
+        assert_eq!(selection.view().x, 2.0..8.0);
+        let mut seen = Vec::new();
+        for by in [-1, -1, -1, 1, 1, 1] {
+            selection.go_to_step(&recording, by);
+            seen.push(selection.view().x.clone());
+        }
+        // From everything to the step in the middle; nothing is left of the step that begins after the device's end.
+        assert_eq!(seen, [4.0..6.0, 2.0..4.0, 2.0..4.0, 4.0..6.0, 6.0..8.0, 6.0..8.0]);
+        selection.set_axis(&recording, Axis::Time);
+        for expected in [2, 1, 0] {
+            assert_eq!(selection.view().x, selection.steps_on_device(&recording)[expected]);
+            selection.go_to_step(&recording, -1);
+        }
+    }
+
+    #[test]
+    fn another_device_has_views_and_totals_of_its_own() {
+        let text = "alloc a 10\ndevice_used 500\nalloc b 10\nalloc c 5 device=1";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        let mut selection = Selection::new(&recording);
+        selection.set_metric(&recording, Metric::DeviceUsed);
+        selection.go_to_peak(&recording);
+        selection.set_device(&recording, 1);
+        assert_eq!(selection.metric, Metric::default());
+        let whole = selection.view().clone();
+        selection.go_back();
+        assert_eq!(*selection.view(), whole, "a view of the other device");
+    }
+
+    #[test]
+    fn a_file_read_again_keeps_what_is_looked_at() {
+        let former = Recording::new("test", None, trace_from_text("alloc a 10\nalloc b 20\nalloc c 30").unwrap());
+        let longer = "alloc a 10\nalloc b 20\nalloc c 30\nalloc d 40\nalloc e 50";
+        let longer = Recording::new("test", None, trace_from_text(longer).unwrap());
+        let mut selection = Selection::new(&former);
+        let kept = selection.carried_over(&former, &longer);
+        assert_eq!(*kept.view(), kept.whole(&longer), "everything stays everything");
+        selection.set_metric(&former, Metric::Reserved);
+        selection.zoom(&former, [0.5, 0.5], [2.0, 10.0]);
+        let kept = selection.carried_over(&former, &longer);
+        assert_eq!((kept.view(), kept.metric), (selection.view(), Metric::Reserved));
     }
 
     #[test]

@@ -317,6 +317,10 @@ fn files_open_side_by_side_and_are_remembered() {
 fn open(harness: &mut Harness<'_, App>, path: &Path) {
     let ctx = harness.ctx.clone();
     harness.state_mut().open(&ctx, path);
+    wait_for_files(harness);
+}
+
+fn wait_for_files(harness: &mut Harness<'_, App>) {
     while harness.state().is_loading() {
         harness.run_steps(1);
         std::thread::yield_now();
@@ -339,6 +343,53 @@ fn several_devices_can_be_chosen_and_keep_apart() {
 fn what_limits_trust_is_said_in_words() {
     let harness = harness(Some(trace_from_text("alloc a 10\nfree_requested z").unwrap()));
     harness.get_by_label_contains("frees name blocks that the recording does not know");
+}
+
+#[test]
+fn a_block_that_waits_for_a_stream_in_a_recording_without_events_is_explained() {
+    let mut harness = harness(Some(trace_from_text("baseline w 100 waiting").unwrap()));
+    press(&mut harness, Key::M);
+    press(&mut harness, Key::M);
+    assert_eq!(harness.state().current().unwrap().selection.metric, Metric::Active);
+    let at = place_of(&mut harness, BlockId(0), 0);
+    harness.hover_at(at);
+    settle(&mut harness);
+    harness.get_by_label("freed before the recording, waiting for a stream");
+    click(&mut harness, at);
+    harness.remove_cursor();
+    settle(&mut harness);
+    harness.get_by_label("freed before the recording, waiting for a stream");
+    assert_eq!(harness.get_all_by_label("before the recording").count(), 2, "allocated and freed");
+    press(&mut harness, Key::B);
+}
+
+#[test]
+fn a_file_read_again_stays_behind_and_keeps_its_total() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.snap");
+    write_trace(std::fs::File::create(&path).unwrap(), &steps()).unwrap();
+    let mut harness = harness(None);
+    open(&mut harness, &path);
+    press(&mut harness, Key::M);
+    press(&mut harness, Key::T);
+    let before = view(&harness);
+    run(&mut harness, Command::Reload);
+    harness.state_mut().open_trace("other", steps());
+    wait_for_files(&mut harness);
+    assert_eq!(harness.state().current().unwrap().recording.name, "other");
+    open(&mut harness, &path);
+    let file = harness.state().current().unwrap();
+    assert_eq!((file.recording.name.as_str(), file.selection.metric), ("disk.snap", Metric::Allocated));
+    assert_eq!(view(&harness), before);
+}
+
+#[test]
+fn a_file_that_fails_twice_is_listed_once() {
+    let mut harness = harness(None);
+    for _ in 0..2 {
+        open(&mut harness, Path::new("gone.snap"));
+    }
+    harness.get_by_label("Cannot open gone.snap:");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use highwater_recorder::{Category, DeviceId, StreamId, api};
 
 use super::block::Block;
 use super::config::AllocConfig;
-use super::driver::Driver;
+use super::driver::{Capacity, Driver, DriverError};
 use super::error::AllocError;
 use super::heap::Heap;
 use super::state::SegmentState;
@@ -34,9 +34,14 @@ impl CachingAllocator {
         self.device
     }
 
-    /// The driver that the memory comes from.
-    pub fn driver(&self) -> &dyn Driver {
+    /// The driver that the memory comes from. Not public: who could call it could take live memory away.
+    pub(crate) fn driver(&self) -> &dyn Driver {
         &*self.driver
+    }
+
+    /// The size of the device and what is free of it, as its driver says.
+    pub fn capacity(&self) -> Result<Capacity, DriverError> {
+        self.driver.capacity()
     }
 
     /// The settings. The memory fraction among them is the one that the allocator began with.

@@ -12,6 +12,8 @@ use super::arena::BlockIndex;
 #[must_use = "a block that is dropped without being freed leaks its memory"]
 pub struct Block {
     pub(super) index: BlockIndex,
+    /// The heap that handed it out; 0 for an empty block, which belongs to none.
+    pub(super) owner: u64,
     pub(super) key: u64,
     pub(super) address: u64,
     pub(super) requested: u64,
@@ -24,6 +26,7 @@ impl Block {
     pub(super) fn empty(stream: StreamId) -> Self {
         Self {
             index: BlockIndex::NONE,
+            owner: 0,
             key: u64::MAX,
             address: 0,
             requested: 0,

@@ -5,11 +5,12 @@ use highwater_recorder::{Pool, StreamId, api, context};
 
 use super::arena::{BlockIndex, Use};
 use super::block::Block;
+use super::config::MAX_REQUEST;
 use super::driver::DriverError;
 use super::error::AllocError;
 use super::free_list::FreeKey;
 use super::heap::Heap;
-use super::rounding::{MAX_REQUEST, MIN_BLOCK, Rounded, SMALL_REQUEST};
+use super::rounding::{MIN_BLOCK, Rounded, SMALL_REQUEST};
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +129,7 @@ impl Heap {
     fn reserve(&mut self, request: &Request) -> Result<Option<BlockIndex>, DriverError> {
         let Rounded { segment, pool, block } = request.rounded;
         let reserved = self.stats.reserved_bytes.all.current;
-        if self.limit()?.is_some_and(|limit| reserved + segment > limit) {
+        if self.limit()?.is_some_and(|limit| reserved.saturating_add(segment) > limit) {
             return Ok(None);
         }
         if self.config.expandable_segments() {
@@ -190,6 +191,7 @@ impl Heap {
         record.context = context::current();
         let block = Block {
             index,
+            owner: self.number,
             key,
             address: record.address,
             requested: request.requested,

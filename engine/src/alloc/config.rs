@@ -5,6 +5,8 @@ use super::driver::Driver;
 
 /// Bytes of a MiB, the unit of sizes in settings.
 pub(super) const MIB: u64 = 1 << 20;
+/// No request may be larger, and no size in settings.
+pub(super) const MAX_REQUEST: u64 = 1 << 60;
 
 /// Settings of an allocator. Made from text in PyTorch's grammar (`PYTORCH_CUDA_ALLOC_CONF`), printed back in a
 /// canonical form that leaves defaults out.
@@ -17,6 +19,8 @@ pub(super) const MIB: u64 = 1 << 20;
 /// assert_eq!(config.to_string(), "max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2,>:4]");
 /// # Ok::<(), highwater_engine::alloc::ConfigError>(())
 /// ```
+///
+/// Sizes are whole numbers of MiB, at most 2⁴⁰.
 ///
 /// | key | allowed | default |
 /// |---|---|---|

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::config::{AllocConfig, ConfigError, Divisions, MIB};
+use super::config::{AllocConfig, ConfigError, Divisions, MAX_REQUEST, MIB};
 
 const KEYS: &str = "large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, \
                     garbage_collection_threshold, per_process_memory_fraction, expandable_segments";
@@ -144,7 +144,9 @@ impl<'a> Reader<'a> {
     fn mebibytes(&mut self, key: &'static str) -> Result<u64, ConfigError> {
         let value = self.value()?;
         let bytes = value.parse::<u64>().ok().and_then(|count| count.checked_mul(MIB));
-        bytes.ok_or_else(|| invalid(key, value, "a whole number of MiB"))
+        let bytes = bytes.filter(|&bytes| bytes <= MAX_REQUEST);
+        let allowed = || format!("a whole number of MiB, at most {}", MAX_REQUEST / MIB);
+        bytes.ok_or_else(|| invalid(key, value, &allowed()))
     }
 
     fn share(&mut self, key: &'static str, allowed: &str, inside: fn(f64) -> bool) -> Result<f64, ConfigError> {

@@ -4,6 +4,7 @@ use highwater_recorder::snapshots::event::Range;
 use highwater_recorder::{Pool, StreamId, api};
 
 use super::arena::{BlockIndex, Use};
+use super::config::MAX_REQUEST;
 use super::driver::DriverError;
 use super::heap::Heap;
 use super::rounding::SMALL_SEGMENT;
@@ -54,7 +55,7 @@ impl Heap {
             }
         }
         let total = self.driver.capacity()?.total;
-        let reserved = (total + total / 8).next_multiple_of(self.page_bytes(pool));
+        let reserved = total.saturating_add(total / 8).min(MAX_REQUEST).next_multiple_of(self.page_bytes(pool));
         if reserved < bytes {
             return Ok(None);
         }

@@ -1,6 +1,7 @@
 //! Heap: all that one allocator knows, behind its lock; and how free ranges are listed, joined and counted.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_recorder::context::Context;
 use highwater_recorder::snapshots::event::Range;
@@ -16,6 +17,8 @@ use super::stats::AllocStats;
 
 /// The state of one allocator.
 pub(super) struct Heap {
+    /// No other heap of this program has it.
+    pub(super) number: u64,
     pub(super) device: DeviceId,
     pub(super) driver: Arc<dyn Driver>,
     pub(super) config: AllocConfig,
@@ -31,7 +34,9 @@ pub(super) struct Heap {
 
 impl Heap {
     pub(super) fn new(driver: Arc<dyn Driver>, device: DeviceId, config: AllocConfig) -> Self {
+        static HEAPS: AtomicU64 = AtomicU64::new(1);
         Self {
+            number: HEAPS.fetch_add(1, Ordering::Relaxed),
             device,
             driver,
             memory_fraction: config.memory_fraction(),
@@ -58,10 +63,11 @@ impl Heap {
     /// A block can be given back once, since its handle is not `Clone`; but perhaps to the wrong allocator.
     #[inline]
     pub(super) fn check_owner(&self, block: &Block) {
-        let owned = self.arena.get(block.index).is_some_and(|record| {
-            (record.used, record.key, record.address) == (Use::Allocated, block.key, block.address)
-        });
-        assert!(owned, "this block belongs to another allocator: {block:?}");
+        assert!(block.owner == self.number, "this block belongs to another allocator: {block:?}");
+        debug_assert!(
+            self.arena.get(block.index).is_some_and(|record| (record.used, record.key) == (Use::Allocated, block.key)),
+            "a block that was handed out is in use: {block:?}"
+        );
     }
 
     /// Whether cached segments age, for garbage collection.

@@ -90,7 +90,7 @@ impl OomReport {
 
     /// Bytes of the device that this allocator does not hold.
     pub fn outside(&self) -> u64 {
-        (self.device_total - self.device_free).saturating_sub(self.reserved)
+        self.device_total.saturating_sub(self.device_free).saturating_sub(self.reserved)
     }
 
     fn advise(&self, heap: &Heap, request: &Request) -> Vec<Advice> {
@@ -100,15 +100,17 @@ impl OomReport {
             return vec![Advice::LargerThanDevice];
         }
         let device_has_it = self.segment <= self.device_free;
-        if self.limit.is_some_and(|limit| self.reserved + request.rounded.segment > limit) && device_has_it {
+        if self.limit.is_some_and(|limit| self.reserved.saturating_add(request.rounded.segment) > limit)
+            && device_has_it
+        {
             advice.push(Advice::RaiseMemoryFraction);
         }
         let available = self.device_free.min(self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved)));
         let Unusable { fragmented, other_stream, .. } = self.unusable;
-        if can_expand && fragmented > 0 && available + fragmented >= self.rounded {
+        if can_expand && fragmented > 0 && available.saturating_add(fragmented) >= self.rounded {
             advice.push(Advice::ExpandableSegments(fragmented));
         }
-        if other_stream > 0 && available + fragmented + other_stream >= self.rounded {
+        if other_stream > 0 && available.saturating_add(fragmented + other_stream) >= self.rounded {
             advice.push(Advice::FewerStreams(other_stream));
         }
         if !device_has_it && self.outside() >= self.segment - self.device_free {

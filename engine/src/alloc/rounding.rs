@@ -14,8 +14,6 @@ pub(super) const SMALL_SEGMENT: u64 = 2 << 20;
 pub(super) const OWN_SEGMENT_REQUEST: u64 = 10 << 20;
 /// The unit of segments of their own.
 pub(super) const SEGMENT_UNIT: u64 = 2 << 20;
-/// No request may be larger.
-pub(super) const MAX_REQUEST: u64 = 1 << 60;
 
 /// A request after rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +27,7 @@ pub(super) struct Rounded {
 }
 
 impl Rounded {
-    /// Rounds a request of `bytes`, from 1 to [`MAX_REQUEST`].
+    /// Rounds a request of `bytes`, from 1 to [`MAX_REQUEST`](super::config::MAX_REQUEST).
     #[inline]
     pub(super) fn new(bytes: u64, config: &AllocConfig) -> Self {
         let block = block_bytes(bytes, config);

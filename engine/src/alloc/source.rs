@@ -17,7 +17,7 @@ impl Source for CachingAllocator {
             device: self.device(),
             name: driver.name(),
             // A driver that cannot say fails at the first request, which is where the program learns of it.
-            capacity_bytes: driver.capacity().map_or(0, |capacity| capacity.total),
+            capacity_bytes: self.capacity().map_or(0, |capacity| capacity.total),
             driver: driver.kind().name().to_owned(),
             settings,
         }

@@ -10,8 +10,6 @@ pub enum Unary {
         /// The term.
         shift: f64,
     },
-    /// `value / x`.
-    Over(f64),
     /// eˣ.
     Exp,
     /// The natural logarithm.
@@ -49,8 +47,6 @@ pub enum Binary {
     Mul,
     /// l / r.
     Div,
-    /// The larger.
-    Max,
     /// l + scale · r.
     AddScaled(f64),
     /// l + weight · (r − l).

@@ -9,6 +9,8 @@ use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
 /// Where addresses begin: far from null, and easily told from host addresses.
 const FIRST_ADDRESS: u64 = 0x10_0000_0000;
+/// Where addresses end, so that no sum of an address and a length overflows.
+const LAST_ADDRESS: u64 = 1 << 63;
 /// Segments begin at multiples of this, as CUDA's do.
 const GRANULARITY: u64 = 2 << 20;
 
@@ -100,9 +102,9 @@ impl Books {
         Ok(())
     }
 
-    /// The lowest addresses where `bytes` lie beside everything that is held. Steps over each held range: few are, and
+    /// The lowest addresses where `bytes` lie beside everything that is held, if addresses reach so far. Steps over each held range: few are, and
     /// the allocator asks seldom.
-    fn place(&self, bytes: u64) -> u64 {
+    fn place(&self, bytes: u64) -> Result<u64, DriverError> {
         let (mut segments, mut addresses) = (self.segments.iter().peekable(), self.addresses.iter().peekable());
         let mut at = FIRST_ADDRESS;
         loop {
@@ -115,7 +117,8 @@ impl Books {
                 Some((&start, &length)) if start - at < bytes => {
                     at = (start + length).next_multiple_of(GRANULARITY);
                 }
-                _ => return at,
+                _ if bytes > LAST_ADDRESS - at => return Err(DriverError::OutOfMemory),
+                _ => return Ok(at),
             }
         }
     }
@@ -123,7 +126,7 @@ impl Books {
     /// The addresses that hold the whole of the range, if any do.
     fn check_reserved(&self, doing: &'static str, address: u64, bytes: u64) -> Result<(), DriverError> {
         let inside = self.addresses.range(..=address).next_back();
-        let inside = inside.is_some_and(|(start, length)| address + bytes <= start + length);
+        let inside = inside.is_some_and(|(start, length)| bytes <= (start + length).saturating_sub(address));
         inside
             .then_some(())
             .ok_or_else(|| misuse(doing, address, bytes, "is not within one range of reserved addresses"))
@@ -158,8 +161,8 @@ impl Driver for AccountingDriver {
 
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
         let mut books = self.books();
+        let address = books.place(bytes)?;
         books.take(bytes)?;
-        let address = books.place(bytes);
         books.segments.insert(address, bytes);
         Ok(address)
     }
@@ -180,7 +183,7 @@ impl Driver for AccountingDriver {
 
     fn reserve_addresses(&self, bytes: u64) -> Result<u64, DriverError> {
         let mut books = self.books();
-        let address = books.place(bytes);
+        let address = books.place(bytes)?;
         books.addresses.insert(address, bytes);
         Ok(address)
     }
@@ -202,10 +205,10 @@ impl Driver for AccountingDriver {
 
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut books = self.books();
-        let pages: Vec<(u64, u64)> =
-            books.pages.range(address..address + bytes).map(|(&start, &length)| (start, length)).collect();
+        let end = address.saturating_add(bytes);
+        let pages: Vec<(u64, u64)> = books.pages.range(address..end).map(|(&start, &length)| (start, length)).collect();
         let last_end = pages.last().map_or(address, |(start, length)| start + length);
-        if pages.iter().map(|(_, length)| length).sum::<u64>() != bytes || last_end != address + bytes {
+        if pages.iter().map(|(_, length)| length).sum::<u64>() != bytes || last_end != end {
             return Err(misuse("unmap", address, bytes, "does not consist of whole mapped pages"));
         }
         for (start, _) in pages {

@@ -44,12 +44,12 @@ struct Segment {
 impl CpuDriver {
     /// As much as the host has.
     pub fn new() -> Self {
-        Self::with_capacity(host_memory().unwrap_or(NO_LIMIT))
+        Self::with_capacity(NO_LIMIT)
     }
 
-    /// At most `bytes`, for trying out what a smaller machine would do.
+    /// At most `bytes`, and no more than the host has, for trying out what a smaller machine would do.
     pub fn with_capacity(bytes: u64) -> Self {
-        Self { total: bytes, held: Mutex::default() }
+        Self { total: bytes.min(host_memory().unwrap_or(NO_LIMIT)), held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {

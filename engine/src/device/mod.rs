@@ -44,6 +44,11 @@ impl Device {
         Self::over(Kind::Cpu, Box::new(cpu::CpuDriver::new()), config)
     }
 
+    /// Host memory of which at most `capacity` bytes may be taken, and no more than the host has.
+    pub fn cpu_with_capacity(capacity: u64, config: AllocConfig) -> Self {
+        Self::over(Kind::Cpu, Box::new(cpu::CpuDriver::with_capacity(capacity)), config)
+    }
+
     /// A device that counts memory, has `capacity` bytes of it, and computes nothing.
     pub fn accounting(capacity: u64) -> Self {
         Self::accounting_with(capacity, AllocConfig::default())

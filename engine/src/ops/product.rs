@@ -79,6 +79,10 @@ fn multiply_into(out: View<'_>, left: &Tensor, right: &Tensor, keep: f64) -> Res
         return run(out.layout, &turn(&l), &r);
     }
     let batch = Shape::broadcast(op, &left_batch, &right_batch)?;
+    if batch.elements() == 0 {
+        // The sum of no products is zero, where there is a place to write it.
+        return if keep == 0.0 { backend::fill(out, 0.0) } else { Ok(()) };
+    }
     let spread = |layout: &Layout| {
         let shape = layout.shape();
         layout.expand(op, &with_matrix(op, &batch, shape[shape.rank() - 2], shape[shape.rank() - 1])?)

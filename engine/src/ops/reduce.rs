@@ -30,13 +30,13 @@ impl Tensor {
         self.reduce("sum", &axes, self.shape_with_ones(&axes), 1.0)
     }
 
-    /// The mean over some axes, which are left out of the result.
+    /// The mean over some axes, which are left out of the result; NaN where they hold nothing.
     pub fn mean_axes(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("mean", axes)?;
         self.reduce("mean", &axes, self.shape_without(&axes), self.share(&axes))
     }
 
-    /// The mean over some axes, which keep length 1.
+    /// The mean over some axes, which keep length 1; NaN where they hold nothing.
     pub fn mean_axes_keep(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("mean", axes)?;
         self.reduce("mean", &axes, self.shape_with_ones(&axes), self.share(&axes))
@@ -70,6 +70,10 @@ impl Tensor {
         self.check_float(op)?;
         let with_ones = self.shape_with_ones(axes);
         let sum = self.sum_over(axes, scale)?;
+        if !scale.is_finite() {
+            // The mean of nothing: 0 / 0.
+            backend::fill(sum.view(), f64::NAN)?;
+        }
         let out = sum.reshaped(&shape)?;
         drop(sum);
         let from = *self.shape();

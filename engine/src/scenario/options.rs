@@ -10,11 +10,11 @@ use super::error::Error;
 pub struct Options {
     /// Where.
     pub device: DeviceChoice,
-    /// How many training steps.
+    /// How many training steps; with none, the setup alone is recorded.
     pub steps: u32,
-    /// Examples in a batch.
+    /// Examples in a batch, at least one.
     pub batch: Option<usize>,
-    /// Tokens in a sequence.
+    /// Tokens in a sequence, at least one.
     pub seq: Option<usize>,
     /// What changes the parameters.
     pub optimizer: Option<OptimizerKind>,
@@ -22,7 +22,7 @@ pub struct Options {
     pub foreach: Option<bool>,
     /// Whether each parameter is changed as soon as its gradient is complete; there is no optimizer phase then.
     pub optimizer_in_backward: bool,
-    /// Bytes that the device has; on the cpu, at most what the host has.
+    /// Bytes that the device has, up to 64 PiB; on the cpu, at most what the host has.
     pub capacity: Option<u64>,
     /// Settings of the caching allocator, in PyTorch's grammar.
     pub alloc_conf: Option<String>,

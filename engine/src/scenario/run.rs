@@ -14,6 +14,8 @@ use crate::device::Device;
 
 /// What the accounting device has unless told otherwise: more than any GPU, so that nothing ends before its time.
 const META_CAPACITY: u64 = 200 << 30;
+/// More than any machine has; sums of such sizes are far from overflowing.
+const MAX_CAPACITY: u64 = 1 << 56;
 
 /// Runs scenario `name` and records it to `out`. The recording is complete also when the run ended for want of memory:
 /// then the report says so.
@@ -69,24 +71,16 @@ fn build(scenario: &Scenario, device: &Device, options: &Options) -> crate::Resu
 }
 
 fn open_device(options: &Options) -> Result<Device, Error> {
+    if let Some(capacity) = options.capacity.filter(|&capacity| capacity > MAX_CAPACITY) {
+        let need = "give at most 72057594037927936 bytes, which are 64 PiB";
+        return Err(Error::OptionValue { option: "--capacity", value: capacity.to_string(), need });
+    }
     let config: AllocConfig = options.alloc_conf.as_deref().unwrap_or_default().parse()?;
     match options.device {
         DeviceChoice::Meta => Ok(Device::accounting_with(options.capacity.unwrap_or(META_CAPACITY), config)),
-        DeviceChoice::Cpu => Ok(cpu(config, options.capacity)?),
+        DeviceChoice::Cpu => Ok(Device::cpu_with_capacity(options.capacity.unwrap_or(MAX_CAPACITY), config)),
         DeviceChoice::Cuda(ordinal) => Err(no_cuda(ordinal)),
     }
-}
-
-/// Host memory, of which at most `capacity` bytes may be taken.
-fn cpu(config: AllocConfig, capacity: Option<u64>) -> crate::Result<Device> {
-    let fraction = config.memory_fraction();
-    let device = Device::cpu_with(config);
-    if let Some(capacity) = capacity {
-        let host = device.allocator().driver().capacity().map_err(AllocError::from)?.total;
-        let share = (capacity as f64 / host as f64).min(1.0);
-        device.allocator().set_memory_fraction(fraction * share)?;
-    }
-    Ok(device)
 }
 
 fn no_cuda(ordinal: u16) -> Error {

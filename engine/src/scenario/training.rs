@@ -1,14 +1,11 @@
 //! Training: the loop that every scenario runs, with its phases.
 
-use half::{bf16, f16};
 use highwater_recorder::{Phase, scope};
 
 use super::options::{OptimizerKind, Options};
 use super::task::Task;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::optim::{Adam, AdamW, Form, Optimizer, Rule, Sgd, Stepping, run_in_backward};
-use crate::tensor::Tensor;
 
 /// A task being trained.
 pub(crate) struct Training {
@@ -39,7 +36,7 @@ impl Training {
         let value = {
             let _phase = scope::phase(Phase::Backward);
             loss.backward()?;
-            let value = number_in(&loss)?;
+            let value = if loss.device().has_values() { Some(loss.item()?) } else { None };
             drop(loss);
             value
         };
@@ -61,20 +58,4 @@ fn set_up<R: Rule>(rule: R, task: &dyn Task, options: &Options) -> Result<Option
         return Ok(None);
     }
     Ok(Some(Box::new(Stepping::new(rule, task.parameters())?)))
-}
-
-/// The one number in `tensor`, read without allocating anything on the device: a run with values and one without must
-/// make the same events.
-fn number_in(tensor: &Tensor) -> Result<Option<f64>> {
-    if !tensor.device().has_values() {
-        return Ok(None);
-    }
-    let number = match tensor.dtype() {
-        DType::F64 => tensor.to_vec::<f64>()?.first().copied(),
-        DType::F32 => tensor.to_vec::<f32>()?.first().copied().map(f64::from),
-        DType::Bf16 => tensor.to_vec::<bf16>()?.first().copied().map(f64::from),
-        DType::F16 => tensor.to_vec::<f16>()?.first().copied().map(f64::from),
-        DType::I64 => tensor.to_vec::<i64>()?.first().map(|&whole| whole as f64),
-    };
-    Ok(number)
 }

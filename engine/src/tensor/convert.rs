@@ -1,12 +1,14 @@
 //! Convert: a tensor's numbers as Rust values, and its move to another device.
 
 use super::Tensor;
+use crate::backend::cpu::elementwise::to_host;
 use crate::device::{Device, Kind};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 
 impl Tensor {
-    /// The numbers in order, the last axis fastest. Fails if they are not of type `T`, or on a device without values.
+    /// The numbers in order, the last axis fastest. Takes no memory on the device, so that a look changes no recording.
+    /// Fails if they are not of type `T`, or on a device without values.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let op = "to_vec";
         if self.dtype() != T::DTYPE {
@@ -15,14 +17,21 @@ impl Tensor {
         if !self.device().has_values() {
             return Err(Error::NoValues { op });
         }
-        let contiguous = self.in_order()?;
-        let memory = contiguous.storage().read::<T>(op)?;
-        Ok(memory[contiguous.layout().offset().min(memory.len())..][..self.elements()].to_vec())
+        to_host(self.view())
     }
 
     /// The numbers as f64, whatever their type; see [`Self::to_vec`].
     pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
-        self.converted(DType::F64)?.to_vec()
+        fn widened<T: Element>(tensor: &Tensor, widen: impl Fn(T) -> f64) -> Result<Vec<f64>> {
+            Ok(tensor.to_vec::<T>()?.into_iter().map(widen).collect())
+        }
+        match self.dtype() {
+            DType::F64 => self.to_vec(),
+            DType::F32 => widened::<f32>(self, f64::from),
+            DType::Bf16 => widened::<half::bf16>(self, f64::from),
+            DType::F16 => widened::<half::f16>(self, f64::from),
+            DType::I64 => widened::<i64>(self, |whole| whole as f64),
+        }
     }
 
     /// The one number of a tensor of one element.

@@ -104,6 +104,7 @@ fn what_is_wrong_with_settings_is_said_with_the_key_and_what_is_allowed() {
         "max_split_size_mb:-5",
         "max_split_size_mb:20x",
         "max_split_size_mb:99999999999999999",
+        "large_segment_size_mb:17592186044415,per_process_memory_fraction:0.5",
         "max_split_size_mb:64,large_segment_size_mb:128",
         "max_non_split_rounding_mb:19",
         "large_segment_size_mb:10",
@@ -137,11 +138,13 @@ fn what_is_wrong_with_settings_is_said_with_the_key_and_what_is_allowed() {
         'max_split_size_mb:19'
           ! allocator settings: max_split_size_mb is '19'; allowed is a whole number of MiB from 20 (large_segment_size_mb) upwards
         'max_split_size_mb:-5'
-          ! allocator settings: max_split_size_mb is '-5'; allowed is a whole number of MiB
+          ! allocator settings: max_split_size_mb is '-5'; allowed is a whole number of MiB, at most 1099511627776
         'max_split_size_mb:20x'
-          ! allocator settings: max_split_size_mb is '20x'; allowed is a whole number of MiB
+          ! allocator settings: max_split_size_mb is '20x'; allowed is a whole number of MiB, at most 1099511627776
         'max_split_size_mb:99999999999999999'
-          ! allocator settings: max_split_size_mb is '99999999999999999'; allowed is a whole number of MiB
+          ! allocator settings: max_split_size_mb is '99999999999999999'; allowed is a whole number of MiB, at most 1099511627776
+        'large_segment_size_mb:17592186044415,per_process_memory_fraction:0.5'
+          ! allocator settings: large_segment_size_mb is '17592186044415'; allowed is a whole number of MiB, at most 1099511627776
         'max_split_size_mb:64,large_segment_size_mb:128'
           ! allocator settings: max_split_size_mb is '64'; allowed is a whole number of MiB from 128 (large_segment_size_mb) upwards
         'max_non_split_rounding_mb:19'

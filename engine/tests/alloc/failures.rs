@@ -185,6 +185,7 @@ fn a_query_that_fails_fails_the_request_and_the_block_goes_on_waiting() {
 #[should_panic(expected = "this block belongs to another allocator")]
 fn a_block_cannot_be_given_to_another_allocator() {
     let [mine, other] = [FailingDriver::new().allocator(""), FailingDriver::new().allocator("")];
+    let _at_the_same_place = other.malloc(1, STREAM).expect("there is room");
     other.free(mine.malloc(1, STREAM).expect("there is room"));
 }
 
@@ -195,6 +196,32 @@ fn fractions_outside_0_to_1_are_refused() {
         let error = allocator.set_memory_fraction(fraction).expect_err("no share of a device");
         assert!(error.to_string().contains("from 0 to 1"), "{error}");
     }
+}
+
+#[test]
+fn sizes_beyond_any_machine_overflow_nothing() {
+    let over = |settings: &str| {
+        let driver = AccountingDriver::new(u64::MAX);
+        CachingAllocator::new(Box::new(driver), DeviceId(0), settings.parse().expect("valid settings"))
+    };
+    let expandable = over("expandable_segments:True");
+    let block = expandable.malloc(5 * MIB, STREAM).expect("there is room");
+    expandable.free(block);
+    assert_eq!(expandable.empty_cache(), Ok(20 * MIB));
+
+    let most = 1 << 60;
+    let limited = over("large_segment_size_mb:1099511627776,per_process_memory_fraction:0.5");
+    let mut held = vec![limited.malloc(5 * MIB, STREAM).expect("there is room")];
+    let error = loop {
+        match limited.malloc(most, STREAM) {
+            Ok(block) => held.push(block),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, AllocError::OutOfMemory(_)), "{error}");
+    assert_eq!(limited.stats().reserved_bytes.all.current, held.len() as u64 * most);
+    assert_eq!(limited.audit(), [""; 0]);
+    held.into_iter().for_each(|block| limited.free(block));
 }
 
 #[test]

@@ -95,8 +95,10 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    /// Groups `blocks` by `keys`, counting bytes as `metric` does (requested bytes, else rounded ones).
-    pub fn of(trace: &Trace, metric: Metric, blocks: &[BlockId], keys: &[GroupKey]) -> Self {
+    /// Groups `blocks` by `keys`, counting bytes as `metric` does (requested bytes, else rounded ones), and lists the
+    /// `top` largest groups. `beside` are bytes that no block accounts for, each a group of its own, by name.
+    pub fn of(trace: &Trace, metric: Metric, blocks: &[BlockId], grouping: &Grouping<'_>) -> Self {
+        let keys = grouping.keys;
         let mut sums: HashMap<Vec<u64>, (u64, u64)> = HashMap::new();
         let mut coder = Coder { trace, lines: Interner::default(), line_of: HashMap::new() };
         let mut code = vec![0; keys.len()];
@@ -113,35 +115,46 @@ impl Breakdown {
                 }
             }
         }
-        let named = sums.into_iter().map(|(code, (bytes, blocks))| {
-            let key = keys.iter().zip(&code).map(|(&key, &code)| coder.label(key, code)).collect();
-            Group { key, bytes, blocks }
-        });
-        let mut groups: Vec<Group> = named.collect();
-        groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.key.cmp(&b.key)));
-        let total = groups.iter().map(|group| group.bytes).sum();
-        Self { total, groups, rest_bytes: 0, rest_groups: 0 }
-    }
-
-    /// Adds bytes that no block accounts for, as a group of their own.
-    pub fn add_beside_blocks(&mut self, name: &str, bytes: u64) {
-        if bytes == 0 {
-            return;
+        let beside = grouping.beside.iter().filter(|(_, bytes)| *bytes > 0);
+        let beside = beside.map(|&(name, bytes)| (Named::Beside(name), bytes, 0));
+        let mut rows: Vec<(Named<'_>, u64, u64)> = beside.collect();
+        rows.extend(sums.into_iter().map(|(code, (bytes, blocks))| (Named::Blocks(code), bytes, blocks)));
+        rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let total = rows.iter().map(|(_, bytes, _)| bytes).sum();
+        let rest = rows.split_off(grouping.top.min(rows.len()));
+        let group = |(name, bytes, blocks): &(Named<'_>, u64, u64)| {
+            // Names are made for what is listed alone: a recording may have a million stacks.
+            let key = match name {
+                Named::Beside(name) => keys.iter().map(|_| (*name).to_owned()).collect(),
+                Named::Blocks(code) => keys.iter().zip(code).map(|(&key, &code)| coder.label(key, code)).collect(),
+            };
+            Group { key, bytes: *bytes, blocks: *blocks }
+        };
+        Self {
+            total,
+            groups: rows.iter().map(group).collect(),
+            rest_bytes: rest.iter().map(|(_, bytes, _)| bytes).sum(),
+            rest_groups: rest.len() as u64,
         }
-        self.total += bytes;
-        let at = self.groups.partition_point(|group| group.bytes >= bytes);
-        self.groups.insert(at, Group { key: vec![name.to_owned()], bytes, blocks: 0 });
     }
+}
 
-    /// Keeps the `top` largest groups and counts the others as the rest.
-    pub fn keep(mut self, top: usize) -> Self {
-        if top < self.groups.len() {
-            let rest = self.groups.split_off(top);
-            self.rest_bytes += rest.iter().map(|group| group.bytes).sum::<u64>();
-            self.rest_groups += rest.len() as u64;
-        }
-        self
-    }
+/// How blocks are grouped.
+#[derive(Clone, Copy, Debug)]
+pub struct Grouping<'a> {
+    /// By what.
+    pub keys: &'a [GroupKey],
+    /// Bytes that no block accounts for, each a group of its own.
+    pub beside: &'a [(&'a str, u64)],
+    /// How many groups are listed.
+    pub top: usize,
+}
+
+/// A group before it has its names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Named<'a> {
+    Blocks(Vec<u64>),
+    Beside(&'a str),
 }
 
 const NO_STEP: u64 = u64::MAX;

@@ -119,8 +119,8 @@ impl Term {
             let fit = if key.is_number() { "= != < <= > >=" } else { "= != ~ !~" };
             return Err(format!("'{text}': '{name}' takes {fit}"));
         }
-        let values = rest[spelling.len()..].trim_matches('"').split(',');
-        let values = values.map(|value| key.value(value, *operator)).collect::<Result<Vec<_>, _>>();
+        let values = rest[spelling.len()..].split(',').map(|value| value.replace(QUOTED_COMMA, ","));
+        let values = values.map(|value| key.value(&value, *operator)).collect::<Result<Vec<_>, _>>();
         Ok(Self { key, operator: *operator, values: values.map_err(|why| format!("'{text}': {why}"))? })
     }
 }
@@ -149,6 +149,9 @@ impl Key {
     }
 }
 
+/// Stands for a comma within double quotes: a character that no name has.
+const QUOTED_COMMA: char = '\u{1f}';
+
 /// Splits at spaces outside double quotes.
 fn split_terms(text: &str) -> Result<Vec<String>, String> {
     let mut terms = vec![String::new()];
@@ -156,6 +159,8 @@ fn split_terms(text: &str) -> Result<Vec<String>, String> {
     for c in text.chars() {
         match c {
             '"' => is_quoted = !is_quoted,
+            // Kept apart from the commas between values until the values are split.
+            ',' if is_quoted => terms.last_mut().expect("one term at least").push(QUOTED_COMMA),
             ' ' | '\t' if !is_quoted => terms.push(String::new()),
             c => terms.last_mut().expect("one term at least").push(c),
         }

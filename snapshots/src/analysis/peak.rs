@@ -4,7 +4,7 @@ use crate::ids::{DeviceId, EventId};
 use crate::trace::Trace;
 use crate::{BlockId, Phase};
 
-use super::breakdown::{Breakdown, GroupKey};
+use super::breakdown::{Breakdown, GroupKey, Grouping};
 use super::filter::Filter;
 use super::live::LiveIndex;
 use super::metric::Metric;
@@ -78,19 +78,20 @@ impl Peak {
             let mut filter = query.filter.on(trace);
             blocks.retain(|&id| filter.matches(id));
         }
-        let mut breakdown = Breakdown::of(trace, moment.metric, &blocks, query.keys);
+        let mut beside = Vec::new();
         if query.filter.is_empty() && !moment.metric.is_of_blocks() {
             let held = if moment.metric == Metric::Reserved { totals.reserved } else { totals.device_used };
             if held < totals.reserved || totals.reserved < totals.active {
                 // The driver reports less than we hold: no split of it can be true.
-                breakdown = Breakdown::default();
-                breakdown.add_beside_blocks("(less than the allocator holds)", held);
+                blocks.clear();
+                beside.push(("(less than the allocator holds)", held));
             } else {
-                breakdown.add_beside_blocks("(free in segments)", totals.reserved - totals.active);
-                breakdown.add_beside_blocks("(outside the allocator)", held - totals.reserved);
+                beside.push(("(free in segments)", totals.reserved - totals.active));
+                beside.push(("(outside the allocator)", held - totals.reserved));
             }
         }
-        Self { moment, breakdown: breakdown.keep(query.top) }
+        let grouping = Grouping { keys: query.keys, beside: &beside, top: query.top };
+        Self { moment, breakdown: Breakdown::of(trace, moment.metric, &blocks, &grouping) }
     }
 }
 

@@ -35,7 +35,7 @@ pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
             if !trace.replaced.is_empty() {
                 let first = trace.replaced.partition_point(|(at, _)| *at < event);
                 for (_, ended) in trace.replaced[first..].iter().take_while(|(at, _)| *at == event) {
-                    if trace.blocks.free_requested[ended.0 as usize] == event {
+                    if trace.blocks.free_requested[ended.0 as usize] == event && !trace.was_waiting_at_start(*ended) {
                         each(Effect::EndsLive(ended.0 as usize));
                     }
                     each(Effect::EndsActive(ended.0 as usize));

@@ -108,7 +108,7 @@ impl Series {
     pub fn peak(&self, trace: &Trace, metric: Metric) -> (u64, Option<EventId>) {
         let baseline = self.baseline().get(metric);
         match self.largest(trace, metric, 0..self.len) {
-            Some((bytes, event)) if bytes > baseline || self.len > 0 && bytes == baseline => (bytes, Some(event)),
+            Some((bytes, event)) if bytes > baseline => (bytes, Some(event)),
             _ => (baseline, None),
         }
     }

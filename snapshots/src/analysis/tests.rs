@@ -129,9 +129,9 @@ fn a_peak_is_taken_apart_by_category_and_phase() {
         let breakdown = Peak::at(&trace, &live, &series, moment, &query).breakdown;
         breakdown.groups.iter().map(|group| format!("{} {}", group.key.join(","), group.bytes)).collect::<Vec<_>>()
     };
-    assert_eq!(apart(""), ["temporary,optimizer 3000", "optimizer_state,optimizer 1000", "parameter,setup 1000"]);
+    assert_eq!(apart(""), ["temporary,optimizer 3000", "parameter,setup 1000", "optimizer_state,optimizer 1000"]);
     assert_eq!(apart("op=adam size>2KiB"), ["temporary,optimizer 3000"]);
-    assert_eq!(apart("category!=temporary scope~net"), ["optimizer_state,optimizer 1000", "parameter,setup 1000"]);
+    assert_eq!(apart("category!=temporary scope~net"), ["parameter,setup 1000", "optimizer_state,optimizer 1000"]);
     assert_eq!(apart("step=0"), ["optimizer_state,optimizer 1000"]);
 }
 
@@ -226,6 +226,10 @@ fn frees_that_were_not_recorded_are_counted_and_totals_stay_right() {
     assert_eq!(series.peak(&trace, Metric::Requested), (300, Some(EventId(3))));
     assert_eq!(verify::verify(&trace), []);
     assert_eq!(text_from_trace(&trace).lines().filter(|line| line.contains('?')).count(), 1);
+    let trace = trace_from_text("baseline x 10 waiting\nalloc x 5").expect("the text is right");
+    let series = Series::build(&trace, DeviceId(0));
+    let [before, after] = [0, 1].map(|position| series.before_position(&trace, position));
+    assert_eq!([before.active, after.active, before.requested, after.requested], [10, 5, 0, 5]);
 }
 
 #[test]

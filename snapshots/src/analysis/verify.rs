@@ -143,7 +143,8 @@ fn check_sums(trace: &Trace, device: DeviceId, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(text));
         }
     }
-    let holds_segments = trace.segments.role.iter().any(|role| *role != SegmentRole::Unmapping);
+    let segments = trace.segments.ids().map(|id| trace.segments.get(id));
+    let holds_segments = segments.into_iter().any(|row| row.device == device && row.role != SegmentRole::Unmapping);
     let has_unmatched = trace.trust.unmatched_releases > 0 || trace.trust.events_lost > 0;
     if holds_segments && !has_unmatched && end.active > end.reserved {
         let text = format!(

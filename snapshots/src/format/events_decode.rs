@@ -3,6 +3,7 @@
 
 use super::columns::{Column, ColumnCursors};
 use super::events_encode::Former;
+use super::section::CHUNK_EVENTS;
 use super::varint::{Cursor, unzigzag};
 use crate::event::{Alloc, Event, EventKind, Oom, Range, What};
 use crate::ids::{DeviceId, OpId, ScopeId, StackId, StreamId, StringId};
@@ -19,6 +20,9 @@ pub(super) struct DecodedEvents {
 /// Decodes `count` events from a payload; or says what is wrong with it. Reads nothing outside of it, and makes no
 /// more events than it has bytes.
 pub(super) fn decode_events(payload: &[u8], count: u32) -> Result<DecodedEvents, String> {
+    if count as usize > CHUNK_EVENTS {
+        return Err(format!("it says {count} events, and a section holds at most {CHUNK_EVENTS}"));
+    }
     let mut decoder = Decoder::from_payload(payload)?;
     let kinds = decoder.columns.get(Column::Kind).left();
     if kinds != count as usize {

@@ -44,11 +44,11 @@ pub use kind::SectionKind;
 pub use open::read_file;
 pub use reader::{Progress, read_bytes, read_bytes_with};
 pub use section::{
-    COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, MOST_EXPANSION, MOST_RAW_BYTES,
-    Section, SectionHeader,
+    CHUNK_EVENTS, COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, MOST_EXPANSION,
+    MOST_RAW_BYTES, Section, SectionHeader,
 };
 pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap, sniff};
 pub use tables_codec::{EndFacts, Symbols};
 pub use walk::{Found, Walker};
 pub use whole::write_trace;
-pub use writer::{CHUNK_EVENTS, SnapWriter};
+pub use writer::SnapWriter;

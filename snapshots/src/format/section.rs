@@ -13,6 +13,9 @@ pub const HEADER_BYTES: usize = 36;
 /// The most bytes that a section may hold once decompressed.
 pub const MOST_RAW_BYTES: usize = 64 << 20;
 
+/// The most events of one section.
+pub const CHUNK_EVENTS: usize = 65_536;
+
 /// The most bytes that one stored byte may stand for, so that a small file cannot ask for much memory.
 pub const MOST_EXPANSION: usize = 32;
 

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
+use super::section::CHUNK_EVENTS;
 use super::tables_codec::{EndFacts, Symbols};
-use super::writer::{CHUNK_EVENTS, SnapWriter};
+use super::writer::SnapWriter;
 use crate::builder::{StartingBlock, StartingState};
 use crate::error::{Problem, Result};
 use crate::event::{BlockKey, Event, What};

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::events_encode::EventEncoder;
 use super::index::{IndexRow, tail_bytes};
 use super::kind::SectionKind;
-use super::section::{Label, MOST_RAW_BYTES, Packer};
+use super::section::{CHUNK_EVENTS, Label, MOST_RAW_BYTES, Packer};
 use super::sniff::preamble;
 use super::tables_codec::{EndFacts, FrameRow, ScopeRow, StackRow, Symbols, put_row};
 use crate::builder::StartingState;
@@ -17,9 +17,6 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::tables::{Frame, Module, Op, Scope, Stack};
 use crate::trace::{DeviceFacts, Header};
-
-/// The most events of one section.
-pub const CHUNK_EVENTS: usize = 65_536;
 
 /// Table sections are ended at about this size, so that damage costs little and decoding can be shared.
 const ROWS_SECTION_BYTES: usize = 4 << 20;

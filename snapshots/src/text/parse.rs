@@ -123,7 +123,7 @@ impl Parser {
     }
 
     fn push(&mut self, what: What, time_ns: Option<u64>, device: DeviceId, stack: StackId) -> Result<(), String> {
-        self.clock_ns = time_ns.unwrap_or(self.clock_ns + 1000);
+        self.clock_ns = time_ns.unwrap_or(self.clock_ns.saturating_add(1000));
         self.events.push(Event { time_ns: self.clock_ns, device, stack, what });
         Ok(())
     }

@@ -78,7 +78,7 @@ impl Trust {
         let counted = [
             (
                 self.events_lost,
-                "events were lost because the ring was full or the disk too slow: what they did is missing",
+                "events are not here: of those that left a full ring the totals still know, of those that a slow disk lost they do not",
             ),
             (
                 self.unmatched_frees,

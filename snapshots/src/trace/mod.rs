@@ -106,10 +106,15 @@ impl Trace {
         !self.waiting_at_start.is_empty() && self.waiting_at_start.binary_search(&id).is_ok()
     }
 
-    /// The ordinals that events, blocks or device facts name, in order.
+    /// The ordinals that device facts, blocks, segments, failed requests or samples name, in order.
     pub fn device_ids(&self) -> Vec<DeviceId> {
         let mut ids: Vec<DeviceId> = self.devices.iter().map(|facts| facts.device).collect();
         ids.extend(self.blocks.device.iter().chain(&self.segments.device));
+        if !self.ooms.is_empty() || !self.device_used.is_empty() {
+            let kinds = self.events.kind.iter().zip(&self.events.device);
+            let told = kinds.filter(|(kind, _)| matches!(kind, EventKind::Oom | EventKind::DeviceUsed));
+            ids.extend(told.map(|(_, device)| device));
+        }
         ids.sort_unstable();
         ids.dedup();
         ids

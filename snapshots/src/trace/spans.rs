@@ -27,16 +27,17 @@ pub struct Spans {
 
 impl Spans {
     /// Reads the spans off the step and phase events. Before the first of them the phase is
-    /// [`Phase::Setup`]; a step begins in phase [`Phase::Other`].
+    /// [`Phase::Setup`]; a step begins in phase [`Phase::Other`]; setup lies outside all steps.
     pub(crate) fn from_events(events: &Events) -> Self {
         let mut rows = Vec::new();
         let mut current = Span { step: None, phase: Phase::Setup, first: EventId(0), end: EventId(0) };
         for (index, &kind) in events.kind.iter().enumerate() {
             let (step, phase) = match kind {
                 EventKind::Step => (Some(events.subject[index]), Phase::Other),
-                EventKind::Phase => {
-                    (current.step, Phase::from_code(events.subject[index] as u8).unwrap_or(Phase::Other))
-                }
+                EventKind::Phase => match Phase::from_code(events.subject[index] as u8) {
+                    Some(Phase::Setup) => (None, Phase::Setup),
+                    phase => (current.step, phase.unwrap_or(Phase::Other)),
+                },
                 _ => continue,
             };
             if (step, phase) == (current.step, current.phase) {
@@ -68,8 +69,8 @@ impl Spans {
 
     /// The numbers of the steps, each once, in order of appearance.
     pub fn steps(&self) -> Vec<u32> {
-        let mut steps: Vec<u32> = self.rows.iter().filter_map(|span| span.step).collect();
-        steps.dedup();
+        let mut seen = std::collections::HashSet::new();
+        let steps: Vec<u32> = self.rows.iter().filter_map(|span| span.step).filter(|step| seen.insert(*step)).collect();
         steps
     }
 

@@ -239,7 +239,7 @@ struct DeviceFigures {
     segments: u64,
     baseline_bytes: u64,
     end: Totals,
-    peaks: BTreeMap<&'static str, PeakFigure>,
+    peaks: BTreeMap<&'static str, Option<PeakFigure>>,
     oom_events: u64,
     steps: u64,
     first_time_us: Option<u64>,

@@ -44,8 +44,8 @@ pub enum Failure {
     /// A run that was to be recorded could not be.
     #[error("{0}")]
     Record(String),
-    /// The app could not be shown.
-    #[error("cannot show the app: {0}; every command works without it, see `highwater --help`")]
+    /// The app was shown, and then failed.
+    #[error("the app failed: {0}; every command works without it, see `highwater --help`")]
     App(String),
 }
 

@@ -1,5 +1,6 @@
 //! Page: where a command's answer is written: a terminal of some width and colour, a pipe, or a test.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
 
 use serde::Serialize;
@@ -49,7 +50,7 @@ impl<'a> Page<'a> {
 
     /// A line of plain text.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{text}")
+        writeln!(self.out, "{}", printable(text))
     }
 
     /// An empty line.
@@ -91,6 +92,36 @@ impl<'a> Page<'a> {
     }
 
     fn styled(&mut self, style: &str, text: &str) -> io::Result<()> {
+        let text = printable(text);
         if self.is_coloured { writeln!(self.out, "{style}{text}{PLAIN}") } else { writeln!(self.out, "{text}") }
+    }
+}
+
+/// A line without control characters: names come from files, and must not move the cursor or change a terminal.
+pub fn printable(line: &str) -> Cow<'_, str> {
+    if line.contains(char::is_control) {
+        Cow::Owned(line.replace(char::is_control, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::Column;
+    use super::*;
+
+    #[test]
+    fn control_characters_in_names_do_not_reach_the_terminal() {
+        let mut out = Vec::new();
+        let mut page = Page { out: &mut out, width: None, is_coloured: true };
+        page.headline("a\x1b[2Jb").unwrap();
+        page.line("c\x07\u{9b}d").unwrap();
+        let mut table = Table::new(vec![Column::text("op")]);
+        table.push(vec!["e\x1b]0;title\x07f".to_owned()]);
+        page.table(&table).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let own = text.replace(BOLD, "").replace(DIM, "").replace(PLAIN, "").replace('\n', "");
+        assert_eq!(own, "a\u{fffd}[2Jbc\u{fffd}\u{fffd}d  op  e\u{fffd}]0;title\u{fffd}f");
     }
 }

@@ -49,7 +49,8 @@ pub fn peaks_table(summary: &DeviceSummary) -> Table {
     table
 }
 
-/// The peak of each metric, by the metric's name.
-pub fn peak_figures(trace: &Trace, summary: &DeviceSummary) -> BTreeMap<&'static str, PeakFigure> {
-    summary.peaks.iter().map(|moment| (moment.metric.name(), PeakFigure::of(trace, moment))).collect()
+/// The peak of each metric, by the metric's name; none where the recording has no samples of it.
+pub fn peak_figures(trace: &Trace, summary: &DeviceSummary) -> BTreeMap<&'static str, Option<PeakFigure>> {
+    let peak = |metric: Metric| summary.peaks.iter().find(|moment| moment.metric == metric);
+    Metric::ALL.map(|metric| (metric.name(), peak(metric).map(|moment| PeakFigure::of(trace, moment)))).into()
 }

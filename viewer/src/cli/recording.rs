@@ -11,6 +11,7 @@ use highwater_snapshots::{DeviceId, Error, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::outcome::Failure;
+use crate::args::is_stdin;
 
 /// The format that a recording was read from; recognised by content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +51,6 @@ pub fn read(file: &Path) -> Result<Recording, Failure> {
         Ok(trace) => Ok(Recording { format: Format::Snap, trace }),
         Err(source) => Err(Failure::Read { file: file.to_owned(), source }),
     }
-}
-
-/// Whether `file` stands for standard input.
-pub fn is_stdin(file: &Path) -> bool {
-    file.as_os_str() == "-"
 }
 
 fn read_stdin() -> Result<Trace, Error> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::recording::is_stdin;
+use crate::args::is_stdin;
 
 /// `Next: highwater peak step.snap --by op,scope   for …`.
 pub fn next_command(command: &[&str], file: &Path, options: &[&str], what_for: &str) -> String {

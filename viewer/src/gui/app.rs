@@ -14,6 +14,7 @@ use super::palette::{Choice, Palette};
 use super::settings::Settings;
 use super::timeline::Stacking;
 use super::{theme, top_bar, welcome};
+use crate::args::is_stdin;
 use crate::command::Command;
 use crate::loader::{Loading, Outcome};
 use crate::session::Recording;
@@ -58,8 +59,15 @@ impl App {
         !self.loading.is_empty()
     }
 
-    /// Starts to read `path`, unless it is being read already.
+    /// Starts to read `path`, unless it is being read already, and shows what is open of it meanwhile. `-` is standard
+    /// input.
     pub fn open(&mut self, ctx: &egui::Context, path: &Path) {
+        // The list of recent files outlives the folder that we were started in.
+        let absolute = if is_stdin(path) { Ok(path.to_owned()) } else { std::path::absolute(path) };
+        let path = &absolute.unwrap_or_else(|_| path.to_owned());
+        if let Some(row) = self.row_of(path) {
+            self.current = row;
+        }
         if self.loading.iter().all(|loading| loading.path() != path) {
             let wake = ctx.clone();
             self.loading.push(Loading::start(path.to_owned(), move || {
@@ -73,17 +81,19 @@ impl App {
         self.show(Recording::new(name, None, trace));
     }
 
+    /// Shows a recording in front, or, where one of the same file is open, in its place and as it was looked at.
     fn show(&mut self, recording: Recording) {
-        let is_same = |file: &OpenFile| recording.path.is_some() && file.recording.path == recording.path;
-        let known = self.files.iter().position(is_same);
-        let file = OpenFile::new(recording);
-        match known {
-            Some(row) => (self.files[row], self.current) = (file, row),
+        match recording.path.as_deref().and_then(|path| self.row_of(path)) {
+            Some(row) => self.files[row].replace(recording),
             None => {
-                self.files.push(file);
+                self.files.push(OpenFile::new(recording));
                 self.current = self.files.len() - 1;
             }
         }
+    }
+
+    fn row_of(&self, path: &Path) -> Option<usize> {
+        self.files.iter().position(|file| file.recording.path.as_deref() == Some(path))
     }
 
     /// Whether `command` can be carried out now.
@@ -203,7 +213,10 @@ impl App {
             }
             self.show(recording);
         }
-        self.failures.extend(failed);
+        for (path, why) in failed {
+            self.failures.retain(|(known, _)| *known != path);
+            self.failures.push((path, why));
+        }
         if let Some(Ok(path)) = self.dialog.as_ref().map(Receiver::try_recv) {
             self.dialog = None;
             if let Some(path) = path {
@@ -242,11 +255,8 @@ impl App {
             return;
         }
         Panel::top("notices").show(ui, |ui| {
-            for loading in &self.loading {
-                if welcome::loading_ui(ui, loading) {
-                    loading.cancel();
-                }
-            }
+            // Dropping it calls it off, and leaves the file free to be opened again at once.
+            self.loading.retain(|loading| !welcome::loading_ui(ui, loading));
             self.failures.retain(|(path, why)| !welcome::failure_ui(ui, path, why));
         });
     }
@@ -279,9 +289,8 @@ impl App {
         let (sender, receiver) = channel();
         let wake = ctx.clone();
         let ask = move || {
-            let recordings = ["snap", "pickle", "pkl", "json", "gz", "html"];
             let dialog = rfd::FileDialog::new().set_title("Open a recording");
-            let dialog = dialog.add_filter("Recordings", &recordings).add_filter("All files", &["*"]);
+            let dialog = dialog.add_filter("Recordings", &["snap"]).add_filter("All files", &["*"]);
             // The window may be gone by now.
             let _ = sender.send(dialog.pick_file());
             wake.request_repaint();

@@ -29,7 +29,7 @@ pub fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection, hover
         if block.scope.is_some() {
             ui.label(trace.tables.scope_path(block.scope));
         }
-        ui.label(life(trace, &block));
+        ui.label(life(trace, id));
         if let Some(entry) = entry.filter(|entry| entry.name != block.category.name()) {
             ui.weak(&entry.name);
         }
@@ -46,7 +46,7 @@ pub fn block_ui(ui: &mut Ui, recording: &Recording, id: BlockId) {
     let tables = &trace.tables;
     let block = trace.blocks.get(id);
     ui.strong(title(trace, &block));
-    ui.weak(life(trace, &block));
+    ui.weak(life(trace, id));
     ui.add_space(4.0);
     let rounding = block.allocated.saturating_sub(block.requested);
     let exact = |bytes: u64| format!("{} ({} B)", format_bytes(bytes), format_count(bytes));
@@ -61,11 +61,17 @@ pub fn block_ui(ui: &mut Ui, recording: &Recording, id: BlockId) {
         ("Operation", or_unknown(tables.op_name(block.op).to_owned())),
         ("Module", or_unknown(tables.scope_path(block.scope))),
         ("Allocated at", event_text(trace, block.alloc, "before the recording")),
-        ("Freed at", event_text(trace, block.free_requested, "not in the recording")),
     ];
-    if block.free_completed != block.free_requested && block.free_completed.0 != block.free_requested.0.wrapping_add(1)
-    {
-        rows.push(("Reusable at", event_text(trace, block.free_completed, "not in the recording")));
+    let was_waiting = trace.was_waiting_at_start(id);
+    let freed = if was_waiting {
+        "before the recording".to_owned()
+    } else {
+        event_text(trace, block.free_requested, "not in the recording")
+    };
+    rows.push(("Freed at", freed));
+    let (requested, completed) = (block.free_requested, block.free_completed);
+    if was_waiting || completed != requested && completed.0 != requested.0.wrapping_add(1) {
+        rows.push(("Reusable at", event_text(trace, completed, "not in the recording")));
     }
     rows.push(("Lifetime", Lifetime::of(trace, &block).name().to_owned()));
     rows.push(("Stream and pool", format!("stream {}, {} pool", block.stream.0, block.pool)));
@@ -78,7 +84,8 @@ pub fn block_ui(ui: &mut Ui, recording: &Recording, id: BlockId) {
         }
     });
     let op_stack = tables.op(block.op).map_or(StackId::NONE, |op| op.stack);
-    let free_stack = block.free_requested.index().map_or(StackId::NONE, |index| trace.events.stack[index]);
+    let free_event = requested.index().filter(|_| !was_waiting);
+    let free_stack = free_event.and_then(|index| trace.events.stack.get(index)).copied().unwrap_or(StackId::NONE);
     stack_ui(ui, trace, "Allocated by", block.stack);
     if op_stack.is_some() && op_stack != block.stack {
         stack_ui(ui, trace, "Forward operation called by", op_stack);
@@ -153,7 +160,12 @@ fn size(block: &Block, metric: Metric) -> u64 {
 }
 
 /// From when to when a block lives, in words.
-fn life(trace: &Trace, block: &Block) -> String {
+fn life(trace: &Trace, id: BlockId) -> String {
+    // The event at which such a block's free was requested stands for none of the recording.
+    if trace.was_waiting_at_start(id) {
+        return "freed before the recording, waiting for a stream".to_owned();
+    }
+    let block = trace.blocks.get(id);
     let phase = |event: EventId| {
         let Some(span) = trace.spans.at(event) else {
             return String::new();
@@ -170,9 +182,9 @@ fn life(trace: &Trace, block: &Block) -> String {
         return format!("{made}, kept to the end");
     };
     let first = block.alloc.index().unwrap_or(0);
-    let time = |index: usize| trace.events.time_ns[index];
+    let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0);
     let lasted = format_nanos(time(end).saturating_sub(time(first)));
-    let events = format_count((end - first) as u64);
+    let events = format_count(end.saturating_sub(first) as u64);
     format!("{made} to {}: {events} events, {lasted}", phase(block.free_requested))
 }
 

@@ -76,9 +76,12 @@ impl Colouring {
         let trace = &recording.trace;
         let mut coder = Coder::new(trace, by);
         let codes: Vec<u64> = trace.blocks.ids().map(|id| coder.code(id)).collect();
+        let on = recording.devices[device].device;
+        // The legend is of the chosen device: blocks elsewhere have no line in it.
+        let is_there = |code: u64| codes.iter().zip(&trace.blocks.device).any(|(at, its)| *at == code && *its == on);
         let order = match by {
-            ColourBy::Category => (0..Category::ALL.len() as u64).filter(|code| codes.contains(code)).collect(),
-            ColourBy::Lifetime => (0..Lifetime::ALL.len() as u64).filter(|code| codes.contains(code)).collect(),
+            ColourBy::Category => (0..Category::ALL.len() as u64).filter(|code| is_there(*code)).collect(),
+            ColourBy::Lifetime => (0..Lifetime::ALL.len() as u64).filter(|code| is_there(*code)).collect(),
             _ => most_important(recording, device, metric, &codes),
         };
         let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 1);
@@ -94,7 +97,7 @@ impl Colouring {
         let rows: HashMap<u64, u8> = order.iter().zip(0_u8..).map(|(code, row)| (*code, row)).collect();
         let rest = entries.len() as u8;
         let entry_of: Vec<u8> = codes.iter().map(|code| rows.get(code).copied().unwrap_or(rest)).collect();
-        if entry_of.contains(&rest) {
+        if entry_of.iter().zip(&trace.blocks.device).any(|(entry, its)| *entry == rest && *its == on) {
             entries.push(Entry { name: "(all others)".to_owned(), colour: theme::NEUTRAL });
         }
         let mut matcher = filter.on(trace);
@@ -102,9 +105,9 @@ impl Colouring {
         Self { entries, entry_of, is_shown: shown.unwrap_or_default() }
     }
 
-    /// The block's colour in the legend, or grey where the filter leaves it out.
+    /// The block's colour in the legend, or grey where the filter leaves it out or it is of another device.
     pub fn colour(&self, block: BlockId) -> Color32 {
-        let colour = self.entries[self.entry(block)].colour;
+        let colour = self.entries.get(self.entry(block)).map_or(theme::NEUTRAL, |entry| entry.colour);
         match self.is_shown.get(block.0 as usize) {
             Some(false) => theme::left_out(colour),
             _ => colour,
@@ -116,7 +119,7 @@ impl Colouring {
         theme::instance(self.colour(block), block.0 as usize)
     }
 
-    /// The block's line of the legend.
+    /// The block's line of the legend; past its end for blocks of other devices that share none.
     pub fn entry(&self, block: BlockId) -> usize {
         usize::from(self.entry_of[block.0 as usize])
     }
@@ -267,6 +270,27 @@ mod tests {
         let grey = colouring.colour(BlockId(0));
         assert!(grey.r() == grey.g() && grey.g() == grey.b());
         assert_ne!(colouring.colour(BlockId(1)).r(), colouring.colour(BlockId(1)).g());
+    }
+
+    #[test]
+    fn the_legend_is_of_the_chosen_device_alone() {
+        let text = "
+            baseline w 100 parameter #init device=1
+            alloc a 10 activation #linear
+            alloc g 20 gradient #relu device=1
+        ";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        let names = |device: usize, by: ColourBy| -> Vec<String> {
+            let colouring = Colouring::build(&recording, device, by, Metric::Requested, &Filter::default());
+            for block in recording.trace.blocks.ids() {
+                colouring.instance_colour(block);
+            }
+            colouring.entries.into_iter().map(|entry| entry.name).collect()
+        };
+        assert_eq!(names(0, ColourBy::Category), ["activation"]);
+        assert_eq!(names(1, ColourBy::Category), ["parameter", "gradient"]);
+        assert_eq!(names(0, ColourBy::Lifetime), ["kept to the end"]);
+        assert_eq!(names(0, ColourBy::Op), ["linear"]);
     }
 
     #[test]

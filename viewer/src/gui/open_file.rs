@@ -7,7 +7,7 @@ use highwater_snapshots::analysis::{Filter, Metric, Moment};
 
 use super::moment::{MomentPanel, Reason};
 use super::settings::Settings;
-use super::timeline::{Look, Timeline, drawn_metric};
+use super::timeline::{Look, Timeline};
 use super::top_bar::{self, Change, Shown};
 use super::{block, legend, status, theme};
 use crate::command::Command;
@@ -43,6 +43,17 @@ impl OpenFile {
             filter: Filter::default(),
             filter_error: None,
         }
+    }
+
+    /// Puts `recording`, read later from the same file, in place of what is open. What is looked at stays, but for the
+    /// pinned block, which may be another one now.
+    pub fn replace(&mut self, recording: Recording) {
+        self.selection = self.selection.carried_over(&self.recording, &recording);
+        self.recording = Arc::new(recording);
+        self.timeline = Timeline::default();
+        let key = self.panel.key;
+        self.panel = MomentPanel::default();
+        self.panel.key = key;
     }
 
     /// The moment that the panels show: under the pointer, else pinned, else the peak.
@@ -202,10 +213,5 @@ impl OpenFile {
             legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
         });
         ui.add_space(2.0);
-    }
-
-    /// The metric whose bands are drawn.
-    pub fn drawn_metric(&self) -> Metric {
-        drawn_metric(self.selection.metric)
     }
 }

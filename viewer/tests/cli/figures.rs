@@ -40,6 +40,9 @@ fn json_has_the_promised_keys_and_agrees_with_itself() {
     assert_eq!(device["peaks"]["requested"]["bytes"], peak["bytes"]);
     assert_eq!(device["peaks"]["requested"]["event"], peak["event"]);
     assert_eq!(device["peaks"]["requested"]["time_us"], peak["time_us"]);
+    let peaks = device["peaks"].as_object().unwrap();
+    assert_eq!(peaks.len(), 5, "a key for each total");
+    assert!(peaks["device_used"].is_null(), "not sampled");
     assert_eq!(peak["groups"][0]["key"], "optimizer_state, layer");
     assert_eq!(peak["groups"][0]["keys"]["scope"], "layer");
     let phases = json(trace(), "phases step.snap --json");

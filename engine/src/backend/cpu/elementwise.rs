@@ -9,6 +9,7 @@ use super::number::{Float, Real, with_float};
 use crate::backend::{Binary, Ternary, Unary, View};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::layout::Layout;
 
 /// See [`crate::backend::fill`].
 pub fn fill(out: View<'_>, value: f64) -> Result<()> {
@@ -40,6 +41,15 @@ pub fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
 
 fn copy_as<T: Pod + Send + Sync>(out: View<'_>, input: View<'_>) -> Result<()> {
     convert(out, input, |value: T| value)
+}
+
+/// The numbers in order, the last axis fastest, as the host's own.
+pub fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
+    let memory = input.storage.read::<T>("to_vec")?;
+    let mut numbers = vec![T::zeroed(); input.layout.elements()];
+    let order = Layout::contiguous(*input.layout.shape());
+    Nest::new([&order, input.layout]).each(|[to, from]| numbers[to] = memory[from]);
+    Ok(numbers)
 }
 
 /// See [`crate::backend::cast`].
@@ -113,10 +123,6 @@ fn unary_as<T: Float>(out: View<'_>, function: Unary, input: Option<View<'_>>) -
             let (scale, shift) = (T::Real::of(scale), T::Real::of(shift));
             map::<T>(out, input, |x| scale * x + shift)
         }
-        Unary::Over(value) => {
-            let value = T::Real::of(value);
-            map::<T>(out, input, |x| value / x)
-        }
         Unary::Exp => map::<T>(out, input, Real::exp),
         Unary::Log => map::<T>(out, input, Real::ln),
         Unary::Sqrt => map::<T>(out, input, Real::sqrt),
@@ -172,7 +178,6 @@ fn binary_as<T: Float>(out: View<'_>, function: Binary, left: Option<View<'_>>, 
         Binary::Sub => zip::<T>(out, left, right, |l, r| l - r),
         Binary::Mul => zip::<T>(out, left, right, |l, r| l * r),
         Binary::Div => zip::<T>(out, left, right, |l, r| l / r),
-        Binary::Max => zip::<T>(out, left, right, Real::largest),
         Binary::AddScaled(scale) => {
             let scale = T::Real::of(scale);
             zip::<T>(out, left, right, |l, r| l + scale * r)

@@ -89,6 +89,8 @@ impl Shown {
     }
 }
 
+/// Pixels of a picture's longer side at most, whatever the graphics card takes.
+const LONGEST_SIDE: usize = 8192;
 /// Pixels of the picture of the whole.
 const WHOLE_SIZE: [usize; 2] = [1024, 384];
 
@@ -288,7 +290,8 @@ impl Timeline {
             }
         };
         let scale = ctx.pixels_per_point();
-        let pixels = |points: f32| ((points * scale).round() as usize).clamp(1, 8192);
+        let longest = ctx.input(|input| input.max_texture_side).clamp(1, LONGEST_SIDE);
+        let pixels = |points: f32| ((points * scale).round() as usize).clamp(1, longest);
         let size = [pixels(frame.rect.width()), pixels(frame.rect.height())];
         painter.ask(Part::Detail, request(&frame.view, size));
         let whole = Request { outlined: None, ..request(&selection.whole(recording), WHOLE_SIZE) };

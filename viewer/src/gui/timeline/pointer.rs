@@ -55,7 +55,8 @@ impl Timeline {
             self.hovered_outline = Some((block, self.pixels_of(block)));
         }
         let colouring = self.picture().map(|picture| &picture.colouring);
-        let entry = hover.block.zip(colouring).map(|(block, colouring)| &colouring.entries[colouring.entry(block)]);
+        let entry =
+            hover.block.zip(colouring).and_then(|(block, colouring)| colouring.entries.get(colouring.entry(block)));
         let tooltip = Tooltip::always_open(
             ui.ctx().clone(),
             ui.layer_id(),
