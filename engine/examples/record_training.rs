@@ -43,7 +43,7 @@ impl Module for Model {
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    record_memory_history(HistoryOptions::to_file("training.snap"), || {
+    let recorded = record_memory_history(HistoryOptions::to_file("training.snap"), || {
         let device = Device::cpu();
         let mut init = Init::new(&device, DType::F32, 0);
         let model = Model::new(&mut init)?;
@@ -70,5 +70,6 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         }
         Ok(())
     })?;
-    Ok(())
+    // The training went well; did the recording?
+    recorded.problem.map_or(Ok(()), |problem| Err(problem.into()))
 }

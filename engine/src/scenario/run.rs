@@ -29,7 +29,11 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Error
     // Setup belongs to no step, also where another run went before in the same program.
     scope::leave_steps();
     let history = HistoryOptions { when_behind: WhenBehind::Wait, ..HistoryOptions::to_file(out) };
-    let run = record_memory_history(history, || Ok(train(scenario, &device, options)))?.value;
+    let recorded = record_memory_history(history, || Ok(train(scenario, &device, options)))?;
+    if let Some(problem) = recorded.problem {
+        return Err(problem.into());
+    }
+    let run = recorded.value;
     let losses = device.has_values().then_some(run.losses);
     let report = Report { losses, steps_done: run.steps_done, device: options.device, oom: None, file: out.to_owned() };
     match run.outcome {

@@ -78,7 +78,7 @@ impl Trust {
         let counted = [
             (
                 self.events_lost,
-                "events are not here: of those that left a full ring the totals still know, of those that a slow disk lost they do not",
+                "events are missing: the totals count what a full ring dropped, not what a slow disk or damage lost",
             ),
             (
                 self.unmatched_frees,

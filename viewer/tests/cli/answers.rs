@@ -48,18 +48,18 @@ fn peak_names_who_holds_memory() {
     check(
         "peak step.snap",
         &expect![[r#"
-        Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
+            Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
 
-          category             bytes    share            blocks
-          optimizer_state      8 KiB   38.1 %  ███████▋       1
-          gradient             4 KiB   19.1 %  ███▊           1
-          parameter            4 KiB   19.1 %  ███▊           1
-          temporary            4 KiB   19.1 %  ███▊           1
-          input               1000 B    4.7 %  ▉              1
-          total            20.98 KiB  100.0 %
+              category             bytes    share            blocks
+              optimizer_state      8 KiB   38.1 %  ███████▋       1
+              parameter            4 KiB   19.1 %  ███▊           1
+              gradient             4 KiB   19.1 %  ███▊           1
+              temporary            4 KiB   19.1 %  ███▊           1
+              input               1000 B    4.7 %  ▉              1
+              total            20.98 KiB  100.0 %
 
-        Next: highwater peak step.snap --by op,scope   for the operations and modules behind it
-    "#]],
+            Next: highwater peak step.snap --by op,scope   for the operations and modules behind it
+        "#]],
     );
 }
 
@@ -68,16 +68,16 @@ fn peak_takes_the_reserved_bytes_apart_too() {
     check(
         "peak step.snap --metric reserved --by category,scope --top 2",
         &expect![[r#"
-        Peak: 4 MiB reserved, at event 9, step 0, optimizer.
+            Peak: 4 MiB reserved, at event 9, step 0, optimizer.
 
-          category            scope     bytes    share                        blocks
-          (free in segments)         3.99 MiB   99.8 %  ███████████████████▉
-          gradient            layer     4 KiB    0.1 %  ▏                          1
-          2 more groups                 5 KiB    0.1 %  ▏
-          total                         4 MiB  100.0 %
+              category            scope                  bytes    share                        blocks
+              (free in segments)  (free in segments)  3.99 MiB   99.8 %  ███████████████████▉
+              parameter           layer                  4 KiB    0.1 %  ▏                          1
+              2 more groups                              5 KiB    0.1 %  ▏
+              total                                      4 MiB  100.0 %
 
-        Next: highwater peak step.snap --by frame   for the lines of code behind it
-    "#]],
+            Next: highwater peak step.snap --by frame   for the lines of code behind it
+        "#]],
     );
 }
 
@@ -194,7 +194,7 @@ fn verify_tells_sound_from_not_sound() {
 
           at byte 4096: a section of events is damaged: 12 events are missing
 
-        Trust: 12 events were lost because the ring was full or the disk too slow: what they did is missing.
+        Trust: 12 events are missing: the totals count what a full ring dropped, not what a slow disk or damage lost.
 
         Next: highwater info step.snap   for what is in it
     "#]]
