@@ -213,14 +213,6 @@ fn a_run_out_of_memory_is_described_and_its_recording_opens() {
     }
 }
 
-#[cfg(target_os = "linux")]
-#[test]
-fn a_recording_that_cannot_be_completed_is_an_error() {
-    let _alone = alone();
-    let error = scenario::record("mlp", &Options::default(), "/dev/full".as_ref()).unwrap_err();
-    assert!(matches!(error, scenario::Error::Recording(_)), "{error}");
-}
-
 #[test]
 fn names_and_options_that_do_not_exist_are_answered_with_those_that_do() {
     let refusal = |name: &str, options: &Options| {
