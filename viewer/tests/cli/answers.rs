@@ -202,6 +202,16 @@ fn verify_tells_sound_from_not_sound() {
 }
 
 #[test]
+fn a_recording_whose_events_are_all_lost_is_not_told_as_an_empty_one() {
+    let headline =
+        |trace: Trace| answer(trace, "info step.snap").unwrap().lines().next().unwrap_or_default().to_owned();
+    let mut lost = trace_from_text("baseline w 4096").unwrap();
+    assert_eq!(headline(lost.clone()), "A state without events: 4 KiB requested in 1 block.");
+    lost.trust.unfinished = true;
+    assert_eq!(headline(lost), "No event of this recording could be read: it is cut off or damaged, as said below.");
+}
+
+#[test]
 fn doubts_are_told_with_every_answer() {
     let mut doubtful = trace();
     doubtful.trust.unfinished = true;
