@@ -32,7 +32,7 @@ use crate::writer::Writer;
 ///     }
 ///     Ok(())
 /// })?;
-/// assert_eq!(run.trace.map(|trace| trace.spans.steps().len()), Some(0), "no allocator, no events of memory");
+/// assert_eq!(run.trace.map(|trace| trace.spans.steps()), Some(vec![0, 1, 2]));
 /// # Ok::<(), highwater_recorder::Error>(())
 /// ```
 pub fn record_memory_history<T>(
