@@ -43,7 +43,7 @@ fn peaks_in_the_file_are_the_peaks_that_the_allocator_counted() {
     ];
     for (metric, counted, at_end) in figures {
         let peak = Moment::peak(&trace, &series, metric).bytes;
-        assert_eq!((peak, at_end), (counted.peak as u64, counted.current as u64), "{metric}");
+        assert_eq!((peak, at_end), (counted.peak, counted.current), "{metric}");
     }
     assert_eq!(verify::verify(&trace), []);
 }
