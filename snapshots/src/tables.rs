@@ -13,7 +13,7 @@ pub struct Tables {
     pub modules: Vec<Module>,
     /// Frames, by [`FrameId`].
     pub frames: Vec<Frame>,
-    /// Source lines of resolved frames; [`Frame::lines`] points here.
+    /// Source lines of resolved frames; [`Frame::first_line`] points here.
     pub lines: Vec<SourceLine>,
     /// The stack tree, by [`StackId`].
     pub stacks: Vec<Stack>,

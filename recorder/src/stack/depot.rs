@@ -4,7 +4,7 @@
 //! a new stack of a training step adds about four nodes, not forty. Keys are given in order of creation, hence a
 //! parent's key is always smaller than its children's, and a file can take the nodes in rows as they come.
 //!
-//! Each thread keeps a [`Front`] of the nodes that it met: lookups there take no lock and allocate nothing.
+//! Each thread keeps a front (`Front`) of the nodes that it met: lookups there take no lock and allocate nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
