@@ -45,10 +45,31 @@ impl Moment {
         }
     }
 
-    /// The first moment at which `metric` is largest.
+    /// The moment at which `metric` is largest: the first, unless that lies in the recording's first step and a later
+    /// step reaches the very same in the same phase, which then stands for all.
+    ///
+    /// The first step makes what the later ones find, such as an optimizer's state; where steps repeat to the byte, a
+    /// later one shows how every step goes. [`reached_elsewhere`](super::phases::reached_elsewhere) tells the others.
     pub fn peak(trace: &Trace, series: &Series, metric: Metric) -> Self {
-        let (_, event) = series.peak(trace, metric);
-        Self::at(trace, series, metric, event)
+        let (bytes, event) = series.peak(trace, metric);
+        let repeated = event.and_then(|event| Self::repeat_after_first_step(trace, series, metric, (bytes, event)));
+        Self::at(trace, series, metric, repeated.or(event))
+    }
+
+    fn repeat_after_first_step(
+        trace: &Trace,
+        series: &Series,
+        metric: Metric,
+        (bytes, event): (u64, EventId),
+    ) -> Option<EventId> {
+        let first = trace.spans.at(event)?;
+        let step = first.step.filter(|step| trace.spans.steps().first() == Some(step))?;
+        let after = trace.spans.step_range(step)?.end as usize;
+        let (again, event) = series.largest(trace, metric, after..trace.events.len())?;
+        // A total that merely stays as high into the next step is not reached there.
+        let is_reached = series.before_position(trace, after).get(metric) < bytes;
+        let is_alike = trace.spans.at(event).is_some_and(|span| span.phase == first.phase);
+        (again == bytes && is_reached && is_alike).then_some(event)
     }
 
     /// How many events have happened by then.

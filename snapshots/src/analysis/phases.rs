@@ -70,12 +70,11 @@ pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> 
     rows
 }
 
-/// Where a peak is reached again: for each other phase that is as high, the first moment there. Steps that repeat
-/// exactly all have the same peak, and [`Moment::peak`] is the first of them.
-pub fn reached_again(trace: &Trace, peak: &Moment) -> Vec<Moment> {
-    let rows = phases(trace, peak.device, peak.metric);
-    let again = rows.into_iter().filter(|row| row.peak_bytes == peak.bytes && row.peak_event > peak.event);
-    again
+/// Where else a peak is reached: for each other phase that is as high, the first moment there. Steps that repeat
+/// exactly all have the same peak.
+pub fn reached_elsewhere(trace: &Trace, peak: &Moment) -> Vec<Moment> {
+    let rows = phases(trace, peak.device, peak.metric).into_iter();
+    rows.filter(|row| row.peak_bytes == peak.bytes && row.peak_event != peak.event)
         .filter_map(|row| {
             let event = row.peak_event?;
             let time_ns = trace.events.time_of(event);

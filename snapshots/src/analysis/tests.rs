@@ -166,20 +166,22 @@ fn phases_have_start_peak_and_end_and_say_what_the_peak_was_made_of() {
 }
 
 #[test]
-fn a_peak_that_every_step_reaches_is_told_with_its_repeats() {
+fn a_peak_that_every_step_reaches_is_that_of_the_second_and_the_others_are_told() {
     let step = |n| format!("step {n}\nphase optimizer\nalloc t{n} 3000\nfree t{n}\n");
-    let text = format!("baseline w 10\n{}{}phase forward\nalloc x 5\n{}", step(0), step(1), step(2));
-    let trace = trace_from_text(&text).expect("the text is right");
-    let series = Series::build(&trace, DeviceId(0));
-    let peak = Moment::peak(&trace, &series, Metric::Requested);
-    assert_eq!((peak.bytes, peak.step), (3015, Some(2)));
-    assert_eq!(phases::reached_again(&trace, &peak), []);
-    let text = format!("{}{}{}", step(0), step(1), step(2));
-    let trace = trace_from_text(&text).expect("the text is right");
-    let peak = Moment::peak(&trace, &Series::build(&trace, DeviceId(0)), Metric::Requested);
-    let again = phases::reached_again(&trace, &peak);
-    let steps: Vec<_> = again.iter().map(|moment| (moment.step, moment.bytes)).collect();
-    assert_eq!((peak.step, steps), (Some(0), vec![(Some(1), 3000), (Some(2), 3000)]));
+    let peak = |text: &str| {
+        let trace = trace_from_text(text).expect("the text is right");
+        let peak = Moment::peak(&trace, &Series::build(&trace, DeviceId(0)), Metric::Requested);
+        let elsewhere = phases::reached_elsewhere(&trace, &peak);
+        (peak.bytes, peak.step, elsewhere.iter().map(|moment| moment.step).collect::<Vec<_>>())
+    };
+    let same = format!("{}{}{}", step(0), step(1), step(2));
+    assert_eq!(peak(&same), (3000, Some(1), vec![Some(0), Some(2)]));
+    let last_is_higher = format!("{}{}phase forward\nalloc x 5\n{}", step(0), step(1), step(2));
+    assert_eq!(peak(&last_is_higher), (3005, Some(2), vec![]));
+    let first_is_higher = format!("alloc x 5\n{}step 1\nfree x\n{}", step(0), step(2));
+    assert_eq!(peak(&first_is_higher), (3005, Some(0), vec![]));
+    let stays = "step 0\nalloc a 70\nstep 1\nmark still there\nfree a";
+    assert_eq!(peak(stays), (70, Some(0), vec![]), "step 1 begins as high, but does not climb there");
 }
 
 #[test]

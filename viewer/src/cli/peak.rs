@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_snapshots::analysis::peak::Query;
-use highwater_snapshots::analysis::phases::reached_again;
+use highwater_snapshots::analysis::phases::reached_elsewhere;
 use highwater_snapshots::analysis::{Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Trace};
@@ -25,8 +25,8 @@ pub struct PeakReport<'a> {
     trace: &'a Trace,
     arguments: &'a PeakArguments,
     peak: Peak,
-    /// Where the same peak is reached again, in later phases.
-    again: Vec<Moment>,
+    /// Where else the same peak is reached.
+    elsewhere: Vec<Moment>,
 }
 
 impl<'a> PeakReport<'a> {
@@ -39,10 +39,10 @@ impl<'a> PeakReport<'a> {
             None => Moment::peak(trace, &series, arguments.metric),
             Some(at) => Moment::at(trace, &series, arguments.metric, event_of(trace, at)?),
         };
-        let again = if arguments.at.is_none() { reached_again(trace, &moment) } else { Vec::new() };
+        let elsewhere = if arguments.at.is_none() { reached_elsewhere(trace, &moment) } else { Vec::new() };
         let live = LiveIndex::build(trace, device);
         let query = Query { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
-        Ok(Self { trace, arguments, peak: Peak::at(trace, &live, &series, moment, &query), again })
+        Ok(Self { trace, arguments, peak: Peak::at(trace, &live, &series, moment, &query), elsewhere })
     }
 
     /// The answer for programs: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
@@ -57,7 +57,7 @@ impl<'a> PeakReport<'a> {
             time_us: moment.time_ns.map(|time| micros_since_1970(self.trace, time)),
             step: moment.step,
             phase: moment.phase.name(),
-            reached_again: self.again.iter().map(AgainFigures::of).collect(),
+            reached_elsewhere: self.elsewhere.iter().map(ElsewhereFigures::of).collect(),
             filter: filter.map(str::to_owned),
             filtered_bytes: filter.map(|_| breakdown.total),
             groups: breakdown.groups.iter().map(|group| GroupFigures::of(group, &self.arguments.by.0)).collect(),
@@ -76,7 +76,7 @@ impl<'a> PeakReport<'a> {
         match self.arguments.at {
             None => {
                 page.headline(&format!("Peak: {}{on}.", how_much_and_when(moment)))?;
-                self.print_again(page)?;
+                self.print_elsewhere(page)?;
             }
             Some(_) => {
                 let when = when(moment.event, moment.step, moment.phase);
@@ -96,14 +96,14 @@ impl<'a> PeakReport<'a> {
         page.hint(&self.hint())
     }
 
-    /// A peak that every step reaches is told once, and that it comes back.
-    fn print_again(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Some(first) = self.again.first() else { return Ok(()) };
-        let more = match self.again.len() - 1 {
+    /// A peak that every step reaches is told once, with a word on the others.
+    fn print_elsewhere(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Some(first) = self.elsewhere.first() else { return Ok(()) };
+        let more = match self.elsewhere.len() - 1 {
             0 => String::new(),
             more => format!(", and in {}", count_of(more as u64, "more phase")),
         };
-        page.line(&format!("Reached again {}{more}.", when(first.event, first.step, first.phase)))
+        page.line(&format!("The same {}{more}.", when(first.event, first.step, first.phase)))
     }
 
     fn table(&self) -> Table {
@@ -143,15 +143,15 @@ impl<'a> PeakReport<'a> {
     }
 }
 
-/// A later moment at which the peak is reached again.
+/// Another moment at which the peak is reached.
 #[derive(Debug, Serialize)]
-struct AgainFigures {
+struct ElsewhereFigures {
     event: Option<u32>,
     step: Option<u32>,
     phase: &'static str,
 }
 
-impl AgainFigures {
+impl ElsewhereFigures {
     fn of(moment: &Moment) -> Self {
         Self { event: moment.event.map(|event| event.0), step: moment.step, phase: moment.phase.name() }
     }
@@ -183,7 +183,7 @@ struct PeakFigures {
     time_us: Option<u64>,
     step: Option<u32>,
     phase: &'static str,
-    reached_again: Vec<AgainFigures>,
+    reached_elsewhere: Vec<ElsewhereFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
