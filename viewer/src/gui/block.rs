@@ -1,6 +1,6 @@
 //! Block: everything known of one block, briefly under the pointer and in full in the side panel.
 
-use eframe::egui::{self, Grid, Label, RichText, Sense, TextWrapMode, Ui, vec2};
+use eframe::egui::{self, CollapsingHeader, Grid, Label, RichText, Sense, TextWrapMode, Ui, vec2};
 use highwater_snapshots::analysis::breakdown::Lifetime;
 use highwater_snapshots::analysis::frames::is_internal;
 use highwater_snapshots::analysis::{Metric, Moment};
@@ -93,7 +93,7 @@ pub fn block_ui(ui: &mut Ui, recording: &Recording, id: BlockId) {
     stack_ui(ui, trace, "Freed by", free_stack);
 }
 
-/// A stack, innermost first: the user's lines plain, the machinery's faint.
+/// A stack, innermost first: the user's lines plain, the machinery's faint, and folded where it stands innermost.
 fn stack_ui(ui: &mut Ui, trace: &Trace, name: &str, stack: StackId) {
     ui.add_space(8.0);
     let lines = trace.tables.stack_text(stack);
@@ -114,9 +114,18 @@ fn stack_ui(ui: &mut Ui, trace: &Trace, name: &str, stack: StackId) {
         let unresolved = found.is_empty().then_some(false);
         found.iter().map(|line| !is_internal(&trace.tables, line)).chain(unresolved)
     });
-    for (text, is_users) in lines.iter().zip(of_frames) {
-        line_ui(ui, text, if is_users { shades.strong } else { shades.faint });
+    let rows: Vec<(&String, bool)> = lines.iter().zip(of_frames).collect();
+    let row_ui = |ui: &mut Ui, (text, is_users): &(&String, bool)| {
+        line_ui(ui, text, if *is_users { shades.strong } else { shades.faint });
+    };
+    // How memory was obtained matters less than for whom: the allocator's own lines are folded away.
+    let inner = rows.iter().position(|(_, is_users)| *is_users).unwrap_or(0);
+    if inner > 0 {
+        let title = format!("{inner} lines of allocator and framework");
+        let folded = CollapsingHeader::new(RichText::new(title).size(12.0)).id_salt(name);
+        folded.show(ui, |ui| rows[..inner].iter().for_each(|row| row_ui(ui, row)));
     }
+    rows[inner..].iter().for_each(|row| row_ui(ui, row));
 }
 
 /// One line of a stack: the function, and below it where that is.
