@@ -7,7 +7,7 @@ use crate::event::{Alloc, BlockKey, Event, Range, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
 use crate::keys::BlockKeys;
 use crate::tables::Tables;
-use crate::trace::{DeviceFacts, Header, SegmentRole, Spans, Trace};
+use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SegmentRole, Spans, Trace};
 
 /// A device's blocks and segments at the moment at which its events begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -102,6 +102,16 @@ impl TraceBuilder {
     /// Notes something that is wrong.
     pub fn add_problem(&mut self, problem: Problem) {
         self.trace.problems.push(problem);
+    }
+
+    /// Adds a named range of events.
+    pub fn add_annotation(&mut self, annotation: Annotation) {
+        self.trace.annotations.push(annotation);
+    }
+
+    /// Adds a further fact of an event, a block or a segment.
+    pub fn add_attribute(&mut self, attribute: Attribute) {
+        self.trace.attributes.push(attribute);
     }
 
     /// How many events there are so far.

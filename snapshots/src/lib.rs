@@ -17,6 +17,7 @@ pub mod builder;
 pub mod format;
 pub mod text;
 pub mod analysis;
+pub mod pytorch;
 
 pub use builder::{StartingBlock, StartingState, TraceBuilder};
 pub use category::{Category, Phase, Pool};

@@ -1,11 +1,13 @@
 //! Trace: a whole recording in memory, immutable once built. Everything that is asked, is asked of this.
 
+mod annotations;
 mod blocks;
 mod events;
 mod facts;
 mod segments;
 mod spans;
 
+pub use annotations::{Annotation, Attribute, Owner};
 pub use blocks::{Block, Blocks};
 pub use events::Events;
 pub use facts::{DeviceFacts, Header, Trust};
@@ -45,6 +47,10 @@ pub struct Trace {
     pub waiting_at_start: Vec<BlockId>,
     /// Device-used samples in bytes, by the subject of their events.
     pub device_used: Vec<u64>,
+    /// Named ranges that the program marked, in the order of their first events.
+    pub annotations: Vec<Annotation>,
+    /// Further facts of events, blocks and segments, in the order of their owners.
+    pub attributes: Vec<Attribute>,
     /// Steps and phases as ranges of events.
     pub spans: Spans,
     /// What the numbers rest on.

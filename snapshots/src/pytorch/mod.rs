@@ -1,0 +1,16 @@
+//! PyTorch: memory snapshots as `torch.cuda.memory._snapshot` makes them, in and out.
+//!
+//! ```text
+//!   pickle, JSON  ──►  Intake  ──►  RawSnapshot  ──►  Trace
+//! ```
+//!
+//! A reader hands every value that it recognises to the [`Intake`], which keeps one copy of each text, frame and stack
+//! and a record of fixed size for each event. What results is a [`RawSnapshot`]: what the file says, and no more.
+
+mod sequences;
+pub mod raw;
+mod intake;
+
+pub use intake::{BlockDraft, EventDraft, Intake, SegmentDraft};
+pub use raw::RawSnapshot;
+pub use sequences::Sequences;

@@ -1,0 +1,83 @@
+//! Sequences: lists of handles, each kept once; stacks are lists of frames.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+/// Distinct lists of numbers in order of first appearance.
+#[derive(Clone, Debug)]
+pub struct Sequences {
+    /// The items of all lists, one list after the other.
+    items: Vec<u32>,
+    /// Where each list ends.
+    ends: Vec<usize>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Default for Sequences {
+    fn default() -> Self {
+        Self { items: Vec::new(), ends: Vec::new(), index: HashTable::new(), hasher: DefaultHashBuilder::default() }
+    }
+}
+
+impl Sequences {
+    /// Stands for no list.
+    pub const NONE: u32 = u32::MAX;
+
+    /// The number of `list`, appended when it is new; [`Self::NONE`] for an empty one.
+    pub fn intern(&mut self, list: &[u32]) -> u32 {
+        if list.is_empty() {
+            return Self::NONE;
+        }
+        let Self { items, ends, index, hasher } = self;
+        let hash = hasher.hash_one(list);
+        let list_of = |row: u32| slice(items, ends, row as usize);
+        if let Some(&row) = index.find(hash, |&row| list_of(row) == list) {
+            return row;
+        }
+        let row = u32::try_from(ends.len()).expect("fewer than 2^32 lists");
+        items.extend_from_slice(list);
+        ends.push(items.len());
+        index.insert_unique(hash, row, |&row| hasher.hash_one(slice(items, ends, row as usize)));
+        row
+    }
+
+    /// The list of number `row`; empty for [`Self::NONE`].
+    pub fn get(&self, row: u32) -> &[u32] {
+        match row {
+            Self::NONE => &[],
+            row => slice(&self.items, &self.ends, row as usize),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+fn slice<'a>(items: &'a [u32], ends: &[usize], row: usize) -> &'a [u32] {
+    let first = row.checked_sub(1).map_or(0, |before| ends[before]);
+    &items[first..ends[row]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_lists_share_a_number_and_the_empty_list_is_none() {
+        let mut lists = Sequences::default();
+        let rows: Vec<u32> = [&[1, 2][..], &[1], &[1, 2], &[], &[2, 1]].iter().map(|list| lists.intern(list)).collect();
+        assert_eq!(rows, [0, 1, 0, Sequences::NONE, 2]);
+        assert_eq!(lists.get(2), [2, 1]);
+        assert_eq!(lists.get(Sequences::NONE), [0; 0]);
+        assert_eq!(lists.len(), 3);
+    }
+}

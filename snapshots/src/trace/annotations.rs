@@ -1,0 +1,46 @@
+//! Annotations: named ranges of time that the program marked, and further facts of single events, blocks and segments.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StringId};
+
+/// A named range: a training step, a phase, a region of the program's own. Ranges may nest and overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Annotation {
+    /// Its name, as the program gave it.
+    pub name: StringId,
+    /// The device that was current.
+    pub device: DeviceId,
+    /// When it began, in nanoseconds since the recording's origin; none if that was not recorded.
+    pub start_ns: Option<u64>,
+    /// When it ended; none if that was not recorded.
+    pub end_ns: Option<u64>,
+    /// The first event within it.
+    pub first: EventId,
+    /// One past the last event within it.
+    pub end: EventId,
+    /// Worked out from stacks, not said by the program.
+    pub is_guessed: bool,
+}
+
+/// What an attribute belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Owner {
+    /// An event.
+    Event(EventId),
+    /// A block of the baseline.
+    Block(BlockId),
+    /// A segment of the baseline.
+    Segment(SegmentId),
+}
+
+/// A fact for which this program has no column, as name and value: PyTorch's `user_metadata`, `compile_context` …
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attribute {
+    /// Whose.
+    pub owner: Owner,
+    /// Its name.
+    pub name: StringId,
+    /// Its value.
+    pub value: StringId,
+}
