@@ -43,6 +43,17 @@ pub enum Error {
         /// What was wrong there.
         what: String,
     },
+    /// The file asks for more than its values to be read.
+    #[error(
+        "refused at byte {offset}: {what}; nothing was run. A memory snapshot, as torch.cuda.memory._dump_snapshot \
+         makes it, holds plain values only: is this another kind of file, such as a checkpoint?"
+    )]
+    Refused {
+        /// Offset in the file.
+        offset: u64,
+        /// What was asked for.
+        what: String,
+    },
     /// Some part could not be encoded.
     #[error("cannot write the recording: {what}")]
     Encode {

@@ -173,9 +173,25 @@ impl Intake {
         })
     }
 
+    /// One text of what torch.fx says of a frame: the node's operation, name, target, and the line of the model.
+    pub fn fx(&mut self, parts: [StringId; 4]) -> StringId {
+        if parts == [StringId::NONE; 4] {
+            return StringId::NONE;
+        }
+        let texts = parts.map(|part| self.string(part).split_whitespace().collect::<Vec<_>>().join(" "));
+        let said: Vec<&str> = texts.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        let text = format!("torch.fx: {}", said.join(" "));
+        self.text(&text)
+    }
+
     /// The number of a stack: rows of frames, innermost first.
     pub fn stack(&mut self, frames: &[u32]) -> u32 {
         self.raw.stacks.intern(frames)
+    }
+
+    /// The rows of the frames of a stack, innermost first.
+    pub fn stack_frames(&self, stack: u32) -> &[u32] {
+        self.raw.stacks.get(stack)
     }
 
     /// The number of a list of texts, by their ids.
@@ -203,7 +219,7 @@ impl Intake {
             None => {
                 extras.action = draft.action;
                 let name = if draft.action.is_some() { self.string(draft.action) } else { "(none)" };
-                let what = format!("the action '{name}', which this program does not know: kept as a mark");
+                let what = format!("the action '{name:.60}', which this program does not know: kept as a mark");
                 self.strange(what);
                 Action::Unknown
             }

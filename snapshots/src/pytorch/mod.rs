@@ -10,6 +10,7 @@
 mod sequences;
 pub mod raw;
 mod intake;
+pub mod pickle;
 
 pub use intake::{BlockDraft, EventDraft, Intake, SegmentDraft};
 pub use raw::RawSnapshot;

@@ -201,6 +201,18 @@ pub enum BlockState {
     Inactive,
 }
 
+impl BlockState {
+    /// The state that the format spells `name`, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "active_allocated" => Some(Self::Allocated),
+            "active_pending_free" | "active_awaiting_free" => Some(Self::PendingFree),
+            "inactive" => Some(Self::Inactive),
+            _ => None,
+        }
+    }
+}
+
 /// A block of a segment as the file has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawBlock {

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 /// Distinct lists of numbers in order of first appearance.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Sequences {
     /// The items of all lists, one list after the other.
     items: Vec<u32>,
@@ -18,6 +18,12 @@ pub struct Sequences {
 impl Default for Sequences {
     fn default() -> Self {
         Self { items: Vec::new(), ends: Vec::new(), index: HashTable::new(), hasher: DefaultHashBuilder::default() }
+    }
+}
+
+impl std::fmt::Debug for Sequences {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries((0..self.ends.len()).map(|row| slice(&self.items, &self.ends, row))).finish()
     }
 }
 

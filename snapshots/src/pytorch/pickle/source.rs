@@ -1,0 +1,170 @@
+//! Source: the bytes of a pickle, in memory or from a stream, taken from front to back.
+
+use std::io::{ErrorKind, Read};
+
+/// Bytes taken from front to back. `None` where they end too early.
+pub(super) trait Source {
+    /// The next byte.
+    fn byte(&mut self) -> Option<u8>;
+
+    /// The next `count` bytes.
+    fn bytes(&mut self, count: usize) -> Option<&[u8]>;
+
+    /// How many were taken.
+    fn position(&self) -> u64;
+
+    /// Why they ended, where that was the operating system's doing.
+    fn failure(&mut self) -> Option<std::io::Error> {
+        None
+    }
+}
+
+/// Bytes in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InMemory<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> InMemory<'a> {
+    /// All of `bytes`.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, position: 0 }
+    }
+}
+
+impl Source for InMemory<'_> {
+    #[inline(always)]
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.bytes.get(self.position)?;
+        self.position += 1;
+        Some(byte)
+    }
+
+    #[inline(always)]
+    fn bytes(&mut self, count: usize) -> Option<&[u8]> {
+        let end = self.position.checked_add(count)?;
+        let bytes = self.bytes.get(self.position..end)?;
+        self.position = end;
+        Some(bytes)
+    }
+
+    fn position(&self) -> u64 {
+        self.position as u64
+    }
+}
+
+/// Bytes from a stream.
+#[derive(Debug)]
+pub(super) struct Stream<R> {
+    input: R,
+    buffer: Vec<u8>,
+    /// Where in the buffer the next byte lies.
+    next: usize,
+    /// Bytes taken before those in the buffer.
+    before: u64,
+    failure: Option<std::io::Error>,
+}
+
+/// Bytes read at once. The buffer grows beyond two of these only by bytes that really came, whatever a length claims.
+const PORTION: usize = 256 << 10;
+
+impl<R: Read> Stream<R> {
+    /// All that `input` gives.
+    pub(super) fn new(input: R) -> Self {
+        Self { input, buffer: Vec::new(), next: 0, before: 0, failure: None }
+    }
+
+    /// Reads until `count` bytes lie ahead.
+    #[cold]
+    fn fill(&mut self, count: usize) -> Option<()> {
+        self.before += self.next as u64;
+        self.buffer.drain(..self.next);
+        self.next = 0;
+        while self.buffer.len() < count {
+            let had = self.buffer.len();
+            self.buffer.resize(had + PORTION, 0);
+            let read = self.input.read(&mut self.buffer[had..]);
+            self.buffer.truncate(had + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.failure = Some(error);
+                    return None;
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+impl<R: Read> Source for Stream<R> {
+    #[inline(always)]
+    fn byte(&mut self) -> Option<u8> {
+        if self.next == self.buffer.len() {
+            self.fill(1)?;
+        }
+        let byte = *self.buffer.get(self.next)?;
+        self.next += 1;
+        Some(byte)
+    }
+
+    #[inline(always)]
+    fn bytes(&mut self, count: usize) -> Option<&[u8]> {
+        if self.buffer.len() - self.next < count {
+            self.fill(count)?;
+        }
+        let bytes = self.buffer.get(self.next..self.next + count)?;
+        self.next += count;
+        Some(bytes)
+    }
+
+    fn position(&self) -> u64 {
+        self.before + self.next as u64
+    }
+
+    fn failure(&mut self) -> Option<std::io::Error> {
+        self.failure.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives one byte at a time.
+    struct Drops<'a>(&'a [u8]);
+
+    impl Read for Drops<'_> {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            let Some((&first, rest)) = self.0.split_first() else { return Ok(0) };
+            out[0] = first;
+            self.0 = rest;
+            Ok(1)
+        }
+    }
+
+    #[test]
+    fn memory_and_streams_give_the_same_bytes_and_end_alike() {
+        fn walk(mut source: impl Source) -> Vec<u64> {
+            assert_eq!(source.byte(), Some(1));
+            assert_eq!(source.bytes(3), Some(&[2, 3, 4][..]));
+            assert_eq!(source.bytes(0), Some(&[][..]));
+            let before = source.position();
+            assert_eq!(source.bytes(2), None, "only one is left");
+            vec![before, source.failure().map_or(0, |_| 1)]
+        }
+        let bytes = [1, 2, 3, 4, 5];
+        assert_eq!(walk(InMemory::new(&bytes)), [4, 0]);
+        assert_eq!(walk(Stream::new(Drops(&bytes))), [4, 0]);
+    }
+
+    #[test]
+    fn a_length_that_only_claims_takes_no_memory() {
+        let mut source = Stream::new(&[0_u8; 100][..]);
+        assert_eq!(source.bytes(usize::MAX / 2), None);
+        assert!(source.buffer.capacity() < 4 * PORTION);
+    }
+}
