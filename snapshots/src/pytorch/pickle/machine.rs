@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::opcode as op;
+use super::runs::{Runs, run_length};
 use super::source::Source;
 use super::store::{Refusal, Store};
 use super::value::{Memos, Value};
@@ -19,6 +20,9 @@ pub(super) struct Machine<S> {
     /// Where on the stack each open mark stands.
     marks: Vec<usize>,
     memos: Memos,
+    runs: Runs,
+    /// A run of lookups on its way into a list, by the list's row: to be remembered if that turns out to be a stack.
+    open_run: Option<(u32, Vec<u8>)>,
     store: Store,
 }
 
@@ -42,7 +46,15 @@ type Step<T = ()> = std::result::Result<T, Stop>;
 
 impl<S: Source> Machine<S> {
     pub(super) fn new(source: S) -> Self {
-        Self { source, stack: Vec::new(), marks: Vec::new(), memos: Memos::default(), store: Store::new() }
+        Self {
+            source,
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memos: Memos::default(),
+            runs: Runs::default(),
+            open_run: None,
+            store: Store::new(),
+        }
     }
 
     /// Runs to the end: what was built, with the value on top. `bytes` is the length of the input, if that is known.
@@ -90,10 +102,12 @@ impl<S: Source> Machine<S> {
             op::BINGET => {
                 let number = self.byte()?;
                 self.get(usize::from(number))?;
+                self.get_more();
             }
             op::LONG_BINGET => {
                 let number = u32::from_le_bytes(self.array()?);
                 self.get(number as usize)?;
+                self.get_more();
             }
             op::BININT1 => {
                 let number = self.byte()?;
@@ -115,7 +129,11 @@ impl<S: Source> Machine<S> {
                 let value = self.top()?;
                 self.memos.push(value);
             }
-            op::MARK => self.marks.push(self.stack.len()),
+            op::MARK => {
+                if !self.known_run() {
+                    self.marks.push(self.stack.len());
+                }
+            }
             op::EMPTY_DICT => {
                 let dict = self.store.new_dict();
                 self.stack.push(dict);
@@ -135,6 +153,9 @@ impl<S: Source> Machine<S> {
                 let target = *mark.checked_sub(1).and_then(|below| self.stack.get(below)).ok_or_else(empty)?;
                 self.store.append(target, &self.stack[mark..])?;
                 self.stack.truncate(mark);
+                if self.open_run.is_some() {
+                    self.close_run(target);
+                }
             }
             op::TUPLE2 => self.tuple(2)?,
             op::SHORT_BINUNICODE => {
@@ -289,11 +310,67 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
+    /// Fills the new list on top of the stack, where the bytes ahead do so in a way that was seen before.
+    #[inline]
+    fn known_run(&mut self) -> bool {
+        let Some(&Value::List(list)) = self.stack.last() else { return false };
+        if !self.store.is_new_list(list) {
+            return false;
+        }
+        let ahead = self.source.ahead();
+        let Some(length) = run_length(ahead) else { return false };
+        let run = &ahead[..length];
+        match self.runs.get(run) {
+            Some(stack) => {
+                self.store.set_stack(list, stack);
+                self.source.take(length + 1);
+                true
+            }
+            None => {
+                self.open_run = Some((list, run.to_vec()));
+                false
+            }
+        }
+    }
+
+    /// Remembers the run that has just been appended to `target`, if it was one.
+    #[cold]
+    fn close_run(&mut self, target: Value) {
+        if let Some((list, run)) = self.open_run.take()
+            && target == Value::List(list)
+            && let Some(stack) = self.store.as_stack(list)
+        {
+            self.runs.insert(&run, stack);
+        }
+    }
+
+    /// Carries out the memo lookups that follow: most of a snapshot is stacks, and stacks are runs of them.
+    #[inline]
+    fn get_more(&mut self) {
+        let ahead = self.source.ahead();
+        let mut left = ahead;
+        loop {
+            let (number, rest) = match left {
+                [op::LONG_BINGET, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+                [op::BINGET, number, rest @ ..] => (usize::from(*number), rest),
+                _ => break,
+            };
+            let Some(value) = self.memos.get(number) else { break };
+            self.stack.push(value);
+            left = rest;
+        }
+        let taken = ahead.len() - left.len();
+        self.source.take(taken);
+    }
+
     #[inline]
     fn put(&mut self, number: usize) -> Step {
         let value = self.top()?;
         // Each value that was put away took a byte at least.
         let limit = self.source.position();
+        if self.memos.get(number).is_some() {
+            self.runs.clear();
+        }
         match self.memos.put(number, value, limit) {
             true => Ok(()),
             false => Err(Stop::Wrong(format!("a value is put away under {number}, far above all others"))),

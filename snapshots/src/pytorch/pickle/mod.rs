@@ -17,6 +17,7 @@ mod shape;
 mod store;
 mod rows;
 mod whole;
+mod runs;
 mod machine;
 
 #[cfg(test)]

@@ -10,6 +10,12 @@ pub(super) trait Source {
     /// The next `count` bytes.
     fn bytes(&mut self, count: usize) -> Option<&[u8]>;
 
+    /// Bytes that lie ahead and can be looked at now; there may be more.
+    fn ahead(&self) -> &[u8];
+
+    /// Takes `count` of those that lie ahead.
+    fn take(&mut self, count: usize);
+
     /// How many were taken.
     fn position(&self) -> u64;
 
@@ -47,6 +53,16 @@ impl Source for InMemory<'_> {
         let bytes = self.bytes.get(self.position..end)?;
         self.position = end;
         Some(bytes)
+    }
+
+    #[inline(always)]
+    fn ahead(&self) -> &[u8] {
+        self.bytes.get(self.position..).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn take(&mut self, count: usize) {
+        self.position = (self.position + count).min(self.bytes.len());
     }
 
     fn position(&self) -> u64 {
@@ -119,6 +135,16 @@ impl<R: Read> Source for Stream<R> {
         let bytes = self.buffer.get(self.next..self.next + count)?;
         self.next += count;
         Some(bytes)
+    }
+
+    #[inline(always)]
+    fn ahead(&self) -> &[u8] {
+        self.buffer.get(self.next..).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn take(&mut self, count: usize) {
+        self.next = (self.next + count).min(self.buffer.len());
     }
 
     fn position(&self) -> u64 {

@@ -126,6 +126,28 @@ impl Store {
         Value::List(self.lists.len() as u32 - 1)
     }
 
+    /// Whether a list has nothing yet.
+    #[inline]
+    pub(super) fn is_new_list(&self, row: u32) -> bool {
+        self.lists.get(row as usize).is_some_and(|slot| slot.list == List::Empty && !slot.is_used)
+    }
+
+    /// The stack that a list is, if it is one.
+    pub(super) fn as_stack(&self, row: u32) -> Option<u32> {
+        match self.lists.get(row as usize)?.list {
+            List::Stack(stack) => Some(stack),
+            _ => None,
+        }
+    }
+
+    /// Makes a list the stack `stack`.
+    #[inline]
+    pub(super) fn set_stack(&mut self, row: u32, stack: u32) {
+        if let Some(slot) = self.lists.get_mut(row as usize) {
+            slot.list = List::Stack(stack);
+        }
+    }
+
     /// A new dict.
     #[inline]
     pub(super) fn new_dict(&mut self) -> Value {
@@ -278,7 +300,7 @@ impl Store {
     #[inline]
     pub(super) fn set_items(&mut self, target: Value, items: &[Value]) -> Result<(), Refusal> {
         let Value::Dict(row) = target else { return Err(NOT_A_DICT) };
-        if items.len() % 2 != 0 {
+        if !items.len().is_multiple_of(2) {
             return Err("a dict gets a key without a value");
         }
         let keys = self.keys;

@@ -120,6 +120,28 @@ fn a_container_may_be_memoised_after_it_was_filled() {
 }
 
 #[test]
+fn the_same_lookups_are_the_same_stack_unless_the_memo_has_changed() {
+    let frame = |p: Pickle, name: &str, number: u8| {
+        let items: [(&str, &dyn Fn(Pickle) -> Pickle); 2] =
+            [("name", &|p| p.text(name)), ("filename", &|p| p.text("a.py"))];
+        p.dict(&items).op(opcode::BINPUT).op(number)
+    };
+    let event = |p: Pickle| {
+        let frames = |p: Pickle| {
+            let p = p.op(opcode::EMPTY_LIST).op(opcode::MARK).op(opcode::BINGET).op(1);
+            p.op(opcode::BINGET).op(2).op(opcode::APPENDS)
+        };
+        p.dict(&[("action", &|p| p.text("alloc")), ("frames", &frames)])
+    };
+    let before = |p: Pickle| event(frame(frame(p, "inner", 1), "outer", 2).op(opcode::POP).op(opcode::POP));
+    let after = |p: Pickle| event(frame(p, "another", 2).op(opcode::POP));
+    let raw = read(&Pickle::new().snapshot(&[&before, &event, &after, &event])).unwrap();
+    let stacks: Vec<u32> = raw.traces[0].iter().map(|event| event.stack).collect();
+    assert_eq!(stacks, [0, 0, 1, 1]);
+    assert_eq!(raw.stacks.get(1), [0, 2], "the outer frame is another now");
+}
+
+#[test]
 fn a_stack_that_comes_in_two_batches_is_one_stack() {
     let frame = |p: Pickle| p.dict(&[("name", &|p| p.text("f")), ("filename", &|p| p.text("a.py"))]);
     let event = |p: Pickle| {

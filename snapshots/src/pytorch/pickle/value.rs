@@ -5,6 +5,8 @@ use crate::ids::StringId;
 /// A value. Lists and dicts may still change; what they hold lies in the [`Store`](super::store::Store).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value {
+    /// No value: a number of the memo under which nothing was put.
+    Nothing,
     None,
     Bool(bool),
     Int(i64),
@@ -36,6 +38,7 @@ impl Value {
     /// What it is, for messages.
     pub(super) fn kind(self) -> &'static str {
         match self {
+            Self::Nothing => "nothing",
             Self::None => "None",
             Self::Bool(_) => "a bool",
             Self::Int(_) | Self::Big(_) | Self::Huge => "an integer",
@@ -49,32 +52,17 @@ impl Value {
     }
 }
 
-/// A memoised value in eight bytes: there is one for every container of the file.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Memo {
-    #[default]
-    Nothing,
-    Text(u32),
-    List(u32),
-    Dict(u32),
-    Pair(u32),
-    /// Any other value, by its row in a list of such.
-    Other(u32),
-}
-
 /// The memo: values by the numbers under which the file puts them away.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memos {
-    rows: Vec<Memo>,
-    others: Vec<Value>,
+    rows: Vec<Value>,
 }
 
 impl Memos {
     /// Puts `value` away under the next number.
     #[inline]
     pub(super) fn push(&mut self, value: Value) {
-        let memo = self.memo(value);
-        self.rows.push(memo);
+        self.rows.push(value);
     }
 
     /// Puts `value` away under `number`, which may be at most `limit`; false if it is above.
@@ -84,37 +72,16 @@ impl Memos {
             if number as u64 > limit {
                 return false;
             }
-            self.rows.resize(number + 1, Memo::Nothing);
+            self.rows.resize(number + 1, Value::Nothing);
         }
-        self.rows[number] = self.memo(value);
+        self.rows[number] = value;
         true
     }
 
     /// What lies under `number`.
     #[inline]
     pub(super) fn get(&self, number: usize) -> Option<Value> {
-        Some(match *self.rows.get(number)? {
-            Memo::Nothing => return None,
-            Memo::Text(row) => Value::Text(StringId(row)),
-            Memo::List(row) => Value::List(row),
-            Memo::Dict(row) => Value::Dict(row),
-            Memo::Pair(row) => Value::Pair(row),
-            Memo::Other(row) => *self.others.get(row as usize)?,
-        })
-    }
-
-    #[inline]
-    fn memo(&mut self, value: Value) -> Memo {
-        match value {
-            Value::Text(id) => Memo::Text(id.0),
-            Value::List(row) => Memo::List(row),
-            Value::Dict(row) => Memo::Dict(row),
-            Value::Pair(row) => Memo::Pair(row),
-            other => {
-                self.others.push(other);
-                Memo::Other(self.others.len() as u32 - 1)
-            }
-        }
+        self.rows.get(number).copied().filter(|value| !matches!(value, Value::Nothing))
     }
 }
 
@@ -123,8 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_memo_gives_back_what_was_put_and_takes_eight_bytes() {
-        assert_eq!(size_of::<Memo>(), 8);
+    fn a_memo_gives_back_what_was_put() {
         let mut memos = Memos::default();
         let values = [Value::Float(0.5), Value::Text(StringId(3)), Value::Pair(1), Value::None];
         for value in values {

@@ -1,0 +1,95 @@
+//! Runs: stacks by the bytes that list them. A snapshot lists few stacks many times, each time by the same memo
+//! lookups: the bytes need to be understood once.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::opcode as op;
+
+/// Bytes kept at most; then all are forgotten, so that a file of distinct stacks costs no more.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The stacks that runs of memo lookups stand for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs {
+    /// The bytes of all runs, one after the other.
+    bytes: Vec<u8>,
+    rows: HashTable<Run>,
+    hasher: DefaultHashBuilder,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: u32,
+    end: u32,
+    stack: u32,
+}
+
+/// The length of the memo lookups that `bytes` begin with, where items are appended right after them.
+#[inline]
+pub(super) fn run_length(bytes: &[u8]) -> Option<usize> {
+    let mut length = 0;
+    loop {
+        match *bytes.get(length)? {
+            op::LONG_BINGET => length += 5,
+            op::BINGET => length += 2,
+            op::APPENDS if length > 0 => return Some(length),
+            _ => return None,
+        }
+    }
+}
+
+impl Runs {
+    /// The stack of a run, if it was seen before.
+    #[inline]
+    pub(super) fn get(&self, run: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(run);
+        self.rows.find(hash, |row| &self.bytes[row.first as usize..row.end as usize] == run).map(|row| row.stack)
+    }
+
+    /// Remembers the stack of a run.
+    pub(super) fn insert(&mut self, run: &[u8], stack: u32) {
+        if self.bytes.len() + run.len() > MOST_BYTES {
+            self.clear();
+            if run.len() > MOST_BYTES {
+                return;
+            }
+        }
+        let first = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(run);
+        let Self { bytes, rows, hasher } = self;
+        let hash = hasher.hash_one(run);
+        let run = Run { first, end: bytes.len() as u32, stack };
+        rows.insert_unique(hash, run, |row| hasher.hash_one(&bytes[row.first as usize..row.end as usize]));
+    }
+
+    /// Forgets all: what a memo number stands for has changed.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_lookups_up_to_where_they_are_appended() {
+        assert_eq!(run_length(b"h\x01j\x01\x02\x03\x04e..."), Some(7));
+        assert_eq!(run_length(b"h\x01j\x01\x02"), None, "the bytes end within it");
+        assert_eq!(run_length(b"h\x01K\x05e"), None, "a number is among them");
+        assert_eq!(run_length(b"e"), None);
+    }
+
+    #[test]
+    fn equal_bytes_stand_for_the_same_stack_until_all_are_forgotten() {
+        let mut runs = Runs::default();
+        runs.insert(b"h\x01", 7);
+        runs.insert(b"h\x02", 8);
+        assert_eq!((runs.get(b"h\x01"), runs.get(b"h\x02"), runs.get(b"h\x03")), (Some(7), Some(8), None));
+        runs.clear();
+        assert_eq!(runs.get(b"h\x01"), None);
+    }
+}
