@@ -11,7 +11,9 @@ mod sequences;
 pub mod raw;
 mod intake;
 pub mod pickle;
+mod assemble;
 
+pub use assemble::assemble;
 pub use intake::{BlockDraft, EventDraft, Intake, SegmentDraft};
 pub use raw::RawSnapshot;
 pub use sequences::Sequences;

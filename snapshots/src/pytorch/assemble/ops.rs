@@ -1,0 +1,137 @@
+//! Ops: the forward calls whose backward allocated, told by the texts of Python's `traceback`.
+
+use hashbrown::HashMap;
+
+use super::super::sequences::Sequences;
+use super::names::Names;
+use super::stacks::Stacks;
+use crate::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
+use crate::tables::{Frame, Op, SourceLine, Tables};
+
+/// Makes one op of each forward stack, numbered in order of first appearance.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ops {
+    by_list: HashMap<u32, OpId>,
+    by_stack: HashMap<StackId, OpId>,
+    /// Frames by their place in the source; those of the snapshot first.
+    frames: HashMap<SourceLine, FrameId>,
+}
+
+impl Ops {
+    /// The op of forward stack `list` of `texts`; none for no stack.
+    pub(super) fn id(
+        &mut self,
+        tables: &mut Tables,
+        names: &mut Names,
+        stacks: &mut Stacks,
+        (texts, list): (&Sequences, u32),
+    ) -> OpId {
+        if list as usize >= texts.len() {
+            return OpId::NONE;
+        }
+        if let Some(&id) = self.by_list.get(&list) {
+            return id;
+        }
+        if self.frames.is_empty() {
+            self.learn_frames(tables);
+        }
+        let mut stack = StackId::NONE;
+        // As `traceback` has it, the innermost call comes last.
+        for &text in texts.get(list) {
+            let text = tables.string(StringId(text)).to_owned();
+            for place in places(&text) {
+                let function = names.id(&mut tables.strings, place.function);
+                let file = place.file.map_or(StringId::NONE, |file| names.id(&mut tables.strings, file));
+                let frame = self.frame(tables, SourceLine { function, file, line: place.line });
+                stack = stacks.node(tables, stack, frame);
+            }
+        }
+        let id = *self.by_stack.entry(stack).or_insert_with(|| {
+            tables.ops.push(Op { name: StringId::NONE, scope: ScopeId::NONE, stack });
+            OpId::from_index(tables.ops.len() - 1)
+        });
+        self.by_list.insert(list, id);
+        id
+    }
+
+    fn learn_frames(&mut self, tables: &Tables) {
+        for (row, frame) in tables.frames.iter().enumerate().filter(|(_, frame)| frame.line_count == 1) {
+            if let Some(line) = tables.lines.get(frame.first_line as usize) {
+                self.frames.entry(*line).or_insert(FrameId(row as u32));
+            }
+        }
+    }
+
+    fn frame(&mut self, tables: &mut Tables, line: SourceLine) -> FrameId {
+        *self.frames.entry(line).or_insert_with(|| {
+            let first_line = tables.lines.len() as u32;
+            tables.lines.push(line);
+            tables.frames.push(Frame { module: ModuleId::NONE, address: 0, first_line, line_count: 1 });
+            FrameId::from_index(tables.frames.len() - 1)
+        })
+    }
+}
+
+/// A place in the source as `traceback` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place<'a> {
+    function: &'a str,
+    file: Option<&'a str>,
+    line: u32,
+}
+
+/// The places that a text names in lines such as `File "train.py", line 3, in step`; where it has no such line, the
+/// text itself.
+fn places(text: &str) -> Vec<Place<'_>> {
+    let mut places: Vec<Place<'_>> = text.lines().filter_map(place).collect();
+    if places.is_empty() && !text.trim().is_empty() {
+        places.push(Place { function: text.trim(), file: None, line: 0 });
+    }
+    places
+}
+
+fn place(line: &str) -> Option<Place<'_>> {
+    let (file, rest) = line.trim().strip_prefix("File \"")?.rsplit_once("\", line ")?;
+    let (number, function) = rest.split_once(", in ").unwrap_or((rest, ""));
+    Some(Place { function, file: Some(file), line: number.trim().parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pytorch::assemble::stacks::take_frames;
+    use crate::pytorch::raw::RawFrame;
+
+    #[test]
+    fn traceback_texts_become_the_stack_of_an_op() {
+        let strings = [
+            "  File \"train.py\", line 9, in <module>\n    loss = model(x)\n",
+            "  File \"model.py\", line 3, in forward\n    return a @ b\n",
+            "something else",
+            "forward",
+            "model.py",
+        ];
+        let mut tables = Tables { strings: strings.map(String::from).to_vec(), ..Tables::default() };
+        let known = RawFrame { name: StringId(3), file: StringId(4), line: 3, fx: StringId::NONE };
+        take_frames(&mut tables, &[known]);
+        let mut texts = Sequences::default();
+        let lists = [texts.intern(&[0, 1]), texts.intern(&[2]), texts.intern(&[0, 1])];
+        let (mut names, mut stacks, mut ops) = (Names::of(&tables.strings), Stacks::default(), Ops::default());
+        let mut id = |list| ops.id(&mut tables, &mut names, &mut stacks, (&texts, list));
+        assert_eq!(lists.map(&mut id), [OpId(0), OpId(1), OpId(0)]);
+        assert_eq!(id(Sequences::NONE), OpId::NONE);
+        assert_eq!(id(77), OpId::NONE);
+        assert_eq!(tables.stack_text(tables.ops[0].stack), ["forward (model.py:3)", "<module> (train.py:9)"]);
+        assert_eq!(tables.stack_text(tables.ops[1].stack), ["something else"]);
+        assert_eq!(tables.frames.len(), 3, "a frame that the snapshot has is not made again");
+    }
+
+    #[test]
+    fn a_place_is_read_whatever_its_file_is_called() {
+        let text = r#"File "C:\a "b", line 2, in c\x.py", line 12, in <lambda>"#;
+        let expected = Place { function: "<lambda>", file: Some(r#"C:\a "b", line 2, in c\x.py"#), line: 12 };
+        assert_eq!(places(text), [expected]);
+        assert_eq!(places("File \"x\", line many, in f")[0].file, None);
+        assert_eq!(places(" \n"), []);
+    }
+}

@@ -1,0 +1,123 @@
+//! Ranges: disjoint ranges of bytes by address, each with a tag; neighbours with the same tag are one range.
+
+use std::collections::BTreeMap;
+
+/// Ranges by their first byte, each with its end and its tag. Every operation costs a logarithm for each range that it
+/// makes or ends.
+#[derive(Clone, Debug)]
+pub(super) struct Ranges<T> {
+    rows: BTreeMap<u64, (u64, T)>,
+}
+
+impl<T> Default for Ranges<T> {
+    fn default() -> Self {
+        Self { rows: BTreeMap::new() }
+    }
+}
+
+impl<T: Copy + Eq> Ranges<T> {
+    /// Adds `start..end`, in place of what overlaps it.
+    #[inline]
+    pub(super) fn insert(&mut self, start: u64, mut end: u64, tag: T) {
+        if start >= end {
+            return;
+        }
+        if self.rows.range(..end).next_back().is_some_and(|(_, row)| row.0 > start) {
+            self.remove(start, end);
+        }
+        if let Some(&(after, _)) = self.rows.get(&end).filter(|row| row.1 == tag) {
+            self.rows.remove(&end);
+            end = after;
+        }
+        match self.rows.range_mut(..start).next_back() {
+            Some((_, row)) if row.0 == start && row.1 == tag => row.0 = end,
+            _ => {
+                self.rows.insert(start, (end, tag));
+            }
+        }
+    }
+
+    /// Takes `start..end` out of all ranges.
+    pub(super) fn remove(&mut self, start: u64, end: u64) {
+        while let Some((&first, &(last, tag))) = self.rows.range(..end).next_back() {
+            if last <= start || start >= end {
+                break;
+            }
+            self.rows.remove(&first);
+            if last > end {
+                self.rows.insert(end, (last, tag));
+            }
+            if first < start {
+                self.rows.insert(first, (start, tag));
+            }
+        }
+    }
+
+    /// End and tag of the range that begins at `start`.
+    #[inline]
+    pub(super) fn starting_at(&self, start: u64) -> Option<(u64, T)> {
+        self.rows.get(&start).copied()
+    }
+
+    /// Takes `start..end` off the front of the range that begins at `start` and reaches to `end` or beyond.
+    #[inline]
+    pub(super) fn take_front(&mut self, start: u64, end: u64) {
+        match self.rows.remove(&start) {
+            Some((last, tag)) if last > end => {
+                self.rows.insert(end, (last, tag));
+            }
+            _ => {}
+        }
+    }
+
+    /// The range that holds byte `at`: start, end and tag.
+    pub(super) fn holding(&self, at: u64) -> Option<(u64, u64, T)> {
+        let (&start, &(end, tag)) = self.rows.range(..=at).next_back()?;
+        (at < end).then_some((start, end, tag))
+    }
+
+    /// All ranges by address: start, end and tag.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64, T)> {
+        self.rows.iter().map(|(&start, &(end, tag))| (start, end, tag))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn neighbours_join_only_where_their_tags_agree() {
+        let mut ranges = Ranges::default();
+        for (start, end, tag) in [(0, 10, 'a'), (20, 30, 'a'), (10, 20, 'a'), (30, 40, 'b')] {
+            ranges.insert(start, end, tag);
+        }
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [(0, 30, 'a'), (30, 40, 'b')]);
+        assert_eq!(ranges.holding(29), Some((0, 30, 'a')));
+        assert_eq!(ranges.holding(40), None);
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_agree_with_an_array_of_bytes(steps in prop::collection::vec((0_u64..60, 0_u64..60, 0_u8..4), 0..60)) {
+            let mut ranges = Ranges::default();
+            let mut bytes = [None; 60];
+            for (start, end, tag) in steps {
+                let span = start as usize..(end.max(start)) as usize;
+                if tag == 3 {
+                    ranges.remove(start, end);
+                    bytes[span].fill(None);
+                } else {
+                    ranges.insert(start, end, tag);
+                    bytes[span].fill(Some(tag));
+                }
+                for (at, expected) in bytes.iter().enumerate() {
+                    prop_assert_eq!(ranges.holding(at as u64).map(|row| row.2), *expected);
+                }
+                let rows: Vec<_> = ranges.iter().collect();
+                prop_assert!(rows.windows(2).all(|pair| pair[0].1 < pair[1].0 || pair[0].2 != pair[1].2));
+            }
+        }
+    }
+}
