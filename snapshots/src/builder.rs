@@ -1,9 +1,10 @@
 //! TraceBuilder: the only way to make a trace. Takes events as they were recorded and keeps every invariant.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::error::Problem;
-use crate::event::{Alloc, BlockKey, Event, Range, What};
+use crate::event::{Alloc, BlockKey, Event, EventKind, Range, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
 use crate::keys::BlockKeys;
 use crate::tables::Tables;
@@ -104,12 +105,13 @@ impl TraceBuilder {
         self.trace.problems.push(problem);
     }
 
-    /// Adds a named range of events.
+    /// Adds a named range of events, in any order. Where the events themselves say nothing of steps and phases,
+    /// annotations do.
     pub fn add_annotation(&mut self, annotation: Annotation) {
         self.trace.annotations.push(annotation);
     }
 
-    /// Adds a further fact of an event, a block or a segment.
+    /// Adds a further fact of an event, or of a block or segment of the baseline, in any order.
     pub fn add_attribute(&mut self, attribute: Attribute) {
         self.trace.attributes.push(attribute);
     }
@@ -117,6 +119,11 @@ impl TraceBuilder {
     /// How many events there are so far.
     pub fn event_count(&self) -> usize {
         self.trace.events.len()
+    }
+
+    /// How many blocks and how many segments there are so far.
+    pub(crate) fn row_counts(&self) -> (usize, usize) {
+        (self.trace.blocks.len(), self.trace.segments.len())
     }
 
     /// `bytes`, or 0 with a problem noted where sizes add up to more than any machine has.
@@ -314,8 +321,22 @@ impl TraceBuilder {
             self.trace.trust.events_lost += self.refused;
             self.add_problem(Problem::new(what));
         }
-        self.trace.spans = Spans::from_events(&self.trace.events);
+        self.trace.annotations.sort_by_key(|annotation| (annotation.first, Reverse(annotation.end)));
+        self.trace.attributes.sort_by_key(|attribute| attribute.owner);
+        self.trace.spans = self.spans();
         self.trace
+    }
+
+    /// Steps and phases by their events, or where there are none by annotations.
+    fn spans(&self) -> Spans {
+        let Trace { events, annotations, tables, .. } = &self.trace;
+        let is_said = |kind: &EventKind| matches!(kind, EventKind::Step | EventKind::Phase);
+        let by_annotations = if annotations.is_empty() || events.kind.iter().any(is_said) {
+            None
+        } else {
+            Spans::from_annotations(annotations, tables, events.len())
+        };
+        by_annotations.unwrap_or_else(|| Spans::from_events(events))
     }
 }
 

@@ -149,7 +149,7 @@ pub struct EventsArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// Only events of device N, and steps, phases and marks [default: all]
+    /// Only events of device N, and steps, phases and marks that concern every device [default: all]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
     /// The first event

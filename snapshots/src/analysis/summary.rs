@@ -17,7 +17,7 @@ pub struct DeviceSummary {
     pub name: String,
     /// Memory in bytes, 0 if unknown.
     pub capacity_bytes: u64,
-    /// Its events, steps and marks aside.
+    /// Its events, marks that carry it among them; steps and phases aside.
     pub events: u64,
     /// Its alloc events.
     pub allocs: u64,
@@ -53,8 +53,7 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
     let mut counts = [0_u64; EventKind::ALL.len()];
     let mut times: Option<(u64, u64)> = None;
     for (index, &kind) in trace.events.kind.iter().enumerate() {
-        if trace.events.device[index] != device || matches!(kind, EventKind::Step | EventKind::Phase | EventKind::Mark)
-        {
+        if trace.events.device[index] != device || matches!(kind, EventKind::Step | EventKind::Phase) {
             continue;
         }
         counts[kind as usize] += 1;

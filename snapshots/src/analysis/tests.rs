@@ -204,6 +204,22 @@ fn a_summary_counts_what_the_events_say() {
 }
 
 #[test]
+fn a_summary_counts_a_mark_on_the_device_that_it_carries() {
+    let trace = trace_from_text("alloc a 100\nalloc b 100 device=1\nmark snapshot device=1\nstep 0\nphase forward");
+    let counts: Vec<u64> = summary::summarize(&trace.expect("the text")).iter().map(|summary| summary.events).collect();
+    assert_eq!(counts, [1, 2]);
+}
+
+#[test]
+fn only_our_own_recorders_marks_concern_every_device() {
+    let mut trace = trace_from_text("mark a\nmark b device=1\nstep 0\nalloc a 1").expect("the text is right");
+    let everywhere = |trace: &Trace| trace.events.ids().map(|id| trace.is_everywhere(id)).collect::<Vec<_>>();
+    assert_eq!(everywhere(&trace), [false, false, true, false]);
+    trace.header.recorder = "highwater 0.1.0".to_owned();
+    assert_eq!(everywhere(&trace), [true, false, true, false]);
+}
+
+#[test]
 fn frees_that_were_not_recorded_are_counted_and_totals_stay_right() {
     let text = "
         baseline x 10 waiting

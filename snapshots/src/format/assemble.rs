@@ -1,6 +1,7 @@
 //! Assemble: puts the parts of a file together, in their order, and notes what is missing or wrong.
 
 use super::kind::{SectionKind, kind_text};
+use super::owners::Owners;
 use super::part::Part;
 use super::section::{FLAG_MUST_UNDERSTAND, HEADER_BYTES, MOST_EXPANSION, SectionHeader};
 use super::tables_codec::{EndFacts, FrameRow, Symbols};
@@ -22,6 +23,8 @@ const LEAST_ROW_BYTES: u64 = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembler {
     builder: TraceBuilder,
+    /// Annotations and attributes, until their rows are known.
+    owners: Owners,
     /// The number that the next event has in the file.
     next_event: u64,
     /// Events that damage has cost.
@@ -137,7 +140,7 @@ impl Assembler {
                 let lost = Op { name: StringId::NONE, scope: ScopeId::NONE, stack: StackId::NONE };
                 self.append(offset, header, rows, lost, |tables| &mut tables.ops)?;
             }
-            Part::StartingState(state) => self.take_starting_state(&state)?,
+            Part::StartingState(state) => self.take_starting_state(header, &state)?,
             Part::Events(decoded) => {
                 self.take_events(header, &decoded.events)?;
                 if decoded.unknown > 0 {
@@ -146,6 +149,16 @@ impl Assembler {
                         format!("{count} events are of kinds that this program does not know: they are left out");
                     self.note(Problem::at(offset, what));
                 }
+            }
+            Part::Annotations(rows) => {
+                let missing = self.missing_rows(header, self.owners.annotation_rows())?;
+                self.owners.take_annotations(offset, header, rows);
+                self.note_missing(offset, missing, "annotations before this are lost");
+            }
+            Part::Attributes(rows) => {
+                let missing = self.missing_rows(header, self.owners.attribute_rows())?;
+                self.owners.take_attributes(offset, header, rows);
+                self.note_missing(offset, missing, "attributes before this are lost");
             }
             Part::End(facts) => self.take_end(header, *facts),
             Part::Footer => {}
@@ -168,27 +181,37 @@ impl Assembler {
         lost: T,
         table: impl Fn(&mut Tables) -> &mut Vec<T>,
     ) -> Result<(), String> {
-        let could_hold = self.bytes_lost.saturating_mul(MOST_EXPANSION as u64 / LEAST_ROW_BYTES);
+        let has = table(self.builder.tables()).len() as u64;
+        let missing = self.missing_rows(header, has)?;
         let table = table(self.builder.tables());
-        let has = table.len() as u64;
-        let Some(missing) = header.first.checked_sub(has) else {
-            return Err(format!("its first row is number {}, but {has} rows are there already", header.first));
-        };
-        if missing > could_hold {
-            return Err(format!("its first row is number {}, but only {has} rows came before", header.first));
-        }
         if table.is_empty() {
             *table = vec![lost; missing as usize];
         } else {
             table.resize(table.len() + missing as usize, lost);
         }
         table.extend(rows);
-        if missing > 0 {
-            let name = header.kind_text();
-            let what = format!("{missing} rows of {name} before this are lost: what they name shows as unknown");
-            self.note(Problem::at(offset, what));
-        }
+        let what = format!("rows of {} before this are lost: what they name shows as unknown", header.kind_text());
+        self.note_missing(offset, missing, &what);
         Ok(())
+    }
+
+    /// How many rows lie between those that are there, `has` of them, and a section's first; or what is wrong with that.
+    fn missing_rows(&self, header: &SectionHeader, has: u64) -> Result<u64, String> {
+        let could_hold = self.bytes_lost.saturating_mul(MOST_EXPANSION as u64 / LEAST_ROW_BYTES);
+        let first = header.first;
+        match first.checked_sub(has) {
+            None => Err(format!("its first row is number {first}, but {has} rows are there already")),
+            Some(missing) if missing > could_hold => {
+                Err(format!("its first row is number {first}, but only {has} rows came before"))
+            }
+            Some(missing) => Ok(missing),
+        }
+    }
+
+    fn note_missing(&mut self, offset: u64, missing: u64, what: &str) {
+        if missing > 0 {
+            self.note(Problem::at(offset, format!("{missing} {what}")));
+        }
     }
 
     fn take_symbols(&mut self, offset: u64, rows: &[Symbols]) {
@@ -210,12 +233,14 @@ impl Assembler {
         }
     }
 
-    fn take_starting_state(&mut self, state: &StartingState) -> Result<(), String> {
+    fn take_starting_state(&mut self, header: &SectionHeader, state: &StartingState) -> Result<(), String> {
         if self.next_event > 0 {
             return Err("a starting state comes after events".to_owned());
         }
         self.spend(state.segments.len() + state.mappings.len() + state.blocks.len())?;
+        let before = self.builder.row_counts();
         self.builder.set_starting_state(state);
+        self.owners.took_state(header.first, state, before, &self.builder);
         Ok(())
     }
 
@@ -226,8 +251,10 @@ impl Assembler {
         }
         self.spend(events.len())?;
         self.reach_event(header.first);
+        let row = self.builder.event_count();
         events.iter().for_each(|event| self.builder.push(event));
         self.next_event = header.first.saturating_add(u64::from(header.count));
+        self.owners.took_events(header.first, self.next_event, row, self.builder.event_count());
         Ok(())
     }
 
@@ -260,6 +287,9 @@ impl Assembler {
         } else if self.end.is_some() && !self.has_tail && !was_cut {
             self.note(Problem::at(bytes, "the index at the end is missing; nothing else is"));
         }
+        let owners = std::mem::take(&mut self.owners);
+        let problems = owners.finish(&mut self.builder, self.next_event);
+        problems.into_iter().for_each(|problem| self.note(problem));
         if let Some(more) = self.problems.checked_sub(MOST_PROBLEMS).filter(|more| *more > 0) {
             self.builder.add_problem(Problem::new(format!("{more} more problems like these")));
         }

@@ -57,6 +57,10 @@ section_kinds! {
     End = 12 "end",
     /// Where every section lies.
     Footer = 13 "footer",
+    /// Rows of named ranges of events. Since version 1.1.
+    Annotations = 14 "annotations",
+    /// Rows of further facts of events, and of blocks and segments of the baseline. Since version 1.1.
+    Attributes = 15 "attributes",
 }
 
 /// `strings`, or `kind 77` for a number that this version does not know.

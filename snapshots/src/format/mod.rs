@@ -29,6 +29,7 @@ mod sniff;
 mod writer;
 mod whole;
 mod part;
+mod owners;
 mod assemble;
 mod reader;
 mod follow;

@@ -8,7 +8,7 @@ use super::tables_codec::{
 };
 use crate::builder::StartingState;
 use crate::tables::{Module, Op, Scope, Stack};
-use crate::trace::{DeviceFacts, Header};
+use crate::trace::{Annotation, Attribute, DeviceFacts, Header};
 
 /// A section's content.
 pub(super) enum Part {
@@ -24,6 +24,8 @@ pub(super) enum Part {
     StartingState(Box<StartingState>),
     Events(DecodedEvents),
     End(Box<EndFacts>),
+    Annotations(Vec<Annotation>),
+    Attributes(Vec<Attribute>),
     /// The footer, which holds nothing that the sections do not say themselves.
     Footer,
     /// A kind that this version does not know.
@@ -55,6 +57,8 @@ impl Part {
             SectionKind::Events => Self::Events(decode_events(raw, count)?),
             SectionKind::End => Self::End(Box::new(row_from_bytes(raw)?)),
             SectionKind::Footer => Self::Footer,
+            SectionKind::Annotations => Self::Annotations(rows_from_bytes(raw, count)?),
+            SectionKind::Attributes => Self::Attributes(rows_from_bytes(raw, count)?),
         })
     }
 }

@@ -31,6 +31,9 @@ pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
         }
     }
     writer.write_events(&chunk)?;
+    // The rows of events and of the baseline stand in the file in their order, so that their ids are their numbers there.
+    writer.append_annotations(&trace.annotations)?;
+    writer.append_attributes(&trace.attributes)?;
     let problems = trace.problems.iter().map(|problem| Problem::new(problem.to_string())).collect();
     writer.finish(&EndFacts { trust: trace.trust.clone(), problems })
 }

@@ -16,7 +16,7 @@ use crate::builder::StartingState;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::tables::{Frame, Module, Op, Scope, Stack};
-use crate::trace::{DeviceFacts, Header};
+use crate::trace::{Annotation, Attribute, DeviceFacts, Header};
 
 /// Table sections are ended at about this size, so that damage costs little and decoding can be shared.
 const ROWS_SECTION_BYTES: usize = 4 << 20;
@@ -175,6 +175,17 @@ impl<W: Write> SnapWriter<W> {
             written?;
         }
         Ok(())
+    }
+
+    /// Appends named ranges of events that were written before, by the numbers that these have in the file.
+    pub fn append_annotations(&mut self, rows: &[Annotation]) -> Result<()> {
+        self.append(SectionKind::Annotations, rows, |_, annotation| Some(annotation))
+    }
+
+    /// Appends further facts of events, and of blocks and segments of starting states, that were written before, by the
+    /// numbers that these have in the file.
+    pub fn append_attributes(&mut self, rows: &[Attribute]) -> Result<()> {
+        self.append(SectionKind::Attributes, rows, |_, attribute| Some(attribute))
     }
 
     /// Ends the recording: writes the end facts, the footer and the tail, flushes, and gives the stream back.

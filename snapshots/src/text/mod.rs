@@ -11,13 +11,23 @@
 //! tag a gradient
 //! free a
 //! oom 4096 free=1024
+//! begin "ProfilerStep#7"
+//! alloc b 512
+//! attribute user_metadata "layer 3"
+//! end "ProfilerStep#7"
 //! ```
 //!
 //! Sizes of blocks are `requested/allocated`, or one number for both. Blocks have names; `free x` stands for
 //! `free_requested x` and `free_completed x`. Facts: a category, `#op`, `@scope.path`, `stream=2`, `device=1`, `small`
 //! or `large`, `t=12us` (else each event is one microsecond after the last), and at the end the stack, innermost
 //! function first, each after `<`. `#` at the start of a line begins a comment.
+//!
+//! `begin` and `end` stand around the events of an annotation; of several of one name, the last begun ends first, and
+//! what never ends lasts to the end. `begin` may say `device=1` and `guessed`; the times of annotations are not written.
+//! `attribute` gives a name and a value to what the line before it speaks of. A name or value of several words stands in
+//! double quotes, with `\"`, `\\` and `\n` in it as in Rust. A mark may say `device=1` as its last word.
 
+mod quotes;
 mod parse;
 
 use std::fmt::Write as _;
@@ -26,14 +36,16 @@ pub use parse::trace_from_text;
 
 use crate::event::{EventKind, Range};
 use crate::ids::{BlockId, DeviceId, EventId, OpId, ScopeId, StackId};
-use crate::trace::{SegmentRole, Subject, Trace};
+use crate::trace::{Annotation, Owner, SegmentRole, Subject, Trace};
+use quotes::quoted;
 
-/// Writes a whole trace as text: baseline first, then every event.
+/// Writes a whole trace as text: baseline first, then every event, each with its attributes, and annotations between.
 pub fn text_from_trace(trace: &Trace) -> String {
     let mut out = String::new();
     for id in trace.blocks.ids().take_while(|id| trace.blocks.get(*id).is_baseline()) {
         let waits = if trace.was_waiting_at_start(id) { " waiting" } else { "" };
         let _ = writeln!(out, "baseline {}{waits}", block_text(trace, id, trace.blocks.stack[id.0 as usize]));
+        push_attributes(&mut out, trace, Owner::Block(id));
     }
     for id in trace.segments.ids().take_while(|id| !trace.segments.get(*id).alloc.is_some()) {
         let segment = trace.segments.get(id);
@@ -42,11 +54,43 @@ pub fn text_from_trace(trace: &Trace) -> String {
             _ => "baseline_mapping",
         };
         let _ = writeln!(out, "{word} {}{}", range_text(&segment.range), device_text(segment.device));
+        push_attributes(&mut out, trace, Owner::Segment(id));
     }
-    for id in trace.events.ids() {
-        let _ = writeln!(out, "{}", event_text(trace, id));
+    let mut annotations = trace.annotations.iter().peekable();
+    let mut open: Vec<&Annotation> = Vec::new();
+    let events = trace.events.ids().map(|id| (id, true));
+    for (id, is_event) in events.chain([(EventId::from_index(trace.events.len()), false)]) {
+        push_ends(&mut out, trace, &mut open, id);
+        while let Some(annotation) = annotations.next_if(|annotation| annotation.first <= id) {
+            let guessed = if annotation.is_guessed { " guessed" } else { "" };
+            let name = quoted(trace.tables.string(annotation.name));
+            let _ = writeln!(out, "begin {name}{}{guessed}", device_text(annotation.device));
+            open.push(annotation);
+            if annotation.end <= id {
+                push_ends(&mut out, trace, &mut open, id);
+            }
+        }
+        if is_event {
+            let _ = writeln!(out, "{}", event_text(trace, id));
+            push_attributes(&mut out, trace, Owner::Event(id));
+        }
     }
     out
+}
+
+/// Ends the annotations of `open` that end before event `id`, the last begun first.
+fn push_ends(out: &mut String, trace: &Trace, open: &mut Vec<&Annotation>, id: EventId) {
+    for annotation in open.iter().rev().filter(|annotation| annotation.end <= id) {
+        let _ = writeln!(out, "end {}", quoted(trace.tables.string(annotation.name)));
+    }
+    open.retain(|annotation| annotation.end > id);
+}
+
+fn push_attributes(out: &mut String, trace: &Trace, owner: Owner) {
+    for attribute in trace.attributes_of(owner) {
+        let [name, value] = [attribute.name, attribute.value].map(|text| quoted(trace.tables.string(text)));
+        let _ = writeln!(out, "attribute {name} {value}");
+    }
 }
 
 /// One event as a line of text, without its time.
@@ -75,7 +119,7 @@ pub fn event_text(trace: &Trace, id: EventId) -> String {
         Subject::DeviceUsed(bytes) => format!("{name} {bytes}{device}"),
         Subject::Step(step) => format!("{name} {step}"),
         Subject::Phase(phase) => format!("{name} {phase}"),
-        Subject::Mark(text) => format!("{name} {}", trace.tables.string(text)),
+        Subject::Mark(text) => format!("{name} {}{device}", trace.tables.string(text)),
     }
 }
 

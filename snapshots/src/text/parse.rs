@@ -6,10 +6,14 @@ use crate::builder::{StartingBlock, StartingState, TraceBuilder};
 use crate::category::{Category, Phase, Pool};
 use crate::error::{Error, Result};
 use crate::event::{Alloc, Event, EventKind, Oom, Range, What};
-use crate::ids::{DeviceId, FrameId, ModuleId, OpId, ScopeId, StackId, StreamId, StringId};
+use crate::ids::{
+    BlockId, DeviceId, EventId, FrameId, ModuleId, OpId, ScopeId, SegmentId, StackId, StreamId, StringId,
+};
 use crate::intern::Interner;
 use crate::tables::{Frame, Op, Scope, SourceLine, Stack};
-use crate::trace::Trace;
+use crate::trace::{Annotation, Attribute, Owner, Trace};
+
+use super::quotes::take_text;
 
 /// Reads a trace from text. Errors name the line.
 pub fn trace_from_text(text: &str) -> Result<Trace> {
@@ -40,6 +44,21 @@ struct Parser {
     ops: Vec<Op>,
     lines: Interner<SourceLine>,
     stacks: Interner<Stack>,
+    annotations: Vec<Annotation>,
+    /// Annotations that have begun, by their position, the last begun last.
+    open: Vec<usize>,
+    /// What the last line speaks of.
+    last: Option<Place>,
+    attributes: Vec<(Place, StringId, StringId)>,
+}
+
+/// An event by its position; a row of a starting state by the position of both.
+#[derive(Clone, Copy)]
+enum Place {
+    Event(usize),
+    Block(usize, usize),
+    Segment(usize, usize),
+    Mapping(usize, usize),
 }
 
 /// The facts that may follow an event's subject.
@@ -58,6 +77,13 @@ struct Facts {
 
 impl Parser {
     fn take(&mut self, line: &str) -> Result<(), String> {
+        let (first, after) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        match first {
+            "begin" => return self.begin(after),
+            "end" => return self.end(after),
+            "attribute" => return self.attribute(after),
+            _ => {}
+        }
         let mut calls = line.split('<').map(str::trim);
         let words: Vec<&str> = calls.next().unwrap_or_default().split_whitespace().collect();
         let (word, rest) = words.split_first().ok_or("an event is missing before '<'")?;
@@ -67,8 +93,10 @@ impl Parser {
         }
         let subject = *rest.first().ok_or_else(|| format!("'{word}' needs a subject"))?;
         if *word == "mark" {
-            let text = self.string(line["mark".len()..].trim());
-            return self.push(What::Mark(text), None, DeviceId::default(), StackId::NONE);
+            let device = after.rsplit_once(" device=").and_then(|(text, device)| Some((text, device.parse().ok()?)));
+            let (text, device) = device.unwrap_or((after, 0));
+            let text = self.string(text.trim());
+            return self.push(What::Mark(text), None, DeviceId(device), StackId::NONE);
         }
         let stack = self.stack(&calls.collect::<Vec<_>>());
         let takes_size = matches!(*word, "alloc" | "baseline") || word.contains("segment") || word.contains("mapping");
@@ -78,17 +106,23 @@ impl Parser {
             "baseline" => {
                 let alloc = self.alloc(subject, size()?, &facts)?;
                 let block = StartingBlock { alloc, stack, free_requested: facts.waits };
-                self.starting(facts.device).blocks.push(block);
+                let (state, rows) = self.starting(facts.device);
+                rows.blocks.push(block);
+                self.last = Some(Place::Block(state, rows.blocks.len() - 1));
                 return Ok(());
             }
             "baseline_segment" => {
                 let range = range(subject, size()?, &facts)?;
-                self.starting(facts.device).segments.push(range);
+                let (state, rows) = self.starting(facts.device);
+                rows.segments.push(range);
+                self.last = Some(Place::Segment(state, rows.segments.len() - 1));
                 return Ok(());
             }
             "baseline_mapping" => {
                 let range = range(subject, size()?, &facts)?;
-                self.starting(facts.device).mappings.push(range);
+                let (state, rows) = self.starting(facts.device);
+                rows.mappings.push(range);
+                self.last = Some(Place::Mapping(state, rows.mappings.len() - 1));
                 return Ok(());
             }
             "free" => {
@@ -124,16 +158,85 @@ impl Parser {
 
     fn push(&mut self, what: What, time_ns: Option<u64>, device: DeviceId, stack: StackId) -> Result<(), String> {
         self.clock_ns = time_ns.unwrap_or(self.clock_ns.saturating_add(1000));
+        self.last = Some(Place::Event(self.events.len()));
         self.events.push(Event { time_ns: self.clock_ns, device, stack, what });
         Ok(())
     }
 
-    fn starting(&mut self, device: DeviceId) -> &mut StartingState {
+    fn begin(&mut self, rest: &str) -> Result<(), String> {
+        let (name, facts) = take_text(rest)?;
+        let first = EventId::from_index(self.events.len());
+        let mut annotation = Annotation {
+            name: self.string(&name),
+            device: DeviceId(0),
+            start_ns: None,
+            end_ns: None,
+            first,
+            end: first,
+            is_guessed: false,
+        };
+        for fact in facts.split_whitespace() {
+            if let Some(device) = fact.strip_prefix("device=") {
+                annotation.device = device_id(device)?;
+            } else if fact == "guessed" {
+                annotation.is_guessed = true;
+            } else {
+                return Err(format!("'{fact}' means nothing here; a name of several words stands in double quotes"));
+            }
+        }
+        self.open.push(self.annotations.len());
+        self.annotations.push(annotation);
+        Ok(())
+    }
+
+    fn end(&mut self, rest: &str) -> Result<(), String> {
+        let (name, rest) = take_text(rest)?;
+        if !rest.is_empty() {
+            return Err(format!("'{rest}' means nothing here; a name of several words stands in double quotes"));
+        }
+        let id = self.string(&name);
+        let place = self.open.iter().rposition(|&row| self.annotations[row].name == id);
+        let row = self.open.remove(place.ok_or_else(|| format!("nothing called '{name}' has begun"))?);
+        self.annotations[row].end = EventId::from_index(self.events.len());
+        Ok(())
+    }
+
+    fn attribute(&mut self, rest: &str) -> Result<(), String> {
+        let place = self.last.ok_or("an attribute stands after the line that it belongs to")?;
+        let (name, rest) = take_text(rest)?;
+        let (value, rest) = take_text(rest)?;
+        if !rest.is_empty() {
+            return Err(format!("'{rest}' means nothing here; a value of several words stands in double quotes"));
+        }
+        let (name, value) = (self.string(&name), self.string(&value));
+        self.attributes.push((place, name, value));
+        Ok(())
+    }
+
+    fn starting(&mut self, device: DeviceId) -> (usize, &mut StartingState) {
         let row = self.starting.iter().position(|state| state.device == device).unwrap_or_else(|| {
             self.starting.push(StartingState { device, ..StartingState::default() });
             self.starting.len() - 1
         });
-        &mut self.starting[row]
+        (row, &mut self.starting[row])
+    }
+
+    /// The row that `place` has in the trace: those of a starting state come after those of all states before it.
+    fn owner(&self, place: Place) -> Owner {
+        let before = |state: usize, rows: fn(&StartingState) -> usize| -> usize {
+            self.starting[..state].iter().map(rows).sum()
+        };
+        let segments = |state| before(state, |state| state.segments.len() + state.mappings.len());
+        match place {
+            Place::Event(row) => Owner::Event(EventId::from_index(row)),
+            Place::Block(state, row) => {
+                Owner::Block(BlockId::from_index(before(state, |state| state.blocks.len()) + row))
+            }
+            Place::Segment(state, row) => Owner::Segment(SegmentId::from_index(segments(state) + row)),
+            Place::Mapping(state, row) => {
+                Owner::Segment(SegmentId::from_index(segments(state) + self.starting[state].segments.len() + row))
+            }
+        }
     }
 
     fn key(&mut self, name: &str) -> u64 {
@@ -180,7 +283,7 @@ impl Parser {
             } else if let Some(stream) = word.strip_prefix("stream=") {
                 facts.stream = StreamId(number(stream)?);
             } else if let Some(device) = word.strip_prefix("device=") {
-                facts.device = DeviceId(device.parse().map_err(|_| format!("'{device}' is no device"))?);
+                facts.device = device_id(device)?;
             } else if let Some(free) = word.strip_prefix("free=") {
                 facts.free = number(free)?;
             } else if let Some(time) = word.strip_prefix("t=") {
@@ -224,6 +327,14 @@ impl Parser {
     }
 
     fn finish(mut self) -> Trace {
+        for &(place, name, value) in &self.attributes {
+            let owner = self.owner(place);
+            self.builder.add_attribute(Attribute { owner, name, value });
+        }
+        for row in self.open.drain(..) {
+            self.annotations[row].end = EventId::from_index(self.events.len());
+        }
+        self.annotations.iter().for_each(|annotation| self.builder.add_annotation(*annotation));
         let tables = self.builder.tables();
         tables.strings = self.strings.into_rows();
         tables.scopes = self.scopes.into_rows();
@@ -248,6 +359,10 @@ fn number(text: &str) -> Result<u64, String> {
         None => text.parse(),
     };
     parsed.map_err(|_| format!("'{text}' is no whole number"))
+}
+
+fn device_id(text: &str) -> Result<DeviceId, String> {
+    text.parse().map(DeviceId).map_err(|_| format!("'{text}' is no device"))
 }
 
 fn range(address: &str, bytes: &str, facts: &Facts) -> Result<Range, String> {

@@ -28,9 +28,9 @@ pub struct Annotation {
 pub enum Owner {
     /// An event.
     Event(EventId),
-    /// A block of the baseline.
+    /// A block of the baseline; other blocks have the attributes of their alloc event.
     Block(BlockId),
-    /// A segment of the baseline.
+    /// A segment or mapping of the baseline; others have the attributes of the event that obtained them.
     Segment(SegmentId),
 }
 

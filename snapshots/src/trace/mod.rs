@@ -5,6 +5,7 @@ mod blocks;
 mod events;
 mod facts;
 mod segments;
+mod step_names;
 mod spans;
 
 pub use annotations::{Annotation, Attribute, Owner};
@@ -110,6 +111,45 @@ impl Trace {
     /// Whether the free of baseline block `id` was requested before recording began.
     pub fn was_waiting_at_start(&self, id: BlockId) -> bool {
         !self.waiting_at_start.is_empty() && self.waiting_at_start.binary_search(&id).is_ok()
+    }
+
+    /// The further facts of `owner`, in the order in which they were added.
+    pub fn attributes_of(&self, owner: Owner) -> &[Attribute] {
+        let first = self.attributes.partition_point(|attribute| attribute.owner < owner);
+        let count = self.attributes[first..].partition_point(|attribute| attribute.owner == owner);
+        &self.attributes[first..first + count]
+    }
+
+    /// Whether event `id` concerns every device, not the one that it carries alone: steps and phases do, and marks of
+    /// device 0 by this project's own recorder, which knows no other marks. Imported marks belong to their device.
+    pub fn is_everywhere(&self, id: EventId) -> bool {
+        let row = id.0 as usize;
+        match self.events.kind.get(row) {
+            Some(EventKind::Step | EventKind::Phase) => true,
+            Some(EventKind::Mark) => {
+                self.events.device[row] == DeviceId(0) && self.header.recorder.starts_with("highwater")
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether steps or phases were guessed from stacks: the spans rest on guessed annotations.
+    pub fn phases_are_guessed(&self) -> bool {
+        self.spans.are_guessed()
+    }
+
+    /// Whether nothing was lost, inferred or guessed.
+    pub fn is_complete(&self) -> bool {
+        self.trust.is_complete() && !self.phases_are_guessed()
+    }
+
+    /// Each fact that limits trust, in plain words.
+    pub fn trust_sentences(&self) -> Vec<String> {
+        let mut sentences = self.trust.sentences();
+        if self.phases_are_guessed() {
+            sentences.push("phases were guessed from stacks".to_owned());
+        }
+        sentences
     }
 
     /// The ordinals that device facts, blocks, segments, failed requests or samples name, in order.

@@ -1,15 +1,36 @@
 //! Spans: steps and phases as ranges of events.
+//!
+//! They come from the step and phase events where there is any, else from the annotations, by these rules:
+//!
+//! - **Steps** are the annotations whose name is that of a step, first by `torch.profiler`'s spelling, failing any such
+//!   by words; failing both, guessed ones. What a name says is told in `step_names`. Of nested ones the outermost
+//!   counts; where two overlap, the later begins when it begins.
+//! - **Steps by the optimizer.** Where no annotation is a step, a step ends where an outermost optimizer annotation
+//!   ends. They are numbered from 0; events after the last end are one more step, and a step without events is none.
+//!   The first begins with the first phase annotation if a forward comes before any optimizer, else with the first
+//!   event, since nothing tells where setup ended.
+//! - **Phase** at an event: that of the innermost annotation around it whose name says one. Where two overlap, the
+//!   later to begin is taken as the inner one. Annotations that the program made outweigh guessed ones.
+//! - **Elsewhere** the phase is [`Phase::Other`], but [`Phase::Setup`] before the first step.
+//! - An event outside all step annotations has no step. The device of an annotation does not matter.
+//!
+//! Where annotations say nothing of step or phase either, all is setup, as before the first step event.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 
 use crate::Phase;
 use crate::event::EventKind;
 use crate::ids::EventId;
+use crate::tables::Tables;
 
-use super::Events;
+use super::step_names::{Meaning, StepName};
+use super::{Annotation, Events};
 
 /// A run of events of one step and phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The step; none before the first.
+    /// The step; none outside all steps.
     pub step: Option<u32>,
     /// The phase.
     pub phase: Phase,
@@ -23,6 +44,31 @@ pub struct Span {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
     rows: Vec<Span>,
+    is_guessed: bool,
+}
+
+/// An annotation that is a step.
+#[derive(Clone, Copy, Debug)]
+struct StepRange {
+    step: u32,
+    first: u32,
+    end: u32,
+}
+
+/// An annotation that is a phase.
+#[derive(Clone, Copy, Debug)]
+struct PhaseRange {
+    phase: Phase,
+    is_guessed: bool,
+    first: u32,
+    end: u32,
+}
+
+/// The steps of annotations, disjoint and in order.
+#[derive(Clone, Debug, Default)]
+struct Steps {
+    rows: Vec<StepRange>,
+    is_guessed: bool,
 }
 
 impl Spans {
@@ -53,7 +99,82 @@ impl Spans {
         if current.first < current.end {
             rows.push(current);
         }
-        Self { rows }
+        Self { rows, is_guessed: false }
+    }
+
+    /// Reads the spans of `events` events off annotations, by the rules above; `None` if no annotation says anything.
+    /// `annotations` are in the order of their first events, outer before inner ones. Takes n log n steps for n of them.
+    pub(crate) fn from_annotations(annotations: &[Annotation], tables: &Tables, events: usize) -> Option<Self> {
+        let events = u32::try_from(events).ok()?;
+        let mut names = HashMap::new();
+        let mut steps: Vec<(bool, StepName, StepRange)> = Vec::new();
+        let mut phases = Vec::new();
+        for annotation in annotations {
+            let Annotation { name, is_guessed, .. } = *annotation;
+            let (first, end) = (annotation.first.0.min(events), annotation.end.0.min(events));
+            if first > end {
+                continue;
+            }
+            let meaning = names.entry(name).or_insert_with(|| Meaning::of(tables.string(name)));
+            if let Some(named) = meaning.step.filter(|_| first < end) {
+                let (StepName::Profiler(step) | StepName::Worded(step)) = named;
+                steps.push((is_guessed, named, StepRange { step, first, end }));
+            }
+            if let Some(phase) = meaning.phase {
+                phases.push(PhaseRange { phase, is_guessed, first, end });
+            }
+        }
+        let steps = Steps::from_names(&steps).or_else(|| Steps::from_optimizer(&phases, events)).unwrap_or_default();
+        phases.retain(|range| range.first < range.end);
+        if events == 0 || (steps.rows.is_empty() && phases.is_empty()) {
+            return None;
+        }
+        Some(Self::from_ranges(&steps, &phases, events))
+    }
+
+    /// The spans by steps and phases, both in the order of their first events.
+    fn from_ranges(steps: &Steps, phases: &[PhaseRange], events: u32) -> Self {
+        let ends = phases.iter().flat_map(|range| [range.first, range.end]);
+        let mut bounds: Vec<u32> = steps.rows.iter().flat_map(|step| [step.first, step.end]).chain(ends).collect();
+        bounds.extend([0, events]);
+        bounds.sort_unstable();
+        bounds.dedup();
+        let first_step = steps.rows.first().map_or(0, |step| step.first);
+        let mut steps_left = steps.rows.as_slice();
+        let mut phases_left = phases.iter().enumerate().peekable();
+        // The innermost is on top. What has ended goes when it comes to the top.
+        let mut open = BinaryHeap::new();
+        let mut spans = Self { rows: Vec::new(), is_guessed: false };
+        for bound in bounds.windows(2) {
+            let (first, end) = (bound[0], bound[1]);
+            while let Some((order, range)) = phases_left.next_if(|(_, range)| range.first <= first) {
+                open.push((!range.is_guessed, range.first, Reverse(range.end), order));
+            }
+            while open.peek().is_some_and(|(_, _, Reverse(end), _)| *end <= first) {
+                open.pop();
+            }
+            while let Some((_, later)) = steps_left.split_first().filter(|(step, _)| step.end <= first) {
+                steps_left = later;
+            }
+            let step = steps_left.first().filter(|step| step.first <= first).map(|step| step.step);
+            let range = open.peek().and_then(|(.., order)| phases.get(*order));
+            let phase = match range {
+                Some(range) => range.phase,
+                None if first < first_step => Phase::Setup,
+                None => Phase::Other,
+            };
+            spans.is_guessed |= range.is_some_and(|range| range.is_guessed) || (step.is_some() && steps.is_guessed);
+            match spans.rows.last_mut() {
+                Some(last) if (last.step, last.phase) == (step, phase) => last.end = EventId(end),
+                _ => spans.rows.push(Span { step, phase, first: EventId(first), end: EventId(end) }),
+            }
+        }
+        spans
+    }
+
+    /// Whether steps or phases were worked out from stacks, not said by the program.
+    pub fn are_guessed(&self) -> bool {
+        self.is_guessed
     }
 
     /// The spans, in order.
@@ -80,5 +201,55 @@ impl Spans {
         let first = self.rows.iter().find(of_step)?.first.0;
         let end = self.rows.iter().rev().find(of_step)?.end.0;
         Some(first..end)
+    }
+}
+
+impl Steps {
+    /// The steps by their names: the surest kind of which there is any. `None` if there is none at all.
+    fn from_names(named: &[(bool, StepName, StepRange)]) -> Option<Self> {
+        let kinds = [(false, true), (false, false), (true, true), (true, false)];
+        kinds.into_iter().find_map(|(is_guessed, is_profiler)| {
+            let of_kind = named.iter().filter(|(guessed, name, _)| {
+                *guessed == is_guessed && matches!(name, StepName::Profiler(_)) == is_profiler
+            });
+            let mut rows: Vec<StepRange> = Vec::new();
+            for (.., next) in of_kind {
+                match rows.last_mut() {
+                    Some(last) if next.end <= last.end => continue,
+                    Some(last) => last.end = last.end.min(next.first),
+                    None => {}
+                }
+                rows.push(*next);
+            }
+            (!rows.is_empty()).then_some(Self { rows, is_guessed })
+        })
+    }
+
+    /// The steps that end with the outermost optimizer annotations; `None` if there is no such annotation.
+    fn from_optimizer(phases: &[PhaseRange], events: u32) -> Option<Self> {
+        let of_optimizer = |range: &&PhaseRange| range.phase == Phase::Optimizer;
+        let is_guessed = !phases.iter().filter(of_optimizer).any(|range| !range.is_guessed);
+        let mut optimizer = phases.iter().filter(of_optimizer).filter(|range| range.is_guessed == is_guessed);
+        let mut reach = *optimizer.next()?;
+        let begins_with = phases.first().map_or(0, |range| range.first);
+        let mut before = phases.iter().take_while(|range| range.first < reach.first);
+        let mut first = if before.any(|range| range.phase == Phase::Forward) { begins_with } else { 0 };
+        let mut rows = Vec::new();
+        let mut end_step = |end: u32| {
+            if first < end {
+                rows.push(StepRange { step: rows.len() as u32, first, end });
+                first = end;
+            }
+        };
+        for next in optimizer {
+            if next.first >= reach.end {
+                end_step(reach.end);
+                reach = *next;
+            }
+            reach.end = reach.end.max(next.end);
+        }
+        end_step(reach.end);
+        end_step(events);
+        Some(Self { rows, is_guessed })
     }
 }

@@ -4,6 +4,7 @@
 use highwater_snapshots::format::{
     Found, HEADER_BYTES, PREAMBLE_BYTES, SectionHeader, SectionKind, TAIL_BYTES, Walker, read_bytes,
 };
+use highwater_snapshots::trace::{Attribute, Owner};
 use highwater_snapshots::{Error, Trace};
 
 use crate::made::{STEP_CHUNKS, whole, write_step};
@@ -47,6 +48,43 @@ fn rows_kept(trace: &Trace, original: &Trace) -> [usize; 3] {
     [same(&tables.strings, &others.strings), same(&tables.stacks, &others.stacks), same(&tables.scopes, &others.scopes)]
 }
 
+/// Says which annotation or attribute does not fit what it belongs to: in [`write_step`] each says the times, bytes or
+/// address of that.
+fn misplaced(trace: &Trace) -> Option<String> {
+    let wrong_annotation = trace.annotations.iter().find(|annotation| {
+        let (Some(start), Some(end)) = (annotation.start_ns, annotation.end_ns) else { return true };
+        let rows = annotation.first.0..annotation.end.0;
+        let fits = |(row, time): (usize, &u64)| rows.contains(&(row as u32)) == (start..=end).contains(time);
+        !trace.events.time_ns.iter().enumerate().all(fits)
+    });
+    let wrong_attribute = trace.attributes.iter().find(|attribute| {
+        let expected = match attribute.owner {
+            Owner::Event(id) => trace.events.time_of(id),
+            Owner::Block(id) => trace.blocks.requested.get(id.0 as usize).copied(),
+            Owner::Segment(id) => trace.segments.range.get(id.0 as usize).map(|range| range.address),
+        };
+        let value = trace.tables.string(attribute.value);
+        !value.is_empty() && expected.map(|value| value.to_string()).as_deref() != Some(value)
+    });
+    let annotation = wrong_annotation.map(|annotation| format!("{annotation:?}"));
+    annotation.or_else(|| wrong_attribute.map(|attribute| format!("{attribute:?}")))
+}
+
+/// The owners of `trace`'s attributes that the loss of the section at `place` may cost.
+fn attributes_at_risk(trace: &Trace, place: &Place) -> usize {
+    let numbers = place.header.first..place.header.first + u64::from(place.header.count);
+    let is_at_risk = |attribute: &&Attribute| match (place.header.kind(), attribute.owner) {
+        (Some(SectionKind::Strings), _) => true,
+        (Some(SectionKind::Events), Owner::Event(id)) => numbers.contains(&u64::from(id.0)),
+        (Some(SectionKind::StartingState), Owner::Block(_) | Owner::Segment(_)) => true,
+        _ => false,
+    };
+    match place.header.kind() {
+        Some(SectionKind::Attributes) => place.header.count as usize,
+        _ => trace.attributes.iter().filter(is_at_risk).count(),
+    }
+}
+
 #[test]
 fn a_file_cut_anywhere_opens_up_to_the_cut() {
     let bytes = write_step(true);
@@ -61,6 +99,7 @@ fn a_file_cut_anywhere_opens_up_to_the_cut() {
         let trace = read_bytes(cut).unwrap_or_else(|error| panic!("cut to {length} bytes: {error}"));
         let whole_events: usize = places.iter().filter(|place| place.end <= length).map(Place::events).sum();
         assert_eq!(trace.events.len(), whole_events, "cut to {length} bytes");
+        assert_eq!(misplaced(&trace), None, "cut to {length} bytes");
         let has_end = places.iter().any(|place| place.header.kind() == Some(SectionKind::End) && place.end <= length);
         assert_eq!(trace.trust.unfinished, !has_end, "cut to {length} bytes");
         let names_the_cut = trace.problems.iter().any(|problem| problem.offset == Some(length as u64));
@@ -98,6 +137,18 @@ fn a_changed_byte_costs_its_section_alone_and_is_named() {
             assert_eq!(trace.events.len(), all_events() - place.events(), "{}", context());
             let said_lost = if place.header.kind() == Some(SectionKind::End) { 0 } else { 3 };
             assert_eq!(trace.trust.events_lost, said_lost + place.events() as u64, "{}", context());
+            assert_eq!(misplaced(&trace), None, "{}", context());
+            let kept = trace.attributes.len() + attributes_at_risk(&original, place);
+            assert!(kept >= original.attributes.len(), "{}", context());
+            let lost = original.annotations.len() - trace.annotations.len();
+            let most_lost = match place.header.kind() {
+                Some(SectionKind::Annotations) => place.header.count as usize,
+                // Each section of events but the first holds all those of one annotation.
+                Some(SectionKind::Events) => 1,
+                Some(SectionKind::Strings) => original.annotations.len(),
+                _ => 0,
+            };
+            assert!(lost <= most_lost, "{}", context());
             let kept = rows_kept(&trace, &original);
             let all = rows_kept(&original, &original);
             let lost: usize = kept.iter().zip(all).map(|(kept, all)| all - kept).sum();

@@ -36,10 +36,19 @@ fn check(name: &str, made: impl Fn() -> Vec<u8>) {
 
 #[test]
 fn a_finished_recording_of_version_1_reads_as_ever() {
-    check("step", || write_step(true));
+    check("step", of_version_1_0);
 }
 
 #[test]
 fn an_unfinished_recording_of_version_1_reads_as_ever() {
-    check("unfinished", || write_step(false));
+    check("unfinished", of_version_1_0);
+}
+
+#[test]
+fn a_recording_of_version_1_1_with_annotations_and_attributes_reads_as_ever() {
+    check("annotated", || write_step(true));
+}
+
+fn of_version_1_0() -> Vec<u8> {
+    panic!("recordings of version 1.0 cannot be made any more: take the file from the history")
 }

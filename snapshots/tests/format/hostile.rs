@@ -6,18 +6,21 @@ use std::path::Path;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use highwater_snapshots::Error;
+use highwater_snapshots::event::{Event, What};
 use highwater_snapshots::format::{
-    COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, PREAMBLE_BYTES, SectionHeader,
-    SectionKind, is_snap, read_bytes, read_bytes_with, read_file,
+    COMPRESSION_NONE, COMPRESSION_ZSTD, EndFacts, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, PREAMBLE_BYTES,
+    SectionHeader, SectionKind, SnapWriter, is_snap, read_bytes, read_bytes_with, read_file,
+};
+use highwater_snapshots::trace::{Annotation, Attribute, Owner};
+use highwater_snapshots::{
+    BlockId, Category, DeviceId, Error, EventId, SegmentId, StackId, StartingBlock, StartingState, StringId,
 };
 
 use crate::made::write_step;
 
 /// A recording whose one section, beside the header section, is `header` and `payload`, checksums made right.
 fn file_with(header: SectionHeader, payload: &[u8]) -> Vec<u8> {
-    let mut bytes =
-        highwater_snapshots::format::SnapWriter::new(Vec::new(), &crate::made::header()).unwrap().get_ref().clone();
+    let mut bytes = SnapWriter::new(Vec::new(), &crate::made::header()).unwrap().get_ref().clone();
     bytes.extend(section(header, payload));
     bytes
 }
@@ -101,6 +104,88 @@ fn parents_that_would_make_a_loop_cannot_be_written_down() {
             assert!(text.contains("parent lies before the first row"), "{text}");
         }
     }
+}
+
+/// Two sections of two events each; those of the first are of `device`.
+fn writer_with_events(device: u16) -> SnapWriter<Vec<u8>> {
+    let mut writer = SnapWriter::new(Vec::new(), &crate::made::header()).unwrap();
+    writer.append_strings(&["name", "value"]).unwrap();
+    let block = StartingBlock {
+        alloc: crate::made::alloc(0, 100, Category::Parameter),
+        stack: StackId::NONE,
+        free_requested: false,
+    };
+    for device in [device, 0] {
+        let state = StartingState { device: DeviceId(device), blocks: vec![block; 2], ..StartingState::default() };
+        writer.write_starting_state(&state).unwrap();
+    }
+    for (number, device) in [device, 0].into_iter().enumerate() {
+        let event = |n| Event { time_ns: n, device: DeviceId(device), stack: StackId::NONE, what: What::DeviceUsed(n) };
+        writer.write_events(&[event(2 * number as u64), event(2 * number as u64 + 1)]).unwrap();
+    }
+    writer
+}
+
+fn annotation(name: u32, first: u32, end: u32) -> Annotation {
+    let (first, end, device) = (EventId(first), EventId(end), DeviceId(0));
+    Annotation { name: StringId(name), device, start_ns: None, end_ns: None, first, end, is_guessed: false }
+}
+
+fn attribute(owner: Owner, name: u32, value: u32) -> Attribute {
+    Attribute { owner, name: StringId(name), value: StringId(value) }
+}
+
+#[test]
+fn annotations_and_attributes_of_what_is_not_there_are_left_out_and_counted() {
+    let none = u32::MAX;
+    let mut writer = writer_with_events(0);
+    let wrong = [
+        annotation(2, 0, 1),
+        annotation(none, 0, 1),
+        annotation(0, 2, 1),
+        annotation(0, 0, 5),
+        annotation(0, none, none),
+    ];
+    writer.append_annotations(&wrong).unwrap();
+    writer.append_annotations(&[annotation(0, 0, 4), annotation(1, 4, 4)]).unwrap();
+    let event = Owner::Event(EventId(3));
+    let wrong = [
+        attribute(Owner::Event(EventId(4)), 0, 1),
+        attribute(Owner::Event(EventId(none)), 0, 1),
+        attribute(Owner::Block(BlockId(4)), 0, 1),
+        attribute(Owner::Block(BlockId(none)), 0, 1),
+        attribute(Owner::Segment(SegmentId(0)), 0, 1),
+        attribute(event, 2, 1),
+        attribute(event, 0, none),
+    ];
+    writer.append_attributes(&wrong).unwrap();
+    writer.append_attributes(&[attribute(event, 0, 1), attribute(Owner::Block(BlockId(3)), 0, 1)]).unwrap();
+    let trace = read_bytes(&writer.finish(&EndFacts::default()).unwrap()).unwrap();
+    assert_eq!(trace.annotations, [annotation(0, 0, 4), annotation(1, 4, 4)]);
+    assert_eq!(trace.attributes, [attribute(event, 0, 1), attribute(Owner::Block(BlockId(3)), 0, 1)]);
+    let told: Vec<&str> = trace.problems.iter().map(|problem| problem.what.as_str()).collect();
+    let expected = [
+        "5 annotations name what is not there: they are left out",
+        "7 attributes name what is not there: they are left out",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn where_events_and_blocks_are_refused_what_belongs_to_the_others_finds_its_rows() {
+    let mut writer = writer_with_events(300);
+    let annotations = [annotation(0, 0, 2), annotation(0, 0, 3), annotation(0, 1, 4), annotation(0, 2, 4)];
+    writer.append_annotations(&annotations).unwrap();
+    let owners = [Owner::Event(EventId(1)), Owner::Event(EventId(2)), Owner::Block(BlockId(0))];
+    writer.append_attributes(&owners.map(|owner| attribute(owner, 0, 1))).unwrap();
+    let trace = read_bytes(&writer.finish(&EndFacts::default()).unwrap()).unwrap();
+    assert_eq!(trace.events.time_ns, [2, 3]);
+    // Nobody keeps account of which events of a section were refused, so that event 1 might be any of them.
+    assert_eq!(trace.annotations, [annotation(0, 0, 2), annotation(0, 0, 1)]);
+    assert_eq!(trace.attributes, [attribute(Owner::Event(EventId(0)), 0, 1)]);
+    let told: String = trace.problems.iter().map(|problem| format!("{}\n", problem.what)).collect();
+    assert!(told.contains("2 annotations belong to what was lost before"), "{told}");
+    assert!(told.contains("2 attributes belong to what was lost before"), "{told}");
 }
 
 #[test]
@@ -205,7 +290,7 @@ proptest! {
 
     #[test]
     fn any_payload_in_a_section_that_checks_out_is_read_without_a_panic(
-        kind in 1..15_u16, payload in vec(any::<u8>(), 0..200), count in prop_oneof![0..200_u32, any::<u32>()],
+        kind in 1..17_u16, payload in vec(any::<u8>(), 0..200), count in prop_oneof![0..200_u32, any::<u32>()],
         first in prop_oneof![Just(0_u64), any::<u64>()],
     ) {
         let header = SectionHeader { kind, count, first, ..header_for(SectionKind::Header, &payload) };

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
-use highwater_snapshots::format::{EndFacts, SnapWriter, Symbols};
+use highwater_snapshots::format::{EndFacts, SectionKind, SnapWriter, Symbols};
 use highwater_snapshots::tables::{Frame, Module, Op, Scope, SourceLine, Stack};
 use highwater_snapshots::text::text_from_trace;
-use highwater_snapshots::trace::{DeviceFacts, Header, Trust};
+use highwater_snapshots::trace::{Annotation, Attribute, DeviceFacts, Header, Owner, Trust};
 use highwater_snapshots::{
-    Category, DeviceId, FrameId, ModuleId, OpId, Phase, Pool, Problem, ScopeId, StackId, StartingBlock, StartingState,
-    StreamId, StringId, Trace,
+    BlockId, Category, DeviceId, EventId, FrameId, ModuleId, OpId, Phase, Pool, Problem, ScopeId, SegmentId, StackId,
+    StartingBlock, StartingState, StreamId, StringId, Trace,
 };
 
 /// Everything that a trace says, for comparison: its columns and tables, whole.
@@ -49,7 +49,12 @@ pub(crate) fn described(trace: &Trace) -> String {
         let _ = writeln!(out, "stack {stack}: {}", trace.tables.stack_text(StackId(stack)).join(" < "));
     }
     out.push_str(&text_from_trace(trace));
-    for sentence in trace.trust.sentences() {
+    for annotation in &trace.annotations {
+        let (name, first, end) = (trace.tables.string(annotation.name), annotation.first.0, annotation.end.0);
+        let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
+        let _ = writeln!(out, "annotation {name}: events {first}..{end}; {start_ns:?} to {end_ns:?} ns");
+    }
+    for sentence in trace.trust_sentences() {
         let _ = writeln!(out, "trust: {sentence}");
     }
     for problem in &trace.problems {
@@ -120,12 +125,54 @@ pub(crate) fn write_step(finish: bool) -> Vec<u8> {
         Symbols { frame: FrameId(1), lines: vec![line(8, 40), line(7, 12)] },
     ];
     writer.append_symbols(&symbols).unwrap();
+    append_annotations(&mut writer, &events);
     if !finish {
         return writer.get_ref().clone();
     }
     let trust = Trust { events_lost: 3, ..Trust::default() };
     let problems = vec![Problem::new("the clock went back once")];
     writer.finish(&EndFacts { trust, problems }).unwrap()
+}
+
+/// Appends annotations whose times are those of their events, and attributes that say of what they are: of an event
+/// its time, of a block its bytes, of a segment its address.
+fn append_annotations(writer: &mut SnapWriter<Vec<u8>>, events: &[Event]) {
+    let mut texts = vec!["ProfilerStep#4".to_owned(), "## forward ##".to_owned(), "of".to_owned()];
+    let first_text = writer.rows(SectionKind::Strings) as u32;
+    let annotation = |name, first: u32, end: u32, is_guessed| Annotation {
+        name: StringId(first_text + name),
+        device: DeviceId(0),
+        start_ns: events.get(first as usize).map(|event| event.time_ns),
+        end_ns: events[..end as usize].last().map(|event| event.time_ns),
+        first: EventId(first),
+        end: EventId(end),
+        is_guessed,
+    };
+    let count = events.len() as u32;
+    let annotations = [
+        annotation(0, 1, count, false),
+        annotation(1, 6, 17, false),
+        annotation(1, 20, 100, true),
+        annotation(1, count - 7, count - 3, true),
+    ];
+    let owners = [
+        (Owner::Event(EventId(0)), events[0].time_ns),
+        (Owner::Event(EventId(7)), events[7].time_ns),
+        (Owner::Event(EventId(60)), events[60].time_ns),
+        (Owner::Event(EventId(count - 1)), events[count as usize - 1].time_ns),
+        (Owner::Block(BlockId(1)), 5001),
+        (Owner::Segment(SegmentId(1)), 0x7e00_0000_0000),
+    ];
+    let attributes = owners.map(|(owner, value)| {
+        texts.push(value.to_string());
+        let value = StringId(first_text + texts.len() as u32 - 1);
+        Attribute { owner, name: StringId(first_text + 2), value }
+    });
+    writer.append_strings(&texts).unwrap();
+    writer.append_annotations(&annotations[..1]).unwrap();
+    writer.append_annotations(&annotations[1..]).unwrap();
+    writer.append_attributes(&attributes[..2]).unwrap();
+    writer.append_attributes(&attributes[2..]).unwrap();
 }
 
 fn frame(address: u64) -> Frame {

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
 use highwater_snapshots::format::{CHUNK_EVENTS, EndFacts, SectionKind, SnapWriter, read_bytes, write_trace};
 use highwater_snapshots::tables::{Scope, Stack};
-use highwater_snapshots::trace::Header;
+use highwater_snapshots::trace::{Annotation, Attribute, Header, Owner};
 use highwater_snapshots::{
-    Category, DeviceId, Error, FrameId, OpId, Phase, Pool, Problem, ScopeId, StackId, StartingBlock, StartingState,
-    StreamId, StringId, Trace, TraceBuilder,
+    BlockId, Category, DeviceId, Error, EventId, FrameId, OpId, Phase, Pool, Problem, ScopeId, SegmentId, StackId,
+    StartingBlock, StartingState, StreamId, StringId, Trace, TraceBuilder,
 };
 
 use crate::made::{STEP_CHUNKS, alloc, described, header, whole, write_step};
@@ -75,10 +75,61 @@ fn starting_state(device: u16) -> impl Strategy<Value = StartingState> {
     })
 }
 
+/// Annotations and attributes of whatever there is, by numbers that are taken as far as they go.
+#[derive(Clone, Debug)]
+struct Named {
+    annotations: Vec<(u32, usize, usize, Option<u64>, bool)>,
+    attributes: Vec<(u8, usize, u32, u32)>,
+}
+
+const NAMES: [&str; 4] = ["forward", "ProfilerStep#1", "mlp", "user_metadata"];
+
+fn named() -> impl Strategy<Value = Named> {
+    let names = NAMES.len() as u32;
+    let time = prop_oneof![any::<u64>().prop_map(Some), Just(None)];
+    let annotation = (0..names, any::<usize>(), any::<usize>(), time, any::<bool>());
+    let attribute = (0..3_u8, any::<usize>(), 0..names, 0..names);
+    (vec(annotation, 0..9), vec(attribute, 0..9))
+        .prop_map(|(annotations, attributes)| Named { annotations, attributes })
+}
+
+impl Named {
+    /// The rows for a trace of `events` events whose baseline has `blocks` blocks and `segments` segments.
+    fn rows(&self, events: usize, blocks: usize, segments: usize) -> (Vec<Annotation>, Vec<Attribute>) {
+        let annotations = self.annotations.iter().map(|&(name, first, length, start_ns, is_guessed)| {
+            let first = first % (events + 1);
+            let end = first + length % (events - first + 1);
+            let (first, end) = (EventId::from_index(first), EventId::from_index(end));
+            let device = DeviceId(3);
+            Annotation { name: StringId(name), device, start_ns, end_ns: None, first, end, is_guessed }
+        });
+        let attributes = self.attributes.iter().filter_map(|&(kind, number, name, value)| {
+            let of = |count: usize| number.checked_rem(count);
+            let owner = match kind {
+                0 => Owner::Event(EventId::from_index(of(events)?)),
+                1 => Owner::Block(BlockId::from_index(of(blocks)?)),
+                _ => Owner::Segment(SegmentId::from_index(of(segments)?)),
+            };
+            Some(Attribute { owner, name: StringId(name), value: StringId(value) })
+        });
+        (annotations.collect(), attributes.collect())
+    }
+}
+
+fn baseline(states: &[StartingState]) -> (usize, usize) {
+    let segments = states.iter().map(|state| state.segments.len() + state.mappings.len()).sum();
+    (states.iter().map(|state| state.blocks.len()).sum(), segments)
+}
+
 /// The trace as the builder makes it, without a file between.
-fn built(states: &[StartingState], events: &[Event]) -> Trace {
+fn built(states: &[StartingState], events: &[Event], named: &Named) -> Trace {
     let mut builder = TraceBuilder::default();
     builder.set_header(header());
+    builder.tables().strings = NAMES.map(String::from).to_vec();
+    let (blocks, segments) = baseline(states);
+    let (annotations, attributes) = named.rows(events.len(), blocks, segments);
+    annotations.into_iter().for_each(|annotation| builder.add_annotation(annotation));
+    attributes.into_iter().for_each(|attribute| builder.add_attribute(attribute));
     states.iter().for_each(|state| builder.set_starting_state(state));
     events.iter().for_each(|event| builder.push(event));
     builder.finish()
@@ -88,25 +139,35 @@ proptest! {
     #[test]
     fn events_written_as_they_happen_give_the_trace_that_they_make(
         states in (starting_state(0), starting_state(2)), events in vec(event(), 0..120), chunk in 1..50_usize,
+        named in named(),
     ) {
         let states = [states.0, states.1];
         let mut writer = SnapWriter::new(Vec::new(), &header()).unwrap();
+        writer.append_strings(&NAMES).unwrap();
         for state in &states {
             writer.write_starting_state(state).unwrap();
         }
         for events in events.chunks(chunk) {
             writer.write_events(events).unwrap();
         }
+        let (blocks, segments) = baseline(&states);
+        let (annotations, attributes) = named.rows(events.len(), blocks, segments);
+        for annotations in annotations.chunks(chunk) {
+            writer.append_annotations(annotations).unwrap();
+        }
+        for attributes in attributes.chunks(chunk) {
+            writer.append_attributes(attributes).unwrap();
+        }
         let bytes = writer.finish(&EndFacts::default()).unwrap();
-        let expected = built(&states, &events);
+        let expected = built(&states, &events, &named);
         prop_assert_eq!(whole(&read_bytes(&bytes).unwrap()), whole(&expected));
     }
 
     #[test]
     fn a_trace_written_whole_reads_as_itself(
-        states in (starting_state(1), starting_state(0)), events in vec(event(), 0..120),
+        states in (starting_state(1), starting_state(0)), events in vec(event(), 0..120), named in named(),
     ) {
-        let trace = built(&[states.0, states.1], &events);
+        let trace = built(&[states.0, states.1], &events, &named);
         let bytes = write_trace(Vec::new(), &trace).unwrap();
         let read = read_bytes(&bytes).unwrap();
         prop_assert_eq!(whole(&read), whole(&trace));
@@ -178,6 +239,33 @@ fn large_tables_are_split_and_put_together_again() {
     assert_eq!(writer.rows(SectionKind::Strings), 40_000);
     let bytes = writer.finish(&EndFacts::default()).unwrap();
     assert!(read_bytes(&bytes).unwrap().tables.strings == rows);
+}
+
+#[test]
+fn large_tables_of_annotations_are_split_and_put_together_again() {
+    let mut builder = TraceBuilder::default();
+    builder.tables().strings = vec!["mlp".to_owned()];
+    builder.push(&Event { time_ns: 0, device: DeviceId(0), stack: StackId::NONE, what: What::DeviceUsed(1) });
+    let name = StringId(0);
+    for number in 0..170_000_u32 {
+        let (first, end) = (EventId(0), EventId(1));
+        let (start_ns, end_ns) = (Some(u64::from(number)), None);
+        builder.add_annotation(Annotation {
+            name,
+            device: DeviceId(0),
+            start_ns,
+            end_ns,
+            first,
+            end,
+            is_guessed: false,
+        });
+    }
+    let trace = builder.finish();
+    let bytes = write_trace(Vec::new(), &trace).unwrap();
+    let index = highwater_snapshots::format::Index::from_bytes(&bytes).unwrap();
+    assert_eq!(index.rows.iter().filter(|row| row.kind == SectionKind::Annotations.code()).count(), 2);
+    let read = read_bytes(&bytes).unwrap();
+    assert!(read.annotations == trace.annotations && read.problems.is_empty());
 }
 
 #[test]

@@ -10,8 +10,10 @@ use highwater_snapshots::format::{
 };
 use highwater_snapshots::tables::Scope;
 use highwater_snapshots::text::text_from_trace;
-use highwater_snapshots::trace::Header;
-use highwater_snapshots::{Category, DeviceId, OpId, Phase, Pool, ScopeId, StackId, StreamId, StringId};
+use highwater_snapshots::trace::{Annotation, Attribute, Header, Owner};
+use highwater_snapshots::{
+    BlockId, Category, DeviceId, EventId, OpId, Phase, Pool, ScopeId, StackId, StreamId, StringId,
+};
 
 const SPEC: &str = include_str!("../../SPEC.md");
 
@@ -127,12 +129,13 @@ fn example() -> Vec<u8> {
     writer.finish(&EndFacts::default()).unwrap()
 }
 
-/// The bytes of the worked example in the specification; its offsets must follow from each other.
-fn written_example() -> Vec<u8> {
-    let start = SPEC.find("```hex\n").unwrap() + "```hex\n".len();
-    let end = start + SPEC[start..].find("```").unwrap();
+/// The bytes of the example after `words` in the specification; its offsets must follow from each other.
+fn written_example(words: &str) -> Vec<u8> {
+    let (_, after) = SPEC.split_once(words).unwrap_or_else(|| panic!("the specification has no '{words}'"));
+    let (_, example) = after.split_once("```hex\n").unwrap();
+    let end = example.find("```").unwrap();
     let mut bytes = Vec::new();
-    for line in SPEC[start..end].lines().filter(|line| !line.is_empty()) {
+    for line in example[..end].lines().filter(|line| !line.is_empty()) {
         let (offset, rest) = line.split_once("  ").unwrap();
         assert_eq!(offset, format!("{:04x}", bytes.len()), "at '{line}'");
         let shown = rest.split("  ").next().unwrap();
@@ -143,7 +146,7 @@ fn written_example() -> Vec<u8> {
 
 #[test]
 fn the_worked_example_is_what_the_writer_writes_and_reads_as_it_says() {
-    let shown = written_example();
+    let shown = written_example("## A worked example");
     let made = example();
     let dump = made.chunks(16).enumerate().fold(String::new(), |mut out, (row, bytes)| {
         let _ = writeln!(out, "{:04x}  {}", row * 16, hex(bytes));
@@ -160,6 +163,34 @@ fn the_worked_example_is_what_the_writer_writes_and_reads_as_it_says() {
     let text: Vec<String> = text_from_trace(&trace).lines().map(words).collect();
     assert_eq!(text[0], "step 0");
     assert_eq!(text[1], "alloc b0 1000/1024 parameter");
+}
+
+#[test]
+fn the_examples_of_annotations_and_attributes_are_what_the_writer_writes() {
+    let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
+    let annotation = Annotation {
+        name: StringId(5),
+        device: DeviceId(0),
+        start_ns: Some(1000),
+        end_ns: None,
+        first: EventId(2),
+        end: EventId(9),
+        is_guessed: false,
+    };
+    let attribute = |owner, value| Attribute { owner, name: StringId(6), value: StringId(value) };
+    writer.append_annotations(&[annotation]).unwrap();
+    let attributes = [attribute(Owner::Event(EventId(3)), 7), attribute(Owner::Block(BlockId(0)), 8)];
+    writer.append_attributes(&attributes).unwrap();
+    let bytes = writer.finish(&EndFacts::default()).unwrap();
+    let payload = |kind: SectionKind| {
+        let found = Walker::new(&bytes, PREAMBLE_BYTES).find_map(|found| match found {
+            Found::Section(section) if section.header.kind() == Some(kind) => Some(section.stored.to_vec()),
+            _ => None,
+        });
+        found.unwrap()
+    };
+    assert_eq!(payload(SectionKind::Annotations), written_example("payload of an annotations section"));
+    assert_eq!(payload(SectionKind::Attributes), written_example("that of an attributes section"));
 }
 
 #[test]

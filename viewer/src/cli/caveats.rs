@@ -8,18 +8,20 @@ use serde::Serialize;
 
 use super::page::Page;
 
-/// The facts of [`Trust`], and whether there are any.
+/// The facts of [`Trust`] and what else limits trust, and whether there is any of that.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrustFigures {
     complete: bool,
     #[serde(flatten)]
     facts: Trust,
+    /// Steps or phases rest on annotations that were guessed from stacks.
+    phases_guessed: bool,
 }
 
 impl TrustFigures {
     /// Those of `trace`.
     pub fn of(trace: &Trace) -> Self {
-        Self { complete: trace.trust.is_complete(), facts: trace.trust.clone() }
+        Self { complete: trace.is_complete(), facts: trace.trust.clone(), phases_guessed: trace.phases_are_guessed() }
     }
 }
 
@@ -33,11 +35,11 @@ const TOLD: usize = 5;
 
 /// Says what limits trust, and what is wrong with the file; nothing where nothing does.
 pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
-    if trace.trust.is_complete() && trace.problems.is_empty() {
+    if trace.is_complete() && trace.problems.is_empty() {
         return Ok(());
     }
     page.gap()?;
-    for sentence in trace.trust.sentences() {
+    for sentence in trace.trust_sentences() {
         page.warning(&format!("Trust: {sentence}."))?;
     }
     for problem in trace.problems.iter().take(TOLD) {

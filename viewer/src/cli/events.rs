@@ -1,13 +1,12 @@
 //! Events: `highwater events`, the event list, written as it is read off the trace.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 use highwater_snapshots::analysis::filter::BlockFilter;
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::text::event_text;
-use highwater_snapshots::trace::Subject;
+use highwater_snapshots::trace::{Owner, Subject};
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
 use serde::Serialize;
@@ -99,6 +98,9 @@ impl<'a> EventsListing<'a> {
                 for frame in self.trace.tables.stack_text(self.stacks[id.0 as usize]) {
                     page.line(&format!("{indent}< {frame}"))?;
                 }
+                for (name, value) in attributes_of(self.trace, id) {
+                    page.line(&format!("{indent}{name}: {value}"))?;
+                }
             }
             Ok(())
         })?;
@@ -147,9 +149,9 @@ impl<'a> EventsListing<'a> {
     fn is_chosen(&self, id: EventId, matcher: Option<&mut BlockFilter<'_>>) -> bool {
         let row = id.0 as usize;
         let kind = self.trace.events.kind[row];
-        let is_everywhere = matches!(kind, EventKind::Step | EventKind::Phase | EventKind::Mark);
         let is_of_kind = self.arguments.kind.is_empty() || self.arguments.kind.contains(&kind);
-        let is_there = is_everywhere || self.device.is_none_or(|device| self.trace.events.device[row] == device);
+        let is_there =
+            self.device.is_none_or(|device| self.trace.events.device[row] == device || self.trace.is_everywhere(id));
         is_of_kind
             && is_there
             && matcher.is_none_or(|matcher| block_of(self.trace, id).is_some_and(|block| matcher.matches(block)))
@@ -179,6 +181,12 @@ fn block_of(trace: &Trace, id: EventId) -> Option<BlockId> {
     }
 }
 
+/// The further facts of an event by their names; where a name comes twice, the last.
+fn attributes_of(trace: &Trace, id: EventId) -> BTreeMap<&str, &str> {
+    let attributes = trace.attributes_of(Owner::Event(id)).iter();
+    attributes.map(|fact| (trace.tables.string(fact.name), trace.tables.string(fact.value))).collect()
+}
+
 /// One event of `events --json`. What does not apply to its kind is null.
 #[derive(Debug, Serialize)]
 struct EventFigures<'a> {
@@ -201,6 +209,9 @@ struct EventFigures<'a> {
     step: Option<u32>,
     /// The text of a mark.
     text: Option<&'a str>,
+    /// What the file says beside all this, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    attributes: BTreeMap<&'a str, &'a str>,
     /// Innermost first; empty where none was recorded.
     stack: &'a RawValue,
 }
@@ -228,6 +239,7 @@ impl<'a> EventFigures<'a> {
             op_id: None,
             scope: None,
             text: None,
+            attributes: attributes_of(trace, id),
         };
         match trace.subject(id) {
             Subject::Block(block) => figures.set_block(trace, block),

@@ -60,6 +60,7 @@ impl<'a> InfoReport<'a> {
             ring_capacity: header.ring_capacity,
             facts: header.facts.iter().cloned().collect(),
             events: self.trace.events.len(),
+            annotations: self.trace.annotations.len(),
             filter: self.arguments.blocks.filter.stated().map(str::to_owned),
             devices: self.devices.iter().map(|summary| DeviceFigures::of(self.trace, summary)).collect(),
             problems: problem_texts(self.trace),
@@ -69,7 +70,7 @@ impl<'a> InfoReport<'a> {
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         self.print_facts(page)?;
-        if self.trace.trust.is_complete() && self.trace.problems.is_empty() {
+        if self.trace.is_complete() && self.trace.problems.is_empty() {
             page.gap()?;
             page.line("Complete: nothing was lost, inferred or guessed.")?;
         }
@@ -140,10 +141,22 @@ impl<'a> InfoReport<'a> {
         let length = duration(&self.devices).map(|nanos| format!(", over {}", format_nanos(nanos)));
         let count = format_count(self.trace.events.len() as u64);
         fact(page, "events", &format!("{count}{}{}", length.unwrap_or_default(), ring.unwrap_or_default()))?;
+        fact(page, "annotated", &self.annotations())?;
         for (name, value) in &header.facts {
             fact(page, name, value)?;
         }
         Ok(())
+    }
+
+    /// How many annotations there are; empty where there are none.
+    fn annotations(&self) -> String {
+        let annotations = &self.trace.annotations;
+        let guessed = annotations.iter().filter(|annotation| annotation.is_guessed).count() as u64;
+        match (annotations.len() as u64, guessed) {
+            (0, _) => String::new(),
+            (count, 0) => count_of(count, "range"),
+            (count, guessed) => format!("{}, {} guessed", count_of(count, "range"), format_count(guessed)),
+        }
     }
 
     fn print_device(&self, summary: &DeviceSummary, page: &mut Page<'_>) -> io::Result<()> {
@@ -223,6 +236,7 @@ pub struct InfoFigures {
     ring_capacity: Option<u64>,
     facts: BTreeMap<String, String>,
     events: usize,
+    annotations: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     devices: Vec<DeviceFigures>,

@@ -38,7 +38,7 @@ impl VerifyReport {
             events: Some(trace.events.len()),
             blocks: Some(trace.blocks.len()),
             trust: Some(TrustFigures::of(trace)),
-            trust_sentences: trace.trust.sentences(),
+            trust_sentences: trace.trust_sentences(),
         }
     }
 

@@ -28,7 +28,7 @@ pub fn status_ui(ui: &mut Ui, recording: &Recording, device: usize, is_drawing: 
         }
         ui.label(RichText::new(facts.join("  ·  ")).weak());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let sentences = trace.trust.sentences();
+            let sentences = trace.trust_sentences();
             let problems = &trace.problems;
             if sentences.is_empty() && problems.is_empty() {
                 ui.label(RichText::new("complete recording").weak())

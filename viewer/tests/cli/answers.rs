@@ -27,7 +27,7 @@ fn info_says_what_is_in_a_recording() {
 
             Device 0: accounting, 8 MiB, meta
               settings   expandable_segments=False
-              counts     2 steps, 15 events, 6 allocs, 4 frees, 2 segments
+              counts     2 steps, 16 events, 6 allocs, 4 frees, 2 segments
               baseline   4 KiB requested before the first event
 
               total           peak  of device  at event  step  phase            end  what it counts
@@ -174,6 +174,74 @@ fn events_print_with_stacks_where_asked() {
         Next: highwater peak step.snap --at EVENT   for who holds memory after an event
     "#]],
     );
+}
+
+/// Two devices with marks of their own, as an imported recording has them, and phases of which one is guessed.
+const IMPORTED: &str = r#"
+begin ProfilerStep#3
+begin forward
+alloc a 1000 < conv < main
+attribute user_metadata "layer \"3\""
+attribute compile_context 0/0
+end forward
+mark snapshot
+alloc b 500 device=1
+mark snapshot device=1
+begin backward guessed
+free a
+attribute user_metadata ""
+"#;
+
+#[test]
+fn imported_events_have_their_attributes_and_marks_their_device() {
+    let listed = |words: &str| answer(trace_from_text(IMPORTED).unwrap(), words).unwrap();
+    expect![[r#"
+        Events 0 to 5 of 6, those of device 0:
+
+          event   seconds  kind            what
+              0  0.000001  alloc           b0 1000/1000 unknown large
+                           < conv
+                           < main
+                           compile_context: 0/0
+                           user_metadata: layer "3"
+              1  0.000002  mark            snapshot
+              4  0.000005  free_requested  b0
+              5  0.000006  free_completed  b0
+                           user_metadata: 
+
+        Trust: phases were guessed from stacks.
+
+        Next: highwater peak step.pickle --at EVENT   for who holds memory after an event
+    "#]]
+    .assert_eq(&listed("events step.pickle --device 0 --stacks"));
+    assert!(!listed("events step.pickle --device 1").contains("alloc           b0"));
+    assert_eq!(listed("events step.pickle --device 1").matches("snapshot device=1").count(), 1);
+    let object = json(trace_from_text(IMPORTED).unwrap(), "events step.pickle --json");
+    let events = object["events"].as_array().unwrap();
+    let expected = serde_json::json!({"compile_context": "0/0", "user_metadata": "layer \"3\""});
+    assert_eq!(events[0]["attributes"], expected);
+    assert!(events[1].get("attributes").is_none());
+    assert_eq!((&events[0]["step"], &events[0]["phase"]), (&3.into(), &"forward".into()));
+    assert_eq!(events[5]["phase"], "backward");
+    let mut ours = trace_from_text(IMPORTED).unwrap();
+    ours.header.recorder = "highwater 0.1.0".to_owned();
+    let text = answer(ours, "events step.snap --device 1").unwrap();
+    assert_eq!(text.matches("snapshot").count(), 2, "our own recorder's marks concern every device: {text}");
+}
+
+#[test]
+fn guessed_phases_limit_trust_and_annotations_are_counted() {
+    let imported = || trace_from_text(IMPORTED).unwrap();
+    let text = answer(imported(), "info step.pickle").unwrap();
+    assert!(text.contains("  annotated  3 ranges, 1 guessed\n"), "{text}");
+    assert!(text.contains("Trust: phases were guessed from stacks.") && !text.contains("Complete:"), "{text}");
+    let object = json(imported(), "info step.pickle --json");
+    assert_eq!(object["annotations"], 3);
+    let trust = &object["devices"][0]["trust"];
+    assert_eq!((&trust["phases_guessed"], &trust["complete"]), (&true.into(), &false.into()));
+    let object = json(trace(), "info step.snap --json");
+    assert_eq!((&object["annotations"], &object["devices"][0]["trust"]["phases_guessed"]), (&0.into(), &false.into()));
+    assert!(answer(imported(), "verify step.pickle").unwrap().contains("Trust: phases were guessed"));
 }
 
 #[test]

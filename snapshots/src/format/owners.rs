@@ -1,0 +1,242 @@
+//! Owners: which rows of the trace the annotations and attributes of a file belong to, told once all of it is read.
+//!
+//! A file names events, blocks and segments by their numbers in the file. Where damage cost some, the rows of the trace
+//! have other numbers; what belongs to lost ones is left out, and everything else finds its rows.
+
+use super::section::SectionHeader;
+use crate::builder::{StartingState, TraceBuilder};
+use crate::error::Problem;
+use crate::ids::{BlockId, EventId, SegmentId, StringId};
+use crate::trace::{Annotation, Attribute, Owner};
+
+/// Annotations and attributes on their way to their rows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Owners {
+    /// The event sections that were read, neighbours joined.
+    runs: Vec<Run>,
+    /// Starting states that the file has had so far.
+    states: u64,
+    /// Blocks and segments of the baseline whose rows are their numbers in the file.
+    blocks: usize,
+    segments: usize,
+    /// Whether a starting state was lost, so that what follows it has other rows.
+    lost_state: bool,
+    annotations: Kept<Annotation>,
+    attributes: Kept<Attribute>,
+}
+
+/// Events that follow each other in the file and in the trace.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// The number of the first in the file.
+    first: u64,
+    /// One past the number of the last.
+    end: u64,
+    /// The row of the first in the trace.
+    row: usize,
+    /// Whether each of them has a row; else nobody knows which have.
+    is_whole: bool,
+}
+
+/// Rows of the sections of one kind, with the offset of each section.
+#[derive(Clone, Debug)]
+struct Kept<T> {
+    sections: Vec<(u64, Vec<T>)>,
+    /// Rows of this kind that the file has had so far.
+    rows: u64,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { sections: Vec::new(), rows: 0 }
+    }
+}
+
+impl<T> Kept<T> {
+    fn take(&mut self, offset: u64, header: &SectionHeader, rows: Vec<T>) {
+        self.rows = header.first.saturating_add(u64::from(header.count));
+        self.sections.push((offset, rows));
+    }
+}
+
+/// Why a row is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// It names what the file does not have.
+    NotThere,
+    /// It belongs to what was lost.
+    Lost,
+}
+
+impl Owners {
+    /// How many annotations the file has had so far.
+    pub(super) fn annotation_rows(&self) -> u64 {
+        self.annotations.rows
+    }
+
+    /// How many attributes the file has had so far.
+    pub(super) fn attribute_rows(&self) -> u64 {
+        self.attributes.rows
+    }
+
+    /// Keeps the annotations of the section at `offset`.
+    pub(super) fn take_annotations(&mut self, offset: u64, header: &SectionHeader, rows: Vec<Annotation>) {
+        self.annotations.take(offset, header, rows);
+    }
+
+    /// Keeps the attributes of the section at `offset`.
+    pub(super) fn take_attributes(&mut self, offset: u64, header: &SectionHeader, rows: Vec<Attribute>) {
+        self.attributes.take(offset, header, rows);
+    }
+
+    /// Learns that `state`, number `number` in the file, has made the rows from those of `before` on.
+    pub(super) fn took_state(
+        &mut self,
+        number: u64,
+        state: &StartingState,
+        before: (usize, usize),
+        builder: &TraceBuilder,
+    ) {
+        let (blocks, segments) = builder.row_counts();
+        let made = (blocks - before.0, segments - before.1);
+        let expected = (state.blocks.len(), state.segments.len() + state.mappings.len());
+        self.lost_state |= number != self.states || made != expected;
+        if !self.lost_state {
+            (self.blocks, self.segments) = (blocks, segments);
+        }
+        self.states = number.saturating_add(1);
+    }
+
+    /// Learns that the events from number `first` up to `end` in the file have made the rows from `row` up to `end_row`.
+    pub(super) fn took_events(&mut self, first: u64, end: u64, row: usize, end_row: usize) {
+        let is_whole = end - first == (end_row - row) as u64;
+        match self.runs.last_mut() {
+            Some(last) if last.is_whole && is_whole && last.end == first => last.end = end,
+            _ => self.runs.push(Run { first, end, row, is_whole }),
+        }
+    }
+
+    /// Hands everything to `builder`, less what has no row in it; `events` is how many events the file has, lost ones
+    /// included. Gives what is wrong.
+    pub(super) fn finish(self, builder: &mut TraceBuilder, events: u64) -> Vec<Problem> {
+        let rows = Rows { owners: &self, strings: builder.tables().strings.len(), events, rows: builder.event_count() };
+        let (mut annotations, mut attributes, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+        for (offset, section) in &self.annotations.sections {
+            let found = section.iter().map(|annotation| rows.annotation(annotation));
+            annotations.extend(found_rows(found, "annotations", *offset, &mut problems));
+        }
+        for (offset, section) in &self.attributes.sections {
+            let found = section.iter().map(|attribute| rows.attribute(attribute));
+            attributes.extend(found_rows(found, "attributes", *offset, &mut problems));
+        }
+        annotations.into_iter().for_each(|annotation| builder.add_annotation(annotation));
+        attributes.into_iter().for_each(|attribute| builder.add_attribute(attribute));
+        problems
+    }
+}
+
+/// The rows that were found, once those that were not are counted into `problems`.
+fn found_rows<T>(
+    rows: impl Iterator<Item = Result<T, Why>>,
+    name: &str,
+    offset: u64,
+    problems: &mut Vec<Problem>,
+) -> Vec<T> {
+    let (mut strangers, mut lost) = (0_u64, 0_u64);
+    let mut count = |why| match why {
+        Why::NotThere => strangers += 1,
+        Why::Lost => lost += 1,
+    };
+    let found = rows.filter_map(|row| row.map_err(&mut count).ok()).collect();
+    if strangers > 0 {
+        let what = format!("{strangers} {name} name what is not there: they are left out");
+        problems.push(Problem::at(offset, what));
+    }
+    if lost > 0 {
+        let what = format!("{lost} {name} belong to what was lost before: they are left out");
+        problems.push(Problem::at(offset, what));
+    }
+    found
+}
+
+/// The way from numbers in the file to rows of the trace.
+struct Rows<'a> {
+    owners: &'a Owners,
+    strings: usize,
+    /// Events of the file, lost ones included.
+    events: u64,
+    /// Events of the trace.
+    rows: usize,
+}
+
+impl Rows<'_> {
+    fn annotation(&self, annotation: &Annotation) -> Result<Annotation, Why> {
+        let (first, end) = (annotation.first.0, annotation.end.0);
+        if first > end {
+            return Err(Why::NotThere);
+        }
+        let name = self.string(annotation.name)?;
+        let rows = (self.bound(first)?, self.bound(end)?);
+        if first < end && rows.0 == rows.1 {
+            return Err(Why::Lost);
+        }
+        let (first, end) = (EventId::from_index(rows.0), EventId::from_index(rows.1));
+        Ok(Annotation { name, first, end, ..*annotation })
+    }
+
+    fn attribute(&self, attribute: &Attribute) -> Result<Attribute, Why> {
+        let owner = match attribute.owner {
+            Owner::Event(id) => Owner::Event(self.event(id)?),
+            Owner::Block(BlockId(number)) => {
+                self.baseline(number, self.owners.blocks)?;
+                attribute.owner
+            }
+            Owner::Segment(SegmentId(number)) => {
+                self.baseline(number, self.owners.segments)?;
+                attribute.owner
+            }
+        };
+        let (name, value) = (self.string(attribute.name)?, self.string(attribute.value)?);
+        Ok(Attribute { owner, name, value })
+    }
+
+    fn string(&self, id: StringId) -> Result<StringId, Why> {
+        id.index().filter(|row| *row < self.strings).map(|_| id).ok_or(Why::NotThere)
+    }
+
+    /// Whether number `number` of the baseline is its row too, of which `sure` are.
+    fn baseline(&self, number: u32, sure: usize) -> Result<(), Why> {
+        match (number as usize) < sure {
+            true => Ok(()),
+            false if self.owners.lost_state => Err(Why::Lost),
+            false => Err(Why::NotThere),
+        }
+    }
+
+    fn event(&self, id: EventId) -> Result<EventId, Why> {
+        let number = u64::from(id.0);
+        if number >= self.events {
+            return Err(Why::NotThere);
+        }
+        let run = self.run_after(number).filter(|run| run.first <= number && run.is_whole).ok_or(Why::Lost)?;
+        Ok(EventId::from_index(run.row + (number - run.first) as usize))
+    }
+
+    /// The row of event `number`; of the next that was read, where it was lost; one past the last row after all.
+    fn bound(&self, number: u32) -> Result<usize, Why> {
+        let number = u64::from(number);
+        match self.run_after(number) {
+            _ if number > self.events => Err(Why::NotThere),
+            None => Ok(self.rows),
+            Some(run) if number <= run.first => Ok(run.row),
+            Some(run) if run.is_whole => Ok(run.row + (number - run.first) as usize),
+            Some(_) => Err(Why::Lost),
+        }
+    }
+
+    /// The run that holds event `number`, else the next.
+    fn run_after(&self, number: u64) -> Option<&Run> {
+        let runs = &self.owners.runs;
+        runs.get(runs.partition_point(|run| run.end <= number))
+    }
+}

@@ -1,0 +1,187 @@
+//! Step names: what the name of an annotation says of step and phase.
+//!
+//! A name is taken apart into words: runs of letters or of digits, without regard to case; a capital within a run
+//! begins a new word as in `ForwardPass`. Of a very long name only the beginning counts.
+//!
+//! **Step.** `ProfilerStep#7`, as `torch.profiler` names its steps, is step 7. Less surely, a word `step`,
+//! `iteration`, `iter` or `batch` followed by a number is: `step 3`, `train_step_3`, `iteration: 7`, `## step 4 ##`;
+//! but not in a name that says a phase, as `forward step 3` does.
+//!
+//! **Phase.** `Optimizer.step#…` and `Optimizer.zero_grad#…`, as PyTorch names these calls itself. Else by words:
+//! `optimizer`, `optim` and a call `step()`; `zero_grad`; `forward`, `fwd`; `backward`, `bwd`. A name with words of two
+//! phases says none, except that `zero_grad` outweighs `optimizer`. All other names, loading data among them, say none.
+
+use crate::Phase;
+
+/// What a name says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Meaning {
+    /// The step that an annotation of this name is.
+    pub(super) step: Option<StepName>,
+    /// The phase that it is: forward, backward, optimizer or zero_grad.
+    pub(super) phase: Option<Phase>,
+}
+
+/// The number of a step, and how sure it is that it is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepName {
+    /// By `torch.profiler`'s own spelling.
+    Profiler(u32),
+    /// By words.
+    Worded(u32),
+}
+
+/// So many characters of a name count.
+const MOST_CHARACTERS: usize = 500;
+
+impl Meaning {
+    /// What `name` says.
+    pub(super) fn of(name: &str) -> Self {
+        let name = name.char_indices().nth(MOST_CHARACTERS).map_or(name, |(end, _)| &name[..end]);
+        if let Some(number) = name.strip_prefix("ProfilerStep#").and_then(|number| number.parse().ok()) {
+            return Self { step: Some(StepName::Profiler(number)), phase: None };
+        }
+        let phase = match name {
+            _ if name.starts_with("Optimizer.step#") => Some(Phase::Optimizer),
+            _ if name.starts_with("Optimizer.zero_grad#") => Some(Phase::ZeroGrad),
+            _ => phase_by_words(name),
+        };
+        let step = if phase.is_none() { step_by_words(name) } else { None };
+        Self { step: step.map(StepName::Worded), phase }
+    }
+}
+
+fn step_by_words(name: &str) -> Option<u32> {
+    let mut before = "";
+    words(name).find_map(|(_, word)| {
+        let is_counted = ["step", "iteration", "iter", "batch"].iter().any(|name| before.eq_ignore_ascii_case(name));
+        before = word;
+        if is_counted { word.parse().ok() } else { None }
+    })
+}
+
+fn phase_by_words(name: &str) -> Option<Phase> {
+    let mut said = [false; Phase::ALL.len()];
+    let mut before = "";
+    for (at, word) in words(name) {
+        let is = |texts: &[&str]| texts.iter().any(|text| word.eq_ignore_ascii_case(text));
+        // `optimizer.step()`, but not `train_step()`.
+        let is_call = || name[at + word.len()..].starts_with("()") && !name[..at].ends_with('_');
+        let phase = match () {
+            () if is(&["optimizer", "optim"]) || (is(&["step"]) && is_call()) => Some(Phase::Optimizer),
+            () if is(&["zerograd"]) || (is(&["grad"]) && before.eq_ignore_ascii_case("zero")) => Some(Phase::ZeroGrad),
+            () if is(&["forward", "fwd"]) => Some(Phase::Forward),
+            () if is(&["backward", "bwd"]) => Some(Phase::Backward),
+            () => None,
+        };
+        if let Some(phase) = phase {
+            said[phase as usize] = true;
+        }
+        before = word;
+    }
+    if said[Phase::ZeroGrad as usize] {
+        said[Phase::Optimizer as usize] = false;
+    }
+    let mut phases = Phase::ALL.iter().filter(|phase| said[**phase as usize]);
+    let phase = phases.next().copied();
+    if phases.next().is_some() { None } else { phase }
+}
+
+/// The words of `name`, each with the byte at which it begins.
+fn words(name: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + name[at..].find(char::is_alphanumeric)?;
+        at = start + word_length(&name[start..]);
+        Some((start, &name[start..at]))
+    })
+}
+
+/// The bytes of the word with which `text` begins.
+fn word_length(text: &str) -> usize {
+    let mut characters = text.char_indices().peekable();
+    let Some((_, mut before)) = characters.next() else {
+        return 0;
+    };
+    while let Some((at, this)) = characters.next() {
+        let is_before_small = characters.peek().is_some_and(|(_, after)| after.is_lowercase());
+        let is_hump = this.is_uppercase() && (before.is_lowercase() || (before.is_uppercase() && is_before_small));
+        if !this.is_alphanumeric() || is_hump || before.is_ascii_digit() != this.is_ascii_digit() {
+            return at;
+        }
+        before = this;
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_known_by_the_profilers_name_and_by_words() {
+        assert_eq!(Meaning::of("ProfilerStep#12").step, Some(StepName::Profiler(12)));
+        let worded = [
+            ("step 3", 3),
+            ("train_step_3", 3),
+            ("iteration: 7", 7),
+            ("iter 12", 12),
+            ("## step 4 ##", 4),
+            ("batch 5", 5),
+            ("Step3", 3),
+            ("TRAIN STEP #8/100", 8),
+            ("epoch 2, trainStep=9", 9),
+            ("forward and backward of step 6", 6),
+        ];
+        for (name, number) in worded {
+            assert_eq!(Meaning::of(name), Meaning { step: Some(StepName::Worded(number)), phase: None }, "{name}");
+        }
+        for name in ["", "step", "3", "epoch 3", "batch_size 32", "footstep 1", "step 99999999999", "forward step 3"] {
+            assert_eq!(Meaning::of(name).step, None, "{name}");
+        }
+    }
+
+    #[test]
+    fn phases_are_known_by_pytorchs_names_and_by_words() {
+        let said = [
+            ("Optimizer.step#AdamW.step", Phase::Optimizer),
+            ("Optimizer.step#ForwardBackwardSplitting.step", Phase::Optimizer),
+            ("Optimizer.zero_grad#SGD.zero_grad", Phase::ZeroGrad),
+            ("## optimizer ##", Phase::Optimizer),
+            ("optim", Phase::Optimizer),
+            ("optimizer_step", Phase::Optimizer),
+            ("opt.step()", Phase::Optimizer),
+            ("AdamWOptimizer", Phase::Optimizer),
+            ("optimizer.zero_grad()", Phase::ZeroGrad),
+            ("forward", Phase::Forward),
+            ("DistributedDataParallel.forward", Phase::Forward),
+            ("ForwardPass", Phase::Forward),
+            ("forward_pass", Phase::Forward),
+            ("FWD 3", Phase::Forward),
+            ("loss.backward()", Phase::Backward),
+            ("bwd", Phase::Backward),
+        ];
+        for (name, phase) in said {
+            assert_eq!(Meaning::of(name), Meaning { step: None, phase: Some(phase) }, "{name}");
+        }
+        let unsaid = [
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+            "data loading",
+            "train_step()",
+            "forward/backward",
+            "straightforward",
+            "grad",
+            "ProfilerStep#",
+            "größe",
+        ];
+        for name in unsaid {
+            assert_eq!(Meaning::of(name), Meaning::default(), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_name_counts() {
+        let long = format!("{} forward", "x".repeat(1 << 20));
+        assert_eq!(Meaning::of(&long), Meaning::default());
+    }
+}
