@@ -1,6 +1,6 @@
 //! What can go wrong with a recording: errors that stop reading, and problems that do not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a file could not be read or written: what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -20,10 +20,40 @@ pub enum Error {
     #[error("the file is empty: was the recording finished, and was the disk full?")]
     Empty,
     /// The first bytes are those of no format that we read.
-    #[error("this is no recording: it starts with {found}; expected a .snap file (made by `highwater record`)")]
+    #[error(
+        "this is no recording: it starts with {found}; read are .snap files (made by `highwater record`), and PyTorch's \
+         memory snapshots as a pickle, as JSON or as a page saved by trace_plot, each also gzipped"
+    )]
     UnknownFormat {
         /// What it looks like instead.
         found: String,
+    },
+    /// JSON, but none that a memory snapshot is.
+    #[error(
+        "this is no recording: it is JSON with {found}; a PyTorch memory snapshot has the keys 'segments' and \
+         'device_traces', or is a list of segments"
+    )]
+    UnknownJson {
+        /// What it has instead.
+        found: String,
+    },
+    /// A page without a snapshot in it.
+    #[error(
+        "this is no recording: it is a page with {found}; a page saved by PyTorch's trace_plot or segment_plot has the \
+         snapshot in it, as base64"
+    )]
+    UnknownPage {
+        /// What it has instead.
+        found: String,
+    },
+    /// A pickle of a protocol that no memory snapshot has.
+    #[error(
+        "this is a Python pickle of protocol {found}; protocols 2 to 5 are read: save it again with \
+         `pickle.dump(snapshot, file, protocol=4)`"
+    )]
+    Protocol {
+        /// Its protocol.
+        found: u8,
     },
     /// Written by a newer program than this.
     #[error(
@@ -71,6 +101,38 @@ pub enum Error {
         /// What was wrong with it.
         what: String,
     },
+}
+
+/// The path of an input that has none.
+const NO_PATH: &str = "the input";
+
+impl Error {
+    /// Why taking bytes from an input failed: the error of ours that a layer below wrapped, else that of the operating
+    /// system.
+    pub(crate) fn from_input(source: std::io::Error) -> Self {
+        Self::Io { doing: "read the recording", source, path: NO_PATH.into() }.unwrapped()
+    }
+
+    /// The error of ours that the operating system's stands for, if it does.
+    pub(crate) fn unwrapped(self) -> Self {
+        match self {
+            Self::Io { doing, source, path } => match source.downcast::<Self>() {
+                Ok(ours) => ours,
+                Err(source) => Self::Io { doing, source, path },
+            },
+            other => other,
+        }
+    }
+
+    /// The error with `path` as its file, where it names none.
+    pub(crate) fn with_path(self, path: &Path) -> Self {
+        match self {
+            Self::Io { doing, source, path: none } if none.as_os_str() == NO_PATH => {
+                Self::Io { doing, source, path: path.to_owned() }
+            }
+            other => other,
+        }
+    }
 }
 
 /// Something a reader should know about a recording that was read all the same.

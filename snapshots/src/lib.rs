@@ -8,6 +8,7 @@ pub mod units;
 pub mod category;
 pub mod ids;
 pub mod error;
+mod mapped;
 pub mod intern;
 pub mod tables;
 pub mod event;
@@ -18,6 +19,7 @@ pub mod format;
 pub mod text;
 pub mod analysis;
 pub mod pytorch;
+pub mod open;
 
 pub use builder::{StartingBlock, StartingState, TraceBuilder};
 pub use category::{Category, Phase, Pool};

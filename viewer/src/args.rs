@@ -17,7 +17,8 @@ use values::{kind_parser, metric_parser};
 /// Finds out where GPU memory goes.
 ///
 /// `highwater FILE…` opens recordings in the desktop app; every command below works without a display.
-/// A FILE of `-` is standard input. Sizes print in binary units (1 KiB is 1024 bytes).
+/// A FILE is a `.snap` recording, or a memory snapshot of PyTorch: a pickle, JSON, or a page saved by `trace_plot`; each
+/// may be gzipped. What it is, is told by its content. A FILE of `-` is standard input. Sizes print in binary units (1 KiB is 1024 bytes).
 ///
 /// Exit status: 0 fine; 2 bad usage, an unreadable or unsound recording, or a recorded run that ran out of memory.
 #[derive(Debug, Parser)]

@@ -31,7 +31,7 @@ macro_rules! commands {
 
 commands! {
     /// Ask for a file and open it.
-    Open = "Open…", "Open a recording: a .snap file.", ["Ctrl+O"];
+    Open = "Open…", "Open a recording: a .snap file, or a memory snapshot of PyTorch (pickle, JSON or saved page).", ["Ctrl+O"];
     /// Read the current file again.
     Reload = "Reload", "Read the file again, for instance while it is still being written.", ["F5", "Ctrl+R"];
     /// Close the current recording.
@@ -154,6 +154,7 @@ mod tests {
         assert_eq!(Command::search("PEAK")[0], Command::GoToPeak);
         assert_eq!(Command::search("colour category")[0], Command::ColourByCategory);
         assert!(Command::search(".snap").contains(&Command::Open));
+        assert!(Command::search("pickle").contains(&Command::Open));
         assert!(Command::search("nonsense").is_empty());
         assert_eq!(Command::search("").len(), Command::ALL.len());
     }

@@ -1,21 +1,17 @@
 //! Loader: reads a recording on a thread of its own, tells how far it is, and can be called off.
 
-use std::fs::File;
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use highwater_snapshots::format::{Progress, read_bytes_with};
-use highwater_snapshots::{Error, Trace};
+use highwater_snapshots::Error;
+use highwater_snapshots::format::Progress;
+use highwater_snapshots::open::{Opened, open_file, open_stream};
 
 use crate::args::is_stdin;
 use crate::session::Recording;
-
-/// Bytes read from disk between two looks at whether we have been called off.
-const PORTION: u64 = 8 << 20;
 
 /// A recording on its way in. Dropping it calls the reading off.
 #[derive(Debug)]
@@ -129,33 +125,32 @@ impl Drop for Loading {
     }
 }
 
-/// What bytes are read from.
-struct Input {
-    bytes: Box<dyn Read>,
-    /// How many there are; the largest number where that is not known.
-    length: u64,
-}
-
-impl Input {
-    fn open(path: &Path) -> Result<Self, Error> {
-        if is_stdin(path) {
-            return Ok(Self { bytes: Box::new(std::io::stdin()), length: u64::MAX });
-        }
-        let io = |source| Error::Io { doing: "open", source, path: path.to_owned() };
-        let file = File::open(path).map_err(io)?;
-        let length = file.metadata().map_err(io)?.len();
-        Ok(Self { bytes: Box::new(file), length })
-    }
-}
+/// What hears of a reading's progress, and stops it.
+type Listener<'l> = &'l mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// Reads and indexes `path`; the error is a sentence for the user.
 fn load(path: &Path, state: &State, wake: &dyn Fn()) -> Result<Recording, String> {
-    let input = Input::open(path).map_err(|why| why.to_string())?;
-    load_from(input, path, state, wake)
+    load_with(path, state, wake, |listener| {
+        if is_stdin(path) { open_stream(std::io::stdin().lock(), listener) } else { open_file(path, listener) }
+    })
 }
 
-fn load_from(input: Input, path: &Path, state: &State, wake: &dyn Fn()) -> Result<Recording, String> {
-    let trace = read(input, path, state, wake).map_err(|why| why.to_string())?;
+/// Indexes what `open` reads.
+fn load_with(
+    path: &Path,
+    state: &State,
+    wake: &dyn Fn(),
+    open: impl FnOnce(Listener<'_>) -> Result<Opened, Error>,
+) -> Result<Recording, String> {
+    state.enter("Reading");
+    wake();
+    let opened = open(&mut |progress: Progress| {
+        state.events.store(progress.events, Ordering::Relaxed);
+        state.is_at(progress.bytes_read, progress.bytes);
+        wake();
+        if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let trace = opened.map_err(|why| why.to_string())?.trace;
     state.enter("Indexing");
     wake();
     if is_stdin(path) {
@@ -166,32 +161,10 @@ fn load_from(input: Input, path: &Path, state: &State, wake: &dyn Fn()) -> Resul
     Ok(Recording::new(name, Some(path.to_owned()), trace))
 }
 
-fn read(mut input: Input, path: &Path, state: &State, wake: &dyn Fn()) -> Result<Trace, Error> {
-    state.enter("Reading");
-    let mut bytes = Vec::new();
-    loop {
-        if state.is_cancelled.load(Ordering::Relaxed) {
-            return Err(Error::Cancelled);
-        }
-        let taken = (&mut input.bytes).take(PORTION).read_to_end(&mut bytes);
-        let taken = taken.map_err(|source| Error::Io { doing: "read", source, path: path.to_owned() })?;
-        state.is_at(bytes.len() as u64, input.length);
-        wake();
-        if taken == 0 {
-            break;
-        }
-    }
-    state.enter("Decoding");
-    read_bytes_with(&bytes, &mut |progress: Progress| {
-        state.events.store(progress.events, Ordering::Relaxed);
-        state.is_at(progress.bytes_read, progress.bytes);
-        wake();
-        if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
     use highwater_snapshots::format::write_trace;
     use highwater_snapshots::text::trace_from_text;
@@ -221,8 +194,8 @@ mod tests {
     #[test]
     fn standard_input_is_a_recording_without_a_file_to_return_to() {
         let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 10").unwrap()).unwrap();
-        let input = Input { bytes: Box::new(std::io::Cursor::new(bytes)), length: u64::MAX };
-        let recording = load_from(input, Path::new("-"), &State::new(), &|| {}).unwrap();
+        let open = |listener: Listener<'_>| open_stream(&bytes[..], listener);
+        let recording = load_with(Path::new("-"), &State::new(), &|| {}, open).unwrap();
         assert_eq!((recording.name.as_str(), recording.path), ("standard input", None));
         assert_eq!(recording.devices[0].summary.peaks[0].bytes, 10);
     }
@@ -236,6 +209,19 @@ mod tests {
         std::fs::write(&path, "Dear all").unwrap();
         let Outcome::Failed(why) = wait(path) else { panic!("read") };
         assert!(why.contains("no recording"), "{why}");
+    }
+
+    #[test]
+    fn a_snapshot_of_pytorch_comes_in_and_is_stopped_on_its_way() {
+        let events = vec![r#"{"action": "alloc", "addr": 512, "size": 10}"#; 50_000].join(",");
+        let text = format!(r#"{{"segments": [], "device_traces": [[{events}]]}}"#);
+        let state = State::new();
+        let open = |listener: Listener<'_>| open_stream(text.as_bytes(), listener);
+        assert!(!load_with(Path::new("a.json"), &state, &|| {}, open).unwrap().trace.events.is_empty());
+        assert!(state.events.load(Ordering::Relaxed) > 10_000);
+        state.is_cancelled.store(true, Ordering::Relaxed);
+        let stopped = load_with(Path::new("a.json"), &state, &|| {}, open).unwrap_err();
+        assert_eq!(stopped, Error::Cancelled.to_string());
     }
 
     #[test]

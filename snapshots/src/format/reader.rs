@@ -18,7 +18,7 @@ use crate::trace::Trace;
 pub struct Progress {
     /// Bytes of the file read so far.
     pub bytes_read: u64,
-    /// Bytes of the file.
+    /// Bytes of the file; the largest number where that is not known, as of a pipe.
     pub bytes: u64,
     /// Events read so far.
     pub events: u64,

@@ -79,7 +79,7 @@ fn not_magic(bytes: &[u8]) -> Error {
 
 /// What bytes that are no `.snap` file look like, in a few words: `a PNG picture`, `text ("Traceback …")`.
 pub fn sniff(bytes: &[u8]) -> String {
-    const STARTS: [(&[u8], &str); 15] = [
+    const STARTS: [(&[u8], &str); 17] = [
         (b"\x89PNG", "a PNG picture"),
         (b"\xff\xd8\xff", "a JPEG picture"),
         (b"\x7fELF", "an ELF program or library"),
@@ -91,6 +91,8 @@ pub fn sniff(bytes: &[u8]) -> String {
         (b"SQLite format 3", "an SQLite database"),
         (b"PAR1", "a Parquet file"),
         (b"%PDF", "a PDF document"),
+        (b"\xff\xfe", "UTF-16 text, which must be saved as UTF-8"),
+        (b"\xfe\xff", "UTF-16 text, which must be saved as UTF-8"),
         (b"\x80\x02", "a Python pickle of protocol 2"),
         (b"\x80\x03", "a Python pickle of protocol 3"),
         (b"\x80\x04", "a Python pickle of protocol 4"),

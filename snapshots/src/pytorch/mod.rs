@@ -1,7 +1,7 @@
 //! PyTorch: memory snapshots as `torch.cuda.memory._snapshot` makes them, in and out.
 //!
 //! ```text
-//!   pickle, JSON  ──►  Intake  ──►  RawSnapshot  ──►  Trace
+//!   pickle, JSON, page  ──►  Intake  ──►  RawSnapshot  ──►  Trace
 //! ```
 //!
 //! A reader hands every value that it recognises to the [`Intake`], which keeps one copy of each text, frame and stack
@@ -11,6 +11,8 @@ mod sequences;
 pub mod raw;
 mod intake;
 pub mod pickle;
+pub mod json;
+pub mod page;
 mod assemble;
 
 pub use assemble::assemble;

@@ -6,6 +6,7 @@ use std::io;
 use highwater_snapshots::analysis::summary::{DeviceSummary, summarize};
 use highwater_snapshots::analysis::{Metric, Totals};
 use highwater_snapshots::event::EventKind;
+use highwater_snapshots::open::FileFormat;
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
@@ -15,7 +16,7 @@ use super::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, 
 use super::outcome::Failure;
 use super::page::Page;
 use super::peaks::{peak_figures, peaks_table};
-use super::recording::{Format, Recording, choose_device};
+use super::recording::{Recording, choose_device};
 use super::shell::next_command;
 use crate::args::InfoArguments;
 
@@ -23,7 +24,7 @@ use crate::args::InfoArguments;
 #[derive(Debug)]
 pub struct InfoReport<'a> {
     trace: &'a Trace,
-    format: Format,
+    format: FileFormat,
     arguments: &'a InfoArguments,
     devices: Vec<DeviceSummary>,
 }

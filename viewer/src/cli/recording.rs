@@ -1,63 +1,63 @@
 //! Recording: what every command asks of its file first: read it, choose a device, keep only some blocks.
 
-use std::io::{IsTerminal as _, Read as _};
+use std::io::IsTerminal as _;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
 use highwater_snapshots::analysis::{Filter, Metric};
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::format::{read_bytes, read_file};
-use highwater_snapshots::{DeviceId, Error, Trace};
+use highwater_snapshots::format::Progress;
+use highwater_snapshots::open::{open_file, open_stream};
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{DeviceId, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::outcome::Failure;
 use crate::args::is_stdin;
 
-/// The format that a recording was read from; recognised by content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Our own.
-    Snap,
-}
-
-impl Format {
-    /// The name, as `info` prints it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Snap => "snap",
-        }
-    }
-}
-
-/// A recording that was read.
-#[derive(Debug)]
-pub struct Recording {
-    /// Where from.
-    pub format: Format,
-    /// What it holds.
-    pub trace: Trace,
-}
+/// A recording that was read, and what it was read from.
+pub use highwater_snapshots::open::Opened as Recording;
 
 /// A file of this many bytes is read before anybody wonders.
 const QUICK_BYTES: u64 = 16 << 20;
 
-/// Reads the recording `file`, or standard input for `-`. On a terminal a spinner turns meanwhile, where it may be long.
+/// Reads the recording `file`, or standard input for `-`. On a terminal a bar shows how far that is, where it may take
+/// long.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
     let is_quick = std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
-    let spinner = if is_quick { ProgressBar::hidden() } else { spinner(format!("reading {}", file.display())) };
-    let trace = if is_stdin(file) { read_stdin() } else { read_file(file) };
-    spinner.finish_and_clear();
-    match trace {
-        Ok(trace) => Ok(Recording { format: Format::Snap, trace }),
-        Err(source) => Err(Failure::Read { file: file.to_owned(), source }),
-    }
+    let doing =
+        if is_stdin(file) { "reading standard input".to_owned() } else { format!("reading {}", file.display()) };
+    let bar = if is_quick { ProgressBar::hidden() } else { reading_bar(doing) };
+    let mut watch = |now: Progress| {
+        show(&bar, now);
+        ControlFlow::Continue(())
+    };
+    let opened =
+        if is_stdin(file) { open_stream(std::io::stdin().lock(), &mut watch) } else { open_file(file, &mut watch) };
+    bar.finish_and_clear();
+    opened.map_err(|source| Failure::Read { file: file.to_owned(), source })
 }
 
-fn read_stdin() -> Result<Trace, Error> {
-    let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|source| Error::Io { doing: "read", source, path: "-".into() })?;
-    read_bytes(&bytes)
+/// A bar on standard error for the reading of a file; nothing where that is no terminal.
+fn reading_bar(doing: String) -> ProgressBar {
+    let bar = spinner(doing);
+    let template = "{spinner} {msg} {bytes}{prefix} ({elapsed})";
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+    bar
+}
+
+/// Shows how far reading is: a bar where it is known how much there is.
+fn show(bar: &ProgressBar, now: Progress) {
+    if now.bytes != u64::MAX && bar.length() != Some(now.bytes) {
+        let template = "{spinner} {msg} [{bar:24}] {bytes} of {total_bytes}{prefix} ({elapsed})";
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+        bar.set_length(now.bytes);
+    }
+    bar.set_position(now.bytes_read);
+    if now.events > 0 {
+        bar.set_prefix(format!(", {} events", format_count(now.events)));
+    }
 }
 
 /// A spinner on standard error while something takes long; nothing where that is no terminal.

@@ -150,7 +150,8 @@ impl App {
             }
             Command::Screenshot => {
                 let name = self.current().map_or("highwater", |file| file.recording.name.as_str());
-                let name = format!("{}.png", name.trim_end_matches(".snap"));
+                let stem = Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy());
+                let name = format!("{stem}.png");
                 ctx.request_screenshot(move |picture| save_picture(name, picture));
             }
             command => {
@@ -290,7 +291,8 @@ impl App {
         let wake = ctx.clone();
         let ask = move || {
             let dialog = rfd::FileDialog::new().set_title("Open a recording");
-            let dialog = dialog.add_filter("Recordings", &["snap"]).add_filter("All files", &["*"]);
+            let endings = ["snap", "pickle", "pkl", "json", "html", "gz"];
+            let dialog = dialog.add_filter("Recordings", &endings).add_filter("All files", &["*"]);
             // The window may be gone by now.
             let _ = sender.send(dialog.pick_file());
             wake.request_repaint();

@@ -8,8 +8,9 @@ use highwater::cli::outcome::Failure;
 use highwater::cli::page::Page;
 use highwater::cli::peak::PeakReport;
 use highwater::cli::phases::PhasesReport;
-use highwater::cli::recording::{Format, Recording, keep_only};
+use highwater::cli::recording::{Recording, keep_only};
 use highwater::cli::verify::VerifyReport;
+use highwater_snapshots::open::{FileFormat, FileKind};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::{DeviceFacts, Header};
 use highwater_snapshots::{DeviceId, Trace};
@@ -68,7 +69,7 @@ pub(crate) fn trace() -> Trace {
 pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
     let words = shell_words(words);
     let arguments = Arguments::try_parse_from(["highwater".to_owned()].into_iter().chain(words)).expect("good usage");
-    let mut recording = Recording { format: Format::Snap, trace };
+    let mut recording = Recording { format: FileFormat { kind: FileKind::Snap, is_gzipped: false }, trace };
     let mut out = Vec::new();
     let page = &mut Page::plain(&mut out);
     match arguments.command.expect("a command") {

@@ -1,0 +1,67 @@
+//! Place: where in the text something is, as an offset in bytes.
+
+use std::cell::Cell;
+use std::io::{BufRead, Read};
+use std::rc::Rc;
+
+/// The offset of `column`, from 1, in `line`, from 1.
+pub(super) fn offset_in(text: &[u8], line: usize, column: usize) -> u64 {
+    let breaks = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let start = std::iter::once(0).chain(breaks).nth(line.saturating_sub(1)).unwrap_or(text.len());
+    (start + column.saturating_sub(1)).min(text.len()) as u64
+}
+
+/// An input that knows where its last lines began.
+#[derive(Debug)]
+pub(super) struct Located<R> {
+    input: R,
+    /// Bytes taken; shared with whoever tells how far reading is.
+    offset: Rc<Cell<u64>>,
+    /// The line that is being read, from 1.
+    line: usize,
+    starts: [u64; 2],
+}
+
+impl<R> Located<R> {
+    pub(super) fn new(input: R, offset: Rc<Cell<u64>>) -> Self {
+        Self { input, offset, line: 1, starts: [0, 0] }
+    }
+
+    /// The offset of `column`, from 1, in `line`, from 1, which is the last line or the one before.
+    pub(super) fn offset(&self, line: usize, column: usize) -> u64 {
+        let [before, last] = self.starts;
+        let start = if line < self.line { before } else { last };
+        start.saturating_add(column.saturating_sub(1) as u64).min(self.offset.get())
+    }
+}
+
+impl<R: BufRead> Read for Located<R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let taken = self.input.read(out)?;
+        let before = self.offset.get();
+        for (&byte, next) in out.get(..taken).unwrap_or_default().iter().zip(before + 1..) {
+            if byte == b'\n' {
+                self.line += 1;
+                self.starts = [self.starts[1], next];
+            }
+        }
+        self.offset.set(before + taken as u64);
+        Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_are_offsets() {
+        let text = b"ab\ncd\n\nef";
+        for (line, column, offset) in [(1, 1, 0), (1, 2, 1), (2, 0, 3), (2, 2, 4), (4, 1, 7), (4, 9, 9), (9, 1, 9)] {
+            assert_eq!(offset_in(text, line, column), offset, "{line}:{column}");
+        }
+        let mut input = Located::new(&text[..], Rc::default());
+        std::io::copy(&mut input, &mut std::io::sink()).unwrap();
+        assert_eq!([(4, 2), (3, 1), (4, 9)].map(|(line, column)| input.offset(line, column)), [8, 6, 9]);
+    }
+}

@@ -1,0 +1,8 @@
+//! Open: what is true of every kind of file that holds a snapshot, tested through the public interface alone.
+
+mod made;
+mod json;
+mod page;
+mod formats;
+mod hostile;
+mod samples;
