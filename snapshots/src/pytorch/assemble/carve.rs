@@ -27,9 +27,9 @@ pub(super) struct Layout<'a> {
     /// Segments that are no pages: end and name by address.
     held: BTreeMap<u64, (u64, Segment)>,
     segments: Segment,
-    /// Rounded sizes by block key.
+    /// Rounded sizes by place: the baseline, then the allocs in order.
     pub(super) bytes: Vec<u64>,
-    /// Where each block lies, by block key.
+    /// Where each block lies, by place.
     segment: Vec<Segment>,
     /// Live blocks of the baseline whose size is only the rounded request, by their end: what begins further on within
     /// the free range behind them proves them larger.
@@ -45,7 +45,6 @@ pub(super) struct Layout<'a> {
 /// A request as the trace has it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    pub(super) key: u64,
     pub(super) address: u64,
     pub(super) requested: u64,
     /// For a private pool.
@@ -55,7 +54,7 @@ pub(super) struct Request {
 }
 
 impl<'a> Layout<'a> {
-    /// The state before the first event. `baseline` is in the order of keys.
+    /// The state before the first event. `baseline` is in the order of places.
     pub(super) fn new<'b>(
         rounding: &'a Rounding,
         start: &Start,
@@ -79,19 +78,19 @@ impl<'a> Layout<'a> {
         for held in &start.mappings {
             layout.map(held.address, held.end());
         }
-        // Each with its key, by address.
+        // Each with its place, by address.
         let mut blocks: Vec<(&Baseline, u32)> = baseline.zip(0..).collect();
         layout.bytes.resize(blocks.len(), 0);
         blocks.sort_by_key(|(block, _)| block.address);
         let mut after = blocks.iter().skip(1).map(|(block, _)| block.address).chain([u64::MAX]);
-        for (block, key) in &blocks {
-            layout.place(block, *key, after.next().unwrap_or(u64::MAX));
+        for (block, place) in &blocks {
+            layout.lay(block, *place, after.next().unwrap_or(u64::MAX));
         }
         layout
     }
 
     /// Puts a block of the baseline where it lies; the next one begins at `next`.
-    fn place(&mut self, block: &Baseline, key: u32, next: u64) {
+    fn lay(&mut self, block: &Baseline, place: u32, next: u64) {
         let address = block.address;
         let rounded = self.rounding.round(block.requested);
         let mut bytes = block.allocated.unwrap_or(rounded);
@@ -109,13 +108,13 @@ impl<'a> Layout<'a> {
             if is_clipped || is_large && self.rounding.is_slack(rounded, rest) {
                 bytes = gap;
             } else if is_large && rest > 0 {
-                self.doubtful.insert(address.saturating_add(bytes), key);
+                self.doubtful.insert(address.saturating_add(bytes), place);
             }
         }
         bytes = bytes.max(block.requested);
         self.free.remove(address, address.saturating_add(bytes));
-        self.bytes[key as usize] = bytes;
-        self.segment[key as usize] = segment;
+        self.bytes[place as usize] = bytes;
+        self.segment[place as usize] = segment;
     }
 
     fn is_large(&self, address: u64) -> bool {
@@ -150,20 +149,20 @@ impl<'a> Layout<'a> {
         self.free.remove(address, end);
     }
 
-    /// A block was handed out.
+    /// The next block was handed out.
     pub(super) fn alloc(&mut self, request: &Request) {
-        let Request { key, address, requested, is_private, exact } = *request;
+        let Request { address, requested, is_private, exact } = *request;
         let rounded = self.rounding.round(requested);
         let free = self.free.starting_at(address).or_else(|| self.grow_before(address));
         let (bytes, segment) = match free {
             Some((end, segment)) if end - address >= rounded => {
-                let place = match (segment, is_private) {
+                let kind = match (segment, is_private) {
                     (PAGES, _) => Place::Expandable,
                     (_, true) => Place::Private,
                     (_, false) => Place::Default,
                 };
                 let rest = end - address - rounded;
-                let by_rule = if self.rounding.splits(rounded, rest, place) { rounded } else { end - address };
+                let by_rule = if self.rounding.splits(rounded, rest, kind) { rounded } else { end - address };
                 self.differing += u64::from(exact.is_some_and(|bytes| bytes != by_rule));
                 let bytes = exact.unwrap_or(by_rule);
                 match address.checked_add(bytes) {
@@ -182,18 +181,8 @@ impl<'a> Layout<'a> {
             }
         };
         self.inferred += u64::from(exact.is_none());
-        let row = key as usize;
-        if row < self.bytes.len() {
-            // Its free is missing: what it held is free again, but for what the new block took.
-            let former = self.bytes[row];
-            if former > bytes && segment != UNKNOWN {
-                self.free.insert(address.saturating_add(bytes), address.saturating_add(former), segment);
-            }
-            (self.bytes[row], self.segment[row]) = (bytes, segment);
-        } else {
-            self.bytes.push(bytes);
-            self.segment.push(segment);
-        }
+        self.bytes.push(bytes);
+        self.segment.push(segment);
     }
 
     /// Where a block of the baseline turns out to reach to `address`, grows it, and gives the free range behind it.
@@ -203,16 +192,16 @@ impl<'a> Layout<'a> {
         }
         let (start, _, _) = self.free.holding(address)?;
         let more = address - start;
-        let key = *self.doubtful.get(&start).filter(|_| more <= SMALL_REQUEST)?;
+        let place = *self.doubtful.get(&start).filter(|_| more <= SMALL_REQUEST)?;
         self.doubtful.remove(&start);
-        self.bytes[key as usize] += more;
+        self.bytes[place as usize] += more;
         self.free.take_front(start, address);
         self.free.starting_at(address)
     }
 
-    /// A block can be used again.
-    pub(super) fn release(&mut self, key: u64, address: u64) {
-        let row = key as usize;
+    /// The block at `place` can be used again.
+    pub(super) fn release(&mut self, place: u64, address: u64) {
+        let row = place as usize;
         let (Some(&bytes), Some(&segment)) = (self.bytes.get(row), self.segment.get(row)) else { return };
         let end = address.saturating_add(bytes);
         if !self.doubtful.is_empty() {
@@ -222,15 +211,119 @@ impl<'a> Layout<'a> {
             self.free.insert(address, end, segment);
         }
     }
-
-    /// The free ranges: start and end, by address.
-    #[cfg(test)]
-    pub(super) fn free_ranges(&self) -> Vec<(u64, u64)> {
-        self.free.iter().map(|(start, end, _)| (start, end)).collect()
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::sample::{MIB, Sample};
+    use crate::Trace;
+    use crate::pytorch::raw::BlockState::{Allocated, Inactive};
+
+    const BASE: u64 = 0x1000_0000;
+
+    fn sizes(trace: &Trace) -> Vec<u64> {
+        trace.blocks.allocated.clone()
+    }
+
+    #[test]
+    fn a_block_takes_a_rest_that_is_too_small_to_split_off() {
+        let mut sample = Sample::of(&[
+            ("segment_alloc", BASE, 12 * MIB),
+            ("alloc", BASE, 11 * MIB + 5),
+            ("free_requested", BASE, 11 * MIB + 5),
+            ("free_completed", BASE, 11 * MIB + 5),
+            ("alloc", BASE, 10 * MIB),
+            ("free_requested", BASE, 10 * MIB),
+            ("free_completed", BASE, 10 * MIB),
+        ]);
+        sample.segment(BASE, &[(12 * MIB, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(sizes(&trace), [12 * MIB, 10 * MIB]);
+        assert_eq!((trace.problems.as_slice(), trace.trust.sizes_inferred), (&[][..], 2));
+    }
+
+    #[test]
+    fn neighbouring_segments_do_not_merge() {
+        let second = BASE + 20 * MIB;
+        let mut sample = Sample::of(&[
+            ("segment_alloc", BASE, 20 * MIB),
+            ("segment_alloc", second, 20 * MIB),
+            ("alloc", BASE, 19 * MIB + MIB / 2),
+            ("free_requested", BASE, 19 * MIB + MIB / 2),
+            ("free_completed", BASE, 19 * MIB + MIB / 2),
+        ]);
+        sample.segment(BASE, &[(20 * MIB, 0, Inactive)]).segment(second, &[(20 * MIB, 0, Inactive)]);
+        assert_eq!(sizes(&sample.assemble()), [20 * MIB]);
+    }
+
+    #[test]
+    fn pages_that_touch_are_one_free_block() {
+        let mut sample = Sample::of(&[
+            ("segment_map", BASE, 20 * MIB),
+            ("segment_map", BASE + 20 * MIB, 20 * MIB),
+            ("alloc", BASE, 39 * MIB + MIB / 2),
+            ("free_requested", BASE, 39 * MIB + MIB / 2),
+            ("free_completed", BASE, 39 * MIB + MIB / 2),
+        ]);
+        sample.segment_with(BASE, &[(40 * MIB, 0, Inactive)], |draft| draft.segment.is_expandable = true);
+        let trace = sample.assemble();
+        assert_eq!(sizes(&trace), [39 * MIB + MIB / 2], "expandable segments split off any rest");
+        assert_eq!(trace.problems, []);
+    }
+
+    #[test]
+    fn of_a_block_that_was_there_before_the_neighbours_tell_the_size() {
+        // In front of a block that stays, at the end of a segment, and before free memory that is used later.
+        let (one, two, three) = (BASE, BASE + 20 * MIB, BASE + 40 * MIB);
+        let request = 4 * MIB;
+        let mut sample = Sample::of(&[
+            ("alloc", three + request + 4096, 3 * MIB),
+            ("free_requested", one, request),
+            ("free_completed", one, request),
+            ("free_requested", two + 16 * MIB, 3 * MIB),
+            ("free_completed", two + 16 * MIB, 3 * MIB),
+            ("free_requested", three, request),
+            ("free_completed", three, request),
+        ]);
+        sample.segment(one, &[(5 * MIB, 0, Inactive), (15 * MIB, 15 * MIB, Allocated)]);
+        sample.segment(two, &[(16 * MIB, 15 * MIB, Allocated), (4 * MIB, 0, Inactive)]);
+        sample.segment(
+            three,
+            &[(request + 4096, 0, Inactive), (3 * MIB, 3 * MIB, Allocated), (13 * MIB - 4096, 0, Inactive)],
+        );
+        let trace = sample.assemble();
+        let size_at = |address| {
+            let row = trace.blocks.address.iter().position(|&at| at == address);
+            row.map(|row| trace.blocks.allocated[row])
+        };
+        assert_eq!(size_at(one), Some(5 * MIB));
+        assert_eq!(size_at(two + 16 * MIB), Some(4 * MIB));
+        assert_eq!(size_at(three), Some(request + 4096));
+        assert_eq!(trace.problems, []);
+    }
+
+    #[test]
+    fn sizes_of_the_last_state_win_and_differences_are_told() {
+        let mut sample = Sample::of(&[("segment_alloc", BASE, 2 * MIB), ("alloc", BASE, 100)]);
+        sample.segment(BASE, &[(4096, 100, Allocated), (2 * MIB - 4096, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!((sizes(&trace), trace.trust.sizes_inferred), (vec![4096], 0));
+        assert!(trace.problems[0].what.contains("1 blocks have another size"), "{:?}", trace.problems);
+    }
+
+    #[test]
+    fn a_block_where_no_free_memory_begins_is_rounded_and_told() {
+        let mut sample = Sample::of(&[
+            ("segment_alloc", BASE, 2 * MIB),
+            ("alloc", BASE + 0x1000, 100),
+            ("free_requested", BASE + 0x1000, 100),
+            ("free_completed", BASE + 0x1000, 100),
+            ("alloc", BASE, 2000),
+        ]);
+        sample.segment(BASE, &[(2048, 2000, Allocated), (2 * MIB - 2048, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(sizes(&trace), [512, 2048]);
+        assert!(trace.problems[0].what.contains("1 blocks begin where"), "{:?}", trace.problems);
+        assert_eq!(trace.problems.len(), 1, "what was taken is free again");
+    }
 }

@@ -36,7 +36,7 @@ pub(super) struct Device {
     pub(super) trace: Vec<RawEvent>,
     pub(super) lives: Lives,
     pub(super) start: Start,
-    /// Rounded sizes by block key; none where sizes are told as they are.
+    /// Rounded sizes by place; none where sizes are told as they are.
     sizes: Option<Vec<u64>>,
     /// Blocks whose rounded size no row of the file gives.
     pub(super) sizes_inferred: u64,
@@ -60,19 +60,20 @@ impl Device {
     }
 
     fn carve(&mut self, source: &Source<'_>) {
-        let mut layout = Layout::new(source.rounding, &self.start, self.lives.baseline_by_key());
+        let mut layout = Layout::new(source.rounding, &self.start, self.lives.baseline_by_place());
         let mut known = self.lives.known.iter().peekable();
         let mut allocs = 0;
         for (position, event) in self.trace.iter().enumerate() {
-            let key = self.lives.key(position);
+            let place = self.lives.place(position);
             let end = event.address.saturating_add(event.size);
             match event.action {
                 Action::Alloc => {
-                    let Some(key) = key else { continue };
+                    if let Some(former) = self.lives.replaced(position) {
+                        layout.release(former, event.address);
+                    }
                     let is_known = known.next_if(|(alloc, _)| *alloc == allocs);
                     let exact = is_known.and_then(|(_, row)| source.blocks.get(*row as usize)).map(|block| block.size);
                     layout.alloc(&Request {
-                        key,
                         address: event.address,
                         requested: event.size,
                         is_private: source.extras(event).pool_id != (0, 0),
@@ -83,8 +84,8 @@ impl Device {
                 }
                 Action::FreeRequested | Action::FreeCompleted | Action::Free => {
                     let is_end = event.action != Action::FreeRequested || self.lives.skipped == Skipped::Completions;
-                    if let Some(key) = key.filter(|_| is_end) {
-                        layout.release(key, event.address);
+                    if let Some(place) = place.filter(|_| is_end) {
+                        layout.release(place, event.address);
                     }
                 }
                 Action::SegmentAlloc => layout.obtain(event.address, end),
@@ -112,10 +113,10 @@ impl Device {
         self.sizes = Some(layout.bytes);
     }
 
-    /// The rounded size of a block.
+    /// The rounded size of the block at `place` of the device's blocks.
     #[inline]
-    pub(super) fn allocated(&self, key: u64, requested: u64) -> u64 {
-        let size = self.sizes.as_ref().and_then(|sizes| sizes.get(key as usize));
+    pub(super) fn allocated(&self, place: u64, requested: u64) -> u64 {
+        let size = self.sizes.as_ref().and_then(|sizes| sizes.get(place as usize));
         size.map_or(requested, |bytes| requested.max(*bytes))
     }
 
@@ -142,8 +143,11 @@ impl Device {
                 self.problem("the trace leaves out free_requested: a block counts as live until it is free".into());
             }
         }
+        let differences = self.lives.differences;
+        let excess = self.start.excess_bytes;
         if !has_segments {
-            if !self.trace.is_empty() {
+            // A device that holds nothing has none to show.
+            if differences.only_trace > 0 || excess != 0 {
                 self.problem(
                     "the file has no segments: what was there before the trace is known only where the trace frees it"
                         .into(),
@@ -151,7 +155,6 @@ impl Device {
             }
             return;
         }
-        let differences = self.lives.differences;
         if differences.only_trace + differences.only_final + differences.waiting > 0 {
             self.problem(format!(
                 "the trace does not lead to the blocks of the snapshot: {} are active by the trace alone, {} by the \
@@ -159,7 +162,6 @@ impl Device {
                 differences.only_trace, differences.only_final, differences.waiting
             ));
         }
-        let excess = self.start.excess_bytes;
         if excess != 0 {
             self.problem(format!(
                 "the trace does not lead to the segments of the snapshot: it reserves {} bytes {} at its end",

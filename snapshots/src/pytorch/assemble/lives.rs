@@ -69,11 +69,16 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Tenant {
     life: Life,
-    /// The number of its alloc, or that of a later one where frees are missing between the two; [`NO_LIFE`] if the
-    /// trace has none.
-    alloc: u32,
     state: State,
     is_in_final: bool,
+}
+
+/// An alloc at an address whose last block was not freed.
+#[derive(Clone, Copy, Debug)]
+struct Repeated {
+    former: Life,
+    /// The first of all blocks that share a name.
+    name: Life,
 }
 
 /// How the trace's last state differs from the snapshot's, in blocks.
@@ -100,6 +105,7 @@ pub(super) struct Lives {
     pub(super) skipped: Skipped,
     pub(super) differences: Differences,
     tenants: HashMap<u64, Tenant>,
+    repeated: HashMap<Life, Repeated>,
     allocs: u32,
     active: u64,
     has_requests: bool,
@@ -149,25 +155,18 @@ impl Lives {
     }
 
     fn begin(&mut self, address: u64) -> Life {
-        let alloc = self.allocs;
+        let life = self.allocs;
         self.allocs += 1;
-        let new = Tenant { life: alloc, alloc, state: State::Live, is_in_final: false };
-        match self.tenants.entry(address) {
-            Entry::Occupied(mut entry) => {
-                let former = *entry.get();
-                // A block that is still there was freed unseen: the same name for both says so.
-                let is_missing_free = former.state != State::Free;
-                let life = if is_missing_free { former.life } else { alloc };
-                entry.insert(Tenant { life, ..new });
-                self.active += u64::from(!is_missing_free);
-                life
+        let former = self.tenants.insert(address, Tenant { life, state: State::Live, is_in_final: false });
+        match former.filter(|former| former.state != State::Free) {
+            Some(former) => {
+                // A block that is still there was freed unseen: one name for both says so.
+                let name = self.repeated.get(&former.life).map_or(former.life, |repeated| repeated.name);
+                self.repeated.insert(life, Repeated { former: former.life, name });
             }
-            Entry::Vacant(entry) => {
-                entry.insert(new);
-                self.active += 1;
-                alloc
-            }
+            None => self.active += 1,
         }
+        life
     }
 
     fn request(&mut self, event: &RawEvent) -> Life {
@@ -214,7 +213,7 @@ impl Lives {
             is_waiting,
             of_final: NOT_FINAL,
         });
-        self.tenants.insert(event.address, Tenant { life, alloc: NO_LIFE, state, is_in_final: false });
+        self.tenants.insert(event.address, Tenant { life, state, is_in_final: false });
         life
     }
 
@@ -239,7 +238,7 @@ impl Lives {
                         is_waiting: block.is_waiting,
                         of_final: block.row,
                     });
-                    entry.insert(Tenant { life, alloc: NO_LIFE, state: State::Live, is_in_final: true });
+                    entry.insert(Tenant { life, state: State::Live, is_in_final: true });
                 }
                 Entry::Occupied(mut entry) => {
                     let tenant = entry.get_mut();
@@ -251,8 +250,8 @@ impl Lives {
                     in_both += 1;
                     let is_waiting = tenant.state == State::Waiting;
                     self.differences.waiting += u64::from(is_waiting != block.is_waiting);
-                    if tenant.alloc != NO_LIFE {
-                        self.known.push((tenant.alloc, block.row));
+                    if tenant.life & BASELINE == 0 {
+                        self.known.push((tenant.life, block.row));
                     } else if let Some(known) = self.baseline.get_mut((tenant.life & !BASELINE) as usize) {
                         known.of_final = block.row;
                         known.allocated = Some(block.allocated);
@@ -268,17 +267,149 @@ impl Lives {
     /// The place of an event's block among all of the device, if the event has one: the baseline first, in it the
     /// blocks that live longest, then the allocs in order.
     #[inline]
-    pub(super) fn key(&self, position: usize) -> Option<u64> {
-        let baseline = self.baseline.len() as u64;
-        match *self.of_event.get(position)? {
-            NO_LIFE => None,
-            life if life & BASELINE == 0 => Some(baseline + u64::from(life)),
-            life => Some(baseline - 1 - u64::from(life & !BASELINE)),
-        }
+    pub(super) fn place(&self, position: usize) -> Option<u64> {
+        self.of_event.get(position).filter(|life| **life != NO_LIFE).map(|life| self.place_of(*life))
     }
 
-    /// The baseline by key.
-    pub(super) fn baseline_by_key(&self) -> impl ExactSizeIterator<Item = &Baseline> {
+    fn place_of(&self, life: Life) -> u64 {
+        let baseline = self.baseline.len() as u64;
+        if life & BASELINE == 0 { baseline + u64::from(life) } else { baseline - 1 - u64::from(life & !BASELINE) }
+    }
+
+    /// The name of an event's block: its place, unless it is the alloc of a block whose free is missing that came
+    /// before it at its address, whose name it shares.
+    #[inline]
+    pub(super) fn key(&self, position: usize) -> Option<u64> {
+        if self.repeated.is_empty() {
+            return self.place(position);
+        }
+        let life = *self.of_event.get(position)?;
+        let name = self.repeated.get(&life).map_or(life, |repeated| repeated.name);
+        (life != NO_LIFE).then(|| self.place_of(name))
+    }
+
+    /// The place of the block which the alloc at `position` proves gone.
+    pub(super) fn replaced(&self, position: usize) -> Option<u64> {
+        let repeated = self.repeated.get(self.of_event.get(position)?)?;
+        Some(self.place_of(repeated.former))
+    }
+
+    /// The baseline by place.
+    pub(super) fn baseline_by_place(&self) -> impl ExactSizeIterator<Item = &Baseline> {
         self.baseline.iter().rev()
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{Sample, rows};
+    use crate::Trace;
+    use crate::pytorch::raw::BlockState::{Allocated, Inactive, PendingFree};
+
+    /// Requested and active bytes before the first event and after each.
+    fn requested_and_active(trace: &Trace) -> Vec<(u64, u64)> {
+        rows(trace, 0).iter().map(|row| (row[0], row[2])).collect()
+    }
+
+    #[test]
+    fn a_free_without_alloc_is_part_of_the_baseline() {
+        let mut sample = Sample::of(&[
+            ("free_completed", 0x1000, 300),
+            ("free_requested", 0x2000, 500),
+            ("free_completed", 0x2000, 500),
+            ("alloc", 0x2000, 10),
+        ]);
+        sample.segment(0x1000, &[(0x1000, 0, Inactive), (512, 10, Allocated), (1024, 1000, Allocated)]);
+        let trace = sample.assemble();
+        assert_eq!(
+            requested_and_active(&trace),
+            [(1500, 2048), (1500, 1536), (1000, 1536), (1000, 1024), (1010, 1536)]
+        );
+        assert_eq!(trace.trust.unmatched_frees, 0);
+        assert_eq!(trace.problems, []);
+        assert_eq!(trace.blocks.requested[0], 1000, "what is never freed comes first");
+    }
+
+    #[test]
+    fn a_block_freed_twice_is_counted_and_told() {
+        let mut sample = Sample::of(&[
+            ("alloc", 0x1000, 100),
+            ("free_requested", 0x1000, 100),
+            ("free_requested", 0x1000, 100),
+            ("free_completed", 0x1000, 100),
+            ("free_completed", 0x1000, 100),
+        ]);
+        sample.segment(0x1000, &[(2 << 20, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(requested_and_active(&trace), [(0, 0), (100, 512), (0, 512), (0, 512), (0, 0), (0, 0)]);
+        assert_eq!(trace.trust.unmatched_frees, 2);
+        assert_eq!(trace.attributes.len(), 4, "size and address of both");
+    }
+
+    #[test]
+    fn an_alloc_where_a_block_lives_ends_that_block() {
+        let mut sample = Sample::of(&[("alloc", 0x1000, 100), ("alloc", 0x1000, 700)]);
+        sample.segment(0x1000, &[(1024, 700, Allocated), (512, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(requested_and_active(&trace), [(0, 0), (100, 512), (700, 1024)]);
+        assert_eq!(trace.trust.repeated_allocs, 1);
+        assert_eq!(trace.problems, []);
+    }
+
+    #[test]
+    fn blocks_that_wait_at_the_end_wait_from_when_the_trace_says_so() {
+        let mut sample = Sample::of(&[("free_requested", 0x1000, 100)]);
+        sample.segment(0x1000, &[(512, 100, PendingFree), (512, 200, PendingFree)]);
+        let trace = sample.assemble();
+        assert_eq!(requested_and_active(&trace), [(100, 1024), (0, 1024)]);
+        assert_eq!(trace.problems, []);
+    }
+
+    #[test]
+    fn where_completions_are_left_out_requests_end_their_blocks() {
+        let mut sample = Sample::of(&[
+            ("alloc", 0x1000, 100),
+            ("free_requested", 0x1000, 100),
+            ("alloc", 0x1000, 200),
+            ("free_requested", 0x8000, 50),
+        ]);
+        sample.segment(0x1000, &[(512, 200, Allocated), (512, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(requested_and_active(&trace), [(50, 512), (150, 1024), (50, 512), (250, 1024), (200, 512)]);
+        assert!(trace.problems[0].what.contains("leaves out free_completed"), "{:?}", trace.problems);
+        assert_eq!((trace.problems.len(), trace.trust.repeated_allocs), (1, 0));
+    }
+
+    #[test]
+    fn where_requests_are_left_out_completions_end_their_blocks() {
+        let mut sample =
+            Sample::of(&[("free_completed", 0x2000, 50), ("alloc", 0x1000, 100), ("free_completed", 0x1000, 100)]);
+        sample.segment(0x1000, &[(0x4000, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(requested_and_active(&trace), [(50, 512), (0, 0), (100, 512), (0, 0)]);
+        assert!(trace.problems[0].what.contains("leaves out free_requested"), "{:?}", trace.problems);
+    }
+
+    #[test]
+    fn a_trace_that_leads_elsewhere_than_the_snapshot_is_told() {
+        let mut sample = Sample::of(&[
+            ("alloc", 0x1000, 100),
+            ("alloc", 0x1200, 100),
+            ("free_requested", 0x1200, 100),
+            ("free_completed", 0x1200, 100),
+            ("alloc", 0x1400, 100),
+        ]);
+        sample.segment(0x1000, &[(512, 0, Inactive), (512, 100, Allocated), (512, 100, PendingFree)]);
+        let trace = sample.assemble();
+        let told = "1 are active by the trace alone, 1 by the snapshot alone, and 1 differ";
+        assert!(trace.problems[0].what.contains(told), "{:?}", trace.problems);
+    }
+
+    #[test]
+    fn without_segments_the_baseline_is_what_frees_reveal() {
+        let trace =
+            Sample::of(&[("alloc", 0x1000, 100), ("free_requested", 0x2000, 900), ("free_completed", 0x2000, 900)])
+                .assemble();
+        assert_eq!(requested_and_active(&trace), [(900, 1024), (1000, 1536), (100, 1536), (100, 512)]);
+        assert!(trace.problems[0].what.contains("has no segments"), "{:?}", trace.problems);
     }
 }

@@ -19,6 +19,12 @@ mod merge;
 mod attributes;
 mod annotations;
 mod writer;
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 

@@ -105,3 +105,66 @@ impl Start {
         start
     }
 }
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{MIB, Sample, rows};
+    use crate::Trace;
+    use crate::pytorch::raw::BlockState::Inactive;
+    use crate::trace::SegmentRole;
+
+    fn reserved(trace: &Trace) -> Vec<u64> {
+        rows(trace, 0).iter().map(|row| row[3] / MIB).collect()
+    }
+
+    #[test]
+    fn segments_that_are_given_back_first_were_there_before() {
+        let mut sample = Sample::of(&[
+            ("segment_free", 0x1000_0000, 20 * MIB),
+            ("segment_alloc", 0x1000_0000, 30 * MIB),
+            ("segment_alloc", 0x9000_0000, 2 * MIB),
+            ("segment_free", 0x9000_0000, 2 * MIB),
+        ]);
+        sample.segment(0x1000_0000, &[(30 * MIB, 0, Inactive)]);
+        sample.segment(0x5000_0000, &[(4 * MIB, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(reserved(&trace), [24, 4, 34, 36, 34]);
+        assert_eq!((trace.problems.as_slice(), trace.trust.unmatched_releases), (&[][..], 0));
+    }
+
+    #[test]
+    fn pages_at_the_start_are_found_byte_by_byte() {
+        let base = 0x1000_0000;
+        let page = 20 * MIB;
+        let mut sample = Sample::of(&[
+            // The middle of three pages goes, then all of five come but for the two outer ones of the three.
+            ("segment_unmap", base + page, page),
+            ("segment_map", base + page, page),
+            ("segment_map", base + 3 * page, 2 * page),
+        ]);
+        sample.segment_with(base, &[(5 * page, 0, Inactive)], |draft| draft.segment.is_expandable = true);
+        let trace = sample.assemble();
+        assert_eq!(reserved(&trace), [60, 40, 60, 100]);
+        assert_eq!(trace.problems, []);
+        let start: Vec<_> = trace
+            .segments
+            .ids()
+            .map(|id| trace.segments.get(id))
+            .filter(|row| !row.alloc.is_some())
+            .map(|row| (row.role, row.range.address, row.range.bytes))
+            .collect();
+        let expected = [(0, page), (page, page), (2 * page, page)]
+            .map(|(offset, bytes)| (SegmentRole::Mapping, base + offset, bytes));
+        let joined = [(SegmentRole::Mapping, base, 3 * page)];
+        assert!(start == expected || start == joined, "{start:?}");
+    }
+
+    #[test]
+    fn bytes_that_cannot_be_reconciled_are_told() {
+        let mut sample =
+            Sample::of(&[("segment_alloc", 0x1000_0000, 2 * MIB), ("segment_alloc", 0x1000_0000, 2 * MIB)]);
+        sample.segment(0x1000_0000, &[(2 * MIB, 0, Inactive)]);
+        let trace = sample.assemble();
+        let told = format!("reserves {} bytes more", 2 * MIB);
+        assert!(trace.problems[0].what.contains(&told), "{:?}", trace.problems);
+    }
+}

@@ -53,14 +53,14 @@ impl Writer<'_> {
     /// Tells a device's starting state.
     pub(super) fn start(&mut self, device: &Device) {
         let mut blocks = Vec::with_capacity(device.lives.baseline.len());
-        for (block, key) in device.lives.baseline_by_key().zip(0..) {
+        for (block, place) in device.lives.baseline_by_place().zip(0..) {
             let known =
                 (block.of_final != NOT_FINAL).then(|| self.source.blocks.get(block.of_final as usize)).flatten();
             let alloc = Alloc {
-                block: key,
+                block: place,
                 address: block.address,
                 requested: block.requested,
-                allocated: device.allocated(key, block.allocated.unwrap_or(block.requested)),
+                allocated: device.allocated(place, block.allocated.unwrap_or(block.requested)),
                 stream: StreamId(block.stream),
                 pool: device.pool(self.source.rounding, block.requested),
                 category: Category::Unknown,
@@ -104,7 +104,7 @@ impl Writer<'_> {
                 block: key,
                 address: event.address,
                 requested: event.size,
-                allocated: device.allocated(key, event.size),
+                allocated: device.lives.place(position).map_or(event.size, |place| device.allocated(place, event.size)),
                 stream: StreamId(event.stream),
                 pool: device.pool(rounding, event.size),
                 category: self.category(extras.category),
