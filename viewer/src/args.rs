@@ -47,6 +47,8 @@ pub enum Command {
     Events(EventsArguments),
     /// Check checksums and invariants; status 2 if a recording is not sound
     Verify(VerifyArguments),
+    /// Write a recording in another format: for PyTorch's viewer, for flame graphs, or as .snap
+    Convert(ConvertArguments),
 }
 
 /// Whether `file` stands for standard input.
@@ -176,6 +178,24 @@ pub struct VerifyArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
+}
+
+/// `highwater convert`.
+#[derive(Clone, Debug, Args)]
+pub struct ConvertArguments {
+    /// The recording; `-` is standard input
+    #[arg(value_name = "IN")]
+    pub file: PathBuf,
+    /// The file to write; its ending says how
+    ///
+    /// .snap is our own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
+    /// this program; each may have .gz behind it. .folded has the stacks and bytes at the peak of requested bytes, for
+    /// flame graph programs. A file that is there is replaced, once the new one is complete.
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `highwater record`.

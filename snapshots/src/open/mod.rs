@@ -5,6 +5,8 @@
 //!                                         page ──►  pickle, JSON  ──►  RawSnapshot  ──►  Trace
 //! ```
 //!
+//! A snapshot that this program exported carries its recording, which is then read instead.
+//!
 //! Files are mapped and streams are read once; only a `.snap` that is compressed or comes through a pipe is brought
 //! into memory as a whole. What a compressed file expands to is never trusted: snapshots keep only their rows, and a
 //! `.snap` may expand to [`FREE_EXPANSION`] bytes and [`MOST_EXPANSION`] times as many as it has.
@@ -26,7 +28,7 @@ use crate::mapped::Mapped;
 use crate::pytorch::json::{read_json, read_json_bytes};
 use crate::pytorch::page::read_page;
 use crate::pytorch::pickle::{read_pickle, read_pickle_from};
-use crate::pytorch::{RawSnapshot, assemble};
+use crate::pytorch::{RawSnapshot, assemble, recover};
 use crate::trace::Trace;
 
 pub use self::file_format::{FileFormat, FileKind};
@@ -74,8 +76,8 @@ pub fn open_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<(
     };
     let trace = match kind {
         FileKind::Snap => format::read_bytes_with(bytes, watch)?,
-        FileKind::Pickle => assemble(read_pickle(bytes, watch)?),
-        _ => assemble(read_json_bytes(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes), watch)?),
+        FileKind::Pickle => trace_of(read_pickle(bytes, watch)?),
+        _ => trace_of(read_json_bytes(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes), watch)?),
     };
     Ok(Opened { trace, format: FileFormat { kind, is_gzipped: false } })
 }
@@ -156,7 +158,18 @@ fn read(kind: FileKind, mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: boo
     if is_gzipped {
         raw.problems.extend(check_rest(&mut input));
     }
-    Ok(assemble(raw))
+    Ok(trace_of(raw))
+}
+
+/// The recording that a snapshot carries, if this program wrote it and nobody changed it since; else the trace that it
+/// is put together to.
+fn trace_of(mut raw: RawSnapshot) -> Trace {
+    match recover(&raw) {
+        Some(Ok(trace)) => return trace,
+        Some(Err(problem)) => raw.problems.push(problem),
+        None => {}
+    }
+    assemble(raw)
 }
 
 /// Reads JSON text, which may begin with a mark.

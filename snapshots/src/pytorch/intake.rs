@@ -293,6 +293,13 @@ impl Intake {
         self.raw.highwater = Some(text);
     }
 
+    /// As [`Self::highwater`], of a text that was taken already, which is no text of the snapshot then.
+    pub fn highwater_text(&mut self, id: StringId) {
+        if let Some(text) = id.index().and_then(|row| self.raw.strings.get_mut(row)) {
+            self.raw.highwater = Some(std::mem::take(text));
+        }
+    }
+
     /// Counts something strange, said as what events or rows have: "the key 'foo', which …".
     pub fn strange(&mut self, what: impl Into<String>) {
         let mut what = what.into();

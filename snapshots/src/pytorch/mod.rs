@@ -14,8 +14,13 @@ pub mod pickle;
 pub mod json;
 pub mod page;
 mod assemble;
+pub mod digest;
+pub mod embedded;
+pub mod export;
 
 pub use assemble::assemble;
+pub use digest::EventDigest;
+pub use embedded::recover;
 pub use intake::{BlockDraft, EventDraft, Intake, SegmentDraft};
 pub use raw::RawSnapshot;
 pub use sequences::Sequences;

@@ -14,6 +14,8 @@ pub mod peak;
 pub mod phases;
 pub mod events;
 pub mod verify;
+mod destination;
+pub mod convert;
 pub mod summary;
 
 use std::io::Write as _;

@@ -22,8 +22,9 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// Why a command could not do its work: what, where, and what to do. All give status 2, but for a reader that went
-/// away, which is none of our business and gives 0.
+/// Why a command could not do its work: what, where, and what to do. All give status 2, but for a user who stopped it,
+/// which gives 128 and the signal's number as shells do, and for a reader that went away, which is none of our business
+/// and gives 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -38,6 +39,17 @@ pub enum Failure {
     /// The options ask for something that the recording does not have, or that does not go together.
     #[error("{0}")]
     Usage(String),
+    /// A file could not be written; nothing of it is left.
+    #[error("{0}")]
+    Write(String),
+    /// The user stopped it; nothing is left of what was being written.
+    #[error("stopped: {} was not written", file.display())]
+    Stopped {
+        /// What was being written.
+        file: PathBuf,
+        /// The number of the signal.
+        signal: u8,
+    },
     /// Standard output takes no more.
     #[error("cannot write the answer: {0}")]
     Output(#[from] io::Error),
@@ -52,7 +64,11 @@ pub enum Failure {
 impl Failure {
     /// The status to end with.
     pub fn exit_code(&self) -> ExitCode {
-        if self.is_closed_pipe() { ExitCode::SUCCESS } else { ExitCode::from(2) }
+        match self {
+            _ if self.is_closed_pipe() => ExitCode::SUCCESS,
+            Self::Stopped { signal, .. } => ExitCode::from(128_u8.saturating_add(*signal)),
+            _ => ExitCode::from(2),
+        }
     }
 
     /// Whether whoever read our output has seen enough, as `head` has.

@@ -13,7 +13,7 @@ pub fn next_command(command: &[&str], file: &Path, options: &[&str], what_for: &
 }
 
 /// A word as a shell takes it: in single quotes where it has more than plain letters.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -4,5 +4,6 @@ mod sample;
 mod answers;
 mod figures;
 mod binary;
+mod convert;
 #[cfg(feature = "engine")]
 mod record;

@@ -115,6 +115,7 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
                 report.print(&arguments.source.file, page)?;
             }
         }
+        args::Command::Convert(_) => panic!("converting is tested with the binary"),
         args::Command::Record(_) => panic!("recording is tested with the engine"),
     }
     Ok(String::from_utf8(out).unwrap())

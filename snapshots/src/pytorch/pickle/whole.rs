@@ -58,8 +58,7 @@ impl Store {
                 Some(Key::ExternalAnnotations) => self.take_annotations(value)?,
                 Some(Key::Highwater) => {
                     if let Value::Text(id) = value {
-                        let text = self.intake.string(id).to_owned();
-                        self.intake.highwater(text);
+                        self.intake.highwater_text(id);
                     }
                 }
                 _ => {

@@ -1,0 +1,131 @@
+//! Convert: `highwater convert`, a recording written in another format.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::format::write_trace;
+use highwater_snapshots::pytorch::export::{Exported, write_folded, write_json, write_pickle};
+use highwater_snapshots::units::format_bytes;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::caveats;
+use super::destination::{Destination, Kind};
+use super::moment::count_of;
+use super::outcome::{Failure, Status};
+use super::page::Page;
+use super::recording::{Recording, read, spinner};
+use super::shell::{next_command, quoted};
+use super::table::{Column, Table};
+use crate::args::{ConvertArguments, is_stdin};
+
+/// Reads the recording, writes it again, and says what became of it.
+pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let destination = Destination::new(&arguments.out, &arguments.file)?;
+    let recording = read(&arguments.file)?;
+    let trace = &recording.trace;
+    let progress = progress_bar(&destination, trace);
+    let written = destination.write(|out| {
+        let mut tell = |events: u64| {
+            progress.set_position(events);
+            ControlFlow::Continue(())
+        };
+        match destination.kind {
+            Kind::Snap => {
+                write_trace(out, trace).map(|_| Exported { events: trace.events.len() as u64, lost: Vec::new() })
+            }
+            Kind::Pickle => write_pickle(out, trace, &mut tell),
+            Kind::Json => write_json(out, trace, &mut tell),
+            Kind::Folded => write_folded(out, trace),
+        }
+    });
+    progress.finish_and_clear();
+    let (exported, bytes) = written?;
+    let answer = Answer { arguments, recording: &recording, destination: &destination, exported, bytes };
+    if arguments.json {
+        page.json(&answer.figures())?;
+    } else {
+        answer.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// Shows on a terminal how far the writing is; events where they are counted.
+fn progress_bar(destination: &Destination, trace: &Trace) -> ProgressBar {
+    let spinner = spinner(format!("writing {}", destination.path.display()));
+    let is_counted = matches!(destination.kind, Kind::Pickle | Kind::Json);
+    if spinner.is_hidden() || !is_counted {
+        return spinner;
+    }
+    let style =
+        ProgressStyle::with_template("{spinner} {msg} {wide_bar} {human_pos} of {human_len} events ({elapsed})");
+    spinner.set_style(style.expect("the template is well formed"));
+    spinner.set_length(trace.events.len() as u64);
+    spinner
+}
+
+/// What became of the recording.
+struct Answer<'a> {
+    arguments: &'a ConvertArguments,
+    recording: &'a Recording,
+    destination: &'a Destination,
+    exported: Exported,
+    bytes: u64,
+}
+
+impl Answer<'_> {
+    fn figures(&self) -> ConvertFigures<'_> {
+        ConvertFigures {
+            file: self.destination.path.display().to_string(),
+            events: self.exported.events,
+            bytes: self.bytes,
+            lost: &self.exported.lost,
+        }
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Self { arguments, recording, destination, exported, .. } = self;
+        let (input, out) = (&arguments.file, &destination.path);
+        let events = count_of(exported.events, "event");
+        page.headline(&format!("Wrote {} ({}): {events}.", out.display(), format_bytes(self.bytes)))?;
+        page.gap()?;
+        let mut table =
+            Table::new(vec![Column::text("file").giving_way(), Column::text("format"), Column::number("size")]);
+        let in_bytes = std::fs::metadata(input).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
+        let name = if is_stdin(input) { "standard input".to_owned() } else { input.display().to_string() };
+        let in_bytes = in_bytes.map_or_else(String::new, format_bytes);
+        table.push(vec![name, recording.format.name().to_owned(), in_bytes]);
+        let packed = if destination.is_gzipped { ", gzipped" } else { "" };
+        let format = format!("{}{packed}", destination.kind.name());
+        table.push(vec![out.display().to_string(), format, format_bytes(self.bytes)]);
+        page.table(&table)?;
+        page.gap()?;
+        if exported.lost.is_empty() {
+            page.line("Nothing was lost.")?;
+        }
+        for what in &exported.lost {
+            page.warning(&format!("Lost: {what}."))?;
+        }
+        caveats::print(&recording.trace, page)?;
+        page.gap()?;
+        match destination.kind {
+            Kind::Folded => {
+                page.hint(&format!("Next: inferno-flamegraph {}   or any flame graph program", out.display()))
+            }
+            Kind::Snap => page.hint(&next_command(&["info"], out, &[], "for what is in it")),
+            Kind::Pickle | Kind::Json => {
+                page.hint(&next_command(&["peak"], out, &[], "or open it in PyTorch's viewer, pytorch.org/memory_viz"))
+            }
+        }
+    }
+}
+
+/// The object that `convert --json` prints.
+#[derive(Debug, Serialize)]
+struct ConvertFigures<'a> {
+    file: String,
+    events: u64,
+    bytes: u64,
+    lost: &'a [String],
+}

@@ -1,0 +1,258 @@
+//! Destination: a file that is to be written: its format by its ending, and nothing left of it unless it is complete.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use highwater_snapshots::Error;
+
+use super::outcome::Failure;
+use crate::args::is_stdin;
+
+/// What can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Our own.
+    Snap,
+    /// PyTorch's snapshot as a pickle.
+    Pickle,
+    /// PyTorch's snapshot as JSON.
+    Json,
+    /// Stacks with their bytes.
+    Folded,
+}
+
+impl Kind {
+    /// The endings by which it is asked for, each without its dot.
+    const ENDINGS: [(&'static str, Self); 5] = [
+        ("snap", Self::Snap),
+        ("pickle", Self::Pickle),
+        ("pkl", Self::Pickle),
+        ("json", Self::Json),
+        ("folded", Self::Folded),
+    ];
+
+    /// What the answer calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Snap => "snap",
+            Self::Pickle => "PyTorch pickle",
+            Self::Json => "PyTorch JSON",
+            Self::Folded => "folded stacks",
+        }
+    }
+}
+
+/// A file that is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Destination {
+    /// As it was named.
+    pub(super) path: PathBuf,
+    /// Its format.
+    pub(super) kind: Kind,
+    /// Whether it is compressed.
+    pub(super) is_gzipped: bool,
+}
+
+impl Destination {
+    /// Reads the ending of `path`, and refuses what cannot or should not be written while `input` is read.
+    pub(super) fn new(path: &Path, input: &Path) -> Result<Self, Failure> {
+        if is_stdin(path) {
+            return Err(usage("OUT is '-': name a file, whose ending says what to write".to_owned()));
+        }
+        let (kind, is_gzipped) = kind_of(path)?;
+        if let Ok(facts) = std::fs::metadata(path) {
+            if !facts.is_file() {
+                return Err(usage(format!("{} is there and is no file", path.display())));
+            }
+            let is_input = !is_stdin(input) && same(path, input);
+            if is_input {
+                return Err(usage(format!("IN and OUT are the same file: {}", path.display())));
+            }
+        }
+        Ok(Self { path: path.to_owned(), kind, is_gzipped })
+    }
+
+    /// Lets `write` write the file, in the same folder under another name; it gets its own name when it is complete.
+    /// Gives what `write` gives, and the file's length. Where that fails, or the user stops it, nothing is left.
+    pub(super) fn write<T>(&self, write: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<(T, u64), Failure> {
+        let stop = Stop::watch();
+        let outcome = self.write_watched(&stop, write);
+        stop.let_go();
+        match (stop.signal(), outcome) {
+            (Some(signal), Err(_)) => Err(Failure::Stopped { file: self.path.clone(), signal }),
+            (_, outcome) => outcome,
+        }
+    }
+
+    fn write_watched<T>(
+        &self,
+        stop: &Stop,
+        write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+    ) -> Result<(T, u64), Failure> {
+        let failed =
+            |why: &dyn std::fmt::Display| Failure::Write(format!("cannot write {}: {why}", self.path.display()));
+        // Where the name is a link, the file that it leads to is replaced, not the link.
+        let target = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut partial = builder().tempfile_in(folder).map_err(|why| failed(&why))?;
+        let mut out = Watched { file: partial.as_file_mut(), stop };
+        let written = if self.is_gzipped {
+            let mut packed = GzEncoder::new(&mut out, Compression::default());
+            let written = write(&mut packed);
+            written.and_then(|written| packed.finish().map(|_| written).map_err(io_error))
+        } else {
+            write(&mut out)
+        };
+        let written = written.map_err(|error| match error {
+            Error::Io { source, .. } => failed(&source),
+            error => failed(&error),
+        })?;
+        let length = partial.as_file().metadata().map_err(|why| failed(&why))?.len();
+        partial.persist(&target).map_err(|why| failed(&why.error))?;
+        Ok((written, length))
+    }
+}
+
+fn usage(text: String) -> Failure {
+    Failure::Usage(text)
+}
+
+fn io_error(source: io::Error) -> Error {
+    Error::Io { doing: "write", source, path: PathBuf::new() }
+}
+
+/// Says by the ending of `path` what to write, and whether to compress it.
+fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
+    let ending = |path: &Path| path.extension().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
+    let mut last = ending(path);
+    let is_gzipped = last == "gz";
+    if is_gzipped {
+        last = ending(Path::new(path.file_stem().unwrap_or_default()));
+    }
+    if let Some((_, kind)) = Kind::ENDINGS.iter().find(|(known, _)| *known == last) {
+        return Ok((*kind, is_gzipped));
+    }
+    let known: Vec<String> = Kind::ENDINGS.iter().map(|(ending, _)| format!(".{ending}")).collect();
+    let known = format!("endings are {}, each also with .gz behind it", known.join(", "));
+    let path = path.display();
+    Err(usage(match last.as_str() {
+        "parquet" => format!("{path}: .parquet is not supported yet; {known}"),
+        "" => format!("{path}: the ending says what to write, and there is none; {known}"),
+        other => format!("{path}: nothing is written with the ending .{other}; {known}"),
+    }))
+}
+
+fn same(one: &Path, other: &Path) -> bool {
+    match (std::fs::canonicalize(one), std::fs::canonicalize(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// Makes files with the rights of any new file, not those of a secret.
+fn builder() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".highwater-").suffix(".part");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder
+}
+
+/// A file that takes no more once the user has stopped the program.
+struct Watched<'a> {
+    file: &'a mut File,
+    stop: &'a Stop,
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.stop.signal() {
+            // Not `Interrupted`, at which `write_all` would try again.
+            Some(_) => Err(io::Error::other("stopped")),
+            None => self.file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// The signal by which the user asked the program to stop, while that is watched for.
+#[derive(Debug)]
+struct Stop {
+    signal: Arc<AtomicUsize>,
+    /// Signals do again what they do by default.
+    is_over: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Watches for the signals that end a program in an orderly way; none where there are no signals.
+    fn watch() -> Self {
+        let stop = Self { signal: Arc::default(), is_over: Arc::default() };
+        #[cfg(unix)]
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+            // Where a signal cannot be caught, it ends the program as ever, and a partial file under a name of its own
+            // is left.
+            let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.is_over));
+            let _ = signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize);
+        }
+        stop
+    }
+
+    fn signal(&self) -> Option<u8> {
+        match self.signal.load(Ordering::SeqCst) {
+            0 => None,
+            signal => Some(signal as u8),
+        }
+    }
+
+    fn let_go(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ending_says_what_to_write() {
+        let kind = |name: &str| kind_of(Path::new(name)).ok();
+        assert_eq!(kind("a.snap"), Some((Kind::Snap, false)));
+        assert_eq!(kind("run.1.PKL"), Some((Kind::Pickle, false)));
+        assert_eq!(kind("a.json.gz"), Some((Kind::Json, true)));
+        assert_eq!(kind("a.folded"), Some((Kind::Folded, false)));
+        for (name, words) in [("a.csv", ".csv"), ("a.parquet", "not supported yet"), ("a", "none"), ("a.gz", "none")] {
+            let why = kind_of(Path::new(name)).unwrap_err().to_string();
+            assert!(why.contains(words) && why.contains(".pickle, .pkl, .json, .folded"), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_finished_leaves_nothing_and_keeps_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.json");
+        std::fs::write(&path, "old").unwrap();
+        let destination = Destination::new(&path, Path::new("-")).unwrap();
+        let failed = destination.write(|out| {
+            out.write_all(b"half").map_err(io_error)?;
+            Err::<(), _>(io_error(io::Error::other("the disk is full")))
+        });
+        let why = failed.unwrap_err().to_string();
+        assert!(why.contains("out.json: the disk is full"), "{why}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let ((), length) = destination.write(|out| out.write_all(b"whole").map_err(io_error)).unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), length), (b"whole".to_vec(), 5));
+    }
+}

@@ -1,0 +1,125 @@
+//! Convert: what `highwater convert` writes, says and refuses.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use expect_test::expect;
+use highwater_snapshots::format::{read_file, write_trace};
+use highwater_snapshots::text::text_from_trace;
+use serde_json::{Value, json};
+
+use crate::binary::{highwater, refused, stderr, stdout};
+use crate::sample::trace;
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("step.snap"), write_trace(Vec::new(), &trace()).unwrap()).unwrap();
+    folder
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_recording_becomes_what_the_ending_says() {
+    let folder = folder();
+    for name in ["a.snap", "a.pickle", "a.pkl", "a.json", "a.folded", "a.json.gz"] {
+        let output = highwater(folder.path(), &format!("convert step.snap {name} --json"));
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&answer["file"], &answer["events"]), (&name.into(), &22.into()));
+        assert_eq!(answer["bytes"], std::fs::metadata(folder.path().join(name)).unwrap().len());
+        let lost = answer["lost"].as_array().unwrap();
+        assert_eq!(lost.is_empty(), name != "a.folded", "{lost:?}");
+    }
+    let bytes = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    assert_eq!(text_from_trace(&read_file(&folder.path().join("a.snap")).unwrap()), text_from_trace(&trace()));
+    assert_eq!((&bytes("a.pickle")[..2], bytes("a.pickle") == bytes("a.pkl")), (&[0x80, 4][..], true));
+    let snapshot: Value = serde_json::from_slice(&bytes("a.json")).unwrap();
+    assert_eq!(snapshot["device_traces"][0].as_array().unwrap().len(), 22);
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(&bytes("a.json.gz")[..]).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(unpacked, bytes("a.json"));
+    expect![[r#"
+        (no stack) 4096
+        main;load 1000
+        main;train;backward 4096
+        main;train;step 12288
+    "#]]
+    .assert_eq(&String::from_utf8(bytes("a.folded")).unwrap());
+}
+
+#[test]
+fn people_are_told_what_was_written_and_what_to_do_with_it() {
+    let folder = folder();
+    let told = |words: &str| {
+        let text = stdout(&highwater(folder.path(), words));
+        // The size of a file depends on the compressor.
+        let is_size = |word: &str| word.ends_with("iB");
+        assert!(text.split_whitespace().any(|word| is_size(word.trim_matches(['(', ')', ':']))), "{text}");
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        text.lines().filter(|line| !line.contains("iB")).map(words).collect::<Vec<_>>().join("\n")
+    };
+    expect![[r#"
+
+        file format size
+
+        Nothing was lost.
+
+        Next: highwater peak step.pickle or open it in PyTorch's viewer, pytorch.org/memory_viz"#]]
+    .assert_eq(&told("convert step.snap step.pickle"));
+    expect![[r#"
+        Wrote my stacks.folded (78 B): 22 events.
+
+        file format size
+        my stacks.folded folded stacks 78 B
+
+
+        Next: inferno-flamegraph 'my stacks.folded' or any flame graph program"#]]
+    .assert_eq(&told("convert step.snap 'my stacks.folded'"));
+}
+
+#[test]
+fn what_should_not_be_written_is_refused_before_anything_is_read() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("folder.json")).unwrap();
+    let cases = [
+        ("convert step.snap", "<OUT>"),
+        ("convert step.snap -", "name a file"),
+        ("convert step.snap step.csv", ".snap, .pickle, .pkl, .json, .folded, each also with .gz"),
+        ("convert step.snap step.parquet", "not supported yet"),
+        ("convert step.snap ./step.snap", "the same file"),
+        ("convert step.snap folder.json", "is no file"),
+        ("convert gone.snap ./gone.csv", ".csv"),
+        ("convert gone.snap a.json", "gone.snap"),
+        ("convert step.snap gone/a.json", "cannot write gone/a.json"),
+    ];
+    for (words, words_in_it) in cases {
+        refused(folder.path(), words, words_in_it);
+    }
+    assert_eq!(names(folder.path()), ["folder.json", "step.snap"]);
+}
+
+#[test]
+fn a_file_that_is_there_is_replaced_and_a_link_leads_on() {
+    let folder = folder();
+    std::fs::write(folder.path().join("old.json"), "old").unwrap();
+    assert_eq!(highwater(folder.path(), "convert step.snap old.json").status.code(), Some(0));
+    let snapshot: Value = serde_json::from_slice(&std::fs::read(folder.path().join("old.json")).unwrap()).unwrap();
+    assert_eq!(snapshot["allocator_settings"], json!({"expandable_segments": false}));
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("old.json", folder.path().join("link.json")).unwrap();
+        std::fs::write(folder.path().join("old.json"), "old").unwrap();
+        assert_eq!(highwater(folder.path(), "convert step.snap link.json").status.code(), Some(0));
+        assert!(std::fs::symlink_metadata(folder.path().join("link.json")).unwrap().is_symlink());
+        assert_ne!(std::fs::read(folder.path().join("old.json")).unwrap(), b"old");
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode("old.json"), mode("step.snap"), "it has the rights of any new file");
+    }
+}
