@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::error::Problem;
-use crate::event::{Alloc, BlockKey, Event, EventKind, Range, What};
+use crate::event::{Alloc, BlockKey, Event, Range, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
 use crate::keys::BlockKeys;
 use crate::tables::Tables;
-use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SegmentRole, Spans, Trace};
+use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SegmentRole, Trace};
 
 /// A device's blocks and segments at the moment at which its events begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -323,20 +323,8 @@ impl TraceBuilder {
         }
         self.trace.annotations.sort_by_key(|annotation| (annotation.first, Reverse(annotation.end)));
         self.trace.attributes.sort_by_key(|attribute| attribute.owner);
-        self.trace.spans = self.spans();
+        self.trace.refresh_spans();
         self.trace
-    }
-
-    /// Steps and phases by their events, or where there are none by annotations.
-    fn spans(&self) -> Spans {
-        let Trace { events, annotations, tables, .. } = &self.trace;
-        let is_said = |kind: &EventKind| matches!(kind, EventKind::Step | EventKind::Phase);
-        let by_annotations = if annotations.is_empty() || events.kind.iter().any(is_said) {
-            None
-        } else {
-            Spans::from_annotations(annotations, tables, events.len())
-        };
-        by_annotations.unwrap_or_else(|| Spans::from_events(events))
     }
 }
 

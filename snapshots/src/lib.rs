@@ -19,6 +19,7 @@ pub mod format;
 pub mod text;
 pub mod analysis;
 pub mod pytorch;
+pub mod guess;
 pub mod open;
 
 pub use builder::{StartingBlock, StartingState, TraceBuilder};

@@ -2,14 +2,16 @@
 
 mod values;
 
-pub use values::{At, GroupKeys, RunDevice, Where};
+pub use values::{At, Categories, GroupKeys, RunDevice, Where};
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use highwater_snapshots::analysis::{GroupKey, Metric};
 use highwater_snapshots::event::EventKind;
+use highwater_snapshots::guess::RULES;
 use highwater_snapshots::units::parse_bytes;
 
 use values::{kind_parser, metric_parser};
@@ -80,10 +82,31 @@ pub struct DeviceChoice {
 pub struct BlockChoice {
     /// Look only at blocks that meet all conditions, such as 'category=activation size>=1MiB scope~block.3'
     ///
-    /// Text (category, op, scope, phase, pool, stack) takes = != ~ !~ where ~ is "contains"; numbers (size, allocated,
-    /// step, stream, device) take = != < <= > >=. Several values, separated by commas, mean any of them.
+    /// Text (category, op, scope, phase, pool, lifetime, stack, frame) takes = != ~ !~ where ~ is "contains"; numbers
+    /// (size, allocated, step, stream, device) take = != < <= > >=. Several values, separated by commas, mean any of
+    /// them. Lifetimes are phase, step and steps (freed in the same phase, the same step, a later step), kept (alive at
+    /// the end), and before and always (the same two for what is from before the recording).
     #[arg(long = "where", value_name = "FILTER", default_value = "", hide_default_value = true)]
     pub filter: Where,
+}
+
+/// What `--categories` does, at length.
+static CATEGORIES_HELP: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "Where categories come from that the recording does not say: 'guess' works them out, and phases and steps, from \
+         stacks and lifetimes; 'none' leaves them unknown; a rules file has lines such as\n\n  \
+         optimizer_state if stack~adam.py lifetime=kept\n  builtin off\n\nwith conditions as in --where; the first \
+         line that fits wins, then the built-in rules, unless 'builtin off' stands there. [default: guess for \
+         PyTorch's files; a .snap holds what was guessed when it was written]\n\nThe built-in rules:\n{RULES}"
+    )
+});
+
+/// Where categories come from.
+#[derive(Clone, Debug, Default, Args)]
+pub struct CategoryChoice {
+    /// Guess categories that the recording does not say, or take them from a rules file
+    #[arg(long, value_name = "FILE|guess|none", long_help = CATEGORIES_HELP.as_str())]
+    pub categories: Option<Categories>,
 }
 
 /// `highwater info`.
@@ -98,6 +121,9 @@ pub struct InfoArguments {
     /// The blocks.
     #[command(flatten)]
     pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
 }
 
 /// Groups that `peak` names when it is not told how many.
@@ -127,6 +153,9 @@ pub struct PeakArguments {
     /// The blocks.
     #[command(flatten)]
     pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
 }
 
 /// `highwater phases`.
@@ -144,6 +173,9 @@ pub struct PhasesArguments {
     /// The blocks.
     #[command(flatten)]
     pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
 }
 
 /// `highwater events`.
@@ -170,6 +202,9 @@ pub struct EventsArguments {
     /// The blocks.
     #[command(flatten)]
     pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
 }
 
 /// `highwater verify`.
@@ -193,6 +228,9 @@ pub struct ConvertArguments {
     /// flame graph programs. A file that is there is replaced, once the new one is complete.
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -255,7 +293,12 @@ pub struct RecordArguments {
 impl InfoArguments {
     /// Those of `highwater info FILE`.
     pub fn of(file: PathBuf) -> Self {
-        Self { source: Source { file, json: false }, device: None, blocks: BlockChoice::default() }
+        Self {
+            source: Source { file, json: false },
+            device: None,
+            blocks: BlockChoice::default(),
+            categories: CategoryChoice::default(),
+        }
     }
 }
 
@@ -270,6 +313,7 @@ impl PeakArguments {
             by: GroupKeys(vec![GroupKey::Category]),
             top: TOP,
             blocks: BlockChoice::default(),
+            categories: CategoryChoice::default(),
         }
     }
 }

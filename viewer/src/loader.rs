@@ -8,7 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use highwater_snapshots::Error;
 use highwater_snapshots::format::Progress;
-use highwater_snapshots::open::{Opened, open_file, open_stream};
+use highwater_snapshots::guess::{Rules, guess};
+use highwater_snapshots::open::{FileKind, Opened, open_file, open_stream};
 
 use crate::args::is_stdin;
 use crate::session::Recording;
@@ -150,9 +151,13 @@ fn load_with(
         wake();
         if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    let trace = opened.map_err(|why| why.to_string())?.trace;
+    let Opened { mut trace, format } = opened.map_err(|why| why.to_string())?;
     state.enter("Indexing");
     wake();
+    if format.kind != FileKind::Snap {
+        // What was guessed when a .snap was written is stored in it.
+        guess(&mut trace, &Rules::default());
+    }
     if is_stdin(path) {
         // It can be read once only: there is nothing to read again, and nothing to remember.
         return Ok(Recording::new("standard input", None, trace));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::ids::{BlockId, EventId, StackId, StringId};
+use crate::ids::{BlockId, StackId, StringId};
 use crate::intern::Interner;
 use crate::tables::SourceLine;
 use crate::trace::{Block, Trace};
@@ -12,6 +12,8 @@ use crate::units::format_bytes;
 
 use super::frames::user_line;
 use super::metric::Metric;
+
+pub use super::lifetime::Lifetime;
 
 /// Declares the keys with their spelling.
 macro_rules! keys {
@@ -240,52 +242,4 @@ pub fn phase_of(trace: &Trace, block: &Block) -> crate::Phase {
 /// The step in which a block was made; none for the baseline and before the first step.
 pub fn step_of(trace: &Trace, block: &Block) -> Option<u32> {
     if block.is_baseline() { None } else { trace.spans.at(block.alloc)?.step }
-}
-
-/// How long a block lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lifetime {
-    /// Alive before the recording and at its end.
-    Always,
-    /// Alive before the recording, freed in it.
-    FreedBaseline,
-    /// Freed in the phase of its allocation.
-    Phase,
-    /// Freed in a later phase of its step.
-    Step,
-    /// Freed in a later step.
-    Steps,
-    /// Alive at the end.
-    Kept,
-}
-
-impl Lifetime {
-    /// Every lifetime.
-    pub const ALL: [Self; 6] = [Self::Always, Self::FreedBaseline, Self::Phase, Self::Step, Self::Steps, Self::Kept];
-
-    /// The one spelling.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Always => "whole recording",
-            Self::FreedBaseline => "from before, freed",
-            Self::Phase => "within a phase",
-            Self::Step => "within a step",
-            Self::Steps => "across steps",
-            Self::Kept => "kept to the end",
-        }
-    }
-
-    /// The lifetime of `block`.
-    pub fn of(trace: &Trace, block: &Block) -> Self {
-        match (block.is_baseline(), block.free_requested) {
-            (true, EventId::NONE) => Self::Always,
-            (true, _) => Self::FreedBaseline,
-            (false, EventId::NONE) => Self::Kept,
-            (false, freed) => match (trace.spans.at(block.alloc), trace.spans.at(freed)) {
-                (Some(made), Some(ended)) if made == ended => Self::Phase,
-                (Some(made), Some(ended)) if made.step == ended.step => Self::Step,
-                _ => Self::Steps,
-            },
-        }
-    }
 }

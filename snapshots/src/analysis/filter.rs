@@ -5,12 +5,26 @@ use crate::ids::BlockId;
 use crate::trace::Trace;
 use crate::units::parse_bytes;
 
+use super::lifetime::Lifetime;
+
 /// Conditions that a block must all meet.
 ///
 /// Terms are separated by spaces; each is a key, an operator and a value. Values with spaces stand in double quotes;
-/// several values, separated by commas, mean any of them. Keys with text (`category op scope phase pool stack`) take
-/// `=`, `!=`, `~` (contains) and `!~`; keys with numbers (`size allocated step stream device`) take `=`, `!=`, `<`,
-/// `<=`, `>`, `>=`. `size` is the requested bytes, and takes units.
+/// several values, separated by commas, mean any of them. Keys with text (`category op scope phase pool lifetime stack
+/// frame`) take `=`, `!=`, `~` (contains) and `!~`; keys with numbers (`size allocated step stream device`) take `=`,
+/// `!=`, `<`, `<=`, `>`, `>=`. `size` is the requested bytes, and takes units.
+///
+/// `stack` is the whole text of a stack, innermost frame first, with a line break between frames; `frame` is met by any
+/// single frame, `forward (model.py:88)`, and negated by none. `lifetime` is one of
+///
+/// | word | freed |
+/// |---|---|
+/// | `phase` | in the phase in which the block was made |
+/// | `step` | in a later phase of the same step |
+/// | `steps` | in a later step |
+/// | `kept` | never: alive at the end |
+/// | `before` | in the recording, from before which it is |
+/// | `always` | never, and from before the recording |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     terms: Vec<Term>,
@@ -30,7 +44,9 @@ enum Key {
     Scope,
     Phase,
     Pool,
+    Lifetime,
     Stack,
+    Frame,
     Size,
     Allocated,
     Step,
@@ -38,13 +54,15 @@ enum Key {
     Device,
 }
 
-const KEYS: [(&str, Key); 11] = [
+const KEYS: [(&str, Key); 13] = [
     ("category", Key::Category),
     ("op", Key::Op),
     ("scope", Key::Scope),
     ("phase", Key::Phase),
     ("pool", Key::Pool),
+    ("lifetime", Key::Lifetime),
     ("stack", Key::Stack),
+    ("frame", Key::Frame),
     ("size", Key::Size),
     ("allocated", Key::Allocated),
     ("step", Key::Step),
@@ -140,7 +158,8 @@ impl Key {
             Self::Category => listed(Category::ALL.iter().map(|value| value.name()).collect()),
             Self::Phase => listed(Phase::ALL.iter().map(|value| value.name()).collect()),
             Self::Pool => listed(Pool::ALL.iter().map(|value| value.name()).collect()),
-            Self::Op | Self::Scope | Self::Stack => Ok(Value::Text(text.to_owned())),
+            Self::Lifetime => listed(Lifetime::ALL.iter().map(|value| value.word()).collect()),
+            Self::Op | Self::Scope | Self::Stack | Self::Frame => Ok(Value::Text(text.to_owned())),
             Self::Size | Self::Allocated => parse_bytes(text).map(Value::Number),
             Self::Step | Self::Stream | Self::Device => {
                 text.parse().map(Value::Number).map_err(|_| format!("'{text}' is no whole number"))
@@ -197,6 +216,7 @@ impl Term {
         let number = match self.key {
             Key::Category => return self.holds_text(block.category.name()),
             Key::Pool => return self.holds_text(block.pool.name()),
+            Key::Lifetime => return self.holds_text(Lifetime::of(trace, &block).word()),
             Key::Phase => {
                 let phase = if block.is_baseline() { Some(Phase::Setup) } else { span().map(|span| span.phase) };
                 return self.holds_text(phase.map_or("", Phase::name));
@@ -209,6 +229,10 @@ impl Term {
             }
             Key::Stack => {
                 return self.holds_cached(cache, block.stack.0, || trace.tables.stack_text(block.stack).join("\n"));
+            }
+            Key::Frame => {
+                let holds = || self.holds_any(trace.tables.stack_text(block.stack).iter().map(String::as_str));
+                return *cache.entry(block.stack.0).or_insert_with(holds);
             }
             Key::Size => Some(block.requested),
             Key::Allocated => Some(block.allocated),
@@ -225,14 +249,20 @@ impl Term {
     }
 
     fn holds_text(&self, text: &str) -> bool {
-        let any = |test: &dyn Fn(&str) -> bool| {
-            self.values.iter().any(|value| matches!(value, Value::Text(wanted) if test(wanted)))
+        self.holds_any(std::iter::once(text))
+    }
+
+    /// Whether one of `texts` is meant, or for a negated operator, none of them.
+    fn holds_any<'t>(&self, mut texts: impl Iterator<Item = &'t str>) -> bool {
+        let mut any = |test: fn(&str, &str) -> bool| {
+            let is_meant = |text: &str, value: &Value| matches!(value, Value::Text(wanted) if test(text, wanted));
+            texts.any(|text| self.values.iter().any(|value| is_meant(text, value)))
         };
         match self.operator {
-            Operator::Is => any(&|wanted| text == wanted),
-            Operator::IsNot => !any(&|wanted| text == wanted),
-            Operator::Contains => any(&|wanted| text.contains(wanted)),
-            _ => !any(&|wanted| text.contains(wanted)),
+            Operator::Is => any(|text, wanted| text == wanted),
+            Operator::IsNot => !any(|text, wanted| text == wanted),
+            Operator::Contains => any(|text, wanted| text.contains(wanted)),
+            _ => !any(|text, wanted| text.contains(wanted)),
         }
     }
 
@@ -269,5 +299,25 @@ mod tests {
         assert!(why("category>3").contains("takes = != ~ !~"));
         assert!(why("scope~\"a b").contains("not closed"));
         assert!(why("step>one").contains("no whole number"));
+        assert!(why("lifetime=long").contains("one of always, before, phase, step, steps, kept"));
+    }
+
+    #[test]
+    fn a_frame_is_met_by_any_and_denied_by_none_and_a_stack_is_the_whole() {
+        let text = "baseline w 1\nalloc a 2 < relu < forward < main\nalloc b 3 < gelu < main\nfree b < main\n";
+        let trace = crate::text::trace_from_text(text).unwrap();
+        let kept = |filter: &str| {
+            let filter: Filter = filter.parse().unwrap();
+            let mut filter = filter.on(&trace);
+            trace.blocks.ids().filter(|&id| filter.matches(id)).map(|id| id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(kept("frame=forward"), [1]);
+        assert_eq!(kept("frame~lu"), [1, 2]);
+        assert_eq!(kept("frame!=main"), [0]);
+        assert_eq!(kept("frame!~re"), [0, 2]);
+        assert_eq!(kept("frame=forward,gelu"), [1, 2]);
+        assert_eq!(kept("stack=forward"), Vec::<u32>::new());
+        assert_eq!(kept("lifetime=kept"), [1]);
+        assert_eq!(kept("lifetime=phase,always"), [0, 2]);
     }
 }

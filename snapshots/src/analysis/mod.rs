@@ -9,6 +9,7 @@ pub mod series;
 pub mod live;
 pub mod bands;
 pub mod frames;
+pub mod lifetime;
 pub mod filter;
 pub mod breakdown;
 pub mod peak;
@@ -18,6 +19,7 @@ pub mod verify;
 
 pub use breakdown::{Breakdown, Group, GroupKey};
 pub use filter::Filter;
+pub use lifetime::Lifetime;
 pub use live::LiveIndex;
 pub use metric::{Metric, Totals};
 pub use peak::{Moment, Peak};

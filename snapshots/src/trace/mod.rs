@@ -166,6 +166,18 @@ impl Trace {
         ids
     }
 
+    /// Works out steps and phases, by their events or where there are none by annotations; again after those changed.
+    pub(crate) fn refresh_spans(&mut self) {
+        let Self { events, annotations, tables, .. } = self;
+        let is_said = |kind: &EventKind| matches!(kind, EventKind::Step | EventKind::Phase);
+        let by_annotations = if annotations.is_empty() || events.kind.iter().any(is_said) {
+            None
+        } else {
+            Spans::from_annotations(annotations, tables, events.len())
+        };
+        self.spans = by_annotations.unwrap_or_else(|| Spans::from_events(events));
+    }
+
     /// The facts of a device, if the recording has them.
     pub fn device_facts(&self, device: DeviceId) -> Option<&DeviceFacts> {
         self.devices.iter().find(|facts| facts.device == device)

@@ -1,5 +1,6 @@
 //! Values: what options take, read from text with mistakes explained.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -62,6 +63,30 @@ impl FromStr for GroupKeys {
 
     fn from_str(text: &str) -> Result<Self, String> {
         GroupKey::parse_list(text).map(Self)
+    }
+}
+
+/// Where categories come from that a recording does not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Categories {
+    /// The built-in rules.
+    Guess,
+    /// Nowhere: such blocks stay unknown.
+    None,
+    /// A rules file.
+    Rules(PathBuf),
+}
+
+impl FromStr for Categories {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "guess" => Ok(Self::Guess),
+            "none" => Ok(Self::None),
+            "" => Err("give 'guess', 'none' or the name of a rules file".to_owned()),
+            file => Ok(Self::Rules(file.into())),
+        }
     }
 }
 

@@ -10,12 +10,13 @@ use highwater_snapshots::units::format_bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use super::categories::read_with;
 use super::caveats;
 use super::destination::{Destination, Kind};
 use super::moment::count_of;
 use super::outcome::{Failure, Status};
 use super::page::Page;
-use super::recording::{Recording, read, spinner};
+use super::recording::{Recording, spinner};
 use super::shell::next_command;
 use super::table::{Column, Table};
 use crate::args::{ConvertArguments, is_stdin};
@@ -23,7 +24,7 @@ use crate::args::{ConvertArguments, is_stdin};
 /// Reads the recording, writes it again, and says what became of it.
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let destination = Destination::new(&arguments.out, &arguments.file)?;
-    let recording = read(&arguments.file)?;
+    let recording = read_with(&arguments.file, &arguments.categories)?;
     let trace = &recording.trace;
     let progress = progress_bar(&destination, trace);
     let written = destination.write(|out| {

@@ -5,6 +5,7 @@ pub mod outcome;
 pub mod table;
 pub mod page;
 pub mod recording;
+pub mod categories;
 pub mod shell;
 pub mod moment;
 pub mod caveats;
@@ -20,6 +21,7 @@ pub mod summary;
 
 use std::io::Write as _;
 
+use self::categories::read_with;
 use self::events::EventsListing;
 use self::info::InfoReport;
 use self::outcome::{Failure, Status};
@@ -40,7 +42,7 @@ pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -
 
 /// `highwater info`.
 pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let mut recording = read(&arguments.source.file)?;
+    let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = InfoReport::of(&recording, arguments)?;
     if arguments.source.json {
@@ -53,7 +55,7 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
 
 /// `highwater peak`.
 pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let recording = read(&arguments.source.file)?;
+    let recording = read_with(&arguments.source.file, &arguments.categories)?;
     let report = PeakReport::of(&recording.trace, arguments)?;
     if arguments.source.json {
         page.json(&report.figures())?;
@@ -65,7 +67,7 @@ pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Fa
 
 /// `highwater phases`.
 pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let mut recording = read(&arguments.source.file)?;
+    let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = PhasesReport::of(&recording.trace, arguments)?;
     if arguments.source.json {
@@ -78,7 +80,7 @@ pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status
 
 /// `highwater events`.
 pub fn events(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let mut recording = read(&arguments.source.file)?;
+    let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
     let listing = EventsListing::of(&mut recording.trace, arguments)?;
     if arguments.source.json {
         listing.write_json(page)?;

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use super::categories::read_with;
 use super::info::InfoReport;
 use super::outcome::{Failure, Status};
 use super::page::Page;
 use super::peak::PeakReport;
-use super::recording::{Recording, read};
-use crate::args::{InfoArguments, PeakArguments};
+use super::recording::Recording;
+use crate::args::{CategoryChoice, InfoArguments, PeakArguments};
 
 /// Prints what `info` and `peak` say of each file.
 pub fn print(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -33,7 +34,7 @@ fn each(
         if position > 0 {
             page.gap()?;
         }
-        print(file, &read(file)?, page)?;
+        print(file, &read_with(file, &CategoryChoice::default())?, page)?;
     }
     Ok(Status::Fine)
 }

@@ -97,14 +97,14 @@ impl Device {
         }
         self.sizes_inferred = layout.inferred;
         if layout.misplaced > 0 {
-            self.problem(format!(
+            self.problem(&format!(
                 "{} blocks begin where the allocator's rules leave no room: their rounded size follows from the \
                  requested one alone",
                 layout.misplaced
             ));
         }
         if layout.differing > 0 {
-            self.problem(format!(
+            self.problem(&format!(
                 "{} blocks have another size at the end than the allocator's rules give: other blocks, whose size is \
                  worked out, may be wrong too",
                 layout.differing
@@ -126,7 +126,7 @@ impl Device {
         if self.id == HOST { Pool::Small } else { rounding.pool(requested) }
     }
 
-    fn problem(&mut self, what: String) {
+    fn problem(&mut self, what: &str) {
         let name = if self.id == HOST { "pinned host memory".to_owned() } else { format!("device {}", self.id.0) };
         self.problems.push(Problem::new(format!("{name}: {what}")));
     }
@@ -135,12 +135,10 @@ impl Device {
         match self.lives.skipped {
             Skipped::Neither => {}
             Skipped::Completions => {
-                self.problem(
-                    "the trace leaves out free_completed: a block counts as free once that is requested".into(),
-                );
+                self.problem("the trace leaves out free_completed: a block counts as free once that is requested");
             }
             Skipped::Requests => {
-                self.problem("the trace leaves out free_requested: a block counts as live until it is free".into());
+                self.problem("the trace leaves out free_requested: a block counts as live until it is free");
             }
         }
         let differences = self.lives.differences;
@@ -149,21 +147,20 @@ impl Device {
             // A device that holds nothing has none to show.
             if differences.only_trace > 0 || excess != 0 {
                 self.problem(
-                    "the file has no segments: what was there before the trace is known only where the trace frees it"
-                        .into(),
+                    "the file has no segments: what was there before the trace is known only where the trace frees it",
                 );
             }
             return;
         }
         if differences.only_trace + differences.only_final + differences.waiting > 0 {
-            self.problem(format!(
+            self.problem(&format!(
                 "the trace does not lead to the blocks of the snapshot: {} are active by the trace alone, {} by the \
                  snapshot alone, and {} differ in whether they wait for another stream",
                 differences.only_trace, differences.only_final, differences.waiting
             ));
         }
         if excess != 0 {
-            self.problem(format!(
+            self.problem(&format!(
                 "the trace does not lead to the segments of the snapshot: it reserves {} bytes {} at its end",
                 excess.unsigned_abs(),
                 if excess > 0 { "more" } else { "less" }

@@ -28,6 +28,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
+
 use super::raw::{RawAnnotation, RawEvent, RawSegment, RawSnapshot};
 use crate::error::Problem;
 use crate::ids::{DeviceId, EventId};
@@ -97,14 +99,16 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     let rounding = Rounding::from_settings(&settings);
     let has_segments = !(segments.is_empty() && host_segments.is_empty());
     let source = Source { blocks: &blocks, extras: &extras, rounding: &rounding, has_segments };
-    let mut devices = Vec::with_capacity(parts.devices.len());
-    for (ordinal, (trace, segments)) in parts.devices {
-        let mut device = Device::study(DeviceId(ordinal), trace, &segments, &source);
+    let parts: Vec<_> = parts.devices.into_iter().collect();
+    let study = |(ordinal, (trace, segments)): (u16, (Vec<RawEvent>, Vec<&RawSegment>))| {
+        Device::study(DeviceId(ordinal), trace, &segments, &source)
+    };
+    let mut devices: Vec<Device> = parts.into_par_iter().map(study).collect();
+    for device in &mut devices {
         for problem in std::mem::take(&mut device.problems) {
             builder.add_problem(problem);
         }
         builder.set_device(facts(device.id, &settings));
-        devices.push(device);
     }
 
     let Tables { strings, .. } = builder.tables();

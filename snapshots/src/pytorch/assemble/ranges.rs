@@ -22,14 +22,15 @@ impl<T: Copy + Eq> Ranges<T> {
         if start >= end {
             return;
         }
-        if self.rows.range(..end).next_back().is_some_and(|(_, row)| row.0 > start) {
-            self.remove(start, end);
-        }
         if let Some(&(after, _)) = self.rows.get(&end).filter(|row| row.1 == tag) {
             self.rows.remove(&end);
             end = after;
         }
-        match self.rows.range_mut(..start).next_back() {
+        match self.rows.range_mut(..end).next_back() {
+            Some((_, row)) if row.0 > start => {
+                self.remove(start, end);
+                self.insert(start, end, tag);
+            }
             Some((_, row)) if row.0 == start && row.1 == tag => row.0 = end,
             _ => {
                 self.rows.insert(start, (end, tag));
