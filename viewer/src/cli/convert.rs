@@ -112,7 +112,8 @@ impl Answer<'_> {
         page.gap()?;
         match destination.kind {
             Kind::Folded => {
-                page.hint(&format!("Next: inferno-flamegraph {}   or any flame graph program", out.display()))
+                let file = quoted(&out.display().to_string());
+                page.hint(&format!("Next: inferno-flamegraph {file}   or any flame graph program"))
             }
             Kind::Snap => page.hint(&next_command(&["info"], out, &[], "for what is in it")),
             Kind::Pickle | Kind::Json => {

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -188,25 +188,33 @@ impl Write for Watched<'_> {
 }
 
 /// The signal by which the user asked the program to stop, while that is watched for.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 struct Stop {
     signal: Arc<AtomicUsize>,
-    /// Signals do again what they do by default.
+    /// Signals do what they do by default.
     is_over: Arc<AtomicBool>,
 }
 
+/// What signals act upon: one for the process, as signals are.
+static STOP: OnceLock<Stop> = OnceLock::new();
+
 impl Stop {
-    /// Watches for the signals that end a program in an orderly way; none where there are no signals.
+    /// Watches from now on for the signals that end a program in an orderly way; none where there are no signals.
     fn watch() -> Self {
-        let stop = Self { signal: Arc::default(), is_over: Arc::default() };
-        #[cfg(unix)]
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-            // Where a signal cannot be caught, it ends the program as ever, and a partial file under a name of its own
-            // is left.
-            let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.is_over));
-            let _ = signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize);
-        }
-        stop
+        let stop = STOP.get_or_init(|| {
+            let stop = Self::default();
+            #[cfg(unix)]
+            for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+                // Where a signal cannot be caught, it ends the program as ever, and a partial file under a name of its
+                // own is left.
+                let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.is_over));
+                let _ = signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize);
+            }
+            stop
+        });
+        stop.signal.store(0, Ordering::SeqCst);
+        stop.is_over.store(false, Ordering::SeqCst);
+        stop.clone()
     }
 
     fn signal(&self) -> Option<u8> {
@@ -250,8 +258,20 @@ mod tests {
         });
         let why = failed.unwrap_err().to_string();
         assert!(why.contains("out.json: the disk is full"), "{why}");
-        assert_eq!(std::fs::read(&path).unwrap(), b"old");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let is_untouched =
+            || std::fs::read(&path).unwrap() == b"old" && std::fs::read_dir(folder.path()).unwrap().count() == 1;
+        assert!(is_untouched());
+        #[cfg(unix)]
+        {
+            // Here, and not in a test of its own: a signal reaches all tests of the process.
+            let stopped = destination.write(|out| {
+                out.write_all(b"half").map_err(io_error)?;
+                signal_hook::low_level::raise(signal_hook::consts::SIGTERM).map_err(io_error)?;
+                out.write_all(b"whole").map_err(io_error)
+            });
+            let why = stopped.unwrap_err();
+            assert!(matches!(why, Failure::Stopped { signal: 15, .. }) && is_untouched(), "{why}");
+        }
         let ((), length) = destination.write(|out| out.write_all(b"whole").map_err(io_error)).unwrap();
         assert_eq!((std::fs::read(&path).unwrap(), length), (b"whole".to_vec(), 5));
     }

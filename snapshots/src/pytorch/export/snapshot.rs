@@ -283,9 +283,9 @@ impl<D: Document> Writer<'_, D> {
         self.document.open_dict()?;
         self.document.key("device")?;
         if device == HOST {
-            self.document.negative(-1)?
+            self.document.negative(-1)?;
         } else {
-            self.document.number(u64::from(device.0))?
+            self.document.number(u64::from(device.0))?;
         }
         let numbers = [
             ("address", held.addresses.start),
