@@ -5,6 +5,7 @@ use highwater_snapshots::open::open_file;
 use crate::made::go;
 
 #[test]
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn real_snapshots_open() {
     let Some(folder) = std::env::var_os("HIGHWATER_TORCH_SAMPLES") else {
         println!("skipped: HIGHWATER_TORCH_SAMPLES names no folder of PyTorch's snapshots");

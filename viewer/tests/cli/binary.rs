@@ -52,6 +52,30 @@ fn the_binary_answers_from_a_file_and_from_standard_input() {
 }
 
 #[test]
+fn a_snapshot_of_pytorch_is_answered_for_as_a_recording_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"{"segments": [], "device_traces": [[
+        {"action": "segment_alloc", "addr": 4194304, "size": 2097152, "stream": 0, "time_us": 1700000000000000},
+        {"action": "alloc", "addr": 4194304, "size": 1000, "stream": 0, "time_us": 1700000000000001,
+         "frames": [{"name": "forward", "filename": "net.py", "line": 7}]},
+        {"action": "free_requested", "addr": 4194304, "size": 1000, "stream": 0, "time_us": 1700000000000002},
+        {"action": "free_completed", "addr": 4194304, "size": 1000, "stream": 0, "time_us": 1700000000000002},
+        {"action": "segment_free", "addr": 4194304, "size": 2097152, "stream": 0, "time_us": 1700000000000003}]]}"#;
+    std::fs::write(folder.path().join("a.dump"), text).unwrap();
+    let output = highwater(folder.path(), "info a.dump --json");
+    let info: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    assert_eq!((&info["format"], &info["devices"][0]["allocs"]), (&"json".into(), &1.into()));
+    assert_eq!(info["devices"][0]["peaks"]["requested"]["bytes"], 1000);
+    assert!(stdout(&highwater(folder.path(), "info a.dump")).contains("a.dump (json"));
+    let peak = highwater(folder.path(), "peak a.dump --by frame");
+    assert!(stdout(&peak).contains("net.py:7"), "{}", stdout(&peak));
+    std::fs::write(folder.path().join("cut.dump"), &text[..500]).unwrap();
+    refused(folder.path(), "info cut.dump", "the JSON text ends early");
+    std::fs::write(folder.path().join("old.dump"), b"\x80\x01}q\0.").unwrap();
+    refused(folder.path(), "info old.dump", "protocol 1; protocols 2 to 5 are read");
+}
+
+#[test]
 fn without_a_display_a_summary_stands_for_the_app() {
     let (folder, _) = folder();
     let output = highwater(folder.path(), "step.snap");

@@ -16,7 +16,7 @@ mod annotations;
 mod top;
 
 use std::cell::Cell;
-use std::io::BufRead;
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
@@ -37,7 +37,7 @@ pub fn read_json_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlF
     let mut text = serde_json::Deserializer::from_slice(bytes);
     let top = Top { reading: &mut reading }.deserialize(&mut text).and_then(|top| text.end().map(|()| top));
     match top {
-        Ok(top) => reading.finish(top),
+        Ok(top) => top.finish(reading.intake),
         Err(error) => {
             let offset = offset_in(bytes, error.line(), error.column());
             Err(reading.why(error, offset))
@@ -47,14 +47,14 @@ pub fn read_json_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlF
 
 /// Reads a snapshot from a stream of JSON text, to the stream's end. Fails as [`read_json_bytes`] does, or where the
 /// stream does.
-pub fn read_json(input: impl BufRead, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
+pub fn read_json(input: impl Read, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
     let offset: Rc<Cell<u64>> = Rc::default();
     let mut input = Located::new(input, Rc::clone(&offset));
     let mut reading = Reading::of_stream(offset, watch);
     let mut text = serde_json::Deserializer::from_reader(&mut input);
     let top = Top { reading: &mut reading }.deserialize(&mut text).and_then(|top| text.end().map(|()| top));
     match top {
-        Ok(top) => reading.finish(top),
+        Ok(top) => top.finish(reading.intake),
         Err(error) => {
             let offset = input.offset(error.line(), error.column());
             Err(reading.why(error, offset))

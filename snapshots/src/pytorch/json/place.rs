@@ -1,7 +1,7 @@
 //! Place: where in the text something is, as an offset in bytes.
 
 use std::cell::Cell;
-use std::io::{BufRead, Read};
+use std::io::Read;
 use std::rc::Rc;
 
 /// The offset of `column`, from 1, in `line`, from 1.
@@ -11,10 +11,16 @@ pub(super) fn offset_in(text: &[u8], line: usize, column: usize) -> u64 {
     (start + column.saturating_sub(1)).min(text.len()) as u64
 }
 
+/// Bytes taken from an input at a time.
+const PORTION: usize = 1 << 16;
+
 /// An input that knows where its last lines began.
 #[derive(Debug)]
 pub(super) struct Located<R> {
     input: R,
+    /// Bytes that lie ready: the parser takes one at a time.
+    buffer: Vec<u8>,
+    next: usize,
     /// Bytes taken; shared with whoever tells how far reading is.
     offset: Rc<Cell<u64>>,
     /// The line that is being read, from 1.
@@ -24,7 +30,7 @@ pub(super) struct Located<R> {
 
 impl<R> Located<R> {
     pub(super) fn new(input: R, offset: Rc<Cell<u64>>) -> Self {
-        Self { input, offset, line: 1, starts: [0, 0] }
+        Self { input, buffer: Vec::new(), next: 0, offset, line: 1, starts: [0, 0] }
     }
 
     /// The offset of `column`, from 1, in `line`, from 1, which is the last line or the one before.
@@ -35,16 +41,35 @@ impl<R> Located<R> {
     }
 }
 
-impl<R: BufRead> Read for Located<R> {
+impl<R: Read> Located<R> {
+    #[cold]
+    fn fill(&mut self) -> std::io::Result<()> {
+        self.buffer.resize(PORTION, 0);
+        self.next = 0;
+        let taken = self.input.read(&mut self.buffer);
+        self.buffer.truncate(*taken.as_ref().unwrap_or(&0));
+        taken.map(drop)
+    }
+}
+
+impl<R: Read> Read for Located<R> {
+    #[inline]
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let taken = self.input.read(out)?;
+        if self.next == self.buffer.len() {
+            self.fill()?;
+        }
+        let ready = self.buffer.get(self.next..).unwrap_or_default();
         let before = self.offset.get();
-        for (&byte, next) in out.get(..taken).unwrap_or_default().iter().zip(before + 1..) {
+        let mut taken = 0;
+        for (slot, &byte) in out.iter_mut().zip(ready) {
+            *slot = byte;
+            taken += 1;
             if byte == b'\n' {
                 self.line += 1;
-                self.starts = [self.starts[1], next];
+                self.starts = [self.starts[1], before + taken as u64];
             }
         }
+        self.next += taken;
         self.offset.set(before + taken as u64);
         Ok(taken)
     }

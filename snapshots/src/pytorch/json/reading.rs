@@ -5,9 +5,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use super::super::intake::Intake;
-use super::super::raw::RawSnapshot;
-use super::top::Found;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::format::Progress;
 
 /// A reading on its way.
@@ -82,13 +80,6 @@ impl<'w> Reading<'w> {
     /// Counts an event.
     pub(super) fn count_event(&mut self) {
         self.now.events += 1;
-    }
-
-    /// What was read.
-    pub(super) fn finish(mut self, top: Found) -> Result<RawSnapshot> {
-        top.check()?;
-        top.hand_over(&mut self.intake);
-        Ok(self.intake.finish())
     }
 
     /// Why reading failed, at `offset`.

@@ -3,6 +3,7 @@
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::super::intake::Intake;
+use super::super::raw::RawSnapshot;
 use super::annotations::Annotations;
 use super::events::{Devices, Events};
 use super::reading::{Reading, SHOWN, shown};
@@ -31,8 +32,14 @@ pub(super) struct Found {
 const OTHERS_NAMED: usize = 4;
 
 impl Found {
-    /// Fails if this is the JSON of something else.
-    pub(super) fn check(&self) -> Result<()> {
+    /// What was read; fails if it is the JSON of something else.
+    pub(super) fn finish(self, mut intake: Intake) -> Result<RawSnapshot> {
+        self.check()?;
+        self.hand_over(&mut intake);
+        Ok(intake.finish())
+    }
+
+    fn check(&self) -> Result<()> {
         let found = match self.others.as_slice() {
             _ if self.is_snapshot && !self.segments.are_others() => return Ok(()),
             _ if self.is_snapshot => "a list of other dicts".to_owned(),
@@ -43,7 +50,7 @@ impl Found {
     }
 
     /// Gives everything to `intake`.
-    pub(super) fn hand_over(self, intake: &mut Intake) {
+    fn hand_over(self, intake: &mut Intake) {
         self.segments.hand_over(intake, false);
         self.host_segments.hand_over(intake, true);
         for (device, events) in self.devices.traces {
