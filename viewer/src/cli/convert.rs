@@ -17,7 +17,7 @@ use super::moment::count_of;
 use super::outcome::{Failure, Status};
 use super::page::Page;
 use super::recording::{Recording, spinner};
-use super::shell::next_command;
+use super::shell::{next_command, quoted};
 use super::table::{Column, Table};
 use crate::args::{ConvertArguments, is_stdin};
 
