@@ -1,16 +1,26 @@
 //! Mapped: a file's bytes, lent out without a copy.
 #![expect(unsafe_code, reason = "mapping a file hands out its bytes without a copy")]
 
+use std::cell::Cell;
 use std::fs::File;
+use std::ops::Deref;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+
+/// A regular file's bytes.
+#[derive(Debug)]
+pub(crate) struct Map {
+    map: memmap2::Mmap,
+    /// The memory of so many bytes was given back.
+    forgotten: Cell<usize>,
+}
 
 /// A file that was opened for reading.
 #[derive(Debug)]
 pub(crate) enum Mapped {
     /// A regular file: its bytes.
-    Bytes(memmap2::Mmap),
+    Bytes(Map),
     /// Anything else (a pipe, a terminal, nothing): to be read to its end.
     Stream(File),
 }
@@ -28,6 +38,57 @@ impl Mapped {
         // SAFETY: the map is private to this program and only read; the bytes are checked, never trusted, so a
         // recorder that appends to the file meanwhile can only make the new part look damaged or cut.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| io_error("map the recording", error))?;
-        Ok(Self::Bytes(map))
+        Ok(Self::Bytes(Map { map, forgotten: Cell::new(0) }))
+    }
+}
+
+/// Bytes that are given back at a time.
+const PORTION: usize = 32 << 20;
+
+impl Map {
+    /// Gives back the memory of the bytes before `end`, which were read: a file of gigabytes takes no more than a
+    /// portion of it at a time. They can still be read, from the file again.
+    pub(crate) fn forget_before(&self, end: u64) {
+        let end = usize::try_from(end).map_or(self.map.len(), |end| end.min(self.map.len()));
+        let first = self.forgotten.get();
+        let whole = end - end % PORTION;
+        if whole <= first {
+            return;
+        }
+        #[cfg(unix)]
+        // SAFETY: the pages are those of a file that is only read: what is read from them again is the same, from the
+        // file.
+        let _ = unsafe {
+            // Refused advice costs memory, nothing else.
+            self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, first, whole - first)
+        };
+        self.forgotten.set(whole);
+    }
+}
+
+impl Deref for Map {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_were_forgotten_are_still_those_of_the_file() {
+        let path = std::env::temp_dir().join(format!("highwater-mapped-{}", std::process::id()));
+        let bytes = [vec![0x5a; 2 * PORTION], vec![7; 77]].concat();
+        std::fs::write(&path, &bytes).unwrap();
+        let Ok(Mapped::Bytes(map)) = Mapped::open(&path) else { panic!("not mapped") };
+        assert_eq!(map.last(), bytes.last());
+        map.forget_before(PORTION as u64 + 5);
+        assert_eq!(map.forgotten.get(), PORTION);
+        map.forget_before(u64::MAX);
+        assert!(*map == *bytes);
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -60,7 +60,10 @@ const MOST_AFTER: u64 = 1 << 20;
 /// recorder only ever appends.
 pub fn open_file(path: &Path, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
     let opened = match Mapped::open(path)? {
-        Mapped::Bytes(map) => open_bytes(&map, watch),
+        Mapped::Bytes(map) => open_bytes(&map, &mut |now: Progress| {
+            map.forget_before(now.bytes_read);
+            watch(now)
+        }),
         Mapped::Stream(file) => open_stream(file, watch),
     };
     opened.map_err(|error| error.with_path(path))
