@@ -81,6 +81,9 @@ pub struct Group {
     pub bytes: u64,
     /// How many they are.
     pub blocks: u64,
+    /// The stack, where that is one of the keys.
+    #[serde(skip)]
+    pub stack: StackId,
 }
 
 /// A set of blocks in groups, largest first.
@@ -130,7 +133,14 @@ impl Breakdown {
                 Named::Beside(name) => keys.iter().map(|_| (*name).to_owned()).collect(),
                 Named::Blocks(code) => keys.iter().zip(code).map(|(&key, &code)| coder.label(key, code)).collect(),
             };
-            Group { key, bytes: *bytes, blocks: *blocks }
+            let stack = match name {
+                Named::Beside(_) => None,
+                Named::Blocks(code) => {
+                    keys.iter().zip(code).find(|(key, _)| **key == GroupKey::Stack).map(|(_, &code)| code)
+                }
+            };
+            let stack = stack.map_or(StackId::NONE, |code| StackId(code as u32));
+            Group { key, bytes: *bytes, blocks: *blocks, stack }
         };
         Self {
             total,

@@ -29,6 +29,9 @@ pub struct InfoReport<'a> {
     devices: Vec<DeviceSummary>,
 }
 
+/// Values of a setting that is switched off, which PyTorch's snapshots list too.
+const OFF: [&str; 7] = ["", "0", "0.0", "-1", "False", "false", "None"];
+
 /// Failed requests that are told one by one.
 const OOMS_TOLD: usize = 3;
 
@@ -168,9 +171,13 @@ impl<'a> InfoReport<'a> {
             [summary.name.as_str(), &capacity, driver].into_iter().filter(|text| !text.is_empty()).collect();
         let known = if known.is_empty() { "nothing known".to_owned() } else { known.join(", ") };
         page.headline(&format!("Device {}: {known}", summary.device.0))?;
-        let settings = facts.into_iter().flat_map(|facts| &facts.settings).filter(|(_, value)| !value.is_empty());
-        let settings: Vec<String> = settings.map(|(name, value)| format!("{name}={value}")).collect();
-        fact(page, "settings", &settings.join(", "))?;
+        let settings: Vec<&(String, String)> = facts.into_iter().flat_map(|facts| &facts.settings).collect();
+        let is_set = |setting: &&&(String, String)| !OFF.contains(&setting.1.as_str());
+        let set: Vec<String> = settings.iter().filter(is_set).map(|(name, value)| format!("{name}={value}")).collect();
+        let off = settings.len() - set.len();
+        let off = (off > 0)
+            .then(|| format!("{} off", count_of(off as u64, if set.is_empty() { "setting" } else { "other" })));
+        fact(page, "settings", &set.into_iter().chain(off).collect::<Vec<_>>().join(", "))?;
         let counts = [
             count_of(summary.steps, "step"),
             count_of(summary.events, "event"),

@@ -2,7 +2,7 @@
 
 use eframe::egui::{self, CollapsingHeader, Grid, Label, RichText, Sense, TextWrapMode, Ui, vec2};
 use highwater_snapshots::analysis::breakdown::Lifetime;
-use highwater_snapshots::analysis::frames::is_internal;
+use highwater_snapshots::analysis::frames::{StackLine, stack_lines};
 use highwater_snapshots::analysis::{Metric, Moment};
 use highwater_snapshots::trace::Block;
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
@@ -96,30 +96,24 @@ pub fn block_ui(ui: &mut Ui, recording: &Recording, id: BlockId) {
 /// A stack, innermost first: the user's lines plain, the machinery's faint, and folded where it stands innermost.
 fn stack_ui(ui: &mut Ui, trace: &Trace, name: &str, stack: StackId) {
     ui.add_space(8.0);
-    let lines = trace.tables.stack_text(stack);
+    let rows = stack_lines(&trace.tables, stack);
     ui.horizontal(|ui| {
         ui.strong(name);
-        if !lines.is_empty() && ui.small_button("Copy").on_hover_text("Copy this stack as text.").clicked() {
+        if !rows.is_empty() && ui.small_button("Copy").on_hover_text("Copy this stack as text.").clicked() {
+            let lines: Vec<&str> = rows.iter().map(|row| row.text.as_str()).collect();
             ui.ctx().copy_text(lines.join("\n"));
         }
     });
-    if lines.is_empty() {
+    if rows.is_empty() {
         ui.weak("no stack was recorded");
         return;
     }
     let shades = Shades::in_ui(ui);
-    // One text for each source line, or for each frame that was not resolved to any.
-    let of_frames = trace.tables.stack_frames(stack).flat_map(|frame| {
-        let found = trace.tables.frame_lines(frame);
-        let unresolved = found.is_empty().then_some(false);
-        found.iter().map(|line| !is_internal(&trace.tables, line)).chain(unresolved)
-    });
-    let rows: Vec<(&String, bool)> = lines.iter().zip(of_frames).collect();
-    let row_ui = |ui: &mut Ui, (text, is_users): &(&String, bool)| {
-        line_ui(ui, text, if *is_users { shades.strong } else { shades.faint });
+    let row_ui = |ui: &mut Ui, row: &StackLine| {
+        line_ui(ui, &row.text, if row.is_program { shades.strong } else { shades.faint });
     };
     // How memory was obtained matters less than for whom: the allocator's own lines are folded away.
-    let inner = rows.iter().position(|(_, is_users)| *is_users).unwrap_or(0);
+    let inner = rows.iter().position(|row| row.is_program).unwrap_or(0);
     if inner > 0 {
         let title = format!("{inner} lines of allocator and framework");
         let folded = CollapsingHeader::new(RichText::new(title).size(12.0)).id_salt(name);

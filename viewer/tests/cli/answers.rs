@@ -26,7 +26,7 @@ fn info_says_what_is_in_a_recording() {
               events     22, over 19.0 µs
 
             Device 0: accounting, 8 MiB, meta
-              settings   expandable_segments=False
+              settings   1 setting off
               counts     2 steps, 16 events, 6 allocs, 4 frees, 2 segments
               baseline   4 KiB requested before the first event
 
