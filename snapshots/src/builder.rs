@@ -1,6 +1,5 @@
 //! TraceBuilder: the only way to make a trace. Takes events as they were recorded and keeps every invariant.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::error::Problem;
@@ -321,7 +320,6 @@ impl TraceBuilder {
             self.trace.trust.events_lost += self.refused;
             self.add_problem(Problem::new(what));
         }
-        self.trace.annotations.sort_by_key(|annotation| (annotation.first, Reverse(annotation.end)));
         self.trace.attributes.sort_by_key(|attribute| attribute.owner);
         self.trace.refresh_spans();
         self.trace

@@ -78,9 +78,9 @@ fn annotate(trace: &mut Trace, runs: &[Runs]) {
     let device = trace.main_device();
     let Some(runs) = runs_of(runs, device) else { return };
     let says_phases = trace.events.kind.contains(&EventKind::Phase);
-    let says_steps = trace.spans.rows().iter().any(|span| span.step.is_some());
     let mut ranges: Vec<(String, EventId, EventId)> = Vec::new();
-    if !says_steps {
+    // Steps that are only known to end with the optimizer give way: stacks say where they begin, too.
+    if !trace.spans.names_steps() {
         ranges.extend(steps(runs, EventId::from_index(trace.events.len())));
     }
     if !says_phases {
@@ -95,8 +95,6 @@ fn annotate(trace: &mut Trace, runs: &[Runs]) {
         let annotation = Annotation { name, device, start_ns, end_ns, first: *first, end: *end, is_guessed: true };
         trace.annotations.push(annotation);
     }
-    // Longer ranges first, so that those within follow what holds them.
-    trace.annotations.sort_by_key(|annotation| (annotation.first, std::cmp::Reverse(annotation.end)));
 }
 
 /// The steps: each ends with its optimizer; what follows the last is one more if a phase runs in it.

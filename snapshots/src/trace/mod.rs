@@ -166,9 +166,11 @@ impl Trace {
         ids
     }
 
-    /// Works out steps and phases, by their events or where there are none by annotations; again after those changed.
+    /// Puts the annotations in order, outer before inner ones, and works out steps and phases: by their events, or where
+    /// there are none by the annotations. Whoever changes either calls this.
     pub(crate) fn refresh_spans(&mut self) {
         let Self { events, annotations, tables, .. } = self;
+        annotations.sort_by_key(|annotation| (annotation.first, std::cmp::Reverse(annotation.end)));
         let is_said = |kind: &EventKind| matches!(kind, EventKind::Step | EventKind::Phase);
         let by_annotations = if annotations.is_empty() || events.kind.iter().any(is_said) {
             None

@@ -45,6 +45,7 @@ pub struct Span {
 pub struct Spans {
     rows: Vec<Span>,
     is_guessed: bool,
+    names_steps: bool,
 }
 
 /// An annotation that is a step.
@@ -69,6 +70,7 @@ struct PhaseRange {
 struct Steps {
     rows: Vec<StepRange>,
     is_guessed: bool,
+    is_named: bool,
 }
 
 impl Spans {
@@ -76,6 +78,7 @@ impl Spans {
     /// [`Phase::Setup`]; a step begins in phase [`Phase::Other`]; setup lies outside all steps.
     pub(crate) fn from_events(events: &Events) -> Self {
         let mut rows = Vec::new();
+        let names_steps = events.kind.contains(&EventKind::Step);
         let mut current = Span { step: None, phase: Phase::Setup, first: EventId(0), end: EventId(0) };
         for (index, &kind) in events.kind.iter().enumerate() {
             let (step, phase) = match kind {
@@ -99,7 +102,7 @@ impl Spans {
         if current.first < current.end {
             rows.push(current);
         }
-        Self { rows, is_guessed: false }
+        Self { rows, is_guessed: false, names_steps }
     }
 
     /// Reads the spans of `events` events off annotations, by the rules above; `None` if no annotation says anything.
@@ -144,7 +147,7 @@ impl Spans {
         let mut phases_left = phases.iter().enumerate().peekable();
         // The innermost is on top. What has ended goes when it comes to the top.
         let mut open = BinaryHeap::new();
-        let mut spans = Self { rows: Vec::new(), is_guessed: false };
+        let mut spans = Self { rows: Vec::new(), is_guessed: false, names_steps: steps.is_named };
         for bound in bounds.windows(2) {
             let (first, end) = (bound[0], bound[1]);
             while let Some((order, range)) = phases_left.next_if(|(_, range)| range.first <= first) {
@@ -175,6 +178,12 @@ impl Spans {
     /// Whether steps or phases were worked out from stacks, not said by the program.
     pub fn are_guessed(&self) -> bool {
         self.is_guessed
+    }
+
+    /// Whether something is a step by itself: an event, or the name of an annotation. Else steps, if there are any, are
+    /// only known to end with the optimizer.
+    pub(crate) fn names_steps(&self) -> bool {
+        self.names_steps
     }
 
     /// The spans, in order.
@@ -221,7 +230,7 @@ impl Steps {
                 }
                 rows.push(*next);
             }
-            (!rows.is_empty()).then_some(Self { rows, is_guessed })
+            (!rows.is_empty()).then_some(Self { rows, is_guessed, is_named: true })
         })
     }
 
@@ -250,6 +259,6 @@ impl Steps {
         }
         end_step(reach.end);
         end_step(events);
-        Some(Self { rows, is_guessed })
+        Some(Self { rows, is_guessed, is_named: false })
     }
 }

@@ -38,7 +38,7 @@ fn pairs(marks: &[Mark]) -> Vec<(Option<Mark>, Option<Mark>)> {
     rows
 }
 
-/// The annotations of `marks`, in the order of their first events.
+/// The annotations of `marks`, in the order of [`pairs`].
 pub(super) fn annotations(marks: &[Mark], events: &Events) -> Vec<Annotation> {
     let times = &events.time_ns;
     let annotation = |(start, end): (Option<Mark>, Option<Mark>)| {
@@ -62,9 +62,7 @@ pub(super) fn annotations(marks: &[Mark], events: &Events) -> Vec<Annotation> {
             is_guessed: false,
         })
     };
-    let mut annotations: Vec<Annotation> = pairs(marks).into_iter().filter_map(annotation).collect();
-    annotations.sort_by_key(|annotation| annotation.first);
-    annotations
+    pairs(marks).into_iter().filter_map(annotation).collect()
 }
 
 #[cfg(test)]

@@ -150,7 +150,9 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     });
     let marks: Vec<Mark> = writer.marks.iter().copied().chain(of_file).collect();
     let mut trace = writer.builder.finish();
+    // Their places in the order of events are known only now.
     trace.annotations = annotations(&marks, &trace.events);
+    trace.refresh_spans();
     trace
 }
 

@@ -9,7 +9,7 @@ use crate::event::EventKind;
 use crate::ids::{BlockId, EventId, OpId, SegmentId};
 use crate::pytorch::raw::{BlockState, Extras};
 use crate::trace::Owner;
-use crate::{Category, DeviceId, Trace};
+use crate::{Category, DeviceId, Phase, Trace};
 
 fn step() -> impl Strategy<Value = Step> {
     let bytes = prop_oneof![1..MIB, MIB..12 * MIB, 8 * MIB..50 * MIB, Just(MIB), Just(19 * MIB + 7)];
@@ -248,6 +248,18 @@ fn annotations_come_from_their_list_and_from_historical_events() {
     assert_eq!(told, [("early", Some(0), Some(11_000), 0..2), ("step 3", Some(11_000), Some(12_000), 1..3),]);
     let texts = [1, 2].map(|row| trace.tables.string(crate::StringId(trace.events.subject[row])));
     assert_eq!(texts, ["step 3 begins", "step 3 ends"]);
+}
+
+#[test]
+fn annotations_of_a_snapshot_make_its_steps_and_phases() {
+    let mut sample = Sample::of(&[("alloc", 0x1000, 100), ("alloc", 0x2000, 100), ("alloc", 0x3000, 100)]);
+    for (name, start, end) in [("ProfilerStep#4", 1, 2), ("Optimizer.step#SGD.step", 2, 2)] {
+        sample.annotation(name, true, 1_000_000 + start);
+        sample.annotation(name, false, 1_000_000 + end);
+    }
+    let spans = sample.assemble().spans;
+    let told: Vec<_> = spans.rows().iter().map(|span| (span.step, span.phase, span.first.0)).collect();
+    assert_eq!(told, [(None, Phase::Setup, 0), (Some(4), Phase::Other, 1), (Some(4), Phase::Optimizer, 2)]);
 }
 
 #[test]
