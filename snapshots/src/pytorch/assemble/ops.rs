@@ -1,10 +1,12 @@
 //! Ops: the forward calls whose backward allocated, told by the texts of Python's `traceback`.
 
+use std::ops::Range;
+
 use hashbrown::HashMap;
 
 use super::super::sequences::Sequences;
 use super::names::Names;
-use super::stacks::Stacks;
+use super::stacks::{MOST_FRAMES, Stacks};
 use crate::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
 use crate::tables::{Frame, Op, SourceLine, Tables};
 
@@ -15,6 +17,9 @@ pub(super) struct Ops {
     by_stack: HashMap<StackId, OpId>,
     /// Frames by their place in the source; those of the snapshot first.
     frames: HashMap<SourceLine, FrameId>,
+    /// The frames of each text, in `places`.
+    of_text: HashMap<u32, Range<usize>>,
+    places: Vec<FrameId>,
 }
 
 impl Ops {
@@ -35,23 +40,42 @@ impl Ops {
         if self.frames.is_empty() {
             self.learn_frames(tables);
         }
-        let mut stack = StackId::NONE;
         // As `traceback` has it, the innermost call comes last.
-        for &text in texts.get(list) {
-            let text = tables.string(StringId(text)).to_owned();
-            for place in places(&text) {
-                let function = names.id(&mut tables.strings, place.function);
-                let file = place.file.map_or(StringId::NONE, |file| names.id(&mut tables.strings, file));
-                let frame = self.frame(tables, SourceLine { function, file, line: place.line });
-                stack = stacks.node(tables, stack, frame);
+        let mut innermost: Vec<FrameId> = Vec::new();
+        for &text in texts.get(list).iter().rev() {
+            let rows = self.rows_of(tables, names, text);
+            innermost.extend(self.places[rows].iter().rev());
+            if innermost.len() >= MOST_FRAMES {
+                innermost.truncate(MOST_FRAMES);
+                break;
             }
         }
+        let calls = innermost.iter().rev();
+        let stack = calls.fold(StackId::NONE, |parent, frame| stacks.node(tables, parent, *frame));
         let id = *self.by_stack.entry(stack).or_insert_with(|| {
             tables.ops.push(Op { name: StringId::NONE, scope: ScopeId::NONE, stack });
             OpId::from_index(tables.ops.len() - 1)
         });
         self.by_list.insert(list, id);
         id
+    }
+
+    /// Where the frames of a text stand in `places`.
+    fn rows_of(&mut self, tables: &mut Tables, names: &mut Names, text: u32) -> Range<usize> {
+        if let Some(rows) = self.of_text.get(&text) {
+            return rows.clone();
+        }
+        let first = self.places.len();
+        let whole = tables.string(StringId(text)).to_owned();
+        for place in places(&whole) {
+            let function = names.id(&mut tables.strings, place.function);
+            let file = place.file.map_or(StringId::NONE, |file| names.id(&mut tables.strings, file));
+            let frame = self.frame(tables, SourceLine { function, file, line: place.line });
+            self.places.push(frame);
+        }
+        let rows = first..self.places.len();
+        self.of_text.insert(text, rows.clone());
+        rows
     }
 
     fn learn_frames(&mut self, tables: &Tables) {
@@ -124,6 +148,18 @@ mod tests {
         assert_eq!(tables.stack_text(tables.ops[0].stack), ["forward (model.py:3)", "<module> (train.py:9)"]);
         assert_eq!(tables.stack_text(tables.ops[1].stack), ["something else"]);
         assert_eq!(tables.frames.len(), 3, "a frame that the snapshot has is not made again");
+    }
+
+    #[test]
+    fn of_very_deep_forward_stacks_the_innermost_calls_are_kept() {
+        let strings = (0..3000).map(|line| format!("File \"a.py\", line {line}, in f")).collect();
+        let mut tables = Tables { strings, ..Tables::default() };
+        let mut texts = Sequences::default();
+        let list = texts.intern(&(0..3000).collect::<Vec<u32>>());
+        let (mut names, mut stacks, mut ops) = (Names::of(&tables.strings), Stacks::default(), Ops::default());
+        assert_eq!(ops.id(&mut tables, &mut names, &mut stacks, (&texts, list)), OpId(0));
+        let stack = tables.stack_text(tables.ops[0].stack);
+        assert_eq!((stack.len(), stack[0].as_str()), (MOST_FRAMES, "f (a.py:2999)"));
     }
 
     #[test]

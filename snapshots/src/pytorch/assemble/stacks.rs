@@ -8,7 +8,7 @@ use crate::ids::{FrameId, ModuleId, StackId, StringId};
 use crate::tables::{Frame, SourceLine, Stack, Tables};
 
 /// Frames kept of a stack, the innermost: readers of a trace follow no more than 1024.
-const MOST_FRAMES: usize = 1023;
+pub(super) const MOST_FRAMES: usize = 1023;
 
 /// Where each list of frames ends in the tree.
 #[derive(Clone, Debug, Default)]
