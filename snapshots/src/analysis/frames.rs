@@ -21,18 +21,16 @@ const INTERNAL_FUNCTIONS: &[&str] = &[
     "__rust_",
     "__libc_start",
     "_start",
+    // PyTorch, CPython, and what starts their threads.
     "at::",
     "c10::",
     "torch::",
-    "_Py",
-    "PyEval_",
-    "PyImport_",
-    "PyObject_",
-    "PyRun_",
-    "PyVectorcall_",
-    "Py_",
     "cfunction_",
+    "__clone",
+    "clone3",
+    "execute_native_thread_routine",
     "method_vectorcall",
+    "start_thread",
 ];
 
 /// Parts of paths of such functions: an inlined function is known by its bare name, so its file must tell.
@@ -52,17 +50,63 @@ const INTERNAL_FILES: &[&str] = &[
     "/rayon-core-",
 ];
 
-/// Parts of paths below Python: in a stack with Python lines, what is written in C or C++ is machinery, and so are these.
-const PYTHON_INTERNAL_FILES: &[&str] = &[
+/// Parts of paths of Python files, with `/` between names, which belong to PyTorch, to what stands between it and
+/// models, or to Python's start.
+const INTERNAL_PYTHON: &[&str] = &[
     "-packages/torch/",
-    "-packages/torchvision/ops/",
     "-packages/triton/",
     "-packages/numpy/",
     "-packages/einops/",
-    "/torch/_inductor/",
+    "/pytorch/torch/",
     "/torchinductor_",
     "<frozen ",
 ];
+
+/// Folders of CPython's sources in C.
+const CPYTHON_FOLDERS: &[&str] = &["/Include/", "/Modules/", "/Objects/", "/Python/"];
+
+/// Functions that record or obtain memory for whoever calls them: even where all is machinery they say nothing.
+const ALLOCATING: &[&str] =
+    &["torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::empty_"];
+
+/// What a line begins with that tells which node torch.fx generated the code for, and from which line of the model.
+const GENERATED: &str = "torch.fx: ";
+
+/// Whether `file` is Python's: a source file, or code without one such as `<string>`.
+pub(crate) fn is_python(file: &str) -> bool {
+    file.ends_with(".py") || file.starts_with('<') || file.contains("/ipykernel_")
+}
+
+/// Whether `line` belongs to the machinery.
+pub fn is_internal(tables: &Tables, line: &SourceLine) -> bool {
+    let function = tables.string(line.function);
+    let file = tables.string(line.file);
+    if is_python(file) {
+        let file = if file.contains('\\') { &file.replace('\\', "/") } else { file };
+        let is_standard = file.contains("/lib/python3") && !file.contains("-packages/");
+        return is_standard || INTERNAL_PYTHON.iter().any(|part| file.contains(part));
+    }
+    let bare = function.trim_start_matches(['<', '&', '(']).trim_start_matches("dyn ");
+    INTERNAL_FUNCTIONS.iter().any(|prefix| bare.starts_with(prefix))
+        || is_of_pytorch(function)
+        || is_of_cpython(function, file)
+        || INTERNAL_FILES.iter().any(|part| file.contains(part))
+}
+
+/// Whether a function in C++ with its return type before its name, as templates have it, is PyTorch's.
+fn is_of_pytorch(function: &str) -> bool {
+    let head = function.split('(').next().unwrap_or_default();
+    head.split(' ').skip(1).any(|word| ["at::", "c10::", "torch::"].iter().any(|prefix| word.starts_with(prefix)))
+}
+
+/// Whether a function in C is CPython's: `PyNumber_Add`, `_PyEval_EvalFrameDefault`, or one in its sources.
+fn is_of_cpython(function: &str, file: &str) -> bool {
+    let api = function.trim_start_matches('_').strip_prefix("Py");
+    let is_api =
+        api.is_some_and(|rest| rest.split_once('_').is_some_and(|(word, _)| word.chars().all(char::is_alphabetic)));
+    let is_c = file.ends_with(".c") || file.ends_with(".h");
+    is_api || (is_c && CPYTHON_FOLDERS.iter().any(|folder| file.contains(folder)))
+}
 
 /// A line of a stack as a person reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,48 +117,41 @@ pub struct StackLine {
     pub is_program: bool,
 }
 
-/// The lines of a stack, innermost first.
+/// The lines of a stack, innermost first. In a stack with lines in Python, all others are machinery.
 pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
     let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame));
     let has_python = lines().any(|line| is_python(tables.string(line.file)));
+    let is_program = move |line: &SourceLine| {
+        let is_of_language = !has_python || is_python(tables.string(line.file));
+        is_of_language && !is_internal(tables, line)
+    };
     let of_frames = tables.stack_frames(stack).flat_map(|frame| {
         let found = tables.frame_lines(frame);
         let unresolved = found.is_empty().then_some(!has_python);
-        found.iter().map(move |line| !is_machinery(tables, line, has_python)).chain(unresolved)
+        found.iter().map(is_program).chain(unresolved)
     });
     let texts = tables.stack_text(stack);
     texts.into_iter().zip(of_frames).map(|(text, is_program)| StackLine { text, is_program }).collect()
 }
 
-/// The innermost line of a stack that is not machinery; where every line is, the innermost of Python, or of all.
+/// The innermost line of a stack that is not machinery, at best one whose number is known: a program in Python has
+/// libraries below it of which no source is known. Else the first that there is of these: the line that names a node of
+/// autograd, one that is not machinery and has a file, one in Python, one that is not the allocator's, the innermost.
 pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
     let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame)).copied();
-    let is_python = |line: &SourceLine| is_python(tables.string(line.file));
-    let has_python = lines().any(|line| is_python(&line));
-    let program = lines().find(|line| !is_machinery(tables, line, has_python));
-    program.or_else(|| lines().find(is_python)).or_else(|| lines().next())
-}
-
-fn is_machinery(tables: &Tables, line: &SourceLine, has_python: bool) -> bool {
-    let (function, file) = (tables.string(line.function), tables.string(line.file));
-    if has_python {
-        return !is_python(file) || is_python_machinery(&file.replace('\\', "/"));
-    }
-    let bare = function.trim_start_matches(['<', '&', '(']).trim_start_matches("dyn ");
-    INTERNAL_FUNCTIONS.iter().any(|prefix| bare.starts_with(prefix))
-        || INTERNAL_FILES.iter().any(|part| file.contains(part))
-}
-
-/// Whether the file is Python's: a source file, or one of the names that Python gives to code without a file.
-fn is_python(file: &str) -> bool {
-    file.ends_with(".py") || file.starts_with("<eval_with_key>") || file.starts_with("<ipython") || file == "<stdin>"
-}
-
-/// Whether a Python file, its path with slashes, is of PyTorch or of Python itself. Other libraries are not: which line
-/// of a model's library took the memory is what people ask.
-fn is_python_machinery(file: &str) -> bool {
-    let is_standard = file.contains("/lib/python3") && !file.contains("-packages/");
-    is_standard || PYTHON_INTERNAL_FILES.iter().any(|part| file.contains(part))
+    let function = |line: &SourceLine| tables.string(line.function);
+    let file = |line: &SourceLine| tables.string(line.file);
+    let users = || lines().filter(|line| !is_internal(tables, line));
+    let is_node = |line: &SourceLine| function(line).contains("Backward") && function(line).contains("::apply(");
+    let is_allocating = |line: &SourceLine| ALLOCATING.iter().any(|prefix| function(line).starts_with(prefix));
+    users()
+        .find(|line| line.line > 0 || function(line).starts_with(GENERATED))
+        .or_else(|| lines().find(is_node))
+        // Where a library has no symbols, PyTorch names its functions by whatever symbol lies next.
+        .or_else(|| users().find(|line| file(line) != "??"))
+        .or_else(|| lines().find(|line| is_python(file(line))))
+        .or_else(|| lines().find(|line| !is_allocating(line)))
+        .or_else(|| lines().next())
 }
 
 #[cfg(test)]
@@ -123,57 +160,94 @@ mod tests {
     use crate::ids::{FrameId, ModuleId, StringId};
     use crate::tables::{Frame, Stack};
 
-    /// Tables with one stack of these functions and files, innermost first.
-    fn stack_of(lines: &[(&str, &str)]) -> (Tables, StackId) {
+    /// A stack told as function, file and line, innermost first.
+    fn stack_of(lines: &[(&str, &str, u32)]) -> (Tables, StackId) {
         let mut tables = Tables::default();
         let mut parent = StackId::NONE;
-        for (row, (function, file)) in lines.iter().rev().enumerate() {
-            tables.strings.extend([(*function).to_owned(), (*file).to_owned()]);
-            let (function, file) = (StringId(2 * row as u32), StringId(2 * row as u32 + 1));
-            tables.lines.push(SourceLine { function, file, line: 7 });
-            tables.frames.push(Frame { module: ModuleId::NONE, address: 0, first_line: row as u32, line_count: 1 });
-            tables.stacks.push(Stack { parent, frame: FrameId(row as u32) });
-            parent = StackId(row as u32);
+        for (row, &(function, file, line)) in lines.iter().rev().enumerate() {
+            let (first, row) = (2 * row as u32, row as u32);
+            tables.strings.extend([function.to_owned(), file.to_owned()]);
+            tables.lines.push(SourceLine { function: StringId(first), file: StringId(first + 1), line });
+            tables.frames.push(Frame { module: ModuleId::NONE, address: 0, first_line: row, line_count: 1 });
+            tables.stacks.push(Stack { parent, frame: FrameId(row) });
+            parent = StackId(row);
         }
         (tables, parent)
     }
 
-    fn user(lines: &[(&str, &str)]) -> String {
-        let (tables, stack) = stack_of(lines);
-        tables.string(user_line(&tables, stack).unwrap().function).to_owned()
+    /// The user's line of a stack.
+    fn users(stack: &[(&str, &str, u32)]) -> String {
+        let (tables, stack) = stack_of(stack);
+        tables.line_text(&user_line(&tables, stack).unwrap())
     }
 
     #[test]
     fn below_python_everything_is_machinery_and_so_is_pytorch_itself() {
         let lines = [
             ("torch::unwind::unwind()", "??"),
-            ("_object* torch::autograd::TypeError_to_NotImplemented_<&add>", "python_variable_methods.cpp"),
-            ("binary_op1", "/usr/local/src/Objects/abstract.c"),
+            ("cublasLtCreate", "libcublasLt.so"),
             ("_call_impl", "C:\\env\\site-packages\\torch\\nn\\modules\\module.py"),
             ("forward", "/env/lib/python3.12/site-packages/transformers/modeling_falcon.py"),
             ("__call__", "/usr/lib/python3.12/functools.py"),
             ("main", "/home/me/train.py"),
         ];
-        assert_eq!(user(&lines), "forward");
-        let (tables, stack) = stack_of(&lines);
+        let (tables, stack) = stack_of(&lines.map(|(function, file)| (function, file, 7)));
         let program: Vec<bool> = stack_lines(&tables, stack).iter().map(|line| line.is_program).collect();
-        assert_eq!(program, [false, false, false, false, true, false, true]);
+        assert_eq!(program, [false, false, false, true, false, true]);
     }
 
-    #[test]
-    fn where_all_is_machinery_the_innermost_line_of_python_speaks() {
-        let all = [("c10::alloc", "a.cpp"), ("backward", "/x/site-packages/torch/_tensor.py"), ("main", "main.c")];
-        assert_eq!(user(&all), "backward");
-        assert_eq!(user(&[("c10::alloc", "a.cpp"), ("at::empty", "b.cpp")]), "c10::alloc");
-    }
+    const MODULE: (&str, &str, u32) =
+        ("_call_impl", "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", 1750);
 
     #[test]
-    fn a_rust_program_is_told_from_its_framework() {
-        let lines = [
-            ("highwater_engine::ops::matmul", "/x/engine/src/ops/matmul.rs"),
-            ("my_model::forward", "src/model.rs"),
-            ("std::rt::lang_start", "/library/std/src/rt.rs"),
+    fn of_a_stack_of_pytorch_the_programs_own_python_line_is_told() {
+        let stack = [
+            ("torch::unwind::unwind()", "??", 0),
+            ("_object* torch::autograd::TypeError_to_NotImplemented_<&f>(_object*)", "python_variable_methods.cpp", 0),
+            ("void at::meta::common_checks_baddbmm_bmm<at::meta::structured_bmm>(at::Tensor const&)", "a.cpp", 0),
+            ("cublasLtCreate", "libcublasLt.so", 0),
+            ("PySequence_DelItem", "??", 0),
+            ("slot_nb_invert", "/build/python-3.12.7/Objects/typeobject.c", 9189),
+            ("type_call", "/build/python-3.12.7/Objects/typeobject.c", 1),
+            ("linear", r"C:\venv\Lib\site-packages\torch\nn\functional.py", 12),
+            MODULE,
+            ("_start_layer", "/home/me/model.py", 7),
+            ("_PyEval_EvalFrameDefault", "??", 0),
+            ("main", "/home/me/train.py", 3),
         ];
-        assert_eq!(user(&lines), "my_model::forward");
+        assert_eq!(users(&stack), "_start_layer (/home/me/model.py:7)");
+        assert_eq!(users(&[MODULE, ("main", "<stdin>", 3)]), "main (<stdin>:3)");
+    }
+
+    #[test]
+    fn what_a_program_wrote_in_another_language_is_its_own_where_its_line_is_known() {
+        let python = ("step", "/home/me/train.py", 3);
+        assert_eq!(users(&[("mine::norm", "/home/me/src/norm.rs", 5), python]), "mine::norm (/home/me/src/norm.rs:5)");
+        assert_eq!(users(&[("mine::norm(at::Tensor)", "norm.so", 0), python]), "step (/home/me/train.py:3)");
+        assert_eq!(users(&[("mine::norm(at::Tensor)", "norm.so", 0), MODULE]), "mine::norm(at::Tensor) (norm.so)");
+    }
+
+    #[test]
+    fn of_generated_code_the_node_is_told() {
+        let node = ("torch.fx: call_module relu model.py:7", "", 0);
+        assert_eq!(users(&[("at::relu()", "", 0), node, ("forward", "<eval_with_key>.3", 5), MODULE]), node.0);
+    }
+
+    #[test]
+    fn where_all_is_machinery_the_line_that_says_most_is_told() {
+        let node = "torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)";
+        let engine = [
+            ("torch::unwind::unwind()", "??", 0),
+            ("c10::cuda::CUDACachingAllocator::malloc()", "", 0),
+            ("at::native::mm()", "", 0),
+            (node, "", 0),
+            ("pthread_condattr_setpshared", "??", 0),
+            ("torch::autograd::Engine::thread_main()", "", 0),
+            ("start_thread", "./nptl/pthread_create.c", 442),
+        ];
+        assert_eq!(users(&engine), node);
+        assert_eq!(users(&engine[..3]), "at::native::mm()");
+        assert_eq!(users(&engine[..2]), "torch::unwind::unwind() (??)");
+        assert_eq!(users(&[engine[0], engine[2], MODULE]), format!("{} ({}:{})", MODULE.0, MODULE.1, MODULE.2));
     }
 }

@@ -269,14 +269,10 @@ pub(super) fn sense_of(function: &str, file: &str) -> FrameSense {
     PATTERNS.iter().find(meets).map_or(FrameSense::Nothing, |pattern| pattern.sense)
 }
 
-/// Whether `file` is Python's: a source file, or code without one such as `<string>`.
-pub(super) fn is_python(file: &str) -> bool {
-    file.ends_with(".py") || file.starts_with('<') || file.contains("/ipykernel_")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::frames::is_python;
 
     #[test]
     fn frames_of_pytorch_and_of_programs_are_told_apart() {

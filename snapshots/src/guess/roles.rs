@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::patterns::{FrameSense, is_python, sense_of};
+use super::patterns::{FrameSense, sense_of};
+use crate::analysis::frames::is_python;
 use crate::ids::{StackId, StringId};
 use crate::tables::{SourceLine, Tables};
 
