@@ -366,8 +366,8 @@ impl<S: Source> Machine<S> {
     #[inline]
     fn put(&mut self, number: usize) -> Step {
         let value = self.top()?;
-        // Each value that was put away took a byte at least.
-        let limit = self.source.position();
+        // Each value that was put away took a byte at least; a number of one byte is no danger in any case.
+        let limit = self.source.position().max(u64::from(u8::MAX));
         if self.memos.get(number).is_some() {
             self.runs.clear();
         }
