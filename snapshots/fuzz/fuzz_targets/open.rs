@@ -1,0 +1,21 @@
+//! Fuzz: any bytes through the one door, whole and as a stream; what opens can be exported, and opens again.
+#![no_main]
+
+use highwater_fuzz::{check_trace, go};
+use highwater_snapshots::open::{open_bytes, open_stream};
+use highwater_snapshots::pytorch::export::{write_folded, write_json, write_pickle};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let opened = open_bytes(bytes, &mut go);
+    assert_eq!(opened.is_ok(), open_stream(bytes, &mut go).is_ok());
+    let Ok(opened) = opened else { return };
+    let (mut pickle, mut json) = (Vec::new(), Vec::new());
+    write_pickle(&mut pickle, &opened.trace, &mut go).expect("what was read can be exported");
+    write_json(&mut json, &opened.trace, &mut go).expect("what was read can be exported");
+    write_folded(Vec::new(), &opened.trace).expect("what was read can be exported");
+    for exported in [pickle, json] {
+        let again = open_bytes(&exported, &mut go).expect("what was exported opens").trace;
+        assert_eq!(again.events.len(), opened.trace.events.len());
+    }
+    check_trace(opened.trace);
+});
