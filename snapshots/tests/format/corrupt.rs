@@ -7,7 +7,8 @@ use highwater_snapshots::format::{
 use highwater_snapshots::trace::{Attribute, Owner};
 use highwater_snapshots::{Error, Trace};
 
-use crate::made::{STEP_CHUNKS, whole, write_step};
+use crate::made::{STEP_CHUNKS, write_step};
+use crate::strange::whole;
 
 /// A section's place and header.
 #[derive(Clone, Copy)]

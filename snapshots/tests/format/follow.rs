@@ -2,7 +2,8 @@
 
 use highwater_snapshots::format::{Follower, read_bytes};
 
-use crate::made::{whole, write_step};
+use crate::made::write_step;
+use crate::strange::whole;
 
 #[test]
 fn pieces_of_any_size_give_the_same_trace_as_the_whole_file() {

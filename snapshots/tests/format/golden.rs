@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use highwater_snapshots::format::{read_bytes, read_file};
 
-use crate::made::{described, whole, write_step};
+use crate::made::{described, write_step};
+use crate::strange::whole;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/v1")

@@ -111,7 +111,7 @@ fn writer_with_events(device: u16) -> SnapWriter<Vec<u8>> {
     let mut writer = SnapWriter::new(Vec::new(), &crate::made::header()).unwrap();
     writer.append_strings(&["name", "value"]).unwrap();
     let block = StartingBlock {
-        alloc: crate::made::alloc(0, 100, Category::Parameter),
+        alloc: crate::strange::alloc(0, 100, Category::Parameter),
         stack: StackId::NONE,
         free_requested: false,
     };

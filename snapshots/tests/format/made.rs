@@ -1,4 +1,4 @@
-//! Made: recordings made for tests, and a way to compare and print traces.
+//! Made: recordings made for tests, and a way to print traces.
 
 use std::fmt::Write as _;
 
@@ -12,11 +12,7 @@ use highwater_snapshots::{
     StartingBlock, StartingState, StreamId, StringId, Trace,
 };
 
-/// Everything that a trace says, for comparison: its columns and tables, whole.
-pub(crate) fn whole(trace: &Trace) -> String {
-    let problems: Vec<String> = trace.problems.iter().map(ToString::to_string).collect();
-    format!("{:#?}\n{problems:#?}", Trace { problems: Vec::new(), ..trace.clone() })
-}
+use crate::strange::alloc;
 
 /// A trace as a person reads it: facts, stacks, events, trust and problems.
 pub(crate) fn described(trace: &Trace) -> String {
@@ -185,21 +181,6 @@ fn stack(parent: Option<u32>, frame: u32) -> Stack {
 
 fn range(address: u64, bytes: u64) -> Range {
     Range { address, bytes, stream: StreamId(0), pool: Pool::Large }
-}
-
-/// A block of `requested` bytes at a place that follows from its key.
-pub(crate) fn alloc(block: u64, requested: u64, category: Category) -> Alloc {
-    Alloc {
-        block,
-        address: 0x7f00_0000_0000 + block * 4096,
-        requested,
-        allocated: requested.next_multiple_of(512),
-        stream: StreamId(block % 3 / 2 * 0x5500_1230),
-        pool: if requested > 1 << 20 { Pool::Large } else { Pool::Small },
-        category,
-        op: OpId::NONE,
-        scope: ScopeId(0),
-    }
 }
 
 fn starting_state() -> StartingState {

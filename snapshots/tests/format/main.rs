@@ -1,5 +1,6 @@
 //! Format: what is true of `.snap` files, tested through the public interface alone.
 
+mod strange;
 mod made;
 mod roundtrip;
 mod corrupt;

@@ -3,137 +3,16 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
+use highwater_snapshots::event::{Event, What};
 use highwater_snapshots::format::{CHUNK_EVENTS, EndFacts, SectionKind, SnapWriter, read_bytes, write_trace};
 use highwater_snapshots::tables::{Scope, Stack};
-use highwater_snapshots::trace::{Annotation, Attribute, Header, Owner};
+use highwater_snapshots::trace::{Annotation, Header};
 use highwater_snapshots::{
-    BlockId, Category, DeviceId, Error, EventId, FrameId, OpId, Phase, Pool, Problem, ScopeId, SegmentId, StackId,
-    StartingBlock, StartingState, StreamId, StringId, Trace, TraceBuilder,
+    DeviceId, Error, EventId, FrameId, Problem, ScopeId, StackId, StartingState, StringId, TraceBuilder,
 };
 
-use crate::made::{STEP_CHUNKS, alloc, described, header, whole, write_step};
-
-/// An event over few keys and places, so that many contradict each other: frees of unknown blocks, blocks allocated
-/// twice, segments released that were never held.
-fn event() -> impl Strategy<Value = Event> {
-    let key = || prop_oneof![8 => 0..8_u64, 1 => Just(1_u64 << 40), 1 => Just(u64::MAX)];
-    let range = || {
-        (0..4_u64, 1..3_u64).prop_map(|(place, bytes)| Range {
-            address: place << 21,
-            bytes: bytes << 20,
-            stream: StreamId(place % 2),
-            pool: Pool::Small,
-        })
-    };
-    let category = || (0..Category::ALL.len()).prop_map(|code| Category::ALL[code]);
-    let size = prop_oneof![9 => 0..10_000_u64, 1 => Just(u64::MAX)];
-    let made = (key(), size, category()).prop_map(|(key, size, category)| {
-        let sized = Alloc { requested: size, allocated: size | 511, ..alloc(key % 1000, 1, category) };
-        What::Alloc(Alloc { block: key, op: OpId(key as u32 % 5), ..sized })
-    });
-    let oom = (any::<u64>(), any::<u64>());
-    let what = prop_oneof![
-        6 => made,
-        4 => key().prop_map(What::FreeRequested),
-        4 => key().prop_map(What::FreeCompleted),
-        2 => (key(), category()).prop_map(|(key, category)| What::Tag(key, category)),
-        1 => range().prop_map(What::SegmentAlloc),
-        1 => range().prop_map(What::SegmentFree),
-        1 => range().prop_map(What::SegmentMap),
-        1 => range().prop_map(What::SegmentUnmap),
-        1 => oom.prop_map(|(requested, device_free)| {
-            What::Oom(Oom { requested, device_free, op: OpId::NONE, scope: ScopeId(2) })
-        }),
-        1 => any::<u64>().prop_map(What::DeviceUsed),
-        1 => (0..3_u32).prop_map(What::Step),
-        1 => (0..Phase::ALL.len()).prop_map(|code| What::Phase(Phase::ALL[code])),
-        1 => (0..3_u32).prop_map(|text| What::Mark(StringId(text))),
-    ];
-    let stack = prop_oneof![(0..9_u32).prop_map(StackId), Just(StackId::NONE)];
-    (0..1_000_000_u64, 0..3_u16, stack, what).prop_map(|(time_ns, device, stack, what)| Event {
-        time_ns,
-        device: DeviceId(device),
-        stack,
-        what,
-    })
-}
-
-fn starting_state(device: u16) -> impl Strategy<Value = StartingState> {
-    vec((0..8_u64, any::<bool>()), 0..5).prop_map(move |blocks| StartingState {
-        device: DeviceId(device),
-        segments: vec![Range { address: 1 << 21, bytes: 1 << 20, stream: StreamId(1), pool: Pool::Small }],
-        mappings: vec![Range { address: 9 << 21, bytes: 1 << 20, stream: StreamId(0), pool: Pool::Large }],
-        blocks: blocks
-            .into_iter()
-            .map(|(key, free_requested)| StartingBlock {
-                alloc: alloc(key, 640, Category::Parameter),
-                stack: StackId(3),
-                free_requested,
-            })
-            .collect(),
-    })
-}
-
-/// Annotations and attributes of whatever there is, by numbers that are taken as far as they go.
-#[derive(Clone, Debug)]
-struct Named {
-    annotations: Vec<(u32, usize, usize, Option<u64>, bool)>,
-    attributes: Vec<(u8, usize, u32, u32)>,
-}
-
-const NAMES: [&str; 4] = ["forward", "ProfilerStep#1", "mlp", "user_metadata"];
-
-fn named() -> impl Strategy<Value = Named> {
-    let names = NAMES.len() as u32;
-    let time = prop_oneof![any::<u64>().prop_map(Some), Just(None)];
-    let annotation = (0..names, any::<usize>(), any::<usize>(), time, any::<bool>());
-    let attribute = (0..3_u8, any::<usize>(), 0..names, 0..names);
-    (vec(annotation, 0..9), vec(attribute, 0..9))
-        .prop_map(|(annotations, attributes)| Named { annotations, attributes })
-}
-
-impl Named {
-    /// The rows for a trace of `events` events whose baseline has `blocks` blocks and `segments` segments.
-    fn rows(&self, events: usize, blocks: usize, segments: usize) -> (Vec<Annotation>, Vec<Attribute>) {
-        let annotations = self.annotations.iter().map(|&(name, first, length, start_ns, is_guessed)| {
-            let first = first % (events + 1);
-            let end = first + length % (events - first + 1);
-            let (first, end) = (EventId::from_index(first), EventId::from_index(end));
-            let device = DeviceId(3);
-            Annotation { name: StringId(name), device, start_ns, end_ns: None, first, end, is_guessed }
-        });
-        let attributes = self.attributes.iter().filter_map(|&(kind, number, name, value)| {
-            let of = |count: usize| number.checked_rem(count);
-            let owner = match kind {
-                0 => Owner::Event(EventId::from_index(of(events)?)),
-                1 => Owner::Block(BlockId::from_index(of(blocks)?)),
-                _ => Owner::Segment(SegmentId::from_index(of(segments)?)),
-            };
-            Some(Attribute { owner, name: StringId(name), value: StringId(value) })
-        });
-        (annotations.collect(), attributes.collect())
-    }
-}
-
-fn baseline(states: &[StartingState]) -> (usize, usize) {
-    let segments = states.iter().map(|state| state.segments.len() + state.mappings.len()).sum();
-    (states.iter().map(|state| state.blocks.len()).sum(), segments)
-}
-
-/// The trace as the builder makes it, without a file between.
-fn built(states: &[StartingState], events: &[Event], named: &Named) -> Trace {
-    let mut builder = TraceBuilder::default();
-    builder.set_header(header());
-    builder.tables().strings = NAMES.map(String::from).to_vec();
-    let (blocks, segments) = baseline(states);
-    let (annotations, attributes) = named.rows(events.len(), blocks, segments);
-    annotations.into_iter().for_each(|annotation| builder.add_annotation(annotation));
-    attributes.into_iter().for_each(|attribute| builder.add_attribute(attribute));
-    states.iter().for_each(|state| builder.set_starting_state(state));
-    events.iter().for_each(|event| builder.push(event));
-    builder.finish()
-}
+use crate::made::{STEP_CHUNKS, described, header, write_step};
+use crate::strange::{NAMES, baseline, built, event, named, starting_state, whole};
 
 proptest! {
     #[test]
@@ -159,7 +38,7 @@ proptest! {
             writer.append_attributes(attributes).unwrap();
         }
         let bytes = writer.finish(&EndFacts::default()).unwrap();
-        let expected = built(&states, &events, &named);
+        let expected = built(header(), &states, &events, &named);
         prop_assert_eq!(whole(&read_bytes(&bytes).unwrap()), whole(&expected));
     }
 
@@ -167,7 +46,7 @@ proptest! {
     fn a_trace_written_whole_reads_as_itself(
         states in (starting_state(1), starting_state(0)), events in vec(event(), 0..120), named in named(),
     ) {
-        let trace = built(&[states.0, states.1], &events, &named);
+        let trace = built(header(), &[states.0, states.1], &events, &named);
         let bytes = write_trace(Vec::new(), &trace).unwrap();
         let read = read_bytes(&bytes).unwrap();
         prop_assert_eq!(whole(&read), whole(&trace));

@@ -52,6 +52,17 @@ fn json_that_is_cut_is_refused_and_json_that_was_changed_gives_no_more_events() 
 }
 
 #[test]
+fn pickles_that_are_cut_are_refused_and_pickles_that_were_changed_give_no_more_events() {
+    for protocol in [2, 4] {
+        let bytes = pickle(&small(), protocol);
+        break_everywhere(&bytes);
+        for length in 1..bytes.len() {
+            assert!(open_bytes(&bytes[..length], &mut go).is_err(), "protocol {protocol} cut at {length}");
+        }
+    }
+}
+
+#[test]
 fn pages_that_are_cut_or_changed_give_no_more_events() {
     break_everywhere(page(&[("a", &pickle(&small(), 4))]).as_bytes());
 }

@@ -43,6 +43,17 @@ fn a_recording_written_as_snap_gives_the_same() {
 }
 
 #[test]
+fn steps_and_phases_that_a_file_names_are_known_as_soon_as_it_is_read() {
+    let mut with_steps = 0;
+    for name in expected::all().keys() {
+        let trace = open(&folder().join(name)).unwrap();
+        with_steps += usize::from(!trace.spans.steps().is_empty());
+        assert_eq!(written_and_read(&trace).unwrap().spans, trace.spans, "{name}");
+    }
+    assert!(with_steps > 0, "annotations of the fixtures name steps");
+}
+
+#[test]
 fn every_recording_of_the_folder_is_expected() {
     let kinds = ["pickle", "gz", "json", "html"];
     let here = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());

@@ -7,3 +7,7 @@ mod found;
 mod compare;
 mod fixtures;
 mod samples;
+#[path = "../format/strange.rs"]
+mod strange;
+mod allocator;
+mod roundtrip;
