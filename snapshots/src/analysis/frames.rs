@@ -86,6 +86,10 @@ pub fn is_internal(tables: &Tables, line: &SourceLine) -> bool {
         let is_standard = file.contains("/lib/python3") && !file.contains("-packages/");
         return is_standard || INTERNAL_PYTHON.iter().any(|part| file.contains(part));
     }
+    if file == "??" {
+        // A library without symbols: PyTorch names its functions by whatever symbol lies next.
+        return true;
+    }
     let bare = function.trim_start_matches(['<', '&', '(']).trim_start_matches("dyn ");
     INTERNAL_FUNCTIONS.iter().any(|prefix| bare.starts_with(prefix))
         || is_of_pytorch(function)
@@ -136,7 +140,7 @@ pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
 
 /// The innermost line of a stack that is not machinery, at best one whose number is known: a program in Python has
 /// libraries below it of which no source is known. Else the first that there is of these: the line that names a node of
-/// autograd, one that is not machinery and has a file, one in Python, one that is not the allocator's, the innermost.
+/// autograd, one that is not machinery, one in Python, one that is not the allocator's, the innermost.
 pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
     let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame)).copied();
     let function = |line: &SourceLine| tables.string(line.function);
@@ -147,11 +151,27 @@ pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
     users()
         .find(|line| line.line > 0 || function(line).starts_with(GENERATED))
         .or_else(|| lines().find(is_node))
-        // Where a library has no symbols, PyTorch names its functions by whatever symbol lies next.
-        .or_else(|| users().find(|line| file(line) != "??"))
+        .or_else(|| users().next())
         .or_else(|| lines().find(|line| is_python(file(line))))
         .or_else(|| lines().find(|line| !is_allocating(line)))
         .or_else(|| lines().next())
+}
+
+/// A stack in short: its lines that are not machinery, innermost first, and how many are left out. Where every line is
+/// machinery, [`user_line`] stands for all.
+pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
+    let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame));
+    let mut told: Vec<String> =
+        lines().filter(|line| !is_internal(tables, line)).map(|line| tables.line_text(line)).collect();
+    if told.is_empty() {
+        told.extend(user_line(tables, stack).map(|line| tables.line_text(&line)));
+    }
+    match lines().count().saturating_sub(told.len()) {
+        0 => {}
+        1 => told.push("… and 1 line of allocator and framework".to_owned()),
+        more => told.push(format!("… and {more} lines of allocator and framework")),
+    }
+    told
 }
 
 #[cfg(test)]
@@ -225,6 +245,15 @@ mod tests {
         assert_eq!(users(&[("mine::norm", "/home/me/src/norm.rs", 5), python]), "mine::norm (/home/me/src/norm.rs:5)");
         assert_eq!(users(&[("mine::norm(at::Tensor)", "norm.so", 0), python]), "step (/home/me/train.py:3)");
         assert_eq!(users(&[("mine::norm(at::Tensor)", "norm.so", 0), MODULE]), "mine::norm(at::Tensor) (norm.so)");
+    }
+
+    #[test]
+    fn a_stack_in_short_has_the_programs_lines_and_counts_the_others() {
+        let stack = [("at::mm()", "", 0), ("forward", "/m.py", 7), MODULE, ("main", "/t.py", 3)];
+        let short = |stack: &[_]| short_stack(&tables(stack), StackId(stack.len() as u32 - 1));
+        let others = "… and 2 lines of allocator and framework";
+        assert_eq!(short(&stack), ["forward (/m.py:7)", "main (/t.py:3)", others]);
+        assert_eq!(short(&stack[..1]), ["at::mm()"]);
     }
 
     #[test]

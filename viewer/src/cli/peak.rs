@@ -15,7 +15,7 @@ use super::caveats::{self, TrustFigures, problem_texts};
 use super::moment::{count_of, how_much_and_when, micros_since_1970, when};
 use super::outcome::Failure;
 use super::page::Page;
-use super::recording::{check_metric, choose_device};
+use super::recording::{check_metric, choose_device, names_operations};
 use super::shell::next_command;
 use super::table::{Column, Table, bar, percent};
 use crate::args::{At, PeakArguments};
@@ -110,7 +110,11 @@ impl<'a> PeakReport<'a> {
     fn table(&self) -> Table {
         let breakdown = &self.peak.breakdown;
         let keys = &self.arguments.by.0;
-        let mut columns: Vec<Column> = keys.iter().map(|key| Column::text(key.name()).giving_way()).collect();
+        let column = |key: &GroupKey| match key {
+            GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).giving_way_within(),
+            _ => Column::text(key.name()).giving_way(),
+        };
+        let mut columns: Vec<Column> = keys.iter().map(column).collect();
         columns.extend([Column::number("bytes"), Column::number("share"), Column::text("")]);
         columns.push(Column::number("blocks"));
         let mut table = Table::new(columns);
@@ -140,7 +144,7 @@ impl<'a> PeakReport<'a> {
 
     fn hint(&self) -> String {
         let file = &self.arguments.source.file;
-        if self.arguments.by.0 == [GroupKey::Category] {
+        if self.arguments.by.0 == [GroupKey::Category] && names_operations(self.trace) {
             return next_command(&["peak"], file, &["--by", "op,scope"], "for the operations and modules behind it");
         }
         if !self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {

@@ -1,5 +1,6 @@
 //! Phases: `highwater phases`, what each step and phase did to memory.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use highwater_snapshots::analysis::Metric;
@@ -12,7 +13,7 @@ use super::caveats::{self, TrustFigures, problem_texts};
 use super::moment::{count_of, when};
 use super::outcome::Failure;
 use super::page::Page;
-use super::recording::{check_metric, choose_device};
+use super::recording::{check_metric, choose_device, names_operations};
 use super::shell::next_command;
 use super::table::{Column, Table, bar};
 use crate::args::PhasesArguments;
@@ -62,7 +63,8 @@ impl<'a> PhasesReport<'a> {
             page.headline("No phase to show: nothing was allocated or freed while events were recorded.")?;
             return caveats::print(self.trace, page);
         };
-        let steps = self.trace.spans.steps().len() as u64;
+        let steps: BTreeSet<u32> = self.rows.iter().filter_map(|row| row.step).collect();
+        let steps = steps.len() as u64;
         let counts = format!("{} in {}", count_of(self.rows.len() as u64, "phase"), count_of(steps, "step"));
         let when = match highest.peak_event {
             Some(event) => when(Some(event), highest.step, highest.phase),
@@ -83,7 +85,8 @@ impl<'a> PhasesReport<'a> {
         caveats::print(self.trace, page)?;
         page.gap()?;
         let file = &self.arguments.source.file;
-        page.hint(&next_command(&["peak"], file, &["--by", "op,scope"], "for what holds memory at the peak"))
+        let keys = if names_operations(self.trace) { "op,scope" } else { "frame" };
+        page.hint(&next_command(&["peak"], file, &["--by", keys], "for what holds memory at the peak"))
     }
 
     fn highest(&self) -> Option<&PhaseRow> {

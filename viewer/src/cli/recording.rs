@@ -96,6 +96,11 @@ pub fn check_metric(trace: &Trace, device: DeviceId, metric: Metric) -> Result<(
     Ok(())
 }
 
+/// Whether the recording says which operations or modules allocated; PyTorch's do not.
+pub fn names_operations(trace: &Trace) -> bool {
+    !trace.tables.scopes.is_empty() || trace.tables.ops.iter().any(|op| op.name.is_some())
+}
+
 /// Makes every block that `filter` leaves out count nothing, so that totals and peaks are of the others alone.
 /// Events keep their numbers.
 pub fn keep_only(trace: &mut Trace, filter: &Filter) {

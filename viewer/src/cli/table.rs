@@ -15,22 +15,28 @@ pub struct Column {
     title: &'static str,
     align: Align,
     gives_way: bool,
+    is_cut_within: bool,
 }
 
 impl Column {
     /// A column of text.
     pub fn text(title: &'static str) -> Self {
-        Self { title, align: Align::Left, gives_way: false }
+        Self { title, align: Align::Left, gives_way: false, is_cut_within: false }
     }
 
     /// A column of numbers.
     pub fn number(title: &'static str) -> Self {
-        Self { title, align: Align::Right, gives_way: false }
+        Self { title, align: Align::Right, gives_way: false, is_cut_within: false }
     }
 
     /// Its cells are cut where the table is wider than the page.
     pub fn giving_way(self) -> Self {
         Self { gives_way: true, ..self }
+    }
+
+    /// As [`Self::giving_way`], but cells keep their end, too: that is where a line of code says its file.
+    pub fn giving_way_within(self) -> Self {
+        Self { gives_way: true, is_cut_within: true, ..self }
     }
 }
 
@@ -94,7 +100,8 @@ impl Table {
             let mut line = String::new();
             for (position, column) in self.columns.iter().enumerate() {
                 let cell = cells.get(position).and_then(|cell| cell.lines().nth(at)).unwrap_or("");
-                let cell = cut(cell, widths[position]);
+                let width = widths[position];
+                let cell = if column.is_cut_within { cut_within(cell, width) } else { cut(cell, width) };
                 let padding = " ".repeat(widths[position] - length(&cell));
                 line.push_str(&" ".repeat(GAP));
                 match column.align {
@@ -116,6 +123,18 @@ pub fn cut(text: &str, width: usize) -> String {
     }
     let kept: String = text.chars().take(width.saturating_sub(1)).collect();
     kept.trim_end().to_owned() + "…"
+}
+
+/// `text` in at most `width` characters; of what is longer, a third from the beginning and the rest from the end.
+fn cut_within(text: &str, width: usize) -> String {
+    let whole = length(text);
+    if whole <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let first: String = text.chars().take(kept / 3).collect();
+    let last: String = text.chars().skip(whole - (kept - kept / 3)).collect();
+    format!("{first}…{last}")
 }
 
 /// `part` of `whole` as a bar of at most `width` characters, exact to an eighth of one.
@@ -172,6 +191,15 @@ mod tests {
         assert_eq!(lines[1], "  activation of…       7");
         assert!(lines.iter().all(|line| line.chars().count() <= 24));
         assert!(table().lines(Some(3)).iter().all(|line| line.chars().count() <= 2 + LEAST + 2 + 5));
+    }
+
+    #[test]
+    fn a_line_of_code_keeps_its_file_where_it_is_cut() {
+        let mut table = Table::new(vec![Column::text("frame").giving_way_within(), Column::number("bytes")]);
+        table.push(vec!["forward (/home/me/projects/model.py:14)".into(), "7".into()]);
+        assert_eq!(table.lines(Some(35))[1], "  forward …ects/model.py:14)      7");
+        assert_eq!(cut_within("größe", 5), "größe");
+        assert_eq!(["…", "…e", "…ße"].map(length), [1, 2, 3].map(|width| length(&cut_within("größen", width))));
     }
 
     #[test]
