@@ -160,13 +160,13 @@ pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
 /// A stack in short: its lines that are not machinery, innermost first, and how many are left out. Where every line is
 /// machinery, [`user_line`] stands for all.
 pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
-    let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame));
-    let mut told: Vec<String> =
-        lines().filter(|line| !is_internal(tables, line)).map(|line| tables.line_text(line)).collect();
+    let lines = stack_lines(tables, stack);
+    let all = lines.len();
+    let mut told: Vec<String> = lines.into_iter().filter(|line| line.is_program).map(|line| line.text).collect();
     if told.is_empty() {
         told.extend(user_line(tables, stack).map(|line| tables.line_text(&line)));
     }
-    match lines().count().saturating_sub(told.len()) {
+    match all.saturating_sub(told.len()) {
         0 => {}
         1 => told.push("… and 1 line of allocator and framework".to_owned()),
         more => told.push(format!("… and {more} lines of allocator and framework")),
@@ -250,7 +250,10 @@ mod tests {
     #[test]
     fn a_stack_in_short_has_the_programs_lines_and_counts_the_others() {
         let stack = [("at::mm()", "", 0), ("forward", "/m.py", 7), MODULE, ("main", "/t.py", 3)];
-        let short = |stack: &[_]| short_stack(&tables(stack), StackId(stack.len() as u32 - 1));
+        let short = |stack: &[_]| {
+            let (tables, stack) = stack_of(stack);
+            short_stack(&tables, stack)
+        };
         let others = "… and 2 lines of allocator and framework";
         assert_eq!(short(&stack), ["forward (/m.py:7)", "main (/t.py:3)", others]);
         assert_eq!(short(&stack[..1]), ["at::mm()"]);

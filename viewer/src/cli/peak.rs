@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_snapshots::analysis::frames::stack_lines;
+use highwater_snapshots::analysis::frames::short_stack;
 use highwater_snapshots::analysis::peak::Query;
 use highwater_snapshots::analysis::phases::reached_elsewhere;
 use highwater_snapshots::analysis::{Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series};
 use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{EventId, StackId, Trace};
+use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
@@ -130,7 +130,7 @@ impl<'a> PeakReport<'a> {
             if let Some(at) = keys.iter().position(|key| *key == GroupKey::Stack)
                 && group.stack.is_some()
             {
-                names[at] = short_stack(self.trace, group.stack);
+                names[at] = short_stack(&self.trace.tables, group.stack).join("\n");
             }
             row(names, group.bytes, (group.blocks > 0).then_some(group.blocks), true);
         }
@@ -152,19 +152,6 @@ impl<'a> PeakReport<'a> {
         }
         next_command(&["phases"], file, &[], "for what each step and phase did")
     }
-}
-
-/// The lines of a stack that belong to the program, one below the other, and how many there are beside them.
-fn short_stack(trace: &Trace, stack: StackId) -> String {
-    let lines = stack_lines(&trace.tables, stack);
-    let (program, machinery): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.is_program);
-    let hidden = machinery.len() as u64;
-    let (shown, hidden) = if program.is_empty() { (machinery, 0) } else { (program, hidden) };
-    let mut texts: Vec<String> = shown.into_iter().map(|line| line.text).collect();
-    if hidden > 0 {
-        texts.push(format!("… {} left out", count_of(hidden, "machinery line")));
-    }
-    texts.join("\n")
 }
 
 /// Another moment at which the peak is reached.
