@@ -80,7 +80,7 @@ fn small_files_that_are_cut_or_changed_take_little_memory() {
             most = most.clone().max((found, format!("{name} {what} {at}")));
         };
         // Not every byte of each: there are many files, and they are alike.
-        let step = 1 + bytes.len() / 100;
+        let step = 1 + bytes.len() / 60;
         for length in (0..=bytes.len()).step_by(step) {
             check(&bytes[..length], "cut at", length);
         }

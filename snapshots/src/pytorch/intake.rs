@@ -317,7 +317,8 @@ impl Intake {
     /// What the file says.
     pub fn finish(mut self) -> RawSnapshot {
         for (what, count) in self.strange {
-            self.raw.problems.push(Problem::new(format!("{count} times: {what}")));
+            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+            self.raw.problems.push(Problem::new(format!("{times}: {what}")));
         }
         self.raw
     }

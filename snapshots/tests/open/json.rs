@@ -109,7 +109,7 @@ fn what_does_not_fit_is_counted_and_taken_as_missing() {
     let found = problems(&raw);
     for part in [
         "2 times: the key 'new' in events, which this program does not know",
-        "1 times: the key 'future' in the snapshot, which this program does not know",
+        "once: the key 'future' in the snapshot, which this program does not know",
         "an event's addr is a negative number",
         "an event's size is a number with a fraction, or beyond 64 bits",
         "an event's time_us is a number with a fraction, or beyond 64 bits",
