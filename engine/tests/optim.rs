@@ -59,6 +59,7 @@ fn assert_close(found: &[f64], expected: &[f64], what: &str) {
 
 #[test]
 fn five_steps_of_every_rule_give_pytorchs_numbers_in_both_forms() {
+    let _alone = alone();
     let device = Device::cpu();
     let mut steps = 0;
     for form in [Form::Foreach, Form::PerTensor] {
@@ -146,6 +147,7 @@ fn foreach_holds_a_temporary_for_every_parameter_and_per_tensor_only_one() {
 
 #[test]
 fn a_rule_in_backward_gives_the_same_numbers_and_leaves_no_gradient() {
+    let _alone = alone();
     let device = Device::cpu();
     let input = Tensor::ones([2, 3], DType::F64, &device).unwrap();
     let rule = Adam { learning_rate: 0.1, ..Adam::default() };
@@ -167,6 +169,7 @@ fn a_rule_in_backward_gives_the_same_numbers_and_leaves_no_gradient() {
 
 #[test]
 fn parameters_without_a_gradient_stay_as_they_are() {
+    let _alone = alone();
     let device = Device::cpu();
     let layer = Linear::new(&mut Init::new(&device, DType::F32, 1), [2, 2]).unwrap();
     let before = layer.weight().to_vec::<f32>().unwrap();
@@ -179,6 +182,7 @@ fn parameters_without_a_gradient_stay_as_they_are() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused_by_name() {
+    let _alone = alone();
     let refusal = |rule: Sgd| Stepping::new(rule, Vec::new()).unwrap_err().to_string();
     assert!(refusal(Sgd { nesterov: true, ..Sgd::default() }).contains("nesterov needs a momentum"));
     assert!(refusal(Sgd { learning_rate: f64::NAN, ..Sgd::default() }).contains("learning_rate is NaN"));
