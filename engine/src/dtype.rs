@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bytemuck::Pod;
+use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
 /// The type of a tensor's elements.
@@ -18,11 +18,15 @@ pub enum DType {
     F16,
     /// Signed whole numbers: indices and class labels.
     I64,
+    /// Whole numbers from 0 to 255: small places, quantised numbers.
+    U8,
+    /// True or false, one byte each.
+    Bool,
 }
 
 impl DType {
     /// Every type.
-    pub const ALL: [Self; 5] = [Self::F64, Self::F32, Self::Bf16, Self::F16, Self::I64];
+    pub const ALL: [Self; 7] = [Self::F64, Self::F32, Self::Bf16, Self::F16, Self::I64, Self::U8, Self::Bool];
 
     /// Bytes that one element takes.
     pub const fn size(self) -> usize {
@@ -30,12 +34,13 @@ impl DType {
             Self::F64 | Self::I64 => 8,
             Self::F32 => 4,
             Self::Bf16 | Self::F16 => 2,
+            Self::U8 | Self::Bool => 1,
         }
     }
 
     /// Whether elements are fractions, so that gradients exist.
     pub const fn is_float(self) -> bool {
-        !matches!(self, Self::I64)
+        !matches!(self, Self::I64 | Self::U8 | Self::Bool)
     }
 
     /// The type in which sums and statistics of this type are kept: single precision, or double for doubles.
@@ -54,6 +59,8 @@ impl DType {
             Self::Bf16 => "bf16",
             Self::F16 => "f16",
             Self::I64 => "i64",
+            Self::U8 => "u8",
+            Self::Bool => "bool",
         }
     }
 
@@ -66,6 +73,23 @@ impl DType {
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+/// An element of a [`DType::Bool`] tensor: a byte that is 0 for false and anything else for true, as memory may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Truth(u8);
+
+impl From<bool> for Truth {
+    fn from(value: bool) -> Self {
+        Self(u8::from(value))
+    }
+}
+
+impl From<Truth> for bool {
+    fn from(value: Truth) -> Self {
+        value.0 != 0
     }
 }
 
@@ -83,7 +107,7 @@ macro_rules! element {
     };
 }
 
-element! { f64 => F64, f32 => F32, bf16 => Bf16, f16 => F16, i64 => I64, }
+element! { f64 => F64, f32 => F32, bf16 => Bf16, f16 => F16, i64 => I64, u8 => U8, Truth => Bool, }
 
 #[cfg(test)]
 mod tests {

@@ -46,7 +46,7 @@ primitives! {
     /// `out = input`, of the same shape and type, in any layouts; the two do not overlap.
     elementwise::copy(out: View<'_>, input: View<'_>);
     /// `out = input`, of the same shape, changed to `out`'s type.
-    elementwise::cast(out: View<'_>, input: View<'_>);
+    cast::cast(out: View<'_>, input: View<'_>);
     /// `out = f(input)`; without an input, `out = f(out)`.
     elementwise::unary(out: View<'_>, function: Unary, input: Option<View<'_>>);
     /// `out = f(left, right)`, all of one shape; without a left operand, `out = f(out, right)`.

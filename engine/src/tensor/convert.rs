@@ -3,7 +3,7 @@
 use super::Tensor;
 use crate::backend::cpu::elementwise::to_host;
 use crate::device::{Device, Kind};
-use crate::dtype::{DType, Element};
+use crate::dtype::{DType, Element, Truth};
 use crate::error::{Error, Result};
 
 impl Tensor {
@@ -31,6 +31,8 @@ impl Tensor {
             DType::Bf16 => widened::<half::bf16>(self, f64::from),
             DType::F16 => widened::<half::f16>(self, f64::from),
             DType::I64 => widened::<i64>(self, |whole| whole as f64),
+            DType::U8 => widened::<u8>(self, f64::from),
+            DType::Bool => widened::<Truth>(self, |truth| f64::from(u8::from(bool::from(truth)))),
         }
     }
 
@@ -56,6 +58,8 @@ impl Tensor {
             DType::Bf16 => Self::from_slice(&self.to_vec::<half::bf16>()?, self.shape(), device),
             DType::F16 => Self::from_slice(&self.to_vec::<half::f16>()?, self.shape(), device),
             DType::I64 => Self::from_slice(&self.to_vec::<i64>()?, self.shape(), device),
+            DType::U8 => Self::from_slice(&self.to_vec::<u8>()?, self.shape(), device),
+            DType::Bool => Self::from_slice(&self.to_vec::<Truth>()?, self.shape(), device),
         }
     }
 }

@@ -7,14 +7,17 @@ use super::ELEMENTS_A_TASK;
 use super::nest::Nest;
 use super::number::{Float, Real, with_float};
 use crate::backend::{Binary, Ternary, Unary, View};
-use crate::dtype::DType;
+use crate::dtype::{DType, Truth};
 use crate::error::Result;
 use crate::layout::Layout;
 
 /// See [`crate::backend::fill`].
 pub fn fill(out: View<'_>, value: f64) -> Result<()> {
-    if out.dtype == DType::I64 {
-        return write_all(out, value as i64);
+    match out.dtype {
+        DType::I64 => return write_all(out, value as i64),
+        DType::U8 => return write_all(out, value as u8),
+        DType::Bool => return write_all(out, Truth::from(value != 0.0)),
+        _ => {}
     }
     with_float!("fill", out.dtype, T => write_all(out, <T as Float>::store(Real::of(value))))
 }
@@ -35,7 +38,8 @@ pub fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     match out.dtype.size() {
         8 => copy_as::<u64>(out, input),
         4 => copy_as::<u32>(out, input),
-        _ => copy_as::<u16>(out, input),
+        2 => copy_as::<u16>(out, input),
+        _ => copy_as::<u8>(out, input),
     }
 }
 
@@ -52,25 +56,7 @@ pub fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     Ok(numbers)
 }
 
-/// See [`crate::backend::cast`].
-pub fn cast(out: View<'_>, input: View<'_>) -> Result<()> {
-    if input.dtype == out.dtype {
-        return copy(out, input);
-    }
-    if input.dtype == DType::I64 {
-        return with_float!("cast", out.dtype, T => convert(out, input, |value: i64| <T as Float>::store(Real::of(value as f64))));
-    }
-    if out.dtype == DType::I64 {
-        return with_float!("cast", input.dtype, T => convert(out, input, |value: T| value.load().wide() as i64));
-    }
-    with_float!("cast", input.dtype, T => cast_from::<T>(out, input))
-}
-
-fn cast_from<F: Float>(out: View<'_>, input: View<'_>) -> Result<()> {
-    with_float!("cast", out.dtype, T => convert(out, input, |value: F| <T as Float>::store(Real::of(value.load().wide()))))
-}
-
-fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
+pub(super) fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
     out: View<'_>,
     input: View<'_>,
     f: impl Fn(I) -> O + Sync,

@@ -6,6 +6,7 @@
 pub mod number;
 pub mod nest;
 pub mod elementwise;
+pub mod cast;
 pub mod random;
 pub mod reduce;
 pub mod matmul;
