@@ -1,5 +1,8 @@
 //! Random numbers: a seeded counter, so that every device draws the same and skipping costs nothing.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011): four words of
 /// randomness that depend on `key` and `counter` alone.
 pub fn philox(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
@@ -67,9 +70,82 @@ impl Rng {
 
     /// Takes the next `numbers` numbers of the stream; whether they are then drawn or not changes nothing for others.
     pub fn draw(&mut self, numbers: usize) -> Draw {
-        let draw = Draw { seed: self.seed, start: self.next };
-        self.next = self.next.wrapping_add(numbers.div_ceil(4) as u64);
-        draw
+        tape::played_or(|| {
+            let draw = Draw { seed: self.seed, start: self.next };
+            self.next = self.next.wrapping_add(numbers.div_ceil(4) as u64);
+            draw
+        })
+    }
+}
+
+/// Draws noted while a part of a program runs, and given out again when it runs a second time: so that this second run
+/// meets exactly the random numbers of the first, and takes none from those who draw after it.
+pub(crate) mod tape {
+    use super::{Draw, RefCell, VecDeque};
+
+    /// What a part of the program that runs on this thread does with draws.
+    enum Tape {
+        Note(Vec<Draw>),
+        Play(VecDeque<Draw>),
+    }
+
+    thread_local! {
+        static TAPES: RefCell<Vec<Tape>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Runs `part`, and gives its draws along with what it returns.
+    pub(crate) fn note<R>(part: impl FnOnce() -> R) -> (R, Vec<Draw>) {
+        let on = On::push(Tape::Note(Vec::new()));
+        let result = part();
+        match on.pop() {
+            Some(Tape::Note(draws)) => (result, draws),
+            _ => unreachable!("tapes are taken off in the reverse of the order in which they were put on"),
+        }
+    }
+
+    /// Runs `part` with these draws.
+    pub(crate) fn play<R>(draws: &[Draw], part: impl FnOnce() -> R) -> R {
+        let _on = On::push(Tape::Play(draws.iter().copied().collect()));
+        part()
+    }
+
+    /// The next draw of the innermost part that runs again, or a new one; whatever is noted further in notes it.
+    pub(super) fn played_or(new: impl FnOnce() -> Draw) -> Draw {
+        TAPES.with_borrow_mut(|tapes| {
+            let playing = tapes.iter().rposition(|tape| matches!(tape, Tape::Play(_)));
+            let (draw, noting) = match playing.map(|place| (place, &mut tapes[place])) {
+                Some((place, Tape::Play(draws))) => (draws.pop_front(), place + 1),
+                _ => (None, 0),
+            };
+            let draw = draw.unwrap_or_else(new);
+            for tape in &mut tapes[noting..] {
+                if let Tape::Note(draws) = tape {
+                    draws.push(draw);
+                }
+            }
+            draw
+        })
+    }
+
+    /// A tape that is on until this drops, also where the part panics.
+    struct On(());
+
+    impl On {
+        fn push(tape: Tape) -> Self {
+            TAPES.with_borrow_mut(|tapes| tapes.push(tape));
+            Self(())
+        }
+
+        fn pop(self) -> Option<Tape> {
+            std::mem::forget(self);
+            TAPES.with_borrow_mut(Vec::pop)
+        }
+    }
+
+    impl Drop for On {
+        fn drop(&mut self) {
+            TAPES.with_borrow_mut(Vec::pop);
+        }
     }
 }
 
@@ -95,6 +171,24 @@ mod tests {
         assert_eq!(skipped.words(0), drawn.words(0));
         assert_eq!(first.draw(1).words(0), second.draw(1).words(0));
         assert_ne!(Rng::new(8).draw(1).words(0), skipped.words(0));
+    }
+
+    #[test]
+    fn a_part_that_runs_again_draws_what_it_drew_and_leaves_later_draws_alone() {
+        let mut rng = Rng::new(3);
+        let before = rng.draw(4);
+        let (first, draws) = tape::note(|| [rng.draw(8), rng.draw(1)]);
+        let after = rng.draw(4);
+        let ((again, inner), noted) = tape::note(|| tape::play(&draws, || tape::note(|| [rng.draw(8), rng.draw(1)])));
+        assert_eq!(again, first);
+        assert_eq!(inner, draws);
+        assert!(noted.is_empty(), "what is drawn again is not drawn from here");
+        let mut other = Rng::new(3);
+        other.draw(4);
+        assert_eq!([other.draw(8), other.draw(1)], first);
+        assert_eq!(other.draw(4), after);
+        assert_ne!(before, after);
+        assert_eq!(other.draw(4), rng.draw(4));
     }
 
     #[test]

@@ -5,9 +5,11 @@
 //! is used up as it is passed, so what it saved is freed at once, even while the loss is still held; so is each gradient
 //! after its last use. Contributions to one gradient are added in place where the memory of either is free.
 
+pub(crate) mod frame;
 pub mod saved;
 pub mod record;
 pub mod backward;
+pub mod checkpoint;
 
 pub use crate::tensor::grad_mode::{
     GradModeGuard, RecomputeGuard, enable_grad, is_grad_enabled, no_grad, no_recompute,
@@ -15,5 +17,6 @@ pub use crate::tensor::grad_mode::{
 pub use crate::tensor::gradients::InputGradients;
 pub use crate::tensor::node::Gradient;
 pub use crate::tensor::recipe::Recipe;
+pub use checkpoint::{checkpoint, is_running_again};
 pub use record::{Operation, record};
 pub use saved::Saved;

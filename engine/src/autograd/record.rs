@@ -30,6 +30,11 @@ impl Operation {
         self.name
     }
 
+    /// Whether operations on this thread are recorded at all.
+    pub(crate) fn is_recording() -> bool {
+        is_grad_enabled()
+    }
+
     /// Whether an operation on these inputs is recorded, so that anything need be kept.
     pub(crate) fn is_recorded(inputs: &[&Tensor]) -> bool {
         is_grad_enabled() && inputs.iter().any(|input| input.requires_grad())

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::frame::{self, Slot, Verdict};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::tensor::Tensor;
@@ -10,26 +11,34 @@ use crate::tensor::recipe::Recipe;
 
 /// A tensor kept for backward, without its history, so that the graph does not hold itself: its memory, or how to
 /// compute it again. Memory that is kept is named an activation in recordings, unless it is known to be something else,
-/// such as a parameter.
+/// such as a parameter. In a [checkpointed](super::checkpoint()) part nothing is kept; the part runs again.
 pub struct Saved(Kept);
 
 enum Kept {
     Memory { tensor: Tensor, version: u32 },
     Recipe { recipe: Arc<dyn Recipe>, layout: Layout },
+    Slot(Slot),
 }
 
 impl Saved {
     /// Keeps `tensor`, or its recipe if it has one.
     pub fn new(tensor: &Tensor) -> Self {
-        match tensor.recipe() {
-            Some(recipe) if recomputes() => Self(Kept::Recipe { recipe, layout: *tensor.layout() }),
-            _ => Self::memory(tensor),
-        }
+        let recipe = tensor.recipe().filter(|_| recomputes());
+        Self::either(tensor, recipe)
     }
 
     /// Keeps `tensor` itself.
     pub fn memory(tensor: &Tensor) -> Self {
-        tensor.storage().tag_saved();
+        Self::either(tensor, None)
+    }
+
+    fn either(tensor: &Tensor, recipe: Option<Arc<dyn Recipe>>) -> Self {
+        match (frame::verdict(tensor, recipe.is_some()), recipe) {
+            (Verdict::Await(slot), _) => return Self(Kept::Slot(slot)),
+            (Verdict::Keep, Some(recipe)) => return Self(Kept::Recipe { recipe, layout: *tensor.layout() }),
+            (Verdict::Keep, None) => tensor.storage().tag_saved(),
+            (Verdict::Forget, _) => {}
+        }
         Self(Kept::Memory { tensor: tensor.detach(), version: tensor.storage().version() })
     }
 
@@ -39,6 +48,7 @@ impl Saved {
             Kept::Memory { tensor, version } if tensor.storage().version() == *version => Ok(tensor.detach()),
             Kept::Memory { .. } => Err(Error::Overwritten { op }),
             Kept::Recipe { recipe, layout } => Ok(recipe.compute()?.with_layout(*layout)),
+            Kept::Slot(slot) => slot.get(op),
         }
     }
 

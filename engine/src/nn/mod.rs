@@ -19,7 +19,7 @@ pub use embedding::Embedding;
 pub use init::{Filling, Init};
 pub use linear::{Linear, LinearFilling};
 pub use mlp::Mlp;
-pub use module::{Child, Module, Parameter, Sequence, Visitor};
+pub use module::{Child, Module, Parameter, Sequence, Visitor, checkpoint_scopes};
 pub use norm::LayerNorm;
 pub use patch::PatchEmbedding;
 pub use transformer::{EncoderBlock, EncoderSize};

@@ -2,15 +2,18 @@
 
 use std::fmt::Write as _;
 use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use highwater_recorder::{ScopeId, scope};
 
 use super::init::Init;
+use crate::autograd;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
 /// A function with parameters.
-pub trait Module {
+pub trait Module: Send + Sync + 'static {
     /// Computes the result for `input`.
     fn forward(&self, input: &Tensor) -> Result<Tensor>;
 
@@ -19,10 +22,21 @@ pub trait Module {
 
     /// All parameters, those of children included, in the order in which they were made.
     fn parameters(&self) -> Vec<Parameter> {
-        let mut visitor = Visitor { path: String::new(), found: Vec::new() };
+        let mut visitor = Visitor { path: String::new(), found: Vec::new(), checkpoints: None };
         self.visit(&mut visitor);
         visitor.found
     }
+}
+
+/// From now on, children whose path matches `pattern` are [checkpointed](autograd::checkpoint()): of each forward they
+/// keep only the input, and run again in backward. A `*` in the pattern stands for one name of a path, as in
+/// `encoder.layers.*`. Gives how many children match.
+pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> usize {
+    let pattern = pattern.split('.').map(Box::from).collect();
+    let checkpoints = Some(Checkpoints { pattern, matched: 0 });
+    let mut visitor = Visitor { path: String::new(), found: Vec::new(), checkpoints };
+    module.visit(&mut visitor);
+    visitor.checkpoints.map_or(0, |checkpoints| checkpoints.matched)
 }
 
 /// A tensor that training changes, and where it belongs.
@@ -41,6 +55,22 @@ pub struct Parameter {
 pub struct Visitor {
     path: String,
     found: Vec<Parameter>,
+    checkpoints: Option<Checkpoints>,
+}
+
+/// Which children are to be checkpointed.
+#[derive(Debug)]
+struct Checkpoints {
+    pattern: Vec<Box<str>>,
+    matched: usize,
+}
+
+impl Checkpoints {
+    fn matches(&self, path: &str) -> bool {
+        let mut names = path.split('.');
+        let fits = self.pattern.iter().all(|part| names.next().is_some_and(|name| &**part == "*" || &**part == name));
+        fits && names.next().is_none()
+    }
 }
 
 impl Visitor {
@@ -58,7 +88,14 @@ impl Visitor {
     pub fn child<M: Module>(&mut self, child: &Child<M>) {
         let _scope = scope::scope(&child.name);
         let length = self.path.len();
-        write!(self.path, "{}.", child.name).expect("writing to a string cannot fail");
+        write!(self.path, "{}", child.name).expect("writing to a string cannot fail");
+        if let Some(checkpoints) = &mut self.checkpoints
+            && checkpoints.matches(&self.path)
+        {
+            checkpoints.matched += 1;
+            child.is_checkpointed.store(true, Ordering::Relaxed);
+        }
+        self.path.push('.');
         child.module.visit(self);
         self.path.truncate(length);
     }
@@ -68,7 +105,8 @@ impl Visitor {
 #[derive(Debug)]
 pub struct Child<M> {
     name: Box<str>,
-    module: M,
+    module: Arc<M>,
+    is_checkpointed: AtomicBool,
 }
 
 impl<M> Child<M> {
@@ -76,7 +114,7 @@ impl<M> Child<M> {
     pub fn new(name: impl Into<Box<str>>, init: &mut Init, make: impl FnOnce(&mut Init) -> Result<M>) -> Result<Self> {
         let name = name.into();
         let _scope = scope::scope(&name);
-        Ok(Self { module: make(init)?, name })
+        Ok(Self { module: Arc::new(make(init)?), name, is_checkpointed: AtomicBool::new(false) })
     }
 
     /// Calls `body` with the module, within its scope.
@@ -89,7 +127,24 @@ impl<M> Child<M> {
 impl<M: Module> Child<M> {
     /// The module's forward, within its scope.
     pub fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        self.within(|module| module.forward(input))
+        self.run(&[input], |module, inputs| module.forward(&inputs[0]))
+    }
+
+    /// Calls `body`, some forward of the module, with `inputs` and within its scope. If the child is
+    /// [checkpointed](checkpoint_scopes), `body` runs again in backward: then it must do the same, and every tensor that
+    /// requires a gradient and is no parameter of the module is to be among the inputs.
+    pub fn run(
+        &self,
+        inputs: &[&Tensor],
+        body: impl Fn(&M, &[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<Tensor> {
+        let _scope = scope::scope(&self.name);
+        if self.is_checkpointed.load(Ordering::Relaxed) {
+            let module = self.module.clone();
+            return autograd::checkpoint(inputs, move |inputs| body(&module, inputs));
+        }
+        let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
+        body(&self.module, &inputs)
     }
 }
 

@@ -1,0 +1,220 @@
+//! Frame: a part of a model that keeps nothing but its inputs, and is run again when backward comes to it.
+//!
+//! Forward builds the graph as always, but each tensor that an operation saves is only counted: the operation holds a
+//! [`Slot`], the number of the save. The first operation that asks for its slot in backward has the part run again, with
+//! the same random numbers; that run saves the same tensors in the same order, and they fill the slots. Each is freed as
+//! its operation passes. So gradients, hooks and op numbers are those of the graph that forward built (the scheme of
+//! PyTorch's non-reentrant checkpoint; the idea is Chen et al.: "Training Deep Nets with Sublinear Memory Cost", 2016).
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use highwater_recorder::{Category, ScopeId, scope};
+
+use super::saved::Saved;
+use crate::error::{Error, Result};
+use crate::rng::{Draw, tape};
+use crate::tensor::Tensor;
+use crate::tensor::grad_mode::{enable_grad, no_recompute, recomputes};
+
+/// What is run: forward of a part, from its inputs.
+type Part = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;
+
+/// A part that is run again in backward.
+pub(crate) struct Frame {
+    part: Box<Part>,
+    scope: ScopeId,
+    recomputes: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The inputs, each with whether it requires a gradient. Empty once the part has run again.
+    inputs: Vec<(Saved, bool)>,
+    draws: Vec<Draw>,
+    /// By save, in order.
+    saves: Vec<Save>,
+}
+
+enum Save {
+    /// To be filled.
+    Awaited,
+    Filled {
+        tensor: Tensor,
+        version: u32,
+    },
+    /// Its operation has passed, or never wanted a slot: it keeps a recipe.
+    Done,
+}
+
+/// One tensor that an operation would have kept.
+pub(crate) struct Slot {
+    frame: Arc<Frame>,
+    number: usize,
+}
+
+thread_local! {
+    static RUNNING: RefCell<Vec<Running>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The part that runs on this thread.
+enum Running {
+    First(Arc<Frame>),
+    /// The number of the next save, and what was saved.
+    Again {
+        wanted: Vec<bool>,
+        saved: Vec<Save>,
+    },
+}
+
+/// What becomes of a tensor that an operation wants to save.
+pub(crate) enum Verdict {
+    Keep,
+    /// Only until the operation's end.
+    Forget,
+    Await(Slot),
+}
+
+fn lock(frame: &Frame) -> MutexGuard<'_, State> {
+    frame.state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Frame {
+    /// Runs `part`, keeping only `inputs` of it.
+    pub(crate) fn run(inputs: &[&Tensor], part: Box<Part>) -> Result<Tensor> {
+        let kept = inputs.iter().map(|input| (Saved::new(input), input.requires_grad())).collect();
+        let state = Mutex::new(State { inputs: kept, ..State::default() });
+        let frame = Arc::new(Self { part, scope: scope::current_scope(), recomputes: recomputes(), state });
+        let given: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
+        let running = Guard::push(Running::First(frame.clone()));
+        let (result, draws) = tape::note(|| (frame.part)(&given));
+        drop(running);
+        lock(&frame).draws = draws;
+        result
+    }
+
+    /// Runs the part again, and fills the slots that are still awaited.
+    fn run_again(&self, op: &'static str) -> Result<()> {
+        let (kept, draws, wanted) = {
+            let mut state = lock(self);
+            let wanted: Vec<bool> = state.saves.iter().map(|save| matches!(save, Save::Awaited)).collect();
+            (std::mem::take(&mut state.inputs), std::mem::take(&mut state.draws), wanted)
+        };
+        if kept.is_empty() {
+            return Err(changed(op));
+        }
+        let inputs = kept.iter().map(|(saved, requires_grad)| {
+            let input = saved.get(op)?;
+            input.set_requires_grad(*requires_grad)?;
+            Ok(input)
+        });
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        drop(kept);
+        let _mode = enable_grad();
+        let _way = (!self.recomputes).then(no_recompute);
+        let _scope = scope::scope_again(self.scope);
+        let _category = scope::category(Category::Temporary);
+        let count = wanted.len();
+        let running = Guard::push(Running::Again { wanted, saved: Vec::with_capacity(count) });
+        let result = tape::play(&draws, || (self.part)(&inputs));
+        let saved = running.pop_saved();
+        drop((result?, inputs));
+        if saved.len() != count {
+            return Err(changed(op));
+        }
+        let mut state = lock(self);
+        for (save, filled) in state.saves.iter_mut().zip(saved) {
+            if let Save::Awaited = save {
+                *save = filled;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn changed(op: &'static str) -> Error {
+    let what = "a checkpointed part saved other tensors when it ran again; it must do the same each time, and its \
+                results are to be used by one backward only";
+    Error::Setting { op, what: what.to_owned() }
+}
+
+/// What is to be done with a tensor that an operation saves on this thread; `has_recipe` says that it keeps a recipe
+/// instead, if it keeps anything.
+pub(crate) fn verdict(tensor: &Tensor, has_recipe: bool) -> Verdict {
+    RUNNING.with_borrow_mut(|running| match running.last_mut() {
+        None => Verdict::Keep,
+        Some(Running::First(frame)) => {
+            let saves = &mut lock(frame).saves;
+            let number = saves.len();
+            if has_recipe {
+                saves.push(Save::Done);
+                return Verdict::Keep;
+            }
+            saves.push(Save::Awaited);
+            Verdict::Await(Slot { frame: frame.clone(), number })
+        }
+        Some(Running::Again { wanted, saved }) => {
+            let is_wanted = wanted.get(saved.len()).copied().unwrap_or(false);
+            saved.push(if is_wanted {
+                tensor.storage().tag_saved();
+                Save::Filled { tensor: tensor.detach(), version: tensor.storage().version() }
+            } else {
+                Save::Done
+            });
+            Verdict::Forget
+        }
+    })
+}
+
+/// See [`super::checkpoint::is_running_again`].
+pub(super) fn is_again() -> bool {
+    RUNNING.with_borrow(|running| running.iter().any(|running| matches!(running, Running::Again { .. })))
+}
+
+impl Slot {
+    /// The tensor, for operation `op`.
+    pub(crate) fn get(&self, op: &'static str) -> Result<Tensor> {
+        let is_awaited = matches!(lock(&self.frame).saves[self.number], Save::Awaited);
+        if is_awaited {
+            self.frame.run_again(op)?;
+        }
+        match &lock(&self.frame).saves[self.number] {
+            Save::Filled { tensor, version } if tensor.storage().version() == *version => Ok(tensor.detach()),
+            Save::Filled { .. } => Err(Error::Overwritten { op }),
+            Save::Awaited | Save::Done => Err(changed(op)),
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let save = std::mem::replace(&mut lock(&self.frame).saves[self.number], Save::Done);
+        drop(save);
+    }
+}
+
+/// What runs, until this drops.
+struct Guard(());
+
+impl Guard {
+    fn push(running: Running) -> Self {
+        RUNNING.with_borrow_mut(|stack| stack.push(running));
+        Self(())
+    }
+
+    fn pop_saved(self) -> Vec<Save> {
+        std::mem::forget(self);
+        match RUNNING.with_borrow_mut(Vec::pop) {
+            Some(Running::Again { saved, .. }) => saved,
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let running = RUNNING.with_borrow_mut(Vec::pop);
+        drop(running);
+    }
+}
