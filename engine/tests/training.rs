@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report};
+use highwater_engine::optim::Form;
+use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report, Sizes};
 use highwater_recorder::snapshots::analysis::Metric;
 use highwater_recorder::snapshots::analysis::phases::{PhaseRow, phases};
 use highwater_recorder::snapshots::event::EventKind;
@@ -63,7 +64,7 @@ fn the_accounting_device_sees_every_event_that_the_processor_sees() {
                 ..on_cpu(2)
             },
         ),
-        ("vit-small", Options { foreach: Some(false), ..on_cpu(2) }),
+        ("vit-small", Options { form: Some(Form::PerTensor), ..on_cpu(2) }),
         ("vit-small", Options { optimizer_in_backward: true, optimizer: Some(OptimizerKind::Sgd), ..on_cpu(2) }),
     ] {
         let (on_cpu, computed) = run(name, &options, "cpu.snap");
@@ -113,7 +114,7 @@ fn the_same_seed_gives_the_same_losses_and_another_seed_others() {
 fn the_form_and_the_place_of_the_optimizer_do_not_change_the_losses() {
     let losses = |options: Options| run("mlp", &options, "form.snap").0.losses.unwrap();
     let foreach = losses(on_cpu(4));
-    assert_eq!(losses(Options { foreach: Some(false), ..on_cpu(4) }), foreach);
+    assert_eq!(losses(Options { form: Some(Form::PerTensor), ..on_cpu(4) }), foreach);
     assert_eq!(losses(Options { optimizer_in_backward: true, ..on_cpu(4) }), foreach);
 }
 
@@ -183,7 +184,7 @@ fn vit_l_16_peaks_in_the_optimizers_list_of_temporaries_at_pytorchs_bytes_or_les
 
 #[test]
 fn vit_l_16_without_foreach_needs_one_temporary() {
-    let rows = stages_of_vit("per-tensor", &Options { foreach: Some(false), ..Options::default() });
+    let rows = stages_of_vit("per-tensor", &Options { form: Some(Form::PerTensor), ..Options::default() });
     let optimizer = rows.iter().rfind(|row| row.phase == Phase::Optimizer).expect("there is an optimizer phase");
     assert_eq!(at_peak(optimizer, Category::Temporary), 4096 * 1024 * 4, "the largest parameter");
 }
@@ -221,9 +222,9 @@ fn names_and_options_that_do_not_exist_are_answered_with_those_that_do() {
     };
     let name = refusal("vit", &Options::default());
     assert!(scenario::all().iter().all(|info| name.contains(info.name)), "{name}");
-    let option = refusal("mlp", &Options { seq: Some(8), ..Options::default() });
+    let option = refusal("mlp", &Options { sizes: Sizes { seq: Some(8), ..Sizes::default() }, ..Options::default() });
     assert!(option.contains("--seq") && option.contains("--batch"), "{option}");
-    let zero = refusal("mlp", &Options { batch: Some(0), ..Options::default() });
+    let zero = refusal("mlp", &Options { sizes: Sizes { batch: Some(0), ..Sizes::default() }, ..Options::default() });
     assert!(zero.contains("--batch is 0"), "{zero}");
     let conf = Some("expandable_segments:True".to_owned());
     let options = Options { capacity: Some(1 << 63), alloc_conf: conf, ..Options::default() };

@@ -1,18 +1,18 @@
 //! Args: every command and option as data; clap makes parser and help from it.
 
+mod record;
 mod values;
 
+pub use record::RecordArguments;
 pub use values::{At, Categories, GroupKeys, RunDevice, Where};
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use highwater_snapshots::analysis::{GroupKey, Metric};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::guess::RULES;
-use highwater_snapshots::units::parse_bytes;
 
 use values::{kind_parser, metric_parser};
 
@@ -236,60 +236,6 @@ pub struct ConvertArguments {
     pub json: bool,
 }
 
-/// `highwater record`.
-#[derive(Clone, Debug, Args)]
-pub struct RecordArguments {
-    /// The training step to run; `--list` names them
-    #[arg(value_name = "SCENARIO", required_unless_present = "list")]
-    pub scenario: Option<String>,
-    /// Name the scenarios and say what each shows
-    #[arg(long)]
-    pub list: bool,
-    /// Where to run: meta counts every byte and computes nothing, cpu computes, cuda:N is a GPU, for which this
-    /// build has no driver yet
-    #[arg(long, value_name = "meta|cpu|cuda[:N]", default_value = "meta")]
-    pub device: RunDevice,
-    /// How many training steps
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub steps: u32,
-    /// The file to write [default: SCENARIO.snap]
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
-    /// Examples in a batch [default: the scenario's]
-    #[arg(long, value_name = "N")]
-    pub batch: Option<usize>,
-    /// Tokens in a sequence [default: the scenario's]
-    #[arg(long, value_name = "N")]
-    pub seq: Option<usize>,
-    /// The optimizer [default: the scenario's]
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(["sgd", "adam", "adamw"]))]
-    pub optimizer: Option<String>,
-    /// Update all parameters at once, which is faster and takes temporaries for all of them
-    #[arg(long, overrides_with = "no_foreach")]
-    pub foreach: bool,
-    /// Update one parameter after the other
-    #[arg(long, overrides_with = "foreach")]
-    pub no_foreach: bool,
-    /// Update each parameter as soon as its gradient is there, and drop the gradient
-    #[arg(long)]
-    pub optimizer_in_backward: bool,
-    /// Memory of the device, such as 24GiB; when it is too small, the run ends in a described out-of-memory
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
-    pub capacity: Option<u64>,
-    /// Settings of the caching allocator, as in PyTorch: expandable_segments:True,max_split_size_mb:128
-    #[arg(long, value_name = "CONF")]
-    pub alloc_conf: Option<String>,
-    /// Seed of all random numbers
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
-    /// Open the recording in the app afterwards
-    #[arg(long)]
-    pub open: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
 impl InfoArguments {
     /// Those of `highwater info FILE`.
     pub fn of(file: PathBuf) -> Self {
@@ -315,14 +261,6 @@ impl PeakArguments {
             blocks: BlockChoice::default(),
             categories: CategoryChoice::default(),
         }
-    }
-}
-
-impl RecordArguments {
-    /// The file that is written.
-    pub fn file(&self) -> PathBuf {
-        let default = || PathBuf::from(format!("{}.snap", self.scenario.as_deref().unwrap_or("recording")));
-        self.out.clone().unwrap_or_else(default)
     }
 }
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report};
+use highwater_engine::DType;
+use highwater_engine::optim::Form;
+use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report, Sizes};
 use highwater_snapshots::Trace;
 use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::analysis::phases::{PhaseRow, phases};
@@ -50,7 +52,10 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
 }
 
 fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
+    let model = &arguments.model;
     let optimizer = arguments.optimizer.as_deref().map(str::parse::<OptimizerKind>).transpose();
+    let dtype = |name: &Option<String>| name.as_deref().and_then(DType::from_name);
+    let forms = [(arguments.foreach, Form::Foreach), (arguments.no_foreach, Form::PerTensor)];
     Ok(Options {
         device: match arguments.device {
             RunDevice::Meta => DeviceChoice::Meta,
@@ -58,10 +63,27 @@ fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
             RunDevice::Cuda(ordinal) => DeviceChoice::Cuda(ordinal),
         },
         steps: arguments.steps,
-        batch: arguments.batch,
-        seq: arguments.seq,
+        sizes: Sizes {
+            batch: model.batch,
+            seq: model.seq,
+            width: model.width,
+            layers: model.layers,
+            heads: model.heads,
+            vocab: model.vocab,
+            image: model.image,
+            samples: model.samples,
+            chunk: model.chunk,
+            padding: model.padding,
+        },
+        dtype: dtype(&model.dtype),
+        logits: dtype(&model.logits),
+        lora: model.lora,
+        adapters: dtype(&model.adapters),
+        variant: model.variant.clone(),
+        checkpoint: model.checkpoint,
+        no_recompute: arguments.no_recompute,
         optimizer: optimizer.map_err(|error| Failure::Usage(error.to_string()))?,
-        foreach: (arguments.foreach || arguments.no_foreach).then_some(arguments.foreach),
+        form: forms.into_iter().find_map(|(is_given, form)| is_given.then_some(form)),
         optimizer_in_backward: arguments.optimizer_in_backward,
         capacity: arguments.capacity,
         alloc_conf: arguments.alloc_conf.clone(),

@@ -29,6 +29,19 @@ pub enum Error {
         /// Those it has.
         known: Vec<&'static str>,
     },
+    /// No other form of that name.
+    #[error(
+        "{scenario} has no variant '{name}'; {}",
+        if known.is_empty() { "it has only the one form".to_owned() } else { format!("it has {}", known.join(", ")) }
+    )]
+    UnknownVariant {
+        /// The scenario.
+        scenario: &'static str,
+        /// As it was asked for.
+        name: String,
+        /// Those it has.
+        known: Vec<&'static str>,
+    },
     /// An option with a value that it cannot have.
     #[error("{option} is {value}; {need}")]
     OptionValue {

@@ -9,10 +9,12 @@ pub mod report;
 pub mod task;
 pub mod training;
 pub mod catalog;
+pub mod vit;
+pub mod small;
 pub mod run;
 
-pub use catalog::{ScenarioInfo, all};
+pub use catalog::{ScenarioInfo, Variant, all};
 pub use error::Error;
-pub use options::{DeviceChoice, OptimizerKind, Options};
+pub use options::{DeviceChoice, OptimizerKind, Options, Sizes};
 pub use report::{OutOfMemory, Report};
 pub use run::record;

@@ -4,22 +4,36 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::error::Error;
+use crate::dtype::DType;
+use crate::optim::Form;
 
 /// How a scenario is run. What is `None` is as the scenario has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Where.
     pub device: DeviceChoice,
     /// How many training steps; with none, the setup alone is recorded.
     pub steps: u32,
-    /// Examples in a batch, at least one.
-    pub batch: Option<usize>,
-    /// Tokens in a sequence, at least one.
-    pub seq: Option<usize>,
+    /// Sizes of the model and its data.
+    pub sizes: Sizes,
+    /// The type of parameters and activations.
+    pub dtype: Option<DType>,
+    /// The type in which the logits enter the loss.
+    pub logits: Option<DType>,
+    /// The rank of the adapters that are trained in place of the weights.
+    pub lora: Option<usize>,
+    /// The type of the adapters.
+    pub adapters: Option<DType>,
+    /// Another form of the scenario, by its name.
+    pub variant: Option<String>,
+    /// Whether each block keeps only its input, and runs again in backward.
+    pub checkpoint: bool,
+    /// Whether operations keep all that their gradients read, also what is cheap to compute again.
+    pub no_recompute: bool,
     /// What changes the parameters.
     pub optimizer: Option<OptimizerKind>,
-    /// Whether the optimizer goes through all parameters together, as PyTorch's `foreach`.
-    pub foreach: Option<bool>,
+    /// How the optimizer goes through the parameters.
+    pub form: Option<Form>,
     /// Whether each parameter is changed as soon as its gradient is complete; there is no optimizer phase then.
     pub optimizer_in_backward: bool,
     /// Bytes that the device has, up to 64 PiB; on the cpu, at most what the host has.
@@ -30,16 +44,80 @@ pub struct Options {
     pub seed: u64,
 }
 
+/// Sizes of a model and its data. What is `None` is as the scenario has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Examples in a batch.
+    pub batch: Option<usize>,
+    /// Tokens in a sequence, or steps in time.
+    pub seq: Option<usize>,
+    /// Numbers in a layer, for one token or point.
+    pub width: Option<usize>,
+    /// Layers, or blocks.
+    pub layers: Option<usize>,
+    /// Attention heads.
+    pub heads: Option<usize>,
+    /// Tokens that there are.
+    pub vocab: Option<usize>,
+    /// Height and width of an image, in pixels.
+    pub image: Option<usize>,
+    /// Points along each ray.
+    pub samples: Option<usize>,
+    /// Points that go through the network at a time.
+    pub chunk: Option<usize>,
+    /// Zeros around the image.
+    pub padding: Option<usize>,
+}
+
+impl Sizes {
+    /// Those that are given, by their names on the command line.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let Self { batch, seq, width, layers, heads, vocab, image, samples, chunk, padding } = *self;
+        let all = [
+            ("--batch", batch),
+            ("--seq", seq),
+            ("--width", width),
+            ("--layers", layers),
+            ("--heads", heads),
+            ("--vocab", vocab),
+            ("--image", image),
+            ("--samples", samples),
+            ("--chunk", chunk),
+            ("--padding", padding),
+        ];
+        all.into_iter().filter_map(|(option, size)| Some((option, size?)))
+    }
+}
+
+impl Options {
+    /// Those that are given and that not every scenario has, by their names on the command line, each with its value.
+    pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
+        let mut given: Vec<_> = self.sizes.given().map(|(option, size)| (option, size.to_string())).collect();
+        let types = [("--dtype", self.dtype), ("--logits", self.logits), ("--adapters", self.adapters)];
+        given.extend(types.into_iter().filter_map(|(option, dtype)| Some((option, dtype?.to_string()))));
+        given.extend(self.lora.map(|rank| ("--lora", rank.to_string())));
+        given.extend(self.variant.clone().map(|variant| ("--variant", variant)));
+        given.extend(self.checkpoint.then(|| ("--checkpoint", "given".to_owned())));
+        given
+    }
+}
+
 impl Default for Options {
     /// Three steps on the accounting device, as the scenario has them.
     fn default() -> Self {
         Self {
             device: DeviceChoice::Meta,
             steps: 3,
-            batch: None,
-            seq: None,
+            sizes: Sizes::default(),
+            dtype: None,
+            logits: None,
+            lora: None,
+            adapters: None,
+            variant: None,
+            checkpoint: false,
+            no_recompute: false,
             optimizer: None,
-            foreach: None,
+            form: None,
             optimizer_in_backward: false,
             capacity: None,
             alloc_conf: None,

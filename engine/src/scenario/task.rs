@@ -2,10 +2,11 @@
 
 use highwater_recorder::{Category, scope};
 
+use super::options::Options;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::nn::{Module, Parameter};
+use crate::nn::{Module, Parameter, checkpoint_scopes};
 use crate::rng::Rng;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
@@ -14,6 +15,11 @@ use crate::tensor::Tensor;
 pub trait Task {
     /// Runs forward.
     fn loss(&self) -> Result<Tensor>;
+
+    /// Runs backward.
+    fn backward(&self, loss: &Tensor) -> Result<()> {
+        loss.backward()
+    }
 
     /// What is trained.
     fn parameters(&self) -> Vec<Parameter>;
@@ -53,9 +59,9 @@ impl<M: Module> Task for Classification<M> {
 }
 
 /// Normal numbers, recorded as input.
-pub(crate) fn random_input(shape: impl Into<Shape>, device: &Device, rng: &mut Rng) -> Result<Tensor> {
+pub(crate) fn random_input(shape: impl Into<Shape>, dtype: DType, device: &Device, rng: &mut Rng) -> Result<Tensor> {
     let _category = scope::category(Category::Input);
-    Tensor::randn(shape, DType::F32, device, rng)
+    Tensor::randn(shape, dtype, device, rng)
 }
 
 /// The labels 0, 1, 2, … over and over, recorded as input.
@@ -66,4 +72,17 @@ pub(crate) fn labels(count: usize, classes: usize, device: &Device) -> Result<Te
     }
     let labels: Vec<i64> = (0..count).map(|example| (example % classes) as i64).collect();
     Tensor::from_slice(&labels, count, device)
+}
+
+/// The random numbers of the data: other ones than the model's.
+pub(crate) fn data_rng(options: &Options) -> Rng {
+    Rng::new(!options.seed)
+}
+
+/// Has the model's blocks, whose scopes match `pattern`, run again in backward if that is asked for.
+pub(crate) fn checkpoint_if_asked<M: Module>(model: &M, pattern: &str, options: &Options) {
+    if options.checkpoint {
+        let blocks = checkpoint_scopes(model, pattern);
+        debug_assert!(blocks > 0, "a model has blocks where it says so");
+    }
 }

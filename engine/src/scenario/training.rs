@@ -4,58 +4,77 @@ use highwater_recorder::{Phase, scope};
 
 use super::options::{OptimizerKind, Options};
 use super::task::Task;
+use crate::autograd::no_recompute;
 use crate::error::Result;
-use crate::optim::{Adam, AdamW, Form, Optimizer, Rule, Sgd, Stepping, run_in_backward};
+use crate::nn::Parameter;
+use crate::optim::{Adam, AdamW, Optimizer, Rule, Sgd, Stepping, run_in_backward};
 
 /// A task being trained.
 pub(crate) struct Training {
     task: Box<dyn Task>,
-    // None where it runs within backward.
-    optimizer: Option<Box<dyn Optimizer>>,
+    stepping: StepsWhen,
+    recomputes: bool,
+}
+
+/// When parameters change.
+enum StepsWhen {
+    AfterBackward(Box<dyn Optimizer>),
+    /// Their gradients are gone when backward is.
+    InBackward,
+    /// Gradients of these are computed and dropped.
+    Never(Vec<Parameter>),
 }
 
 impl Training {
     /// Sets up the optimizer that `options` ask for, or else `kind`. It allocates nothing before its first step.
-    pub(crate) fn new(task: Box<dyn Task>, kind: OptimizerKind, options: &Options) -> Result<Self> {
-        let form = if options.foreach == Some(false) { Form::PerTensor } else { Form::Foreach };
-        let optimizer = match options.optimizer.unwrap_or(kind) {
-            OptimizerKind::Sgd => set_up(Sgd { momentum: 0.9, form, ..Sgd::default() }, &*task, options),
-            OptimizerKind::Adam => set_up(Adam { form, ..Adam::default() }, &*task, options),
-            OptimizerKind::AdamW => set_up(AdamW { form, ..AdamW::default() }, &*task, options),
-        }?;
-        Ok(Self { task, optimizer })
+    pub(crate) fn new(task: Box<dyn Task>, kind: Option<OptimizerKind>, options: &Options) -> Result<Self> {
+        let form = options.form.unwrap_or_default();
+        let stepping = match options.optimizer.or(kind) {
+            None => StepsWhen::Never(task.parameters()),
+            Some(OptimizerKind::Sgd) => set_up(Sgd { momentum: 0.9, form, ..Sgd::default() }, &*task, options)?,
+            Some(OptimizerKind::Adam) => set_up(Adam { form, ..Adam::default() }, &*task, options)?,
+            Some(OptimizerKind::AdamW) => set_up(AdamW { form, ..AdamW::default() }, &*task, options)?,
+        };
+        Ok(Self { task, stepping, recomputes: !options.no_recompute })
     }
 
     /// One step; gives the loss, where the device has values.
     pub(crate) fn step(&mut self, number: u32) -> Result<Option<f64>> {
         scope::step(number);
+        let _way = (!self.recomputes).then(no_recompute);
         let loss = {
             let _phase = scope::phase(Phase::Forward);
             self.task.loss()?
         };
         let value = {
             let _phase = scope::phase(Phase::Backward);
-            loss.backward()?;
+            self.task.backward(&loss)?;
             let value = if loss.device().has_values() { Some(loss.item()?) } else { None };
             drop(loss);
             value
         };
-        if let Some(optimizer) = &mut self.optimizer {
-            {
-                let _phase = scope::phase(Phase::Optimizer);
-                optimizer.step()?;
+        if let StepsWhen::AfterBackward(optimizer) = &mut self.stepping {
+            let _phase = scope::phase(Phase::Optimizer);
+            optimizer.step()?;
+        }
+        let _phase = scope::phase(Phase::ZeroGrad);
+        match &mut self.stepping {
+            StepsWhen::AfterBackward(optimizer) => optimizer.zero_grad(),
+            StepsWhen::InBackward => {}
+            StepsWhen::Never(parameters) => {
+                for parameter in parameters {
+                    drop(parameter.tensor.take_grad());
+                }
             }
-            let _phase = scope::phase(Phase::ZeroGrad);
-            optimizer.zero_grad();
         }
         Ok(value)
     }
 }
 
-fn set_up<R: Rule>(rule: R, task: &dyn Task, options: &Options) -> Result<Option<Box<dyn Optimizer>>> {
+fn set_up<R: Rule>(rule: R, task: &dyn Task, options: &Options) -> Result<StepsWhen> {
     if options.optimizer_in_backward {
         run_in_backward(&rule, &task.parameters())?;
-        return Ok(None);
+        return Ok(StepsWhen::InBackward);
     }
-    Ok(Some(Box::new(Stepping::new(rule, task.parameters())?)))
+    Ok(StepsWhen::AfterBackward(Box::new(Stepping::new(rule, task.parameters())?)))
 }

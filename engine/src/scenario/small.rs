@@ -1,0 +1,52 @@
+//! Small: models that a processor trains in moments, to try things out.
+
+use super::catalog::{Scenario, ScenarioInfo};
+use super::options::{OptimizerKind, Options};
+use super::task::{Classification, Task, checkpoint_if_asked, data_rng, labels, random_input};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::models::{Perceptron, VisionTransformer, VitSize};
+use crate::nn::Init;
+
+/// `vit-small`.
+pub(crate) const VIT_SMALL: Scenario = Scenario {
+    info: ScenarioInfo {
+        name: "vit-small",
+        about: "a vision transformer of 0.2 million parameters that learns the labels of 8 random images",
+        options: &["--batch", "--dtype", "--checkpoint"],
+        variants: &[],
+    },
+    optimizer: Some(OptimizerKind::AdamW),
+    build: vit_small,
+};
+
+/// `mlp`.
+pub(crate) const MLP: Scenario = Scenario {
+    info: ScenarioInfo {
+        name: "mlp",
+        about: "three linear layers with ReLU between them that learn the labels of 128 random inputs",
+        options: &["--batch", "--width", "--layers", "--dtype"],
+        variants: &[],
+    },
+    optimizer: Some(OptimizerKind::Adam),
+    build: mlp,
+};
+
+fn vit_small(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
+    let (size, dtype) = (VitSize::SMALL, options.dtype.unwrap_or(DType::F32));
+    let model = VisionTransformer::new(&mut Init::new(device, dtype, options.seed), size)?;
+    checkpoint_if_asked(&model, "encoder.layers.*", options);
+    let batch = options.sizes.batch.unwrap_or(8);
+    let input = random_input([batch, 3, size.image, size.image], dtype, device, &mut data_rng(options))?;
+    Ok(Box::new(Classification { model, input, labels: labels(batch, size.classes, device)? }))
+}
+
+fn mlp(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
+    let (sizes, dtype) = (&options.sizes, options.dtype.unwrap_or(DType::F32));
+    let (batch, inputs, classes) = (sizes.batch.unwrap_or(128), 784, 10);
+    let (width, hidden) = (sizes.width.unwrap_or(512), sizes.layers.unwrap_or(3).saturating_sub(1));
+    let model = Perceptron::new(&mut Init::new(device, dtype, options.seed), [inputs, width, classes], hidden)?;
+    let input = random_input([batch, inputs], dtype, device, &mut data_rng(options))?;
+    Ok(Box::new(Classification { model, input, labels: labels(batch, classes, device)? }))
+}

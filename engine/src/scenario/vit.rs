@@ -1,0 +1,41 @@
+//! ViT: torchvision's ViT-L/16 on random images, whose peak PyTorch's tutorial moves out of the optimizer.
+
+use super::catalog::{Scenario, ScenarioInfo};
+use super::options::{OptimizerKind, Options};
+use super::task::{SumOfResults, Task, checkpoint_if_asked, data_rng, random_input};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::models::{VisionTransformer, VitSize};
+use crate::nn::{EncoderSize, Init};
+
+/// `vit-l-16`.
+pub(crate) const VIT_L_16: Scenario = Scenario {
+    info: ScenarioInfo {
+        name: "vit-l-16",
+        about: "one image through torchvision's ViT-L/16 in f32: the peak is Adam's list of temporaries, or \
+                the start of backward where the optimizer runs in backward",
+        options: &["--batch", "--image", "--width", "--layers", "--heads", "--dtype", "--checkpoint"],
+        variants: &[],
+    },
+    optimizer: Some(OptimizerKind::Adam),
+    build,
+};
+
+fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
+    let (sizes, known) = (&options.sizes, VitSize::L_16);
+    let width = sizes.width.unwrap_or(known.block.width);
+    let heads = sizes.heads.unwrap_or(known.block.heads);
+    let size = VitSize {
+        image: sizes.image.unwrap_or(known.image),
+        layers: sizes.layers.unwrap_or(known.layers),
+        block: EncoderSize { width, heads, hidden: 4 * width, ..known.block },
+        ..known
+    };
+    let dtype = options.dtype.unwrap_or(DType::F32);
+    let model = VisionTransformer::new(&mut Init::new(device, dtype, options.seed), size)?;
+    checkpoint_if_asked(&model, "encoder.layers.*", options);
+    let shape = [sizes.batch.unwrap_or(1), 3, size.image, size.image];
+    let input = random_input(shape, dtype, device, &mut data_rng(options))?;
+    Ok(Box::new(SumOfResults { model, input }))
+}
