@@ -113,6 +113,12 @@ primitives! {
     /// count]`.
     loss::cross_entropy_backward(out: View<'_>, logits: Option<View<'_>>, known: [View<'_>; 3], targets: View<'_>, ignored: i64);
 
+    /// How many of `targets`, contiguous I64, are not `ignored`.
+    chunked_loss::count_targets(count: View<'_>, targets: View<'_>, ignored: i64);
+    /// Adds the cross-entropy of these rows, over `known`'s count, to `loss`, and turns the logits into their gradient.
+    /// `known` is `[count, targets]`; contiguous; `loss` and count are of the statistics type.
+    chunked_loss::cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64);
+
     /// One image's windows as columns: `out[(c, i, j), place]` for the places from `window.first` on.
     unfold::unfold(out: View<'_>, image: View<'_>, window: Window);
     /// The reverse: adds columns to where they came from in one image.

@@ -18,6 +18,7 @@ pub mod norm;
 pub mod attention;
 pub mod embedding;
 pub mod loss;
+pub mod linear_cross_entropy;
 pub mod conv;
 pub mod dropout;
 

@@ -15,6 +15,7 @@ pub mod norm;
 pub mod attention;
 pub mod index;
 pub mod loss;
+pub mod chunked_loss;
 pub mod unfold;
 
 /// Fewer elements than this are not worth a second thread.

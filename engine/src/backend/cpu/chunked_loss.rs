@@ -1,0 +1,62 @@
+//! Chunked loss: cross-entropy of some rows of logits, which become their own gradient.
+
+use rayon::prelude::*;
+
+use super::number::{Float, Real, with_float};
+use super::softmax::{exponent_sum, part, part_mut, row_sizes};
+use crate::backend::View;
+use crate::error::{Error, Result};
+
+/// See [`crate::backend::count_targets`].
+pub fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result<()> {
+    let op = "count_targets";
+    let labels = targets.storage.read::<i64>(op)?;
+    let counted = part(&labels, targets).iter().filter(|&&label| label != ignored).count();
+    with_float!(op, count.dtype, T => {
+        let value = T::store(<T as Float>::Real::of(counted as f64));
+        count.storage.write::<T>(op)?[count.layout.offset()] = value;
+        Ok(())
+    })
+}
+
+/// See [`crate::backend::cross_entropy_in_place`].
+pub fn cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64) -> Result<()> {
+    let op = "linear_cross_entropy";
+    let [count, targets] = known;
+    with_float!(op, logits.dtype, T => {
+        type R = <T as Float>::Real;
+        let (width, _) = row_sizes(logits);
+        let labels = targets.storage.read::<i64>(op)?;
+        let labels = part(&labels, targets);
+        let outside = |&&label: &&i64| label != ignored && !usize::try_from(label).is_ok_and(|class| class < width);
+        if let Some(&index) = labels.iter().find(outside) {
+            return Err(Error::Index { op, index, size: width });
+        }
+        let counted = count.storage.read::<R>(op)?[count.layout.offset()];
+        let mut memory = logits.storage.write::<T>(op)?;
+        let rows = part_mut(&mut memory, logits).par_chunks_mut(width.max(1)).zip(labels);
+        let losses: Vec<f64> = rows
+            .map(|(row, &label)| {
+                if label == ignored {
+                    row.fill(T::store(R::ZERO));
+                    return 0.0;
+                }
+                let class = label as usize;
+                let (largest, sum) = exponent_sum(row);
+                let log_sum = largest + sum.ln();
+                let loss = (log_sum - row[class].load()).wide();
+                let share = R::ONE / counted;
+                for (place, x) in row.iter_mut().enumerate() {
+                    let own = if place == class { R::ONE } else { R::ZERO };
+                    *x = T::store(((x.load() - log_sum).exp() - own) * share);
+                }
+                loss
+            })
+            .collect();
+        let total = losses.iter().sum::<f64>() / counted.wide();
+        let mut sum = loss.storage.write::<R>(op)?;
+        let sum = &mut sum[loss.layout.offset()];
+        *sum = R::of(sum.wide() + total);
+        Ok(())
+    })
+}

@@ -1,0 +1,126 @@
+//! Linear cross-entropy: a model's last layer and its loss in one, without all logits at once.
+
+use highwater_recorder::{Category, scope};
+
+use super::product::multiply;
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend::{self, Binary};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+use crate::tensor::grad_mode::recomputes;
+
+/// Sums over rows in half precision are rounded once a chunk: so many chunks cost little of their accuracy.
+const CHUNKS_OF_HALVES: usize = 8;
+
+impl Tensor {
+    /// The mean cross-entropy of the logits `self · weightᵀ`, with `self` `[rows, width]`, weight `[classes, width]` and
+    /// `targets` `[rows]` of I64; rows whose target is `ignore_index` do not count. The loss is of the statistics type.
+    ///
+    /// Logits are computed for some rows at a time, and turned into their gradient at once: that of the rows and of the
+    /// weight is then a product away, and is kept in place of the logits (Hsu et al.: "Liger Kernel", 2024). There is no
+    /// more arithmetic in this than in the plain way, and no buffer of all logits at any time. Keeps the gradients that
+    /// are wanted. Where the weight's gradient is larger than the logits, these are kept instead.
+    pub fn linear_cross_entropy(&self, weight: &Self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
+        let op = "linear_cross_entropy";
+        check(op, self, weight, targets)?;
+        let [rows, width] = [self.shape()[0], self.shape()[1]];
+        let inputs = [self, weight];
+        let wants = inputs.map(|input| Operation::is_recorded(&[input]));
+        let logits_are_less = wants[1] && rows <= width;
+        if logits_are_less || !recomputes() {
+            return self
+                .linear(weight, None)?
+                .cross_entropy(targets, ignore_index)?
+                .to_dtype(self.dtype().statistics());
+        }
+        let operation = Operation::begin(op);
+        let (hidden, table, targets) = (self.in_order()?, weight.in_order()?, targets.in_order()?);
+        let ignored = ignore_index.unwrap_or(i64::MIN);
+        let statistics = self.dtype().statistics();
+        let loss = Self::zeros((), statistics, self.device())?;
+        let count = Self::empty((), statistics, self.device())?;
+        backend::count_targets(count.view(), targets.view(), ignored)?;
+        let grads =
+            [wants[0].then(|| hidden.same_shape()).transpose()?, wants[1].then(|| table.same_shape()).transpose()?];
+        let chunk = rows_at_a_time(self, weight, wants[1]);
+        let logits = {
+            let _category = scope::category(Category::Workspace);
+            Self::empty([chunk.min(rows), weight.shape()[0]], self.dtype(), self.device())?
+        };
+        for start in (0..rows).step_by(chunk) {
+            let count_here = chunk.min(rows - start);
+            let logits = logits.rows(0, count_here)?;
+            let [hidden, targets] = [hidden.rows(start, count_here)?, targets.rows(start, count_here)?];
+            multiply(&logits, &hidden, &table.turned(), 0.0)?;
+            let known = [count.view(), targets.view()];
+            backend::cross_entropy_in_place(logits.view(), loss.view(), known, ignored)?;
+            if let Some(grad) = &grads[0] {
+                multiply(&grad.rows(start, count_here)?, &logits, &table, 0.0)?;
+            }
+            if let Some(grad) = &grads[1] {
+                multiply(grad, &logits.turned(), &hidden, if start == 0 { 0.0 } else { 1.0 })?;
+            }
+        }
+        if rows == 0
+            && let Some(grad) = &grads[1]
+        {
+            backend::fill(grad.view(), 0.0)?;
+        }
+        drop((logits, hidden, count, targets));
+        Ok(operation.record(loss, &inputs, |_| LinearCrossEntropy {
+            grads: grads.map(|grad| grad.as_ref().map(Saved::memory)),
+        }))
+    }
+
+    fn rows(&self, start: usize, count: usize) -> Result<Self> {
+        Ok(self.with_layout(self.layout().narrow("linear_cross_entropy", 0, start, count)?))
+    }
+}
+
+fn check(op: &'static str, hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<()> {
+    hidden.check_operand(op, weight)?;
+    hidden.check_device(op, targets)?;
+    hidden.check_float(op)?;
+    if targets.dtype() != DType::I64 {
+        return Err(Error::DType { op, found: targets.dtype(), need: "targets are class numbers of type i64" });
+    }
+    if hidden.rank() != 2 || weight.rank() != 2 || hidden.shape()[1] != weight.shape()[1] {
+        let need = "rows are [rows, width] and the weight is [classes, width]";
+        return Err(Error::shapes(op, hidden.shape(), weight.shape(), need));
+    }
+    if **targets.shape() != hidden.shape()[..1] {
+        return Err(Error::shapes(op, hidden.shape(), targets.shape(), "each row has one target"));
+    }
+    Ok(())
+}
+
+/// Rows whose logits take about as much as all rows do themselves.
+fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usize {
+    let [rows, width] = [hidden.shape()[0], hidden.shape()[1]];
+    let chunks = weight.shape()[0].div_ceil(width.max(1)).max(1);
+    let is_half = hidden.dtype().size() < hidden.dtype().statistics().size();
+    let chunks = if sums_over_rows && is_half { chunks.min(CHUNKS_OF_HALVES) } else { chunks };
+    rows.div_ceil(chunks).next_power_of_two()
+}
+
+/// The loss is the end of a model, so its own gradient is a factor.
+struct LinearCrossEntropy {
+    grads: [Option<Saved>; 2],
+}
+
+impl Gradient for LinearCrossEntropy {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let op = "linear_cross_entropy";
+        let factor = grad.reshaped(&Shape::SCALAR)?;
+        drop(grad);
+        for (input, saved) in self.grads.into_iter().enumerate() {
+            let Some(saved) = saved else { continue };
+            let grad = saved.take(op)?;
+            let factor = factor.converted(grad.dtype())?;
+            inputs.give(input, grad.into_zip(Binary::Mul, &factor, op)?)?;
+        }
+        Ok(())
+    }
+}
