@@ -67,7 +67,7 @@ pub enum Binary {
     SigmoidGrad,
     /// r the input.
     SiluGrad,
-    /// l where r > 0, r the input or the result.
+    /// l where r > 0 or is NaN, r the input or the result.
     ReluGrad,
     /// r the input.
     GeluGrad,

@@ -183,7 +183,7 @@ fn binary_as<T: Float>(out: View<'_>, function: Binary, left: Option<View<'_>>, 
             let s = sigmoid(x);
             g * s * (one + x * (one - s))
         }),
-        Binary::ReluGrad => zip::<T>(out, left, right, |g, x| if x > zero { g } else { zero }),
+        Binary::ReluGrad => zip::<T>(out, left, right, |g, x| if x <= zero { zero } else { g }),
         Binary::GeluGrad => zip::<T>(out, left, right, |g, x| {
             let density = (-(x * x) / two).exp() * T::Real::of(SQRT_2_OVER_PI / 2.0);
             g * (normal_share(x) + x * density)

@@ -44,9 +44,10 @@ pub fn log_softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
 
 fn log_softmax_row<T: Float>(row: &mut [T]) {
     let (largest, sum) = exponent_sum(row);
-    let log_sum = largest + sum.ln();
+    let log_sum = sum.ln();
     for x in row {
-        *x = T::store(x.load() - log_sum);
+        // In this order, large numbers lose no digits.
+        *x = T::store((x.load() - largest) - log_sum);
     }
 }
 
