@@ -1,0 +1,111 @@
+//! Operations: what the engine does for each name in PyTorch's cases.
+
+use highwater_engine::{Result, Tensor};
+
+use super::cases::Args;
+
+pub(crate) type Operation = fn(&[Tensor], &Args) -> Result<Tensor>;
+
+/// Names whose cases wait for their operation: each leaves this list when it gets a line below.
+pub(crate) const PENDING: &[&str] = &[
+    "max_pool2d",
+    "avg_pool2d",
+    "conv_transpose2d",
+    "batch_norm_train",
+    "batch_norm_eval",
+    "batch_norm_running",
+    "cumsum",
+    "cumprod",
+    "gather",
+    "scatter_add",
+    "where",
+    "clamp",
+    "maximum",
+    "minimum",
+    "abs",
+    "powf",
+    "var_axes",
+    "rms_norm",
+    "rms_norm_plain",
+    "rotary",
+    "swiglu",
+    "mse_loss",
+    "linear_cross_entropy",
+    "cross_entropy_image",
+];
+
+pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
+    ("add", |x, _| x[0].add(&x[1])),
+    ("sub", |x, _| x[0].sub(&x[1])),
+    ("mul", |x, _| x[0].mul(&x[1])),
+    ("div", |x, _| x[0].div(&x[1])),
+    ("into_add", |x, _| x[0].mul_scalar(2.0)?.into_add(&x[1])),
+    ("add_self", |x, _| x[0].add(&x[0])),
+    ("mul_self", |x, _| x[0].mul(&x[0])),
+    ("div_self", |x, _| x[0].div(&x[0])),
+    ("neg", |x, _| x[0].neg()),
+    ("add_scalar", |x, args| x[0].add_scalar(args.number("value"))),
+    ("mul_scalar", |x, args| x[0].mul_scalar(args.number("value"))),
+    ("affine", |x, args| x[0].affine(args.number("scale"), args.number("shift"))),
+    ("to_dtype", |x, args| x[0].to_dtype(args.dtype("between"))?.to_dtype(x[0].dtype())),
+    ("exp", |x, _| x[0].exp()),
+    ("log", |x, _| x[0].log()),
+    ("sqrt", |x, _| x[0].sqrt()),
+    ("square", |x, _| x[0].square()),
+    ("tanh", |x, _| x[0].tanh()),
+    ("sin", |x, _| x[0].sin()),
+    ("cos", |x, _| x[0].cos()),
+    ("sigmoid", |x, _| x[0].sigmoid()),
+    ("silu", |x, _| x[0].silu()),
+    ("relu", |x, _| x[0].relu()),
+    ("into_relu", |x, _| x[0].mul_scalar(1.0)?.into_relu()),
+    ("gelu", |x, _| x[0].gelu()),
+    ("gelu_tanh", |x, _| x[0].gelu_tanh()),
+    ("reshape", |x, args| x[0].reshape(args.shape("shape"))),
+    ("reshape_of_permuted", |x, args| x[0].permute(&args.axes("order"))?.reshape(args.shape("shape"))),
+    ("flatten_from", |x, args| x[0].flatten_from(args.axis("axis"))),
+    ("unsqueeze", |x, args| x[0].unsqueeze(args.axis("axis"))),
+    ("squeeze", |x, args| x[0].squeeze(args.axis("axis"))),
+    ("transpose", |x, args| x[0].transpose(args.axis("first"), args.axis("second"))),
+    ("permute", |x, args| x[0].permute(&args.axes("order"))),
+    ("narrow", |x, args| x[0].narrow(args.axis("axis"), args.count("start"), args.count("length"))),
+    ("narrow_overlapping", |x, _| x[0].narrow(1, 1, 2)?.mul(&x[0].narrow(1, 0, 2)?)?.add(&x[0].narrow(1, 2, 2)?)),
+    ("select", |x, args| x[0].select(args.axis("axis"), args.count("index"))),
+    ("expand", |x, args| x[0].expand(args.shape("shape"))),
+    ("expand_and_square", |x, args| x[0].expand(args.shape("shape"))?.square()),
+    ("contiguous", |x, _| x[0].transpose(0, -1)?.contiguous()),
+    ("compact", |x, _| x[0].narrow(0, 1, 2)?.compact()),
+    ("concat", |x, args| Tensor::concat(&x.iter().collect::<Vec<_>>(), args.axis("axis"))),
+    ("concat_thrice", |x, args| Tensor::concat(&[&x[0], &x[0].square()?, &x[0]], args.axis("axis"))),
+    ("sum", |x, _| x[0].sum()),
+    ("mean", |x, _| x[0].mean()),
+    ("sum_axes", |x, args| x[0].sum_axes(&args.axes("axes"))),
+    ("sum_axes_keep", |x, args| x[0].sum_axes_keep(&args.axes("axes"))),
+    ("mean_axes", |x, args| x[0].mean_axes(&args.axes("axes"))),
+    ("mean_axes_keep", |x, args| x[0].mean_axes_keep(&args.axes("axes"))),
+    ("max_axis", |x, args| x[0].max_axis(args.axis("axis"))),
+    ("matmul", |x, _| x[0].matmul(&x[1])),
+    ("matmul_turned", |x, _| x[0].transpose(-1, -2)?.matmul(&x[1].transpose(-1, -2)?)),
+    ("matmul_self", |x, _| x[0].matmul(&x[0])),
+    ("matmul_then_sum", |x, _| x[0].matmul(&x[1])?.sum()),
+    ("matmul_then_sum_axis", |x, args| x[0].matmul(&x[1])?.sum_axes(&[args.axis("axis")])),
+    ("linear", |x, _| x[0].linear(&x[1], x.get(2))),
+    ("linear_then_sum", |x, _| x[0].linear(&x[1], x.get(2))?.sum()),
+    ("linear_tied", |x, _| x[0].linear(&x[1], None)?.linear(&x[1].transpose(0, 1)?, None)),
+    ("softmax", |x, args| x[0].softmax(args.axis("axis"))),
+    ("log_softmax", |x, args| x[0].log_softmax(args.axis("axis"))),
+    ("layer_norm", |x, args| {
+        let mut parameters = x[1..].iter();
+        let weight = if args.flag("weight") { parameters.next() } else { None };
+        let bias = if args.flag("bias") { parameters.next() } else { None };
+        x[0].layer_norm(weight, bias, args.number("epsilon"))
+    }),
+    ("attention", |x, args| Tensor::attention(&x[0], &x[1], &x[2], args.attention())),
+    ("attention_packed", |x, args| {
+        x[0].attention_packed(args.count("heads"), args.count("key_heads"), args.attention())
+    }),
+    ("embedding", |x, _| x[0].embedding(&x[1])),
+    ("embedding_twice", |x, _| x[0].embedding(&x[1])?.mul(&x[0].embedding(&x[2])?)),
+    ("cross_entropy", |x, args| x[0].cross_entropy(&x[1], args.ignored())),
+    ("conv2d", |x, args| x[0].conv2d(&x[1], x.get(2), args.convolution())),
+];
