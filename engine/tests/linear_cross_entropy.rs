@@ -13,9 +13,8 @@ fn targets(classes: &[i64], device: &Device) -> Tensor {
 
 #[test]
 fn its_gradients_agree_with_differences() {
-    let loss = |x: &[Tensor], labels: &[i64]| {
-        x[0].linear_cross_entropy(&x[1], &targets(labels, x[0].device()), Some(-100))
-    };
+    let loss =
+        |x: &[Tensor], labels: &[i64]| x[0].linear_cross_entropy(&x[1], &targets(labels, x[0].device()), Some(-100));
     let labels = [2, 0, -100, 4, 1, 1, 3];
     check([[7, 3], [5, 3]], |x| loss(x, &labels));
     check([[7, 1], [5, 1]], |x| loss(x, &labels));

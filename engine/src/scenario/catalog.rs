@@ -40,12 +40,16 @@ pub(crate) struct Scenario {
 }
 
 /// The options that every scenario has.
-const COMMON: [&str; 10] = [
+const COMMON: [&str; 14] = [
     "--device",
     "--steps",
     "--optimizer",
     "--foreach",
     "--no-foreach",
+    "--fused",
+    "--learning-rate",
+    "--weight-decay",
+    "--momentum",
     "--optimizer-in-backward",
     "--no-recompute",
     "--capacity",

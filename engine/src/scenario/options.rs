@@ -18,8 +18,6 @@ pub struct Options {
     pub sizes: Sizes,
     /// The type of parameters and activations.
     pub dtype: Option<DType>,
-    /// The type in which the logits enter the loss.
-    pub logits: Option<DType>,
     /// The rank of the adapters that are trained in place of the weights.
     pub lora: Option<usize>,
     /// The type of the adapters.
@@ -34,6 +32,12 @@ pub struct Options {
     pub optimizer: Option<OptimizerKind>,
     /// How the optimizer goes through the parameters.
     pub form: Option<Form>,
+    /// How far a step goes.
+    pub learning_rate: Option<f64>,
+    /// What parameters lose of themselves in a step.
+    pub weight_decay: Option<f64>,
+    /// The share of the former steps that SGD keeps; 0.9 if not given.
+    pub momentum: Option<f64>,
     /// Whether each parameter is changed as soon as its gradient is complete; there is no optimizer phase then.
     pub optimizer_in_backward: bool,
     /// Bytes that the device has, up to 64 PiB; on the cpu, at most what the host has.
@@ -57,10 +61,22 @@ pub struct Sizes {
     pub layers: Option<usize>,
     /// Attention heads.
     pub heads: Option<usize>,
+    /// Heads of keys and values, which groups of attention heads share.
+    pub key_heads: Option<usize>,
+    /// Numbers in the middle of an MLP, for one token.
+    pub hidden: Option<usize>,
+    /// Blocks from the input on that are not trained, with what stands before them.
+    pub freeze: Option<usize>,
     /// Tokens that there are.
     pub vocab: Option<usize>,
+    /// Places in a sequence that have an embedding.
+    pub positions: Option<usize>,
+    /// Classes that images are told apart into.
+    pub classes: Option<usize>,
     /// Height and width of an image, in pixels.
     pub image: Option<usize>,
+    /// Height and width of a patch, in pixels.
+    pub patch: Option<usize>,
     /// Points along each ray.
     pub samples: Option<usize>,
     /// Points that go through the network at a time.
@@ -72,18 +88,23 @@ pub struct Sizes {
 impl Sizes {
     /// Those that are given, by their names on the command line.
     pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        let Self { batch, seq, width, layers, heads, vocab, image, samples, chunk, padding } = *self;
         let all = [
-            ("--batch", batch),
-            ("--seq", seq),
-            ("--width", width),
-            ("--layers", layers),
-            ("--heads", heads),
-            ("--vocab", vocab),
-            ("--image", image),
-            ("--samples", samples),
-            ("--chunk", chunk),
-            ("--padding", padding),
+            ("--batch", self.batch),
+            ("--seq", self.seq),
+            ("--width", self.width),
+            ("--layers", self.layers),
+            ("--heads", self.heads),
+            ("--key-heads", self.key_heads),
+            ("--hidden", self.hidden),
+            ("--freeze", self.freeze),
+            ("--vocab", self.vocab),
+            ("--positions", self.positions),
+            ("--classes", self.classes),
+            ("--image", self.image),
+            ("--patch", self.patch),
+            ("--samples", self.samples),
+            ("--chunk", self.chunk),
+            ("--padding", self.padding),
         ];
         all.into_iter().filter_map(|(option, size)| Some((option, size?)))
     }
@@ -93,7 +114,7 @@ impl Options {
     /// Those that are given and that not every scenario has, by their names on the command line, each with its value.
     pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
         let mut given: Vec<_> = self.sizes.given().map(|(option, size)| (option, size.to_string())).collect();
-        let types = [("--dtype", self.dtype), ("--logits", self.logits), ("--adapters", self.adapters)];
+        let types = [("--dtype", self.dtype), ("--adapters", self.adapters)];
         given.extend(types.into_iter().filter_map(|(option, dtype)| Some((option, dtype?.to_string()))));
         given.extend(self.lora.map(|rank| ("--lora", rank.to_string())));
         given.extend(self.variant.clone().map(|variant| ("--variant", variant)));
@@ -110,7 +131,6 @@ impl Default for Options {
             steps: 3,
             sizes: Sizes::default(),
             dtype: None,
-            logits: None,
             lora: None,
             adapters: None,
             variant: None,
@@ -118,6 +138,9 @@ impl Default for Options {
             no_recompute: false,
             optimizer: None,
             form: None,
+            learning_rate: None,
+            weight_decay: None,
+            momentum: None,
             optimizer_in_backward: false,
             capacity: None,
             alloc_conf: None,

@@ -86,3 +86,22 @@ pub(crate) fn checkpoint_if_asked<M: Module>(model: &M, pattern: &str, options: 
         debug_assert!(blocks > 0, "a model has blocks where it says so");
     }
 }
+
+/// Has the first blocks not trained, as many as are asked for, nor the modules and parameters `before` them; blocks are
+/// numbered within `blocks`.
+pub(crate) fn freeze_if_asked<M: Module>(model: &M, before: &[&str], blocks: &str, options: &Options) -> Result<()> {
+    let Some(count) = options.sizes.freeze else {
+        return Ok(());
+    };
+    for parameter in model.parameters() {
+        let within = |module: &str| {
+            parameter.path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let number = parameter.path.strip_prefix(blocks).and_then(|rest| rest.strip_prefix('.')?.split('.').next());
+        let is_early = number.and_then(|number| number.parse().ok()).is_some_and(|number: usize| number < count);
+        if is_early || before.iter().any(|module| within(module)) {
+            parameter.tensor.set_requires_grad(false)?;
+        }
+    }
+    Ok(())
+}

@@ -31,9 +31,28 @@ impl Training {
         let form = options.form.unwrap_or_default();
         let stepping = match options.optimizer.or(kind) {
             None => StepsWhen::Never(task.parameters()),
-            Some(OptimizerKind::Sgd) => set_up(Sgd { momentum: 0.9, form, ..Sgd::default() }, &*task, options)?,
-            Some(OptimizerKind::Adam) => set_up(Adam { form, ..Adam::default() }, &*task, options)?,
-            Some(OptimizerKind::AdamW) => set_up(AdamW { form, ..AdamW::default() }, &*task, options)?,
+            Some(OptimizerKind::Sgd) => {
+                let known = Sgd { momentum: 0.9, form, ..Sgd::default() };
+                let rule = Sgd {
+                    learning_rate: options.learning_rate.unwrap_or(known.learning_rate),
+                    weight_decay: options.weight_decay.unwrap_or(known.weight_decay),
+                    momentum: options.momentum.unwrap_or(known.momentum),
+                    ..known
+                };
+                set_up(rule, &*task, options)?
+            }
+            Some(OptimizerKind::Adam) => {
+                let known = Adam { form, ..Adam::default() };
+                let learning_rate = options.learning_rate.unwrap_or(known.learning_rate);
+                let weight_decay = options.weight_decay.unwrap_or(known.weight_decay);
+                set_up(Adam { learning_rate, weight_decay, ..known }, &*task, options)?
+            }
+            Some(OptimizerKind::AdamW) => {
+                let known = AdamW { form, ..AdamW::default() };
+                let learning_rate = options.learning_rate.unwrap_or(known.learning_rate);
+                let weight_decay = options.weight_decay.unwrap_or(known.weight_decay);
+                set_up(AdamW { learning_rate, weight_decay, ..known }, &*task, options)?
+            }
         };
         Ok(Self { task, stepping, recomputes: !options.no_recompute })
     }

@@ -2,7 +2,7 @@
 
 use super::catalog::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};
-use super::task::{SumOfResults, Task, checkpoint_if_asked, data_rng, random_input};
+use super::task::{SumOfResults, Task, checkpoint_if_asked, data_rng, freeze_if_asked, random_input};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -15,7 +15,19 @@ pub(crate) const VIT_L_16: Scenario = Scenario {
         name: "vit-l-16",
         about: "one image through torchvision's ViT-L/16 in f32: the peak is Adam's list of temporaries, or \
                 the start of backward where the optimizer runs in backward",
-        options: &["--batch", "--image", "--width", "--layers", "--heads", "--dtype", "--checkpoint"],
+        options: &[
+            "--batch",
+            "--image",
+            "--patch",
+            "--width",
+            "--layers",
+            "--heads",
+            "--hidden",
+            "--classes",
+            "--freeze",
+            "--dtype",
+            "--checkpoint",
+        ],
         variants: &[],
     },
     optimizer: Some(OptimizerKind::Adam),
@@ -28,13 +40,16 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let heads = sizes.heads.unwrap_or(known.block.heads);
     let size = VitSize {
         image: sizes.image.unwrap_or(known.image),
+        patch: sizes.patch.unwrap_or(known.patch),
         layers: sizes.layers.unwrap_or(known.layers),
-        block: EncoderSize { width, heads, hidden: 4 * width, ..known.block },
-        ..known
+        block: EncoderSize { width, heads, hidden: sizes.hidden.unwrap_or(4 * width), ..known.block },
+        classes: sizes.classes.unwrap_or(known.classes),
     };
     let dtype = options.dtype.unwrap_or(DType::F32);
     let model = VisionTransformer::new(&mut Init::new(device, dtype, options.seed), size)?;
     checkpoint_if_asked(&model, "encoder.layers.*", options);
+    let before = ["class_token", "conv_proj", "encoder.pos_embedding"];
+    freeze_if_asked(&model, &before, "encoder.layers", options)?;
     let shape = [sizes.batch.unwrap_or(1), 3, size.image, size.image];
     let input = random_input(shape, dtype, device, &mut data_rng(options))?;
     Ok(Box::new(SumOfResults { model, input }))

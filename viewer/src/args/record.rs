@@ -42,6 +42,15 @@ pub struct RecordArguments {
     /// Update one parameter after the other
     #[arg(long, overrides_with_all = ["foreach"])]
     pub no_foreach: bool,
+    /// How far a step goes [default: the optimizer's]
+    #[arg(long, value_name = "X")]
+    pub learning_rate: Option<f64>,
+    /// What parameters lose of themselves in a step [default: the optimizer's]
+    #[arg(long, value_name = "X")]
+    pub weight_decay: Option<f64>,
+    /// The share of former steps that SGD keeps [default: 0.9]
+    #[arg(long, value_name = "X")]
+    pub momentum: Option<f64>,
     /// Update each parameter as soon as its gradient is there, and drop the gradient
     #[arg(long)]
     pub optimizer_in_backward: bool,
@@ -87,12 +96,30 @@ pub struct ModelArguments {
     /// Attention heads
     #[arg(long, value_name = "N")]
     pub heads: Option<usize>,
+    /// Heads of keys and values, which groups of attention heads share
+    #[arg(long, value_name = "N")]
+    pub key_heads: Option<usize>,
+    /// Numbers in the middle of an MLP, for one token
+    #[arg(long, value_name = "N")]
+    pub hidden: Option<usize>,
+    /// Blocks from the input on that are not trained, with what stands before them
+    #[arg(long, value_name = "N")]
+    pub freeze: Option<usize>,
     /// Tokens that there are
     #[arg(long, value_name = "N")]
     pub vocab: Option<usize>,
+    /// Places in a sequence that have an embedding
+    #[arg(long, value_name = "N")]
+    pub positions: Option<usize>,
+    /// Classes that images are told apart into
+    #[arg(long, value_name = "N")]
+    pub classes: Option<usize>,
     /// Height and width of an image, in pixels
     #[arg(long, value_name = "N")]
     pub image: Option<usize>,
+    /// Height and width of a patch, in pixels
+    #[arg(long, value_name = "N")]
+    pub patch: Option<usize>,
     /// Points along each ray
     #[arg(long, value_name = "N")]
     pub samples: Option<usize>,
@@ -105,9 +132,6 @@ pub struct ModelArguments {
     /// Type of parameters and activations
     #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
     pub dtype: Option<String>,
-    /// Type in which the logits enter the loss
-    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
-    pub logits: Option<String>,
     /// Freeze the weights, and train adapters of rank R beside them
     #[arg(long, value_name = "R")]
     pub lora: Option<usize>,
