@@ -136,3 +136,14 @@ pub struct Window {
     /// The first place, counted row by row.
     pub first: usize,
 }
+
+/// How rotary embeddings turn pairs of numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rotation {
+    /// Pair `i` of a head of `width` numbers turns by `base^(−2i / width)` with each position.
+    pub base: f64,
+    /// The position of the first place.
+    pub first: usize,
+    /// Whether to turn back: the gradient.
+    pub back: bool,
+}

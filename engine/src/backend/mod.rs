@@ -14,7 +14,7 @@ use crate::layout::Layout;
 use crate::rng::Draw;
 use crate::storage::Storage;
 
-pub use kind::{AttentionSize, Binary, Distribution, Ternary, Unary, Window};
+pub use kind::{AttentionSize, Binary, Distribution, Rotation, Ternary, Unary, Window};
 
 /// Memory seen as numbers in a layout: what primitives read and write.
 #[derive(Clone, Copy)]
@@ -123,4 +123,23 @@ primitives! {
     unfold::unfold(out: View<'_>, image: View<'_>, window: Window);
     /// The reverse: adds columns to where they came from in one image.
     unfold::fold_add(image: View<'_>, columns: View<'_>, window: Window);
+
+    /// Each row over the root of its mean square, times `weight`. `inverse` gets 1 over that root, in the statistics
+    /// type, one a row. Contiguous.
+    rms_norm::rms_norm(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>, epsilon: f64);
+    /// `rms_norm` again, with its statistics.
+    rms_norm::rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>);
+    /// The input's gradient. Without `grad`, it is in `out`. Contiguous.
+    rms_norm::rms_norm_backward(out: View<'_>, grad: Option<View<'_>>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>);
+    /// Adds the gradient of the weight to `weight`.
+    rms_norm::rms_norm_backward_weight(weight: View<'_>, grad: View<'_>, inverse: View<'_>, input: View<'_>);
+
+    /// Turns heads `[batch, length, heads, width]` in place, stored in that order with whatever distance between places.
+    rotary::rotary(heads: View<'_>, rotation: Rotation);
+
+    /// `out = silu(gate) · up`. Contiguous.
+    swiglu::swiglu(out: View<'_>, gate: View<'_>, up: View<'_>);
+    /// The gradients of gate and up, as far as they are given, from the result's and `[gate, up]`. Contiguous; each may be
+    /// written over any of what is read.
+    swiglu::swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: [Option<View<'_>>; 2]);
 }

@@ -49,12 +49,19 @@ pub struct Init {
     device: Device,
     dtype: DType,
     rng: Rng,
+    trains: bool,
 }
 
 impl Init {
     /// Parameters of type `dtype` on `device`, with the random numbers of `seed`.
     pub fn new(device: &Device, dtype: DType, seed: u64) -> Self {
-        Self { device: device.clone(), dtype, rng: Rng::new(seed) }
+        Self { device: device.clone(), dtype, rng: Rng::new(seed), trains: true }
+    }
+
+    /// A seed of its own, for a module that draws random numbers.
+    pub fn seed(&mut self) -> u64 {
+        let [low, high, ..] = self.rng.draw(2).words(0);
+        u64::from(low) | u64::from(high) << 32
     }
 
     /// Where parameters are made.
@@ -62,10 +69,34 @@ impl Init {
         &self.device
     }
 
-    /// A new parameter: a leaf that requires a gradient, recorded as parameter within the scope that the thread is in.
+    /// The type that parameters are of.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Calls `make`, whose parameters are frozen: they require no gradient, and no optimizer changes them.
+    pub fn frozen<R>(&mut self, make: impl FnOnce(&mut Self) -> R) -> R {
+        self.with(self.dtype, false, make)
+    }
+
+    /// Calls `make`, whose parameters train even within [`Self::frozen`], and are of type `dtype`.
+    pub fn trained<R>(&mut self, dtype: DType, make: impl FnOnce(&mut Self) -> R) -> R {
+        self.with(dtype, true, make)
+    }
+
+    fn with<R>(&mut self, dtype: DType, trains: bool, make: impl FnOnce(&mut Self) -> R) -> R {
+        let former = (self.dtype, self.trains);
+        (self.dtype, self.trains) = (dtype, trains);
+        let made = make(self);
+        (self.dtype, self.trains) = former;
+        made
+    }
+
+    /// A new parameter: a leaf that requires a gradient unless it is [frozen](Self::frozen), recorded as parameter within
+    /// the scope that the thread is in.
     pub fn parameter(&mut self, shape: impl Into<Shape>, filling: Filling) -> Result<Tensor> {
         let _category = scope::category(Category::Parameter);
-        let Self { device, dtype, rng } = self;
+        let Self { device, dtype, rng, trains } = self;
         let tensor = match filling {
             Filling::Zeros => Tensor::zeros(shape, *dtype, device),
             Filling::Ones => Tensor::ones(shape, *dtype, device),
@@ -74,7 +105,7 @@ impl Init {
             }
             Filling::Uniform { bound } => Tensor::uniform(shape, [-bound, bound], *dtype, device, rng),
         }?;
-        tensor.set_requires_grad(true)?;
+        tensor.set_requires_grad(*trains)?;
         Ok(tensor)
     }
 }

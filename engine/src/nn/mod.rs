@@ -7,7 +7,9 @@
 pub mod init;
 pub mod module;
 pub mod linear;
+pub mod lora;
 pub mod norm;
+pub mod dropout;
 pub mod embedding;
 pub mod mlp;
 pub mod attention;
@@ -15,11 +17,13 @@ pub mod transformer;
 pub mod patch;
 
 pub use attention::MultiHeadAttention;
+pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use init::{Filling, Init};
 pub use linear::{Linear, LinearFilling};
+pub use lora::{LoraLinear, LoraOptions, Projection};
 pub use mlp::Mlp;
 pub use module::{Child, Module, Parameter, Sequence, Visitor, checkpoint_scopes};
-pub use norm::LayerNorm;
+pub use norm::{LayerNorm, RmsNorm};
 pub use patch::PatchEmbedding;
 pub use transformer::{EncoderBlock, EncoderSize};

@@ -1,4 +1,4 @@
-//! Norm: layer normalisation.
+//! Norm: layers that bring rows to one size.
 
 use super::init::{Filling, Init};
 use super::module::{Module, Visitor};
@@ -32,5 +32,29 @@ impl Module for LayerNorm {
     fn visit(&self, visitor: &mut Visitor) {
         visitor.parameter("weight", &self.weight);
         visitor.parameter("bias", &self.bias);
+    }
+}
+
+/// Divides the last axis by the root of its mean square, then scales it (Zhang and Sennrich, 2019).
+#[derive(Debug)]
+pub struct RmsNorm {
+    weight: Tensor,
+    epsilon: f64,
+}
+
+impl RmsNorm {
+    /// A norm over an axis of `width`; `epsilon` is added to the mean square.
+    pub fn new(init: &mut Init, width: usize, epsilon: f64) -> Result<Self> {
+        Ok(Self { weight: init.parameter(width, Filling::Ones)?, epsilon })
+    }
+}
+
+impl Module for RmsNorm {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        input.rms_norm(Some(&self.weight), self.epsilon)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.parameter("weight", &self.weight);
     }
 }

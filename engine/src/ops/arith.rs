@@ -171,10 +171,16 @@ impl Recipe for Factors {
 impl Gradient for Product {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let Self { factors, shapes } = *self;
-        let of_left = grad.zip(Binary::Mul, &factors.right.get("mul")?, "mul")?;
-        inputs.give(0, of_left.into_sum_to(&shapes[0])?)?;
-        let left = factors.left.get("mul")?;
+        let (left, right) = (factors.left.get("mul")?, factors.right.get("mul")?);
         drop(factors);
+        // Each gradient takes over memory that has served: the right factor's, and the result's gradient's.
+        let of_left = if right.is_free_to_write() && right.shape() == grad.shape() {
+            right.storage().changed();
+            right.into_zip(Binary::Mul, &grad, "mul")?
+        } else {
+            grad.zip(Binary::Mul, &right, "mul")?
+        };
+        inputs.give(0, of_left.into_sum_to(&shapes[0])?)?;
         inputs.give(1, grad.into_zip(Binary::Mul, &left, "mul")?.into_sum_to(&shapes[1])?)
     }
 }

@@ -136,23 +136,13 @@ fn forward([query, key, value]: &[Tensor; 3], size: AttentionSize) -> Result<(Te
     Ok((out, log_sums))
 }
 
-/// Writes the three gradients, given the result's.
-fn backward(
-    grads: &[Tensor; 3],
-    grad: &Tensor,
-    [result, log_sums]: [Tensor; 2],
-    inputs: &[Tensor; 3],
-    size: AttentionSize,
-) -> Result<()> {
-    let delta = {
-        let _category = scope::category(Category::Workspace);
-        row_numbers(&inputs[0])?
-    };
+/// One number of `[batch, heads, length]` for each query: the sum over its width of the result's gradient times the
+/// result.
+fn delta(grad: &Tensor, result: &Tensor) -> Result<Tensor> {
+    let _category = scope::category(Category::Workspace);
+    let delta = row_numbers(result)?;
     backend::attention_delta(delta.view(), grad.view(), result.view())?;
-    drop(result);
-    let known = [grad.view(), log_sums.view(), delta.view()];
-    let inputs = inputs.each_ref().map(Tensor::view);
-    backend::attention_backward(grads[0].view(), [grads[1].view(), grads[2].view()], known, inputs, size)
+    Ok(delta)
 }
 
 struct Attention {
@@ -167,15 +157,28 @@ impl Gradient for Attention {
         let op = "attention";
         let Self { inputs: [query, key, value], result, log_sums, size } = *self;
         let saved = [query.take(op)?, key.take(op)?, value.take(op)?];
-        let known = [result.take(op)?, log_sums.take(op)?];
-        let grad = grad.with_rows()?;
-        let grads = [
-            by_place(&grad, saved[0].shape())?,
-            by_place(&grad, saved[1].shape())?,
-            by_place(&grad, saved[2].shape())?,
-        ];
-        backward(&grads, &grad, known, &saved, size)?;
-        drop((saved, grad));
+        let grad = {
+            let in_rows = grad.with_rows()?;
+            drop(grad);
+            in_rows
+        };
+        let result = result.take(op)?;
+        let delta = delta(&grad, &result)?;
+        // The result has served, and is stored as the query's gradient is to be.
+        let reusable = result.is_free_to_write() && result.fills_storage() && result.dtype() == saved[0].dtype();
+        let of_query = if reusable {
+            result.storage().changed();
+            result
+        } else {
+            drop(result);
+            by_place(&grad, saved[0].shape())?
+        };
+        let grads = [of_query, by_place(&grad, saved[1].shape())?, by_place(&grad, saved[2].shape())?];
+        let log_sums = log_sums.take(op)?;
+        let known = [grad.view(), log_sums.view(), delta.view()];
+        let [of_query, of_key, of_value] = grads.each_ref().map(Tensor::view);
+        backend::attention_backward(of_query, [of_key, of_value], known, saved.each_ref().map(Tensor::view), size)?;
+        drop((saved, grad, log_sums, delta));
         for (input, grad) in grads.into_iter().enumerate() {
             inputs.give(input, grad)?;
         }
@@ -195,18 +198,24 @@ impl Gradient for Packed {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let op = "attention";
         let packed = self.packed.take(op)?;
-        let known = [self.result.take(op)?, self.log_sums.take(op)?];
         let saved = unpack(&packed, self.heads)?;
         let grad = grad.into_order()?;
-        let by_heads = [grad.shape()[0], grad.shape()[1], self.heads[0], saved[0].shape()[3]];
-        let by_heads = grad.reshaped(&Shape::from(by_heads))?;
+        let by_heads = Shape::from([grad.shape()[0], grad.shape()[1], self.heads[0], saved[0].shape()[3]]);
+        let turned = {
+            let by_heads = grad.reshaped(&by_heads)?;
+            by_heads.with_layout(by_heads.layout().transpose(1, 2))
+        };
         drop(grad);
-        let turned = by_heads.with_layout(by_heads.layout().transpose(1, 2));
-        drop(by_heads);
+        // The result is freed before the gradients are allocated.
+        let delta = delta(&turned, &self.result.take(op)?)?;
+        let log_sums = self.log_sums.take(op)?;
         let out = inputs.allocate(0, &packed)?;
         let grads = unpack(&out, self.heads)?;
-        backward(&grads, &turned, known, &saved, self.size)?;
-        drop((grads, saved, packed, turned));
+        let known = [turned.view(), log_sums.view(), delta.view()];
+        let [of_query, of_key, of_value] = grads.each_ref().map(Tensor::view);
+        let inputs_seen = saved.each_ref().map(Tensor::view);
+        backend::attention_backward(of_query, [of_key, of_value], known, inputs_seen, self.size)?;
+        drop((grads, saved, packed, turned, log_sums, delta));
         inputs.give(0, out)
     }
 }

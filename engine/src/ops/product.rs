@@ -54,15 +54,17 @@ fn turn(layout: &Layout) -> Layout {
 /// `out = left · right + keep · out`, with `out`'s batch axes summed over where it has length 1 or none. Operands are as
 /// [`Tensor::operand`] makes them.
 pub(super) fn multiply(out: &Tensor, left: &Tensor, right: &Tensor, keep: f64) -> Result<()> {
-    multiply_into(out.view(), left, right, keep)
+    multiply_scaled(out, left, right, [1.0, keep])
 }
 
-fn multiply_into(out: View<'_>, left: &Tensor, right: &Tensor, keep: f64) -> Result<()> {
+/// [`multiply`], with the product times `scale`.
+pub(super) fn multiply_scaled(out: &Tensor, left: &Tensor, right: &Tensor, [scale, keep]: [f64; 2]) -> Result<()> {
+    let out = out.view();
     let op = "matmul";
     let [in_batch, left_batch, right_batch] = [out.layout.shape(), left.shape(), right.shape()].map(batch_of);
     let run = |o: &Layout, l: &Layout, r: &Layout| {
         let (left, right) = (View { layout: l, ..left.view() }, View { layout: r, ..right.view() });
-        backend::matmul(View { layout: o, ..out }, left, right, 1.0, keep)
+        backend::matmul(View { layout: o, ..out }, left, right, scale, keep)
     };
     // One product of taller matrices: rows of all batches below one another …
     if right_batch.rank() == 0

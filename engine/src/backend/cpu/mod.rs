@@ -17,6 +17,9 @@ pub mod index;
 pub mod loss;
 pub mod chunked_loss;
 pub mod unfold;
+pub mod rms_norm;
+pub mod rotary;
+pub mod swiglu;
 
 /// Fewer elements than this are not worth a second thread.
 const ELEMENTS_A_TASK: usize = 1 << 14;

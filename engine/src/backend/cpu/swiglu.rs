@@ -1,0 +1,114 @@
+//! SwiGLU: silu(gate) · up in one pass, and both gradients in another.
+
+use rayon::prelude::*;
+
+use super::ELEMENTS_A_TASK;
+use super::number::{Float, Real, with_float};
+use super::softmax::{part, part_mut};
+use crate::backend::View;
+use crate::error::Result;
+use crate::storage::{Reading, Storage};
+
+const OP: &str = "swiglu";
+
+/// See [`crate::backend::swiglu`].
+pub fn swiglu(out: View<'_>, gate: View<'_>, up: View<'_>) -> Result<()> {
+    with_float!(OP, out.dtype, T => {
+        let (gates, ups) = (gate.storage.read::<T>(OP)?, up.storage.read::<T>(OP)?);
+        let mut memory = out.storage.write::<T>(OP)?;
+        let inputs = part(&gates, gate).par_chunks(ELEMENTS_A_TASK).zip(part(&ups, up).par_chunks(ELEMENTS_A_TASK));
+        part_mut(&mut memory, out).par_chunks_mut(ELEMENTS_A_TASK).zip(inputs).for_each(|(out, (gate, up))| {
+            for (y, (gate, up)) in out.iter_mut().zip(gate.iter().zip(up)) {
+                let x = gate.load();
+                *y = T::store(x * sigmoid(x) * up.load());
+            }
+        });
+        Ok(())
+    })
+}
+
+fn sigmoid<R: Real>(x: R) -> R {
+    R::ONE / (R::ONE + (-x).exp())
+}
+
+/// See [`crate::backend::swiglu_backward`].
+pub fn swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: [Option<View<'_>>; 2]) -> Result<()> {
+    with_float!(OP, grad.dtype, T => {
+        match gradients {
+            [Some(of_gate), Some(of_up)] => both::<T>([of_gate, of_up], [grad, inputs[0], inputs[1]]),
+            [Some(of_gate), None] => one::<T>(of_gate, [grad, inputs[0], inputs[1]], |known| slopes(known).0),
+            [None, Some(of_up)] => one::<T>(of_up, [grad, inputs[0], inputs[1]], |known| slopes(known).1),
+            [None, None] => Ok(()),
+        }
+    })
+}
+
+/// The gradients of gate and up from `[grad, gate, up]`.
+fn slopes<R: Real>([grad, gate, up]: [R; 3]) -> (R, R) {
+    let share = sigmoid(gate);
+    (grad * up * share * (R::ONE + gate * (R::ONE - share)), grad * gate * share)
+}
+
+/// Where a known number is found: in memory that is only read, or in that of a gradient before it is overwritten.
+enum Source<'a, T> {
+    Read(Reading<'a, T>, View<'a>),
+    Overwritten(usize),
+}
+
+impl<'a, T: Float> Source<'a, T> {
+    fn new(known: View<'a>, written: &[&Storage]) -> Result<Self> {
+        match written.iter().position(|&storage| std::ptr::eq(storage, known.storage)) {
+            Some(place) => Ok(Self::Overwritten(place)),
+            None => Ok(Self::Read(known.storage.read::<T>(OP)?, known)),
+        }
+    }
+
+    /// The numbers to read from `start` on, where these are not in memory that is written.
+    fn from(&self, start: usize) -> Option<&[T]> {
+        match self {
+            Self::Read(memory, view) => Some(&part(memory, *view)[start..]),
+            Self::Overwritten(_) => None,
+        }
+    }
+
+    /// The number at `place`, of `outs` what stands there in each gradient's memory.
+    fn at(&self, read: Option<&[T]>, place: usize, outs: &[T]) -> T::Real {
+        match self {
+            Self::Overwritten(out) => outs[*out].load(),
+            Self::Read(..) => read.map_or(T::Real::ZERO, |read| read[place].load()),
+        }
+    }
+}
+
+fn one<T: Float>(out: View<'_>, known: [View<'_>; 3], f: impl Fn([T::Real; 3]) -> T::Real + Sync) -> Result<()> {
+    let sources = [0, 1, 2].map(|n| Source::<T>::new(known[n], &[out.storage]));
+    let [a, b, c] = sources;
+    let sources = [a?, b?, c?];
+    let mut memory = out.storage.write::<T>(OP)?;
+    part_mut(&mut memory, out).par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(task, out)| {
+        let read = sources.each_ref().map(|source| source.from(task * ELEMENTS_A_TASK));
+        for (place, out) in out.iter_mut().enumerate() {
+            *out = T::store(f([0, 1, 2].map(|n| sources[n].at(read[n], place, &[*out]))));
+        }
+    });
+    Ok(())
+}
+
+fn both<T: Float>(outs: [View<'_>; 2], known: [View<'_>; 3]) -> Result<()> {
+    let written = [outs[0].storage, outs[1].storage];
+    let [a, b, c] = [0, 1, 2].map(|n| Source::<T>::new(known[n], &written));
+    let sources = [a?, b?, c?];
+    let (mut first, mut second) = (outs[0].storage.write::<T>(OP)?, outs[1].storage.write::<T>(OP)?);
+    let tasks = part_mut(&mut first, outs[0])
+        .par_chunks_mut(ELEMENTS_A_TASK)
+        .zip(part_mut(&mut second, outs[1]).par_chunks_mut(ELEMENTS_A_TASK));
+    tasks.enumerate().for_each(|(task, (of_gate, of_up))| {
+        let read = sources.each_ref().map(|source| source.from(task * ELEMENTS_A_TASK));
+        for (place, (of_gate, of_up)) in of_gate.iter_mut().zip(of_up).enumerate() {
+            let before = [*of_gate, *of_up];
+            let (gate, up) = slopes([0, 1, 2].map(|n| sources[n].at(read[n], place, &before)));
+            (*of_gate, *of_up) = (T::store(gate), T::store(up));
+        }
+    });
+    Ok(())
+}

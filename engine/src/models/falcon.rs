@@ -1,0 +1,205 @@
+//! Falcon: a decoder with one key head, whose attention and MLP stand side by side (Almazrouei et al., 2023).
+
+use super::language::{LanguageModel, check_heads, check_tokens, through, without_bias};
+use crate::error::Result;
+use crate::nn::{Child, Embedding, Filling, Init, LayerNorm, LoraOptions, Module, Projection, Sequence, Visitor};
+use crate::ops::{AttentionOptions, RotaryOptions};
+use crate::tensor::Tensor;
+
+/// The sizes of a Falcon.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FalconSize {
+    /// Tokens that there are.
+    pub vocabulary: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Numbers a token.
+    pub width: usize,
+    /// Query heads, which share the width. They all have the same key and value.
+    pub heads: usize,
+    /// Numbers a token between the layers of the MLP.
+    pub hidden: usize,
+}
+
+impl FalconSize {
+    /// Falcon-7B: 6,921,720,704 parameters.
+    pub const FALCON_7B: Self = Self { vocabulary: 65024, layers: 32, width: 4544, heads: 71, hidden: 4 * 4544 };
+
+    /// One that a processor trains in moments.
+    pub const SMALL: Self = Self { vocabulary: 96, layers: 3, width: 48, heads: 3, hidden: 192 };
+}
+
+/// Added to variances.
+const EPSILON: f64 = 1e-5;
+/// What weights are spread by before training.
+const DEVIATION: f64 = 0.02;
+
+/// Falcon with the parameters of Hugging Face's `FalconForCausalLM`. The head is the table of tokens.
+#[derive(Debug)]
+pub struct Falcon {
+    word_embeddings: Child<Embedding>,
+    h: Child<Sequence<Block>>,
+    ln_f: Child<LayerNorm>,
+}
+
+/// `x + attention(norm(x)) + mlp(norm(x))`.
+#[derive(Debug)]
+struct Block {
+    input_layernorm: Child<LayerNorm>,
+    self_attention: Child<Attention>,
+    mlp: Child<Mlp>,
+}
+
+/// Query, key and value stay in the one buffer that a product computes them into; query and key are turned there.
+#[derive(Debug)]
+struct Attention {
+    query_key_value: Child<Projection>,
+    dense: Child<Projection>,
+    heads: usize,
+}
+
+#[derive(Debug)]
+struct Mlp {
+    dense_h_to_4h: Child<Projection>,
+    dense_4h_to_h: Child<Projection>,
+}
+
+impl Falcon {
+    /// The layers that [`LoraOptions`] may name.
+    pub const LORA_TARGETS: &'static [&'static str] = &["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"];
+
+    /// A model of these sizes, filled by the bell curve of deviation 0.02. With `lora`, all but its corrections is
+    /// frozen. Fails if the heads cannot share the width.
+    pub fn new(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
+        check_heads("falcon", [size.width, size.heads], true)?;
+        match lora {
+            Some(options) => {
+                options.check(Self::LORA_TARGETS)?;
+                init.frozen(|init| Self::filled(init, size, lora))
+            }
+            None => Self::filled(init, size, None),
+        }
+    }
+
+    fn filled(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
+        let FalconSize { vocabulary, layers, width, .. } = size;
+        let filling = Filling::Normal { deviation: DEVIATION };
+        let table = |init: &mut Init| Embedding::filled(init, [vocabulary, width], filling);
+        let blocks = |init: &mut Init| Sequence::new(layers, init, |_, init| Block::new(init, size, lora));
+        Ok(Self {
+            word_embeddings: Child::new("word_embeddings", init, table)?,
+            h: Child::new("h", init, blocks)?,
+            ln_f: Child::new("ln_f", init, |init| LayerNorm::new(init, width, EPSILON))?,
+        })
+    }
+}
+
+impl LanguageModel for Falcon {
+    fn hidden(&self, tokens: &Tensor) -> Result<Tensor> {
+        check_tokens("falcon", tokens)?;
+        let embedded = self.word_embeddings.forward(tokens)?;
+        self.ln_f.forward(&through(&self.h, embedded)?)
+    }
+
+    fn head_weight(&self) -> &Tensor {
+        self.word_embeddings.weight()
+    }
+}
+
+impl Module for Falcon {
+    fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
+        self.hidden(tokens)?.linear(self.head_weight(), None)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.word_embeddings);
+        visitor.child(&self.h);
+        visitor.child(&self.ln_f);
+    }
+}
+
+impl Block {
+    fn new(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
+        let norm = |init: &mut Init| LayerNorm::new(init, size.width, EPSILON);
+        Ok(Self {
+            input_layernorm: Child::new("input_layernorm", init, norm)?,
+            self_attention: Child::new("self_attention", init, |init| Attention::new(init, size, lora))?,
+            mlp: Child::new("mlp", init, |init| Mlp::new(init, size, lora))?,
+        })
+    }
+}
+
+impl Module for Block {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let normed = self.input_layernorm.forward(input)?;
+        let attended = self.self_attention.forward(&normed)?;
+        let sum = self.mlp.within(|mlp| mlp.run(normed))?.into_add(&attended)?;
+        drop(attended);
+        sum.into_add(input)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.input_layernorm);
+        visitor.child(&self.self_attention);
+        visitor.child(&self.mlp);
+    }
+}
+
+impl Attention {
+    fn new(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
+        let FalconSize { width, heads, .. } = size;
+        let filling = without_bias(DEVIATION);
+        let packed = [width, width / heads * (heads + 2)];
+        Ok(Self {
+            query_key_value: Projection::named("query_key_value", init, packed, filling, lora)?,
+            dense: Projection::named("dense", init, [width, width], filling, lora)?,
+            heads,
+        })
+    }
+}
+
+impl Module for Attention {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let packed = self.query_key_value.forward(input)?;
+        let turned = packed.into_rotary_packed(self.heads + 1, self.heads + 2, RotaryOptions::default())?;
+        let mixed = turned.attention_packed(self.heads, 1, AttentionOptions::causal())?;
+        drop(turned);
+        self.dense.forward(&mixed)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.query_key_value);
+        visitor.child(&self.dense);
+    }
+}
+
+impl Mlp {
+    fn new(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
+        let FalconSize { width, hidden, .. } = size;
+        let filling = without_bias(DEVIATION);
+        Ok(Self {
+            dense_h_to_4h: Projection::named("dense_h_to_4h", init, [width, hidden], filling, lora)?,
+            dense_4h_to_h: Projection::named("dense_4h_to_h", init, [hidden, width], filling, lora)?,
+        })
+    }
+
+    /// The input is used up, so that it is gone where nobody keeps it.
+    fn run(&self, input: Tensor) -> Result<Tensor> {
+        let spread = self.dense_h_to_4h.forward(&input)?;
+        drop(input);
+        let bent = spread.gelu()?;
+        drop(spread);
+        self.dense_4h_to_h.forward(&bent)
+    }
+}
+
+impl Module for Mlp {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        self.run(input.clone())
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.dense_h_to_4h);
+        visitor.child(&self.dense_4h_to_h);
+    }
+}

@@ -1,0 +1,252 @@
+//! GPT-2: a decoder with learned positions (Radford et al., 2019).
+
+use super::language::{LanguageModel, check_heads, check_tokens, through};
+use crate::error::{Error, Result};
+use crate::nn::{
+    Child, Dropout, Embedding, Filling, Init, LayerNorm, LinearFilling, LoraOptions, Module, Projection, Sequence,
+    Visitor,
+};
+use crate::ops::AttentionOptions;
+use crate::tensor::Tensor;
+
+/// The sizes of a GPT-2.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gpt2Size {
+    /// Tokens that there are.
+    pub vocabulary: usize,
+    /// The longest text, in tokens: so many positions are learned.
+    pub positions: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Numbers a token.
+    pub width: usize,
+    /// Attention heads, which share the width.
+    pub heads: usize,
+    /// The share of numbers that are zeroed by chance after the embedding, and after each half of a block. Attention's
+    /// weights are never zeroed: they do not exist all at once.
+    pub dropout: f64,
+}
+
+impl Gpt2Size {
+    /// The smallest that was published: 124,439,808 parameters.
+    pub const SMALLEST_PUBLISHED: Self =
+        Self { vocabulary: 50257, positions: 1024, layers: 12, width: 768, heads: 12, dropout: 0.0 };
+
+    /// One that a processor trains in moments.
+    pub const SMALL: Self = Self { vocabulary: 96, positions: 64, layers: 3, width: 48, heads: 4, dropout: 0.0 };
+}
+
+/// Added to variances.
+const EPSILON: f64 = 1e-5;
+/// What weights are spread by before training.
+const DEVIATION: f64 = 0.02;
+
+/// GPT-2 with the parameters of Hugging Face's `GPT2LMHeadModel`; weights of linear layers are `[outputs, inputs]`. The
+/// head is the table of tokens.
+#[derive(Debug)]
+pub struct Gpt2 {
+    wte: Child<Embedding>,
+    wpe: Child<Embedding>,
+    drop: Dropout,
+    h: Child<Sequence<Block>>,
+    ln_f: Child<LayerNorm>,
+    size: Gpt2Size,
+}
+
+#[derive(Debug)]
+struct Block {
+    ln_1: Child<LayerNorm>,
+    attn: Child<Attention>,
+    ln_2: Child<LayerNorm>,
+    mlp: Child<Mlp>,
+}
+
+#[derive(Debug)]
+struct Attention {
+    c_attn: Child<Projection>,
+    c_proj: Child<Projection>,
+    drop: Dropout,
+    heads: usize,
+}
+
+#[derive(Debug)]
+struct Mlp {
+    c_fc: Child<Projection>,
+    c_proj: Child<Projection>,
+    drop: Dropout,
+}
+
+impl Gpt2 {
+    /// The layers that [`LoraOptions`] may name: those of attention, and `c_fc`. Both halves of a block end in a
+    /// `c_proj`.
+    pub const LORA_TARGETS: &'static [&'static str] = &["c_attn", "c_proj", "c_fc"];
+
+    /// A model of these sizes, filled as Hugging Face's. With `lora`, all but its corrections is frozen. Fails if the
+    /// heads cannot share the width.
+    pub fn new(init: &mut Init, size: Gpt2Size, lora: Option<&LoraOptions>) -> Result<Self> {
+        check_heads("gpt2", [size.width, size.heads], false)?;
+        match lora {
+            Some(options) => {
+                options.check(Self::LORA_TARGETS)?;
+                init.frozen(|init| Self::filled(init, size, lora))
+            }
+            None => Self::filled(init, size, None),
+        }
+    }
+
+    fn filled(init: &mut Init, size: Gpt2Size, lora: Option<&LoraOptions>) -> Result<Self> {
+        let filling = Filling::Normal { deviation: DEVIATION };
+        let table = |rows| move |init: &mut Init| Embedding::filled(init, [rows, size.width], filling);
+        let blocks = |init: &mut Init| Sequence::new(size.layers, init, |_, init| Block::new(init, size, lora));
+        Ok(Self {
+            wte: Child::new("wte", init, table(size.vocabulary))?,
+            wpe: Child::new("wpe", init, table(size.positions))?,
+            drop: Dropout::new(init, size.dropout),
+            h: Child::new("h", init, blocks)?,
+            ln_f: Child::new("ln_f", init, |init| LayerNorm::new(init, size.width, EPSILON))?,
+            size,
+        })
+    }
+
+    /// Tokens and their positions.
+    fn embed(&self, tokens: &Tensor) -> Result<Tensor> {
+        check_tokens("gpt2", tokens)?;
+        let length = tokens.shape()[1];
+        if length > self.size.positions {
+            let what = format!("{length} tokens were given; this model knows {} positions", self.size.positions);
+            return Err(Error::Setting { op: "gpt2", what });
+        }
+        let embedded = self.wte.forward(tokens)?;
+        self.wpe.within(|wpe| {
+            // The whole table needs no view of a part, the gradient of which would be a second one.
+            let positions =
+                if length == self.size.positions { wpe.weight().clone() } else { wpe.weight().narrow(0, 0, length)? };
+            embedded.into_add(&positions)
+        })
+    }
+}
+
+impl LanguageModel for Gpt2 {
+    fn hidden(&self, tokens: &Tensor) -> Result<Tensor> {
+        let embedded = self.drop.forward(&self.embed(tokens)?)?;
+        self.ln_f.forward(&through(&self.h, embedded)?)
+    }
+
+    fn head_weight(&self) -> &Tensor {
+        self.wte.weight()
+    }
+}
+
+impl Module for Gpt2 {
+    fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
+        self.hidden(tokens)?.linear(self.head_weight(), None)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.wte);
+        visitor.child(&self.wpe);
+        self.drop.visit(visitor);
+        visitor.child(&self.h);
+        visitor.child(&self.ln_f);
+    }
+}
+
+/// A linear layer's filling; `layers` of a layer whose result is added to what all halves of blocks add up.
+fn filling(layers: Option<usize>) -> LinearFilling {
+    let halves = layers.map_or(1.0, |layers| 2.0 * layers as f64);
+    let weight = Filling::Normal { deviation: DEVIATION / halves.sqrt() };
+    LinearFilling { weight, bias: Some(Filling::Zeros) }
+}
+
+impl Block {
+    fn new(init: &mut Init, size: Gpt2Size, lora: Option<&LoraOptions>) -> Result<Self> {
+        let norm = |init: &mut Init| LayerNorm::new(init, size.width, EPSILON);
+        Ok(Self {
+            ln_1: Child::new("ln_1", init, norm)?,
+            attn: Child::new("attn", init, |init| Attention::new(init, size, lora))?,
+            ln_2: Child::new("ln_2", init, norm)?,
+            mlp: Child::new("mlp", init, |init| Mlp::new(init, size, lora))?,
+        })
+    }
+}
+
+impl Module for Block {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let normed = self.ln_1.forward(input)?;
+        let attended = self.attn.within(|attn| attn.run(normed))?.into_add(input)?;
+        let normed = self.ln_2.forward(&attended)?;
+        self.mlp.within(|mlp| mlp.run(normed))?.into_add(&attended)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.ln_1);
+        visitor.child(&self.attn);
+        visitor.child(&self.ln_2);
+        visitor.child(&self.mlp);
+    }
+}
+
+impl Attention {
+    fn new(init: &mut Init, size: Gpt2Size, lora: Option<&LoraOptions>) -> Result<Self> {
+        let Gpt2Size { layers, width, heads, dropout, .. } = size;
+        Ok(Self {
+            c_attn: Projection::named("c_attn", init, [width, 3 * width], filling(None), lora)?,
+            c_proj: Projection::named("c_proj", init, [width, width], filling(Some(layers)), lora)?,
+            drop: Dropout::new(init, dropout),
+            heads,
+        })
+    }
+
+    /// The input is used up, so that it is gone where nobody keeps it.
+    fn run(&self, input: Tensor) -> Result<Tensor> {
+        let packed = self.c_attn.forward(&input)?;
+        drop(input);
+        let mixed = packed.attention_packed(self.heads, self.heads, AttentionOptions::causal())?;
+        drop(packed);
+        self.drop.forward(&self.c_proj.forward(&mixed)?)
+    }
+}
+
+impl Module for Attention {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        self.run(input.clone())
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.c_attn);
+        visitor.child(&self.c_proj);
+        self.drop.visit(visitor);
+    }
+}
+
+impl Mlp {
+    fn new(init: &mut Init, size: Gpt2Size, lora: Option<&LoraOptions>) -> Result<Self> {
+        let Gpt2Size { layers, width, dropout, .. } = size;
+        Ok(Self {
+            c_fc: Projection::named("c_fc", init, [width, 4 * width], filling(None), lora)?,
+            c_proj: Projection::named("c_proj", init, [4 * width, width], filling(Some(layers)), lora)?,
+            drop: Dropout::new(init, dropout),
+        })
+    }
+
+    /// As [`Attention::run`].
+    fn run(&self, input: Tensor) -> Result<Tensor> {
+        let spread = self.c_fc.forward(&input)?;
+        drop(input);
+        let bent = spread.gelu()?;
+        drop(spread);
+        self.drop.forward(&self.c_proj.forward(&bent)?)
+    }
+}
+
+impl Module for Mlp {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        self.run(input.clone())
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.c_fc);
+        visitor.child(&self.c_proj);
+        self.drop.visit(visitor);
+    }
+}

@@ -1,0 +1,253 @@
+//! Llama: a decoder with grouped key heads, RMS norms and gated MLPs (Touvron et al., 2023; Grattafiori et al., 2024).
+
+use super::language::{LanguageModel, check_heads, check_tokens, through, without_bias};
+use crate::error::{Error, Result};
+use crate::nn::{Child, Embedding, Filling, Init, Linear, LoraOptions, Module, Projection, RmsNorm, Sequence, Visitor};
+use crate::ops::{AttentionOptions, RotaryOptions};
+use crate::tensor::Tensor;
+
+/// The sizes of a Llama.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LlamaSize {
+    /// Tokens that there are.
+    pub vocabulary: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Numbers a token.
+    pub width: usize,
+    /// Query heads, which share the width.
+    pub heads: usize,
+    /// Heads of keys and of values; divides the query heads, groups of which share one.
+    pub key_heads: usize,
+    /// Numbers a token in the middle of the MLP.
+    pub hidden: usize,
+    /// How slowly rotary embeddings turn.
+    pub rotary_base: f64,
+}
+
+impl LlamaSize {
+    /// Llama-3-8B: 8,030,261,248 parameters.
+    pub const LLAMA_3_8B: Self = Self {
+        vocabulary: 128_256,
+        layers: 32,
+        width: 4096,
+        heads: 32,
+        key_heads: 8,
+        hidden: 14336,
+        rotary_base: 500_000.0,
+    };
+
+    /// One that a processor trains in moments.
+    pub const SMALL: Self =
+        Self { vocabulary: 96, layers: 3, width: 48, heads: 4, key_heads: 2, hidden: 128, rotary_base: 500_000.0 };
+}
+
+/// Added to mean squares.
+const EPSILON: f64 = 1e-5;
+/// What weights are spread by before training.
+const DEVIATION: f64 = 0.02;
+
+/// Llama with the parameters of Hugging Face's `LlamaForCausalLM`; the head is a matrix of its own.
+#[derive(Debug)]
+pub struct Llama {
+    embed_tokens: Child<Embedding>,
+    layers: Child<Sequence<Block>>,
+    norm: Child<RmsNorm>,
+    lm_head: Child<Linear>,
+}
+
+#[derive(Debug)]
+struct Block {
+    input_layernorm: Child<RmsNorm>,
+    self_attn: Child<Attention>,
+    post_attention_layernorm: Child<RmsNorm>,
+    mlp: Child<Mlp>,
+}
+
+#[derive(Debug)]
+struct Attention {
+    q_proj: Child<Projection>,
+    k_proj: Child<Projection>,
+    v_proj: Child<Projection>,
+    o_proj: Child<Projection>,
+    head_width: usize,
+    rotary: RotaryOptions,
+}
+
+#[derive(Debug)]
+struct Mlp {
+    gate_proj: Child<Projection>,
+    up_proj: Child<Projection>,
+    down_proj: Child<Projection>,
+}
+
+impl Llama {
+    /// The layers that [`LoraOptions`] may name.
+    pub const LORA_TARGETS: &'static [&'static str] =
+        &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+
+    /// A model of these sizes, filled by the bell curve of deviation 0.02. With `lora`, all but its corrections is
+    /// frozen. Fails if heads cannot share the width, or key heads the heads.
+    pub fn new(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {
+        check_heads("llama", [size.width, size.heads], true)?;
+        if size.key_heads == 0 || !size.heads.is_multiple_of(size.key_heads) {
+            let what = format!("{} heads cannot share {} key heads evenly; give a divisor", size.heads, size.key_heads);
+            return Err(Error::Setting { op: "llama", what });
+        }
+        match lora {
+            Some(options) => {
+                options.check(Self::LORA_TARGETS)?;
+                init.frozen(|init| Self::filled(init, size, lora))
+            }
+            None => Self::filled(init, size, None),
+        }
+    }
+
+    fn filled(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {
+        let LlamaSize { vocabulary, layers, width, .. } = size;
+        let filling = Filling::Normal { deviation: DEVIATION };
+        let table = |init: &mut Init| Embedding::filled(init, [vocabulary, width], filling);
+        let blocks = |init: &mut Init| Sequence::new(layers, init, |_, init| Block::new(init, size, lora));
+        let head = |init: &mut Init| Linear::filled(init, [width, vocabulary], without_bias(DEVIATION));
+        Ok(Self {
+            embed_tokens: Child::new("embed_tokens", init, table)?,
+            layers: Child::new("layers", init, blocks)?,
+            norm: Child::new("norm", init, |init| RmsNorm::new(init, width, EPSILON))?,
+            lm_head: Child::new("lm_head", init, head)?,
+        })
+    }
+}
+
+impl LanguageModel for Llama {
+    fn hidden(&self, tokens: &Tensor) -> Result<Tensor> {
+        check_tokens("llama", tokens)?;
+        let embedded = self.embed_tokens.forward(tokens)?;
+        self.norm.forward(&through(&self.layers, embedded)?)
+    }
+
+    fn head_weight(&self) -> &Tensor {
+        self.lm_head.weight()
+    }
+}
+
+impl Module for Llama {
+    fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
+        self.lm_head.forward(&self.hidden(tokens)?)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.embed_tokens);
+        visitor.child(&self.layers);
+        visitor.child(&self.norm);
+        visitor.child(&self.lm_head);
+    }
+}
+
+impl Block {
+    fn new(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {
+        let norm = |init: &mut Init| RmsNorm::new(init, size.width, EPSILON);
+        Ok(Self {
+            input_layernorm: Child::new("input_layernorm", init, norm)?,
+            self_attn: Child::new("self_attn", init, |init| Attention::new(init, size, lora))?,
+            post_attention_layernorm: Child::new("post_attention_layernorm", init, norm)?,
+            mlp: Child::new("mlp", init, |init| Mlp::new(init, size, lora))?,
+        })
+    }
+}
+
+impl Module for Block {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let normed = self.input_layernorm.forward(input)?;
+        let attended = self.self_attn.within(|attention| attention.run(normed))?.into_add(input)?;
+        let normed = self.post_attention_layernorm.forward(&attended)?;
+        self.mlp.within(|mlp| mlp.run(normed))?.into_add(&attended)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.input_layernorm);
+        visitor.child(&self.self_attn);
+        visitor.child(&self.post_attention_layernorm);
+        visitor.child(&self.mlp);
+    }
+}
+
+impl Attention {
+    fn new(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {
+        let LlamaSize { width, heads, key_heads, rotary_base, .. } = size;
+        let filling = without_bias(DEVIATION);
+        let keys = width / heads * key_heads;
+        Ok(Self {
+            q_proj: Projection::named("q_proj", init, [width, width], filling, lora)?,
+            k_proj: Projection::named("k_proj", init, [width, keys], filling, lora)?,
+            v_proj: Projection::named("v_proj", init, [width, keys], filling, lora)?,
+            o_proj: Projection::named("o_proj", init, [width, width], filling, lora)?,
+            head_width: width / heads,
+            rotary: RotaryOptions { base: rotary_base, ..RotaryOptions::default() },
+        })
+    }
+
+    /// `[batch, length, heads · width]` as `[batch, length, heads, width]`. The whole is used up, so that its memory is
+    /// free to write.
+    fn by_head(&self, projected: Tensor) -> Result<Tensor> {
+        let [batch, length, all] = [0, 1, 2].map(|axis| projected.shape()[axis]);
+        projected.reshape([batch, length, all / self.head_width, self.head_width])
+    }
+
+    /// The input is used up, so that it is gone where nobody keeps it.
+    fn run(&self, input: Tensor) -> Result<Tensor> {
+        let query = self.by_head(self.q_proj.forward(&input)?)?.into_rotary(self.rotary)?.transpose(1, 2)?;
+        let key = self.by_head(self.k_proj.forward(&input)?)?.into_rotary(self.rotary)?.transpose(1, 2)?;
+        let value = self.by_head(self.v_proj.forward(&input)?)?.transpose(1, 2)?;
+        let shape = *input.shape();
+        drop(input);
+        let mixed = Tensor::attention(&query, &key, &value, AttentionOptions::causal())?.transpose(1, 2)?;
+        drop((query, key, value));
+        self.o_proj.forward(&mixed.reshape(shape)?)
+    }
+}
+
+impl Module for Attention {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        self.run(input.clone())
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.q_proj);
+        visitor.child(&self.k_proj);
+        visitor.child(&self.v_proj);
+        visitor.child(&self.o_proj);
+    }
+}
+
+impl Mlp {
+    fn new(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {
+        let LlamaSize { width, hidden, .. } = size;
+        let filling = without_bias(DEVIATION);
+        Ok(Self {
+            gate_proj: Projection::named("gate_proj", init, [width, hidden], filling, lora)?,
+            up_proj: Projection::named("up_proj", init, [width, hidden], filling, lora)?,
+            down_proj: Projection::named("down_proj", init, [hidden, width], filling, lora)?,
+        })
+    }
+
+    /// As [`Attention::run`].
+    fn run(&self, input: Tensor) -> Result<Tensor> {
+        let (gate, up) = (self.gate_proj.forward(&input)?, self.up_proj.forward(&input)?);
+        drop(input);
+        let gated = Tensor::swiglu(&gate, &up)?;
+        drop((gate, up));
+        self.down_proj.forward(&gated)
+    }
+}
+
+impl Module for Mlp {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        self.run(input.clone())
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.gate_proj);
+        visitor.child(&self.up_proj);
+        visitor.child(&self.down_proj);
+    }
+}

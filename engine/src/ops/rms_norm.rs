@@ -1,0 +1,95 @@
+//! RMS norm: rows divided by the root of their mean square.
+
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::backend;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+const OP: &str = "rms_norm";
+
+impl Tensor {
+    /// Each row of the last axis over the root of its mean square (with `epsilon` added to the mean), times `weight` of
+    /// the last axis' length (Zhang and Sennrich: "Root Mean Square Layer Normalization", 2019). Keeps its input, and
+    /// one number a row in the statistics type; the result can be computed again from these. The input's gradient takes
+    /// over the memory of the result's.
+    pub fn rms_norm(&self, weight: Option<&Self>, epsilon: f64) -> Result<Self> {
+        let operation = Operation::begin(OP);
+        self.check_float(OP)?;
+        let Some((&width, rows)) = self.shape().split_last() else {
+            return Err(Error::shape(OP, self.shape(), "at least one axis is needed, along which to normalise"));
+        };
+        if let Some(weight) = weight {
+            self.check_operand(OP, weight)?;
+            if **weight.shape() != [width] || !weight.is_contiguous() {
+                let need = "the weight has one axis, of the last axis' length, its numbers one after another";
+                return Err(Error::shapes(OP, self.shape(), weight.shape(), need));
+            }
+        }
+        let rows = crate::Shape::filled(rows);
+        let input = self.in_order()?;
+        let out = self.same_shape()?;
+        let inverse = Self::empty(rows, self.dtype().statistics(), self.device())?;
+        backend::rms_norm(out.view(), inverse.view(), input.view(), weight.map(Self::view), epsilon)?;
+        let inputs: Vec<&Self> = [self].into_iter().chain(weight).collect();
+        if !Operation::is_recorded(&inputs) {
+            return Ok(out);
+        }
+        let known = Arc::new(Known {
+            input: Saved::new(&input),
+            inverse: Saved::new(&inverse),
+            weight: weight.map(Saved::new),
+        });
+        let recipe = known.clone();
+        Ok(operation.record(out, &inputs, |_| RmsNorm(known)).with_recipe(&recipe))
+    }
+}
+
+/// What backward reads, and from which the result can be computed again.
+struct Known {
+    input: Saved,
+    inverse: Saved,
+    weight: Option<Saved>,
+}
+
+impl Recipe for Known {
+    fn compute(&self) -> Result<Tensor> {
+        let (input, inverse) = (self.input.get(OP)?, self.inverse.get(OP)?);
+        let weight = self.weight.as_ref().map(|weight| weight.get(OP)).transpose()?;
+        let out = input.same_shape()?;
+        backend::rms_norm_again(out.view(), inverse.view(), input.view(), weight.as_ref().map(Tensor::view))?;
+        Ok(out)
+    }
+}
+
+/// With x̂ the row over its root: dx = (g·w − x̂ · mean(g·w·x̂)) / root, dw = Σ g·x̂.
+struct RmsNorm(Arc<Known>);
+
+impl Gradient for RmsNorm {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let known = &self.0;
+        let (input, inverse) = (known.input.get(OP)?, known.inverse.get(OP)?);
+        let weight = known.weight.as_ref().map(|weight| weight.get(OP)).transpose()?;
+        drop(self);
+        let grad = grad.into_order()?;
+        if inputs.needs(1) {
+            let sum = inputs.take_sum_or_zeros(1, &grad)?;
+            backend::rms_norm_backward_weight(sum.view(), grad.view(), inverse.view(), input.view())?;
+            inputs.give(1, sum)?;
+        }
+        if !inputs.needs(0) {
+            return Ok(());
+        }
+        let weight = weight.as_ref().map(Tensor::view);
+        let out = if grad.is_free_to_write() {
+            backend::rms_norm_backward(grad.view(), None, inverse.view(), input.view(), weight)?;
+            grad
+        } else {
+            let out = grad.same_shape()?;
+            backend::rms_norm_backward(out.view(), Some(grad.view()), inverse.view(), input.view(), weight)?;
+            out
+        };
+        inputs.give(0, out)
+    }
+}

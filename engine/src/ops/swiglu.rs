@@ -1,0 +1,121 @@
+//! SwiGLU: a gated product, the middle of a transformer's MLP.
+
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::backend;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+const OP: &str = "swiglu";
+
+impl Tensor {
+    /// `silu(gate) · up`, of one shape (Shazeer: "GLU Variants Improve Transformer", 2020). Keeps gate and up, from which
+    /// the result can be computed again; the gate alone if only `up` requires a gradient. Backward writes both gradients
+    /// over what was kept, or over the result's gradient, where nobody else holds it.
+    pub fn swiglu(gate: &Self, up: &Self) -> Result<Self> {
+        let operation = Operation::begin(OP);
+        gate.check_operand(OP, up)?;
+        gate.check_float(OP)?;
+        if gate.shape() != up.shape() {
+            return Err(Error::shapes(OP, gate.shape(), up.shape(), "gate and up must have the same shape"));
+        }
+        let inputs = [gate.in_order()?, up.in_order()?];
+        let out = gate.same_shape()?;
+        backend::swiglu(out.view(), inputs[0].view(), inputs[1].view())?;
+        if !Operation::is_recorded(&[gate, up]) {
+            return Ok(out);
+        }
+        if !gate.requires_grad() {
+            let gate_saved = Saved::new(&inputs[0]);
+            return Ok(operation.record(out, &[gate, up], |_| SwiGlu::OfUp(gate_saved)));
+        }
+        let known = Arc::new(Known { gate: Saved::new(&inputs[0]), up: Saved::new(&inputs[1]) });
+        let recipe = known.clone();
+        Ok(operation.record(out, &[gate, up], |_| SwiGlu::Of(known)).with_recipe(&recipe))
+    }
+}
+
+/// What backward reads, and from which the result can be computed again.
+struct Known {
+    gate: Saved,
+    up: Saved,
+}
+
+impl Recipe for Known {
+    fn compute(&self) -> Result<Tensor> {
+        let (gate, up) = (self.gate.get(OP)?, self.up.get(OP)?);
+        let out = gate.same_shape()?;
+        backend::swiglu(out.view(), gate.view(), up.view())?;
+        Ok(out)
+    }
+}
+
+/// With s = sigmoid(gate): dgate = g · up · s · (1 + gate · (1 − s)), dup = g · gate · s.
+enum SwiGlu {
+    /// At least the gate's gradient is wanted.
+    Of(Arc<Known>),
+    /// Only that of `up`, which does not depend on `up`.
+    OfUp(Saved),
+}
+
+impl Gradient for SwiGlu {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let grad = grad.into_order()?;
+        match *self {
+            Self::Of(known) => {
+                let (gate, up) = (known.gate.get(OP)?, known.up.get(OP)?);
+                drop(known);
+                of_gate(grad, gate, up, inputs)
+            }
+            Self::OfUp(gate) => {
+                let gate = gate.take(OP)?;
+                let free = [&grad, &gate].map(is_reusable);
+                let new = if free == [false; 2] { Some(inputs.allocate(1, &grad)?) } else { None };
+                let target = new.as_ref().unwrap_or(if free[0] { &grad } else { &gate });
+                // The gate stands in for `up`, whose values do not matter.
+                let known = [gate.view(), gate.view()];
+                backend::swiglu_backward(grad.view(), known, [None, Some(target.view())])?;
+                let out = new.unwrap_or(if free[0] { grad } else { gate });
+                inputs.give(1, out)
+            }
+        }
+    }
+}
+
+fn is_reusable(tensor: &Tensor) -> bool {
+    tensor.is_free_to_write() && tensor.fills_storage()
+}
+
+/// The gate's gradient, and that of `up` where it is wanted: each over memory that has served, if there is any.
+fn of_gate(grad: Tensor, gate: Tensor, up: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+    let wants_up = inputs.needs(1);
+    // Where each gradient goes, its own input's memory first: numbers are read before any is overwritten.
+    let mut free = [&gate, &up, &grad].map(is_reusable);
+    let mut place = |order: [usize; 3]| {
+        let found = order.into_iter().find(|&place| free[place])?;
+        free[found] = false;
+        Some(found)
+    };
+    let places = [place([0, 2, 1]), if wants_up { place([1, 2, 0]) } else { None }];
+    let mut new = [None, None];
+    for (input, wanted) in [true, wants_up].into_iter().enumerate() {
+        if wanted && places[input].is_none() {
+            new[input] = Some(inputs.allocate(input, &grad)?);
+        }
+    }
+    let buffers = [&gate, &up, &grad];
+    let target = |input: usize| new[input].as_ref().or(places[input].map(|place| buffers[place])).map(Tensor::view);
+    backend::swiglu_backward(grad.view(), [gate.view(), up.view()], [target(0), target(1)])?;
+    let mut buffers = [Some(gate), Some(up), Some(grad)];
+    let outs = [0, 1].map(|input| new[input].take().or_else(|| places[input].and_then(|place| buffers[place].take())));
+    // What has served is freed before anything is added up.
+    drop(buffers);
+    for (input, out) in outs.into_iter().enumerate() {
+        if let Some(out) = out {
+            out.storage().changed();
+            inputs.give(input, out)?;
+        }
+    }
+    Ok(())
+}
