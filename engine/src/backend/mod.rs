@@ -5,6 +5,9 @@
 //! allocations of the others.
 
 pub mod kind;
+pub mod arithmetic;
+pub mod step;
+pub mod code;
 pub mod cpu;
 
 use crate::device::Kind;
@@ -15,6 +18,9 @@ use crate::rng::Draw;
 use crate::storage::Storage;
 
 pub use kind::{AttentionSize, Binary, Distribution, Rotation, Ternary, Unary, Window};
+pub use code::{CODE_BLOCK, Code};
+pub use kind::{AttentionSize, Binary, Distribution, Ternary, Unary, Window};
+pub use step::{AdamStep, SgdStep};
 
 /// Memory seen as numbers in a layout: what primitives read and write.
 #[derive(Clone, Copy)]
@@ -32,6 +38,9 @@ macro_rules! primitives {
     ($($(#[$doc:meta])* $family:ident::$name:ident($first:ident: $first_type:ty $(, $argument:ident: $type:ty)* $(,)?);)+) => {
         $($(#[$doc])*
         pub fn $name($first: $first_type, $($argument: $type),*) -> Result<()> {
+            if arithmetic::is_left_out() {
+                return Ok(());
+            }
             match $first.storage.device().kind() {
                 Kind::Cpu => cpu::$family::$name($first, $($argument),*),
                 Kind::Accounting => Ok(()),
@@ -142,4 +151,22 @@ primitives! {
     /// The gradients of gate and up, as far as they are given, from the result's and `[gate, up]`. Contiguous; each may be
     /// written over any of what is read.
     swiglu::swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: [Option<View<'_>>; 2]);
+    // Optimizers. All but gradients is contiguous.
+    /// One step of stochastic gradient descent. `rounded`, of the gradient's type, gets the new parameter as well.
+    optim::sgd(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, direction: Option<View<'_>>, step: SgdStep);
+    /// One step of Adam; `moments` are the averages of the gradient and of its square.
+    optim::adam(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, moments: [View<'_>; 2], step: AdamStep);
+    /// One step of Adam; `state` is the averages as [`Code`]s, signed and unsigned (U8), and for each the largest magnitude
+    /// of every [`CODE_BLOCK`] of its elements (F32).
+    optim_8bit::adam_8bit(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, state: [View<'_>; 4], step: AdamStep);
+    /// `total += Σ |input|^order`, or the largest magnitude for an infinite order. `total` is one F64.
+    clip::add_norm(total: View<'_>, input: View<'_>, order: f64);
+    /// `total = total^(1 / order)`.
+    clip::finish_norm(total: View<'_>, order: f64);
+    /// `out *= min(1, most / (norm + 10⁻⁶))`; `norm` is one F64.
+    clip::clip_to_norm(out: View<'_>, norm: View<'_>, most: f64);
+    /// `out = max(least, min(most, out))`; what is not a number stays so.
+    clip::clamp(out: View<'_>, least: f64, most: f64);
+    /// `found = 1` if any number is infinite or none at all. `found` is one F32.
+    clip::find_nonfinite(found: View<'_>, input: View<'_>);
 }

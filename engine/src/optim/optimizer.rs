@@ -2,21 +2,38 @@
 
 use std::fmt;
 
-use super::rule::{Rule, Update};
+use super::rule::{Rule, Update, scale_in_place};
 use crate::autograd::no_grad;
+use crate::backend::arithmetic;
 use crate::error::Result;
 use crate::nn::Parameter;
 
 /// What a training loop does with its optimizer.
 pub trait Optimizer {
     /// Changes every parameter that has a gradient. State is allocated at a parameter's first step, as optimizer state.
-    fn step(&mut self) -> Result<()>;
+    fn step(&mut self) -> Result<()> {
+        self.step_scaled(1.0)
+    }
+
+    /// Like [`Self::step`], with every gradient multiplied by `scale`. Gradients may be changed. Fails for f16 where that
+    /// would lose small gradients.
+    fn step_scaled(&mut self, scale: f64) -> Result<()>;
+
+    /// Takes and frees all the memory that a step would, and changes nothing: so that a step that is skipped for its
+    /// values' sake looks the same in a recording as on a device that knows no values.
+    fn skip(&mut self) -> Result<()>;
 
     /// Drops all gradients, so that their memory is free until the next backward.
     fn zero_grad(&mut self);
 
     /// What it changes.
     fn parameters(&self) -> &[Parameter];
+
+    /// How far a step goes.
+    fn learning_rate(&self) -> f64;
+
+    /// Changes how far a step goes: a [`Schedule`](super::Schedule) tells how.
+    fn set_learning_rate(&mut self, rate: f64);
 }
 
 /// An [`Optimizer`] that steps by a [`Rule`].
@@ -48,14 +65,22 @@ impl<R: Rule> Stepping<R> {
 }
 
 impl<R: Rule> Optimizer for Stepping<R> {
-    fn step(&mut self) -> Result<()> {
+    fn step_scaled(&mut self, scale: f64) -> Result<()> {
         let _mode = no_grad();
         let with_grad = self.parameters.iter().zip(&mut self.states).filter_map(|(parameter, state)| {
-            let grad = parameter.tensor.grad()?;
-            Some(Update { parameter: &parameter.tensor, scope: parameter.scope, grad, state })
+            let (grad, scope) = (parameter.tensor.grad()?, parameter.scope);
+            Some(Update { parameter: &parameter.tensor, rounded: None, scope, grad, grad_scale: scale, state })
         });
         let mut updates: Vec<_> = with_grad.collect();
-        self.rule.update(&mut updates)
+        if !self.rule.is_fused() {
+            scale_all_in_place(&mut updates)?;
+        }
+        self.rule.update(updates)
+    }
+
+    fn skip(&mut self) -> Result<()> {
+        let _arithmetic = arithmetic::leave_out();
+        self.step()
     }
 
     fn zero_grad(&mut self) {
@@ -67,6 +92,23 @@ impl<R: Rule> Optimizer for Stepping<R> {
     fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
+
+    fn learning_rate(&self) -> f64 {
+        self.rule.learning_rate()
+    }
+
+    fn set_learning_rate(&mut self, rate: f64) {
+        self.rule.set_learning_rate(rate);
+    }
+}
+
+/// Multiplies each gradient with its scale, which is 1 from then on.
+pub(super) fn scale_all_in_place<S>(updates: &mut [Update<'_, S>]) -> Result<()> {
+    for update in updates {
+        scale_in_place(&update.grad, update.grad_scale)?;
+        update.grad_scale = 1.0;
+    }
+    Ok(())
 }
 
 impl<R: Rule + fmt::Debug> fmt::Debug for Stepping<R> {

@@ -3,20 +3,24 @@
 use highwater_recorder::{Category, ScopeId, scope};
 
 use crate::autograd::Operation;
-use crate::backend::Binary;
+use crate::backend::{Binary, arithmetic};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
-/// How a rule goes through many parameters. The numbers that come out are the same.
+/// How a rule goes through many parameters. The numbers that come out are the same, up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Each operation is done for all parameters before the next operation, as PyTorch's `foreach=True`, its default on
-    /// GPUs, does: fewest kernel launches. The intermediate results of all parameters are alive at once.
+    /// GPUs, does: fewest kernel launches. The intermediate results of all parameters are alive at once: one for each.
     #[default]
     Foreach,
     /// All operations are done for one parameter before the next parameter: at most one intermediate result is alive,
     /// of the size of the parameter at hand.
     PerTensor,
+    /// One pass over each parameter does all operations, as PyTorch's `fused=True` does: there are no intermediate
+    /// results. Parameters must be contiguous.
+    Fused,
 }
 
 /// One parameter in a step, with its gradient and with what the rule remembers for it.
@@ -24,10 +28,15 @@ pub enum Form {
 pub struct Update<'a, S> {
     /// The parameter, to be changed in place.
     pub parameter: &'a Tensor,
+    /// Takes over the new parameter, rounded to its own type, the gradient's. Only where the rule [is
+    /// fused](Rule::is_fused).
+    pub rounded: Option<&'a Tensor>,
     /// Where in the model it belongs, as recordings name it.
     pub scope: ScopeId,
-    /// Its gradient. Not to be changed.
+    /// Its gradient, of the same type unless the rule is fused. Where nobody else holds it, the rule may overwrite it.
     pub grad: Tensor,
+    /// What the gradient is to be multiplied with first. Other than 1 only where the rule is fused.
+    pub grad_scale: f64,
     /// What is remembered between steps; nothing before the first.
     pub state: &'a mut Option<S>,
 }
@@ -40,8 +49,20 @@ pub trait Rule: Clone + Send + 'static {
     /// Fails if a setting makes no sense.
     fn check(&self) -> Result<()>;
 
-    /// Does one step for each of `updates`. Gradients are switched off meanwhile.
-    fn update(&self, updates: &mut [Update<'_, Self::State>]) -> Result<()>;
+    /// How far a step goes.
+    fn learning_rate(&self) -> f64;
+
+    /// Changes how far a step goes.
+    fn set_learning_rate(&mut self, rate: f64);
+
+    /// Whether it scales gradients itself, takes them in a narrower type than the parameter's, and writes the rounded
+    /// parameter along with the parameter.
+    fn is_fused(&self) -> bool;
+
+    /// Does one step for each of `updates`. Gradients are switched off meanwhile. Where arithmetic [is left
+    /// out](arithmetic::is_left_out), a step is not counted, but takes all the memory of one; what is remembered is then
+    /// made [as ever](remember).
+    fn update(&self, updates: Vec<Update<'_, Self::State>>) -> Result<()>;
 }
 
 /// Fails, naming optimizer `op`, unless `holds`.
@@ -49,23 +70,74 @@ pub(crate) fn demand(op: &'static str, holds: bool, what: impl FnOnce() -> Strin
     if holds { Ok(()) } else { Err(Error::Setting { op, what: what() }) }
 }
 
-/// Allocates what a rule remembers for a parameter: within its scope, as optimizer state.
+/// Fails, naming optimizer `op` and the setting, unless every value is 0 or more.
+pub(crate) fn demand_not_negative(op: &'static str, settings: &[(&str, f64)]) -> Result<()> {
+    let check =
+        |&(name, value): &(&str, f64)| demand(op, value >= 0.0, || format!("{name} is {value}; give 0 or more"));
+    settings.iter().try_for_each(check)
+}
+
+/// Allocates what a rule remembers for a parameter: within its scope, as optimizer state. It gets its numbers also where
+/// arithmetic is left out, since it is made once.
 pub(crate) fn remember<T>(scope: ScopeId, allocate: impl FnOnce() -> Result<T>) -> Result<T> {
     let _scope = scope::scope_again(scope);
     let _category = scope::category(Category::OptimizerState);
+    let _arithmetic = arithmetic::bring_in();
     allocate()
 }
 
-/// The gradients, to each of which `decay` times its parameter has been added; that takes new memory for each, unless
-/// `decay` is 0.
-pub(crate) fn decayed_grads<S>(op: &'static str, updates: &[Update<'_, S>], decay: f64) -> Result<Vec<Tensor>> {
-    if decay == 0.0 {
-        return Ok(updates.iter().map(|update| update.grad.clone()).collect());
+/// Counts a step in `steps`, unless arithmetic is left out.
+pub(crate) fn count(steps: &mut u32) {
+    if !arithmetic::is_left_out() {
+        *steps = steps.saturating_add(1);
+    }
+}
+
+/// An update whose gradient is elsewhere.
+pub(crate) struct Target<'a, S> {
+    pub(crate) parameter: &'a Tensor,
+    pub(crate) scope: ScopeId,
+    pub(crate) state: &'a mut Option<S>,
+}
+
+/// The gradients, to each of which `decay` times its parameter has been added, beside their targets. The addition takes
+/// new memory for each gradient that somebody else holds, unless `decay` is 0.
+pub(crate) fn decayed_grads<'a, S>(
+    op: &'static str,
+    updates: Vec<Update<'a, S>>,
+    decay: f64,
+) -> Result<(Vec<Tensor>, Vec<Target<'a, S>>)> {
+    let _operation = (decay != 0.0).then(|| Operation::begin(op));
+    let decayed = |update: Update<'a, S>| {
+        let Update { parameter, scope, grad, state, .. } = update;
+        let _scope = scope::scope_again(scope);
+        let grad = if decay == 0.0 { grad } else { grad.into_zip(Binary::AddScaled(decay), parameter, op)? };
+        Ok((grad, Target { parameter, scope, state }))
+    };
+    updates.into_iter().map(decayed).collect()
+}
+
+/// Multiplies a gradient in place, for a rule that does not do it itself. Fails for f16, where small numbers would become
+/// 0: that is what the scale was for.
+pub(crate) fn scale_in_place(grad: &Tensor, scale: f64) -> Result<()> {
+    let op = "unscale";
+    if scale == 1.0 {
+        return Ok(());
+    }
+    if grad.dtype() == DType::F16 {
+        let need = "f16 would lose small numbers when unscaled in place; use Form::Fused or MasterWeights, which unscale as \
+                    they go, and clip them before by `scaler.scale()` times the norm";
+        return Err(Error::DType { op, found: DType::F16, need });
     }
     let _operation = Operation::begin(op);
-    let decayed = |update: &Update<'_, S>| {
-        let _scope = scope::scope_again(update.scope);
-        update.grad.zip(Binary::AddScaled(decay), update.parameter, op)
-    };
-    updates.iter().map(decayed).collect()
+    grad.affine_(scale, 0.0)
+}
+
+/// Fails unless a fused step can go through `parameter`; counts the change.
+pub(crate) fn begin_fused(op: &'static str, parameter: &Tensor) -> Result<()> {
+    if !parameter.is_contiguous() {
+        let need = "a fused step goes through memory in order; make the parameter contiguous, or use another form";
+        return Err(Error::shape(op, parameter.shape(), need));
+    }
+    parameter.begin_change(op)
 }

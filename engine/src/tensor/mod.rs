@@ -242,6 +242,11 @@ impl Tensor {
         }
     }
 
+    /// Whether this leaf has hooks: then its gradient may be gone after backward.
+    pub fn has_hooks(&self) -> bool {
+        self.leaf().is_some_and(|leaf| !lock(&leaf.hooks).is_empty())
+    }
+
     pub(crate) fn run_hooks(&self) -> Result<()> {
         let Some(leaf) = self.leaf() else {
             return Ok(());

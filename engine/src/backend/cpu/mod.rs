@@ -20,6 +20,10 @@ pub mod unfold;
 pub mod rms_norm;
 pub mod rotary;
 pub mod swiglu;
+pub mod split;
+pub mod optim;
+pub mod optim_8bit;
+pub mod clip;
 
 /// Fewer elements than this are not worth a second thread.
 const ELEMENTS_A_TASK: usize = 1 << 14;

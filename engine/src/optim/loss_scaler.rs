@@ -1,0 +1,173 @@
+//! Loss scaler: losses made larger, so that gradients in f16 do not become 0, and steps left out when that was too much.
+
+use highwater_recorder::{Category, Phase, scope};
+
+use super::clip::each_grad;
+use super::in_backward::demand_gradients_left;
+use super::optimizer::Optimizer;
+use super::rule::{demand, scale_in_place};
+use crate::autograd::{Operation, no_grad};
+use crate::backend;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::nn::Parameter;
+use crate::tensor::Tensor;
+
+/// Dynamic loss scaling, with the settings, defaults and decisions of PyTorch's `torch.amp.GradScaler`: the scale falls
+/// whenever a gradient is infinite or not a number, and that step is left out; it rises after many steps without.
+///
+/// Whether one was found is computed on the device, into one f32, and then read where the device has values. Elsewhere
+/// nothing is found. A step that is left out takes the same memory as one that is not.
+///
+/// ```
+/// # use highwater_engine::nn::{Init, Linear, Module};
+/// # use highwater_engine::optim::{AdamW, Form, LossScaler, MasterWeights, Optimizer, Stepping};
+/// # use highwater_engine::{DType, Device, Tensor};
+/// # let device = Device::cpu();
+/// # let model = Linear::new(&mut Init::new(&device, DType::F16, 0), [3, 1])?;
+/// let rule = MasterWeights { rule: AdamW { form: Form::Fused, ..AdamW::default() } };
+/// let mut optimizer = Stepping::new(rule, model.parameters())?;
+/// let mut scaler = LossScaler::default();
+/// for _ in 0..3 {
+///     let loss = model.forward(&Tensor::ones([8, 3], DType::F16, &device)?)?.mean()?;
+///     scaler.backward(&loss)?;
+///     scaler.step(&mut optimizer)?;
+///     optimizer.zero_grad();
+/// }
+/// # Ok::<(), highwater_engine::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossScaler {
+    settings: LossScaling,
+    scale: f64,
+    good_steps: u32,
+    /// Whether gradients were unscaled for the coming step already, and if so, whether one was not finite.
+    unscaled: Option<bool>,
+}
+
+/// Settings of a [`LossScaler`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossScaling {
+    /// The scale at first.
+    pub first: f64,
+    /// What it is multiplied with after `growth_interval` good steps in a row.
+    pub growth: f64,
+    /// What it is multiplied with after a step that was left out.
+    pub backoff: f64,
+    /// How many good steps in a row make it rise.
+    pub growth_interval: u32,
+}
+
+impl Default for LossScaling {
+    fn default() -> Self {
+        Self { first: 65536.0, growth: 2.0, backoff: 0.5, growth_interval: 2000 }
+    }
+}
+
+impl Default for LossScaler {
+    fn default() -> Self {
+        let settings = LossScaling::default();
+        Self { settings, scale: settings.first, good_steps: 0, unscaled: None }
+    }
+}
+
+impl LossScaler {
+    /// Fails if a setting makes no sense.
+    pub fn new(settings: LossScaling) -> Result<Self> {
+        let op = "loss_scaler";
+        let LossScaling { first, growth, backoff, growth_interval } = settings;
+        demand(op, first > 0.0 && first.is_finite(), || format!("the first scale is {first}; give one above 0"))?;
+        demand(op, growth >= 1.0, || format!("growth is {growth}; give 1 or more"))?;
+        demand(op, backoff > 0.0 && backoff < 1.0, || format!("backoff is {backoff}; give a number between 0 and 1"))?;
+        demand(op, growth_interval > 0, || "growth_interval is 0; give 1 or more".to_owned())?;
+        Ok(Self { settings, scale: first, ..Self::default() })
+    }
+
+    /// What the loss is multiplied with now.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Backward from the scaled `loss`, a single number. No other memory is taken than by [`Tensor::backward`].
+    pub fn backward(&self, loss: &Tensor) -> Result<()> {
+        backward_from_scaled(loss, self.scale)
+    }
+
+    /// Divides the gradients by the scale before the step, so that they can be clipped or looked at. Fails for f16, where
+    /// small gradients would become 0: those are to be clipped as they are, by [`Self::scale`] times the norm.
+    pub fn unscale(&mut self, parameters: &[Parameter]) -> Result<()> {
+        if self.unscaled.is_none() {
+            let is_found = find(parameters)?;
+            let _mode = no_grad();
+            each_grad(parameters, |grad| scale_in_place(grad, 1.0 / self.scale))?;
+            self.unscaled = Some(is_found);
+        }
+        Ok(())
+    }
+
+    /// Steps with unscaled gradients, or leaves the step out if a gradient is not finite; tells whether it stepped. Then
+    /// changes the scale. Fails for f16 where unscaled gradients would be stored, and where an optimizer [in
+    /// backward](super::run_in_backward) has used gradients up.
+    pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
+        let _phase = scope::phase(Phase::Optimizer);
+        let (is_found, scale) = match self.unscaled {
+            Some(is_found) => (is_found, 1.0),
+            None => (find(optimizer.parameters())?, 1.0 / self.scale),
+        };
+        if is_found {
+            optimizer.skip()?;
+        } else {
+            optimizer.step_scaled(scale)?;
+        }
+        self.unscaled = None;
+        self.change(is_found);
+        Ok(!is_found)
+    }
+
+    fn change(&mut self, is_found: bool) {
+        if is_found {
+            self.scale *= self.settings.backoff;
+            self.good_steps = 0;
+            return;
+        }
+        self.good_steps += 1;
+        if self.good_steps == self.settings.growth_interval {
+            self.good_steps = 0;
+            let grown = self.scale * self.settings.growth;
+            // Beyond, the scale itself would be infinite in f32.
+            if grown <= f64::from(f32::MAX) {
+                self.scale = grown;
+            }
+        }
+    }
+}
+
+/// Whether any gradient is infinite or not a number, as far as the device knows.
+fn find(parameters: &[Parameter]) -> Result<bool> {
+    let op = "find_nonfinite";
+    demand_gradients_left(op, parameters)?;
+    let Some(first) = parameters.first() else {
+        return Ok(false);
+    };
+    let _operation = Operation::begin(op);
+    let _category = scope::category(Category::Temporary);
+    let found = Tensor::zeros((), DType::F32, first.tensor.device())?;
+    each_grad(parameters, |grad| {
+        found.check_device(op, grad)?;
+        backend::find_nonfinite(found.view(), grad.view())
+    })?;
+    Ok(found.device().has_values() && found.item()? != 0.0)
+}
+
+/// Backward from `scale` times `loss`, which takes no more memory than from `loss`.
+pub(super) fn backward_from_scaled(loss: &Tensor, scale: f64) -> Result<()> {
+    if loss.elements() != 1 {
+        return Err(Error::NotScalar { shape: loss.shape().to_string().into() });
+    }
+    let _phase = scope::phase(Phase::Backward);
+    let grad = {
+        let _category = scope::category(Category::Temporary);
+        Tensor::full(loss.shape(), scale, loss.dtype(), loss.device())?
+    };
+    loss.backward_from(grad)
+}
