@@ -17,9 +17,8 @@ use crate::layout::Layout;
 use crate::rng::Draw;
 use crate::storage::Storage;
 
-pub use kind::{AttentionSize, Binary, Distribution, Rotation, Ternary, Unary, Window};
 pub use code::{CODE_BLOCK, Code};
-pub use kind::{AttentionSize, Binary, Distribution, Ternary, Unary, Window};
+pub use kind::{AttentionSize, Binary, Distribution, Rotation, Ternary, Unary, Window};
 pub use step::{AdamStep, SgdStep};
 
 /// Memory seen as numbers in a layout: what primitives read and write.

@@ -1,87 +1,42 @@
-//! Attention: softmax(query · keyᵀ) · value, one query at a time, so that scores never take more than a row.
+//! Attention: softmax(query · keyᵀ) · value, by tiles of queries and keys, so that scores never take more than a tile.
 //!
-//! Backward computes each row of scores again from the saved logarithm of its sum, as flash attention does (Dao, Fu,
-//! Ermon, Rudra, Ré: "FlashAttention", 2022): once for the query's gradient, by queries, and once each for key and value,
-//! by keys. So no two threads write the same row.
+//! Forward keeps each row's largest score and sum of exponents while it goes through the keys. Backward computes each
+//! tile of scores again from the saved logarithm of that sum. Both as flash attention does (Dao, Fu, Ermon, Rudra, Ré:
+//! "FlashAttention", 2022). A thread's scratch is a few tiles, and in backward the gradients of one head.
+#![expect(unsafe_code, reason = "threads write rows that lie between one another")]
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::nest::Nest;
+use super::ELEMENTS_A_TASK;
+use super::matmul::{Matrix, Product, multiply};
 use super::number::{Float, Real, with_float};
+use super::rows;
+use super::softmax::part_mut;
+use super::strips::{Strips, StripsMut};
 use crate::backend::kind::Mask;
 use crate::backend::{AttentionSize, View};
 use crate::error::Result;
-use crate::layout::Layout;
-use crate::storage::Reading;
 
-/// See [`crate::backend::attention`].
-pub fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize) -> Result<()> {
-    with_float!("attention", out.dtype, T => attention_as::<T>(out, statistics, inputs, size))
+/// Queries and keys of a tile.
+const QUERIES: usize = 64;
+const KEYS: usize = 128;
+
+/// Fewer multiplications than this are not worth a second thread.
+const MULTIPLICATIONS_A_TASK: usize = 1 << 18;
+
+/// `whole` in parts of `length`.
+fn tiles(whole: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = whole.end;
+    whole.step_by(length).map(move |first| first..end.min(first + length))
 }
 
-/// A tensor of `[batch, heads, length, width]` being read, by rows of its last axis.
-struct Rows<'a, T> {
-    memory: Reading<'a, T>,
-    layout: &'a Layout,
-}
-
-impl<'a, T: Float> Rows<'a, T> {
-    fn read(view: View<'a>) -> Result<Self> {
-        Ok(Self { memory: view.storage.read("attention")?, layout: view.layout })
-    }
-
-    fn row(&self, batch: usize, head: usize, place: usize) -> &[T] {
-        let strides = self.layout.strides();
-        let first = self.layout.offset() + batch * strides[0] + head * strides[1] + place * strides[2];
-        &self.memory[first..first + self.layout.shape()[3]]
-    }
-}
-
-/// Numbers of `[batch, heads, length]` being read.
-struct Numbers<'a, R> {
-    memory: Reading<'a, R>,
-    layout: &'a Layout,
-}
-
-impl<'a, R: Real> Numbers<'a, R> {
-    fn read(view: View<'a>) -> Result<Self> {
-        Ok(Self { memory: view.storage.read("attention")?, layout: view.layout })
-    }
-
-    fn get(&self, batch: usize, head: usize, place: usize) -> R {
-        let strides = self.layout.strides();
-        self.memory[self.layout.offset() + batch * strides[0] + head * strides[1] + place * strides[2]]
-    }
-}
-
-/// The sum of products, in eight partial sums that a processor can keep side by side.
-fn dot<T: Float>(left: &[T], right: &[T]) -> T::Real {
-    let mut sums = [T::Real::ZERO; 8];
-    let (left_eights, right_eights) = (left.chunks_exact(8), right.chunks_exact(8));
-    let rest = left_eights.remainder().iter().zip(right_eights.remainder());
-    let mut total = T::Real::ZERO;
-    rest.for_each(|(l, r)| total += l.load() * r.load());
-    for (left, right) in left_eights.zip(right_eights) {
-        for ((sum, l), r) in sums.iter_mut().zip(left).zip(right) {
-            *sum += l.load() * r.load();
-        }
-    }
-    sums.into_iter().for_each(|sum| total += sum);
-    total
-}
-
-fn add_scaled<T: Float>(sums: &mut [T::Real], factor: T::Real, row: &[T]) {
-    for (sum, value) in sums.iter_mut().zip(row) {
-        *sum += factor * value.load();
-    }
-}
-
-fn store<T: Float>(row: &mut [T], sums: &[T::Real]) {
-    for (place, &sum) in row.iter_mut().zip(sums) {
-        *place = T::store(sum);
-    }
+/// So many zeros.
+fn zeros<R: Real>(numbers: &mut Vec<R>, count: usize) -> &mut [R] {
+    numbers.clear();
+    numbers.resize(count, R::ZERO);
+    numbers
 }
 
 impl AttentionSize {
@@ -93,97 +48,134 @@ impl AttentionSize {
         }
     }
 
-    /// Which of `queries` queries see the key at `place`.
-    fn seers(&self, place: usize, queries: usize) -> Range<usize> {
+    /// The first query that sees the key at `place`.
+    fn first_seer(&self, place: usize) -> usize {
         match self.mask {
-            Mask::None => 0..queries,
-            Mask::Causal => place.min(queries)..queries,
+            Mask::None => 0,
+            Mask::Causal => place,
         }
+    }
+
+    /// How many of a tile's keys the query at `place` sees.
+    fn seen_of(&self, place: usize, keys: &Range<usize>) -> usize {
+        self.seen(place, keys.end).saturating_sub(keys.start)
     }
 }
 
-/// How far apart the groups of heads of one place are, in memory of the order batch, place, head, width.
-fn group_distance(layout: &Layout) -> usize {
-    let (shape, strides) = (layout.shape(), layout.strides());
-    let group = (shape[1] - 1) * strides[1] + shape[3];
-    let distance = match (shape[0], shape[2]) {
-        (1, 1) => group,
-        (_, 1) => strides[0],
-        _ => strides[2],
-    };
-    let in_order =
-        distance >= group && (shape[0] == 1 || strides[0] == shape[2] * distance) && (shape[3] == 1 || strides[3] == 1);
-    assert!(in_order, "attention writes tensors in the order batch, place, head, width");
-    distance
+/// See [`crate::backend::attention`].
+pub fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize) -> Result<()> {
+    with_float!("attention", out.dtype, T => attention_as::<T>(out, statistics, inputs, size))
 }
 
-fn attention_as<T: Float>(
-    out: View<'_>,
-    statistics: View<'_>,
-    inputs: [View<'_>; 3],
-    size: AttentionSize,
-) -> Result<()> {
-    let [query, key, value] = [Rows::<T>::read(inputs[0])?, Rows::<T>::read(inputs[1])?, Rows::<T>::read(inputs[2])?];
+fn attention_as<T>(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize) -> Result<()>
+where
+    T: Float,
+    T::Real: Product<Real = T::Real>,
+{
+    let [query, key, value] = [Strips::<T>::read(inputs[0])?, Strips::read(inputs[1])?, Strips::read(inputs[2])?];
     if out.layout.elements() == 0 {
         return Ok(());
     }
-    let [_, heads, places, width] = [0, 1, 2, 3].map(|axis| out.layout.shape()[axis]);
-    let keys = key.layout.shape()[2];
-    let heads_a_key = heads / key.layout.shape()[1].max(1);
-    let scale = T::Real::of(size.scale);
-    let head_distance = out.layout.strides()[1];
+    let [batches, heads, places, width] = [0, 1, 2, 3].map(|axis| out.layout.shape()[axis]);
+    let heads_a_key = heads / key.heads().max(1);
     let mut log_sums = statistics.storage.write::<T::Real>("attention")?;
     let mut memory = out.storage.write::<T>("attention")?;
-    let groups = memory[out.layout.offset()..out.layout.end()].par_chunks_mut(group_distance(out.layout));
-    let log_sums = log_sums[statistics.layout.offset()..].par_chunks_mut(heads);
-    groups.zip(log_sums).enumerate().for_each_init(
-        || (Vec::new(), vec![T::Real::ZERO; width]),
-        |(scores, sums), (index, (group, log_sums))| {
-            let (batch, place) = (index / places, index % places);
-            for head in 0..heads {
-                let row = query.row(batch, head, place);
-                scores.clear();
-                scores.extend(
-                    (0..size.seen(place, keys)).map(|at| scale * dot(row, key.row(batch, head / heads_a_key, at))),
-                );
-                let largest = scores.iter().fold(T::Real::LEAST, |largest, &score| largest.largest(score));
-                let mut total = T::Real::ZERO;
-                sums.fill(T::Real::ZERO);
-                for (at, &score) in scores.iter().enumerate() {
-                    let weight = (score - largest).exp();
-                    total += weight;
-                    add_scaled(sums, weight, value.row(batch, head / heads_a_key, at));
-                }
-                if !scores.is_empty() {
-                    sums.iter_mut().for_each(|sum| *sum = *sum / total);
-                }
-                store(&mut group[head * head_distance..][..width], sums);
-                log_sums[head] = largest + total.ln();
-            }
-        },
-    );
+    let [log_sums] = StripsMut::share(&mut log_sums, [statistics.layout]);
+    let [out] = StripsMut::share(&mut memory, [out.layout]);
+    let tiles_a_head = places.div_ceil(QUERIES);
+    let task = |scratch: &mut Forward<T::Real>, index: usize| {
+        let (head, first) = (index / tiles_a_head, index % tiles_a_head * QUERIES);
+        let (batch, head) = (head / heads, head % heads);
+        let queries = first..places.min(first + QUERIES);
+        scratch.mix([&query, &key, &value], [batch, head, head / heads_a_key], &queries, size);
+        for (row, place) in queries.enumerate() {
+            let (sum, mixed) = (scratch.sums[row], &scratch.mixed[row * width..][..width]);
+            let share = if key.places() == 0 { T::Real::ZERO } else { T::Real::ONE / sum };
+            // SAFETY: each task has a tile of queries of its own.
+            let (out, log_sum) = unsafe { (out.row([batch, head, place]), log_sums.row([batch, head, place])) };
+            rows::store(out, mixed, share);
+            log_sum.fill(scratch.largest[row] + sum.ln());
+        }
+    };
+    let tasks = (0..batches * heads * tiles_a_head).into_par_iter();
+    tasks.with_min_len(at_least(QUERIES * key.places() * width)).for_each_init(Forward::default, task);
     Ok(())
+}
+
+/// How many tasks of so many multiplications are worth a thread.
+fn at_least(multiplications: usize) -> usize {
+    (MULTIPLICATIONS_A_TASK / multiplications.max(1)).max(1)
+}
+
+/// A thread's scratch: tiles widened, scores, and of each row the largest score, the sum of exponents and the values
+/// mixed so far.
+#[derive(Default)]
+struct Forward<R> {
+    tiles: [Vec<R>; 3],
+    scores: Vec<R>,
+    largest: Vec<R>,
+    sums: Vec<R>,
+    mixed: Vec<R>,
+}
+
+impl<R: Product<Real = R> + Real> Forward<R> {
+    /// Mixes values for a tile of queries.
+    fn mix<T: Float<Real = R>>(
+        &mut self,
+        [query, key, value]: [&Strips<'_, T>; 3],
+        [batch, head, key_head]: [usize; 3],
+        queries: &Range<usize>,
+        size: AttentionSize,
+    ) {
+        let [of_query, of_key, of_value] = &mut self.tiles;
+        let (count, width) = (queries.len(), query.width());
+        let query = query.tile([batch, head], queries, of_query);
+        let (largest, sums) = (zeros(&mut self.largest, count), zeros(&mut self.sums, count));
+        largest.fill(R::LEAST);
+        let mixed = zeros(&mut self.mixed, count * width);
+        for keys in tiles(0..size.seen(queries.end - 1, key.places()), KEYS) {
+            self.scores.resize(QUERIES * KEYS, R::ZERO);
+            let scores = &mut self.scores[..count * keys.len()];
+            let key = key.tile([batch, key_head], &keys, of_key);
+            multiply([count, width, keys.len()], [R::of(size.scale), R::ZERO], query, key.turned(), scores);
+            for (row, place) in queries.clone().enumerate() {
+                let scores = &mut scores[row * keys.len()..][..keys.len()];
+                let (scores, hidden) = scores.split_at_mut(size.seen_of(place, &keys));
+                hidden.fill(R::ZERO);
+                let former = largest[row];
+                largest[row] = former.largest(rows::largest(scores));
+                if former != largest[row] {
+                    let share = (former - largest[row]).exp();
+                    sums[row] = sums[row] * share;
+                    rows::scale(&mut mixed[row * width..][..width], share);
+                }
+                rows::exponents(scores, largest[row]);
+                sums[row] += rows::sum_of(scores);
+            }
+            let weights = Matrix { numbers: scores, strides: [keys.len(), 1] };
+            let value = value.tile([batch, key_head], &keys, of_value);
+            multiply([count, keys.len(), width], [R::ONE; 2], weights, value, mixed);
+        }
+    }
 }
 
 /// See [`crate::backend::attention_delta`].
 pub fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Result<()> {
     with_float!("attention", grad.dtype, T => {
-        let (grads, results) = (Rows::<T>::read(grad)?, Rows::<T>::read(result)?);
+        let (grads, results) = (Strips::<T>::read(grad)?, Strips::<T>::read(result)?);
+        let [heads, places] = [out.layout.shape()[1], out.layout.shape()[2]];
         let mut memory = out.storage.write::<<T as Float>::Real>("attention")?;
-        let shape = *out.layout.shape();
-        Nest::new([out.layout]).each(|[at]| {
-            let [batch, head, place] = index_of(out.layout, at, &shape);
-            memory[at] = dot(grads.row(batch, head, place), results.row(batch, head, place));
+        let in_order = out.layout.transpose(1, 2).is_contiguous();
+        assert!(in_order, "numbers of rows are in the order batch, place, head");
+        let rows_a_task = (ELEMENTS_A_TASK / grads.width().max(1)).max(1);
+        part_mut(&mut memory, out).par_chunks_mut(rows_a_task).enumerate().for_each(|(task, deltas)| {
+            for (index, delta) in (task * rows_a_task..).zip(deltas) {
+                let place = [index / (heads * places), index % heads, index / heads % places];
+                *delta = rows::dot(grads.row(place), results.row(place));
+            }
         });
         Ok(())
     })
-}
-
-/// The index of the element at `at` in a layout of `[batch, heads, length]` whose memory is in the order batch, length,
-/// head.
-fn index_of(layout: &Layout, at: usize, shape: &[usize]) -> [usize; 3] {
-    let place = at - layout.offset();
-    [place / (shape[1] * shape[2]), place % shape[1], place / shape[1] % shape[2]]
 }
 
 /// See [`crate::backend::attention_backward`].
@@ -194,86 +186,124 @@ pub fn attention_backward(
     inputs: [View<'_>; 3],
     size: AttentionSize,
 ) -> Result<()> {
+    let outs = [query_grad, other_grads[0], other_grads[1]];
     with_float!("attention", query_grad.dtype, T => {
         let backward = Backward::<T> {
-            grad: Rows::read(known[0])?,
-            log_sums: Numbers::read(known[1])?,
-            deltas: Numbers::read(known[2])?,
-            query: Rows::read(inputs[0])?,
-            key: Rows::read(inputs[1])?,
-            value: Rows::read(inputs[2])?,
+            grad: Strips::read(known[0])?,
+            log_sums: Strips::read(known[1])?,
+            deltas: Strips::read(known[2])?,
+            query: Strips::read(inputs[0])?,
+            key: Strips::read(inputs[1])?,
+            value: Strips::read(inputs[2])?,
             size,
         };
-        let queries = inputs[0].layout.shape()[2];
-        let keys = inputs[1].layout.shape()[2];
-        let heads_a_key = inputs[0].layout.shape()[1] / inputs[1].layout.shape()[1].max(1);
-        write_rows::<T>(query_grad, |[batch, head, place], sums| {
-            for at in 0..size.seen(place, keys) {
-                let (_, slope) = backward.weight_and_slope([batch, head, place], head / heads_a_key, at);
-                add_scaled(sums, slope, backward.key.row(batch, head / heads_a_key, at));
-            }
-        })?;
-        let heads = |key_head: usize| key_head * heads_a_key..(key_head + 1) * heads_a_key;
-        write_rows::<T>(other_grads[0], |[batch, key_head, at], sums| {
-            for (head, place) in heads(key_head).flat_map(|head| size.seers(at, queries).map(move |place| (head, place))) {
-                let (_, slope) = backward.weight_and_slope([batch, head, place], key_head, at);
-                add_scaled(sums, slope, backward.query.row(batch, head, place));
-            }
-        })?;
-        write_rows::<T>(other_grads[1], |[batch, key_head, at], sums| {
-            for (head, place) in heads(key_head).flat_map(|head| size.seers(at, queries).map(move |place| (head, place))) {
-                let weight = backward.weight([batch, head, place], key_head, at);
-                add_scaled(sums, weight, backward.grad.row(batch, head, place));
-            }
-        })
+        let mut first = outs[0].storage.write::<T>("attention")?;
+        if outs.iter().all(|out| std::ptr::eq(out.storage, outs[0].storage)) {
+            backward.run(&StripsMut::share(&mut first, outs.map(|out| out.layout)));
+            return Ok(());
+        }
+        let mut others = [outs[1].storage.write::<T>("attention")?, outs[2].storage.write::<T>("attention")?];
+        let [second, third] = &mut others;
+        let [query] = StripsMut::share(&mut first, [outs[0].layout]);
+        let [key] = StripsMut::share(second, [outs[1].layout]);
+        let [value] = StripsMut::share(third, [outs[2].layout]);
+        backward.run(&[query, key, value]);
+        Ok(())
     })
 }
 
 /// What attention's backward reads.
 struct Backward<'a, T: Float> {
-    grad: Rows<'a, T>,
-    log_sums: Numbers<'a, T::Real>,
-    deltas: Numbers<'a, T::Real>,
-    query: Rows<'a, T>,
-    key: Rows<'a, T>,
-    value: Rows<'a, T>,
+    grad: Strips<'a, T>,
+    log_sums: Strips<'a, T::Real>,
+    deltas: Strips<'a, T::Real>,
+    query: Strips<'a, T>,
+    key: Strips<'a, T>,
+    value: Strips<'a, T>,
     size: AttentionSize,
 }
 
-impl<T: Float> Backward<'_, T> {
-    /// The share of its attention that a query gives to the key at `at`.
-    fn weight(&self, [batch, head, place]: [usize; 3], key_head: usize, at: usize) -> T::Real {
-        let score = dot(self.query.row(batch, head, place), self.key.row(batch, key_head, at));
-        (T::Real::of(self.size.scale) * score - self.log_sums.get(batch, head, place)).exp()
-    }
-
-    /// The same, and the derivative with respect to the product of query and key.
-    fn weight_and_slope(&self, query: [usize; 3], key_head: usize, at: usize) -> (T::Real, T::Real) {
-        let [batch, head, place] = query;
-        let weight = self.weight(query, key_head, at);
-        let grad = dot(self.grad.row(batch, head, place), self.value.row(batch, key_head, at));
-        (weight, T::Real::of(self.size.scale) * weight * (grad - self.deltas.get(batch, head, place)))
-    }
+/// A thread's scratch: tiles of query, key, value and the result's gradient widened, weights, the gradients of scores,
+/// and the gradients of one head's query, key and value.
+#[derive(Default)]
+struct Gradients<R> {
+    tiles: [Vec<R>; 4],
+    weights: Vec<R>,
+    slopes: Vec<R>,
+    query: Vec<R>,
+    key: Vec<R>,
+    value: Vec<R>,
 }
 
-/// Writes every row of `out`: `fill([batch, head, place], sums)` adds to sums that start at 0.
-fn write_rows<T: Float>(out: View<'_>, fill: impl Fn([usize; 3], &mut [T::Real]) + Sync) -> Result<()> {
-    if out.layout.elements() == 0 {
-        return Ok(());
-    }
-    let [_, heads, places, width] = [0, 1, 2, 3].map(|axis| out.layout.shape()[axis]);
-    let head_distance = out.layout.strides()[1];
-    let mut memory = out.storage.write::<T>("attention")?;
-    let groups = memory[out.layout.offset()..out.layout.end()].par_chunks_mut(group_distance(out.layout));
-    groups.enumerate().for_each_init(
-        || vec![T::Real::ZERO; width],
-        |sums, (index, group)| {
-            for head in 0..heads {
-                sums.fill(T::Real::ZERO);
-                fill([index / places, head, index % places], sums);
-                store(&mut group[head * head_distance..][..width], sums);
+impl<T: Float> Backward<'_, T>
+where
+    T::Real: Product<Real = T::Real> + Float<Real = T::Real>,
+{
+    /// Writes the gradients of query, key and value; a task for each head of keys, so that no two write the same row.
+    fn run(&self, outs: &[StripsMut<'_, T>; 3]) {
+        let [batches, heads] = [self.key.batches(), self.key.heads()];
+        let heads_a_key = self.query.heads() / heads.max(1);
+        let width = self.key.width();
+        let write = |out: &StripsMut<'_, T>, [batch, head]: [usize; 2], numbers: &[T::Real]| {
+            for (place, numbers) in numbers.chunks(width.max(1)).enumerate() {
+                // SAFETY: each task has a head of keys and the heads of queries that look there for its own.
+                let row = unsafe { out.row([batch, head, place]) };
+                rows::store(row, numbers, T::Real::ONE);
             }
-        },
-    );
-    Ok(())
+        };
+        let task = |scratch: &mut Gradients<T::Real>, index: usize| {
+            let (batch, key_head) = (index / heads, index % heads);
+            zeros(&mut scratch.key, self.key.places() * width);
+            zeros(&mut scratch.value, self.key.places() * width);
+            for head in key_head * heads_a_key..(key_head + 1) * heads_a_key {
+                zeros(&mut scratch.query, self.query.places() * width);
+                self.add_head([batch, head, key_head], scratch);
+                write(&outs[0], [batch, head], &scratch.query);
+            }
+            write(&outs[1], [batch, key_head], &scratch.key);
+            write(&outs[2], [batch, key_head], &scratch.value);
+        };
+        let work = self.query.places() * self.key.places() * width * heads_a_key;
+        (0..batches * heads).into_par_iter().with_min_len(at_least(work)).for_each_init(Gradients::default, task);
+    }
+
+    /// Adds the gradients that come through one head of queries.
+    fn add_head(&self, [batch, head, key_head]: [usize; 3], scratch: &mut Gradients<T::Real>) {
+        let (zero, one, scale) = (T::Real::ZERO, T::Real::ONE, T::Real::of(self.size.scale));
+        let (width, queries) = (self.query.width(), self.query.places());
+        let Gradients { tiles: [of_query, of_key, of_value, of_grad], weights, slopes, .. } = scratch;
+        weights.resize(QUERIES * KEYS, zero);
+        slopes.resize(QUERIES * KEYS, zero);
+        for keys in tiles(0..self.key.places(), KEYS) {
+            let key = self.key.tile([batch, key_head], &keys, of_key);
+            let value = self.value.tile([batch, key_head], &keys, of_value);
+            let first = self.size.first_seer(keys.start) / QUERIES * QUERIES;
+            for queries in tiles(first.min(queries)..queries, QUERIES) {
+                let query = self.query.tile([batch, head], &queries, of_query);
+                let grad = self.grad.tile([batch, head], &queries, of_grad);
+                // The last query of the tile sees the most.
+                let (count, seen) = (queries.len(), self.size.seen_of(queries.end - 1, &keys));
+                let (weights, slopes) = (&mut weights[..count * seen], &mut slopes[..count * seen]);
+                multiply([count, width, seen], [scale, zero], query, key.turned(), weights);
+                multiply([count, width, seen], [scale, zero], grad, value.turned(), slopes);
+                for (row, place) in queries.clone().enumerate() {
+                    let (log_sum, delta) =
+                        (self.log_sums.row([batch, head, place])[0], self.deltas.row([batch, head, place])[0]);
+                    let seen_here = self.size.seen_of(place, &keys);
+                    let (weights, hidden) = weights[row * seen..][..seen].split_at_mut(seen_here);
+                    hidden.fill(zero);
+                    rows::exponents(weights, log_sum);
+                    let (slopes, hidden) = slopes[row * seen..][..seen].split_at_mut(seen_here);
+                    hidden.fill(zero);
+                    rows::slopes(slopes, weights, scale * delta);
+                }
+                let turned = |numbers| Matrix { numbers, strides: [1, seen] };
+                let place = keys.start * width;
+                multiply([seen, count, width], [one; 2], turned(weights), grad, &mut scratch.value[place..]);
+                multiply([seen, count, width], [one; 2], turned(slopes), query, &mut scratch.key[place..]);
+                let slopes = Matrix { numbers: slopes, strides: [seen, 1] };
+                multiply([count, seen, width], [one; 2], slopes, key, &mut scratch.query[queries.start * width..]);
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use super::ELEMENTS_A_TASK;
 use super::nest::Nest;
 use super::number::{Float, Real, with_float};
+use super::wide::wide;
 use crate::backend::{Binary, Ternary, Unary, View};
 use crate::dtype::{DType, Truth};
 use crate::error::Result;
@@ -25,10 +26,9 @@ pub fn fill(out: View<'_>, value: f64) -> Result<()> {
 fn write_all<T: Pod + Send + Sync>(out: View<'_>, value: T) -> Result<()> {
     let nest = Nest::new([out.layout]);
     let mut memory = out.storage.write::<T>("fill")?;
-    run(&mut memory, &nest, |row, _, stride| {
-        for element in row.iter_mut().step_by(stride) {
-            *element = value;
-        }
+    run(&mut memory, &nest, |row, _, stride| match stride {
+        1 => row.fill(value),
+        _ => row.iter_mut().step_by(stride).for_each(|element| *element = value),
     });
     Ok(())
 }
@@ -62,27 +62,27 @@ pub(super) fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
     f: impl Fn(I) -> O + Sync,
 ) -> Result<()> {
     let nest = Nest::new([out.layout, input.layout]);
-    let [stride_out, stride_in] = nest.inner_strides();
+    let stride_in = nest.inner_strides()[1];
     let from = input.storage.read::<I>("copy")?;
     let mut memory = out.storage.write::<O>("copy")?;
-    run(&mut memory, &nest, |row, [_, start], _| {
-        let places = row.iter_mut().step_by(stride_out.max(1));
-        if stride_in == 1 {
-            places.zip(&from[start..]).for_each(|(element, &value)| *element = f(value));
-        } else {
-            places.enumerate().for_each(|(i, element)| *element = f(from[start + i * stride_in]));
+    run(&mut memory, &nest, |row, [_, start], stride| match (stride, stride_in) {
+        (1, 1) => map_row(row, &from[start..], &f),
+        (1, 0) => row.fill(f(from[start])),
+        _ => {
+            let places = row.iter_mut().step_by(stride).enumerate();
+            places.for_each(|(i, element)| *element = f(from[start + i * stride_in]));
         }
     });
     Ok(())
 }
 
 /// Calls `row(output, offsets, stride)` for each innermost loop: the output elements from the row's first to its last,
-/// `stride` apart. Loops are shared among threads where the output lies in one piece.
+/// `stride` apart. Loops are shared among threads where the output lies in one piece, or in pieces apart.
 fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: impl Fn(&mut [T], [usize; N], usize) + Sync) {
     let elements = nest.elements();
     let stride = nest.inner_strides()[0].max(1);
+    let first = nest.offsets()[0];
     if nest.writes_contiguously() {
-        let first = nest.offsets()[0];
         memory[first..first + elements].par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(chunk, part)| {
             let start = chunk * ELEMENTS_A_TASK;
             nest.rows(start, start + part.len(), |offsets, length| {
@@ -90,10 +90,53 @@ fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: impl Fn(&
                 row(&mut part[place..place + length], offsets, 1);
             });
         });
+    } else if let Some([parts, distance]) = nest.parts() {
+        let elements_a_part = elements / parts;
+        let parts_a_task = (ELEMENTS_A_TASK / elements_a_part).max(1);
+        let tasks = memory[first..].par_chunks_mut(distance * parts_a_task).take(parts.div_ceil(parts_a_task));
+        tasks.enumerate().for_each(|(task, memory)| {
+            let start = task * parts_a_task * elements_a_part;
+            nest.rows(start, (start + parts_a_task * elements_a_part).min(elements), |offsets, length| {
+                let place = offsets[0] - first - task * distance * parts_a_task;
+                row(&mut memory[place..=place + (length - 1) * stride], offsets, stride);
+            });
+        });
     } else {
         nest.rows(0, elements, |offsets, length| {
             row(&mut memory[offsets[0]..=offsets[0] + (length - 1) * stride], offsets, stride);
         });
+    }
+}
+
+wide! {
+    fn map_row[I: Copy, O, F: Fn(I) -> O](out: &mut [O], from: &[I], f: &F) {
+        for (element, &value) in out.iter_mut().zip(from) {
+            *element = f(value);
+        }
+    }
+
+    fn change_row[T: Copy, F: Fn(T) -> T](out: &mut [T], f: &F) {
+        for element in out {
+            *element = f(*element);
+        }
+    }
+
+    fn zip_row[T: Copy, F: Fn(T, T) -> T](out: &mut [T], left: &[T], right: &[T], f: &F) {
+        for ((element, &left), &right) in out.iter_mut().zip(left).zip(right) {
+            *element = f(left, right);
+        }
+    }
+
+    fn change_row_by[T: Copy, F: Fn(T, T) -> T](out: &mut [T], right: &[T], f: &F) {
+        for (element, &right) in out.iter_mut().zip(right) {
+            *element = f(*element, right);
+        }
+    }
+
+    fn merge_row[T: Copy, F: Fn(T, T, T) -> T](out: &mut [T], left: &[T], right: &[T], f: &F) {
+        for ((element, &left), &right) in out.iter_mut().zip(left).zip(right) {
+            *element = f(*element, left, right);
+        }
     }
 }
 
@@ -146,8 +189,10 @@ fn map<T: Float>(out: View<'_>, input: Option<View<'_>>, f: impl Fn(T::Real) -> 
     }
     let nest = Nest::new([out.layout]);
     let mut memory = out.storage.write::<T>("unary")?;
-    run(&mut memory, &nest, |row, _, stride| {
-        row.iter_mut().step_by(stride).for_each(|element| *element = T::store(f(element.load())));
+    let f = |value: T| T::store(f(value.load()));
+    run(&mut memory, &nest, |row, _, stride| match stride {
+        1 => change_row(row, &f),
+        _ => row.iter_mut().step_by(stride).for_each(|element| *element = f(*element)),
     });
     Ok(())
 }
@@ -209,7 +254,11 @@ fn zip<T: Float>(
         let stride_right = nest.inner_strides()[1];
         let mut memory = out.storage.write::<T>("binary")?;
         run(&mut memory, &nest, |row, [_, start], stride| match (stride, stride_right) {
-            (1, 1) => row.iter_mut().zip(&r[start..]).for_each(|(element, &r)| *element = f(*element, r)),
+            (1, 1) => change_row_by(row, &r[start..], &f),
+            (1, 0) => {
+                let right = r[start];
+                change_row(row, &|element| f(element, right));
+            }
             _ => row
                 .iter_mut()
                 .step_by(stride)
@@ -223,11 +272,15 @@ fn zip<T: Float>(
     let l = left.storage.read::<T>("binary")?;
     let mut memory = out.storage.write::<T>("binary")?;
     run(&mut memory, &nest, |row, [_, at_left, at_right], stride| match (stride, stride_left, stride_right) {
-        (1, 1, 1) => {
-            let operands = l[at_left..].iter().zip(&r[at_right..]);
-            row.iter_mut().zip(operands).for_each(|(element, (&l, &r))| *element = f(l, r));
+        (1, 1, 1) => zip_row(row, &l[at_left..], &r[at_right..], &f),
+        (1, 1, 0) => {
+            let right = r[at_right];
+            map_row(row, &l[at_left..], &|left| f(left, right));
         }
-        (1, 1, 0) => row.iter_mut().zip(&l[at_left..]).for_each(|(element, &l)| *element = f(l, r[at_right])),
+        (1, 0, 1) => {
+            let left = l[at_left];
+            map_row(row, &r[at_right..], &|right| f(left, right));
+        }
         _ => row.iter_mut().step_by(stride).enumerate().for_each(|(i, element)| {
             *element = f(l[at_left + i * stride_left], r[at_right + i * stride_right]);
         }),
@@ -263,10 +316,12 @@ fn merge<T: Float>(
     let [_, stride_left, stride_right] = nest.inner_strides();
     let (l, r) = (left.storage.read::<T>("ternary")?, right.storage.read::<T>("ternary")?);
     let mut memory = out.storage.write::<T>("ternary")?;
-    run(&mut memory, &nest, |row, [_, at_left, at_right], stride| {
-        row.iter_mut().step_by(stride).enumerate().for_each(|(i, o)| {
-            *o = T::store(f(o.load(), l[at_left + i * stride_left].load(), r[at_right + i * stride_right].load()));
-        });
+    let f = |o: T, l: T, r: T| T::store(f(o.load(), l.load(), r.load()));
+    run(&mut memory, &nest, |row, [_, at_left, at_right], stride| match (stride, stride_left, stride_right) {
+        (1, 1, 1) => merge_row(row, &l[at_left..], &r[at_right..], &f),
+        _ => row.iter_mut().step_by(stride).enumerate().for_each(|(i, o)| {
+            *o = f(*o, l[at_left + i * stride_left], r[at_right + i * stride_right]);
+        }),
     });
     Ok(())
 }

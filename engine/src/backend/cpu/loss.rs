@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::number::{Float, Real, with_float};
+use super::rows;
 use super::softmax::{exponent_sum, part, part_mut, row_sizes};
 use crate::backend::View;
 use crate::error::{Error, Result};
@@ -18,15 +19,18 @@ pub fn cross_entropy(
 ) -> Result<()> {
     with_float!("cross_entropy", logits.dtype, T => {
         type R = <T as Float>::Real;
-        let (width, _) = row_sizes(logits);
+        let (width, rows_a_task) = row_sizes(logits);
         let values = logits.storage.read::<T>("cross_entropy")?;
         let labels = targets.storage.read::<i64>("cross_entropy")?;
         let (values, labels) = (part(&values, logits), part(&labels, targets));
         let mut log_sums = statistics.storage.write::<R>("cross_entropy")?;
         let log_sums = part_mut(&mut log_sums, statistics);
-        values.par_chunks(width).zip(log_sums.par_iter_mut()).for_each(|(row, log_sum)| {
-            let (largest, sum) = exponent_sum(row);
-            *log_sum = largest + sum.ln();
+        let tasks = values.par_chunks(rows_a_task * width).zip(log_sums.par_chunks_mut(rows_a_task));
+        tasks.for_each(|(rows, log_sums)| {
+            for (row, log_sum) in rows.chunks(width).zip(log_sums) {
+                let (largest, sum) = exponent_sum(row);
+                *log_sum = largest + sum.ln();
+            }
         });
         let (mut total, mut counted) = (0.0, 0_usize);
         for ((row, &log_sum), &label) in values.chunks(width).zip(log_sums.iter()).zip(labels) {
@@ -58,21 +62,26 @@ pub fn cross_entropy_backward(
     let [grad, statistics, count] = known;
     with_float!("cross_entropy", out.dtype, T => {
         type R = <T as Float>::Real;
-        let (width, _) = row_sizes(out);
+        let (width, rows_a_task) = row_sizes(out);
         let labels = targets.storage.read::<i64>("cross_entropy")?;
         let log_sums = statistics.storage.read::<R>("cross_entropy")?;
         let grad = grad.storage.read::<T>("cross_entropy")?[grad.layout.offset()].load();
         let share = grad / count.storage.read::<R>("cross_entropy")?[count.layout.offset()];
-        let rows = part(&log_sums, statistics).par_iter().zip(part(&labels, targets));
+        let known = part(&log_sums, statistics).par_chunks(rows_a_task).zip(part(&labels, targets).par_chunks(rows_a_task));
         let mut memory = out.storage.write::<T>("cross_entropy")?;
-        part_mut(&mut memory, out).par_chunks_mut(width).zip(rows).for_each(|(row, (&log_sum, &label))| {
-            if label == ignored {
-                row.fill(T::store(R::ZERO));
-                return;
-            }
-            for (class, x) in row.iter_mut().enumerate() {
-                let own = if class as i64 == label { R::ONE } else { R::ZERO };
-                *x = T::store(((x.load() - log_sum).exp() - own) * share);
+        let tasks = part_mut(&mut memory, out).par_chunks_mut(rows_a_task * width).zip(known);
+        tasks.for_each(|(rows, (log_sums, labels))| {
+            for (row, (&log_sum, &label)) in rows.chunks_mut(width).zip(log_sums.iter().zip(labels)) {
+                if label == ignored {
+                    row.fill(T::store(R::ZERO));
+                    continue;
+                }
+                let target = usize::try_from(label).ok().filter(|&class| class < row.len());
+                let own = target.map(|class| ((row[class].load() - log_sum).exp() - R::ONE) * share);
+                rows::shares(row, log_sum, share);
+                if let Some((class, own)) = target.zip(own) {
+                    row[class] = T::store(own);
+                }
             }
         });
         Ok(())

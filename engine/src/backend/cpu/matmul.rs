@@ -1,6 +1,7 @@
-//! Matmul: matrix products over strided operands, by the matrixmultiply crate.
+//! Matmul: matrix products over strided operands, by the gemm crate.
 #![expect(unsafe_code, reason = "the matrix product takes pointers and strides, so that no operand needs a copy")]
 
+use gemm::Parallelism;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
@@ -11,9 +12,10 @@ use crate::error::Result;
 use crate::layout::Layout;
 
 /// Fewer multiplications than this are not worth a second thread.
-const MULTIPLICATIONS_A_TASK: usize = 1 << 18;
+const MULTIPLICATIONS_A_TASK: usize = 1 << 20;
 
-/// See [`crate::backend::matmul`].
+/// See [`crate::backend::matmul`]. Threads share elements of the output, and no sum of products is split among them, so
+/// the result does not depend on how many there are.
 pub fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64) -> Result<()> {
     with_float!("matmul", out.dtype, T => matmul_as::<T>(out, left, right, scale, keep))
 }
@@ -38,29 +40,82 @@ fn matmul_as<T: Product>(out: View<'_>, left: View<'_>, right: View<'_>, scale: 
         let matrix = layout.shape().rank();
         layout.select(matrix - 1, 0).select(matrix - 2, 0)
     });
+    let nest = Nest::new([&batch[0], &batch[1], &batch[2]]);
+    let mut products = Vec::with_capacity(nest.elements());
     let mut written = None;
     // Axes that are summed have stride 0 in the output, so the nest makes them innermost: products that are summed
     // follow one another, and only the first meets what the output held.
-    Nest::new([&batch[0], &batch[1], &batch[2]]).each(|[at_out, at_left, at_right]| {
+    nest.each(|[at_out, at_left, at_right]| {
         let keep = if written == Some(at_out) { 1.0 } else { keep };
         written = Some(at_out);
         // An operand without elements (k = 0) is never read; its offset may lie past its end.
         let (l, r) = (&l[at_left.min(l.len())..], &r[at_right.min(r.len())..]);
-        let product = Matrices {
+        products.push(Matrices {
             size: [m, k, n],
             factors: [T::Real::of(scale), T::Real::of(keep)],
             left: (l.as_ptr(), of_left),
             right: (r.as_ptr(), of_right),
             out: (o[at_out..].as_mut_ptr(), of_out),
-        };
-        product.compute_in_parts();
+        });
     });
+    let work = m.saturating_mul(n).saturating_mul(k);
+    let one_after_another = work > MULTIPLICATIONS_A_TASK || !out.layout.is_distinct();
+    if one_after_another || work.saturating_mul(products.len()) <= MULTIPLICATIONS_A_TASK {
+        let threads = if work > MULTIPLICATIONS_A_TASK { Parallelism::Rayon(0) } else { Parallelism::None };
+        products.into_iter().for_each(|product| T::product(product, threads));
+    } else {
+        let at_least = MULTIPLICATIONS_A_TASK / work.max(1);
+        products
+            .into_par_iter()
+            .with_min_len(at_least.max(1))
+            .for_each(|product| T::product(product, Parallelism::None));
+    }
     Ok(())
 }
 
-/// `out = factors[0] · left · right + factors[1] · out`, with sizes `[m, k, n]` and strides `[down, right]`.
+/// A matrix in part of a slice: how far apart its rows and its columns are.
 #[derive(Clone, Copy)]
-struct Matrices<T: Float> {
+pub(super) struct Matrix<'a, R> {
+    pub(super) numbers: &'a [R],
+    pub(super) strides: [usize; 2],
+}
+
+impl<R> Matrix<'_, R> {
+    /// With rows and columns exchanged.
+    pub(super) fn turned(mut self) -> Self {
+        self.strides.swap(0, 1);
+        self
+    }
+}
+
+/// `out = scale · left · right + keep · out`, with sizes `[m, k, n]`, on this thread. Rows of `out` are contiguous.
+pub(super) fn multiply<R: Product<Real = R>>(
+    [m, k, n]: [usize; 3],
+    [scale, keep]: [R; 2],
+    left: Matrix<'_, R>,
+    right: Matrix<'_, R>,
+    out: &mut [R],
+) {
+    let end = |[rows, columns]: [usize; 2], [down, across]: [usize; 2]| {
+        if rows == 0 || columns == 0 { 0 } else { (rows - 1) * down + (columns - 1) * across + 1 }
+    };
+    let fits = end([m, k], left.strides) <= left.numbers.len() && end([k, n], right.strides) <= right.numbers.len();
+    assert!(fits && m * n <= out.len(), "matrices end within their slices");
+    let signed = |strides: [usize; 2]| strides.map(|stride| stride as isize);
+    let product = Matrices {
+        size: [m, k, n],
+        factors: [scale, keep],
+        left: (left.numbers.as_ptr(), signed(left.strides)),
+        right: (right.numbers.as_ptr(), signed(right.strides)),
+        out: (out.as_mut_ptr(), [n as isize, 1]),
+    };
+    R::product(product, Parallelism::None);
+}
+
+/// `out = factors[0] · left · right + factors[1] · out`, with sizes `[m, k, n]` and strides `[down, right]`. All elements
+/// are within memory that whoever makes this holds borrowed until it is computed; the output is borrowed alone.
+#[derive(Clone, Copy)]
+pub(super) struct Matrices<T: Float> {
     size: [usize; 3],
     factors: [T::Real; 2],
     left: (*const T, [isize; 2]),
@@ -68,64 +123,46 @@ struct Matrices<T: Float> {
     out: (*mut T, [isize; 2]),
 }
 
-// SAFETY: the pointers are to memory that the caller of the primitive holds borrowed until all parts are computed; parts
-// that run at the same time write different rows or columns.
+// SAFETY: the pointers are to memory that the caller of the primitive holds borrowed until all products are computed;
+// products that are computed at the same time write different elements.
 unsafe impl<T: Float> Send for Matrices<T> {}
-
-impl<T: Product> Matrices<T> {
-    /// Shares the rows, or the columns if there are more, among threads. No sum is split, so the result does not depend
-    /// on how many there are.
-    fn compute_in_parts(self) {
-        let [m, k, n] = self.size;
-        let work = m.saturating_mul(n).saturating_mul(k) / MULTIPLICATIONS_A_TASK;
-        let tasks = work.clamp(1, rayon::current_num_threads()).min(m.max(n));
-        if tasks == 1 {
-            T::product(self);
-            return;
-        }
-        let split = m.max(n);
-        let length = split.div_ceil(tasks);
-        let parts: Vec<Self> = (0..split)
-            .step_by(length)
-            .map(|start| {
-                let count = length.min(split - start);
-                if m >= n { self.rows(start, count) } else { self.columns(start, count) }
-            })
-            .collect();
-        parts.into_par_iter().for_each(T::product);
-    }
-
-    fn rows(mut self, start: usize, count: usize) -> Self {
-        self.size[0] = count;
-        self.left.0 = self.left.0.wrapping_offset(start as isize * self.left.1[0]);
-        self.out.0 = self.out.0.wrapping_offset(start as isize * self.out.1[0]);
-        self
-    }
-
-    fn columns(mut self, start: usize, count: usize) -> Self {
-        self.size[2] = count;
-        self.right.0 = self.right.0.wrapping_offset(start as isize * self.right.1[1]);
-        self.out.0 = self.out.0.wrapping_offset(start as isize * self.out.1[1]);
-        self
-    }
-}
+// SAFETY: as above.
+unsafe impl<T: Float> Sync for Matrices<T> {}
 
 /// A type of elements with a matrix product.
-trait Product: Float {
-    fn product(matrices: Matrices<Self>);
+pub(super) trait Product: Float {
+    /// Computes it, with these threads.
+    fn product(matrices: Matrices<Self>, threads: Parallelism);
 }
 
 macro_rules! product {
-    ($type:ty, $gemm:path) => {
+    ($type:ty) => {
         impl Product for $type {
-            fn product(matrices: Matrices<Self>) {
-                let Matrices { size: [m, k, n], factors, left, right, out } = matrices;
-                // SAFETY: `matmul_as` checked that every view ends within its memory, and holds that memory borrowed;
-                // the output is distinct from both inputs, for it is borrowed alone.
+            fn product(matrices: Matrices<Self>, threads: Parallelism) {
+                let Matrices { size: [m, k, n], factors: [scale, keep], left, right, out } = matrices;
+                // SAFETY: see `Matrices`: every element is within borrowed memory, and the output is distinct from both
+                // inputs.
                 unsafe {
-                    $gemm(
-                        m, k, n, factors[0], left.0, left.1[0], left.1[1], right.0, right.1[0], right.1[1], factors[1],
-                        out.0, out.1[0], out.1[1],
+                    gemm::gemm(
+                        m,
+                        n,
+                        k,
+                        out.0,
+                        out.1[1],
+                        out.1[0],
+                        keep != 0.0,
+                        left.0,
+                        left.1[1],
+                        left.1[0],
+                        right.0,
+                        right.1[1],
+                        right.1[0],
+                        keep,
+                        scale,
+                        false,
+                        false,
+                        false,
+                        threads,
                     );
                 }
             }
@@ -133,46 +170,29 @@ macro_rules! product {
     };
 }
 
-product!(f32, matrixmultiply::sgemm);
-product!(f64, matrixmultiply::dgemm);
+product!(f32);
+product!(f64);
 
-const TILE: usize = 64;
-const DEPTH: usize = 256;
+/// Rows and columns of a tile of the output, and how many products are summed at a time. Scratch for a tile is 896 KiB.
+const TILE: [usize; 2] = [128, 256];
+const DEPTH: usize = 512;
 
 /// Half precision: tiles are widened to single precision, multiplied and summed there, and rounded once at the end.
 macro_rules! half_product {
     ($type:ty) => {
         impl Product for $type {
-            fn product(matrices: Matrices<Self>) {
-                let Matrices { size: [m, k, n], factors, left, right, out } = matrices;
-                let (mut a, mut b, mut c) = (vec![0.0; TILE * DEPTH], vec![0.0; DEPTH * TILE], vec![0.0; TILE * TILE]);
-                for (row, column) in
-                    (0..m).step_by(TILE).flat_map(|row| (0..n).step_by(TILE).map(move |column| (row, column)))
-                {
-                    let (rows, columns) = (TILE.min(m - row), TILE.min(n - column));
-                    c.fill(0.0);
-                    for depth in (0..k).step_by(DEPTH) {
-                        let depths = DEPTH.min(k - depth);
-                        widen(&mut a, left, [row, depth], [rows, depths]);
-                        widen(&mut b, right, [depth, column], [depths, columns]);
-                        f32::product(Matrices {
-                            size: [rows, depths, columns],
-                            factors: [1.0, 1.0],
-                            left: (a.as_ptr(), [depths as isize, 1]),
-                            right: (b.as_ptr(), [columns as isize, 1]),
-                            out: (c.as_mut_ptr(), [columns as isize, 1]),
-                        });
+            fn product(matrices: Matrices<Self>, threads: Parallelism) {
+                let [m, _, n] = matrices.size;
+                let [across, down] = [n.div_ceil(TILE[1]), m.div_ceil(TILE[0])];
+                let tile = |scratch: &mut Scratch, index: usize| {
+                    product_tile(matrices, [index / across * TILE[0], index % across * TILE[1]], scratch);
+                };
+                match threads {
+                    Parallelism::None => {
+                        let mut scratch = Scratch::default();
+                        (0..across * down).for_each(|index| tile(&mut scratch, index));
                     }
-                    for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
-                        let place =
-                            out.0.wrapping_offset((row + i) as isize * out.1[0] + (column + j) as isize * out.1[1]);
-                        let product = factors[0] * c[i * columns + j];
-                        // SAFETY: the place is element (row + i, column + j) of the output; see the other types.
-                        unsafe {
-                            let kept = if factors[1] == 0.0 { 0.0 } else { factors[1] * (*place).load() };
-                            *place = <$type as Float>::store(product + kept);
-                        }
-                    }
+                    Parallelism::Rayon(_) => (0..across * down).into_par_iter().for_each_init(Scratch::default, tile),
                 }
             }
         }
@@ -182,19 +202,61 @@ macro_rules! half_product {
 half_product!(bf16);
 half_product!(f16);
 
-/// Copies a tile of `size` rows and columns from `first` on, widened.
-fn widen<T: Float<Real = f32>>(
-    tile: &mut [f32],
-    (from, strides): (*const T, [isize; 2]),
-    first: [usize; 2],
-    size: [usize; 2],
-) {
-    for i in 0..size[0] {
-        for j in 0..size[1] {
-            let place =
-                from.wrapping_offset((first[0] + i) as isize * strides[0] + (first[1] + j) as isize * strides[1]);
-            // SAFETY: the place is an element of the operand, which `matmul_as` checked to lie within its memory.
-            tile[i * size[1] + j] = unsafe { (*place).load() };
+/// Tiles of both operands and of the result.
+#[derive(Default)]
+struct Scratch([Vec<f32>; 3]);
+
+/// One tile of the output, from element `[row, column]` on.
+fn product_tile<T: Float<Real = f32>>(matrices: Matrices<T>, [row, column]: [usize; 2], scratch: &mut Scratch) {
+    let Matrices { size: [m, k, n], factors: [scale, keep], left, right, out } = matrices;
+    let Scratch([a, b, c]) = scratch;
+    let (rows, columns) = (TILE[0].min(m - row), TILE[1].min(n - column));
+    c.clear();
+    c.resize(rows * columns, 0.0);
+    for depth in (0..k).step_by(DEPTH) {
+        let depths = DEPTH.min(k - depth);
+        let left = widen(a, left, [row, depth], [rows, depths]);
+        let right = widen(b, right, [depth, column], [depths, columns]);
+        multiply([rows, depths, columns], [scale, if depth == 0 { 0.0 } else { 1.0 }], left, right, c);
+    }
+    for (i, products) in c.chunks(columns).enumerate() {
+        let first = out.0.wrapping_offset((row + i) as isize * out.1[0] + column as isize * out.1[1]);
+        for (j, &product) in products.iter().enumerate() {
+            let place = first.wrapping_offset(j as isize * out.1[1]);
+            // SAFETY: the place is element (row + i, column + j) of the output; see `Matrices`.
+            unsafe {
+                let kept = if keep == 0.0 { 0.0 } else { keep * (*place).load() };
+                *place = T::store(product + kept);
+            }
         }
     }
+}
+
+/// Copies a tile of `size` rows and columns from `first` on, widened, in the order in which it lies in memory.
+fn widen<T: Float<Real = f32>>(
+    tile: &mut Vec<f32>,
+    (from, strides): (*const T, [isize; 2]),
+    first: [usize; 2],
+    [rows, columns]: [usize; 2],
+) -> Matrix<'_, f32> {
+    let from = from.wrapping_offset(first[0] as isize * strides[0] + first[1] as isize * strides[1]);
+    let by_columns = strides[0] == 1 && strides[1] != 1;
+    let (lines, length) = if by_columns { (columns, rows) } else { (rows, columns) };
+    let [along, across] = if by_columns { [strides[0], strides[1]] } else { [strides[1], strides[0]] };
+    tile.clear();
+    tile.resize(rows * columns, 0.0);
+    for (line, out) in tile.chunks_mut(length.max(1)).take(lines).enumerate() {
+        let from = from.wrapping_offset(line as isize * across);
+        if along == 1 {
+            // SAFETY: these are elements of the operand, one after another; see `Matrices`.
+            let numbers = unsafe { std::slice::from_raw_parts(from, length) };
+            super::rows::load(out, numbers);
+        } else {
+            for (i, wide) in out.iter_mut().enumerate() {
+                // SAFETY: an element of the operand; see `Matrices`.
+                *wide = unsafe { (*from.wrapping_offset(i as isize * along)).load() };
+            }
+        }
+    }
+    Matrix { numbers: tile, strides: if by_columns { [1, rows] } else { [columns, 1] } }
 }

@@ -1,15 +1,25 @@
-//! CPU backend: plain loops over host memory, the reference that other devices are checked against.
+//! CPU backend: loops over host memory, the reference that other devices are checked against.
+//!
+//! Work is shared among threads in parts that depend on sizes alone, and sums of parts are added in order: results do
+//! not depend on how many threads there are. They may differ in the last places from one kind of processor to another,
+//! where matrix products use other instructions.
 //!
 //! A kernel's own scratch space is small, bounded and on the stack or in a few rows of host memory; all else was
 //! allocated by the caller.
 
+mod wide;
+mod single;
+mod halves;
 pub mod number;
 pub mod nest;
+mod rows;
+mod columns;
 pub mod elementwise;
 pub mod cast;
 pub mod random;
 pub mod reduce;
 pub mod matmul;
+mod strips;
 pub mod softmax;
 pub mod norm;
 pub mod attention;
@@ -26,4 +36,4 @@ pub mod optim_8bit;
 pub mod clip;
 
 /// Fewer elements than this are not worth a second thread.
-const ELEMENTS_A_TASK: usize = 1 << 14;
+const ELEMENTS_A_TASK: usize = 1 << 15;

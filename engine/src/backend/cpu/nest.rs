@@ -52,6 +52,17 @@ impl<const N: usize> Nest<N> {
         std::array::from_fn(|n| self.strides[n][self.rank - 1])
     }
 
+    /// Where an element of the first operand lies, counted in the loops' order.
+    pub(super) fn place(&self, element: usize) -> usize {
+        let mut rest = element;
+        let mut place = self.offsets[0];
+        for axis in (0..self.rank).rev() {
+            place += rest % self.lengths[axis] * self.strides[0][axis];
+            rest /= self.lengths[axis];
+        }
+        place
+    }
+
     /// Where the first element of each operand lies.
     pub(super) fn offsets(&self) -> [usize; N] {
         self.offsets
@@ -69,6 +80,15 @@ impl<const N: usize> Nest<N> {
         }
     }
 
+    /// The parts that the outermost loop goes through: how many there are, and how far apart in the written operand; none
+    /// if there is one part only, or if parts lie within one another.
+    pub(super) fn parts(&self) -> Option<[usize; 2]> {
+        let distance = self.strides[0][0];
+        let reach: usize = (1..self.rank).map(|axis| (self.lengths[axis] - 1) * self.strides[0][axis]).sum();
+        let apart = self.elements > 0 && self.rank > 1 && reach < distance;
+        apart.then_some([self.lengths[0], distance])
+    }
+
     /// Calls `row(offsets, length)` for the innermost loops that make up elements `start` to `end`, in the loops' order.
     pub(super) fn rows(&self, start: usize, end: usize, mut row: impl FnMut([usize; N], usize)) {
         if start >= end {
@@ -76,26 +96,34 @@ impl<const N: usize> Nest<N> {
         }
         let inner = self.rank - 1;
         let mut position = [0; MAX_RANK];
+        let mut offsets = self.offsets;
         let mut rest = start;
         for axis in (0..self.rank).rev() {
             position[axis] = rest % self.lengths[axis];
             rest /= self.lengths[axis];
+            for (offset, strides) in offsets.iter_mut().zip(&self.strides) {
+                *offset += position[axis] * strides[axis];
+            }
         }
         let mut done = start;
         loop {
-            let offsets = std::array::from_fn(|n| {
-                self.offsets[n] + (0..self.rank).map(|axis| position[axis] * self.strides[n][axis]).sum::<usize>()
-            });
             let length = (self.lengths[inner] - position[inner]).min(end - done);
             row(offsets, length);
             done += length;
             if done >= end {
                 return;
             }
+            for (offset, strides) in offsets.iter_mut().zip(&self.strides) {
+                *offset -= position[inner] * strides[inner];
+            }
             position[inner] = 0;
             for axis in (0..inner).rev() {
                 position[axis] += 1;
-                if position[axis] < self.lengths[axis] {
+                let whole = position[axis] == self.lengths[axis];
+                for (offset, strides) in offsets.iter_mut().zip(&self.strides) {
+                    *offset = *offset + strides[axis] - if whole { self.lengths[axis] * strides[axis] } else { 0 };
+                }
+                if !whole {
                     break;
                 }
                 position[axis] = 0;
@@ -136,6 +164,31 @@ mod tests {
         let mut seen = Vec::new();
         nest.rows(0, 6, |offsets, length| seen.push((offsets, length)));
         assert_eq!(seen, [([0, 0], 3), ([3, 1], 3)]);
+    }
+
+    #[test]
+    fn every_start_finds_the_same_places() {
+        let layout = Layout::contiguous(Shape::from([3, 4, 5])).transpose(0, 1);
+        let nest = Nest::new([&Layout::contiguous(Shape::from([4, 3, 5])), &layout]);
+        let places = |start| {
+            let mut places = Vec::new();
+            nest.rows(start, 60, |[to, from], length| places.extend((0..length).map(|i| (to + i, from + i))));
+            places
+        };
+        let all = places(0);
+        assert_eq!(all.iter().map(|&(to, _)| to).collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
+        assert!(all.contains(&(15, 5)) && all.contains(&(5, 20)));
+        for start in 0..60 {
+            assert_eq!(places(start), all[start..]);
+        }
+    }
+
+    #[test]
+    fn parts_of_a_narrowed_output_lie_apart() {
+        let wide = Layout::contiguous(Shape::from([4, 6]));
+        let narrow = wide.narrow("test", 1, 2, 3).unwrap();
+        assert_eq!(Nest::new([&narrow]).parts(), Some([4, 6]));
+        assert_eq!(Nest::new([&wide]).parts(), None);
     }
 
     #[test]

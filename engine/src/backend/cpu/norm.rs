@@ -2,11 +2,13 @@
 
 use rayon::prelude::*;
 
+use super::columns::column_sums;
 use super::number::{Float, Real, with_float};
+use super::rows;
 use super::softmax::{part, part_mut, row_sizes};
+use super::wide::wide;
 use crate::backend::View;
 use crate::error::Result;
-use crate::storage::Reading;
 
 /// See [`crate::backend::layer_norm`].
 pub fn layer_norm(
@@ -24,19 +26,18 @@ pub fn layer_norm(
 }
 
 fn measure<T: Float>(mean: View<'_>, rstd: View<'_>, input: View<'_>, epsilon: f64) -> Result<()> {
-    let (width, _) = row_sizes(input);
+    let (width, rows_a_task) = row_sizes(input);
     let values = input.storage.read::<T>("layer_norm")?;
     let mut means = mean.storage.write::<T::Real>("layer_norm")?;
     let mut rstds = rstd.storage.write::<T::Real>("layer_norm")?;
-    let statistics = part_mut(&mut means, mean).par_iter_mut().zip(part_mut(&mut rstds, rstd));
-    part(&values, input).par_chunks(width).zip(statistics).for_each(|(row, (mean, rstd))| {
-        let count = T::Real::of(width as f64);
-        let mut sum = T::Real::ZERO;
-        row.iter().for_each(|x| sum += x.load());
-        *mean = sum / count;
-        let mut squares = T::Real::ZERO;
-        row.iter().map(|x| x.load() - *mean).for_each(|difference| squares += difference * difference);
-        *rstd = T::Real::ONE / (squares / count + T::Real::of(epsilon)).sqrt();
+    let (means, rstds) = (part_mut(&mut means, mean), part_mut(&mut rstds, rstd));
+    let count = T::Real::of(width as f64);
+    let statistics = means.par_chunks_mut(rows_a_task).zip(rstds.par_chunks_mut(rows_a_task));
+    part(&values, input).par_chunks(rows_a_task * width).zip(statistics).for_each(|(rows, (means, rstds))| {
+        for (row, (mean, rstd)) in rows.chunks(width).zip(means.iter_mut().zip(rstds)) {
+            *mean = rows::sum(row) / count;
+            *rstd = T::Real::ONE / (rows::squares(row, *mean) / count + T::Real::of(epsilon)).sqrt();
+        }
     });
     Ok(())
 }
@@ -61,29 +62,73 @@ fn normalise<T: Float>(
     let [mean, rstd] = statistics;
     let values = input.storage.read::<T>("layer_norm")?;
     let (means, rstds) = (mean.storage.read::<T::Real>("layer_norm")?, rstd.storage.read::<T::Real>("layer_norm")?);
-    let (weights, biases) = (optional::<T>(affine[0])?, optional::<T>(affine[1])?);
-    let (weights, biases) = (optional_part(&weights, affine[0]), optional_part(&biases, affine[1]));
+    let (weights, biases) = (row_or::<T>(affine[0], 1.0, width)?, row_or::<T>(affine[1], 0.0, width)?);
     let statistics = part(&means, mean).par_chunks(rows).zip(part(&rstds, rstd).par_chunks(rows));
     let inputs = part(&values, input).par_chunks(rows * width).zip(statistics);
     let mut memory = out.storage.write::<T>("layer_norm")?;
     part_mut(&mut memory, out).par_chunks_mut(rows * width).zip(inputs).for_each(|(out, (input, (means, rstds)))| {
         let rows = out.chunks_mut(width).zip(input.chunks(width)).zip(means.iter().zip(rstds));
         for ((out, input), (&mean, &rstd)) in rows {
-            for (i, (y, x)) in out.iter_mut().zip(input).enumerate() {
-                let scaled = (x.load() - mean) * rstd * weights.map_or(T::Real::ONE, |weights| weights[i].load());
-                *y = T::store(scaled + biases.map_or(T::Real::ZERO, |biases| biases[i].load()));
-            }
+            normalise_row(out, input, [mean, rstd], [&weights, &biases]);
         }
     });
     Ok(())
 }
 
-fn optional<T: Float>(view: Option<View<'_>>) -> Result<Option<Reading<'_, T>>> {
-    view.map(|view| view.storage.read::<T>("layer_norm")).transpose()
+/// The values of a row of parameters, or one number for all where there is none.
+fn row_or<T: Float>(view: Option<View<'_>>, number: f64, width: usize) -> Result<Vec<T::Real>> {
+    let mut values = vec![T::Real::of(number); width];
+    if let Some(view) = view {
+        rows::load(&mut values, part(&view.storage.read::<T>("layer_norm")?, view));
+    }
+    Ok(values)
 }
 
-fn optional_part<'a, T: Float>(reading: &'a Option<Reading<'_, T>>, view: Option<View<'_>>) -> Option<&'a [T]> {
-    reading.as_ref().zip(view).map(|(reading, view)| part(reading, view))
+wide! {
+    fn normalise_row[T: Float](out: &mut [T], input: &[T], statistics: [T::Real; 2], affine: [&[T::Real]; 2]) {
+        let [mean, rstd] = statistics;
+        for (((y, x), &weight), &bias) in out.iter_mut().zip(input).zip(affine[0]).zip(affine[1]) {
+            *y = T::store((x.load() - mean) * rstd * weight + bias);
+        }
+    }
+
+    /// Writes each number made normal, and its gradient times its weight.
+    fn load_slopes[T: Float](
+        normals: &mut [T::Real],
+        slopes: &mut [T::Real],
+        input: &[T],
+        grads: &[T],
+        weights: &[T::Real],
+        statistics: [T::Real; 2],
+    ) {
+        let [mean, rstd] = statistics;
+        let read = input.iter().zip(grads).zip(weights);
+        for ((normal, slope), ((x, g), &weight)) in normals.iter_mut().zip(slopes).zip(read) {
+            *normal = (x.load() - mean) * rstd;
+            *slope = g.load() * weight;
+        }
+    }
+
+    fn store_slopes[T: Float](
+        grads: &mut [T],
+        normals: &[T::Real],
+        slopes: &[T::Real],
+        means: [T::Real; 2],
+        rstd: T::Real,
+    ) {
+        for ((g, &normal), &slope) in grads.iter_mut().zip(normals).zip(slopes) {
+            *g = T::store(rstd * (slope - means[0] - normal * means[1]));
+        }
+    }
+
+    /// Adds to the sums over rows of gradient times normal number, and of gradient.
+    fn add_to_sums[T: Float](sums: [&mut [T::Real]; 2], input: &[T], grads: &[T], statistics: [T::Real; 2]) {
+        let ([of_weight, of_bias], [mean, rstd]) = (sums, statistics);
+        for (((of_weight, of_bias), x), g) in of_weight.iter_mut().zip(of_bias).zip(input).zip(grads) {
+            *of_weight += g.load() * (x.load() - mean) * rstd;
+            *of_bias += g.load();
+        }
+    }
 }
 
 /// See [`crate::backend::layer_norm_backward`].
@@ -110,32 +155,24 @@ fn backward<T: Float>(
     let [mean, rstd] = statistics;
     let values = input.storage.read::<T>("layer_norm")?;
     let (means, rstds) = (mean.storage.read::<T::Real>("layer_norm")?, rstd.storage.read::<T::Real>("layer_norm")?);
-    let weights = optional::<T>(weight)?;
-    let weights = optional_part(&weights, weight);
+    let weights = row_or::<T>(weight, 1.0, width)?;
     let statistics = part(&means, mean).par_chunks(rows).zip(part(&rstds, rstd).par_chunks(rows));
     let inputs = part(&values, input).par_chunks(rows * width).zip(statistics);
     let mut memory = out.storage.write::<T>("layer_norm")?;
-    part_mut(&mut memory, out).par_chunks_mut(rows * width).zip(inputs).for_each(|(grads, (input, (means, rstds)))| {
-        let rows = grads.chunks_mut(width).zip(input.chunks(width)).zip(means.iter().zip(rstds));
-        for ((grads, input), (&mean, &rstd)) in rows {
-            row_backward(grads, input, [mean, rstd], weights);
-        }
-    });
+    let tasks = part_mut(&mut memory, out).par_chunks_mut(rows * width).zip(inputs);
+    tasks.for_each_init(
+        || [vec![T::Real::ZERO; width], vec![T::Real::ZERO; width]],
+        |[normals, slopes], (grads, (input, (means, rstds)))| {
+            let count = T::Real::of(width as f64);
+            let rows = grads.chunks_mut(width).zip(input.chunks(width)).zip(means.iter().zip(rstds));
+            for ((grads, input), (&mean, &rstd)) in rows {
+                load_slopes(normals, slopes, input, grads, &weights, [mean, rstd]);
+                let means = [rows::sum_of(slopes) / count, rows::dot_of(slopes, normals) / count];
+                store_slopes(grads, normals, slopes, means, rstd);
+            }
+        },
+    );
     Ok(())
-}
-
-fn row_backward<T: Float>(grads: &mut [T], input: &[T], [mean, rstd]: [T::Real; 2], weights: Option<&[T]>) {
-    let scaled = |i: usize, g: &T| g.load() * weights.map_or(T::Real::ONE, |weights| weights[i].load());
-    let (mut sum, mut sum_with_input) = (T::Real::ZERO, T::Real::ZERO);
-    for (i, (g, x)) in grads.iter().zip(input).enumerate() {
-        sum += scaled(i, g);
-        sum_with_input += scaled(i, g) * (x.load() - mean) * rstd;
-    }
-    let count = T::Real::of(input.len() as f64);
-    for (i, (g, x)) in grads.iter_mut().zip(input).enumerate() {
-        let normal = (x.load() - mean) * rstd;
-        *g = T::store(rstd * (scaled(i, g) - sum / count - normal * sum_with_input / count));
-    }
 }
 
 /// See [`crate::backend::layer_norm_backward_affine`].
@@ -154,8 +191,6 @@ fn backward_affine<T: Float>(
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
-    /// Columns whose sums are kept at a time.
-    const COLUMNS: usize = 256;
     let (width, _) = row_sizes(input);
     let [mean, rstd] = statistics;
     let values = input.storage.read::<T>("layer_norm")?;
@@ -163,22 +198,14 @@ fn backward_affine<T: Float>(
     let (means, rstds) = (mean.storage.read::<T::Real>("layer_norm")?, rstd.storage.read::<T::Real>("layer_norm")?);
     let (values, grads) = (part(&values, input), part(&grads, grad));
     let (means, rstds) = (part(&means, mean), part(&rstds, rstd));
-    for first in (0..width).step_by(COLUMNS) {
-        let columns = first..width.min(first + COLUMNS);
-        let mut sums = [[T::Real::ZERO; COLUMNS]; 2];
-        for (row, (&mean, &rstd)) in means.iter().zip(rstds).enumerate() {
-            let (grads, values) = (&grads[row * width..][columns.clone()], &values[row * width..][columns.clone()]);
-            for (i, (g, x)) in grads.iter().zip(values).enumerate() {
-                sums[0][i] += g.load() * (x.load() - mean) * rstd;
-                sums[1][i] += g.load();
-            }
-        }
-        for (out, sums) in affine.iter().zip(&sums) {
-            let Some(out) = *out else { continue };
+    let sums = column_sums::<T::Real, 2>([means.len(), width], |row, columns, sums| {
+        let (input, grads) = (&values[row * width..][columns.clone()], &grads[row * width..][columns]);
+        add_to_sums(sums, input, grads, [means[row], rstds[row]]);
+    });
+    for (out, sums) in affine.into_iter().zip(&sums) {
+        if let Some(out) = out {
             let mut memory = out.storage.write::<T>("layer_norm")?;
-            for (place, &sum) in part_mut(&mut memory, out)[columns.clone()].iter_mut().zip(sums) {
-                *place = T::store(place.load() + sum);
-            }
+            rows::add_to(part_mut(&mut memory, out), sums, T::Real::ONE);
         }
     }
     Ok(())

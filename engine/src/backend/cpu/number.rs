@@ -5,6 +5,8 @@ use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 use bytemuck::Pod;
 use half::{bf16, f16};
 
+use super::{halves, single};
+
 /// What arithmetic is done in: single or double precision.
 pub trait Real:
     Copy
@@ -15,6 +17,7 @@ pub trait Real:
     + Div<Output = Self>
     + Neg<Output = Self>
     + AddAssign
+    + Default
     + Pod
     + Send
     + Sync
@@ -46,55 +49,57 @@ pub trait Real:
     fn erf(self) -> Self;
 
     /// The larger; NaN if either is.
+    #[inline(always)]
     fn largest(self, other: Self) -> Self {
         if self >= other || self.is_nan() { self } else { other }
     }
 
     /// Whether this is not a number.
+    #[inline(always)]
     fn is_nan(self) -> bool {
         self.partial_cmp(&self).is_none()
     }
 }
 
 macro_rules! real {
-    ($name:ident, $erf:path) => {
+    ($name:ident, $exp:path, $tanh:path, $erf:path) => {
         impl Real for $name {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const LEAST: Self = $name::NEG_INFINITY;
-            #[inline]
+            #[inline(always)]
             fn of(value: f64) -> Self {
                 value as Self
             }
-            #[inline]
+            #[inline(always)]
             fn wide(self) -> f64 {
                 f64::from(self)
             }
-            #[inline]
+            #[inline(always)]
             fn exp(self) -> Self {
-                $name::exp(self)
+                $exp(self)
             }
-            #[inline]
+            #[inline(always)]
             fn ln(self) -> Self {
                 $name::ln(self)
             }
-            #[inline]
+            #[inline(always)]
             fn sqrt(self) -> Self {
                 $name::sqrt(self)
             }
-            #[inline]
+            #[inline(always)]
             fn tanh(self) -> Self {
-                $name::tanh(self)
+                $tanh(self)
             }
-            #[inline]
+            #[inline(always)]
             fn sin(self) -> Self {
                 $name::sin(self)
             }
-            #[inline]
+            #[inline(always)]
             fn cos(self) -> Self {
                 $name::cos(self)
             }
-            #[inline]
+            #[inline(always)]
             fn erf(self) -> Self {
                 $erf(self)
             }
@@ -102,8 +107,8 @@ macro_rules! real {
     };
 }
 
-real!(f32, libm::erff);
-real!(f64, libm::erf);
+real!(f32, single::exp, single::tanh, single::erf);
+real!(f64, Self::exp, Self::tanh, libm::erf);
 
 /// A type of elements that are fractions; kernels load them, compute in [`Float::Real`], and store.
 pub trait Float: Pod + Send + Sync + 'static {
@@ -113,28 +118,34 @@ pub trait Float: Pod + Send + Sync + 'static {
     fn load(self) -> Self::Real;
     /// The nearest value that can be stored.
     fn store(value: Self::Real) -> Self;
+
+    /// These numbers as what arithmetic is done in, where that is the same.
+    fn as_real(numbers: &[Self]) -> Option<&[Self::Real]>;
 }
 
 macro_rules! float {
-    ($name:ident, $real:ident, $load:expr, $store:expr) => {
+    ($name:ident, $real:ident, $load:expr, $store:expr, $as_real:expr) => {
         impl Float for $name {
             type Real = $real;
-            #[inline]
+            #[inline(always)]
             fn load(self) -> $real {
                 $load(self)
             }
-            #[inline]
+            #[inline(always)]
             fn store(value: $real) -> Self {
                 $store(value)
+            }
+            fn as_real(numbers: &[Self]) -> Option<&[$real]> {
+                $as_real(numbers)
             }
         }
     };
 }
 
-float!(f32, f32, std::convert::identity, std::convert::identity);
-float!(f64, f64, std::convert::identity, std::convert::identity);
-float!(bf16, f32, bf16::to_f32, bf16::from_f32);
-float!(f16, f32, f16::to_f32, f16::from_f32);
+float!(f32, f32, std::convert::identity, std::convert::identity, Some);
+float!(f64, f64, std::convert::identity, std::convert::identity, Some);
+float!(bf16, f32, halves::from_bf16, halves::to_bf16, |_| None);
+float!(f16, f32, halves::from_f16, halves::to_f16, |_| None);
 
 /// Runs `$body` with `$T` standing for the Rust type of `$dtype`'s elements; fails for whole numbers.
 macro_rules! with_float {

@@ -1,7 +1,12 @@
 //! Reduce: sums and largest values along axes.
 
+use rayon::prelude::*;
+
+use super::ELEMENTS_A_TASK;
+use super::columns::column_sums;
 use super::nest::Nest;
 use super::number::{Float, Real, with_float};
+use super::rows;
 use crate::backend::View;
 use crate::error::Result;
 use crate::layout::Layout;
@@ -26,14 +31,15 @@ fn add_sum_as<T: Float>(out: View<'_>, input: View<'_>, scale: f64) -> Result<()
     let (out_layout, in_layout) = (out.layout.permute(&order), input.layout.permute(&order));
     let rows_innermost = kept.last().is_some_and(|&axis| input.layout.strides()[axis] == 1) && !summed.is_empty();
     if rows_innermost {
-        // The kept axis is the contiguous one: add whole rows, in blocks of columns with sums in full precision.
-        return add_columns::<T>(&mut memory, &values, [&out_layout, &in_layout], kept.len(), scale);
+        // The kept axis is the contiguous one: add whole rows, with sums in full precision.
+        add_columns::<T>(&mut memory, &values, [&out_layout, &in_layout], kept.len(), scale);
+        return Ok(());
     }
     let outer_out = leading(&out_layout, kept.len());
     let outer_in = leading(&in_layout, kept.len());
-    let inner = trailing(&in_layout, kept.len());
+    let inner = Nest::new([&trailing(&in_layout, kept.len()).at(0)]);
     Nest::new([&outer_out, &outer_in]).each(|[at_out, at_in]| {
-        let total = sum_all::<T>(&values, &inner.at(at_in));
+        let total = sum_all::<T>(&values[at_in..], &inner);
         memory[at_out] = T::store(memory[at_out].load() + scale * total);
     });
     Ok(())
@@ -52,59 +58,47 @@ fn trailing(layout: &Layout, axes: usize) -> Layout {
     (0..axes).fold(*layout, |layout, _| layout.select(0, 0))
 }
 
-/// The sum of a layout's elements, pairwise over blocks so that the error stays small.
-fn sum_all<T: Float>(values: &[T], layout: &Layout) -> T::Real {
-    const BLOCK: usize = 1024;
-    let nest = Nest::new([layout]);
+/// The sum of all elements of these loops, in parts, so that the error stays small and threads can share them.
+fn sum_all<T: Float>(values: &[T], nest: &Nest<1>) -> T::Real {
     let stride = nest.inner_strides()[0];
-    let mut total = T::Real::ZERO;
-    let mut start = 0;
-    while start < nest.elements() {
-        let end = (start + BLOCK).min(nest.elements());
-        let mut part = T::Real::ZERO;
-        nest.rows(start, end, |[at], length| {
-            for i in 0..length {
-                part += values[at + i * stride].load();
-            }
+    let sum_part = |start: usize| {
+        let mut sum = T::Real::ZERO;
+        nest.rows(start, nest.elements().min(start + ELEMENTS_A_TASK), |[at], length| match stride {
+            1 => values[at..at + length].chunks(1024).for_each(|part| sum += rows::sum(part)),
+            _ => (0..length).for_each(|i| sum += values[at + i * stride].load()),
         });
-        total += part;
-        start = end;
+        sum
+    };
+    if nest.elements() <= ELEMENTS_A_TASK {
+        return sum_part(0);
     }
-    total
+    let parts: Vec<T::Real> = (0..nest.elements().div_ceil(ELEMENTS_A_TASK))
+        .into_par_iter()
+        .map(|part| sum_part(part * ELEMENTS_A_TASK))
+        .collect();
+    parts.into_iter().fold(T::Real::ZERO, |total, part| total + part)
 }
 
-fn add_columns<T: Float>(
-    memory: &mut [T],
-    values: &[T],
-    layouts: [&Layout; 2],
-    kept: usize,
-    scale: T::Real,
-) -> Result<()> {
-    const COLUMNS: usize = 256;
+/// Sums where the innermost axis that is kept is contiguous in the input: whole rows are added.
+fn add_columns<T: Float>(memory: &mut [T], values: &[T], layouts: [&Layout; 2], kept: usize, scale: T::Real) {
     let [out, input] = layouts;
-    let outer_out = leading(out, kept);
-    let outer_in = leading(input, kept);
+    let (outer_out, outer_in) = (leading(out, kept), leading(input, kept));
     let last = kept - 1;
-    let columns = outer_in.shape()[last];
-    let (column_out, summed) = (outer_out.strides()[last], trailing(input, kept));
-    let mut sums = [T::Real::ZERO; COLUMNS];
+    let (columns, column_out) = (outer_in.shape()[last], outer_out.strides()[last]);
+    let summed = Nest::new([&trailing(input, kept).at(0)]);
     Nest::new([&outer_out.select(last, 0), &outer_in.select(last, 0)]).each(|[at_out, at_in]| {
-        for first in (0..columns).step_by(COLUMNS) {
-            let count = COLUMNS.min(columns - first);
-            let sums = &mut sums[..count];
-            sums.fill(T::Real::ZERO);
-            Nest::new([&summed.at(at_in + first)]).each(|[row]| {
-                for (sum, value) in sums.iter_mut().zip(&values[row..row + count]) {
-                    *sum += value.load();
-                }
-            });
-            for (i, &sum) in sums.iter().enumerate() {
-                let place = &mut memory[at_out + (first + i) * column_out];
+        let [sums] = column_sums::<T::Real, 1>([summed.elements(), columns], |row, columns, [sums]| {
+            let first = at_in + summed.place(row) + columns.start;
+            rows::add(sums, &values[first..first + columns.len()]);
+        });
+        match column_out {
+            1 => rows::add_to(&mut memory[at_out..at_out + columns], &sums, scale),
+            _ => sums.iter().enumerate().for_each(|(column, &sum)| {
+                let place = &mut memory[at_out + column * column_out];
                 *place = T::store(place.load() + scale * sum);
-            }
+            }),
         }
     });
-    Ok(())
 }
 
 /// See [`crate::backend::max`].

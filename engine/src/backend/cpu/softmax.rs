@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
 use super::number::{Float, Real, with_float};
+use super::rows;
 use crate::backend::View;
 use crate::error::Result;
 
@@ -32,9 +33,7 @@ pub fn softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
 
 fn softmax_row<T: Float>(row: &mut [T]) {
     let (largest, sum) = exponent_sum(row);
-    for x in row {
-        *x = T::store((x.load() - largest).exp() / sum);
-    }
+    rows::shares(row, largest, T::Real::ONE / sum);
 }
 
 /// See [`crate::backend::log_softmax`].
@@ -44,21 +43,13 @@ pub fn log_softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
 
 fn log_softmax_row<T: Float>(row: &mut [T]) {
     let (largest, sum) = exponent_sum(row);
-    let log_sum = sum.ln();
-    for x in row {
-        // In this order, large numbers lose no digits.
-        *x = T::store((x.load() - largest) - log_sum);
-    }
+    rows::less(row, [largest, sum.ln()]);
 }
 
 /// A row's largest number and the sum of e to each number's distance from it.
 pub(super) fn exponent_sum<T: Float>(row: &[T]) -> (T::Real, T::Real) {
-    let largest = row.iter().fold(T::Real::LEAST, |largest, x| largest.largest(x.load()));
-    let mut sum = T::Real::ZERO;
-    for x in row {
-        sum += (x.load() - largest).exp();
-    }
-    (largest, sum)
+    let largest = rows::largest(row);
+    (largest, rows::exponent_sum(row, largest))
 }
 
 fn by_rows<T: Float>(out: View<'_>, input: Option<View<'_>>, change: impl Fn(&mut [T]) + Sync) -> Result<()> {
@@ -77,13 +68,7 @@ pub fn softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>)
 }
 
 fn softmax_row_backward<T: Float>(grads: &mut [T], results: &[T]) {
-    let mut sum = T::Real::ZERO;
-    for (g, y) in grads.iter().zip(results) {
-        sum += g.load() * y.load();
-    }
-    for (g, y) in grads.iter_mut().zip(results) {
-        *g = T::store(y.load() * (g.load() - sum));
-    }
+    rows::softmax_slopes(grads, results, rows::dot(grads, results));
 }
 
 /// See [`crate::backend::log_softmax_backward`].
@@ -92,13 +77,7 @@ pub fn log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<
 }
 
 fn log_softmax_row_backward<T: Float>(grads: &mut [T], results: &[T]) {
-    let mut sum = T::Real::ZERO;
-    for g in grads.iter() {
-        sum += g.load();
-    }
-    for (g, y) in grads.iter_mut().zip(results) {
-        *g = T::store(g.load() - y.load().exp() * sum);
-    }
+    rows::log_softmax_slopes(grads, results, rows::sum(grads));
 }
 
 fn backward_by_rows<T: Float>(

@@ -1,0 +1,212 @@
+//! Rows: what kernels do with numbers that lie one after another.
+//!
+//! Sums are made in lanes, each of every so-manieth number, as a processor's vectors hold them; how many lanes there are
+//! does not depend on the processor.
+
+use super::number::{Float, Real};
+use super::wide::wide;
+
+const LANES: usize = 16;
+
+/// The lanes' sum.
+#[inline(always)]
+fn total<R: Real>(lanes: [R; LANES]) -> R {
+    let mut total = R::ZERO;
+    lanes.into_iter().for_each(|lane| total += lane);
+    total
+}
+
+wide! {
+    /// Writes the row's values.
+    pub(super) fn load[T: Float](out: &mut [T::Real], row: &[T]) {
+        for (value, number) in out.iter_mut().zip(row) {
+            *value = number.load();
+        }
+    }
+
+    /// Writes the numbers nearest to `factor` times the values.
+    pub(super) fn store[T: Float](out: &mut [T], values: &[T::Real], factor: T::Real) {
+        for (number, &value) in out.iter_mut().zip(values) {
+            *number = T::store(factor * value);
+        }
+    }
+
+    /// Adds the row to sums.
+    pub(super) fn add[T: Float](sums: &mut [T::Real], row: &[T]) {
+        for (sum, number) in sums.iter_mut().zip(row) {
+            *sum += number.load();
+        }
+    }
+
+    /// Adds sums, times `factor`, to the row.
+    pub(super) fn add_to[T: Float](row: &mut [T], sums: &[T::Real], factor: T::Real) {
+        for (number, &sum) in row.iter_mut().zip(sums) {
+            *number = T::store(number.load() + factor * sum);
+        }
+    }
+
+    /// Adds another row to the row.
+    pub(super) fn add_row[T: Float](row: &mut [T], other: &[T]) {
+        for (number, other) in row.iter_mut().zip(other) {
+            *number = T::store(number.load() + other.load());
+        }
+    }
+
+    /// Multiplies the row.
+    pub(super) fn scale[R: Real](row: &mut [R], factor: R) {
+        for value in row {
+            *value = *value * factor;
+        }
+    }
+
+    /// The sum.
+    pub(super) fn sum[T: Float](row: &[T]) -> T::Real {
+        let mut lanes = [T::Real::ZERO; LANES];
+        let (chunks, rest) = row.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (lane, x) in lanes.iter_mut().zip(chunk) {
+                *lane += x.load();
+            }
+        }
+        for (lane, x) in lanes.iter_mut().zip(rest) {
+            *lane += x.load();
+        }
+        total(lanes)
+    }
+
+    /// The sum of squared distances from `mean`.
+    pub(super) fn squares[T: Float](row: &[T], mean: T::Real) -> T::Real {
+        let mut lanes = [T::Real::ZERO; LANES];
+        let (chunks, rest) = row.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (lane, x) in lanes.iter_mut().zip(chunk) {
+                let distance = x.load() - mean;
+                *lane += distance * distance;
+            }
+        }
+        for (lane, x) in lanes.iter_mut().zip(rest) {
+            let distance = x.load() - mean;
+            *lane += distance * distance;
+        }
+        total(lanes)
+    }
+
+    /// The sum of products.
+    pub(super) fn dot[T: Float](left: &[T], right: &[T]) -> T::Real {
+        let mut lanes = [T::Real::ZERO; LANES];
+        let ((left, left_rest), (right, right_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());
+        for (left, right) in left.iter().zip(right) {
+            for ((lane, l), r) in lanes.iter_mut().zip(left).zip(right) {
+                *lane += l.load() * r.load();
+            }
+        }
+        for ((lane, l), r) in lanes.iter_mut().zip(left_rest).zip(right_rest) {
+            *lane += l.load() * r.load();
+        }
+        total(lanes)
+    }
+
+    /// The largest; NaN if there is one, and below every number if there are none.
+    pub(super) fn largest[T: Float](row: &[T]) -> T::Real {
+        let mut lanes = [T::Real::LEAST; LANES];
+        let (chunks, rest) = row.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (lane, x) in lanes.iter_mut().zip(chunk) {
+                *lane = lane.largest(x.load());
+            }
+        }
+        for (lane, x) in lanes.iter_mut().zip(rest) {
+            *lane = lane.largest(x.load());
+        }
+        lanes.into_iter().fold(T::Real::LEAST, Real::largest)
+    }
+
+    /// Makes each number less by both values, the first first: so large numbers lose no digits.
+    pub(super) fn less[T: Float](row: &mut [T], values: [T::Real; 2]) {
+        let [first, second] = values;
+        for x in row {
+            *x = T::store((x.load() - first) - second);
+        }
+    }
+
+    /// Makes each gradient `result · (gradient − sum)`.
+    pub(super) fn softmax_slopes[T: Float](grads: &mut [T], results: &[T], sum: T::Real) {
+        for (g, y) in grads.iter_mut().zip(results) {
+            *g = T::store(y.load() * (g.load() - sum));
+        }
+    }
+
+    /// Makes each gradient `gradient − exp(result) · sum`.
+    pub(super) fn log_softmax_slopes[T: Float](grads: &mut [T], results: &[T], sum: T::Real) {
+        for (g, y) in grads.iter_mut().zip(results) {
+            *g = T::store(g.load() - y.load().exp() * sum);
+        }
+    }
+
+    /// Makes each of `slopes` its product with the weight less the weight times `delta`.
+    pub(super) fn slopes[R: Real](slopes: &mut [R], weights: &[R], delta: R) {
+        for (slope, &weight) in slopes.iter_mut().zip(weights) {
+            *slope = weight * (*slope - delta);
+        }
+    }
+
+    /// Makes each number e to its distance from `origin`.
+    pub(super) fn exponents[R: Real](row: &mut [R], origin: R) {
+        for x in row {
+            *x = (*x - origin).exp();
+        }
+    }
+
+    /// Writes e to each number's distance from `origin`, times `factor`.
+    pub(super) fn shares[T: Float](row: &mut [T], origin: T::Real, factor: T::Real) {
+        for x in row {
+            *x = T::store((x.load() - origin).exp() * factor);
+        }
+    }
+}
+
+/// The sum of e to each number's distance from `origin`.
+pub(super) fn exponent_sum<T: Float>(row: &[T], origin: T::Real) -> T::Real {
+    const PART: usize = 512;
+    let mut exponents_of = [T::Real::ZERO; PART];
+    let mut sum = T::Real::ZERO;
+    for part in row.chunks(PART) {
+        let values = &mut exponents_of[..part.len()];
+        load(values, part);
+        exponents(values, origin);
+        sum += sum_of(values);
+    }
+    sum
+}
+
+wide! {
+    /// The sum of values.
+    pub(super) fn sum_of[R: Real](values: &[R]) -> R {
+        let mut lanes = [R::ZERO; LANES];
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (lane, &x) in lanes.iter_mut().zip(chunk) {
+                *lane += x;
+            }
+        }
+        for (lane, &x) in lanes.iter_mut().zip(rest) {
+            *lane += x;
+        }
+        total(lanes)
+    }
+
+    /// The sum of products of values.
+    pub(super) fn dot_of[R: Real](left: &[R], right: &[R]) -> R {
+        let mut lanes = [R::ZERO; LANES];
+        let ((left, left_rest), (right, right_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());
+        for (left, right) in left.iter().zip(right) {
+            for ((lane, &l), &r) in lanes.iter_mut().zip(left).zip(right) {
+                *lane += l * r;
+            }
+        }
+        for ((lane, &l), &r) in lanes.iter_mut().zip(left_rest).zip(right_rest) {
+            *lane += l * r;
+        }
+        total(lanes)
+    }
+}
