@@ -55,7 +55,8 @@ fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
     let model = &arguments.model;
     let optimizer = arguments.optimizer.as_deref().map(str::parse::<OptimizerKind>).transpose();
     let dtype = |name: &Option<String>| name.as_deref().and_then(DType::from_name);
-    let forms = [(arguments.foreach, Form::Foreach), (arguments.no_foreach, Form::PerTensor)];
+    let forms =
+        [(arguments.foreach, Form::Foreach), (arguments.no_foreach, Form::PerTensor), (arguments.fused, Form::Fused)];
     Ok(Options {
         device: match arguments.device {
             RunDevice::Meta => DeviceChoice::Meta,

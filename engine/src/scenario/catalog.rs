@@ -3,7 +3,7 @@
 use super::error::Error;
 use super::options::{OptimizerKind, Options};
 use super::task::Task;
-use super::{small, vit};
+use super::{language, small, vit};
 use crate::device::Device;
 use crate::error::Result;
 
@@ -40,12 +40,13 @@ pub(crate) struct Scenario {
 }
 
 /// The options that every scenario has.
-const COMMON: [&str; 14] = [
+const COMMON: [&str; 15] = [
     "--device",
     "--steps",
     "--optimizer",
     "--foreach",
     "--no-foreach",
+    "--fused",
     "--fused",
     "--learning-rate",
     "--weight-decay",
@@ -60,8 +61,17 @@ const COMMON: [&str; 14] = [
 /// The options whose value may be 0.
 const MAY_BE_ZERO: [&str; 1] = ["--padding"];
 
-const INFOS: &[ScenarioInfo] = &[vit::VIT_L_16.info, small::VIT_SMALL.info, small::MLP.info];
-const SCENARIOS: &[Scenario] = &[vit::VIT_L_16, small::VIT_SMALL, small::MLP];
+const SCENARIOS: &[Scenario] =
+    &[vit::VIT_L_16, language::FALCON_7B, language::LLAMA_3_8B, language::GPT2, small::VIT_SMALL, small::MLP];
+const INFOS: &[ScenarioInfo] = &{
+    let mut infos = [SCENARIOS[0].info; SCENARIOS.len()];
+    let mut next = 0;
+    while next < infos.len() {
+        infos[next] = SCENARIOS[next].info;
+        next += 1;
+    }
+    infos
+};
 
 /// Every scenario.
 pub fn all() -> &'static [ScenarioInfo] {

@@ -11,6 +11,7 @@ pub mod training;
 pub mod catalog;
 pub mod vit;
 pub mod small;
+pub mod language;
 pub mod run;
 
 pub use catalog::{ScenarioInfo, Variant, all};

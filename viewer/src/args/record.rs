@@ -37,11 +37,14 @@ pub struct RecordArguments {
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(["sgd", "adam", "adamw"]))]
     pub optimizer: Option<String>,
     /// Update all parameters at once, which is faster and takes temporaries for all of them
-    #[arg(long, overrides_with_all = ["no_foreach"])]
+    #[arg(long, overrides_with_all = ["no_foreach", "fused"])]
     pub foreach: bool,
     /// Update one parameter after the other
-    #[arg(long, overrides_with_all = ["foreach"])]
+    #[arg(long, overrides_with_all = ["foreach", "fused"])]
     pub no_foreach: bool,
+    /// Update each parameter in one pass, which takes no temporaries
+    #[arg(long, overrides_with_all = ["foreach", "no_foreach"])]
+    pub fused: bool,
     /// How far a step goes [default: the optimizer's]
     #[arg(long, value_name = "X")]
     pub learning_rate: Option<f64>,

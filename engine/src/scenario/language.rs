@@ -1,0 +1,215 @@
+//! Language: decoders that learn to foretell the next of random tokens: GPT-2, Falcon-7B and Llama-3-8B.
+
+use highwater_recorder::{Category, scope};
+
+use super::catalog::{Scenario, ScenarioInfo, Variant};
+use super::options::{OptimizerKind, Options};
+use super::task::{Task, checkpoint_if_asked, data_rng, freeze_if_asked};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::models::{Falcon, FalconSize, Gpt2, Gpt2Size, LanguageModel, Llama, LlamaSize};
+use crate::nn::{Init, LoraOptions, Parameter};
+use crate::rng::Rng;
+use crate::tensor::Tensor;
+
+/// Rows with this target do not count in the loss.
+const NO_TARGET: i64 = -100;
+
+const FULL: &str = "full";
+const ALL_LINEAR: &str = "lora-all-linear";
+
+/// `gpt2`.
+pub(crate) const GPT2: Scenario = Scenario {
+    info: ScenarioInfo {
+        name: "gpt2",
+        about: "GPT-2 with 124 million parameters in f32 on 8 sequences of 1024 tokens: the peak is the start of \
+                backward",
+        options: &[
+            "--batch",
+            "--seq",
+            "--width",
+            "--layers",
+            "--heads",
+            "--freeze",
+            "--vocab",
+            "--positions",
+            "--dtype",
+            "--lora",
+            "--adapters",
+            "--checkpoint",
+        ],
+        variants: &[],
+    },
+    optimizer: Some(OptimizerKind::AdamW),
+    build: gpt2,
+};
+
+/// `falcon-7b`.
+pub(crate) const FALCON_7B: Scenario = Scenario {
+    info: ScenarioInfo {
+        name: "falcon-7b",
+        about: "a fine-tune of Falcon-7B in bf16 on 512 tokens: 51.6 GiB after the step, 64.5 GiB at its peak, in the \
+                optimizer's list of temporaries",
+        options: &[
+            "--batch",
+            "--seq",
+            "--width",
+            "--layers",
+            "--heads",
+            "--hidden",
+            "--freeze",
+            "--vocab",
+            "--dtype",
+            "--lora",
+            "--adapters",
+            "--checkpoint",
+        ],
+        variants: &[],
+    },
+    optimizer: Some(OptimizerKind::AdamW),
+    build: falcon,
+};
+
+/// `llama-3-8b`.
+pub(crate) const LLAMA_3_8B: Scenario = Scenario {
+    info: ScenarioInfo {
+        name: "llama-3-8b",
+        about: "Llama-3-8B in bf16 on 1024 tokens, adapters of rank 16 on queries and values trained: nothing is kept \
+                for what is frozen",
+        options: &[
+            "--batch",
+            "--seq",
+            "--width",
+            "--layers",
+            "--heads",
+            "--key-heads",
+            "--hidden",
+            "--freeze",
+            "--vocab",
+            "--dtype",
+            "--lora",
+            "--adapters",
+            "--checkpoint",
+        ],
+        variants: &[
+            Variant { name: ALL_LINEAR, about: "adapters on every linear layer of the blocks" },
+            Variant { name: FULL, about: "no adapters: all parameters are trained" },
+        ],
+    },
+    optimizer: Some(OptimizerKind::AdamW),
+    build: llama,
+};
+
+fn gpt2(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
+    let (sizes, known) = (&options.sizes, Gpt2Size::SMALLEST_PUBLISHED);
+    let seq = sizes.seq.unwrap_or(known.positions);
+    let width = sizes.width.unwrap_or(known.width);
+    let size = Gpt2Size {
+        vocabulary: sizes.vocab.unwrap_or(known.vocabulary),
+        positions: sizes.positions.unwrap_or(known.positions.max(seq)),
+        layers: sizes.layers.unwrap_or(known.layers),
+        heads: sizes.heads.unwrap_or(if width == known.width { known.heads } else { (width / 64).max(1) }),
+        width,
+        ..known
+    };
+    let dtype = options.dtype.unwrap_or(DType::F32);
+    let lora = options.lora.map(|rank| adapters(rank, &["c_attn"], options));
+    let model = Gpt2::new(&mut Init::new(device, dtype, options.seed), size, lora.as_ref())?;
+    checkpoint_if_asked(&model, "h.*", options);
+    freeze_if_asked(&model, &["wte", "wpe"], "h", options)?;
+    Ok(Box::new(NextToken::new(model, [sizes.batch.unwrap_or(8), seq], size.vocabulary, device, options)?))
+}
+
+fn falcon(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
+    let (sizes, known) = (&options.sizes, FalconSize::FALCON_7B);
+    let width = sizes.width.unwrap_or(known.width);
+    let size = FalconSize {
+        vocabulary: sizes.vocab.unwrap_or(known.vocabulary),
+        layers: sizes.layers.unwrap_or(known.layers),
+        width,
+        heads: sizes.heads.unwrap_or(if width == known.width { known.heads } else { (width / 64).max(1) }),
+        hidden: sizes.hidden.unwrap_or(4 * width),
+    };
+    let dtype = options.dtype.unwrap_or(DType::Bf16);
+    let lora = options.lora.map(|rank| adapters(rank, &["query_key_value"], options));
+    let model = Falcon::new(&mut Init::new(device, dtype, options.seed), size, lora.as_ref())?;
+    checkpoint_if_asked(&model, "h.*", options);
+    freeze_if_asked(&model, &["word_embeddings"], "h", options)?;
+    let shape = [sizes.batch.unwrap_or(1), sizes.seq.unwrap_or(512)];
+    Ok(Box::new(NextToken::new(model, shape, size.vocabulary, device, options)?))
+}
+
+fn llama(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
+    let (sizes, known) = (&options.sizes, LlamaSize::LLAMA_3_8B);
+    let width = sizes.width.unwrap_or(known.width);
+    let heads = sizes.heads.unwrap_or(if width == known.width { known.heads } else { (width / 128).max(1) });
+    let size = LlamaSize {
+        vocabulary: sizes.vocab.unwrap_or(known.vocabulary),
+        layers: sizes.layers.unwrap_or(known.layers),
+        width,
+        heads,
+        key_heads: sizes.key_heads.unwrap_or(if heads.is_multiple_of(4) { heads / 4 } else { heads }),
+        hidden: sizes.hidden.unwrap_or(if width == known.width { known.hidden } else { width / 2 * 7 }),
+        ..known
+    };
+    let dtype = options.dtype.unwrap_or(DType::Bf16);
+    let rank = options.lora.unwrap_or(16);
+    let lora = match options.variant.as_deref() {
+        Some(FULL) => None,
+        Some(ALL_LINEAR) => Some(adapters(rank, Llama::LORA_TARGETS, options)),
+        _ => Some(adapters(rank, &["q_proj", "v_proj"], options)),
+    };
+    let model = Llama::new(&mut Init::new(device, dtype, options.seed), size, lora.as_ref())?;
+    checkpoint_if_asked(&model, "layers.*", options);
+    freeze_if_asked(&model, &["embed_tokens"], "layers", options)?;
+    let shape = [sizes.batch.unwrap_or(1), sizes.seq.unwrap_or(1024)];
+    Ok(Box::new(NextToken::new(model, shape, size.vocabulary, device, options)?))
+}
+
+fn adapters(rank: usize, targets: &'static [&'static str], options: &Options) -> LoraOptions {
+    LoraOptions { dtype: options.adapters, ..LoraOptions::new(rank, targets) }
+}
+
+/// A model that foretells each token from those before.
+struct NextToken<M> {
+    model: M,
+    tokens: Tensor,
+    targets: Tensor,
+}
+
+impl<M: LanguageModel> NextToken<M> {
+    fn new(model: M, shape: [usize; 2], vocabulary: usize, device: &Device, options: &Options) -> Result<Self> {
+        let _category = scope::category(Category::Input);
+        let [batch, seq] = shape;
+        let tokens = random_tokens(batch * seq, vocabulary, &mut data_rng(options));
+        // The last token of a sequence has none after it.
+        let next = |place: usize| if (place + 1) % seq == 0 { NO_TARGET } else { tokens[place + 1] };
+        let targets: Vec<i64> = (0..tokens.len()).map(next).collect();
+        Ok(Self {
+            model,
+            tokens: Tensor::from_slice(&tokens, shape, device)?,
+            targets: Tensor::from_slice(&targets, batch * seq, device)?,
+        })
+    }
+}
+
+impl<M: LanguageModel> Task for NextToken<M> {
+    fn loss(&self) -> Result<Tensor> {
+        let hidden = self.model.hidden(&self.tokens)?;
+        let width = hidden.shape()[2];
+        let rows = hidden.reshape([self.targets.elements(), width])?;
+        drop(hidden);
+        rows.linear_cross_entropy(self.model.head_weight(), &self.targets, Some(NO_TARGET))
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        self.model.parameters()
+    }
+}
+
+fn random_tokens(count: usize, vocabulary: usize, rng: &mut Rng) -> Vec<i64> {
+    let draw = rng.draw(count);
+    let words = (0..count.div_ceil(4) as u64).flat_map(|group| draw.words(group));
+    words.take(count).map(|word| i64::from(word) % vocabulary as i64).collect()
+}
