@@ -26,6 +26,7 @@ pub struct Storage {
     bytes: usize,
     category: AtomicU8,
     version: AtomicU32,
+    savers: AtomicU32,
     // Readers at work, or -1 while somebody writes. Alternatives: a RwLock would make a mistake wait for ever where this
     // makes it an error; no check at all would make it a data race.
     borrows: AtomicIsize,
@@ -43,6 +44,7 @@ impl Storage {
             bytes: bytes as usize,
             category: AtomicU8::new(context::current().category as u8),
             version: AtomicU32::new(0),
+            savers: AtomicU32::new(0),
             borrows: AtomicIsize::new(0),
         }))
     }
@@ -93,6 +95,20 @@ impl Storage {
     /// Counts a change in place.
     pub(crate) fn changed(&self) {
         self.version.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one more, or one less, that keeps the memory for backward.
+    pub(crate) fn count_saver(&self, is_new: bool) {
+        if is_new {
+            self.savers.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.savers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the memory is kept for backward now.
+    pub(crate) fn is_saved(&self) -> bool {
+        self.savers.load(Ordering::Relaxed) > 0
     }
 
     /// The memory as numbers, to read. Fails while it is written, and on a device without values.

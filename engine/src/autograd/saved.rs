@@ -15,7 +15,7 @@ use crate::tensor::recipe::Recipe;
 pub struct Saved(Kept);
 
 enum Kept {
-    Memory { tensor: Tensor, version: u32 },
+    Memory { tensor: Counted, version: u32 },
     Recipe { recipe: Arc<dyn Recipe>, layout: Layout },
     Slot(Slot),
 }
@@ -39,13 +39,13 @@ impl Saved {
             (Verdict::Keep, None) => tensor.storage().tag_saved(),
             (Verdict::Forget, _) => {}
         }
-        Self(Kept::Memory { tensor: tensor.detach(), version: tensor.storage().version() })
+        Self(Kept::Memory { tensor: Counted::new(tensor), version: tensor.storage().version() })
     }
 
     /// Gives the tensor to operation `op`. Fails if it was changed in place since.
     pub fn get(&self, op: &'static str) -> Result<Tensor> {
         match &self.0 {
-            Kept::Memory { tensor, version } if tensor.storage().version() == *version => Ok(tensor.detach()),
+            Kept::Memory { tensor, version } if tensor.0.storage().version() == *version => Ok(tensor.0.detach()),
             Kept::Memory { .. } => Err(Error::Overwritten { op }),
             Kept::Recipe { recipe, layout } => Ok(recipe.compute()?.with_layout(*layout)),
             Kept::Slot(slot) => slot.get(op),
@@ -55,5 +55,21 @@ impl Saved {
     /// Like [`Self::get`], and keeps it no longer: if nobody else does, its memory may be overwritten.
     pub fn take(self, op: &'static str) -> Result<Tensor> {
         self.get(op)
+    }
+}
+
+/// A tensor whose memory knows that it is kept.
+struct Counted(Tensor);
+
+impl Counted {
+    fn new(tensor: &Tensor) -> Self {
+        tensor.storage().count_saver(true);
+        Self(tensor.detach())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.storage().count_saver(false);
     }
 }

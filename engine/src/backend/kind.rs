@@ -147,3 +147,68 @@ pub struct Rotation {
     /// Whether to turn back: the gradient.
     pub back: bool,
 }
+
+/// How two numbers compare. Nothing but [`Self::NotEqual`] holds of what is not a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// l < r.
+    Less,
+    /// l ≤ r.
+    LessOrEqual,
+    /// l > r.
+    Greater,
+    /// l ≥ r.
+    GreaterOrEqual,
+    /// l = r.
+    Equal,
+    /// l ≠ r.
+    NotEqual,
+}
+
+/// A function of one or two numbers made of straight pieces. The slope of its left operand is −1, 0, ½ or 1, which two
+/// bits tell; where there is a right operand, the slopes of both add up to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Piecewise {
+    /// |l|; the slope at 0 is 0.
+    Abs,
+    /// l, but no less than `low` and no more than `high`; the slope at either is 0.
+    Clamp {
+        /// The least.
+        low: f64,
+        /// The most.
+        high: f64,
+    },
+    /// The larger; both slopes are ½ where the numbers are equal.
+    Maximum,
+    /// The smaller; both slopes are ½ where the numbers are equal.
+    Minimum,
+}
+
+/// Which operand of a [`Piecewise`] function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The first, or the only one.
+    Left,
+    /// The second.
+    Right,
+}
+
+/// Running sums or products along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// What is done with all numbers so far.
+    pub fold: Fold,
+    /// Whether a number counts only from the next place on; the first place then has the sum or product of nothing.
+    pub exclusive: bool,
+    /// Whether the axis is walked from its end.
+    pub backwards: bool,
+}
+
+/// How numbers become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// Their sum.
+    Sum,
+    /// Their product.
+    Product,
+}

@@ -18,7 +18,9 @@ use crate::rng::Draw;
 use crate::storage::Storage;
 
 pub use code::{CODE_BLOCK, Code};
-pub use kind::{AttentionSize, Binary, Distribution, Rotation, Ternary, Unary, Window};
+pub use kind::{
+    AttentionSize, Binary, Comparison, Distribution, Fold, Piecewise, Rotation, Scan, Side, Ternary, Unary, Window,
+};
 pub use step::{AdamStep, SgdStep};
 
 /// Memory seen as numbers in a layout: what primitives read and write.
@@ -168,4 +170,41 @@ primitives! {
     clip::clamp(out: View<'_>, least: f64, most: f64);
     /// `found = 1` if any number is infinite or none at all. `found` is one F32.
     clip::find_nonfinite(found: View<'_>, input: View<'_>);
+    /// `out = left ? right`, all of one shape; `out` is Bool, the operands are of one type, any.
+    compare::compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: View<'_>);
+    /// `out = input ? number`.
+    compare::compare_number(out: View<'_>, comparison: Comparison, input: View<'_>, number: f64);
+    /// `out = condition ? left : right`, all of one shape; what is not given is 0. `condition` is Bool or U8.
+    choose::choose(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>);
+    /// `out = 0` where `condition` is not `wanted`.
+    choose::clear(out: View<'_>, condition: View<'_>, wanted: bool);
+    /// `out = f(left, right)`; the slopes of `left`, two bits each in the order of contiguous `out`, go into the bytes of
+    /// `slopes`. `out` and the operands are of one shape.
+    piecewise::piecewise(out: View<'_>, slopes: Option<View<'_>>, function: Piecewise, left: View<'_>, right: Option<View<'_>>);
+    /// `out = grad · slope` of one side. Without `grad`, it is in `out`. Contiguous `out`.
+    piecewise::piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_>, side: Side);
+    /// `out = input ^ exponent`.
+    power::power(out: View<'_>, input: View<'_>, exponent: f64);
+    /// `out = grad · exponent · input ^ (exponent − 1)`. Without `grad`, it is in `out`.
+    power::power_backward(out: View<'_>, grad: Option<View<'_>>, input: View<'_>, exponent: f64);
+    /// Running sums or products along `axis`. Without an input, of `out` itself.
+    scan::scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan);
+    /// The input's gradient of running products from first to last, zeros or not.
+    scan::product_backward(out: View<'_>, grad: View<'_>, input: View<'_>, axis: usize, exclusive: bool);
+    /// `out[…, i, …] = input[…, places[…, i, …], …]` along `axis`; `places` is I64 and of `out`'s shape.
+    pick::gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize);
+    /// `out[…, places[…, i, …], …] += input[…, i, …]` along `axis`.
+    pick::scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize);
+    /// `out = scale · Σ (input − mean)²`, where `out` and `mean`, of one layout, repeat along the axes that are summed.
+    variance::variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64);
+    /// `out = scale · grad · (input − mean)`, all of one shape. Without an input, it is in `out`.
+    variance::variance_backward(out: View<'_>, grad: View<'_>, input: Option<View<'_>>, mean: View<'_>, scale: f64);
+    /// `loss = scale · Σ (left − right)²`.
+    squared_error::squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64);
+    /// `out = scale · grad · (left − right)` with the loss's gradient. Without `left`, it is in `out`.
+    squared_error::squared_error_backward(out: View<'_>, grad: View<'_>, left: Option<View<'_>>, right: View<'_>, scale: f64);
+    /// `out = [x, sin x, cos x, sin 2x, cos 2x, sin 4x, …]` along the last axis, x the last axis of `input`.
+    frequencies::frequencies(out: View<'_>, input: View<'_>);
+    /// The input's gradient. All contiguous.
+    frequencies::frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_>);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::autograd::{Gradient, Ingredient, InputGradients, Offer, Operation, Recipe, Saved, Source};
 use crate::backend::{self, Binary, Unary};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
@@ -95,7 +95,7 @@ impl Tensor {
         self.affine_as("mul_scalar", value, 0.0)
     }
 
-    /// `scale · self + shift`.
+    /// `scale · self + shift`. Keeps nothing; the result is computed again in place of being kept, where this is kept.
     pub fn affine(&self, scale: f64, shift: f64) -> Result<Self> {
         self.affine_as("affine", scale, shift)
     }
@@ -104,7 +104,12 @@ impl Tensor {
         let operation = Operation::begin(op);
         self.check_float(op)?;
         let out = self.map(Unary::Affine { scale, shift })?;
-        Ok(operation.record(out, &[self], |_| Affine { scale }))
+        if !Operation::is_recorded(&[self]) {
+            return Ok(out);
+        }
+        let line = Arc::new(Line { source: Source::of(self), scale, shift, bytes: out.bytes() });
+        let offer = line.clone();
+        Ok(operation.record(out, &[self], |_| Affine { line }).with_recipe(&offer))
     }
 
     /// The numbers in another type; this tensor if they are of it.
@@ -228,15 +233,43 @@ impl Gradient for Quotient {
 
 /// d(s·x + t) = s·dx.
 struct Affine {
+    line: Arc<Line>,
+}
+
+/// s·x + t, with x not held.
+struct Line {
+    source: Source,
     scale: f64,
+    shift: f64,
+    bytes: u64,
+}
+
+impl Offer for Line {
+    fn recipe(self: Arc<Self>) -> Option<Arc<dyn Recipe>> {
+        let input = self.source.ingredient(self.bytes)?;
+        Some(Arc::new(LineAgain { input, function: Unary::Affine { scale: self.scale, shift: self.shift } }))
+    }
+}
+
+/// s·x + t, with x held.
+struct LineAgain {
+    input: Ingredient,
+    function: Unary,
+}
+
+impl Recipe for LineAgain {
+    fn compute(&self) -> Result<Tensor> {
+        self.input.get("affine")?.into_map(self.function)
+    }
 }
 
 impl Gradient for Affine {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        if self.scale == 1.0 {
+        let scale = self.line.scale;
+        if scale == 1.0 {
             return inputs.give(0, grad);
         }
-        inputs.give(0, grad.into_map(Unary::Affine { scale: self.scale, shift: 0.0 })?)
+        inputs.give(0, grad.into_map(Unary::Affine { scale, shift: 0.0 })?)
     }
 }
 

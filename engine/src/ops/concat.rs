@@ -1,12 +1,18 @@
 //! Concat: tensors joined along an axis.
 
-use crate::autograd::{Gradient, InputGradients, Operation};
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, Ingredient, InputGradients, Offer, Operation, Recipe, Source};
 use crate::backend::{self, View};
+use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The tensors one after another along `axis`; they agree in all other axes.
+    /// The tensors one after another along `axis`; they agree in all other axes. Keeps nothing. Who would keep the
+    /// result keeps nothing either where all parts are kept by others, and joins them again in backward.
     pub fn concat(tensors: &[&Self], axis: isize) -> Result<Self> {
         let op = "concat";
         let operation = Operation::begin(op);
@@ -30,27 +36,93 @@ impl Tensor {
         let out = Self::empty(first.shape().with_axis(axis, length), first.dtype(), first.device())?;
         let mut start = 0;
         for tensor in tensors {
-            let layout = out.layout().narrow(op, axis, start, tensor.shape()[axis])?;
-            backend::copy(View { layout: &layout, ..out.view() }, tensor.view())?;
-            start += tensor.shape()[axis];
+            put(&out, axis, &mut start, tensor)?;
         }
-        let lengths = tensors.iter().map(|tensor| tensor.shape()[axis]).collect();
-        Ok(operation.record(out, tensors, |_| Concat { axis, lengths }))
+        if !Operation::is_recorded(tensors) {
+            return Ok(out);
+        }
+        let parts = Arc::new(Parts {
+            sources: tensors.iter().map(|tensor| Source::of(tensor)).collect(),
+            lengths: tensors.iter().map(|tensor| tensor.shape()[axis]).collect(),
+            joined: Joined { axis, shape: *out.shape(), dtype: out.dtype(), device: out.device().clone() },
+        });
+        let offer = parts.clone();
+        Ok(operation.record(out, tensors, |_| Concat { parts }).with_recipe(&offer))
+    }
+
+    /// The tensors along a new axis before axis `axis`; −1 puts it last. They are of one shape.
+    pub fn stack(tensors: &[&Self], axis: isize) -> Result<Self> {
+        if let Some(first) = tensors.first()
+            && let Some(other) = tensors.iter().find(|tensor| tensor.shape() != first.shape())
+        {
+            return Err(Error::shapes("stack", first.shape(), other.shape(), "all tensors must have the same shape"));
+        }
+        let with_axis = tensors.iter().map(|tensor| tensor.unsqueeze(axis)).collect::<Result<Vec<Self>>>()?;
+        Self::concat(&with_axis.iter().collect::<Vec<_>>(), axis)
+    }
+}
+
+/// Copies `part` to its place in `out`, from `start` on.
+fn put(out: &Tensor, axis: usize, start: &mut usize, part: &Tensor) -> Result<()> {
+    let length = part.shape()[axis];
+    let layout = out.layout().narrow("concat", axis, *start, length)?;
+    *start += length;
+    backend::copy(View { layout: &layout, ..out.view() }, part.view())
+}
+
+/// What is known of the result.
+#[derive(Clone)]
+struct Joined {
+    axis: usize,
+    shape: Shape,
+    dtype: DType,
+    device: Device,
+}
+
+/// What was joined, not held.
+struct Parts {
+    sources: Vec<Source>,
+    lengths: Vec<usize>,
+    joined: Joined,
+}
+
+impl Offer for Parts {
+    fn recipe(self: Arc<Self>) -> Option<Arc<dyn Recipe>> {
+        let bytes = self.joined.shape.elements() as u64 * self.joined.dtype.size() as u64;
+        let parts = self.sources.iter().map(|source| source.ingredient(bytes)).collect::<Option<Vec<_>>>()?;
+        Some(Arc::new(Again { parts, joined: self.joined.clone() }))
+    }
+}
+
+/// What was joined, held.
+struct Again {
+    parts: Vec<Ingredient>,
+    joined: Joined,
+}
+
+impl Recipe for Again {
+    fn compute(&self) -> Result<Tensor> {
+        let Joined { axis, shape, dtype, device } = &self.joined;
+        let out = Tensor::empty(shape, *dtype, device)?;
+        let mut start = 0;
+        for part in &self.parts {
+            put(&out, *axis, &mut start, &part.get("concat")?)?;
+        }
+        Ok(out)
     }
 }
 
 /// Each input's gradient is a part of the result's, seen in place.
 struct Concat {
-    axis: usize,
-    lengths: Vec<usize>,
+    parts: Arc<Parts>,
 }
 
 impl Gradient for Concat {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let mut start = 0;
-        for (input, &length) in self.lengths.iter().enumerate() {
+        for (input, &length) in self.parts.lengths.iter().enumerate() {
             if inputs.needs(input) {
-                let layout = grad.layout().narrow("concat", self.axis, start, length)?;
+                let layout = grad.layout().narrow("concat", self.parts.joined.axis, start, length)?;
                 inputs.give(input, grad.with_layout(layout))?;
             }
             start += length;

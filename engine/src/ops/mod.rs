@@ -25,6 +25,16 @@ pub mod loss;
 pub mod linear_cross_entropy;
 pub mod conv;
 pub mod dropout;
+pub mod compare;
+pub mod choose;
+pub mod piecewise;
+pub mod power;
+pub mod scan;
+pub mod gather;
+pub mod split;
+pub mod variance;
+pub mod squared_error;
+pub mod frequencies;
 
 pub use crate::backend::kind::Mask;
 pub use attention::AttentionOptions;

@@ -2,6 +2,7 @@
 
 pub mod grad_mode;
 pub mod recipe;
+pub mod source;
 pub mod node;
 pub mod apply;
 pub mod gradients;

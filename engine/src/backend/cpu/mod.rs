@@ -34,6 +34,15 @@ pub mod split;
 pub mod optim;
 pub mod optim_8bit;
 pub mod clip;
+pub mod compare;
+pub mod choose;
+pub mod piecewise;
+pub mod power;
+pub mod scan;
+pub mod pick;
+pub mod variance;
+pub mod squared_error;
+pub mod frequencies;
 
 /// Fewer elements than this are not worth a second thread.
 const ELEMENTS_A_TASK: usize = 1 << 15;

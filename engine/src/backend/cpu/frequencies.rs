@@ -1,0 +1,67 @@
+//! Frequencies: numbers beside their sines and cosines, each octave twice as fast as the one before.
+
+use rayon::prelude::*;
+
+use super::ELEMENTS_A_TASK;
+use super::number::{Float, Real, with_float};
+use super::softmax::{part, part_mut};
+use crate::backend::View;
+use crate::error::Result;
+
+/// See [`crate::backend::frequencies`].
+pub fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
+    with_float!("frequencies", out.dtype, T => {
+        type R = <T as Float>::Real;
+        let width = input.layout.shape().last().copied().unwrap_or(1).max(1);
+        let wide = out.layout.shape().last().copied().unwrap_or(1).max(1);
+        let rows = (ELEMENTS_A_TASK / wide).max(1);
+        let values = input.storage.read::<T>("frequencies")?;
+        let mut memory = out.storage.write::<T>("frequencies")?;
+        let tasks = part_mut(&mut memory, out).par_chunks_mut(rows * wide).zip(part(&values, input).par_chunks(rows * width));
+        tasks.for_each(|(out, input)| {
+            for (out, input) in out.chunks_mut(wide).zip(input.chunks(width)) {
+                let (own, waves) = out.split_at_mut(width);
+                own.copy_from_slice(input);
+                for (octave, waves) in waves.chunks_mut(2 * width).enumerate() {
+                    let speed = R::of(2_f64.powi(octave as i32));
+                    let (sines, cosines) = waves.split_at_mut(width);
+                    for (x, (sine, cosine)) in input.iter().zip(sines.iter_mut().zip(cosines)) {
+                        let angle = speed * x.load();
+                        (*sine, *cosine) = (T::store(angle.sin()), T::store(angle.cos()));
+                    }
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
+/// See [`crate::backend::frequencies_backward`].
+pub fn frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_>) -> Result<()> {
+    with_float!("frequencies", out.dtype, T => {
+        type R = <T as Float>::Real;
+        let width = input.layout.shape().last().copied().unwrap_or(1).max(1);
+        let wide = grad.layout.shape().last().copied().unwrap_or(1).max(1);
+        let rows = (ELEMENTS_A_TASK / wide).max(1);
+        let (values, grads) = (input.storage.read::<T>("frequencies")?, grad.storage.read::<T>("frequencies")?);
+        let mut memory = out.storage.write::<T>("frequencies")?;
+        let tasks = part_mut(&mut memory, out).par_chunks_mut(rows * width);
+        let known = part(&values, input).par_chunks(rows * width).zip(part(&grads, grad).par_chunks(rows * wide));
+        tasks.zip(known).for_each(|(out, (input, grad))| {
+            for ((out, input), grad) in out.chunks_mut(width).zip(input.chunks(width)).zip(grad.chunks(wide)) {
+                for (place, out) in out.iter_mut().enumerate() {
+                    let x = input[place].load();
+                    let mut total = grad[place].load();
+                    for (octave, waves) in grad[width..].chunks(2 * width).enumerate() {
+                        let speed = R::of(2_f64.powi(octave as i32));
+                        let angle = speed * x;
+                        let (sine, cosine) = (waves[place].load(), waves[width + place].load());
+                        total += speed * (sine * angle.cos() - cosine * angle.sin());
+                    }
+                    *out = T::store(total);
+                }
+            }
+        });
+        Ok(())
+    })
+}

@@ -1,0 +1,71 @@
+//! Pick: elements along an axis at given places, and added back there.
+
+use super::nest::Nest;
+use super::number::{Float, with_float};
+use crate::backend::View;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// The elements of `whole` that meet `places`, but for `axis`: where an axis is longer than that of `places`, its
+/// first ones.
+fn met(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result<Layout> {
+    (0..whole.shape().rank())
+        .filter(|&other| other != axis)
+        .try_fold(*whole, |layout, other| layout.narrow(op, other, 0, places.shape()[other]))
+}
+
+/// Calls `meet(element, place)` for every index: where the element named by it lies, and the one beside the index.
+fn each(
+    op: &'static str,
+    [whole, beside, places]: [View<'_>; 3],
+    axis: usize,
+    mut meet: impl FnMut(usize, usize),
+) -> Result<()> {
+    let indices = places.storage.read::<i64>(op)?;
+    let (size, stride) = (whole.layout.shape()[axis], whole.layout.strides()[axis]);
+    let lines = met(op, whole.layout, places.layout, axis)?;
+    if places.layout.elements() == 0 {
+        return Ok(());
+    }
+    let mut wrong = None;
+    let beside = met(op, beside.layout, places.layout, axis)?;
+    let steps = [beside.strides()[axis], places.layout.strides()[axis]];
+    let first = [lines.select(axis, 0), beside.select(axis, 0), places.layout.select(axis, 0)];
+    Nest::new([&first[0], &first[1], &first[2]]).each(|[at, at_beside, at_place]| {
+        for i in 0..places.layout.shape()[axis] {
+            let index = indices[at_place + i * steps[1]];
+            match usize::try_from(index).ok().filter(|&index| index < size) {
+                Some(place) => meet(at + place * stride, at_beside + i * steps[0]),
+                None => wrong = wrong.or(Some(index)),
+            }
+        }
+    });
+    wrong.map_or(Ok(()), |index| Err(Error::Index { op, index, size }))
+}
+
+/// See [`crate::backend::gather`].
+pub fn gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
+    match out.dtype.size() {
+        8 => gather_as::<u64>(out, input, places, axis),
+        4 => gather_as::<u32>(out, input, places, axis),
+        2 => gather_as::<u16>(out, input, places, axis),
+        _ => gather_as::<u8>(out, input, places, axis),
+    }
+}
+
+fn gather_as<T: bytemuck::Pod>(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
+    let values = input.storage.read::<T>("gather")?;
+    let mut memory = out.storage.write::<T>("gather")?;
+    each("gather", [input, out, places], axis, |from, to| memory[to] = values[from])
+}
+
+/// See [`crate::backend::scatter_add`].
+pub fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
+    with_float!("scatter_add", out.dtype, T => {
+        let values = input.storage.read::<T>("scatter_add")?;
+        let mut memory = out.storage.write::<T>("scatter_add")?;
+        each("scatter_add", [out, input, places], axis, |to, from| {
+            memory[to] = <T as Float>::store(memory[to].load() + values[from].load());
+        })
+    })
+}

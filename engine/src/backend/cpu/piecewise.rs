@@ -1,0 +1,126 @@
+//! Piecewise: functions of straight pieces, and their slopes in two bits an element.
+
+use rayon::prelude::*;
+
+use super::ELEMENTS_A_TASK;
+use super::nest::Nest;
+use super::number::{Float, Real, with_float};
+use super::softmax::part_mut;
+use crate::backend::{Piecewise, Side, View};
+use crate::error::Result;
+
+/// Slopes in one byte.
+const A_BYTE: usize = 4;
+
+// What the two bits say.
+const FALLS: u8 = 0;
+const FLAT: u8 = 1;
+const HALF: u8 = 2;
+const RISES: u8 = 3;
+
+/// See [`crate::backend::piecewise`].
+pub fn piecewise(
+    out: View<'_>,
+    slopes: Option<View<'_>>,
+    function: Piecewise,
+    left: View<'_>,
+    right: Option<View<'_>>,
+) -> Result<()> {
+    with_float!("piecewise", out.dtype, T => {
+        type R = <T as Float>::Real;
+        let zero = R::ZERO;
+        match function {
+            Piecewise::Abs => run::<T>(out, slopes, left, None, |x, _| {
+                let slope = if x > zero { RISES } else if x < zero { FALLS } else { FLAT };
+                (if x < zero { -x } else { x + zero }, slope)
+            }),
+            Piecewise::Clamp { low, high } => {
+                let (low, high) = (R::of(low), R::of(high));
+                run::<T>(out, slopes, left, None, |x, _| {
+                    let slope = if x > low && x < high { RISES } else { FLAT };
+                    let raised = if x < low { low } else { x };
+                    (if raised > high { high } else { raised }, slope)
+                })
+            }
+            Piecewise::Maximum => run::<T>(out, slopes, left, right, |l, r| {
+                (l.largest(r), if l == r { HALF } else if l > r || l.is_nan() { RISES } else { FLAT })
+            }),
+            Piecewise::Minimum => run::<T>(out, slopes, left, right, |l, r| {
+                (-(-l).largest(-r), if l == r { HALF } else if l < r || l.is_nan() { RISES } else { FLAT })
+            }),
+        }
+    })
+}
+
+/// Fills `out` and, two bits an element, `slopes`. Without a right operand, the left stands in.
+fn run<T: Float>(
+    out: View<'_>,
+    slopes: Option<View<'_>>,
+    left: View<'_>,
+    right: Option<View<'_>>,
+    f: impl Fn(T::Real, T::Real) -> (T::Real, u8) + Sync,
+) -> Result<()> {
+    let op = "piecewise";
+    let right = right.unwrap_or(left);
+    let (l, r) = (left.storage.read::<T>(op)?, right.storage.read::<T>(op)?);
+    let mut memory = out.storage.write::<T>(op)?;
+    let values = part_mut(&mut memory, out);
+    let nest = Nest::new([out.layout, left.layout, right.layout]);
+    let [_, stride_left, stride_right] = nest.inner_strides();
+    let fill = |task: usize, values: &mut [T], mut bytes: Option<&mut [u8]>| {
+        let start = task * ELEMENTS_A_TASK;
+        let mut place = 0;
+        nest.rows(start, start + values.len(), |[_, at_left, at_right], length| {
+            for i in 0..length {
+                let (value, slope) = f(l[at_left + i * stride_left].load(), r[at_right + i * stride_right].load());
+                values[place] = T::store(value);
+                if let Some(bytes) = &mut bytes {
+                    let byte = &mut bytes[place / A_BYTE];
+                    let bits = slope << (2 * (place % A_BYTE));
+                    *byte = if place.is_multiple_of(A_BYTE) { bits } else { *byte | bits };
+                }
+                place += 1;
+            }
+        });
+    };
+    match slopes {
+        Some(slopes) => {
+            let mut memory = slopes.storage.write::<u8>(op)?;
+            let bytes = part_mut(&mut memory, slopes).par_chunks_mut(ELEMENTS_A_TASK / A_BYTE);
+            let tasks = values.par_chunks_mut(ELEMENTS_A_TASK).zip(bytes).enumerate();
+            tasks.for_each(|(task, (values, bytes))| fill(task, values, Some(bytes)));
+        }
+        None => {
+            values.par_chunks_mut(ELEMENTS_A_TASK).enumerate().for_each(|(task, values)| fill(task, values, None));
+        }
+    }
+    Ok(())
+}
+
+/// See [`crate::backend::piecewise_backward`].
+pub fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_>, side: Side) -> Result<()> {
+    if let Some(grad) = grad {
+        super::elementwise::copy(out, grad)?;
+    }
+    let op = "piecewise";
+    let bytes = slopes.storage.read::<u8>(op)?;
+    let bytes = super::softmax::part(&bytes, slopes);
+    with_float!(op, out.dtype, T => {
+        type R = <T as Float>::Real;
+        let (zero, half) = (R::ZERO, R::of(0.5));
+        let mut memory = out.storage.write::<T>(op)?;
+        let tasks = part_mut(&mut memory, out).par_chunks_mut(ELEMENTS_A_TASK);
+        tasks.zip(bytes.par_chunks(ELEMENTS_A_TASK / A_BYTE)).for_each(|(values, bytes)| {
+            for (place, value) in values.iter_mut().enumerate() {
+                let slope = (bytes[place / A_BYTE] >> (2 * (place % A_BYTE))) & 3;
+                *value = match (slope, side) {
+                    (RISES, Side::Left) | (FLAT, Side::Right) => continue,
+                    (HALF, _) => T::store(half * value.load()),
+                    (FALLS, _) => T::store(-value.load()),
+                    _ => T::store(zero),
+                };
+            }
+        });
+        Ok(())
+    })
+}

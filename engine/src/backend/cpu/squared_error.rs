@@ -1,0 +1,43 @@
+//! Squared error: how far two tensors are from each other.
+
+use super::nest::Nest;
+use super::number::{Float, Real, with_float};
+use crate::backend::View;
+use crate::error::Result;
+
+/// See [`crate::backend::squared_error`].
+pub fn squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64) -> Result<()> {
+    with_float!("mse_loss", left.dtype, T => {
+        let (l, r) = (left.storage.read::<T>("mse_loss")?, right.storage.read::<T>("mse_loss")?);
+        // Each difference in the type's own arithmetic, their sum in double precision: it may be long.
+        let mut total = 0.0;
+        Nest::new([left.layout, right.layout]).each(|[at_left, at_right]| {
+            let difference = l[at_left].load() - r[at_right].load();
+            total += (difference * difference).wide();
+        });
+        let mut memory = loss.storage.write::<T>("mse_loss")?;
+        memory[loss.layout.offset()] = T::store(<T as Float>::Real::of(scale * total));
+        Ok(())
+    })
+}
+
+/// See [`crate::backend::squared_error_backward`].
+pub fn squared_error_backward(
+    out: View<'_>,
+    grad: View<'_>,
+    left: Option<View<'_>>,
+    right: View<'_>,
+    scale: f64,
+) -> Result<()> {
+    if let Some(left) = left {
+        super::elementwise::copy(out, left)?;
+    }
+    with_float!("mse_loss", out.dtype, T => {
+        let factor = grad.storage.read::<T>("mse_loss")?[grad.layout.offset()].load() * <T as Float>::Real::of(scale);
+        let r = right.storage.read::<T>("mse_loss")?;
+        let mut memory = out.storage.write::<T>("mse_loss")?;
+        Nest::new([out.layout, right.layout])
+            .each(|[at, from]| memory[at] = T::store(factor * (memory[at].load() - r[from].load())));
+        Ok(())
+    })
+}

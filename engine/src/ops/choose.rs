@@ -1,0 +1,66 @@
+//! Choose: elements of one tensor where a condition holds, and of another where it does not.
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// `yes` where this condition, of type Bool or U8, holds or is not 0, and `no` elsewhere (PyTorch's `where`). All
+    /// three broadcast to one shape. Keeps the condition.
+    pub fn choose(&self, yes: &Self, no: &Self) -> Result<Self> {
+        let op = "choose";
+        let operation = Operation::begin(op);
+        if !matches!(self.dtype(), DType::Bool | DType::U8) {
+            return Err(Error::DType { op, found: self.dtype(), need: "a condition is of type bool or u8" });
+        }
+        self.check_device(op, yes)?;
+        yes.check_operand(op, no)?;
+        let shape = Shape::broadcast(op, self.shape(), &Shape::broadcast(op, yes.shape(), no.shape())?)?;
+        let out = Self::empty(shape, yes.dtype(), self.device())?;
+        let condition = self.broadcast_to(op, &shape)?;
+        let sides = [yes.broadcast_to(op, &shape)?, no.broadcast_to(op, &shape)?];
+        backend::choose(out.view(), condition.view(), Some(sides[0].view()), Some(sides[1].view()))?;
+        let shapes = [*yes.shape(), *no.shape()];
+        Ok(operation.record(out, &[yes, no], |_| Choose { condition: Saved::new(&condition), shapes }))
+    }
+}
+
+/// The gradient goes to the side that was chosen; the other's is 0.
+struct Choose {
+    condition: Saved,
+    shapes: [Shape; 2],
+}
+
+impl Gradient for Choose {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let Self { condition, shapes } = *self;
+        let condition = condition.take("choose")?;
+        if inputs.needs(0) && inputs.needs(1) {
+            let of_yes = grad.same_shape()?;
+            backend::choose(of_yes.view(), condition.view(), Some(grad.view()), None)?;
+            inputs.give(0, of_yes.into_sum_to(&shapes[0])?)?;
+        }
+        let last = if inputs.needs(1) { 1 } else { 0 };
+        let rest = grad.into_cleared(&condition, last == 0)?;
+        drop(condition);
+        inputs.give(last, rest.into_sum_to(&shapes[last])?)
+    }
+}
+
+impl Tensor {
+    /// With zeros where `condition` is not `wanted`, in this tensor's memory if it is free.
+    fn into_cleared(self, condition: &Self, wanted: bool) -> Result<Self> {
+        if self.is_free_to_write() {
+            backend::clear(self.view(), condition.view(), wanted)?;
+            return Ok(self);
+        }
+        let out = self.same_shape()?;
+        let side = Some(self.view());
+        let [yes, no] = if wanted { [side, None] } else { [None, side] };
+        backend::choose(out.view(), condition.view(), yes, no)?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,60 @@
+//! Compare: truth values of how two tensors, or a tensor and a number, stand to each other. They have no gradient.
+
+use crate::autograd::Operation;
+use crate::backend::{self, Comparison};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// Writes the comparisons, of tensors and with a number.
+macro_rules! comparisons {
+    ($($(#[$doc:meta])* $name:ident, $with_number:ident = $comparison:ident;)+) => {
+        impl Tensor {
+            $($(#[$doc])*
+            pub fn $name(&self, other: &Self) -> Result<Self> {
+                self.compared(stringify!($name), Comparison::$comparison, other)
+            }
+
+            /// The same with one number for all, which is first rounded to what this type is computed in.
+            pub fn $with_number(&self, number: f64) -> Result<Self> {
+                self.compared_with(stringify!($name), Comparison::$comparison, number)
+            }
+            )+
+        }
+    };
+}
+
+comparisons! {
+    /// Where this is less than `other`, as Bool; shapes broadcast.
+    lt, lt_scalar = Less;
+    /// Where this is less than or equal to `other`, as Bool; shapes broadcast.
+    le, le_scalar = LessOrEqual;
+    /// Where this is greater than `other`, as Bool; shapes broadcast.
+    gt, gt_scalar = Greater;
+    /// Where this is greater than or equal to `other`, as Bool; shapes broadcast.
+    ge, ge_scalar = GreaterOrEqual;
+    /// Where this equals `other`, as Bool; shapes broadcast. What is not a number equals nothing.
+    eq, eq_scalar = Equal;
+    /// Where this does not equal `other`, as Bool; shapes broadcast.
+    ne, ne_scalar = NotEqual;
+}
+
+impl Tensor {
+    fn compared(&self, op: &'static str, comparison: Comparison, other: &Self) -> Result<Self> {
+        let _operation = Operation::begin(op);
+        self.check_operand(op, other)?;
+        let shape = Shape::broadcast(op, self.shape(), other.shape())?;
+        let out = Self::empty(shape, DType::Bool, self.device())?;
+        let (left, right) = (self.broadcast_to(op, &shape)?, other.broadcast_to(op, &shape)?);
+        backend::compare(out.view(), comparison, left.view(), right.view())?;
+        Ok(out)
+    }
+
+    fn compared_with(&self, op: &'static str, comparison: Comparison, number: f64) -> Result<Self> {
+        let _operation = Operation::begin(op);
+        let out = Self::empty(self.shape(), DType::Bool, self.device())?;
+        backend::compare_number(out.view(), comparison, self.view(), number)?;
+        Ok(out)
+    }
+}

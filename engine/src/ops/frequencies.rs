@@ -1,0 +1,69 @@
+//! Frequencies: coordinates beside their sines and cosines, as networks over space take them.
+
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::backend;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The numbers of the last axis, their sines and cosines, those of their doubles, and so on for `octaves` octaves:
+    /// `[…, width]` to `[…, width · (1 + 2 · octaves)]` (Mildenhall et al.: "NeRF", 2020). Keeps its input; the result is
+    /// computed again in place of being kept, also where no gradient flows through it.
+    pub fn frequencies(&self, octaves: usize) -> Result<Self> {
+        let op = "frequencies";
+        let operation = Operation::begin(op);
+        self.check_float(op)?;
+        if self.rank() == 0 || octaves > 60 {
+            let need = "it needs at least one axis, and at most 60 octaves can be made of it";
+            return Err(Error::shape(op, self.shape(), need));
+        }
+        let input = self.in_order()?;
+        let known = Arc::new(Waves { input: Saved::new(&input), octaves });
+        let out = known.waves(&input)?;
+        if !Operation::is_recorded(&[self]) {
+            return Ok(out.with_own_recipe(known));
+        }
+        let recipe = known.clone();
+        Ok(operation.record(out, &[self], |_| Frequencies { known }).with_recipe(&recipe))
+    }
+}
+
+struct Waves {
+    input: Saved,
+    octaves: usize,
+}
+
+impl Waves {
+    fn waves(&self, input: &Tensor) -> Result<Tensor> {
+        let last = input.rank() - 1;
+        let width = input.shape()[last].saturating_mul(1 + 2 * self.octaves);
+        let out = Tensor::empty(input.shape().with_axis(last, width), input.dtype(), input.device())?;
+        backend::frequencies(out.view(), input.view())?;
+        Ok(out)
+    }
+}
+
+impl Recipe for Waves {
+    fn compute(&self) -> Result<Tensor> {
+        self.waves(&self.input.get("frequencies")?)
+    }
+}
+
+/// d sin(s·x) = s · cos(s·x) · dx, and so on, all added up.
+struct Frequencies {
+    known: Arc<Waves>,
+}
+
+impl Gradient for Frequencies {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let input = self.known.input.get("frequencies")?;
+        drop(self);
+        let grad = grad.into_order()?;
+        let out = inputs.allocate(0, &grad)?;
+        backend::frequencies_backward(out.view(), grad.view(), input.view())?;
+        drop((grad, input));
+        inputs.give(0, out)
+    }
+}

@@ -1,0 +1,88 @@
+//! Gather: elements picked along an axis by their places, and added back there.
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The elements that `places`, which are I64, name along `axis`: the result has the shape of `places`, and element
+    /// `[…, i, …]` of it is element `[…, places[…, i, …], …]` of this. In other axes `places` is no longer than this.
+    /// Keeps the places. On a device with values, a place outside of the axis is an error.
+    pub fn gather(&self, axis: isize, places: &Self) -> Result<Self> {
+        let op = "gather";
+        let operation = Operation::begin(op);
+        let axis = self.shape().axis(op, axis)?;
+        self.check_places(op, axis, places)?;
+        let out = Self::empty(places.shape(), self.dtype(), self.device())?;
+        backend::gather(out.view(), self.view(), places.view(), axis)?;
+        Ok(operation.record(out, &[self], |_| Gather { places: Saved::new(places), axis }))
+    }
+
+    /// This with `added` added along `axis` at `places`, which are I64: element `[…, i, …]` of `added` to element
+    /// `[…, places[…, i, …], …]`. `places` and `added` are of one shape, in other axes no longer than this. Keeps the
+    /// places, if the gradient of `added` is wanted. On a device with values, a place outside of the axis is an error.
+    pub fn scatter_add(&self, axis: isize, places: &Self, added: &Self) -> Result<Self> {
+        let op = "scatter_add";
+        let operation = Operation::begin(op);
+        let axis = self.shape().axis(op, axis)?;
+        self.check_float(op)?;
+        self.check_operand(op, added)?;
+        self.check_places(op, axis, places)?;
+        if places.shape() != added.shape() {
+            let need = "there must be one place for each element that is added";
+            return Err(Error::shapes(op, places.shape(), added.shape(), need));
+        }
+        let out = self.copied()?;
+        backend::scatter_add(out.view(), added.view(), places.view(), axis)?;
+        Ok(operation
+            .record(out, &[self, added], |needs| ScatterAdd { places: needs[1].then(|| Saved::new(places)), axis }))
+    }
+
+    fn check_places(&self, op: &'static str, axis: usize, places: &Self) -> Result<()> {
+        self.check_device(op, places)?;
+        if places.dtype() != DType::I64 {
+            return Err(Error::DType { op, found: places.dtype(), need: "places are of type i64" });
+        }
+        let fits = places.rank() == self.rank()
+            && (0..self.rank()).all(|other| other == axis || places.shape()[other] <= self.shape()[other]);
+        let need = "places need as many axes as the tensor, and none but the named one longer than there";
+        if fits { Ok(()) } else { Err(Error::shapes(op, self.shape(), places.shape(), need)) }
+    }
+}
+
+/// Each element's gradient is added where it came from.
+struct Gather {
+    places: Saved,
+    axis: usize,
+}
+
+impl Gradient for Gather {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let places = self.places.take("gather")?;
+        let sum = inputs.take_sum_or_zeros(0, &grad)?;
+        backend::scatter_add(sum.view(), grad.view(), places.view(), self.axis)?;
+        drop((grad, places));
+        inputs.give(0, sum)
+    }
+}
+
+/// What was added has the gradient of where it went.
+struct ScatterAdd {
+    places: Option<Saved>,
+    axis: usize,
+}
+
+impl Gradient for ScatterAdd {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        if let Some(places) = self.places {
+            let places = places.take("scatter_add")?;
+            let of_added = Tensor::empty(places.shape(), grad.dtype(), grad.device())?;
+            backend::gather(of_added.view(), grad.view(), places.view(), self.axis)?;
+            drop(places);
+            inputs.give(1, of_added)?;
+        }
+        inputs.give(0, grad)
+    }
+}

@@ -1,0 +1,88 @@
+//! Piecewise: functions of straight pieces. Each keeps two bits an element, from which both operands' slopes follow.
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend::{self, Piecewise, Side};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// |self|, whose slope at 0 is 0. Keeps two bits an element.
+    pub fn abs(&self) -> Result<Self> {
+        self.piecewise("abs", Piecewise::Abs, None)
+    }
+
+    /// The numbers, but none below `low` and none above `high`; all `high` if that is below `low`. The slope at the
+    /// bounds themselves is 0. Keeps two bits an element. Infinite bounds bound nothing.
+    pub fn clamp(&self, low: f64, high: f64) -> Result<Self> {
+        if low.is_nan() || high.is_nan() {
+            let what = format!("the bounds are {low} and {high}; give numbers, infinite ones where there is no bound");
+            return Err(Error::Setting { op: "clamp", what });
+        }
+        self.piecewise("clamp", Piecewise::Clamp { low, high }, None)
+    }
+
+    /// The larger of both; shapes broadcast. Equal numbers share the gradient. Keeps two bits an element.
+    pub fn maximum(&self, other: &Self) -> Result<Self> {
+        self.piecewise("maximum", Piecewise::Maximum, Some(other))
+    }
+
+    /// The smaller of both; shapes broadcast. Equal numbers share the gradient. Keeps two bits an element.
+    pub fn minimum(&self, other: &Self) -> Result<Self> {
+        self.piecewise("minimum", Piecewise::Minimum, Some(other))
+    }
+
+    fn piecewise(&self, op: &'static str, function: Piecewise, other: Option<&Self>) -> Result<Self> {
+        let operation = Operation::begin(op);
+        self.check_float(op)?;
+        let mut inputs = vec![self];
+        let mut shape = *self.shape();
+        if let Some(other) = other {
+            self.check_operand(op, other)?;
+            shape = Shape::broadcast(op, self.shape(), other.shape())?;
+            inputs.push(other);
+        }
+        let out = Self::empty(shape, self.dtype(), self.device())?;
+        let bytes = shape.elements().div_ceil(4);
+        let slopes =
+            Operation::is_recorded(&inputs).then(|| Self::empty(bytes, DType::U8, self.device())).transpose()?;
+        let left = self.broadcast_to(op, &shape)?;
+        let right = other.map(|other| other.broadcast_to(op, &shape)).transpose()?;
+        let [bits, right] = [slopes.as_ref().map(Self::view), right.as_ref().map(Self::view)];
+        backend::piecewise(out.view(), bits, function, left.view(), right)?;
+        let Some(slopes) = slopes else { return Ok(out) };
+        let shapes = inputs.iter().map(|input| *input.shape()).collect();
+        Ok(operation.record(out, &inputs, |_| Pieces { op, slopes: Saved::memory(&slopes), shapes }))
+    }
+}
+
+/// The gradient times each operand's slope.
+struct Pieces {
+    op: &'static str,
+    slopes: Saved,
+    shapes: Vec<Shape>,
+}
+
+impl Gradient for Pieces {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let Self { op, slopes, shapes } = *self;
+        let slopes = slopes.take(op)?;
+        if inputs.needs(0) && inputs.needs(1) {
+            let out = grad.same_shape()?;
+            backend::piecewise_backward(out.view(), Some(grad.view()), slopes.view(), Side::Left)?;
+            inputs.give(0, out.into_sum_to(&shapes[0])?)?;
+        }
+        let (last, side) = if inputs.needs(1) { (1, Side::Right) } else { (0, Side::Left) };
+        let out = if grad.is_free_to_write() && grad.is_contiguous() {
+            backend::piecewise_backward(grad.view(), None, slopes.view(), side)?;
+            grad
+        } else {
+            let out = grad.same_shape()?;
+            backend::piecewise_backward(out.view(), Some(grad.view()), slopes.view(), side)?;
+            out
+        };
+        drop(slopes);
+        inputs.give(last, out.into_sum_to(&shapes[last])?)
+    }
+}

@@ -1,0 +1,67 @@
+//! Power: numbers raised to a given exponent.
+
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::backend;
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// `self` raised to `exponent`: NaN where this is below 0 and the exponent is no whole number. Keeps its input.
+    pub fn powf(&self, exponent: f64) -> Result<Self> {
+        let operation = Operation::begin("powf");
+        self.check_float("powf")?;
+        let out = raise(self, exponent)?;
+        if !Operation::is_recorded(&[self]) {
+            return Ok(out);
+        }
+        let known = Arc::new(Base { input: Saved::new(self), exponent });
+        let recipe = known.clone();
+        Ok(operation.record(out, &[self], |_| Power { known }).with_recipe(&recipe))
+    }
+
+    /// `self` raised to a whole number, which may be below 0. Keeps its input.
+    pub fn powi(&self, exponent: i32) -> Result<Self> {
+        self.powf(f64::from(exponent))
+    }
+}
+
+fn raise(input: &Tensor, exponent: f64) -> Result<Tensor> {
+    let out = input.same_shape()?;
+    backend::power(out.view(), input.view(), exponent)?;
+    Ok(out)
+}
+
+struct Base {
+    input: Saved,
+    exponent: f64,
+}
+
+impl Recipe for Base {
+    fn compute(&self) -> Result<Tensor> {
+        raise(&self.input.get("powf")?, self.exponent)
+    }
+}
+
+/// d(xⁿ) = n · xⁿ⁻¹ · dx.
+struct Power {
+    known: Arc<Base>,
+}
+
+impl Gradient for Power {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let exponent = self.known.exponent;
+        let input = self.known.input.get("powf")?;
+        drop(self);
+        let out = if grad.is_free_to_write() {
+            backend::power_backward(grad.view(), None, input.view(), exponent)?;
+            grad
+        } else {
+            let out = grad.same_shape()?;
+            backend::power_backward(out.view(), Some(grad.view()), input.view(), exponent)?;
+            out
+        };
+        inputs.give(0, out)
+    }
+}

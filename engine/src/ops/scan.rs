@@ -1,0 +1,108 @@
+//! Scan: running sums and products along an axis.
+
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::backend::{self, Fold, Scan};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The sums along `axis` of all numbers so far. Keeps nothing.
+    pub fn cumsum(&self, axis: isize) -> Result<Self> {
+        self.running_sum(axis, false)
+    }
+
+    /// The sums along `axis` of all numbers before: the first is 0. Keeps nothing.
+    pub fn cumsum_exclusive(&self, axis: isize) -> Result<Self> {
+        self.running_sum(axis, true)
+    }
+
+    /// The products along `axis` of all numbers so far. Keeps its input; the result is computed again in place of being
+    /// kept. The gradient is right also where numbers are 0.
+    pub fn cumprod(&self, axis: isize) -> Result<Self> {
+        self.running_product(axis, false)
+    }
+
+    /// The products along `axis` of all numbers before: the first is 1. Keeps its input, as [`Self::cumprod`].
+    pub fn cumprod_exclusive(&self, axis: isize) -> Result<Self> {
+        self.running_product(axis, true)
+    }
+
+    fn running_sum(&self, axis: isize, exclusive: bool) -> Result<Self> {
+        let op = "cumsum";
+        let operation = Operation::begin(op);
+        self.check_float(op)?;
+        let axis = self.shape().axis(op, axis)?;
+        let out = self.scanned(axis, Scan { fold: Fold::Sum, exclusive, backwards: false })?;
+        Ok(operation.record(out, &[self], |_| RunningSum { axis, exclusive }))
+    }
+
+    fn running_product(&self, axis: isize, exclusive: bool) -> Result<Self> {
+        let op = "cumprod";
+        let operation = Operation::begin(op);
+        self.check_float(op)?;
+        let axis = self.shape().axis(op, axis)?;
+        let out = self.scanned(axis, Scan { fold: Fold::Product, exclusive, backwards: false })?;
+        if !Operation::is_recorded(&[self]) {
+            return Ok(out);
+        }
+        let factors = Arc::new(Factors { input: Saved::new(self), axis, exclusive });
+        let recipe = factors.clone();
+        Ok(operation.record(out, &[self], |_| RunningProduct { factors }).with_recipe(&recipe))
+    }
+
+    fn scanned(&self, axis: usize, scan: Scan) -> Result<Self> {
+        let out = self.same_shape()?;
+        backend::scan(out.view(), Some(self.view()), axis, scan)?;
+        Ok(out)
+    }
+}
+
+/// A number's gradient is the sum of those of all results that it enters.
+struct RunningSum {
+    axis: usize,
+    exclusive: bool,
+}
+
+impl Gradient for RunningSum {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let scan = Scan { fold: Fold::Sum, exclusive: self.exclusive, backwards: true };
+        let out = if grad.is_free_to_write() {
+            backend::scan(grad.view(), None, self.axis, scan)?;
+            grad
+        } else {
+            grad.scanned(self.axis, scan)?
+        };
+        inputs.give(0, out)
+    }
+}
+
+struct Factors {
+    input: Saved,
+    axis: usize,
+    exclusive: bool,
+}
+
+impl Recipe for Factors {
+    fn compute(&self) -> Result<Tensor> {
+        let Self { input, axis, exclusive } = self;
+        input.get("cumprod")?.scanned(*axis, Scan { fold: Fold::Product, exclusive: *exclusive, backwards: false })
+    }
+}
+
+struct RunningProduct {
+    factors: Arc<Factors>,
+}
+
+impl Gradient for RunningProduct {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let (axis, exclusive) = (self.factors.axis, self.factors.exclusive);
+        let input = self.factors.input.get("cumprod")?;
+        drop(self);
+        let out = grad.same_shape()?;
+        backend::product_backward(out.view(), grad.view(), input.view(), axis, exclusive)?;
+        drop((grad, input));
+        inputs.give(0, out)
+    }
+}

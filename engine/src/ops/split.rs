@@ -1,0 +1,45 @@
+//! Split: a tensor as several views of parts of it.
+
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// Views of `length` elements along `axis`, one after another; the last is shorter if the axis is no multiple of
+    /// it. An axis of no elements makes one empty part.
+    pub fn split(&self, length: usize, axis: isize) -> Result<Vec<Self>> {
+        let op = "split";
+        let whole = self.shape()[self.shape().axis(op, axis)?];
+        if length == 0 {
+            return Err(Error::Setting { op, what: "parts of length 0 were asked for; give 1 or more".to_owned() });
+        }
+        let parts = whole.div_ceil(length).max(1);
+        (0..parts).map(|part| self.narrow(axis, part * length, length.min(whole - part * length))).collect()
+    }
+
+    /// Views of `lengths[0]`, `lengths[1]`, … elements along `axis`, which add up to it.
+    pub fn split_by(&self, lengths: &[usize], axis: isize) -> Result<Vec<Self>> {
+        let op = "split";
+        let whole = self.shape()[self.shape().axis(op, axis)?];
+        let sum = lengths.iter().fold(0_usize, |sum, &length| sum.saturating_add(length));
+        if sum != whole {
+            let what = format!("the lengths {lengths:?} add up to {sum}; they must add up to the axis' {whole}");
+            return Err(Error::Setting { op, what });
+        }
+        let mut start = 0;
+        let part = |&length: &usize| {
+            start += length;
+            self.narrow(axis, start - length, length)
+        };
+        lengths.iter().map(part).collect()
+    }
+
+    /// Up to `count` views along `axis`, all but the last equally long.
+    pub fn chunk(&self, count: usize, axis: isize) -> Result<Vec<Self>> {
+        let op = "chunk";
+        let whole = self.shape()[self.shape().axis(op, axis)?];
+        if count == 0 {
+            return Err(Error::Setting { op, what: "no parts were asked for; give 1 or more".to_owned() });
+        }
+        self.split(whole.div_ceil(count).max(1), axis)
+    }
+}

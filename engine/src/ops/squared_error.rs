@@ -1,0 +1,59 @@
+//! Squared error: the loss of least squares, as one operation.
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The mean of `(self − target)²`, both of one shape; NaN of nothing. Keeps both as they are, and no difference:
+    /// backward turns one of them into it, if nobody else holds that.
+    pub fn mse_loss(&self, target: &Self) -> Result<Self> {
+        let op = "mse_loss";
+        let operation = Operation::begin(op);
+        self.check_operand(op, target)?;
+        self.check_float(op)?;
+        if self.shape() != target.shape() {
+            return Err(Error::shapes(op, self.shape(), target.shape(), "both must have the same shape"));
+        }
+        let scale = 1.0 / self.elements() as f64;
+        let loss = Self::empty((), self.dtype(), self.device())?;
+        backend::squared_error(loss.view(), self.view(), target.view(), scale)?;
+        Ok(operation
+            .record(loss, &[self, target], |_| SquaredError { inputs: [Saved::new(self), Saved::new(target)], scale }))
+    }
+}
+
+/// d((l − r)²) = 2 (l − r) (dl − dr).
+struct SquaredError {
+    inputs: [Saved; 2],
+    scale: f64,
+}
+
+impl Gradient for SquaredError {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let op = "mse_loss";
+        let Self { inputs: [left, right], scale } = *self;
+        let (left, right) = (left.take(op)?, right.take(op)?);
+        let grad = grad.reshaped(&Shape::SCALAR)?;
+        if inputs.needs(0) && inputs.needs(1) {
+            let of_right = right.same_shape()?;
+            let known = (grad.view(), Some(right.view()));
+            backend::squared_error_backward(of_right.view(), known.0, known.1, left.view(), 2.0 * scale)?;
+            inputs.give(1, of_right)?;
+        }
+        let (wanted, own, other) = if inputs.needs(0) { (0, left, right) } else { (1, right, left) };
+        let out = if own.is_free_to_write() {
+            own.storage().changed();
+            backend::squared_error_backward(own.view(), grad.view(), None, other.view(), 2.0 * scale)?;
+            own
+        } else {
+            let out = own.same_shape()?;
+            backend::squared_error_backward(out.view(), grad.view(), Some(own.view()), other.view(), 2.0 * scale)?;
+            out
+        };
+        drop(other);
+        inputs.give(wanted, out)
+    }
+}

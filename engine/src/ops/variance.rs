@@ -1,0 +1,87 @@
+//! Variance: how far numbers are spread around their mean.
+
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::backend;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The variance of all numbers: the sum of squared distances from their mean, divided by their count less
+    /// `correction` (1 for the unbiased one). NaN where nothing is left to divide by. Keeps its input.
+    pub fn var(&self, correction: usize) -> Result<Self> {
+        self.variance(&(0..self.rank()).collect::<Vec<_>>(), correction, false)
+    }
+
+    /// The variance over some axes, which are left out of the result; see [`Self::var`].
+    pub fn var_axes(&self, axes: &[isize], correction: usize) -> Result<Self> {
+        self.variance(&self.named(axes)?, correction, false)
+    }
+
+    /// The variance over some axes, which keep length 1; see [`Self::var`].
+    pub fn var_axes_keep(&self, axes: &[isize], correction: usize) -> Result<Self> {
+        self.variance(&self.named(axes)?, correction, true)
+    }
+
+    fn named(&self, axes: &[isize]) -> Result<Vec<usize>> {
+        let mut axes = axes.iter().map(|&axis| self.shape().axis("var", axis)).collect::<Result<Vec<usize>>>()?;
+        axes.sort_unstable();
+        match axes.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(_) => Err(Error::shape("var", self.shape(), "name each axis at most once")),
+            None => Ok(axes),
+        }
+    }
+
+    fn variance(&self, axes: &[usize], correction: usize, keep: bool) -> Result<Self> {
+        let op = "var";
+        let operation = Operation::begin(op);
+        self.check_float(op)?;
+        let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
+        let left = count as f64 - correction as f64;
+        let scale = if left > 0.0 { 1.0 / left } else { f64::NAN };
+        let mean = self.sum_over(axes, 1.0 / count as f64)?;
+        let out = mean.same_shape()?;
+        // Where there is nothing to sum, nothing is written.
+        backend::fill(out.view(), if scale.is_nan() { f64::NAN } else { 0.0 })?;
+        let (to, from) = (out.broadcast_to(op, self.shape())?, mean.broadcast_to(op, self.shape())?);
+        backend::variance(to.view(), self.view(), from.view(), scale)?;
+        drop((mean, from, to));
+        let with_ones = *out.shape();
+        let shape =
+            if keep { with_ones } else { axes.iter().rev().fold(with_ones, |shape, &axis| shape.without_axis(axis)) };
+        let named = out.reshaped(&shape)?;
+        drop(out);
+        let axes = axes.to_vec();
+        Ok(operation.record(named, &[self], |_| Spread { input: Saved::new(self), axes, with_ones, scale }))
+    }
+}
+
+/// d(var) = 2 / (n − c) · (x − mean) · dx; the mean is computed again.
+struct Spread {
+    input: Saved,
+    axes: Vec<usize>,
+    with_ones: Shape,
+    scale: f64,
+}
+
+impl Gradient for Spread {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let op = "var";
+        let Self { input, axes, with_ones, scale } = *self;
+        let input = input.take(op)?;
+        let shape = *input.shape();
+        let count: usize = axes.iter().map(|&axis| shape[axis]).product();
+        let mean = input.sum_over(&axes, 1.0 / count as f64)?.broadcast_to(op, &shape)?;
+        let grad = grad.reshaped(&with_ones)?.broadcast_to(op, &shape)?;
+        let out = if input.is_free_to_write() {
+            input.storage().changed();
+            backend::variance_backward(input.view(), grad.view(), None, mean.view(), 2.0 * scale)?;
+            input
+        } else {
+            let out = input.same_shape()?;
+            backend::variance_backward(out.view(), grad.view(), Some(input.view()), mean.view(), 2.0 * scale)?;
+            out
+        };
+        inputs.give(0, out)
+    }
+}
