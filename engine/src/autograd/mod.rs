@@ -18,7 +18,7 @@ pub use crate::tensor::gradients::InputGradients;
 pub use crate::tensor::node::Gradient;
 pub(crate) use crate::tensor::recipe::Offer;
 pub use crate::tensor::recipe::Recipe;
-pub use checkpoint::{checkpoint, is_running_again};
 pub(crate) use crate::tensor::source::{Ingredient, Source};
+pub use checkpoint::{checkpoint, is_running_again};
 pub use record::{Operation, record};
 pub use saved::Saved;

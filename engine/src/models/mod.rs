@@ -6,10 +6,18 @@ pub mod language;
 pub mod gpt2;
 pub mod falcon;
 pub mod llama;
+pub mod nerf;
+pub mod chain;
+pub mod rnn;
+pub mod branch;
 
+pub use branch::{FrozenSum, FrozenTrunk};
+pub use chain::MatmulChain;
 pub use falcon::{Falcon, FalconSize};
 pub use gpt2::{Gpt2, Gpt2Size};
 pub use language::LanguageModel;
 pub use llama::{Llama, LlamaSize};
+pub use nerf::{Nerf, NerfSize};
 pub use perceptron::Perceptron;
+pub use rnn::{Rnn, RnnForm};
 pub use vit::{VisionTransformer, VitSize};

@@ -3,7 +3,7 @@
 use super::error::Error;
 use super::options::{OptimizerKind, Options};
 use super::task::Task;
-use super::{language, small, vit};
+use super::{branch, chain, language, nerf, rnn, small, vit};
 use crate::device::Device;
 use crate::error::Result;
 
@@ -61,8 +61,18 @@ const COMMON: [&str; 15] = [
 /// The options whose value may be 0.
 const MAY_BE_ZERO: [&str; 1] = ["--padding"];
 
-const SCENARIOS: &[Scenario] =
-    &[vit::VIT_L_16, language::FALCON_7B, language::LLAMA_3_8B, language::GPT2, small::VIT_SMALL, small::MLP];
+const SCENARIOS: &[Scenario] = &[
+    vit::VIT_L_16,
+    nerf::TINY_NERF,
+    branch::FROZEN_BRANCH,
+    chain::MATMUL_CHAIN,
+    rnn::RNN,
+    language::FALCON_7B,
+    language::LLAMA_3_8B,
+    language::GPT2,
+    small::VIT_SMALL,
+    small::MLP,
+];
 const INFOS: &[ScenarioInfo] = &{
     let mut infos = [SCENARIOS[0].info; SCENARIOS.len()];
     let mut next = 0;

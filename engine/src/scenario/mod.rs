@@ -11,6 +11,10 @@ pub mod training;
 pub mod catalog;
 pub mod vit;
 pub mod small;
+pub mod nerf;
+pub mod chain;
+pub mod rnn;
+pub mod branch;
 pub mod language;
 pub mod run;
 

@@ -1,0 +1,83 @@
+//! Branch: networks of which only a part is trained.
+
+use crate::error::Result;
+use crate::nn::{Child, Filling, Init, Linear, Module, Sequence, Visitor};
+use crate::tensor::Tensor;
+
+/// t₁ + (t₂ + (t₃ + v)), where only v is trained: no gradient is needed for any t.
+#[derive(Debug)]
+pub struct FrozenSum {
+    frozen: Vec<Tensor>,
+    trained: Tensor,
+}
+
+impl FrozenSum {
+    /// Three frozen matrices of `width` by `width`, and a trained one.
+    pub fn new(init: &mut Init, width: usize) -> Result<Self> {
+        let mut matrix = || init.parameter([width, width], Filling::Normal { deviation: 1.0 });
+        let frozen = (0..3).map(|_| matrix()).collect::<Result<Vec<_>>>()?;
+        frozen.iter().try_for_each(|matrix| matrix.set_requires_grad(false))?;
+        Ok(Self { frozen, trained: matrix()? })
+    }
+
+    /// The sum of all numbers of the sum of all matrices.
+    pub fn loss(&self) -> Result<Tensor> {
+        self.forward(&self.trained)?.sum()
+    }
+}
+
+impl Module for FrozenSum {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        self.frozen.iter().rev().try_fold(input.clone(), |sum, frozen| sum.into_add(frozen))
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        for (place, frozen) in self.frozen.iter().enumerate() {
+            visitor.parameter(&format!("frozen.{place}"), frozen);
+        }
+        visitor.parameter("trained", &self.trained);
+    }
+}
+
+/// Frozen layers, perhaps with trained ones beside them, under a trained head.
+#[derive(Debug)]
+pub struct FrozenTrunk {
+    trunk: Child<Sequence<Linear>>,
+    branch: Option<Child<Sequence<Linear>>>,
+    head: Child<Linear>,
+}
+
+impl FrozenTrunk {
+    /// `layers` frozen layers of `width`, as many trained ones beside them if `with_branch`, and a head for `classes`.
+    pub fn new(init: &mut Init, [width, layers, classes]: [usize; 3], with_branch: bool) -> Result<Self> {
+        let stack = |init: &mut Init| Sequence::new(layers, init, |_, init| Linear::new(init, [width, width]));
+        let trunk = Child::new("trunk", init, stack)?;
+        trunk.parameters().iter().try_for_each(|parameter| parameter.tensor.set_requires_grad(false))?;
+        let branch = if with_branch { Some(Child::new("branch", init, stack)?) } else { None };
+        let head = Child::new("head", init, |init| Linear::new(init, [width, classes]))?;
+        Ok(Self { trunk, branch, head })
+    }
+}
+
+/// The layers one after another, with ReLU after each.
+fn run(layers: &Sequence<Linear>, input: &Tensor) -> Result<Tensor> {
+    layers.iter().try_fold(input.clone(), |hidden, layer| layer.forward(&hidden)?.into_relu())
+}
+
+impl Module for FrozenTrunk {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let mut hidden = self.trunk.within(|layers| run(layers, input))?;
+        if let Some(branch) = &self.branch {
+            hidden = hidden.into_add(&branch.within(|layers| run(layers, input))?)?;
+        }
+        self.head.forward(&hidden)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.trunk);
+        if let Some(branch) = &self.branch {
+            visitor.child(branch);
+        }
+        visitor.child(&self.head);
+    }
+}

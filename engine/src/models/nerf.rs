@@ -1,0 +1,186 @@
+//! NeRF: a scene as a network that tells the colour and density of every point in space.
+
+use crate::error::{Error, Result};
+use crate::nn::{Child, Init, Linear, Module, Sequence, Visitor};
+use crate::rng::Rng;
+use crate::tensor::Tensor;
+
+/// The sizes of a tiny NeRF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NerfSize {
+    /// Numbers in a hidden layer.
+    pub width: usize,
+    /// Hidden layers. Before the sixth, the encoded points join in again.
+    pub layers: usize,
+    /// Octaves in which points are encoded.
+    pub octaves: usize,
+    /// Points that go through the network at a time.
+    pub chunk: usize,
+}
+
+impl NerfSize {
+    /// Eight layers of 64, points in chunks of 65,536.
+    pub const TINY: Self = Self { width: 64, layers: 8, octaves: 6, chunk: 65_536 };
+
+    /// One that a processor trains in moments.
+    pub const SMALL: Self = Self { width: 32, layers: 3, octaves: 3, chunk: 1024 };
+}
+
+/// The layer before which the encoded points join in again.
+const JOINED_BEFORE: usize = 5;
+/// Keeps a ray from ending entirely, so that what lies behind has a gradient.
+const LEFT_OVER: f64 = 1e-10;
+/// How far the last point of a ray stands for.
+const TO_INFINITY: f64 = 1e10;
+
+/// A neural radiance field (Mildenhall et al., 2020) in its tiny form: no view directions, and one network.
+#[derive(Debug)]
+pub struct Nerf {
+    network: Child<RadianceField>,
+    octaves: usize,
+    chunk: usize,
+}
+
+/// Rays through the pixels of a picture, each `[rays, 3]`.
+#[derive(Clone, Debug)]
+pub struct Rays {
+    /// Where each begins.
+    pub origins: Tensor,
+    /// Where each goes.
+    pub directions: Tensor,
+}
+
+/// Points along rays.
+#[derive(Debug)]
+pub struct Samples {
+    /// Where they are, `[rays, samples, 3]`.
+    pub points: Tensor,
+    /// How far it is to the next, times −1: `[rays, samples]`.
+    pub steps: Tensor,
+}
+
+impl Samples {
+    /// `count` points on each ray between distances `near` and `far`, each somewhere in its own part of it. No gradient
+    /// flows through them.
+    pub fn along(rays: &Rays, count: usize, [near, far]: [f64; 2], rng: &mut Rng) -> Result<Self> {
+        let Rays { origins, directions } = rays;
+        let (rays, dtype, device) = (origins.shape()[0], origins.dtype(), origins.device());
+        let length = (far - near) / count as f64;
+        let distances = Tensor::uniform([rays, count], [0.0, length], dtype, device, rng)?;
+        distances.add_(&Tensor::arange(count, near, length, dtype, device)?)?;
+        let steps = distances.copied()?;
+        let between = count.saturating_sub(1);
+        steps.narrow(1, 0, between)?.add_scaled_(&distances.narrow(1, count - between, between)?, -1.0)?;
+        steps.narrow(1, between, count - between)?.fill_(-TO_INFINITY)?;
+        let along = directions.unsqueeze(1)?.mul(&distances.unsqueeze(2)?)?;
+        drop(distances);
+        Ok(Self { points: along.into_add(&origins.unsqueeze(1)?)?, steps })
+    }
+}
+
+impl Nerf {
+    /// A network of these sizes, filled as PyTorch's linear layers.
+    pub fn new(init: &mut Init, size: NerfSize) -> Result<Self> {
+        if size.chunk == 0 {
+            let what = "points go through the network 0 at a time; give a chunk of 1 or more".to_owned();
+            return Err(Error::Setting { op: "nerf", what });
+        }
+        let network = Child::new("network", init, |init| RadianceField::new(init, size))?;
+        Ok(Self { network, octaves: size.octaves, chunk: size.chunk })
+    }
+
+    /// The colours that come in along rays, `[rays, 3]`, from what is at these points of them.
+    pub fn render(&self, samples: Samples) -> Result<Tensor> {
+        let Samples { points, steps } = samples;
+        let (rays, count) = (steps.shape()[0], steps.shape()[1]);
+        let raw = self.look_at(points.reshape([rays * count, 3])?)?.reshape([rays, count, 4])?;
+        composite(raw, &steps)
+    }
+
+    /// Colour and density at each of `points`, `[points, 4]`, chunk by chunk.
+    fn look_at(&self, points: Tensor) -> Result<Tensor> {
+        let look = |chunk: &Tensor| self.network.forward(&chunk.frequencies(self.octaves)?);
+        let parts = points.split(self.chunk, 0)?.iter().map(look).collect::<Result<Vec<_>>>()?;
+        match &parts[..] {
+            [whole] => Ok(whole.clone()),
+            _ => Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0),
+        }
+    }
+}
+
+/// Adds up the colours along each ray, each by its density and by how much light passes all before it (Max, 1995).
+/// `raw`, `[rays, samples, 4]`, is used up. Of the whole, forward keeps six numbers a point: colours, density, step, and
+/// the share of light that passes the point; all others follow from these.
+fn composite(raw: Tensor, steps: &Tensor) -> Result<Tensor> {
+    let (rays, count) = (raw.shape()[0], raw.shape()[1]);
+    let colours = raw.narrow(2, 0, 3)?.sigmoid()?;
+    let density = raw.narrow(2, 3, 1)?.reshape([rays, count])?.relu()?;
+    drop(raw);
+    let depth = density.mul(steps)?;
+    drop(density);
+    let passing = depth.exp()?;
+    drop(depth);
+    let arriving = passing.add_scalar(LEFT_OVER)?.cumprod_exclusive(1)?;
+    let weights = passing.affine(-1.0, 1.0)?.mul(&arriving)?;
+    drop((passing, arriving));
+    weights.unsqueeze(1)?.matmul(&colours)?.reshape([rays, 3])
+}
+
+impl Module for Nerf {
+    /// Colour and density, `[points, 4]`, at points `[points, 3]`.
+    fn forward(&self, points: &Tensor) -> Result<Tensor> {
+        self.look_at(points.clone())
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.network);
+    }
+}
+
+/// The network itself: encoded points to colour and density.
+#[derive(Debug)]
+struct RadianceField {
+    layers: Child<Sequence<Linear>>,
+    head: Child<Linear>,
+}
+
+impl RadianceField {
+    fn new(init: &mut Init, size: NerfSize) -> Result<Self> {
+        let NerfSize { width, layers, octaves, .. } = size;
+        let encoded = 3 * (1 + 2 * octaves);
+        let layer = |position: usize, init: &mut Init| {
+            let inputs = match position {
+                0 => encoded,
+                JOINED_BEFORE => width + encoded,
+                _ => width,
+            };
+            Linear::new(init, [inputs, width])
+        };
+        let last = if layers == 0 { encoded } else { width };
+        Ok(Self {
+            layers: Child::new("layers", init, |init| Sequence::new(layers, init, layer))?,
+            head: Child::new("head", init, |init| Linear::new(init, [last, 4]))?,
+        })
+    }
+}
+
+impl Module for RadianceField {
+    fn forward(&self, encoded: &Tensor) -> Result<Tensor> {
+        let hidden = self.layers.within(|layers| {
+            let mut hidden = encoded.clone();
+            for (position, layer) in layers.iter().enumerate() {
+                if position == JOINED_BEFORE {
+                    hidden = Tensor::concat(&[&hidden, encoded], -1)?;
+                }
+                hidden = layer.forward(&hidden)?.into_relu()?;
+            }
+            Ok(hidden)
+        })?;
+        self.head.forward(&hidden)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        visitor.child(&self.layers);
+        visitor.child(&self.head);
+    }
+}

@@ -1,0 +1,98 @@
+//! RNN: one layer of neurons that hear themselves a step later.
+
+use crate::error::Result;
+use crate::nn::{Child, Filling, Init, Linear, Module, Visitor};
+use crate::tensor::Tensor;
+
+/// How the input enters a step.
+#[derive(Debug)]
+enum Cell {
+    /// tanh(x·Wx + h·Wh + b).
+    Weighted { input_weight: Tensor, hidden_weight: Tensor, bias: Tensor },
+    /// tanh(x + h·Wh + b).
+    Added { hidden_weight: Tensor, bias: Tensor },
+    /// tanh(Wx·x + bx + Wh·h + bh), as PyTorch's `RNNCell`.
+    TwoBiases { input: Child<Linear>, hidden: Child<Linear> },
+}
+
+/// Which form a [`Rnn`] has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RnnForm {
+    /// The input and the state have a weight each, and one bias.
+    #[default]
+    Weighted,
+    /// The input, as wide as the state, is added as it is.
+    Added,
+    /// The input and the state have a weight and a bias each.
+    TwoBiases,
+}
+
+/// A recurrent network (Elman, 1990), as wide as its input.
+#[derive(Debug)]
+pub struct Rnn {
+    cell: Cell,
+}
+
+impl Rnn {
+    /// A network of `width` neurons, filled evenly within 1/√width.
+    pub fn new(init: &mut Init, width: usize, form: RnnForm) -> Result<Self> {
+        let filling = Filling::kaiming_uniform(width);
+        let mut square = |init: &mut Init| init.parameter([width, width], filling);
+        let cell = match form {
+            RnnForm::Weighted => Cell::Weighted {
+                input_weight: square(init)?,
+                hidden_weight: square(init)?,
+                bias: init.parameter(width, filling)?,
+            },
+            RnnForm::Added => Cell::Added { hidden_weight: square(init)?, bias: init.parameter(width, filling)? },
+            RnnForm::TwoBiases => Cell::TwoBiases {
+                input: Child::new("input", init, |init| Linear::new(init, [width, width]))?,
+                hidden: Child::new("hidden", init, |init| Linear::new(init, [width, width]))?,
+            },
+        };
+        Ok(Self { cell })
+    }
+
+    /// The state after `state`, both `[batch, width]`, for one step's `input` of the same shape.
+    pub fn step(&self, input: &Tensor, state: &Tensor) -> Result<Tensor> {
+        let sum = match &self.cell {
+            Cell::Weighted { input_weight, hidden_weight, bias } => {
+                state.matmul(hidden_weight)?.into_add(&input.matmul(input_weight)?)?.into_add(bias)
+            }
+            Cell::Added { hidden_weight, bias } => state.matmul(hidden_weight)?.into_add(input)?.into_add(bias),
+            Cell::TwoBiases { input: of_input, hidden } => hidden.forward(state)?.into_add(&of_input.forward(input)?),
+        }?;
+        sum.tanh()
+    }
+
+    /// The last state, from the first and the inputs `[steps, batch, width]`.
+    pub fn run(&self, inputs: &Tensor, first: &Tensor) -> Result<Tensor> {
+        (0..inputs.shape()[0]).try_fold(first.clone(), |state, time| self.step(&inputs.select(0, time)?, &state))
+    }
+}
+
+impl Module for Rnn {
+    /// The last state after inputs `[steps, batch, width]`, from a state of zeros.
+    fn forward(&self, inputs: &Tensor) -> Result<Tensor> {
+        let first = Tensor::zeros([inputs.shape()[1], inputs.shape()[2]], inputs.dtype(), inputs.device())?;
+        self.run(inputs, &first)
+    }
+
+    fn visit(&self, visitor: &mut Visitor) {
+        match &self.cell {
+            Cell::Weighted { input_weight, hidden_weight, bias } => {
+                visitor.parameter("input_weight", input_weight);
+                visitor.parameter("hidden_weight", hidden_weight);
+                visitor.parameter("bias", bias);
+            }
+            Cell::Added { hidden_weight, bias } => {
+                visitor.parameter("hidden_weight", hidden_weight);
+                visitor.parameter("bias", bias);
+            }
+            Cell::TwoBiases { input, hidden } => {
+                visitor.child(input);
+                visitor.child(hidden);
+            }
+        }
+    }
+}

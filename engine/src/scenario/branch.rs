@@ -1,0 +1,52 @@
+//! Branch: what is frozen has no gradient and keeps nothing.
+
+use super::catalog::{Scenario, ScenarioInfo, Variant};
+use super::options::Options;
+use super::task::{Classification, Task, data_rng, labels, random_input};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::models::{FrozenSum, FrozenTrunk};
+use crate::nn::{Init, Module, Parameter};
+use crate::tensor::Tensor;
+
+/// `frozen-branch`.
+pub(crate) const FROZEN_BRANCH: Scenario = Scenario {
+    info: ScenarioInfo {
+        name: "frozen-branch",
+        about: "t1 + (t2 + (t3 + v)) where only v is trained: one gradient is computed, where a naive engine has four",
+        options: &["--width", "--layers", "--batch", "--dtype"],
+        variants: &[
+            Variant { name: "trunk", about: "frozen layers under a trained head" },
+            Variant { name: "branches", about: "frozen layers beside trained ones, under a trained head" },
+        ],
+    },
+    optimizer: None,
+    build,
+};
+
+const CLASSES: usize = 10;
+
+struct Sum(FrozenSum);
+
+impl Task for Sum {
+    fn loss(&self) -> Result<Tensor> {
+        self.0.loss()
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        self.0.parameters()
+    }
+}
+
+fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
+    let (sizes, dtype) = (&options.sizes, options.dtype.unwrap_or(DType::F32));
+    let mut init = Init::new(device, dtype, options.seed);
+    let (Some(variant), width) = (&options.variant, sizes.width.unwrap_or(1024)) else {
+        return Ok(Box::new(Sum(FrozenSum::new(&mut init, sizes.width.unwrap_or(1000))?)));
+    };
+    let model = FrozenTrunk::new(&mut init, [width, sizes.layers.unwrap_or(4), CLASSES], variant == "branches")?;
+    let batch = sizes.batch.unwrap_or(512);
+    let input = random_input([batch, width], dtype, device, &mut data_rng(options))?;
+    Ok(Box::new(Classification { model, input, labels: labels(batch, CLASSES, device)? }))
+}

@@ -1,0 +1,72 @@
+//! Chain: the loop of products with which HIPS autograd's memory was discussed.
+
+use std::cell::RefCell;
+
+use super::catalog::{Scenario, ScenarioInfo, Variant};
+use super::options::Options;
+use super::task::Task;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::models::MatmulChain;
+use crate::nn::{Init, Module, Parameter};
+use crate::tensor::Tensor;
+
+/// `matmul-chain`.
+pub(crate) const MATMUL_CHAIN: Scenario = Scenario {
+    info: ScenarioInfo {
+        name: "matmul-chain",
+        about: "a matrix multiplied 100 times with another: memory stays flat in backward, where each of 100 \
+                contributions to one gradient is added in place",
+        options: &["--width", "--layers", "--dtype"],
+        variants: &[
+            Variant { name: "both", about: "the gradient of the first product's right factor too" },
+            Variant { name: "by-hand", about: "the reverse loop written out, without a graph" },
+        ],
+    },
+    optimizer: None,
+    build,
+};
+
+struct Products(MatmulChain);
+
+impl Task for Products {
+    fn loss(&self) -> Result<Tensor> {
+        self.0.loss()
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        self.0.parameters()
+    }
+}
+
+struct ProductsByHand {
+    chain: MatmulChain,
+    rights: RefCell<Vec<Tensor>>,
+}
+
+impl Task for ProductsByHand {
+    fn loss(&self) -> Result<Tensor> {
+        let (loss, rights) = self.chain.loss_by_hand()?;
+        self.rights.replace(rights);
+        Ok(loss)
+    }
+
+    fn backward(&self, _: &Tensor) -> Result<()> {
+        self.chain.gradient_by_hand(self.rights.take())
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        self.chain.parameters()
+    }
+}
+
+fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
+    let mut init = Init::new(device, options.dtype.unwrap_or(DType::F64), options.seed);
+    let (width, length) = (options.sizes.width.unwrap_or(1000), options.sizes.layers.unwrap_or(100));
+    let chain = MatmulChain::new(&mut init, width, length, options.variant.as_deref() == Some("both"))?;
+    Ok(match options.variant.as_deref() {
+        Some("by-hand") => Box::new(ProductsByHand { chain, rights: RefCell::new(Vec::new()) }),
+        _ => Box::new(Products(chain)),
+    })
+}

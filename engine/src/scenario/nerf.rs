@@ -1,0 +1,99 @@
+//! NeRF: the tiny radiance field with which candle's memory in backpropagation was discussed.
+
+use std::sync::{Mutex, PoisonError};
+
+use highwater_recorder::{Category, scope};
+
+use super::catalog::{Scenario, ScenarioInfo};
+use super::options::{OptimizerKind, Options};
+use super::task::{Task, checkpoint_if_asked, data_rng};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::models::nerf::{Nerf, NerfSize, Rays, Samples};
+use crate::nn::{Init, Module, Parameter};
+use crate::rng::Rng;
+use crate::tensor::Tensor;
+
+/// `tiny-nerf`.
+pub(crate) const TINY_NERF: Scenario = Scenario {
+    info: ScenarioInfo {
+        name: "tiny-nerf",
+        about: "a radiance field learns a picture of a sphere, 640,000 points in chunks of 65,536 that all are one \
+                graph: what candle needed 2.5 times PyTorch's memory for",
+        options: &["--width", "--layers", "--image", "--samples", "--chunk", "--checkpoint"],
+        variants: &[],
+    },
+    optimizer: Some(OptimizerKind::AdamW),
+    build,
+};
+
+/// Where the scene is on a ray.
+const REACH: [f64; 2] = [2.0, 6.0];
+
+/// Rays, and what colour comes in along each.
+struct View {
+    model: Nerf,
+    rays: Rays,
+    colours: Tensor,
+    samples: usize,
+    rng: Mutex<Rng>,
+}
+
+impl Task for View {
+    fn loss(&self) -> Result<Tensor> {
+        let samples = {
+            let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+            Samples::along(&self.rays, self.samples, REACH, &mut rng)?
+        };
+        self.model.render(samples)?.mse_loss(&self.colours)
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        self.model.parameters()
+    }
+}
+
+fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
+    let (sizes, tiny) = (&options.sizes, NerfSize::TINY);
+    let size = NerfSize {
+        width: sizes.width.unwrap_or(tiny.width),
+        layers: sizes.layers.unwrap_or(tiny.layers),
+        octaves: tiny.octaves,
+        chunk: sizes.chunk.unwrap_or(tiny.chunk),
+    };
+    let model = Nerf::new(&mut Init::new(device, DType::F32, options.seed), size)?;
+    checkpoint_if_asked(&model, "network", options);
+    let (rays, colours) = picture_of_a_sphere(sizes.image.unwrap_or(100), device)?;
+    let samples = sizes.samples.unwrap_or(64);
+    Ok(Box::new(View { model, rays, colours, samples, rng: Mutex::new(data_rng(options)) }))
+}
+
+/// Rays through a picture of `side` by `side` pixels, and their colours: a sphere of radius 1, seen from a distance of
+/// 4, whose colour at each place is the direction that this faces, before black.
+fn picture_of_a_sphere(side: usize, device: &Device) -> Result<(Rays, Tensor)> {
+    let _category = scope::category(Category::Input);
+    let rays = side * side;
+    if !device.has_values() {
+        let empty = || Tensor::empty([rays, 3], DType::F32, device);
+        return Ok((Rays { origins: empty()?, directions: empty()? }, empty()?));
+    }
+    let distance = 4.0_f32;
+    let (mut directions, mut colours) = (Vec::with_capacity(3 * rays), Vec::with_capacity(3 * rays));
+    for pixel in 0..rays {
+        let place = |at: usize| 0.4 * ((2 * at + 1) as f32 / side as f32 - 1.0);
+        let [x, y] = [place(pixel % side), -place(pixel / side)];
+        let norm = (x * x + y * y + 1.0).sqrt();
+        let ray = [x / norm, y / norm, -1.0 / norm];
+        directions.extend(ray);
+        // The ray meets the sphere where |(0, 0, distance) + t · ray| = 1.
+        let ahead = -distance * ray[2];
+        let inside = ahead * ahead - distance * distance + 1.0;
+        let reach = ahead - inside.max(0.0).sqrt();
+        let facing = [reach * ray[0], reach * ray[1], distance + reach * ray[2]];
+        colours.extend(facing.map(|part| if inside > 0.0 { 0.5 + 0.5 * part } else { 0.0 }));
+    }
+    let origins: Vec<f32> = [0.0, 0.0, distance].into_iter().cycle().take(3 * rays).collect();
+    let tensor = |numbers: &[f32]| Tensor::from_slice(numbers, [rays, 3], device);
+    Ok((Rays { origins: tensor(&origins)?, directions: tensor(&directions)? }, tensor(&colours)?))
+}

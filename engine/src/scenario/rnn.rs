@@ -1,0 +1,60 @@
+//! RNN: the loop over time with which HIPS autograd's memory was discussed.
+
+use highwater_recorder::{Category, scope};
+
+use super::catalog::{Scenario, ScenarioInfo, Variant};
+use super::options::Options;
+use super::task::{Task, data_rng, random_input};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::models::{Rnn, RnnForm};
+use crate::nn::{Init, Module, Parameter};
+use crate::tensor::Tensor;
+
+/// `rnn`.
+pub(crate) const RNN: Scenario = Scenario {
+    info: ScenarioInfo {
+        name: "rnn",
+        about: "a recurrent network over 100 steps in time: its weights are used in each, and their gradients are \
+                added up in place",
+        options: &["--seq", "--batch", "--width", "--dtype"],
+        variants: &[
+            Variant { name: "input-added", about: "the input has no weight: it is added as it is" },
+            Variant { name: "cell", about: "two weights and two biases, as PyTorch's RNNCell" },
+        ],
+    },
+    optimizer: None,
+    build,
+};
+
+struct Sequence {
+    model: Rnn,
+    inputs: Tensor,
+    first: Tensor,
+}
+
+impl Task for Sequence {
+    fn loss(&self) -> Result<Tensor> {
+        self.model.run(&self.inputs, &self.first)?.sum()
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        self.model.parameters()
+    }
+}
+
+fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
+    let (sizes, dtype) = (&options.sizes, options.dtype.unwrap_or(DType::F64));
+    let (steps, batch, width) = (sizes.seq.unwrap_or(100), sizes.batch.unwrap_or(64), sizes.width.unwrap_or(1000));
+    let form = match options.variant.as_deref() {
+        Some("input-added") => RnnForm::Added,
+        Some("cell") => RnnForm::TwoBiases,
+        _ => RnnForm::Weighted,
+    };
+    let model = Rnn::new(&mut Init::new(device, dtype, options.seed), width, form)?;
+    let inputs = random_input([steps, batch, width], dtype, device, &mut data_rng(options))?;
+    let _category = scope::category(Category::Input);
+    let first = Tensor::zeros([batch, width], dtype, device)?;
+    Ok(Box::new(Sequence { model, inputs, first }))
+}
