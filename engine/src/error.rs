@@ -123,6 +123,18 @@ pub enum Error {
         what: String,
     },
 
+    // Files.
+    /// A file that could not be read or written, or does not suit.
+    #[error("{op}: {path}: {what}")]
+    File {
+        /// The operation.
+        op: &'static str,
+        /// The file.
+        path: Box<str>,
+        /// What was wrong, and what would be right, in a sentence.
+        what: String,
+    },
+
     // Gradients.
     /// Backward from something that does not depend on any parameter.
     #[error(

@@ -15,6 +15,7 @@ pub mod mlp;
 pub mod attention;
 pub mod transformer;
 pub mod patch;
+pub mod weights;
 
 pub use attention::MultiHeadAttention;
 pub use dropout::Dropout;
@@ -27,3 +28,4 @@ pub use module::{Child, Module, Parameter, Sequence, Visitor, checkpoint_scopes}
 pub use norm::{LayerNorm, RmsNorm};
 pub use patch::PatchEmbedding;
 pub use transformer::{EncoderBlock, EncoderSize};
+pub use weights::{Loading, Source, load_safetensors, load_safetensors_with, save_safetensors};

@@ -61,7 +61,7 @@ pub trait Rule: Clone + Send + 'static {
 
     /// Does one step for each of `updates`. Gradients are switched off meanwhile. Where arithmetic [is left
     /// out](arithmetic::is_left_out), a step is not counted, but takes all the memory of one; what is remembered is then
-    /// made [as ever](remember).
+    /// made all the same, since that happens once.
     fn update(&self, updates: Vec<Update<'_, Self::State>>) -> Result<()>;
 }
 
