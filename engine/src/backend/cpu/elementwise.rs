@@ -26,7 +26,7 @@ pub fn fill(out: View<'_>, value: f64) -> Result<()> {
 fn write_all<T: Pod + Send + Sync>(out: View<'_>, value: T) -> Result<()> {
     let nest = Nest::new([out.layout]);
     let mut memory = out.storage.write::<T>("fill")?;
-    run(&mut memory, &nest, |row, _, stride| match stride {
+    run(&mut memory, &nest, &|row, _, stride| match stride {
         1 => row.fill(value),
         _ => row.iter_mut().step_by(stride).for_each(|element| *element = value),
     });
@@ -65,7 +65,7 @@ pub(super) fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
     let stride_in = nest.inner_strides()[1];
     let from = input.storage.read::<I>("copy")?;
     let mut memory = out.storage.write::<O>("copy")?;
-    run(&mut memory, &nest, |row, [_, start], stride| match (stride, stride_in) {
+    run(&mut memory, &nest, &|row, [_, start], stride| match (stride, stride_in) {
         (1, 1) => map_row(row, &from[start..], &f),
         (1, 0) => row.fill(f(from[start])),
         _ => {
@@ -76,9 +76,13 @@ pub(super) fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
     Ok(())
 }
 
+/// What is done with an innermost loop: its output, where each operand begins, and the output's stride. Not generic in
+/// what it does: the loops' and the threads' code would be compiled for every function of every type.
+type Row<'a, T, const N: usize> = dyn Fn(&mut [T], [usize; N], usize) + Sync + 'a;
+
 /// Calls `row(output, offsets, stride)` for each innermost loop: the output elements from the row's first to its last,
 /// `stride` apart. Loops are shared among threads where the output lies in one piece, or in pieces apart.
-fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: impl Fn(&mut [T], [usize; N], usize) + Sync) {
+fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: &Row<'_, T, N>) {
     let elements = nest.elements();
     let stride = nest.inner_strides()[0].max(1);
     let first = nest.offsets()[0];
@@ -190,7 +194,7 @@ fn map<T: Float>(out: View<'_>, input: Option<View<'_>>, f: impl Fn(T::Real) -> 
     let nest = Nest::new([out.layout]);
     let mut memory = out.storage.write::<T>("unary")?;
     let f = |value: T| T::store(f(value.load()));
-    run(&mut memory, &nest, |row, _, stride| match stride {
+    run(&mut memory, &nest, &|row, _, stride| match stride {
         1 => change_row(row, &f),
         _ => row.iter_mut().step_by(stride).for_each(|element| *element = f(*element)),
     });
@@ -253,7 +257,7 @@ fn zip<T: Float>(
         let nest = Nest::new([out.layout, right.layout]);
         let stride_right = nest.inner_strides()[1];
         let mut memory = out.storage.write::<T>("binary")?;
-        run(&mut memory, &nest, |row, [_, start], stride| match (stride, stride_right) {
+        run(&mut memory, &nest, &|row, [_, start], stride| match (stride, stride_right) {
             (1, 1) => change_row_by(row, &r[start..], &f),
             (1, 0) => {
                 let right = r[start];
@@ -271,7 +275,7 @@ fn zip<T: Float>(
     let [_, stride_left, stride_right] = nest.inner_strides();
     let l = left.storage.read::<T>("binary")?;
     let mut memory = out.storage.write::<T>("binary")?;
-    run(&mut memory, &nest, |row, [_, at_left, at_right], stride| match (stride, stride_left, stride_right) {
+    run(&mut memory, &nest, &|row, [_, at_left, at_right], stride| match (stride, stride_left, stride_right) {
         (1, 1, 1) => zip_row(row, &l[at_left..], &r[at_right..], &f),
         (1, 1, 0) => {
             let right = r[at_right];
@@ -317,7 +321,7 @@ fn merge<T: Float>(
     let (l, r) = (left.storage.read::<T>("ternary")?, right.storage.read::<T>("ternary")?);
     let mut memory = out.storage.write::<T>("ternary")?;
     let f = |o: T, l: T, r: T| T::store(f(o.load(), l.load(), r.load()));
-    run(&mut memory, &nest, |row, [_, at_left, at_right], stride| match (stride, stride_left, stride_right) {
+    run(&mut memory, &nest, &|row, [_, at_left, at_right], stride| match (stride, stride_left, stride_right) {
         (1, 1, 1) => merge_row(row, &l[at_left..], &r[at_right..], &f),
         _ => row.iter_mut().step_by(stride).enumerate().for_each(|(i, o)| {
             *o = f(*o, l[at_left + i * stride_left], r[at_right + i * stride_right]);

@@ -1,5 +1,11 @@
 //! Unfold: an image's windows as columns of a matrix, so that a convolution is a matrix product; and the reverse.
 
+use std::ops::Range;
+
+use bytemuck::Pod;
+use rayon::prelude::*;
+
+use super::ELEMENTS_A_TASK;
 use super::number::{Float, with_float};
 use crate::backend::{View, Window};
 use crate::error::Result;
@@ -9,8 +15,10 @@ pub fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
     with_float!("conv2d", out.dtype, T => {
         let values = image.storage.read::<T>("conv2d")?;
         let mut memory = out.storage.write::<T>("conv2d")?;
-        let zero = <T as Float>::store(super::number::Real::ZERO);
-        visit(out, image, window, |column, pixel| memory[column] = pixel.map_or(zero, |pixel| values[pixel]));
+        let columns = Columns::new(out, image, window);
+        let first = out.layout.offset().min(memory.len());
+        let rows = memory[first..].par_chunks_mut(columns.down.max(1)).take(columns.rows);
+        rows.enumerate().with_min_len(columns.rows_a_task()).for_each(|(row, memory)| columns.read_row(row, memory, &values));
         Ok(())
     })
 }
@@ -20,31 +28,129 @@ pub fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()
     with_float!("conv2d", image.dtype, T => {
         let values = columns.storage.read::<T>("conv2d")?;
         let mut memory = image.storage.write::<T>("conv2d")?;
-        visit(columns, image, window, |column, pixel| {
-            if let Some(pixel) = pixel {
-                memory[pixel] = T::store(memory[pixel].load() + values[column].load());
+        let rows_a_channel = window.kernel[0] * window.kernel[1];
+        let at = columns.layout.offset();
+        let columns = Columns::new(columns, image, window);
+        // Each task has a channel of the image, and adds its rows of columns in order.
+        let first = image.layout.offset().min(memory.len());
+        let (count, distance) = (image.layout.shape()[0], image.layout.strides()[0]);
+        let channels = memory[first..].par_chunks_mut(if count == 1 { usize::MAX } else { distance.max(1) }).take(count);
+        let channels_a_task = columns.rows_a_task().div_ceil(rows_a_channel.max(1));
+        channels.enumerate().with_min_len(channels_a_task).for_each(|(channel, memory)| {
+            for row in channel * rows_a_channel..(channel + 1) * rows_a_channel {
+                columns.add_row(row, &values[(at + row * columns.down).min(values.len())..], memory);
             }
         });
         Ok(())
     })
 }
 
-/// Calls `pair(element of the columns, element of the image)` for every element of the columns; none in the padding.
-fn visit(columns: View<'_>, image: View<'_>, window: Window, mut pair: impl FnMut(usize, Option<usize>)) {
-    let [down, right] = [columns.layout.strides()[0], columns.layout.strides()[1]];
-    let places = columns.layout.shape()[1];
-    let (shape, strides) = (image.layout.shape(), image.layout.strides());
-    let [kernel_height, kernel_width] = window.kernel;
-    for row in 0..columns.layout.shape()[0] {
-        let (channel, i, j) =
-            (row / (kernel_height * kernel_width), row / kernel_width % kernel_height, row % kernel_width);
-        for place in 0..places {
-            let (y, x) = ((window.first + place) / window.places[1], (window.first + place) % window.places[1]);
-            let y = (y * window.stride[0] + i).checked_sub(window.padding[0]).filter(|&y| y < shape[1]);
-            let x = (x * window.stride[1] + j).checked_sub(window.padding[1]).filter(|&x| x < shape[2]);
-            let pixel =
-                y.zip(x).map(|(y, x)| image.layout.offset() + channel * strides[0] + y * strides[1] + x * strides[2]);
-            pair(columns.layout.offset() + row * down + place * right, pixel);
+/// Where the elements of columns come from.
+struct Columns {
+    window: Window,
+    /// Rows of the columns, which are the kernel's places in each channel, and how far apart they and their elements are.
+    rows: usize,
+    places: usize,
+    down: usize,
+    right: usize,
+    /// The image's height and width, where it begins, and the distances along its axes.
+    size: [usize; 2],
+    offset: usize,
+    strides: [usize; 3],
+}
+
+impl Columns {
+    fn new(columns: View<'_>, image: View<'_>, window: Window) -> Self {
+        let (of_columns, of_image) = (columns.layout, image.layout);
+        let ([rows, places], [down, right]) =
+            ([0, 1].map(|axis| of_columns.shape()[axis]), [0, 1].map(|axis| of_columns.strides()[axis]));
+        let reach = places.saturating_sub(1) * right;
+        assert!(rows <= 1 || down > reach, "rows of columns lie one after another");
+        let strides = [0, 1, 2].map(|axis| of_image.strides()[axis]);
+        let size = [of_image.shape()[1], of_image.shape()[2]];
+        let reach: usize =
+            size.iter().zip(&strides[1..]).map(|(length, stride)| length.saturating_sub(1) * stride).sum();
+        assert!(of_image.shape()[0] <= 1 || strides[0] > reach, "channels of an image lie one after another");
+        // A single row may have any stride.
+        let down = if rows == 1 { places.saturating_sub(1) * right + 1 } else { down };
+        Self { window, rows, places, down, right, size, offset: of_image.offset(), strides }
+    }
+
+    fn rows_a_task(&self) -> usize {
+        (ELEMENTS_A_TASK / self.places.max(1)).max(1)
+    }
+
+    /// Calls `run(places, y)` for each run of places in one line of the result, with their line of the image if they are
+    /// not in the padding.
+    fn runs(&self, row: usize, mut run: impl FnMut(Range<usize>, Option<usize>)) {
+        let Window { kernel, stride, padding, places: [_, width], first, .. } = self.window;
+        let i = row / kernel[1] % kernel[0];
+        let mut done = 0;
+        while done < self.places {
+            let (line, x) = ((first + done) / width, (first + done) % width);
+            let end = self.places.min(done + width - x);
+            let y = (line * stride[0] + i).checked_sub(padding[0]).filter(|&y| y < self.size[0]);
+            run(done..end, y);
+            done = end;
         }
+    }
+
+    /// Where in the image's line the place lies, unless in the padding.
+    fn column(&self, row: usize, place: usize) -> Option<usize> {
+        let Window { kernel, stride, padding, places: [_, width], first, .. } = self.window;
+        let x = (first + place) % width * stride[1] + row % kernel[1];
+        x.checked_sub(padding[1]).filter(|&x| x < self.size[1])
+    }
+
+    /// Which of a run's places are not in the padding, if the result moves by single pixels.
+    fn inside(&self, row: usize, run: &Range<usize>) -> Range<usize> {
+        let (j, padding, width) = (row % self.window.kernel[1], self.window.padding[1], self.window.places[1]);
+        let x = (self.window.first + run.start) % width;
+        let start = run.end.min(run.start + padding.saturating_sub(x + j));
+        let end = run.start + (self.size[1] + padding).saturating_sub(x + j);
+        start..run.end.min(end).max(start)
+    }
+
+    fn read_row<T: Pod>(&self, row: usize, out: &mut [T], image: &[T]) {
+        let channel = self.offset + row / (self.window.kernel[0] * self.window.kernel[1]) * self.strides[0];
+        let whole_lines = self.window.stride[1] == 1 && self.strides[2] == 1 && self.right == 1;
+        self.runs(row, |run, y| match y {
+            Some(y) if whole_lines => {
+                let inside = self.inside(row, &run);
+                out[run.start..inside.start].fill(T::zeroed());
+                out[inside.end..run.end].fill(T::zeroed());
+                if let Some(x) = self.column(row, inside.start).filter(|_| !inside.is_empty()) {
+                    let line = channel + y * self.strides[1] + x;
+                    out[inside.clone()].copy_from_slice(&image[line..line + inside.len()]);
+                }
+            }
+            _ => run.for_each(|place| {
+                let pixel = y.zip(self.column(row, place));
+                let pixel = pixel.map(|(y, x)| image[channel + y * self.strides[1] + x * self.strides[2]]);
+                out[place * self.right] = pixel.unwrap_or_else(T::zeroed);
+            }),
+        });
+    }
+
+    /// Adds a row of columns to its channel.
+    fn add_row<T: Float>(&self, row: usize, values: &[T], channel: &mut [T]) {
+        let whole_lines = self.window.stride[1] == 1 && self.strides[2] == 1 && self.right == 1;
+        self.runs(row, |run, y| {
+            let Some(y) = y else { return };
+            if whole_lines {
+                let inside = self.inside(row, &run);
+                if let Some(x) = self.column(row, inside.start).filter(|_| !inside.is_empty()) {
+                    let line = y * self.strides[1] + x;
+                    super::rows::add_row(&mut channel[line..line + inside.len()], &values[inside]);
+                }
+                return;
+            }
+            for place in run {
+                if let Some(x) = self.column(row, place) {
+                    let pixel = &mut channel[y * self.strides[1] + x * self.strides[2]];
+                    *pixel = T::store(pixel.load() + values[place * self.right].load());
+                }
+            }
+        });
     }
 }
