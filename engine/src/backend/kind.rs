@@ -122,7 +122,7 @@ pub enum Mask {
     Causal,
 }
 
-/// How a convolution moves over an image of `[channels, height, width]`.
+/// How the window of a convolution or pooling moves over an image of `[channels, height, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Height and width of the kernel.
@@ -211,4 +211,16 @@ pub enum Fold {
     Sum,
     /// Their product.
     Product,
+}
+
+/// What a norm's second statistic is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Spread {
+    /// 1 / deviation.
+    Rstd,
+    /// The variance.
+    Variance {
+        /// What is added to it before the root is taken.
+        epsilon: f64,
+    },
 }

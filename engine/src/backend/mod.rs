@@ -19,7 +19,8 @@ use crate::storage::Storage;
 
 pub use code::{CODE_BLOCK, Code};
 pub use kind::{
-    AttentionSize, Binary, Comparison, Distribution, Fold, Piecewise, Rotation, Scan, Side, Ternary, Unary, Window,
+    AttentionSize, Binary, Comparison, Distribution, Fold, Piecewise, Rotation, Scan, Side, Spread, Ternary, Unary,
+    Window,
 };
 pub use step::{AdamStep, SgdStep};
 
@@ -116,8 +117,9 @@ primitives! {
     /// `table[indices[i]] += rows[i]`.
     index::add_rows(table: View<'_>, rows: View<'_>, indices: View<'_>);
 
-    /// `loss = Σ −log softmax(logits)[target] / n` over the n rows whose target is not `ignored`; `statistics` gets each
-    /// row's logarithm of the sum of exponents, and `count` gets n. Contiguous.
+    /// `loss = Σ −log softmax(logits)[target] / n` over the n places whose target is not `ignored`; `statistics` gets each
+    /// place's logarithm of the sum of exponents, and `count` gets n. Classes lie along axis 1 of the logits, places
+    /// along all others. Contiguous.
     loss::cross_entropy(loss: View<'_>, statistics: View<'_>, count: View<'_>, logits: View<'_>, targets: View<'_>, ignored: i64);
     /// The gradient of the logits. Without logits, they are in `out` and overwritten. `known` is `[grad, statistics,
     /// count]`.
@@ -130,8 +132,10 @@ primitives! {
     chunked_loss::cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64);
 
     /// One image's windows as columns: `out[(c, i, j), place]` for the places from `window.first` on.
+    /// One image's windows as columns: `out[(c, i, j), place]` for the places from `window.first` on. `out` by rows, the
+    /// image in any layout.
     unfold::unfold(out: View<'_>, image: View<'_>, window: Window);
-    /// The reverse: adds columns to where they came from in one image.
+    /// The reverse: adds columns to where they came from in one image. Both by rows, the image contiguous.
     unfold::fold_add(image: View<'_>, columns: View<'_>, window: Window);
 
     /// Each row over the root of its mean square, times `weight`. `inverse` gets 1 over that root, in the statistics
@@ -207,4 +211,29 @@ primitives! {
     frequencies::frequencies(out: View<'_>, input: View<'_>);
     /// The input's gradient. All contiguous.
     frequencies::frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_>);
+    /// `out[b, c, place] = max` of the window there in `input[b, c]`, and with `places` (U8 or I64) which of the window
+    /// it is, counted row by row. `out` and `places` contiguous, the input in any layout.
+    pool::max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window);
+    /// Adds the gradient to where the largest stood. `out` and `places` contiguous, `grad` in any layout.
+    pool::max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window);
+    /// `out[b, c, place] = mean` of the window there in `input[b, c]`, the zeros in its padding counted or not. `out`
+    /// contiguous, the input in any layout.
+    pool::avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: bool);
+    /// Adds each gradient's share to all pixels of its window. `out` contiguous, `grad` in any layout.
+    pool::avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool);
+
+    /// Mean and 1 / deviation of each channel of `[batch, channels, …]`, with `epsilon` added to the variance. The running
+    /// mean and variance, in the statistics type, move towards the batch's by the share `momentum`. Contiguous.
+    batch_norm::batch_norm_measure(mean: View<'_>, rstd: View<'_>, input: View<'_>, running: Option<[View<'_>; 2]>, momentum: f64, epsilon: f64);
+    /// Each channel made mean 0 and variance 1 by its statistics, times weight plus bias. Contiguous.
+    batch_norm::batch_norm(out: View<'_>, input: View<'_>, statistics: [View<'_>; 2], spread: Spread, affine: [Option<View<'_>>; 2]);
+    /// Adds the gradients of weight and bias to them, in that order; that of the weight needs the input. Contiguous.
+    batch_norm::batch_norm_backward_affine(grad: View<'_>, input: Option<View<'_>>, statistics: [View<'_>; 2], spread: Spread, affine: [Option<View<'_>>; 2]);
+    /// The input's gradient. Without `grad`, it is in `out`. With the input, the statistics were computed from it; without,
+    /// they were given. Contiguous.
+    batch_norm::batch_norm_backward(out: View<'_>, grad: Option<View<'_>>, input: Option<View<'_>>, statistics: [View<'_>; 2], spread: Spread, weight: Option<View<'_>>);
+
+    /// Channels of `[batch, channels, …]`, divided by `1 − share`, or 0 with probability `share`. Without an input, of
+    /// `out` itself. Contiguous `out`.
+    channel_dropout::dropout_channels(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw);
 }

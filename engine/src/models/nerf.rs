@@ -174,7 +174,7 @@ impl Module for RadianceField {
                 }
                 hidden = layer.forward(&hidden)?.into_relu()?;
             }
-            Ok(hidden)
+            Ok::<_, Error>(hidden)
         })?;
         self.head.forward(&hidden)
     }

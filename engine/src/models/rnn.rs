@@ -37,7 +37,7 @@ impl Rnn {
     /// A network of `width` neurons, filled evenly within 1/√width.
     pub fn new(init: &mut Init, width: usize, form: RnnForm) -> Result<Self> {
         let filling = Filling::kaiming_uniform(width);
-        let mut square = |init: &mut Init| init.parameter([width, width], filling);
+        let square = |init: &mut Init| init.parameter([width, width], filling);
         let cell = match form {
             RnnForm::Weighted => Cell::Weighted {
                 input_weight: square(init)?,

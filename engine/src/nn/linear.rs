@@ -12,7 +12,7 @@ pub struct Linear {
     bias: Option<Tensor>,
 }
 
-/// What a [`Linear`] begins with.
+/// What a linear layer, such as [`Linear`] or a convolution, begins with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearFilling {
     /// The weight's numbers.

@@ -22,10 +22,24 @@ pub trait Module: Send + Sync + 'static {
 
     /// All parameters, those of children included, in the order in which they were made.
     fn parameters(&self) -> Vec<Parameter> {
-        let mut visitor = Visitor { path: String::new(), found: Vec::new(), checkpoints: None };
-        self.visit(&mut visitor);
-        visitor.found
+        visited(self, Visitor::default()).found
     }
+
+    /// All buffers, those of children included, in the order in which they were made.
+    fn buffers(&self) -> Vec<Buffer> {
+        visited(self, Visitor::default()).buffers
+    }
+
+    /// Says whether the module, children included, is being trained or used; at first it is being trained. Dropout and
+    /// batch norm behave differently.
+    fn set_training(&self, training: bool) {
+        visited(self, Visitor { training: Some(training), ..Visitor::default() });
+    }
+}
+
+fn visited<M: Module + ?Sized>(module: &M, mut visitor: Visitor) -> Visitor {
+    module.visit(&mut visitor);
+    visitor
 }
 
 /// From now on, children whose path matches `pattern` are [checkpointed](autograd::checkpoint()): of each forward they
@@ -34,8 +48,7 @@ pub trait Module: Send + Sync + 'static {
 pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> usize {
     let pattern = pattern.split('.').map(Box::from).collect();
     let checkpoints = Some(Checkpoints { pattern, matched: 0 });
-    let mut visitor = Visitor { path: String::new(), found: Vec::new(), checkpoints };
-    module.visit(&mut visitor);
+    let visitor = visited(module, Visitor { checkpoints, ..Visitor::default() });
     visitor.checkpoints.map_or(0, |checkpoints| checkpoints.matched)
 }
 
@@ -50,11 +63,44 @@ pub struct Parameter {
     pub tensor: Tensor,
 }
 
-/// Collects parameters on its way through a model.
+/// A tensor that belongs to a model without being trained.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// Its path from the model.
+    pub path: String,
+    /// The tensor itself.
+    pub tensor: Tensor,
+}
+
+/// Whether a module is being trained, as at first, or used.
 #[derive(Debug)]
+pub struct Mode(AtomicBool);
+
+impl Mode {
+    /// Being trained.
+    pub fn new() -> Self {
+        Self(AtomicBool::new(true))
+    }
+
+    /// Whether the module is being trained.
+    pub fn is_training(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Collects parameters and buffers on its way through a model, or says to each module whether it is being trained.
+#[derive(Debug, Default)]
 pub struct Visitor {
     path: String,
     found: Vec<Parameter>,
+    buffers: Vec<Buffer>,
+    training: Option<bool>,
     checkpoints: Option<Checkpoints>,
 }
 
@@ -82,6 +128,18 @@ impl Visitor {
         let path = format!("{}{name}", self.path);
         let scope = scope::current_scope();
         self.found.push(Parameter { path, scope, tensor: tensor.clone() });
+    }
+
+    /// The module has this buffer.
+    pub fn buffer(&mut self, name: &str, tensor: &Tensor) {
+        self.buffers.push(Buffer { path: format!("{}{name}", self.path), tensor: tensor.clone() });
+    }
+
+    /// The module behaves by this mode.
+    pub fn mode(&self, mode: &Mode) {
+        if let Some(training) = self.training {
+            mode.0.store(training, Ordering::Relaxed);
+        }
     }
 
     /// The module has this child.

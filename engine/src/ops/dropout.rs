@@ -1,4 +1,4 @@
-//! Dropout: some numbers, by chance, become zero.
+//! Dropout: some numbers, or some whole channels, by chance, become zero.
 
 use crate::autograd::{Gradient, InputGradients, Operation};
 use crate::backend;
@@ -10,36 +10,83 @@ impl Tensor {
     /// Each number is zero with probability `share`, and else divided by `1 − share` (Srivastava et al.: "Dropout",
     /// 2014). Keeps nothing: backward draws the same numbers again.
     pub fn dropout(&self, share: f64, rng: &mut Rng) -> Result<Self> {
-        let op = "dropout";
-        if !(0.0..1.0).contains(&share) {
-            return Err(Error::Setting {
-                op,
-                what: format!("the share is {share}; give one from 0 up to but not including 1"),
-            });
-        }
-        let operation = Operation::begin(op);
-        self.check_float(op)?;
-        let draw = rng.draw(self.elements());
+        let operation = Operation::begin("dropout");
+        let chance = Chance::new("dropout", self, share, Unit::Number, rng)?;
         let out = self.same_shape()?;
-        backend::dropout(out.view(), Some(self.view()), share, draw)?;
-        Ok(operation.record(out, &[self], |_| Dropout { share, draw }))
+        chance.apply(&out, Some(self))?;
+        Ok(operation.record(out, &[self], |_| chance))
+    }
+
+    /// Each channel of this `[batch, channels, …]` is all zero with probability `share`, and else divided by `1 − share`
+    /// (Tompson et al., 2015). Keeps nothing: backward draws the same numbers again.
+    pub fn dropout2d(&self, share: f64, rng: &mut Rng) -> Result<Self> {
+        let operation = Operation::begin("dropout2d");
+        let chance = Chance::new("dropout2d", self, share, Unit::Channel, rng)?;
+        let out = self.same_shape()?;
+        chance.apply(&out, Some(self))?;
+        Ok(operation.record(out, &[self], |_| chance))
+    }
+
+    /// As [`Self::dropout2d`], in this tensor's memory if nobody else holds it.
+    pub fn into_dropout2d(self, share: f64, rng: &mut Rng) -> Result<Self> {
+        if !self.is_free_to_write() || !self.is_contiguous() {
+            return self.dropout2d(share, rng);
+        }
+        let operation = Operation::begin("dropout2d");
+        let chance = Chance::new("dropout2d", &self, share, Unit::Channel, rng)?;
+        chance.apply(&self, None)?;
+        self.storage().changed();
+        Ok(operation.record(self.detach(), &[&self], |_| chance))
     }
 }
 
-/// The gradient of what was kept.
-struct Dropout {
+/// What becomes zero as a whole.
+#[derive(Clone, Copy)]
+enum Unit {
+    Number,
+    Channel,
+}
+
+/// What became zero, and its gradient: that of what was kept.
+struct Chance {
+    unit: Unit,
     share: f64,
     draw: Draw,
 }
 
-impl Gradient for Dropout {
+impl Chance {
+    fn new(op: &'static str, input: &Tensor, share: f64, unit: Unit, rng: &mut Rng) -> Result<Self> {
+        if !(0.0..1.0).contains(&share) {
+            let what = format!("the share is {share}; give one from 0 up to but not including 1");
+            return Err(Error::Setting { op, what });
+        }
+        input.check_float(op)?;
+        let numbers = match unit {
+            Unit::Number => input.elements(),
+            Unit::Channel if input.rank() >= 2 => input.shape()[0] * input.shape()[1],
+            Unit::Channel => return Err(Error::shape(op, input.shape(), "it must be [batch, channels, …]")),
+        };
+        Ok(Self { unit, share, draw: rng.draw(numbers) })
+    }
+
+    /// Writes what is left of `input`, or of contiguous `out` itself, to `out`.
+    fn apply(&self, out: &Tensor, input: Option<&Tensor>) -> Result<()> {
+        let input = input.map(Tensor::view);
+        match self.unit {
+            Unit::Number => backend::dropout(out.view(), input, self.share, self.draw),
+            Unit::Channel => backend::dropout_channels(out.view(), input, self.share, self.draw),
+        }
+    }
+}
+
+impl Gradient for Chance {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let out = if grad.is_free_to_write() && grad.is_contiguous() {
-            backend::dropout(grad.view(), None, self.share, self.draw)?;
+            self.apply(&grad, None)?;
             grad
         } else {
             let out = grad.same_shape()?;
-            backend::dropout(out.view(), Some(grad.view()), self.share, self.draw)?;
+            self.apply(&out, Some(&grad))?;
             out
         };
         inputs.give(0, out)

@@ -8,11 +8,12 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The mean of −log softmax(logits) at the target, over the rows of these logits `[rows, classes]`; `targets` `[rows]` are
-    /// I64. Rows whose target is `ignore_index` do not count.
+    /// The mean of −log softmax(logits) at the target, over the rows of these logits `[rows, classes]`, or over all places of
+    /// `[batch, classes, …]`; `targets` are I64, of the same shape without the classes. Places whose target is
+    /// `ignore_index` do not count.
     ///
-    /// Keeps the logits themselves and one number a row; backward turns the logits into their gradient in place, if
-    /// nobody else holds them. So no second buffer of their size exists at any time.
+    /// Keeps the logits themselves, as they lie, and one number a place; backward turns the logits into their gradient in
+    /// place, if nobody else holds them. So no second buffer of their size exists at any time.
     pub fn cross_entropy(&self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
         let op = "cross_entropy";
         let operation = Operation::begin(op);
@@ -21,19 +22,15 @@ impl Tensor {
         if targets.dtype() != DType::I64 {
             return Err(Error::DType { op, found: targets.dtype(), need: "targets are class numbers of type i64" });
         }
-        if self.rank() != 2 || **targets.shape() != self.shape()[..1] {
-            return Err(Error::shapes(
-                op,
-                self.shape(),
-                targets.shape(),
-                "logits are [rows, classes] and targets [rows]",
-            ));
+        if self.rank() < 2 || *targets.shape() != self.shape().without_axis(1) {
+            let need = "logits are [rows, classes] and targets [rows], or [batch, classes, …] and [batch, …]";
+            return Err(Error::shapes(op, self.shape(), targets.shape(), need));
         }
         let (logits, targets) = (self.in_order()?, targets.in_order()?);
         // No class has this number, so that nothing is ignored.
         let ignored = ignore_index.unwrap_or(i64::MIN);
         let loss = Self::empty((), self.dtype(), self.device())?;
-        let statistics = Self::empty(self.shape()[0], self.dtype().statistics(), self.device())?;
+        let statistics = Self::empty(targets.shape(), self.dtype().statistics(), self.device())?;
         let count = Self::empty((), self.dtype().statistics(), self.device())?;
         backend::cross_entropy(loss.view(), statistics.view(), count.view(), logits.view(), targets.view(), ignored)?;
         Ok(operation.record(loss, &[self], |_| CrossEntropy {

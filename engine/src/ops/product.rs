@@ -23,12 +23,7 @@ impl Tensor {
     /// This tensor without history if its matrices are stored by rows or by columns, as matrix products on every device
     /// take them; else a copy.
     pub(super) fn operand(&self) -> Result<Self> {
-        let rank = self.rank();
-        let (rows, columns) = (self.shape()[rank - 2], self.shape()[rank - 1]);
-        let (down, right) = (self.layout().strides()[rank - 2], self.layout().strides()[rank - 1]);
-        let by_rows = (columns <= 1 || right == 1) && (rows <= 1 || down >= columns.max(1));
-        let by_columns = (rows <= 1 || down == 1) && (columns <= 1 || right >= rows.max(1));
-        if by_rows || by_columns { Ok(self.detach()) } else { self.copied() }
+        if is_by_lines(*self.layout()) { Ok(self.detach()) } else { self.copied() }
     }
 
     /// With the last two axes exchanged, without history.
@@ -36,6 +31,17 @@ impl Tensor {
         let rank = self.rank();
         self.with_layout(self.layout().transpose(rank - 2, rank - 1))
     }
+}
+
+/// Whether matrices are stored by rows or by columns.
+pub(super) fn is_by_lines(layout: Layout) -> bool {
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let rank = shape.rank();
+    let (rows, columns) = (shape[rank - 2], shape[rank - 1]);
+    let (down, right) = (strides[rank - 2], strides[rank - 1]);
+    let by_rows = (columns <= 1 || right == 1) && (rows <= 1 || down >= columns.max(1));
+    let by_columns = (rows <= 1 || down == 1) && (columns <= 1 || right >= rows.max(1));
+    by_rows || by_columns
 }
 
 /// All axes but the last, joined, if no copy is needed.

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::number::{Float, Real, with_float};
 use super::rows;
-use super::softmax::{exponent_sum, part, part_mut, row_sizes};
+use super::softmax::{exponent_sum, part, part_mut};
 use crate::backend::View;
 use crate::error::{Error, Result};
 
@@ -17,29 +17,23 @@ pub fn cross_entropy(
     targets: View<'_>,
     ignored: i64,
 ) -> Result<()> {
+    let size = Size::of(logits);
     with_float!("cross_entropy", logits.dtype, T => {
         type R = <T as Float>::Real;
-        let (width, rows_a_task) = row_sizes(logits);
         let values = logits.storage.read::<T>("cross_entropy")?;
         let labels = targets.storage.read::<i64>("cross_entropy")?;
         let (values, labels) = (part(&values, logits), part(&labels, targets));
         let mut log_sums = statistics.storage.write::<R>("cross_entropy")?;
         let log_sums = part_mut(&mut log_sums, statistics);
-        let tasks = values.par_chunks(rows_a_task * width).zip(log_sums.par_chunks_mut(rows_a_task));
-        tasks.for_each(|(rows, log_sums)| {
-            for (row, log_sum) in rows.chunks(width).zip(log_sums) {
-                let (largest, sum) = exponent_sum(row);
-                *log_sum = largest + sum.ln();
-            }
-        });
+        size.log_sums(values, log_sums);
         let (mut total, mut counted) = (0.0, 0_usize);
-        for ((row, &log_sum), &label) in values.chunks(width).zip(log_sums.iter()).zip(labels) {
+        for (place, (&log_sum, &label)) in log_sums.iter().zip(labels).enumerate() {
             if label == ignored {
                 continue;
             }
-            let class = usize::try_from(label).ok().filter(|&class| class < row.len());
-            let class = class.ok_or(Error::Index { op: "cross_entropy", index: label, size: row.len() })?;
-            total += (log_sum - row[class].load()).wide();
+            let class = usize::try_from(label).ok().filter(|&class| class < size.classes);
+            let class = class.ok_or(Error::Index { op: "cross_entropy", index: label, size: size.classes })?;
+            total += (log_sum - values[size.at(place, class)].load()).wide();
             counted += 1;
         }
         loss.storage.write::<T>("cross_entropy")?[loss.layout.offset()] = T::store(R::of(total / counted as f64));
@@ -60,30 +54,97 @@ pub fn cross_entropy_backward(
         super::elementwise::copy(out, logits)?;
     }
     let [grad, statistics, count] = known;
+    let size = Size::of(out);
     with_float!("cross_entropy", out.dtype, T => {
         type R = <T as Float>::Real;
-        let (width, rows_a_task) = row_sizes(out);
         let labels = targets.storage.read::<i64>("cross_entropy")?;
         let log_sums = statistics.storage.read::<R>("cross_entropy")?;
         let grad = grad.storage.read::<T>("cross_entropy")?[grad.layout.offset()].load();
         let share = grad / count.storage.read::<R>("cross_entropy")?[count.layout.offset()];
-        let known = part(&log_sums, statistics).par_chunks(rows_a_task).zip(part(&labels, targets).par_chunks(rows_a_task));
+        let (labels, log_sums) = (part(&labels, targets), part(&log_sums, statistics));
         let mut memory = out.storage.write::<T>("cross_entropy")?;
-        let tasks = part_mut(&mut memory, out).par_chunks_mut(rows_a_task * width).zip(known);
-        tasks.for_each(|(rows, (log_sums, labels))| {
-            for (row, (&log_sum, &label)) in rows.chunks_mut(width).zip(log_sums.iter().zip(labels)) {
+        let lines = part_mut(&mut memory, out).par_chunks_mut(size.line()).enumerate();
+        let slope = |x: T, log_sum: R, own: bool| {
+            T::store(((x.load() - log_sum).exp() - if own { R::ONE } else { R::ZERO }) * share)
+        };
+        lines.for_each(|(line, numbers)| {
+            if size.places == 1 {
+                // The line holds all classes of one place.
+                let (label, log_sum) = (labels[line], log_sums[line]);
                 if label == ignored {
-                    row.fill(T::store(R::ZERO));
-                    continue;
+                    return numbers.fill(T::store(R::ZERO));
                 }
-                let target = usize::try_from(label).ok().filter(|&class| class < row.len());
-                let own = target.map(|class| ((row[class].load() - log_sum).exp() - R::ONE) * share);
-                rows::shares(row, log_sum, share);
+                let target = usize::try_from(label).ok().filter(|&class| class < numbers.len());
+                let own = target.map(|class| slope(numbers[class], log_sum, true));
+                rows::shares(numbers, log_sum, share);
                 if let Some((class, own)) = target.zip(own) {
-                    row[class] = T::store(own);
+                    numbers[class] = own;
                 }
+                return;
+            }
+            // The line holds one class at all places of an example.
+            let (first, class) = (line / size.classes * size.places, (line % size.classes) as i64);
+            let known = labels[first..].iter().zip(&log_sums[first..]);
+            for (x, (&label, &log_sum)) in numbers.iter_mut().zip(known) {
+                *x = if label == ignored { T::store(R::ZERO) } else { slope(*x, log_sum, class == label) };
             }
         });
         Ok(())
     })
+}
+
+/// Logits `[examples, classes, …]`, all places of an example in one.
+#[derive(Clone, Copy)]
+struct Size {
+    classes: usize,
+    places: usize,
+}
+
+impl Size {
+    fn of(logits: View<'_>) -> Self {
+        let shape = logits.layout.shape();
+        Self { classes: shape[1], places: shape[2..].iter().product() }
+    }
+
+    /// Numbers that lie one after another and are alike: at least one, as chunks are never empty.
+    fn line(self) -> usize {
+        (if self.places == 1 { self.classes } else { self.places }).max(1)
+    }
+
+    /// Where the logit of `class` lies, for a place counted through all examples.
+    fn at(self, place: usize, class: usize) -> usize {
+        (place / self.places * self.classes + class) * self.places + place % self.places
+    }
+
+    /// The logarithm of each place's sum of exponents.
+    fn log_sums<T: Float>(self, logits: &[T], out: &mut [T::Real]) {
+        if self.places == 1 {
+            logits.par_chunks(self.line()).zip(out.par_iter_mut()).for_each(|(row, log_sum)| {
+                let (largest, sum) = exponent_sum(row);
+                *log_sum = largest + sum.ln();
+            });
+            return;
+        }
+        /// Places whose sums are kept at a time, so that memory is read line by line.
+        const PLACES: usize = 256;
+        out.par_chunks_mut(self.places.max(1)).enumerate().for_each(|(example, out)| {
+            out.par_chunks_mut(PLACES).enumerate().for_each(|(part, out)| {
+                let lines = || {
+                    let first = example * self.classes * self.places + part * PLACES;
+                    (0..self.classes).map(move |class| &logits[first + class * self.places..])
+                };
+                let mut largest = [T::Real::LEAST; PLACES];
+                for line in lines() {
+                    largest.iter_mut().zip(line).take(out.len()).for_each(|(most, x)| *most = most.largest(x.load()));
+                }
+                let mut sums = [T::Real::ZERO; PLACES];
+                for line in lines() {
+                    let numbers = line.iter().zip(&largest).take(out.len());
+                    sums.iter_mut().zip(numbers).for_each(|(sum, (x, &most))| *sum += (x.load() - most).exp());
+                }
+                let known = largest.iter().zip(&sums);
+                out.iter_mut().zip(known).for_each(|(log_sum, (&most, &sum))| *log_sum = most + sum.ln());
+            });
+        });
+    }
 }

@@ -43,6 +43,9 @@ pub mod pick;
 pub mod variance;
 pub mod squared_error;
 pub mod frequencies;
+pub mod pool;
+pub mod batch_norm;
+pub mod channel_dropout;
 
 /// Fewer elements than this are not worth a second thread.
 const ELEMENTS_A_TASK: usize = 1 << 15;

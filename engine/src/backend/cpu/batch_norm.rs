@@ -1,0 +1,260 @@
+//! Batch norm: channels made mean 0 and variance 1 over all examples and places.
+
+use rayon::prelude::*;
+
+use super::number::{Float, Real, with_float};
+use super::softmax::{part, part_mut};
+use crate::backend::{Spread, View};
+use crate::error::Result;
+use crate::storage::Reading;
+
+const OP: &str = "batch_norm";
+
+/// The sizes of `[batch, channels, …]`, all that follows in one.
+#[derive(Clone, Copy)]
+struct Size {
+    batch: usize,
+    channels: usize,
+    places: usize,
+}
+
+impl Size {
+    fn of(view: View<'_>) -> Self {
+        let shape = view.layout.shape();
+        Self { batch: shape[0], channels: shape[1], places: shape[2..].iter().product() }
+    }
+
+    /// One channel of every example.
+    fn lines<T>(self, values: &[T], channel: usize) -> impl Iterator<Item = &[T]> {
+        (0..self.batch).map(move |example| &values[(example * self.channels + channel) * self.places..][..self.places])
+    }
+
+    /// Whether there is nothing to compute.
+    fn is_empty(self) -> bool {
+        self.batch * self.channels * self.places == 0
+    }
+}
+
+/// See [`crate::backend::batch_norm_measure`].
+pub fn batch_norm_measure(
+    mean: View<'_>,
+    rstd: View<'_>,
+    input: View<'_>,
+    running: Option<[View<'_>; 2]>,
+    momentum: f64,
+    epsilon: f64,
+) -> Result<()> {
+    with_float!(OP, input.dtype, T => {
+        let size = Size::of(input);
+        let values = input.storage.read::<T>(OP)?;
+        let values = part(&values, input);
+        let measured: Vec<[<T as Float>::Real; 2]> =
+            (0..size.channels).into_par_iter().map(|channel| measure(size, values, channel)).collect();
+        let count = (size.batch * size.places) as f64;
+        let real = <<T as Float>::Real as Real>::of;
+        write::<T>(mean, measured.iter().map(|&[mean, _]| mean))?;
+        write::<T>(rstd, measured.iter().map(|&[_, variance]| real(1.0) / (variance + real(epsilon)).sqrt()))?;
+        let Some([running_mean, running_variance]) = running else { return Ok(()) };
+        // What is remembered is the variance of the whole that the batch was drawn from.
+        let unbiased = real(count / (count - 1.0));
+        approach::<T>(running_mean, measured.iter().map(|&[mean, _]| mean), momentum)?;
+        approach::<T>(running_variance, measured.iter().map(|&[_, variance]| variance * unbiased), momentum)
+    })
+}
+
+/// Mean and variance of a channel.
+fn measure<T: Float>(size: Size, values: &[T], channel: usize) -> [T::Real; 2] {
+    let count = T::Real::of((size.batch * size.places) as f64);
+    // Sums by line, so that long ones lose less.
+    let mut total = T::Real::ZERO;
+    for line in size.lines(values, channel) {
+        let mut sum = T::Real::ZERO;
+        line.iter().for_each(|x| sum += x.load());
+        total += sum;
+    }
+    let mean = total / count;
+    let mut squares = T::Real::ZERO;
+    for line in size.lines(values, channel) {
+        let mut sum = T::Real::ZERO;
+        line.iter().map(|x| x.load() - mean).for_each(|difference| sum += difference * difference);
+        squares += sum;
+    }
+    [mean, squares / count]
+}
+
+fn write<T: Float>(out: View<'_>, numbers: impl Iterator<Item = T::Real>) -> Result<()> {
+    let mut memory = out.storage.write::<T::Real>(OP)?;
+    part_mut(&mut memory, out).iter_mut().zip(numbers).for_each(|(place, number)| *place = number);
+    Ok(())
+}
+
+fn approach<T: Float>(out: View<'_>, numbers: impl Iterator<Item = T::Real>, momentum: f64) -> Result<()> {
+    let (share, rest) = (T::Real::of(momentum), T::Real::of(1.0 - momentum));
+    let mut memory = out.storage.write::<T::Real>(OP)?;
+    let places = part_mut(&mut memory, out).iter_mut();
+    places.zip(numbers).for_each(|(place, number)| *place = rest * *place + share * number);
+    Ok(())
+}
+
+/// Means and deviations of channels, to read.
+struct Statistics<'a, R> {
+    memory: [Reading<'a, R>; 2],
+    views: [View<'a>; 2],
+    spread: Spread,
+}
+
+impl<'a, R: Real> Statistics<'a, R> {
+    fn read(views: [View<'a>; 2], spread: Spread) -> Result<Self> {
+        let memory = [views[0].storage.read::<R>(OP)?, views[1].storage.read::<R>(OP)?];
+        Ok(Self { memory, views, spread })
+    }
+
+    /// The mean of a channel, and 1 over its deviation.
+    fn of(&self, channel: usize) -> [R; 2] {
+        let [mean, spread] = [0, 1].map(|n| part(&self.memory[n], self.views[n])[channel]);
+        match self.spread {
+            Spread::Rstd => [mean, spread],
+            Spread::Variance { epsilon } => [mean, R::ONE / (spread + R::of(epsilon)).sqrt()],
+        }
+    }
+}
+
+/// A parameter of each channel, to read.
+struct Parameters<'a, T>(Option<(Reading<'a, T>, View<'a>)>);
+
+impl<'a, T: Float> Parameters<'a, T> {
+    fn read(view: Option<View<'a>>) -> Result<Self> {
+        Ok(Self(view.map(|view| Ok::<_, crate::Error>((view.storage.read::<T>(OP)?, view))).transpose()?))
+    }
+
+    fn of(&self, channel: usize, otherwise: T::Real) -> T::Real {
+        self.0.as_ref().map_or(otherwise, |(memory, view)| part(memory, *view)[channel].load())
+    }
+}
+
+/// See [`crate::backend::batch_norm`].
+pub fn batch_norm(
+    out: View<'_>,
+    input: View<'_>,
+    statistics: [View<'_>; 2],
+    spread: Spread,
+    affine: [Option<View<'_>>; 2],
+) -> Result<()> {
+    let size = Size::of(input);
+    if size.is_empty() {
+        return Ok(());
+    }
+    with_float!(OP, input.dtype, T => {
+        let values = input.storage.read::<T>(OP)?;
+        let statistics = Statistics::<<T as Float>::Real>::read(statistics, spread)?;
+        let [weight, bias] = [Parameters::<T>::read(affine[0])?, Parameters::<T>::read(affine[1])?];
+        let mut memory = out.storage.write::<T>(OP)?;
+        let lines = part_mut(&mut memory, out).par_chunks_mut(size.places).zip(part(&values, input).par_chunks(size.places));
+        lines.enumerate().for_each(|(line, (out, input))| {
+            let channel = line % size.channels;
+            let [mean, rstd] = statistics.of(channel);
+            let (weight, bias) = (weight.of(channel, Real::ONE), bias.of(channel, Real::ZERO));
+            for (y, x) in out.iter_mut().zip(input) {
+                *y = T::store((x.load() - mean) * rstd * weight + bias);
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Of one channel, the sum of the gradients, and that of each times the normalised number.
+fn sums<T: Float>(
+    size: Size,
+    grads: &[T],
+    values: Option<&[T]>,
+    [mean, rstd]: [T::Real; 2],
+    channel: usize,
+) -> [T::Real; 2] {
+    let (mut all, mut all_with_input) = (T::Real::ZERO, T::Real::ZERO);
+    for (example, grads) in size.lines(grads, channel).enumerate() {
+        let mut sum = T::Real::ZERO;
+        grads.iter().for_each(|g| sum += g.load());
+        all += sum;
+        let Some(values) = values else { continue };
+        let values = &values[(example * size.channels + channel) * size.places..][..size.places];
+        let mut sum = T::Real::ZERO;
+        grads.iter().zip(values).for_each(|(g, x)| sum += g.load() * (x.load() - mean));
+        all_with_input += sum * rstd;
+    }
+    [all, all_with_input]
+}
+
+/// See [`crate::backend::batch_norm_backward_affine`].
+pub fn batch_norm_backward_affine(
+    grad: View<'_>,
+    input: Option<View<'_>>,
+    statistics: [View<'_>; 2],
+    spread: Spread,
+    affine: [Option<View<'_>>; 2],
+) -> Result<()> {
+    with_float!(OP, grad.dtype, T => {
+        let size = Size::of(grad);
+        let grads = grad.storage.read::<T>(OP)?;
+        let grads = part(&grads, grad);
+        let values = Parameters::<T>::read(input)?;
+        let values = values.0.as_ref().map(|(memory, view)| part(memory, *view));
+        let statistics = Statistics::<<T as Float>::Real>::read(statistics, spread)?;
+        let sums: Vec<[<T as Float>::Real; 2]> =
+            (0..size.channels).into_par_iter().map(|c| sums(size, grads, values, statistics.of(c), c)).collect();
+        for (out, which) in affine.into_iter().zip([1, 0]) {
+            let Some(out) = out else { continue };
+            let mut memory = out.storage.write::<T>(OP)?;
+            for (place, sums) in part_mut(&mut memory, out).iter_mut().zip(&sums) {
+                *place = T::store(place.load() + sums[which]);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// See [`crate::backend::batch_norm_backward`].
+pub fn batch_norm_backward(
+    out: View<'_>,
+    grad: Option<View<'_>>,
+    input: Option<View<'_>>,
+    statistics: [View<'_>; 2],
+    spread: Spread,
+    weight: Option<View<'_>>,
+) -> Result<()> {
+    if let Some(grad) = grad {
+        super::elementwise::copy(out, grad)?;
+    }
+    let size = Size::of(out);
+    if size.is_empty() {
+        return Ok(());
+    }
+    with_float!(OP, out.dtype, T => {
+        type R = <T as Float>::Real;
+        let statistics = Statistics::<R>::read(statistics, spread)?;
+        let weight = Parameters::<T>::read(weight)?;
+        let values = Parameters::<T>::read(input)?;
+        let values = values.0.as_ref().map(|(memory, view)| part(memory, *view));
+        let mut memory = out.storage.write::<T>(OP)?;
+        let grads = part_mut(&mut memory, out);
+        let count = R::of((size.batch * size.places) as f64);
+        // Where the statistics were the batch's own, what they take away again: two means over each channel.
+        let means: Option<Vec<[R; 2]>> = values.is_some().then(|| {
+            let channels = (0..size.channels).into_par_iter();
+            channels.map(|c| sums(size, grads, values, statistics.of(c), c).map(|sum| sum / count)).collect()
+        });
+        grads.par_chunks_mut(size.places).enumerate().for_each(|(line, grads)| {
+            let channel = line % size.channels;
+            let [mean, rstd] = statistics.of(channel);
+            let scale = rstd * weight.of(channel, R::ONE);
+            let (Some(values), Some(means)) = (values, &means) else {
+                grads.iter_mut().for_each(|g| *g = T::store(g.load() * scale));
+                return;
+            };
+            let [of_grad, of_both] = means[channel];
+            for (g, x) in grads.iter_mut().zip(&values[line * size.places..]) {
+                *g = T::store(scale * (g.load() - of_grad - (x.load() - mean) * rstd * of_both));
+            }
+        });
+        Ok(())
+    })
+}

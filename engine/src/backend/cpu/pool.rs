@@ -1,0 +1,251 @@
+//! Pool: each window of an image made one number.
+
+use bytemuck::Pod;
+use rayon::prelude::*;
+
+use super::number::{Float, Real, with_float};
+use super::softmax::{part, part_mut};
+use crate::backend::{View, Window};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// See [`crate::backend::max_pool`].
+pub fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window) -> Result<()> {
+    with_float!("max_pool2d", out.dtype, T => {
+        let values = input.storage.read::<T>("max_pool2d")?;
+        let mut memory = out.storage.write::<T>("max_pool2d")?;
+        let out = part_mut(&mut memory, out);
+        let source = Planes::of(input.layout);
+        let windows = window.places[0] * window.places[1];
+        let Some(places) = places else {
+            out.par_chunks_mut(windows).enumerate().for_each(|(plane, out)| {
+                let plane = source.plane(plane);
+                for (place, element) in out.iter_mut().enumerate() {
+                    *element = values[largest(&values, plane, window, place).0];
+                }
+            });
+            return Ok(());
+        };
+        match places.dtype {
+            DType::U8 => noted::<T, u8>(out, places, (&values, source), window),
+            _ => noted::<T, i64>(out, places, (&values, source), window),
+        }
+    })
+}
+
+fn noted<T: Float, P: Place>(
+    out: &mut [T],
+    places: View<'_>,
+    (values, source): (&[T], Planes),
+    window: Window,
+) -> Result<()> {
+    let windows = window.places[0] * window.places[1];
+    let mut notes = places.storage.write::<P>("max_pool2d")?;
+    let notes = part_mut(&mut notes, places);
+    out.par_chunks_mut(windows).zip(notes.par_chunks_mut(windows)).enumerate().for_each(|(plane, (out, notes))| {
+        let plane = source.plane(plane);
+        for (place, (element, note)) in out.iter_mut().zip(notes).enumerate() {
+            let (at, within) = largest(values, plane, window, place);
+            *element = values[at];
+            *note = P::of(within);
+        }
+    });
+    Ok(())
+}
+
+/// Where the largest number of a window lies, and its place within the window. Of equal ones, the first counts.
+fn largest<T: Float>(values: &[T], plane: Plane, window: Window, place: usize) -> (usize, usize) {
+    let mut best = None;
+    let corner = window.corner(place);
+    for (i, y) in within(corner[0], window.kernel[0], plane.size[0]) {
+        for (j, x) in within(corner[1], window.kernel[1], plane.size[1]) {
+            let at = plane.at([y, x]);
+            let value = values[at].load();
+            let is_larger = best
+                .is_none_or(|(_, _, so_far): (_, _, T::Real)| value > so_far || (value.is_nan() && !so_far.is_nan()));
+            if is_larger {
+                best = Some((at, i * window.kernel[1] + j, value));
+            }
+        }
+    }
+    best.map_or((plane.first, 0), |(at, within, _)| (at, within))
+}
+
+/// See [`crate::backend::max_pool_backward`].
+pub fn max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window) -> Result<()> {
+    match places.dtype {
+        DType::U8 => put_back::<u8>(out, grad, places, window),
+        _ => put_back::<i64>(out, grad, places, window),
+    }
+}
+
+fn put_back<P: Place>(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window) -> Result<()> {
+    with_float!("max_pool2d", out.dtype, T => {
+        let grads = grad.storage.read::<T>("max_pool2d")?;
+        let notes = places.storage.read::<P>("max_pool2d")?;
+        let notes = part(&notes, places);
+        let (source, target) = (Planes::of(grad.layout), Planes::of(out.layout));
+        let windows = window.places[0] * window.places[1];
+        let mut memory = out.storage.write::<T>("max_pool2d")?;
+        let [height, width] = target.size;
+        part_mut(&mut memory, out).par_chunks_mut(height * width).enumerate().try_for_each(|(plane, out)| {
+            let from = source.plane(plane);
+            for (place, note) in notes[plane * windows..][..windows].iter().enumerate() {
+                let [y, x] = window.pixel(place, note.at());
+                // Only memory that nobody wrote could name another pixel.
+                let element = y.zip(x).filter(|&(_, x)| x < width).and_then(|(y, x)| out.get_mut(y * width + x));
+                let element = element.ok_or(Error::Index { op: "max_pool2d", index: note.at() as i64, size: window.kernel[0] * window.kernel[1] })?;
+                let value = grads[from.at([place / window.places[1], place % window.places[1]])];
+                *element = T::store(element.load() + value.load());
+            }
+            Ok(())
+        })
+    })
+}
+
+/// See [`crate::backend::avg_pool`].
+pub fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
+    with_float!("avg_pool2d", out.dtype, T => {
+        type R = <T as Float>::Real;
+        let values = input.storage.read::<T>("avg_pool2d")?;
+        let mut memory = out.storage.write::<T>("avg_pool2d")?;
+        let source = Planes::of(input.layout);
+        let windows = window.places[0] * window.places[1];
+        part_mut(&mut memory, out).par_chunks_mut(windows).enumerate().for_each(|(plane, out)| {
+            let plane = source.plane(plane);
+            for (place, element) in out.iter_mut().enumerate() {
+                let corner = window.corner(place);
+                let mut sum = R::ZERO;
+                for (_, y) in within(corner[0], window.kernel[0], plane.size[0]) {
+                    for (_, x) in within(corner[1], window.kernel[1], plane.size[1]) {
+                        sum += values[plane.at([y, x])].load();
+                    }
+                }
+                *element = T::store(sum / R::of(window.divisor(corner, plane.size, counts_padding)));
+            }
+        });
+        Ok(())
+    })
+}
+
+/// See [`crate::backend::avg_pool_backward`].
+pub fn avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
+    with_float!("avg_pool2d", out.dtype, T => {
+        type R = <T as Float>::Real;
+        let grads = grad.storage.read::<T>("avg_pool2d")?;
+        let (source, target) = (Planes::of(grad.layout), Planes::of(out.layout));
+        let [height, width] = target.size;
+        let mut memory = out.storage.write::<T>("avg_pool2d")?;
+        part_mut(&mut memory, out).par_chunks_mut(height * width).enumerate().for_each(|(plane, out)| {
+            let from = source.plane(plane);
+            for place in 0..window.places[0] * window.places[1] {
+                let corner = window.corner(place);
+                let value = grads[from.at([place / window.places[1], place % window.places[1]])].load();
+                let share = value / R::of(window.divisor(corner, target.size, counts_padding));
+                for (_, y) in within(corner[0], window.kernel[0], height) {
+                    for (_, x) in within(corner[1], window.kernel[1], width) {
+                        let element = &mut out[y * width + x];
+                        *element = T::store(element.load() + share);
+                    }
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
+/// A place within a window, as it is kept.
+trait Place: Pod + Send + Sync {
+    fn of(place: usize) -> Self;
+    fn at(self) -> usize;
+}
+
+impl Place for u8 {
+    fn of(place: usize) -> Self {
+        place as Self
+    }
+
+    fn at(self) -> usize {
+        usize::from(self)
+    }
+}
+
+impl Place for i64 {
+    fn of(place: usize) -> Self {
+        place as Self
+    }
+
+    fn at(self) -> usize {
+        usize::try_from(self).unwrap_or(usize::MAX)
+    }
+}
+
+/// The planes `[height, width]` of `[batch, channels, height, width]` in any layout.
+#[derive(Clone, Copy)]
+struct Planes {
+    first: usize,
+    channels: usize,
+    size: [usize; 2],
+    strides: [usize; 4],
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+struct Plane {
+    first: usize,
+    size: [usize; 2],
+    strides: [usize; 2],
+}
+
+impl Planes {
+    fn of(layout: &Layout) -> Self {
+        let (shape, strides) = (layout.shape(), layout.strides());
+        let strides = [strides[0], strides[1], strides[2], strides[3]];
+        Self { first: layout.offset(), channels: shape[1].max(1), size: [shape[2], shape[3]], strides }
+    }
+
+    fn plane(&self, index: usize) -> Plane {
+        let (image, channel) = (index / self.channels, index % self.channels);
+        let first = self.first + image * self.strides[0] + channel * self.strides[1];
+        Plane { first, size: self.size, strides: [self.strides[2], self.strides[3]] }
+    }
+}
+
+impl Plane {
+    fn at(&self, [y, x]: [usize; 2]) -> usize {
+        self.first + y * self.strides[0] + x * self.strides[1]
+    }
+}
+
+/// The offsets from 0 to `length` whose pixels, counted from `start`, lie within `size`, each with its pixel.
+fn within(start: isize, length: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
+    let skipped = start.min(0).unsigned_abs();
+    let first = start.max(0) as usize;
+    (skipped..length).zip(first..size)
+}
+
+impl Window {
+    /// The first pixel of the window at `place`, down and to the right; above and left of the image it is negative.
+    fn corner(&self, place: usize) -> [isize; 2] {
+        let place = [place / self.places[1], place % self.places[1]];
+        [0, 1].map(|axis| (place[axis] * self.stride[axis]) as isize - self.padding[axis] as isize)
+    }
+
+    /// The pixel at place `within` of the window at `place`; none in the padding.
+    fn pixel(&self, place: usize, within: usize) -> [Option<usize>; 2] {
+        let (corner, within) = (self.corner(place), [within / self.kernel[1], within % self.kernel[1]]);
+        [0, 1].map(|axis| corner[axis].checked_add_unsigned(within[axis]).and_then(|at| usize::try_from(at).ok()))
+    }
+
+    /// How many pixels a mean is over: those of the window that lie in the image, or also those in its padding. What a
+    /// window has beyond the padding, where the last one is not full, never counts.
+    fn divisor(&self, corner: [isize; 2], size: [usize; 2], counts_padding: bool) -> f64 {
+        let counted = [0, 1].map(|axis| {
+            let (start, padding) = (corner[axis], if counts_padding { self.padding[axis] as isize } else { 0 });
+            let end = (start + self.kernel[axis] as isize).min(size[axis] as isize + padding);
+            (end - start.max(-padding)).max(1)
+        });
+        (counted[0] * counted[1]) as f64
+    }
+}

@@ -1,0 +1,207 @@
+//! Batch norm: channels made mean 0 and variance 1 over all examples and places.
+
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
+use crate::backend::{self, Spread, View};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+/// Where a batch norm's statistics come from.
+#[derive(Clone, Copy, Debug)]
+pub enum BatchStatistics<'a> {
+    /// From the batch itself.
+    Batch,
+    /// From the batch itself; the running mean and variance move towards its own by the share `momentum`. They are of the
+    /// input's [statistics type](crate::DType::statistics), one a channel, and are changed in place.
+    Remembered {
+        /// The mean and the variance so far.
+        running: [&'a Tensor; 2],
+        /// The share of the new in the sum; PyTorch's default is 0.1.
+        momentum: f64,
+    },
+    /// From the mean and variance that are given, as in evaluation.
+    Given([&'a Tensor; 2]),
+}
+
+impl Tensor {
+    /// Each channel of this `[batch, channels, …]` less its mean over all examples and places, over its deviation (with
+    /// `epsilon` added to the variance), times `weight` plus `bias`, one a channel (Ioffe, Szegedy: "Batch
+    /// Normalization", 2015).
+    ///
+    /// With statistics of the batch, keeps its input, and mean and 1 / deviation of each channel; the result can be
+    /// computed again from these. With given statistics, keeps those, and the input only if the weight's gradient is
+    /// wanted.
+    pub fn batch_norm(
+        &self,
+        weight: Option<&Self>,
+        bias: Option<&Self>,
+        statistics: BatchStatistics<'_>,
+        epsilon: f64,
+    ) -> Result<Self> {
+        let op = "batch_norm";
+        let operation = Operation::begin(op);
+        check(self, weight, bias, statistics)?;
+        let input = self.in_order()?;
+        let out = self.same_shape()?;
+        let (known, spread, of_batch) = match statistics {
+            BatchStatistics::Given(given) => (given.map(Self::detach), Spread::Variance { epsilon }, false),
+            BatchStatistics::Batch => (measure(&input, None, 0.0, epsilon)?, Spread::Rstd, true),
+            BatchStatistics::Remembered { running, momentum } => {
+                (measure(&input, Some(running), momentum, epsilon)?, Spread::Rstd, true)
+            }
+        };
+        let affine = [weight.map(Self::view), bias.map(Self::view)];
+        backend::batch_norm(out.view(), input.view(), known.each_ref().map(Self::view), spread, affine)?;
+        // Inputs are numbered 0 for the channels, then weight and bias as far as they are given.
+        let inputs: Vec<&Self> = [self].into_iter().chain(weight).chain(bias).collect();
+        if !Operation::is_recorded(&inputs) {
+            return Ok(out);
+        }
+        let keeps_input = of_batch || weight.is_some_and(Self::requires_grad);
+        let known = Arc::new(Known {
+            input: keeps_input.then(|| Saved::new(&input)),
+            statistics: known.each_ref().map(Saved::memory),
+            spread,
+            weight: weight.map(Saved::new),
+            bias: bias.map(Saved::new),
+        });
+        let recipe = known.clone();
+        let out = operation.record(out, &inputs, |_| BatchNorm { known, of_batch });
+        Ok(if keeps_input { out.with_recipe(&recipe) } else { out })
+    }
+}
+
+/// Mean and 1 / deviation of each channel.
+fn measure(input: &Tensor, running: Option<[&Tensor; 2]>, momentum: f64, epsilon: f64) -> Result<[Tensor; 2]> {
+    let mean = Tensor::empty(input.shape()[1], input.dtype().statistics(), input.device())?;
+    let rstd = mean.same_shape()?;
+    if let Some(running) = running {
+        running.iter().try_for_each(|running| running.begin_change("batch_norm"))?;
+    }
+    let running = running.map(|running| running.map(Tensor::view));
+    backend::batch_norm_measure(mean.view(), rstd.view(), input.view(), running, momentum, epsilon)?;
+    Ok([mean, rstd])
+}
+
+fn check(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    statistics: BatchStatistics<'_>,
+) -> Result<()> {
+    let op = "batch_norm";
+    input.check_float(op)?;
+    if input.rank() < 2 {
+        return Err(Error::shape(op, input.shape(), "it must be [batch, channels, …]"));
+    }
+    let channels = input.shape()[1];
+    let is_one_a_channel = |tensor: &Tensor| {
+        let need = "weight, bias and statistics have one number a channel, one after another";
+        let fits = **tensor.shape() == [channels] && tensor.is_contiguous();
+        if fits { Ok(()) } else { Err(Error::shapes(op, input.shape(), tensor.shape(), need)) }
+    };
+    for parameter in weight.into_iter().chain(bias) {
+        input.check_operand(op, parameter)?;
+        is_one_a_channel(parameter)?;
+    }
+    let given = match statistics {
+        BatchStatistics::Batch => None,
+        BatchStatistics::Remembered { running, .. } => Some(running),
+        BatchStatistics::Given(given) => Some(given),
+    };
+    for statistic in given.into_iter().flatten() {
+        input.check_device(op, statistic)?;
+        is_one_a_channel(statistic)?;
+        if statistic.dtype() != input.dtype().statistics() {
+            let need = "running statistics are f64 for an input of f64, else f32";
+            return Err(Error::DType { op, found: statistic.dtype(), need });
+        }
+    }
+    let of_batch = !matches!(statistics, BatchStatistics::Given(_));
+    let numbers = input.elements().checked_div(channels).unwrap_or(2);
+    if of_batch && numbers < 2 {
+        let need = "a channel's variance needs at least 2 numbers; give more examples, or statistics";
+        return Err(Error::shape(op, input.shape(), need));
+    }
+    Ok(())
+}
+
+/// What backward reads, and from which the result can be computed again if the input is there.
+struct Known {
+    input: Option<Saved>,
+    statistics: [Saved; 2],
+    spread: Spread,
+    weight: Option<Saved>,
+    bias: Option<Saved>,
+}
+
+impl Known {
+    fn statistics(&self) -> Result<[Tensor; 2]> {
+        let [mean, spread] = &self.statistics;
+        Ok([mean.get("batch_norm")?, spread.get("batch_norm")?])
+    }
+}
+
+fn get(saved: Option<&Saved>) -> Result<Option<Tensor>> {
+    saved.map(|saved| saved.get("batch_norm")).transpose()
+}
+
+impl Recipe for Known {
+    fn compute(&self) -> Result<Tensor> {
+        let input = get(self.input.as_ref())?.expect("only what keeps its input has a recipe");
+        let (statistics, weight, bias) = (self.statistics()?, get(self.weight.as_ref())?, get(self.bias.as_ref())?);
+        let out = input.same_shape()?;
+        let affine = [weight.as_ref().map(Tensor::view), bias.as_ref().map(Tensor::view)];
+        backend::batch_norm(out.view(), input.view(), statistics.each_ref().map(Tensor::view), self.spread, affine)?;
+        Ok(out)
+    }
+}
+
+/// With x̂ the normalised channel: dw = Σ g·x̂, db = Σ g, and dx = w · rstd · (g − mean(g) − x̂ · mean(g·x̂)); with given
+/// statistics dx = w · rstd · g.
+struct BatchNorm {
+    known: Arc<Known>,
+    of_batch: bool,
+}
+
+impl Gradient for BatchNorm {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let Self { known, of_batch } = *self;
+        let (input, statistics, spread) = (get(known.input.as_ref())?, known.statistics()?, known.spread);
+        let weight = get(known.weight.as_ref())?;
+        let has_bias = known.bias.is_some();
+        drop(known);
+        let grad = grad.into_order()?;
+        let statistics = statistics.each_ref().map(Tensor::view);
+        let values = input.as_ref().map(Tensor::view);
+        let of_bias = if weight.is_some() { 2 } else { 1 };
+        let wanted = [(weight.is_some(), 1), (has_bias, of_bias)].map(|(is, place)| is && inputs.needs(place));
+        if wanted.contains(&true) {
+            let mut sum = |(wanted, place): (bool, usize)| -> Result<Option<Tensor>> {
+                wanted.then(|| inputs.take_sum_or_zeros(place, &grad)).transpose()
+            };
+            let sums = [sum((wanted[0], 1))?, sum((wanted[1], of_bias))?];
+            let views: [Option<View<'_>>; 2] = sums.each_ref().map(|sum| sum.as_ref().map(Tensor::view));
+            backend::batch_norm_backward_affine(grad.view(), values, statistics, spread, views)?;
+            for (sum, place) in sums.into_iter().zip([1, of_bias]) {
+                if let Some(sum) = sum {
+                    inputs.give(place, sum)?;
+                }
+            }
+        }
+        if !inputs.needs(0) {
+            return Ok(());
+        }
+        let (values, weight) = (values.filter(|_| of_batch), weight.as_ref().map(Tensor::view));
+        let out = if grad.is_free_to_write() {
+            backend::batch_norm_backward(grad.view(), None, values, statistics, spread, weight)?;
+            grad
+        } else {
+            let out = grad.same_shape()?;
+            backend::batch_norm_backward(out.view(), Some(grad.view()), values, statistics, spread, weight)?;
+            out
+        };
+        inputs.give(0, out)
+    }
+}

@@ -1,0 +1,156 @@
+//! Columns: the windows of images as columns of a matrix, a bounded number of them at a time.
+//!
+//! Shared by convolution and transposed convolution. A convolution of one pixel at a time needs no workspace: the image
+//! is its own columns.
+
+use highwater_recorder::{Category, scope};
+
+use super::product::is_by_lines;
+use crate::autograd::InputGradients;
+use crate::backend::{self, Window};
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// Bytes that the columns take at most, unless a single one takes more.
+const WORKSPACE_BYTES: usize = 4 << 20;
+/// The columns take at most this part of what the operation reads or writes, whichever is larger: where images are few
+/// and small, a workspace must not be what decides the peak.
+const WORKSPACE_SHARE: usize = 4;
+
+/// The workspace for the columns of images of one shape, `[channels · kernel height · kernel width, places]`.
+pub(super) struct Columns {
+    op: &'static str,
+    // None where images are their own columns.
+    memory: Option<Tensor>,
+    window: Window,
+    /// Places at a time.
+    most: usize,
+}
+
+/// Some places of an image, one after another.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    window: Window,
+    count: usize,
+}
+
+impl Columns {
+    /// Columns for as many windows of `images` `[batch, channels, height, width]` as fit the bounds, at most those of one
+    /// image; `others` are the numbers on the other side of the product.
+    pub(super) fn new(op: &'static str, images: &Tensor, others: &Tensor, window: Window) -> Result<Self> {
+        let _category = scope::category(Category::Workspace);
+        let all = window.places[0] * window.places[1];
+        let is_pointwise = window.kernel == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];
+        if is_pointwise && images.layout().select(0, 0).reshape(&pixels(images.shape())).is_some_and(is_by_lines) {
+            return Ok(Self { op, memory: None, window, most: all.max(1) });
+        }
+        let column = images.shape()[1] * window.kernel[0] * window.kernel[1];
+        let bytes = column.saturating_mul(images.dtype().size());
+        let larger = images.bytes().max(others.bytes()) as usize;
+        let room = WORKSPACE_BYTES.min(larger / WORKSPACE_SHARE);
+        let most = (room / bytes.max(1)).clamp(1, all.max(1));
+        let memory = Tensor::empty([column, most], images.dtype(), images.device())?;
+        Ok(Self { op, memory: Some(memory), window, most })
+    }
+
+    /// All places of one image, as many at a time as there is room for.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Part> + use<> {
+        let (window, most, all) = (self.window, self.most, self.window.places[0] * self.window.places[1]);
+        (0..all)
+            .step_by(most)
+            .map(move |first| Part { window: Window { first, ..window }, count: most.min(all - first) })
+    }
+
+    /// The columns of these places of `image`, `[channels · kernel, places]`; to be read before the next are.
+    pub(super) fn read(&self, image: &Tensor, part: Part) -> Result<Tensor> {
+        let Some(columns) = self.first(part)? else {
+            return image.reshaped(&pixels_of_image(image.shape()));
+        };
+        backend::unfold(columns.view(), image.view(), part.window)?;
+        Ok(columns)
+    }
+
+    /// Adds columns, the product of two matrices, to where they come from in contiguous `image`.
+    pub(super) fn add_product(&self, image: &Tensor, left: &Tensor, right: &Tensor, part: Part) -> Result<()> {
+        let Some(columns) = self.first(part)? else {
+            let image = image.reshaped(&pixels_of_image(image.shape()))?;
+            return backend::matmul(image.view(), left.view(), right.view(), 1.0, 1.0);
+        };
+        backend::matmul(columns.view(), left.view(), right.view(), 1.0, 0.0)?;
+        backend::fold_add(image.view(), columns.view(), part.window)
+    }
+
+    fn first(&self, part: Part) -> Result<Option<Tensor>> {
+        let Some(memory) = &self.memory else { return Ok(None) };
+        Ok(Some(memory.with_layout(memory.layout().narrow(self.op, 1, 0, part.count)?)))
+    }
+}
+
+impl Part {
+    /// These places of a contiguous image `[channels, height, width]`, one pixel a place, as `[channels, places]`.
+    pub(super) fn of(&self, op: &'static str, image: &Tensor) -> Result<Tensor> {
+        let matrix = image.reshaped(&pixels_of_image(image.shape()))?;
+        Ok(matrix.with_layout(matrix.layout().narrow(op, 1, self.window.first, self.count)?))
+    }
+}
+
+fn pixels(images: &Shape) -> Shape {
+    Shape::from([images[1], images[2] * images[3]])
+}
+
+fn pixels_of_image(image: &Shape) -> Shape {
+    Shape::from([image[0], image[1] * image[2]])
+}
+
+impl Tensor {
+    /// One of a batch of images.
+    pub(super) fn image(&self, index: usize) -> Self {
+        self.with_layout(self.layout().select(0, index))
+    }
+
+    /// Fills these images with their channels' bias, or with zeros.
+    pub(super) fn fill_channels(&self, op: &'static str, bias: Option<&Self>) -> Result<()> {
+        match bias {
+            Some(bias) => {
+                let by_channel = bias.reshaped(&Shape::from([bias.elements(), 1, 1]))?;
+                backend::copy(self.view(), by_channel.broadcast_to(op, self.shape())?.view())
+            }
+            None => backend::fill(self.view(), 0.0),
+        }
+    }
+}
+
+/// Gives the gradient of a bias, input 2: the sum over all but the channels, added to the sum so far.
+pub(super) fn give_bias(op: &'static str, grad: &Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+    if !inputs.needs(2) {
+        return Ok(());
+    }
+    let sum = inputs.take_sum_or_zeros(2, grad)?;
+    let by_channel = sum.reshaped(&Shape::from([sum.elements(), 1, 1]))?;
+    backend::add_sum(by_channel.broadcast_to(op, grad.shape())?.view(), grad.view(), 1.0)?;
+    drop(by_channel);
+    inputs.give(2, sum)
+}
+
+/// Memory for the gradient of images that were an operation's input 0, all zeros or the sum so far. The images' own
+/// memory, where nobody else holds it: they have served.
+pub(super) fn take_images_or_zeros(
+    images: Option<Tensor>,
+    like: &Tensor,
+    inputs: &mut InputGradients<'_>,
+) -> Result<Tensor> {
+    if let Some(sum) = inputs.take_sum(0) {
+        return Ok(sum);
+    }
+    let reusable =
+        images.filter(|images| images.is_free_to_write() && images.is_contiguous() && images.fills_storage());
+    match reusable {
+        Some(images) => {
+            images.storage().changed();
+            backend::fill(images.view(), 0.0)?;
+            Ok(images)
+        }
+        None => inputs.take_sum_or_zeros(0, like),
+    }
+}

@@ -1,0 +1,125 @@
+//! Pool: windows of an image made one number each, the largest or the mean.
+
+use crate::autograd::{Gradient, InputGradients, Operation};
+use crate::backend::{self, Window};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// How pooling moves over its input, as in PyTorch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Height and width of the window.
+    pub kernel: [usize; 2],
+    /// Steps down and to the right.
+    pub stride: [usize; 2],
+    /// Lines around the input, above and below, left and right: zeros to a mean, and nothing to a maximum. At most half the
+    /// kernel.
+    pub padding: [usize; 2],
+    /// Whether what is left at the end, too little for a whole window, makes one too.
+    pub ceil: bool,
+}
+
+impl PoolOptions {
+    /// Square windows side by side; none over what is left at the end.
+    pub fn square(side: usize) -> Self {
+        Self { kernel: [side; 2], stride: [side; 2], padding: [0; 2], ceil: false }
+    }
+
+    fn window(&self, op: &'static str, input: &Tensor) -> Result<Window> {
+        input.check_float(op)?;
+        let &[_, _, height, width] = input.shape().lengths() else {
+            return Err(Error::shape(op, input.shape(), "it must be [batch, channels, height, width]"));
+        };
+        let Self { kernel, stride, padding, ceil } = *self;
+        if kernel.contains(&0) || stride.contains(&0) {
+            let what = format!("kernel {kernel:?} and stride {stride:?} must be at least 1");
+            return Err(Error::Setting { op, what });
+        }
+        if (0..2).any(|axis| padding[axis] > kernel[axis] / 2) {
+            let what = format!("padding {padding:?} must be at most half the kernel {kernel:?}");
+            return Err(Error::Setting { op, what });
+        }
+        let places = |axis: usize, length: usize| {
+            let extra = if ceil { stride[axis] - 1 } else { 0 };
+            let padded = length.saturating_add(2 * padding[axis]).saturating_add(extra);
+            let count = padded.checked_sub(kernel[axis])? / stride[axis] + 1;
+            // The last window must begin within the input or the padding before it.
+            let begins_behind = ceil && (count - 1) * stride[axis] >= length + padding[axis];
+            (length > 0).then_some(count - usize::from(begins_behind))
+        };
+        let (Some(down), Some(right)) = (places(0, height), places(1, width)) else {
+            return Err(Error::shape(op, input.shape(), "the window must fit into the padded input"));
+        };
+        Ok(Window { kernel, stride, padding, places: [down, right], first: 0 })
+    }
+}
+
+fn result_shape(input: &Tensor, window: &Window) -> Shape {
+    Shape::from([input.shape()[0], input.shape()[1], window.places[0], window.places[1]])
+}
+
+impl Tensor {
+    /// The largest number of each window of this `[batch, channels, height, width]`. Keeps neither the input nor the
+    /// result, but where in its window each largest number stands: one byte a number, for windows of up to 256 places.
+    pub fn max_pool2d(&self, options: PoolOptions) -> Result<Self> {
+        let op = "max_pool2d";
+        let operation = Operation::begin(op);
+        let window = options.window(op, self)?;
+        let shape = result_shape(self, &window);
+        let out = Self::empty(shape, self.dtype(), self.device())?;
+        if !Operation::is_recorded(&[self]) {
+            backend::max_pool(out.view(), None, self.view(), window)?;
+            return Ok(out);
+        }
+        let dtype = if window.kernel[0] * window.kernel[1] <= 256 { DType::U8 } else { DType::I64 };
+        let places = Self::empty(shape, dtype, self.device())?;
+        backend::max_pool(out.view(), Some(places.view()), self.view(), window)?;
+        Ok(operation.record(out, &[self], |_| {
+            places.storage().tag_saved();
+            MaxPool { places, window }
+        }))
+    }
+
+    /// The mean of each window of this `[batch, channels, height, width]`; zeros in the padding count as numbers if
+    /// `counts_padding`. Keeps nothing.
+    pub fn avg_pool2d(&self, options: PoolOptions, counts_padding: bool) -> Result<Self> {
+        let op = "avg_pool2d";
+        let operation = Operation::begin(op);
+        let window = options.window(op, self)?;
+        let out = Self::empty(result_shape(self, &window), self.dtype(), self.device())?;
+        backend::avg_pool(out.view(), self.view(), window, counts_padding)?;
+        Ok(operation.record(out, &[self], |_| AvgPool { window, counts_padding }))
+    }
+}
+
+/// The gradient goes to where the largest number stood.
+struct MaxPool {
+    places: Tensor,
+    window: Window,
+}
+
+impl Gradient for MaxPool {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let sum = inputs.take_sum_or_zeros(0, &grad)?;
+        backend::max_pool_backward(sum.view(), grad.view(), self.places.view(), self.window)?;
+        drop((grad, self));
+        inputs.give(0, sum)
+    }
+}
+
+/// The gradient is shared among all pixels of the window.
+struct AvgPool {
+    window: Window,
+    counts_padding: bool,
+}
+
+impl Gradient for AvgPool {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        let sum = inputs.take_sum_or_zeros(0, &grad)?;
+        backend::avg_pool_backward(sum.view(), grad.view(), self.window, self.counts_padding)?;
+        drop(grad);
+        inputs.give(0, sum)
+    }
+}
