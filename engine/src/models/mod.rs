@@ -20,4 +20,10 @@ pub use llama::{Llama, LlamaSize};
 pub use nerf::{Nerf, NerfSize};
 pub use perceptron::Perceptron;
 pub use rnn::{Rnn, RnnForm};
+pub mod vgg;
+pub mod fcn;
+
+pub use fcn::{Fcn, FcnPadding, FcnSize, FcnStride};
+pub use perceptron::Perceptron;
+pub use vgg::Vgg16;
 pub use vit::{VisionTransformer, VitSize};
