@@ -3,7 +3,7 @@
 use super::error::Error;
 use super::options::{OptimizerKind, Options};
 use super::task::Task;
-use super::{branch, chain, language, nerf, rnn, small, vit};
+use super::{branch, chain, fcn, language, nerf, rnn, small, vit};
 use crate::device::Device;
 use crate::error::Result;
 
@@ -64,6 +64,7 @@ const MAY_BE_ZERO: [&str; 1] = ["--padding"];
 const SCENARIOS: &[Scenario] = &[
     vit::VIT_L_16,
     nerf::TINY_NERF,
+    fcn::FCN,
     branch::FROZEN_BRANCH,
     chain::MATMUL_CHAIN,
     rnn::RNN,

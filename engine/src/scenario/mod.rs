@@ -12,6 +12,7 @@ pub mod catalog;
 pub mod vit;
 pub mod small;
 pub mod nerf;
+pub mod fcn;
 pub mod chain;
 pub mod rnn;
 pub mod branch;
