@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use half::{bf16, f16};
 use highwater_engine::dtype::Truth;
-use highwater_engine::ops::{AttentionOptions, ConvOptions, Mask};
+use highwater_engine::ops::{AttentionOptions, ConvOptions, ConvTransposeOptions, Mask, PoolOptions};
 use highwater_engine::{DType, Device, Shape, Tensor};
 use serde_json::Value;
 
@@ -198,9 +198,22 @@ impl Args {
         AttentionOptions { mask, scale: self.0["scale"].as_f64() }
     }
 
+    fn two(&self, name: &str) -> [usize; 2] {
+        [0, 1].map(|axis| self.shape(name)[axis])
+    }
+
     pub(crate) fn convolution(&self) -> ConvOptions {
-        let two = |name| [0, 1].map(|axis| self.shape(name)[axis]);
-        ConvOptions { stride: two("stride"), padding: two("padding") }
+        ConvOptions { stride: self.two("stride"), padding: self.two("padding") }
+    }
+
+    pub(crate) fn transposed_convolution(&self) -> ConvTransposeOptions {
+        let (stride, padding) = (self.two("stride"), self.two("padding"));
+        ConvTransposeOptions { stride, padding, output_padding: self.two("output_padding") }
+    }
+
+    pub(crate) fn pool(&self) -> PoolOptions {
+        let (kernel, stride, padding) = (self.two("kernel"), self.two("stride"), self.two("padding"));
+        PoolOptions { kernel, stride, padding, ceil: self.flag("ceil") }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Operations: what the engine does for each name in PyTorch's cases.
 
+use highwater_engine::ops::BatchStatistics;
 use highwater_engine::{Result, Tensor};
 
 use super::cases::Args;
@@ -8,12 +9,6 @@ pub(crate) type Operation = fn(&[Tensor], &Args) -> Result<Tensor>;
 
 /// Names whose cases wait for their operation: each leaves this list when it gets a line below.
 pub(crate) const PENDING: &[&str] = &[
-    "max_pool2d",
-    "avg_pool2d",
-    "conv_transpose2d",
-    "batch_norm_train",
-    "batch_norm_eval",
-    "batch_norm_running",
     "cumsum",
     "cumprod",
     "gather",
@@ -31,7 +26,6 @@ pub(crate) const PENDING: &[&str] = &[
     "swiglu",
     "mse_loss",
     "linear_cross_entropy",
-    "cross_entropy_image",
 ];
 
 pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
@@ -107,5 +101,29 @@ pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
     ("embedding", |x, _| x[0].embedding(&x[1])),
     ("embedding_twice", |x, _| x[0].embedding(&x[1])?.mul(&x[0].embedding(&x[2])?)),
     ("cross_entropy", |x, args| x[0].cross_entropy(&x[1], args.ignored())),
+    ("cross_entropy_image", |x, args| x[0].cross_entropy(&x[1], args.ignored())),
     ("conv2d", |x, args| x[0].conv2d(&x[1], x.get(2), args.convolution())),
+    ("conv_transpose2d", |x, args| x[0].conv_transpose2d(&x[1], x.get(2), args.transposed_convolution())),
+    ("max_pool2d", |x, args| x[0].max_pool2d(args.pool())),
+    ("avg_pool2d", |x, args| x[0].avg_pool2d(args.pool(), args.flag("counts_padding"))),
+    ("batch_norm_train", |x, args| {
+        x[0].batch_norm(Some(&x[1]), Some(&x[2]), BatchStatistics::Batch, args.number("epsilon"))
+    }),
+    ("batch_norm_eval", |x, args| {
+        let [mean, variance] = statistics(&x[3..])?;
+        let given = BatchStatistics::Given([&mean, &variance]);
+        x[0].batch_norm(Some(&x[1]), Some(&x[2]), given, args.number("epsilon"))
+    }),
+    ("batch_norm_running", |x, args| {
+        let [mean, variance] = statistics(&x[1..])?;
+        let remembered = BatchStatistics::Remembered { running: [&mean, &variance], momentum: args.number("momentum") };
+        x[0].batch_norm(None, None, remembered, 1e-5)?;
+        Tensor::concat(&[&mean.unsqueeze(0)?, &variance.unsqueeze(0)?], 0)?.to_dtype(x[0].dtype())
+    }),
 ];
+
+/// A copy of mean and variance, in the type that statistics are of.
+fn statistics(x: &[Tensor]) -> Result<[Tensor; 2]> {
+    let copy = |x: &Tensor| x.to_dtype(x.dtype().statistics())?.add_scalar(0.0);
+    Ok([copy(&x[0])?, copy(&x[1])?])
+}
