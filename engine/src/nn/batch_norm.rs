@@ -2,6 +2,7 @@
 
 use super::init::{Filling, Init};
 use super::module::{Mode, Module, Visitor};
+use crate::autograd::is_running_again;
 use crate::error::Result;
 use crate::ops::BatchStatistics;
 use crate::tensor::Tensor;
@@ -37,10 +38,11 @@ impl BatchNorm2d {
 impl Module for BatchNorm2d {
     fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let running = [&self.running_mean, &self.running_var];
-        let statistics = if self.mode.is_training() {
-            BatchStatistics::Remembered { running, momentum: self.momentum }
-        } else {
-            BatchStatistics::Given(running)
+        let statistics = match self.mode.is_training() {
+            // The averages have moved already when the batch came through the first time.
+            true if is_running_again() => BatchStatistics::Batch,
+            true => BatchStatistics::Remembered { running, momentum: self.momentum },
+            false => BatchStatistics::Given(running),
         };
         images.batch_norm(Some(&self.weight), Some(&self.bias), statistics, self.epsilon)
     }

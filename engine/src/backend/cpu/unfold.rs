@@ -31,6 +31,7 @@ pub fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()
         let rows_a_channel = window.kernel[0] * window.kernel[1];
         let at = columns.layout.offset();
         let columns = Columns::new(columns, image, window);
+        assert!(image.layout.shape()[0] <= 1 || columns.is_by_channels(), "channels of an image lie one after another");
         // Each task has a channel of the image, and adds its rows of columns in order.
         let first = image.layout.offset().min(memory.len());
         let (count, distance) = (image.layout.shape()[0], image.layout.strides()[0]);
@@ -68,12 +69,15 @@ impl Columns {
         assert!(rows <= 1 || down > reach, "rows of columns lie one after another");
         let strides = [0, 1, 2].map(|axis| of_image.strides()[axis]);
         let size = [of_image.shape()[1], of_image.shape()[2]];
-        let reach: usize =
-            size.iter().zip(&strides[1..]).map(|(length, stride)| length.saturating_sub(1) * stride).sum();
-        assert!(of_image.shape()[0] <= 1 || strides[0] > reach, "channels of an image lie one after another");
         // A single row may have any stride.
         let down = if rows == 1 { places.saturating_sub(1) * right + 1 } else { down };
         Self { window, rows, places, down, right, size, offset: of_image.offset(), strides }
+    }
+
+    /// Whether each of the image's channels ends before the next begins.
+    fn is_by_channels(&self) -> bool {
+        let lengths = self.size.iter().zip(&self.strides[1..]);
+        self.strides[0] > lengths.map(|(length, stride)| length.saturating_sub(1) * stride).sum()
     }
 
     fn rows_a_task(&self) -> usize {

@@ -1,0 +1,145 @@
+//! PyTorch: what its runs of the scenarios took, stage by stage, and ours beside them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use highwater_engine::DType;
+use highwater_engine::optim::Form;
+use highwater_engine::scenario::{self, OptimizerKind, Options};
+use highwater_snapshots::Phase;
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::analysis::phases::{PhaseRow, phases};
+use highwater_snapshots::format::read_file;
+use serde::Deserialize;
+
+/// Requested bytes of one training step. Stages that a run does not have are left out.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+pub struct Stages {
+    /// When forward has ended.
+    pub after_forward: u64,
+    /// The most in backward.
+    pub backward_peak: u64,
+    /// When backward has ended.
+    pub after_backward: u64,
+    /// The most in the optimizer.
+    pub optimizer_peak: Option<u64>,
+    /// When gradients are gone.
+    pub after_zero_grad: u64,
+}
+
+impl Stages {
+    /// Each stage that there is, by its name.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = [
+            ("after forward", Some(self.after_forward)),
+            ("peak of backward", Some(self.backward_peak)),
+            ("after backward", Some(self.after_backward)),
+            ("peak of optimizer", self.optimizer_peak),
+            ("after zero_grad", Some(self.after_zero_grad)),
+        ];
+        all.into_iter().filter_map(|(name, bytes)| Some((name, bytes?)))
+    }
+
+    /// The most in backward and optimizer.
+    pub fn peak(&self) -> u64 {
+        self.backward_peak.max(self.optimizer_peak.unwrap_or(0))
+    }
+}
+
+/// One run of PyTorch, and the command that does the same here.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Run {
+    /// The model and its data.
+    pub scenario: String,
+    /// How it was trained.
+    pub variant: String,
+    /// The words after `highwater record`; none where there is no such option here.
+    pub command: Option<String>,
+    /// By training step.
+    pub steps: Vec<Stages>,
+}
+
+/// All runs, measured with PyTorch 2.15: its own autograd, optimizers and CUDA caching allocator, on a runtime whose
+/// kernels do nothing.
+pub fn runs() -> Vec<Run> {
+    serde_json::from_str(include_str!("../data/pytorch_bytes.json")).expect("the file of PyTorch's runs is well formed")
+}
+
+/// Does what `command` says, on the accounting device, and measures it from its recording in `folder`.
+pub fn measure(command: &str, steps: usize, folder: &Path) -> Vec<Stages> {
+    let (name, mut options) = parse(command);
+    options.steps = steps as u32;
+    let file = folder.join("run.snap");
+    let report = scenario::record(&name, &options, &file).unwrap_or_else(|error| panic!("{command}: {error}"));
+    assert!(report.oom.is_none(), "{command} ran out of memory");
+    let trace = read_file(&file).expect("a recording that was just made is readable").trace;
+    let rows = phases(&trace, trace.main_device(), Metric::Requested);
+    (0..steps as u32).map(|step| stages(&rows, step)).collect()
+}
+
+fn stages(rows: &[PhaseRow], step: u32) -> Stages {
+    let of_step: BTreeMap<Phase, &PhaseRow> =
+        rows.iter().filter(|row| row.step == Some(step)).map(|row| (row.phase, row)).collect();
+    let (forward, backward) = (of_step[&Phase::Forward], of_step[&Phase::Backward]);
+    let optimizer = of_step.get(&Phase::Optimizer);
+    let last = of_step.get(&Phase::ZeroGrad).or(optimizer).unwrap_or(&backward);
+    Stages {
+        after_forward: forward.end_bytes,
+        backward_peak: backward.peak_bytes,
+        after_backward: backward.end_bytes,
+        optimizer_peak: optimizer.map(|row| row.peak_bytes),
+        after_zero_grad: last.end_bytes,
+    }
+}
+
+/// The words of a command as the command line reads them.
+fn parse(command: &str) -> (String, Options) {
+    let mut words = command.split_whitespace();
+    let name = words.next().expect("a command names its scenario").to_owned();
+    let mut options = Options::default();
+    while let Some(word) = words.next() {
+        match word {
+            "--checkpoint" => options.checkpoint = true,
+            "--foreach" => options.form = Some(Form::Foreach),
+            "--no-foreach" => options.form = Some(Form::PerTensor),
+            "--fused" => options.form = Some(Form::Fused),
+            "--optimizer-in-backward" => options.optimizer_in_backward = true,
+            _ => {
+                let value = words.next().unwrap_or_else(|| panic!("{command}: {word} has no value"));
+                give(&mut options, word, value);
+            }
+        }
+    }
+    (name, options)
+}
+
+fn give(options: &mut Options, word: &str, value: &str) {
+    let size = || Some(value.parse().unwrap_or_else(|_| panic!("{word} {value} is no size")));
+    let number = || Some(value.parse().unwrap_or_else(|_| panic!("{word} {value} is no number")));
+    let sizes = &mut options.sizes;
+    match word {
+        "--batch" => sizes.batch = size(),
+        "--seq" => sizes.seq = size(),
+        "--width" => sizes.width = size(),
+        "--layers" => sizes.layers = size(),
+        "--heads" => sizes.heads = size(),
+        "--key-heads" => sizes.key_heads = size(),
+        "--hidden" => sizes.hidden = size(),
+        "--freeze" => sizes.freeze = size(),
+        "--vocab" => sizes.vocab = size(),
+        "--positions" => sizes.positions = size(),
+        "--classes" => sizes.classes = size(),
+        "--image" => sizes.image = size(),
+        "--patch" => sizes.patch = size(),
+        "--chunk" => sizes.chunk = size(),
+        "--padding" => sizes.padding = size(),
+        "--lora" => options.lora = size(),
+        "--dtype" => options.dtype = DType::from_name(value),
+        "--adapters" => options.adapters = DType::from_name(value),
+        "--variant" => options.variant = Some(value.to_owned()),
+        "--optimizer" => options.optimizer = Some(value.parse::<OptimizerKind>().expect("a known optimizer")),
+        "--momentum" => options.momentum = number(),
+        "--weight-decay" => options.weight_decay = number(),
+        _ => panic!("the harness does not know {word}"),
+    }
+}
