@@ -10,17 +10,14 @@ use highwater_engine::{DType, Device, Result, Shape, Tensor};
 
 use grad_harness::check;
 
-/// Values by PyTorch, written by `data/torch/make_decoders.py`.
-const VALUES: &str = include_str!("data/torch/decoder_ops.txt");
+/// Values by PyTorch, written by `make.py` beside them.
+const VALUES: &str = include_str!("../testdata/pytorch/decoders/operations.txt");
 
-const OPERATIONS: &[(&str, fn(&[Tensor]) -> Result<Tensor>)] = &[
+type Operation = fn(&[Tensor]) -> Result<Tensor>;
+
+const OPERATIONS: &[(&str, Operation)] = &[
     ("lora", |x| x[0].mul_scalar(1.0)?.into_lora(&x[1], &x[2], &x[3], 0.75)),
-    ("rms_norm", |x| x[0].rms_norm(Some(&x[1]), 1e-5)),
-    ("rms_norm_plain", |x| x[0].rms_norm(None, 1e-2)),
-    ("rotary", |x| x[0].rotary(RotaryOptions::default())),
-    ("rotary_far", |x| x[0].rotary(RotaryOptions { base: 500_000.0, first: 100_000 })),
     ("rotary_packed", |x| x[0].mul_scalar(1.0)?.into_rotary_packed(3, 4, RotaryOptions { base: 100.0, first: 3 })),
-    ("swiglu", |x| Tensor::swiglu(&x[0], &x[1])),
 ];
 
 /// A shape in brackets, and its numbers.

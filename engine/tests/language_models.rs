@@ -1,16 +1,16 @@
 //! Language models: decoders have PyTorch's numbers and sizes, and keep less than PyTorch does.
 
 use highwater_engine::models::{Falcon, FalconSize, Gpt2, Gpt2Size, LanguageModel, Llama, LlamaSize};
-use highwater_engine::nn::{Init, LoraOptions, Parameter};
+use highwater_engine::nn::{Init, LoraOptions, Module, Parameter, checkpoint_scopes};
 use highwater_engine::optim::{AdamW, Form, Optimizer, Stepping};
 use highwater_engine::{DType, Device, Result, Tensor, no_grad};
 use highwater_recorder::Category;
 
-/// Losses and gradients by PyTorch, written by `data/torch/make_decoders.py`.
-const GPT2: &str = include_str!("data/torch/gpt2.txt");
-const FALCON: &str = include_str!("data/torch/falcon.txt");
-const LLAMA: &str = include_str!("data/torch/llama.txt");
-const LLAMA_LORA: &str = include_str!("data/torch/llama_lora.txt");
+/// Losses and gradients by PyTorch, written by `make.py` beside them.
+const GPT2: &str = include_str!("../testdata/pytorch/decoders/gpt2.txt");
+const FALCON: &str = include_str!("../testdata/pytorch/decoders/falcon.txt");
+const LLAMA: &str = include_str!("../testdata/pytorch/decoders/llama.txt");
+const LLAMA_LORA: &str = include_str!("../testdata/pytorch/decoders/llama_lora.txt");
 
 const VOCABULARY: usize = 11;
 
@@ -131,39 +131,258 @@ fn measure(make: &Make, dtype: DType, shape: [usize; 2]) -> [u64; 3] {
     [elements, bytes, live(&device) - start - logits.bytes()]
 }
 
+/// A model of a published size, and what PyTorch needs for it.
+struct Published {
+    name: &'static str,
+    make: Make,
+    dtype: DType,
+    tokens: [usize; 2],
+    elements: u64,
+    bytes: u64,
+    /// What is saved for backward, less the logits.
+    saved: u64,
+}
+
 #[test]
 fn published_sizes_have_their_parameters_and_keep_less_than_pytorch() {
     let (qkv, qv) = (LoraOptions::new(16, &["query_key_value"]), LoraOptions::new(16, &["q_proj", "v_proj"]));
     let all = LoraOptions::new(16, Llama::LORA_TARGETS);
     let (f32, bf16) = (DType::F32, DType::Bf16);
-    // What PyTorch saves for backward, the logits' logarithmic softmax included, which is of the type given last.
-    let cases: [(&str, Make, DType, [usize; 2], [u64; 3], DType); 9] = [
-        ("falcon", falcon(None), bf16, [1, 512], [6_921_720_704, 13_843_441_408, 2_022_512_386], bf16),
-        ("falcon, LoRA", falcon(Some(qkv)), bf16, [1, 512], [6_926_439_296, 13_852_878_592, 1_399_523_074], bf16),
-        (
-            "falcon, f32",
-            falcon(Some(in_f32(qkv))),
-            bf16,
-            [1, 512],
-            [6_926_439_296, 13_862_315_776, 1_548_945_154],
-            bf16,
-        ),
-        ("llama", llama(None), bf16, [1, 1024], [8_030_261_248, 16_060_522_496, 6_049_501_956], f32),
-        ("llama, LoRA", llama(Some(qv)), bf16, [1, 1024], [8_037_076_992, 16_074_153_984, 4_826_858_244], f32),
-        ("llama, f32", llama(Some(in_f32(qv))), bf16, [1, 1024], [8_037_076_992, 16_087_785_472, 5_634_261_764], f32),
-        ("llama, all", llama(Some(all)), bf16, [1, 1024], [8_072_204_288, 16_144_408_576, 6_040_060_676], f32),
-        ("gpt2", gpt2(), f32, [8, 1024], [124_439_808, 497_759_232, 6_535_356_612], f32),
-        ("gpt2, bf16", gpt2(), bf16, [8, 1024], [124_439_808, 248_879_616, 3_270_861_090], bf16),
+    // The last number is that of all saved bytes; Llama's logits are in single precision.
+    let of_falcon = |name, lora, numbers: [u64; 3]| {
+        let (dtype, tokens, [elements, bytes, saved]) = (bf16, [1, 512], numbers);
+        Published { name, make: falcon(lora), dtype, tokens, elements, bytes, saved: saved - 512 * 65_024 * 2 }
+    };
+    let of_llama = |name, lora, numbers: [u64; 3]| {
+        let (dtype, tokens, [elements, bytes, saved]) = (bf16, [1, 1024], numbers);
+        Published { name, make: llama(lora), dtype, tokens, elements, bytes, saved: saved - 1024 * 128_256 * 4 }
+    };
+    let of_gpt2 = |name, dtype: DType, [elements, bytes, saved]: [u64; 3]| {
+        let logits = 8 * 1024 * 50_257 * dtype.size() as u64;
+        Published { name, make: gpt2(), dtype, tokens: [8, 1024], elements, bytes, saved: saved - logits }
+    };
+    let cases = [
+        of_falcon("falcon", None, [6_921_720_704, 13_843_441_408, 2_022_512_386]),
+        of_falcon("falcon, LoRA", Some(qkv), [6_926_439_296, 13_852_878_592, 1_399_523_074]),
+        of_falcon("falcon, LoRA in f32", Some(in_f32(qkv)), [6_926_439_296, 13_862_315_776, 1_548_945_154]),
+        of_llama("llama", None, [8_030_261_248, 16_060_522_496, 6_049_501_956]),
+        of_llama("llama, LoRA", Some(qv), [8_037_076_992, 16_074_153_984, 4_826_858_244]),
+        of_llama("llama, LoRA in f32", Some(in_f32(qv)), [8_037_076_992, 16_087_785_472, 5_634_261_764]),
+        of_llama("llama, LoRA everywhere", Some(all), [8_072_204_288, 16_144_408_576, 6_040_060_676]),
+        of_gpt2("gpt2", f32, [124_439_808, 497_759_232, 6_535_356_612]),
+        of_gpt2("gpt2 in bf16", bf16, [124_439_808, 248_879_616, 3_270_861_090]),
     ];
-    for (name, make, dtype, shape, [elements, bytes, pytorch], logits) in cases {
-        let [found, found_bytes, kept] = measure(&make, dtype, shape);
-        assert_eq!((found, found_bytes), (elements, bytes), "{name}");
-        let vocabulary = match &name[..3] {
-            "fal" => 65024,
-            "lla" => 128_256,
-            _ => 50257,
-        };
-        let pytorch = pytorch - (shape[0] * shape[1] * vocabulary * logits.size()) as u64;
-        assert!(kept * 10 <= pytorch * 8, "{name} keeps {kept} bytes, where PyTorch keeps {pytorch}");
+    for Published { name, make, dtype, tokens, elements, bytes, saved } in cases {
+        let [found_elements, found_bytes, kept] = measure(&make, dtype, tokens);
+        assert_eq!((found_elements, found_bytes), (elements, bytes), "{name}");
+        assert!(kept * 10 <= saved * 8, "{name} keeps {kept} bytes, where PyTorch keeps {saved}");
     }
+}
+
+/// What forward leaves of a model on `shape` tokens without the logits, for each block that is added to it.
+fn kept_by_a_block(make: impl Fn(&mut Init, usize) -> Box<dyn LanguageModel>, dtype: DType, shape: [usize; 2]) -> u64 {
+    let kept = |layers| {
+        let device = Device::accounting(1 << 40);
+        let model = make(&mut Init::new(&device, dtype, 0), layers);
+        let start = live(&device);
+        let out = model.hidden(&Tensor::zeros(shape, DType::I64, &device).unwrap()).unwrap();
+        let kept = live(&device) - start;
+        drop(out);
+        kept
+    };
+    let [two, three] = [2, 3].map(kept);
+    assert_eq!(kept(4) - three, three - two, "blocks are alike");
+    three - two
+}
+
+#[test]
+fn a_block_keeps_its_products_and_inputs_of_norms_once_and_nothing_else() {
+    let (batch, length) = (2, 8);
+    let tokens = (batch * length) as u64;
+    let size = Gpt2Size { vocabulary: 16, positions: 8, layers: 0, width: 64, heads: 4, dropout: 0.0 };
+    let make = |init: &mut Init, layers| {
+        Box::new(Gpt2::new(init, Gpt2Size { layers, ..size }, None).unwrap()) as Box<dyn LanguageModel>
+    };
+    // Both norms' inputs, packed query, key and value, attention's result, the MLP's middle; one number a head, and two
+    // a norm, for each token.
+    let expected = tokens * ((1 + 3 + 1 + 1 + 4) * 64 + 4 + 2 * 2) * 4;
+    assert_eq!(kept_by_a_block(make, DType::F32, [batch, length]), expected);
+
+    let size = FalconSize { vocabulary: 16, layers: 0, width: 48, heads: 3, hidden: 192 };
+    let make = |lora: Option<LoraOptions>| {
+        move |init: &mut Init, layers| {
+            Box::new(Falcon::new(init, FalconSize { layers, ..size }, lora.as_ref()).unwrap()) as Box<dyn LanguageModel>
+        }
+    };
+    // One norm's input; query, key and value; attention's result; the MLP's middle.
+    let halves = tokens * (48 + 5 * 16 + 48 + 192) * 2;
+    let singles = tokens * (3 + 2) * 4;
+    assert_eq!(kept_by_a_block(make(None), DType::Bf16, [batch, length]), halves + singles);
+    let lora = LoraOptions::new(4, &["query_key_value"]);
+    let corrected = halves + singles + tokens * 4 * 2;
+    assert_eq!(kept_by_a_block(make(Some(lora)), DType::Bf16, [batch, length]), corrected);
+    // Adapters of a wider type need no wider copy of their input.
+    let corrected = halves + singles + tokens * 4 * 4;
+    assert_eq!(kept_by_a_block(make(Some(in_f32(lora))), DType::Bf16, [batch, length]), corrected);
+
+    let size = LlamaSize { vocabulary: 16, width: 64, heads: 4, key_heads: 2, hidden: 160, ..LlamaSize::SMALL };
+    let make = |lora: Option<LoraOptions>| {
+        move |init: &mut Init, layers| {
+            Box::new(Llama::new(init, LlamaSize { layers, ..size }, lora.as_ref()).unwrap()) as Box<dyn LanguageModel>
+        }
+    };
+    // Both norms' inputs; query, keys, values and attention's result; gate and up.
+    let halves = tokens * (64 + 64 + 32 + 32 + 64 + 64 + 2 * 160) * 2;
+    let singles = tokens * (4 + 2) * 4;
+    assert_eq!(kept_by_a_block(make(None), DType::Bf16, [batch, length]), halves + singles);
+    let all = LoraOptions::new(4, Llama::LORA_TARGETS);
+    let corrected = halves + singles + tokens * 7 * 4 * 2;
+    assert_eq!(kept_by_a_block(make(Some(all)), DType::Bf16, [batch, length]), corrected);
+}
+
+#[test]
+fn with_corrections_nothing_is_recorded_before_the_first_of_them() {
+    let device = Device::accounting(1 << 40);
+    let lora = LoraOptions { dtype: Some(DType::F32), ..LoraOptions::new(2, &["down_proj"]) };
+    let model = Llama::new(&mut Init::new(&device, DType::Bf16, 0), LlamaSize::SMALL, Some(&lora)).unwrap();
+    let trained: Vec<Parameter> = model.parameters().into_iter().filter(|p| p.tensor.requires_grad()).collect();
+    let paths: Vec<&str> = trained.iter().map(|parameter| parameter.path.as_str()).collect();
+    assert_eq!(paths.len(), 2 * LlamaSize::SMALL.layers);
+    assert_eq!(paths[..2], ["layers.0.mlp.down_proj.lora_A.weight", "layers.0.mlp.down_proj.lora_B.weight"]);
+    assert!(trained.iter().all(|parameter| parameter.tensor.dtype() == DType::F32));
+    let one = LlamaSize { layers: 1, ..LlamaSize::SMALL };
+    let model = Llama::new(&mut Init::new(&device, DType::Bf16, 0), one, Some(&lora)).unwrap();
+    let start = live(&device);
+    let hidden = model.hidden(&Tensor::zeros([1, 16], DType::I64, &device).unwrap()).unwrap();
+    let left = live(&device) - start;
+    // The product of the gate and two columns of the correction; the last norm's input and its number; its result.
+    assert_eq!(left, 16 * (one.hidden as u64 * 2 + 2 * 4 + one.width as u64 * 2 + 4) + hidden.bytes());
+    hidden.backward_from(hidden.detach()).unwrap();
+    let others = model.parameters().into_iter().filter(|parameter| !parameter.path.contains("lora"));
+    assert!(others.into_iter().all(|parameter| parameter.tensor.grad().is_none()));
+}
+
+/// Each kind of model, small.
+fn small_models(init: &mut Init) -> [(&'static str, Box<dyn LanguageModel>); 4] {
+    let qv = LoraOptions::new(4, &["q_proj", "v_proj", "up_proj", "down_proj"]);
+    [
+        ("h.*", Box::new(Gpt2::new(init, Gpt2Size { dropout: 0.1, ..Gpt2Size::SMALL }, None).unwrap())),
+        ("h.*", Box::new(Falcon::new(init, FalconSize::SMALL, None).unwrap())),
+        ("layers.*", Box::new(Llama::new(init, LlamaSize::SMALL, None).unwrap())),
+        ("layers.*", Box::new(Llama::new(init, LlamaSize::SMALL, Some(&qv)).unwrap())),
+    ]
+}
+
+/// Tokens of `[3, 12]`, and the one that follows each.
+fn text(device: &Device) -> (Tensor, Tensor) {
+    let numbers = whole((0..37).map(|i| 7 * i + i * i / 3), 96);
+    let tensor = |numbers: &[i64], shape: &[usize]| {
+        Tensor::from_slice(numbers, highwater_engine::Shape::from_slice(shape).unwrap(), device).unwrap()
+    };
+    (tensor(&numbers[..36], &[3, 12]), tensor(&numbers[1..], &[36]))
+}
+
+#[test]
+fn small_models_learn_a_text_in_moments() {
+    let device = Device::cpu();
+    let (tokens, targets) = text(&device);
+    for (place, (_, model)) in small_models(&mut Init::new(&device, DType::F32, 0)).into_iter().enumerate() {
+        let rule = AdamW { learning_rate: 0.01, ..AdamW::default() };
+        let mut optimizer = Stepping::new(rule, model.parameters()).unwrap();
+        let mut losses = Vec::new();
+        for _ in 0..20 {
+            let loss = loss(&*model, &tokens, &targets).unwrap();
+            loss.backward().unwrap();
+            losses.push(loss.item().unwrap());
+            optimizer.step().unwrap();
+            optimizer.zero_grad();
+        }
+        // Corrections alone cannot change the table and the head.
+        let share = if place == 3 { 0.97 } else { 0.5 };
+        assert!(losses[19] < share * losses[0], "model {place}: {losses:?}");
+    }
+}
+
+#[test]
+fn blocks_that_run_again_give_the_same_gradients_and_keep_their_inputs_alone() {
+    let device = Device::cpu();
+    let (tokens, targets) = text(&device);
+    let gradients = |checkpoints: bool| -> Vec<(u64, Vec<Option<Vec<f32>>>)> {
+        let models = small_models(&mut Init::new(&device, DType::F32, 0));
+        models
+            .map(|(blocks, model)| {
+                if checkpoints {
+                    assert_eq!(checkpoint_scopes(&*model, blocks), 3);
+                }
+                let start = live(&device);
+                let loss = loss(&*model, &tokens, &targets).unwrap();
+                let kept = live(&device) - start;
+                loss.backward().unwrap();
+                let grad = |parameter: Parameter| parameter.tensor.grad().map(|grad| grad.to_vec().unwrap());
+                (kept, model.parameters().into_iter().map(grad).collect())
+            })
+            .into()
+    };
+    for (place, (all, inputs)) in gradients(false).into_iter().zip(gradients(true)).enumerate() {
+        assert!(all.1.iter().any(Option::is_some) && all.1 == inputs.1, "model {place}");
+        let logits = 36 * 96 * 4;
+        assert!((inputs.0 - logits) * 2 < all.0 - logits, "model {place}: {} of {} bytes", inputs.0, all.0);
+    }
+}
+
+#[test]
+fn every_device_sees_the_same_memory() {
+    let step = |device: &Device| {
+        small_models(&mut Init::new(device, DType::Bf16, 0)).map(|(_, model)| {
+            let (tokens, targets) = text(device);
+            device.allocator().reset_peak_stats();
+            let loss = loss(&*model, &tokens, &targets).unwrap();
+            let after_forward = live(device);
+            loss.backward().unwrap();
+            let stats = device.allocator().stats();
+            [after_forward, stats.requested_bytes.all.peak, live(device), stats.allocated_bytes.all.allocated]
+        })
+    };
+    assert_eq!(step(&Device::cpu()), step(&Device::accounting(1 << 40)));
+}
+
+#[test]
+fn dropout_draws_anew_for_each_text_and_not_at_all_without_a_share() {
+    let device = Device::cpu();
+    let (tokens, _) = text(&device);
+    let twice = |dropout| {
+        let model = Gpt2::new(&mut Init::new(&device, DType::F32, 1), Gpt2Size { dropout, ..Gpt2Size::SMALL }, None);
+        let model = model.unwrap();
+        [0, 1].map(|_| model.hidden(&tokens).unwrap().to_vec::<f32>().unwrap())
+    };
+    let [first, second] = twice(0.1);
+    assert_ne!(first, second);
+    let [first, second] = twice(0.0);
+    assert_eq!(first, second);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_what_would() {
+    let device = Device::accounting(1 << 30);
+    let mut init = Init::new(&device, DType::F32, 0);
+    let said = |outcome: String, words: &[&str]| assert!(words.iter().all(|word| outcome.contains(word)), "{outcome}");
+    let gpt2 = Gpt2::new(&mut init, Gpt2Size { heads: 5, ..Gpt2Size::SMALL }, None).unwrap_err();
+    said(gpt2.to_string(), &["gpt2", "5 heads", "width of 48"]);
+    let falcon = Falcon::new(&mut init, FalconSize { heads: 16, ..FalconSize::SMALL }, None).unwrap_err();
+    said(falcon.to_string(), &["falcon", "16 heads", "even width"]);
+    let llama = Llama::new(&mut init, LlamaSize { key_heads: 3, ..LlamaSize::SMALL }, None).unwrap_err();
+    said(llama.to_string(), &["llama", "4 heads", "3 key heads"]);
+    let lora = |rank, targets| {
+        let options = LoraOptions::new(rank, targets);
+        Llama::new(&mut Init::new(&device, DType::F32, 0), LlamaSize::SMALL, Some(&options)).unwrap_err().to_string()
+    };
+    said(lora(4, &["q_proj", "query"]), &["lora", "query", "q_proj, k_proj"]);
+    said(lora(4, &[]), &["lora", "no layer is named", "down_proj"]);
+    said(lora(0, &["q_proj"]), &["lora", "rank is 0"]);
+    let model = Gpt2::new(&mut init, Gpt2Size::SMALL, None).unwrap();
+    let tokens = |shape: &[usize]| {
+        Tensor::zeros(highwater_engine::Shape::from_slice(shape).unwrap(), DType::I64, &device).unwrap()
+    };
+    said(model.forward(&tokens(&[1, 65])).unwrap_err().to_string(), &["gpt2", "65 tokens", "64 positions"]);
+    said(model.forward(&tokens(&[8])).unwrap_err().to_string(), &["gpt2", "[8]", "[batch, length]"]);
 }

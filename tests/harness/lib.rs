@@ -1,5 +1,7 @@
 //! Harness: what the tests across crates share.
 
+pub mod pytorch;
+
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -72,7 +72,7 @@ pub fn measure(command: &str, steps: usize, folder: &Path) -> Vec<Stages> {
     let file = folder.join("run.snap");
     let report = scenario::record(&name, &options, &file).unwrap_or_else(|error| panic!("{command}: {error}"));
     assert!(report.oom.is_none(), "{command} ran out of memory");
-    let trace = read_file(&file).expect("a recording that was just made is readable").trace;
+    let trace = read_file(&file).expect("a recording that was just made is readable");
     let rows = phases(&trace, trace.main_device(), Metric::Requested);
     (0..steps as u32).map(|step| stages(&rows, step)).collect()
 }

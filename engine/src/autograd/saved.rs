@@ -35,9 +35,10 @@ impl Saved {
     fn either(tensor: &Tensor, recipe: Option<Arc<dyn Recipe>>) -> Self {
         match (frame::verdict(tensor, recipe.is_some()), recipe) {
             (Verdict::Await(slot), _) => return Self(Kept::Slot(slot)),
-            (Verdict::Keep, Some(recipe)) => return Self(Kept::Recipe { recipe, layout: *tensor.layout() }),
+            // Also where it is to be forgotten: its memory is then free at once, and not only when the part has run.
+            (_, Some(recipe)) => return Self(Kept::Recipe { recipe, layout: *tensor.layout() }),
             (Verdict::Keep, None) => tensor.storage().tag_saved(),
-            (Verdict::Forget, _) => {}
+            (Verdict::Forget, None) => {}
         }
         Self(Kept::Memory { tensor: Counted::new(tensor), version: tensor.storage().version() })
     }

@@ -186,18 +186,18 @@ impl Attention {
         })
     }
 
-    /// `[batch, length, heads · width]` as `[batch, length, heads, width]`. The whole is used up, so that its memory is
-    /// free to write.
-    fn by_head(&self, projected: Tensor) -> Result<Tensor> {
+    /// What `layer` makes of the input, as `[batch, length, heads, width]`. Nobody else holds its memory.
+    fn by_head(&self, layer: &Child<Projection>, input: &Tensor) -> Result<Tensor> {
+        let projected = layer.forward(input)?;
         let [batch, length, all] = [0, 1, 2].map(|axis| projected.shape()[axis]);
         projected.reshape([batch, length, all / self.head_width, self.head_width])
     }
 
     /// The input is used up, so that it is gone where nobody keeps it.
     fn run(&self, input: Tensor) -> Result<Tensor> {
-        let query = self.by_head(self.q_proj.forward(&input)?)?.into_rotary(self.rotary)?.transpose(1, 2)?;
-        let key = self.by_head(self.k_proj.forward(&input)?)?.into_rotary(self.rotary)?.transpose(1, 2)?;
-        let value = self.by_head(self.v_proj.forward(&input)?)?.transpose(1, 2)?;
+        let query = self.by_head(&self.q_proj, &input)?.into_rotary(self.rotary)?.transpose(1, 2)?;
+        let key = self.by_head(&self.k_proj, &input)?.into_rotary(self.rotary)?.transpose(1, 2)?;
+        let value = self.by_head(&self.v_proj, &input)?.transpose(1, 2)?;
         let shape = *input.shape();
         drop(input);
         let mixed = Tensor::attention(&query, &key, &value, AttentionOptions::causal())?.transpose(1, 2)?;

@@ -29,13 +29,14 @@ impl Tensor {
     /// angle that grows with its place along `length` (Su et al.: "RoFormer", 2021). Angles are computed from positions:
     /// there is no table on the device. Keeps nothing.
     pub fn rotary(&self, options: RotaryOptions) -> Result<Self> {
-        rotate(self.clone(), Packing::of_heads(self)?, options)
+        // A second handle: this tensor's memory is not free to write.
+        rotate(&self.clone(), Packing::of_heads(self)?, options)
     }
 
     /// [`Self::rotary`] in this tensor's memory, if nobody else holds it. So does its gradient with the result's.
     pub fn into_rotary(self, options: RotaryOptions) -> Result<Self> {
         let packing = Packing::of_heads(&self)?;
-        rotate(self, packing, options)
+        rotate(&self, packing, options)
     }
 
     /// [`Self::rotary`] of the first `turned` of `slots` heads that stand side by side in `[batch, length,
@@ -43,7 +44,7 @@ impl Tensor {
     /// holds query, key and value for [`Self::attention_packed`].
     pub fn into_rotary_packed(self, turned: usize, slots: usize, options: RotaryOptions) -> Result<Self> {
         let packing = Packing::of_slots(&self, turned, slots)?;
-        rotate(self, packing, options)
+        rotate(&self, packing, options)
     }
 }
 
@@ -78,7 +79,7 @@ impl Packing {
     }
 }
 
-fn rotate(tensor: Tensor, packing: Packing, options: RotaryOptions) -> Result<Tensor> {
+fn rotate(tensor: &Tensor, packing: Packing, options: RotaryOptions) -> Result<Tensor> {
     let operation = Operation::begin(OP);
     tensor.check_float(OP)?;
     if !(options.base.is_finite() && options.base > 0.0) {
@@ -93,7 +94,7 @@ fn rotate(tensor: Tensor, packing: Packing, options: RotaryOptions) -> Result<Te
         tensor.copied()?
     };
     turn(&out, packing, rotation)?;
-    Ok(operation.record(out, &[&tensor], |_| Rotary { packing, rotation: Rotation { back: true, ..rotation } }))
+    Ok(operation.record(out, &[tensor], |_| Rotary { packing, rotation: Rotation { back: true, ..rotation } }))
 }
 
 /// Turns what `packing` says of a contiguous tensor.

@@ -1,6 +1,6 @@
 //! Operations: what the engine does for each name in PyTorch's cases.
 
-use highwater_engine::ops::BatchStatistics;
+use highwater_engine::ops::{BatchStatistics, RotaryOptions};
 use highwater_engine::{Result, Tensor};
 
 use super::cases::Args;
@@ -20,10 +20,6 @@ pub(crate) const PENDING: &[&str] = &[
     "abs",
     "powf",
     "var_axes",
-    "rms_norm",
-    "rms_norm_plain",
-    "rotary",
-    "swiglu",
     "mse_loss",
     "linear_cross_entropy",
 ];
@@ -94,6 +90,10 @@ pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
         let bias = if args.flag("bias") { parameters.next() } else { None };
         x[0].layer_norm(weight, bias, args.number("epsilon"))
     }),
+    ("rms_norm", |x, args| x[0].rms_norm(Some(&x[1]), args.number("epsilon"))),
+    ("rms_norm_plain", |x, args| x[0].rms_norm(None, args.number("epsilon"))),
+    ("rotary", |x, args| x[0].rotary(RotaryOptions { base: args.number("base"), first: args.count("first") })),
+    ("swiglu", |x, _| Tensor::swiglu(&x[0], &x[1])),
     ("attention", |x, args| Tensor::attention(&x[0], &x[1], &x[2], args.attention())),
     ("attention_packed", |x, args| {
         x[0].attention_packed(args.count("heads"), args.count("key_heads"), args.attention())

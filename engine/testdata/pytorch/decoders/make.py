@@ -1,23 +1,42 @@
 """Writes what PyTorch computes for decoders and their operations, as text that ours are tested against.
 
-    python make_decoders.py      writes decoder_ops.txt, gpt2.txt, falcon.txt, llama.txt and llama_lora.txt
+    python make.py      writes operations.txt, gpt2.txt, falcon.txt, llama.txt and llama_lora.txt
 
 The files beside this script were made with PyTorch 2.15.0, on the processor.
 
-decoder_ops.txt: blocks of `case NAME`, `input` (one or more), `result`, and a `grad` for each input, where the result's
+operations.txt: blocks of `case NAME`, `input` (one or more), `result`, and a `grad` for each input, where the result's
 gradient is ((7 i) mod 5 - 2) / 2 at element i: each a shape in brackets and its numbers.
-The others are as `make_fixtures.py` says: parameter number i, counted through the model in order, is
-0.3 sin(0.7 i + 1); token number i of the input is (5 i + i²) mod the vocabulary, and its label is (3 i + 1) mod that. Frozen
-parameters have no line `grad`.
+The others: `losses adamw-decay ...`: the loss of each step; `grad PATH SUM WEIGHTED`: the gradient of the first step, its
+sum and the sum of each number times the cosine of its position; frozen parameters have none. Numbers are not drawn but
+computed from their position: parameter number i, counted through the model in order, is 0.3 sin(0.7 i + 1); token number
+i of the input is (5 i + i²) mod the vocabulary, and its label is (3 i + 1) mod that.
 """
+
+import math
+import pathlib
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from make_fixtures import RULES, fill, lines_to, numbers
-
 torch.set_default_dtype(torch.float64)
+
+
+def lines_to(name, lines):
+    pathlib.Path(__file__).with_name(name).write_text("".join(line + "\n" for line in lines))
+
+
+def numbers(values):
+    return " ".join(repr(float(value)) for value in values)
+
+
+def fill(model):
+    first = 0
+    for parameter in model.parameters():
+        values = [0.3 * math.sin(0.7 * i + 1) for i in range(first, first + parameter.numel())]
+        parameter.data = torch.tensor(values).reshape(parameter.shape)
+        first += parameter.numel()
+    return model
 
 
 def turned(x, base, first=0):
@@ -162,7 +181,7 @@ def training(name, make):
     labels = (3 * place + 1) % VOCABULARY
     lines, model = [], fill(make())
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer, losses = RULES["adamw-decay"](trained), []
+    optimizer, losses = torch.optim.AdamW(trained, lr=0.05, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.2), []
     for step in range(5):
         loss = F.cross_entropy(model(tokens).flatten(0, 1), labels)
         loss.backward()
@@ -202,14 +221,9 @@ def operations():
         whole = torch.cat([turned(q, 100.0, 3), turned(k, 100.0, 3), v], 1)
         return whole.transpose(1, 2).reshape(x.shape)
 
-    case("rms_norm", lambda x, w: F.rms_norm(x, (6,), w, 1e-5), some(2, 3, 6), some(6))
-    case("rms_norm_plain", lambda x: F.rms_norm(x, (4,), None, 1e-2), some(3, 4) / 10)
-    case("rotary", lambda x: turned(x.transpose(1, 2), 10000.0).transpose(1, 2), some(2, 5, 3, 8))
-    case("rotary_far", lambda x: turned(x.transpose(1, 2), 500000.0, 100000).transpose(1, 2), some(1, 3, 1, 4))
     case("rotary_packed", packed, some(2, 4, 24))
-    case("swiglu", lambda gate, up: F.silu(gate) * up, 3 * some(3, 5), some(3, 5))
     case("lora", lambda y, x, a, b: y + (x @ a.T @ b.T) * 0.75, some(2, 3, 5), some(2, 3, 4), some(2, 4), some(5, 2))
-    lines_to("decoder_ops.txt", lines)
+    lines_to("operations.txt", lines)
 
 
 if __name__ == "__main__":
