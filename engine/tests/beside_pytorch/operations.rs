@@ -9,19 +9,6 @@ pub(crate) type Operation = fn(&[Tensor], &Args) -> Result<Tensor>;
 
 /// Names whose cases wait for their operation: each leaves this list when it gets a line below.
 pub(crate) const PENDING: &[&str] = &[
-    "cumsum",
-    "cumprod",
-    "gather",
-    "scatter_add",
-    "where",
-    "clamp",
-    "maximum",
-    "minimum",
-    "abs",
-    "powf",
-    "var_axes",
-    "mse_loss",
-    "linear_cross_entropy",
 ];
 
 pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
@@ -120,6 +107,19 @@ pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
         x[0].batch_norm(None, None, remembered, 1e-5)?;
         Tensor::concat(&[&mean.unsqueeze(0)?, &variance.unsqueeze(0)?], 0)?.to_dtype(x[0].dtype())
     }),
+    ("cumsum", |x, args| x[0].cumsum(args.axis("axis"))),
+    ("cumprod", |x, args| x[0].cumprod(args.axis("axis"))),
+    ("gather", |x, args| x[0].gather(args.axis("axis"), &x[1])),
+    ("scatter_add", |x, args| x[0].scatter_add(args.axis("axis"), &x[1], &x[2])),
+    ("where", |x, _| x[0].choose(&x[1], &x[2])),
+    ("clamp", |x, args| x[0].clamp(args.number("low"), args.number("high"))),
+    ("maximum", |x, _| x[0].maximum(&x[1])),
+    ("minimum", |x, _| x[0].minimum(&x[1])),
+    ("abs", |x, _| x[0].abs()),
+    ("powf", |x, args| x[0].powf(args.number("exponent"))),
+    ("var_axes", |x, args| x[0].var_axes(&args.axes("axes"), args.count("correction"))),
+    ("mse_loss", |x, _| x[0].mse_loss(&x[1])),
+    ("linear_cross_entropy", |x, args| x[0].linear_cross_entropy(&x[1], &x[2], args.ignored())),
 ];
 
 /// A copy of mean and variance, in the type that statistics are of.

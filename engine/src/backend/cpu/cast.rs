@@ -38,7 +38,7 @@ fn cast_from<I: Castable>(out: View<'_>, input: View<'_>) -> Result<()> {
 }
 
 fn cast_to<I: Castable, O: Castable>(out: View<'_>, input: View<'_>) -> Result<()> {
-    convert(out, input, |value: I| O::narrow(value.wide()))
+    convert(out, input, &|(value,): (I,)| O::narrow(value.wide()))
 }
 
 /// A number that becomes another by way of double precision, which holds all of them but the largest whole numbers.

@@ -4,6 +4,7 @@ use bytemuck::Pod;
 use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
+use super::functions::{Exp, Function, Gelu, GeluGrad, GeluTanh, GeluTanhGrad, Sigmoid, Silu, SiluGrad, Stored, Tanh};
 use super::nest::Nest;
 use super::number::{Float, Real, with_float};
 use super::wide::wide;
@@ -44,7 +45,7 @@ pub fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
 }
 
 fn copy_as<T: Pod + Send + Sync>(out: View<'_>, input: View<'_>) -> Result<()> {
-    convert(out, input, |value: T| value)
+    convert(out, input, &|(value,): (T,)| value)
 }
 
 /// The numbers in order, the last axis fastest, as the host's own.
@@ -59,18 +60,18 @@ pub fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
 pub(super) fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
     out: View<'_>,
     input: View<'_>,
-    f: impl Fn(I) -> O + Sync,
+    f: &impl Function<(I,), O>,
 ) -> Result<()> {
     let nest = Nest::new([out.layout, input.layout]);
     let stride_in = nest.inner_strides()[1];
     let from = input.storage.read::<I>("copy")?;
     let mut memory = out.storage.write::<O>("copy")?;
     run(&mut memory, &nest, &|row, [_, start], stride| match (stride, stride_in) {
-        (1, 1) => map_row(row, &from[start..], &f),
-        (1, 0) => row.fill(f(from[start])),
+        (1, 1) => map_row(row, &from[start..], f),
+        (1, 0) => row.fill(f.of((from[start],))),
         _ => {
             let places = row.iter_mut().step_by(stride).enumerate();
-            places.for_each(|(i, element)| *element = f(from[start + i * stride_in]));
+            places.for_each(|(i, element)| *element = f.of((from[start + i * stride_in],)));
         }
     });
     Ok(())
@@ -113,33 +114,33 @@ fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: &Row<'_, 
 }
 
 wide! {
-    fn map_row[I: Copy, O, F: Fn(I) -> O](out: &mut [O], from: &[I], f: &F) {
+    fn map_row[I: Copy, O, F: Function<(I,), O>](out: &mut [O], from: &[I], f: &F) {
         for (element, &value) in out.iter_mut().zip(from) {
-            *element = f(value);
+            *element = f.of((value,));
         }
     }
 
-    fn change_row[T: Copy, F: Fn(T) -> T](out: &mut [T], f: &F) {
+    fn change_row[T: Copy, F: Function<(T,), T>](out: &mut [T], f: &F) {
         for element in out {
-            *element = f(*element);
+            *element = f.of((*element,));
         }
     }
 
-    fn zip_row[T: Copy, F: Fn(T, T) -> T](out: &mut [T], left: &[T], right: &[T], f: &F) {
+    fn zip_row[T: Copy, F: Function<(T, T), T>](out: &mut [T], left: &[T], right: &[T], f: &F) {
         for ((element, &left), &right) in out.iter_mut().zip(left).zip(right) {
-            *element = f(left, right);
+            *element = f.of((left, right));
         }
     }
 
-    fn change_row_by[T: Copy, F: Fn(T, T) -> T](out: &mut [T], right: &[T], f: &F) {
+    fn change_row_by[T: Copy, F: Function<(T, T), T>](out: &mut [T], right: &[T], f: &F) {
         for (element, &right) in out.iter_mut().zip(right) {
-            *element = f(*element, right);
+            *element = f.of((*element, right));
         }
     }
 
-    fn merge_row[T: Copy, F: Fn(T, T, T) -> T](out: &mut [T], left: &[T], right: &[T], f: &F) {
+    fn merge_row[T: Copy, F: Function<(T, T, T), T>](out: &mut [T], left: &[T], right: &[T], f: &F) {
         for ((element, &left), &right) in out.iter_mut().zip(left).zip(right) {
-            *element = f(*element, left, right);
+            *element = f.of((*element, left, right));
         }
     }
 }
@@ -150,53 +151,37 @@ pub fn unary(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<
 }
 
 fn unary_as<T: Float>(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<()> {
-    let (zero, one) = (T::Real::ZERO, T::Real::ONE);
+    let zero = T::Real::ZERO;
     match function {
         Unary::Affine { scale, shift } => {
             let (scale, shift) = (T::Real::of(scale), T::Real::of(shift));
             map::<T>(out, input, |x| scale * x + shift)
         }
-        Unary::Exp => map::<T>(out, input, Real::exp),
+        Unary::Exp => map::<T>(out, input, Exp),
         Unary::Log => map::<T>(out, input, Real::ln),
         Unary::Sqrt => map::<T>(out, input, Real::sqrt),
         Unary::Square => map::<T>(out, input, |x| x * x),
-        Unary::Tanh => map::<T>(out, input, Real::tanh),
+        Unary::Tanh => map::<T>(out, input, Tanh),
         Unary::Sin => map::<T>(out, input, Real::sin),
         Unary::Cos => map::<T>(out, input, Real::cos),
-        Unary::Sigmoid => map::<T>(out, input, sigmoid),
-        Unary::Silu => map::<T>(out, input, |x| x * sigmoid(x)),
+        Unary::Sigmoid => map::<T>(out, input, Sigmoid),
+        Unary::Silu => map::<T>(out, input, Silu),
         Unary::Relu => map::<T>(out, input, |x| if x <= zero { zero } else { x }),
-        Unary::Gelu => map::<T>(out, input, |x| x * normal_share(x)),
-        Unary::GeluTanh => map::<T>(out, input, |x| x * T::Real::of(0.5) * (one + gelu_inner(x).tanh())),
+        Unary::Gelu => map::<T>(out, input, Gelu),
+        Unary::GeluTanh => map::<T>(out, input, GeluTanh),
     }
 }
 
-fn sigmoid<R: Real>(x: R) -> R {
-    R::ONE / (R::ONE + (-x).exp())
-}
-
-/// The share of a normal distribution below `x`.
-fn normal_share<R: Real>(x: R) -> R {
-    R::of(0.5) * (R::ONE + (x * R::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
-}
-
-const GELU_CUBIC: f64 = 0.044_715;
-const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
-
-fn gelu_inner<R: Real>(x: R) -> R {
-    R::of(SQRT_2_OVER_PI) * (x + R::of(GELU_CUBIC) * x * x * x)
-}
-
-fn map<T: Float>(out: View<'_>, input: Option<View<'_>>, f: impl Fn(T::Real) -> T::Real + Sync) -> Result<()> {
+fn map<T: Float>(out: View<'_>, input: Option<View<'_>>, f: impl Function<T::Real, T::Real>) -> Result<()> {
+    let f = Stored::<T, _>::new(f);
     if let Some(input) = input {
-        return convert(out, input, |value: T| T::store(f(value.load())));
+        return convert(out, input, &f);
     }
     let nest = Nest::new([out.layout]);
     let mut memory = out.storage.write::<T>("unary")?;
-    let f = |value: T| T::store(f(value.load()));
     run(&mut memory, &nest, &|row, _, stride| match stride {
         1 => change_row(row, &f),
-        _ => row.iter_mut().step_by(stride).for_each(|element| *element = f(*element)),
+        _ => row.iter_mut().step_by(stride).for_each(|element| *element = f.of((*element,))),
     });
     Ok(())
 }
@@ -209,39 +194,29 @@ pub fn binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: Vi
 fn binary_as<T: Float>(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>) -> Result<()> {
     let (zero, one, two) = (T::Real::ZERO, T::Real::ONE, T::Real::of(2.0));
     match function {
-        Binary::Add => zip::<T>(out, left, right, |l, r| l + r),
-        Binary::Sub => zip::<T>(out, left, right, |l, r| l - r),
-        Binary::Mul => zip::<T>(out, left, right, |l, r| l * r),
-        Binary::Div => zip::<T>(out, left, right, |l, r| l / r),
+        Binary::Add => zip::<T>(out, left, right, |(l, r)| l + r),
+        Binary::Sub => zip::<T>(out, left, right, |(l, r)| l - r),
+        Binary::Mul => zip::<T>(out, left, right, |(l, r)| l * r),
+        Binary::Div => zip::<T>(out, left, right, |(l, r)| l / r),
         Binary::AddScaled(scale) => {
             let scale = T::Real::of(scale);
-            zip::<T>(out, left, right, |l, r| l + scale * r)
+            zip::<T>(out, left, right, |(l, r)| l + scale * r)
         }
         Binary::Lerp(weight) => {
             let weight = T::Real::of(weight);
-            zip::<T>(out, left, right, |l, r| l + weight * (r - l))
+            zip::<T>(out, left, right, |(l, r)| l + weight * (r - l))
         }
-        Binary::NegMul => zip::<T>(out, left, right, |l, r| -(l * r)),
-        Binary::SquareGrad => zip::<T>(out, left, right, |g, x| two * g * x),
-        Binary::SqrtGrad => zip::<T>(out, left, right, |g, y| g / (two * y)),
-        Binary::TanhGrad => zip::<T>(out, left, right, |g, y| g * (one - y * y)),
-        Binary::SinGrad => zip::<T>(out, left, right, |g, x| g * x.cos()),
-        Binary::CosGrad => zip::<T>(out, left, right, |g, x| -(g * x.sin())),
-        Binary::SigmoidGrad => zip::<T>(out, left, right, |g, y| g * y * (one - y)),
-        Binary::SiluGrad => zip::<T>(out, left, right, |g, x| {
-            let s = sigmoid(x);
-            g * s * (one + x * (one - s))
-        }),
-        Binary::ReluGrad => zip::<T>(out, left, right, |g, x| if x <= zero { zero } else { g }),
-        Binary::GeluGrad => zip::<T>(out, left, right, |g, x| {
-            let density = (-(x * x) / two).exp() * T::Real::of(SQRT_2_OVER_PI / 2.0);
-            g * (normal_share(x) + x * density)
-        }),
-        Binary::GeluTanhGrad => zip::<T>(out, left, right, |g, x| {
-            let t = gelu_inner(x).tanh();
-            let slope = T::Real::of(SQRT_2_OVER_PI) * (one + T::Real::of(3.0 * GELU_CUBIC) * x * x);
-            g * (one + t + x * (one - t * t) * slope) / two
-        }),
+        Binary::NegMul => zip::<T>(out, left, right, |(l, r): (T::Real, T::Real)| -(l * r)),
+        Binary::SquareGrad => zip::<T>(out, left, right, |(g, x)| two * g * x),
+        Binary::SqrtGrad => zip::<T>(out, left, right, |(g, y)| g / (two * y)),
+        Binary::TanhGrad => zip::<T>(out, left, right, |(g, y)| g * (one - y * y)),
+        Binary::SinGrad => zip::<T>(out, left, right, |(g, x): (T::Real, T::Real)| g * x.cos()),
+        Binary::CosGrad => zip::<T>(out, left, right, |(g, x): (T::Real, T::Real)| -(g * x.sin())),
+        Binary::SigmoidGrad => zip::<T>(out, left, right, |(g, y)| g * y * (one - y)),
+        Binary::SiluGrad => zip::<T>(out, left, right, SiluGrad),
+        Binary::ReluGrad => zip::<T>(out, left, right, |(g, x)| if x <= zero { zero } else { g }),
+        Binary::GeluGrad => zip::<T>(out, left, right, GeluGrad),
+        Binary::GeluTanhGrad => zip::<T>(out, left, right, GeluTanhGrad),
     }
 }
 
@@ -249,9 +224,9 @@ fn zip<T: Float>(
     out: View<'_>,
     left: Option<View<'_>>,
     right: View<'_>,
-    f: impl Fn(T::Real, T::Real) -> T::Real + Sync,
+    f: impl Function<(T::Real, T::Real), T::Real>,
 ) -> Result<()> {
-    let f = |l: T, r: T| T::store(f(l.load(), r.load()));
+    let f = Stored::<T, _>::new(f);
     let r = right.storage.read::<T>("binary")?;
     let Some(left) = left else {
         let nest = Nest::new([out.layout, right.layout]);
@@ -261,13 +236,13 @@ fn zip<T: Float>(
             (1, 1) => change_row_by(row, &r[start..], &f),
             (1, 0) => {
                 let right = r[start];
-                change_row(row, &|element| f(element, right));
+                change_row(row, &|(element,)| f.of((element, right)));
             }
             _ => row
                 .iter_mut()
                 .step_by(stride)
                 .enumerate()
-                .for_each(|(i, element)| *element = f(*element, r[start + i * stride_right])),
+                .for_each(|(i, element)| *element = f.of((*element, r[start + i * stride_right]))),
         });
         return Ok(());
     };
@@ -279,14 +254,14 @@ fn zip<T: Float>(
         (1, 1, 1) => zip_row(row, &l[at_left..], &r[at_right..], &f),
         (1, 1, 0) => {
             let right = r[at_right];
-            map_row(row, &l[at_left..], &|left| f(left, right));
+            map_row(row, &l[at_left..], &|(left,)| f.of((left, right)));
         }
         (1, 0, 1) => {
             let left = l[at_left];
-            map_row(row, &r[at_right..], &|right| f(left, right));
+            map_row(row, &r[at_right..], &|(right,)| f.of((left, right)));
         }
         _ => row.iter_mut().step_by(stride).enumerate().for_each(|(i, element)| {
-            *element = f(l[at_left + i * stride_left], r[at_right + i * stride_right]);
+            *element = f.of((l[at_left + i * stride_left], r[at_right + i * stride_right]));
         }),
     });
     Ok(())
@@ -301,11 +276,11 @@ fn ternary_as<T: Float>(out: View<'_>, function: Ternary, left: View<'_>, right:
     match function {
         Ternary::AddMul(scale) => {
             let scale = T::Real::of(scale);
-            merge::<T>(out, left, right, |o, l, r| o + scale * l * r)
+            merge::<T>(out, left, right, |(o, l, r)| o + scale * l * r)
         }
         Ternary::AddDiv(scale) => {
             let scale = T::Real::of(scale);
-            merge::<T>(out, left, right, |o, l, r| o + scale * l / r)
+            merge::<T>(out, left, right, |(o, l, r)| o + scale * l / r)
         }
     }
 }
@@ -314,17 +289,17 @@ fn merge<T: Float>(
     out: View<'_>,
     left: View<'_>,
     right: View<'_>,
-    f: impl Fn(T::Real, T::Real, T::Real) -> T::Real + Sync,
+    f: impl Function<(T::Real, T::Real, T::Real), T::Real>,
 ) -> Result<()> {
     let nest = Nest::new([out.layout, left.layout, right.layout]);
     let [_, stride_left, stride_right] = nest.inner_strides();
     let (l, r) = (left.storage.read::<T>("ternary")?, right.storage.read::<T>("ternary")?);
     let mut memory = out.storage.write::<T>("ternary")?;
-    let f = |o: T, l: T, r: T| T::store(f(o.load(), l.load(), r.load()));
+    let f = Stored::<T, _>::new(f);
     run(&mut memory, &nest, &|row, [_, at_left, at_right], stride| match (stride, stride_left, stride_right) {
         (1, 1, 1) => merge_row(row, &l[at_left..], &r[at_right..], &f),
         _ => row.iter_mut().step_by(stride).enumerate().for_each(|(i, o)| {
-            *o = f(*o, l[at_left + i * stride_left], r[at_right + i * stride_right]);
+            *o = f.of((*o, l[at_left + i * stride_left], r[at_right + i * stride_right]));
         }),
     });
     Ok(())

@@ -14,6 +14,7 @@ pub mod number;
 pub mod nest;
 mod rows;
 mod columns;
+mod functions;
 pub mod elementwise;
 pub mod cast;
 pub mod random;

@@ -1,0 +1,110 @@
+//! Functions: what elementwise kernels apply to elements, compiled into the loops that apply it.
+//!
+//! A closure of more than a few operations would become a function that the loop calls for every element. So those are
+//! types here, with a method that is always part of its caller.
+
+use std::marker::PhantomData;
+
+use super::number::{Float, Real};
+
+/// A function of an element, or of several in a tuple.
+pub(super) trait Function<I, O>: Sync {
+    /// Its value.
+    fn of(&self, input: I) -> O;
+}
+
+/// Small ones are closures.
+impl<I, O, F: Fn(I) -> O + Sync> Function<I, O> for F {
+    #[inline(always)]
+    fn of(&self, input: I) -> O {
+        self(input)
+    }
+}
+
+/// A function of numbers, for elements as they are stored.
+pub(super) struct Stored<T, F>(F, PhantomData<fn() -> T>);
+
+impl<T, F> Stored<T, F> {
+    pub(super) fn new(function: F) -> Self {
+        Self(function, PhantomData)
+    }
+}
+
+impl<T: Float, F: Function<T::Real, T::Real>> Function<(T,), T> for Stored<T, F> {
+    #[inline(always)]
+    fn of(&self, (x,): (T,)) -> T {
+        T::store(self.0.of(x.load()))
+    }
+}
+
+impl<T: Float, F: Function<(T::Real, T::Real), T::Real>> Function<(T, T), T> for Stored<T, F> {
+    #[inline(always)]
+    fn of(&self, (l, r): (T, T)) -> T {
+        T::store(self.0.of((l.load(), r.load())))
+    }
+}
+
+impl<T: Float, F: Function<(T::Real, T::Real, T::Real), T::Real>> Function<(T, T, T), T> for Stored<T, F> {
+    #[inline(always)]
+    fn of(&self, (o, l, r): (T, T, T)) -> T {
+        T::store(self.0.of((o.load(), l.load(), r.load())))
+    }
+}
+
+/// Writes functions as types.
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident($input:pat => $of:ty) = $value:expr;)+) => {
+        $($(#[$doc])*
+        pub(super) struct $name;
+
+        impl<R: Real> Function<$of, R> for $name {
+            #[inline(always)]
+            fn of(&self, $input: $of) -> R {
+                $value
+            }
+        })+
+    };
+}
+
+functions! {
+    /// eˣ.
+    Exp(x => R) = x.exp();
+    /// The hyperbolic tangent.
+    Tanh(x => R) = x.tanh();
+    /// 1 / (1 + e⁻ˣ).
+    Sigmoid(x => R) = R::ONE / (R::ONE + (-x).exp());
+    /// x · sigmoid(x).
+    Silu(x => R) = x * Sigmoid.of(x);
+    /// Its gradient, times the first.
+    SiluGrad((g, x) => (R, R)) = {
+        let s: R = Sigmoid.of(x);
+        g * s * (R::ONE + x * (R::ONE - s))
+    };
+    /// The share of a normal distribution below `x`.
+    NormalShare(x => R) = R::of(0.5) * (R::ONE + (x * R::of(std::f64::consts::FRAC_1_SQRT_2)).erf());
+    /// x · Φ(x).
+    Gelu(x => R) = x * NormalShare.of(x);
+    /// Its gradient, times the first.
+    GeluGrad((g, x) => (R, R)) = {
+        let density = (-(x * x) / R::of(2.0)).exp() * R::of(SQRT_2_OVER_PI / 2.0);
+        let share: R = NormalShare.of(x);
+        g * (share + x * density)
+    };
+    /// What approximates Φ by its hyperbolic tangent.
+    GeluInner(x => R) = R::of(SQRT_2_OVER_PI) * (x + R::of(GELU_CUBIC) * x * x * x);
+    /// x · Φ(x), approximated.
+    GeluTanh(x => R) = {
+        let inner: R = GeluInner.of(x);
+        x * R::of(0.5) * (R::ONE + inner.tanh())
+    };
+    /// Its gradient, times the first.
+    GeluTanhGrad((g, x) => (R, R)) = {
+        let inner: R = GeluInner.of(x);
+        let t = inner.tanh();
+        let slope = R::of(SQRT_2_OVER_PI) * (R::ONE + R::of(3.0 * GELU_CUBIC) * x * x);
+        g * (R::ONE + t + x * (R::ONE - t * t) * slope) / R::of(2.0)
+    };
+}
+
+const GELU_CUBIC: f64 = 0.044_715;
+const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
