@@ -80,7 +80,7 @@ fn gpt2_has_pytorchs_gradients_and_losses() {
 
 #[test]
 fn falcon_has_pytorchs_gradients_and_losses() {
-    let size = FalconSize { vocabulary: VOCABULARY, layers: 2, width: 12, heads: 3, hidden: 20 };
+    let size = FalconSize { vocabulary: VOCABULARY, layers: 2, width: 12, heads: 3, key_heads: 1, hidden: 20 };
     train_like_pytorch(FALCON, |init| Box::new(Falcon::new(init, size, None).unwrap()));
 }
 
@@ -208,7 +208,7 @@ fn a_block_keeps_its_products_and_inputs_of_norms_once_and_nothing_else() {
     let expected = tokens * ((1 + 3 + 1 + 1 + 4) * 64 + 4 + 2 * 2) * 4;
     assert_eq!(kept_by_a_block(make, DType::F32, [batch, length]), expected);
 
-    let size = FalconSize { vocabulary: 16, layers: 0, width: 48, heads: 3, hidden: 192 };
+    let size = FalconSize { vocabulary: 16, layers: 0, width: 48, heads: 3, key_heads: 1, hidden: 192 };
     let make = |lora: Option<LoraOptions>| {
         move |init: &mut Init, layers| {
             Box::new(Falcon::new(init, FalconSize { layers, ..size }, lora.as_ref()).unwrap()) as Box<dyn LanguageModel>

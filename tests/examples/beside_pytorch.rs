@@ -20,13 +20,16 @@ fn main() {
         if run.scenario != scenario {
             scenario.clone_from(&run.scenario);
             println!("\n## {scenario}\n");
-            println!("| variant, and `highwater record …` | | after forward | peak of backward | after backward | peak of optimizer | after zero_grad |");
+            println!(
+                "| variant, and `highwater record …` | | after forward | peak of backward | after backward | peak of optimizer | after zero_grad |"
+            );
             println!("|---|---|---:|---:|---:|---:|---:|");
         }
         let ours = measure(command, run.steps.len(), folder.path());
         let steady = run.steps.len() - 1;
         for (step, (theirs, ours)) in run.steps.iter().zip(&ours).enumerate() {
-            above += theirs.named().zip(ours.named()).filter(|((_, theirs), (_, ours))| ours * 1000 > theirs * 1005).count();
+            above +=
+                theirs.named().zip(ours.named()).filter(|((_, theirs), (_, ours))| ours * 1000 > theirs * 1005).count();
             if step != 0 && step != steady {
                 continue;
             }
@@ -40,7 +43,10 @@ fn main() {
         ratios.push((most(&ours) / most(&run.steps)).ln());
     }
     let mean = (ratios.iter().sum::<f64>() / ratios.len() as f64).exp();
-    println!("\n{} runs; stages more than 0.5 % above PyTorch's: {above}; geometric mean of the peaks' ratios: {mean:.3}", ratios.len());
+    println!(
+        "\n{} runs; stages more than 0.5 % above PyTorch's: {above}; geometric mean of the peaks' ratios: {mean:.3}",
+        ratios.len()
+    );
 }
 
 fn columns(stages: &Stages) -> [Option<u64>; 5] {
@@ -49,7 +55,12 @@ fn columns(stages: &Stages) -> [Option<u64>; 5] {
 }
 
 fn cells(stages: &Stages) -> String {
-    columns(stages).map(|bytes| format!(" {} |", bytes.map_or_else(String::new, format_bytes))).concat().trim_end_matches('|').trim_end().to_owned()
+    columns(stages)
+        .map(|bytes| format!(" {} |", bytes.map_or_else(String::new, format_bytes)))
+        .concat()
+        .trim_end_matches('|')
+        .trim_end()
+        .to_owned()
 }
 
 fn share((ours, theirs): (Option<u64>, Option<u64>)) -> String {

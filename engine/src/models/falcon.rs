@@ -1,6 +1,6 @@
 //! Falcon: a decoder with one key head, whose attention and MLP stand side by side (Almazrouei et al., 2023).
 
-use super::language::{LanguageModel, check_heads, check_tokens, through, without_bias};
+use super::language::{LanguageModel, check_groups, check_heads, check_tokens, through, without_bias};
 use crate::error::Result;
 use crate::nn::{Child, Embedding, Filling, Init, LayerNorm, LoraOptions, Module, Projection, Sequence, Visitor};
 use crate::ops::{AttentionOptions, RotaryOptions};
@@ -15,18 +15,21 @@ pub struct FalconSize {
     pub layers: usize,
     /// Numbers a token.
     pub width: usize,
-    /// Query heads, which share the width. They all have the same key and value.
+    /// Query heads, which share the width.
     pub heads: usize,
+    /// Heads of keys and of values; divides the query heads, groups of which share one.
+    pub key_heads: usize,
     /// Numbers a token between the layers of the MLP.
     pub hidden: usize,
 }
 
 impl FalconSize {
     /// Falcon-7B: 6,921,720,704 parameters.
-    pub const FALCON_7B: Self = Self { vocabulary: 65024, layers: 32, width: 4544, heads: 71, hidden: 4 * 4544 };
+    pub const FALCON_7B: Self =
+        Self { vocabulary: 65024, layers: 32, width: 4544, heads: 71, key_heads: 1, hidden: 4 * 4544 };
 
     /// One that a processor trains in moments.
-    pub const SMALL: Self = Self { vocabulary: 96, layers: 3, width: 48, heads: 3, hidden: 192 };
+    pub const SMALL: Self = Self { vocabulary: 96, layers: 3, width: 48, heads: 3, key_heads: 1, hidden: 192 };
 }
 
 /// Added to variances.
@@ -56,6 +59,7 @@ struct Attention {
     query_key_value: Child<Projection>,
     dense: Child<Projection>,
     heads: usize,
+    key_heads: usize,
 }
 
 #[derive(Debug)]
@@ -72,6 +76,7 @@ impl Falcon {
     /// frozen. Fails if the heads cannot share the width.
     pub fn new(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("falcon", [size.width, size.heads], true)?;
+        check_groups("falcon", [size.heads, size.key_heads])?;
         match lora {
             Some(options) => {
                 options.check(Self::LORA_TARGETS)?;
@@ -147,13 +152,14 @@ impl Module for Block {
 
 impl Attention {
     fn new(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
-        let FalconSize { width, heads, .. } = size;
+        let FalconSize { width, heads, key_heads, .. } = size;
         let filling = without_bias(DEVIATION);
-        let packed = [width, width / heads * (heads + 2)];
+        let packed = [width, width / heads * (heads + 2 * key_heads)];
         Ok(Self {
             query_key_value: Projection::named("query_key_value", init, packed, filling, lora)?,
             dense: Projection::named("dense", init, [width, width], filling, lora)?,
             heads,
+            key_heads,
         })
     }
 }
@@ -161,8 +167,9 @@ impl Attention {
 impl Module for Attention {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let packed = self.query_key_value.forward(input)?;
-        let turned = packed.into_rotary_packed(self.heads + 1, self.heads + 2, RotaryOptions::default())?;
-        let mixed = turned.attention_packed(self.heads, 1, AttentionOptions::causal())?;
+        let [turning, slots] = [self.heads + self.key_heads, self.heads + 2 * self.key_heads];
+        let turned = packed.into_rotary_packed(turning, slots, RotaryOptions::default())?;
+        let mixed = turned.attention_packed(self.heads, self.key_heads, AttentionOptions::causal())?;
         drop(turned);
         self.dense.forward(&mixed)
     }

@@ -42,3 +42,12 @@ pub(super) fn check_heads(op: &'static str, [width, heads]: [usize; 2], turned: 
     let what = format!("{heads} heads cannot share a width of {width} evenly{even}; give another number of heads");
     Err(Error::Setting { op, what })
 }
+
+/// Fails unless `heads` can share `key_heads` in groups.
+pub(super) fn check_groups(op: &'static str, [heads, key_heads]: [usize; 2]) -> Result<()> {
+    if key_heads > 0 && heads.is_multiple_of(key_heads) {
+        return Ok(());
+    }
+    let what = format!("{heads} heads cannot share {key_heads} key heads evenly; give a divisor");
+    Err(Error::Setting { op, what })
+}

@@ -1,7 +1,7 @@
 //! Llama: a decoder with grouped key heads, RMS norms and gated MLPs (Touvron et al., 2023; Grattafiori et al., 2024).
 
-use super::language::{LanguageModel, check_heads, check_tokens, through, without_bias};
-use crate::error::{Error, Result};
+use super::language::{LanguageModel, check_groups, check_heads, check_tokens, through, without_bias};
+use crate::error::Result;
 use crate::nn::{Child, Embedding, Filling, Init, Linear, LoraOptions, Module, Projection, RmsNorm, Sequence, Visitor};
 use crate::ops::{AttentionOptions, RotaryOptions};
 use crate::tensor::Tensor;
@@ -90,10 +90,7 @@ impl Llama {
     /// frozen. Fails if heads cannot share the width, or key heads the heads.
     pub fn new(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("llama", [size.width, size.heads], true)?;
-        if size.key_heads == 0 || !size.heads.is_multiple_of(size.key_heads) {
-            let what = format!("{} heads cannot share {} key heads evenly; give a divisor", size.heads, size.key_heads);
-            return Err(Error::Setting { op: "llama", what });
-        }
+        check_groups("llama", [size.heads, size.key_heads])?;
         match lora {
             Some(options) => {
                 options.check(Self::LORA_TARGETS)?;

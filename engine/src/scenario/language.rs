@@ -57,6 +57,7 @@ pub(crate) const FALCON_7B: Scenario = Scenario {
             "--width",
             "--layers",
             "--heads",
+            "--key-heads",
             "--hidden",
             "--freeze",
             "--vocab",
@@ -129,6 +130,7 @@ fn falcon(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
         layers: sizes.layers.unwrap_or(known.layers),
         width,
         heads: sizes.heads.unwrap_or(if width == known.width { known.heads } else { (width / 64).max(1) }),
+        key_heads: sizes.key_heads.unwrap_or(known.key_heads),
         hidden: sizes.hidden.unwrap_or(4 * width),
     };
     let dtype = options.dtype.unwrap_or(DType::Bf16);

@@ -32,7 +32,8 @@ pub struct PhaseRow {
     pub at_peak: Vec<(Category, u64)>,
 }
 
-/// The phases of `device`, in order; those in which nothing was allocated or freed are left out.
+/// The phases of `device`, in order; those in which nothing was allocated or freed are left out, but for optimizers:
+/// that one takes nothing is an answer.
 pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     let mut rows = Vec::new();
     let mut replay = Replay::new(trace, device);
@@ -52,7 +53,7 @@ pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> 
                 peak = (bytes, Some(id), held.clone());
             }
         }
-        if is_idle {
+        if is_idle && (span.phase != Phase::Optimizer || span.step.is_none()) {
             continue;
         }
         rows.push(PhaseRow {
