@@ -166,7 +166,7 @@ impl RadianceField {
 
 impl Module for RadianceField {
     fn forward(&self, encoded: &Tensor) -> Result<Tensor> {
-        let hidden = self.layers.within(|layers| {
+        let hidden = self.layers.within(|layers| -> Result<Tensor> {
             let mut hidden = encoded.clone();
             for (position, layer) in layers.iter().enumerate() {
                 if position == JOINED_BEFORE {
