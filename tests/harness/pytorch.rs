@@ -135,6 +135,7 @@ fn give(options: &mut Options, word: &str, value: &str) {
         "--padding" => sizes.padding = size(),
         "--lora" => options.lora = size(),
         "--dtype" => options.dtype = DType::from_name(value),
+        "--autocast" => options.autocast = DType::from_name(value),
         "--adapters" => options.adapters = DType::from_name(value),
         "--variant" => options.variant = Some(value.to_owned()),
         "--optimizer" => options.optimizer = Some(value.parse::<OptimizerKind>().expect("a known optimizer")),

@@ -83,6 +83,7 @@ fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
             padding: model.padding,
         },
         dtype: dtype(&model.dtype),
+        autocast: dtype(&model.autocast),
         lora: model.lora,
         adapters: dtype(&model.adapters),
         variant: model.variant.clone(),

@@ -12,9 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use highwater_recorder::{Category, ScopeId, scope};
 
 use super::saved::Saved;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::rng::{Draw, tape};
 use crate::tensor::Tensor;
+use crate::tensor::autocast::{self, AutocastGuard};
 use crate::tensor::grad_mode::{enable_grad, no_recompute, recomputes};
 
 /// What is run: forward of a part, from its inputs.
@@ -25,6 +27,7 @@ pub(crate) struct Frame {
     part: Box<Part>,
     scope: ScopeId,
     recomputes: bool,
+    products: Option<DType>,
     state: Mutex<State>,
 }
 
@@ -85,7 +88,13 @@ impl Frame {
     pub(crate) fn run(inputs: &[&Tensor], part: Box<Part>) -> Result<Tensor> {
         let kept = inputs.iter().map(|input| (Saved::new(input), input.requires_grad())).collect();
         let state = Mutex::new(State { inputs: kept, ..State::default() });
-        let frame = Arc::new(Self { part, scope: scope::current_scope(), recomputes: recomputes(), state });
+        let frame = Arc::new(Self {
+            part,
+            scope: scope::current_scope(),
+            recomputes: recomputes(),
+            products: autocast::of_products(),
+            state,
+        });
         let given: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
         let running = Guard::push(Running::First(frame.clone()));
         let (result, draws) = tape::note(|| (frame.part)(&given));
@@ -113,6 +122,7 @@ impl Frame {
         drop(kept);
         let _mode = enable_grad();
         let _way = (!self.recomputes).then(no_recompute);
+        let _products = AutocastGuard::set(self.products);
         let _scope = scope::scope_again(self.scope);
         let _category = scope::category(Category::Temporary);
         let count = wanted.len();

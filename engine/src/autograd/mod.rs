@@ -11,6 +11,7 @@ pub mod record;
 pub mod backward;
 pub mod checkpoint;
 
+pub use crate::tensor::autocast::{AutocastGuard, autocast};
 pub use crate::tensor::grad_mode::{
     GradModeGuard, RecomputeGuard, enable_grad, is_grad_enabled, no_grad, no_recompute,
 };

@@ -20,6 +20,9 @@ impl Tensor {
     }
 
     fn add_scaled(&self, op: &'static str, other: &Self, scale: f64) -> Result<Self> {
+        if let Some((left, right)) = self.widened(other)? {
+            return left.add_scaled(op, &right, scale);
+        }
         let operation = Operation::begin(op);
         self.check_operand(op, other)?;
         let function = if scale == 1.0 { Binary::Add } else { Binary::Sub };
@@ -31,6 +34,10 @@ impl Tensor {
     /// The sum, in this tensor's memory if nobody else holds it and `other` broadcasts to it.
     pub fn into_add(self, other: &Self) -> Result<Self> {
         let op = "add";
+        if let Some((left, right)) = self.widened(other)? {
+            drop(self);
+            return left.into_add(&right);
+        }
         let operation = Operation::begin(op);
         self.check_operand(op, other)?;
         let shape = Shape::broadcast(op, self.shape(), other.shape())?;
@@ -48,6 +55,9 @@ impl Tensor {
     /// The product; shapes broadcast.
     pub fn mul(&self, other: &Self) -> Result<Self> {
         let op = "mul";
+        if let Some((left, right)) = self.widened(other)? {
+            return left.mul(&right);
+        }
         let operation = Operation::begin(op);
         self.check_operand(op, other)?;
         let out = self.zip(Binary::Mul, other, op)?;
@@ -110,20 +120,6 @@ impl Tensor {
         let line = Arc::new(Line { source: Source::of(self), scale, shift, bytes: out.bytes() });
         let offer = line.clone();
         Ok(operation.record(out, &[self], |_| Affine { line }).with_recipe(&offer))
-    }
-
-    /// The numbers in another type; this tensor if they are of it.
-    pub fn to_dtype(&self, dtype: crate::DType) -> Result<Self> {
-        if self.dtype() == dtype {
-            return Ok(self.clone());
-        }
-        let operation = Operation::begin("to_dtype");
-        let out = self.converted(dtype)?;
-        if !dtype.is_float() {
-            return Ok(out);
-        }
-        let from = self.dtype();
-        Ok(operation.record(out, &[self], |_| Cast { from }))
     }
 
     /// Fails if the numbers are not fractions.
@@ -270,16 +266,5 @@ impl Gradient for Affine {
             return inputs.give(0, grad);
         }
         inputs.give(0, grad.into_map(Unary::Affine { scale, shift: 0.0 })?)
-    }
-}
-
-/// The gradient in the input's type.
-struct Cast {
-    from: crate::DType,
-}
-
-impl Gradient for Cast {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        inputs.give(0, grad.converted(self.from)?)
     }
 }

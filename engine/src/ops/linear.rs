@@ -4,13 +4,17 @@ use super::product::{ProductGradient, RightIs, check, multiply};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend;
 use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, autocast};
 
 impl Tensor {
     /// `self · weightᵀ + bias`, with input `[…, inputs]`, weight `[outputs, inputs]` and bias `[outputs]`. The weight's
     /// gradient is computed in the weight's own layout, and added to what is there by the product itself. Keeps the
     /// input if the weight's gradient is wanted, and the weight if the input's is.
     pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> Result<Self> {
+        if let Some(dtype) = autocast::for_product(&[self, weight]) {
+            let bias = bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
+            return self.to_dtype(dtype)?.linear(&weight.to_dtype(dtype)?, bias.as_ref());
+        }
         if self.rank() == 1 {
             return self.unsqueeze(0)?.linear(weight, bias)?.squeeze(0);
         }

@@ -8,8 +8,8 @@ use crate::backend::{self, Binary};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::Shape;
-use crate::tensor::Tensor;
 use crate::tensor::grad_mode::recomputes;
+use crate::tensor::{Tensor, autocast};
 
 /// Sums over rows in half precision are rounded once a chunk: so many chunks cost little of their accuracy.
 const CHUNKS_OF_HALVES: usize = 8;
@@ -24,6 +24,10 @@ impl Tensor {
     /// are wanted. Where the weight's gradient is larger than the logits, these are kept instead.
     pub fn linear_cross_entropy(&self, weight: &Self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
         let op = "linear_cross_entropy";
+        if let Some(dtype) = autocast::for_product(&[self, weight]) {
+            let (rows, weight) = (self.to_dtype(dtype)?, weight.to_dtype(dtype)?);
+            return rows.linear_cross_entropy(&weight, targets, ignore_index);
+        }
         check(op, self, weight, targets)?;
         let [rows, width] = [self.shape()[0], self.shape()[1]];
         let inputs = [self, weight];

@@ -4,13 +4,16 @@ use super::product::{ProductGradient, RightIs, batch_of, check, multiply, with_m
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, autocast};
 
 impl Tensor {
     /// `[…, rows, inner]` times `[…, inner, columns]`; axes before the last two broadcast. Operands that are transposed
     /// views are not copied. Keeps an input where the other's gradient is wanted.
     pub fn matmul(&self, other: &Self) -> Result<Self> {
         let op = "matmul";
+        if let Some(dtype) = autocast::for_product(&[self, other]) {
+            return self.to_dtype(dtype)?.matmul(&other.to_dtype(dtype)?);
+        }
         let operation = Operation::begin(op);
         check(op, self, other, RightIs::Plain)?;
         if self.rank() < 2 {

@@ -5,6 +5,7 @@
 //! gradient needs: the smallest thing that serves. Gradients overwrite memory that has served wherever nobody else holds
 //! it.
 
+pub mod cast;
 pub mod arith;
 pub mod math;
 pub mod view;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
 use crate::backend;
 use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, autocast};
 
 impl Tensor {
     /// Each row of the last axis less its mean, over its deviation (with `epsilon` added to the variance), times
@@ -13,6 +13,11 @@ impl Tensor {
     /// input, and mean and 1 / deviation of each row.
     pub fn layer_norm(&self, weight: Option<&Self>, bias: Option<&Self>, epsilon: f64) -> Result<Self> {
         let op = "layer_norm";
+        if let Some(weight) =
+            weight.filter(|weight| autocast::of_products().is_some() && weight.dtype() != self.dtype())
+        {
+            return self.to_dtype(weight.dtype())?.layer_norm(Some(weight), bias, epsilon);
+        }
         let operation = Operation::begin(op);
         self.check_float(op)?;
         let Some((&width, rows)) = self.shape().split_last() else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::autograd::{Gradient, InputGradients, Operation, Recipe, Saved};
 use crate::backend;
 use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, autocast};
 
 const OP: &str = "rms_norm";
 
@@ -15,6 +15,11 @@ impl Tensor {
     /// one number a row in the statistics type; the result can be computed again from these. The input's gradient takes
     /// over the memory of the result's.
     pub fn rms_norm(&self, weight: Option<&Self>, epsilon: f64) -> Result<Self> {
+        if let Some(weight) =
+            weight.filter(|weight| autocast::of_products().is_some() && weight.dtype() != self.dtype())
+        {
+            return self.to_dtype(weight.dtype())?.rms_norm(Some(weight), epsilon);
+        }
         let operation = Operation::begin(OP);
         self.check_float(OP)?;
         let Some((&width, rows)) = self.shape().split_last() else {

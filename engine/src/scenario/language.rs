@@ -35,6 +35,7 @@ pub(crate) const GPT2: Scenario = Scenario {
             "--vocab",
             "--positions",
             "--dtype",
+            "--autocast",
             "--lora",
             "--adapters",
             "--checkpoint",

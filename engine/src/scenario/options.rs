@@ -18,6 +18,8 @@ pub struct Options {
     pub sizes: Sizes,
     /// The type of parameters and activations.
     pub dtype: Option<DType>,
+    /// The type in which products are computed, whatever the parameters' type.
+    pub autocast: Option<DType>,
     /// The rank of the adapters that are trained in place of the weights.
     pub lora: Option<usize>,
     /// The type of the adapters.
@@ -114,7 +116,7 @@ impl Options {
     /// Those that are given and that not every scenario has, by their names on the command line, each with its value.
     pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
         let mut given: Vec<_> = self.sizes.given().map(|(option, size)| (option, size.to_string())).collect();
-        let types = [("--dtype", self.dtype), ("--adapters", self.adapters)];
+        let types = [("--dtype", self.dtype), ("--autocast", self.autocast), ("--adapters", self.adapters)];
         given.extend(types.into_iter().filter_map(|(option, dtype)| Some((option, dtype?.to_string()))));
         given.extend(self.lora.map(|rank| ("--lora", rank.to_string())));
         given.extend(self.variant.clone().map(|variant| ("--variant", variant)));
@@ -131,6 +133,7 @@ impl Default for Options {
             steps: 3,
             sizes: Sizes::default(),
             dtype: None,
+            autocast: None,
             lora: None,
             adapters: None,
             variant: None,

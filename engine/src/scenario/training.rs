@@ -4,7 +4,8 @@ use highwater_recorder::{Phase, scope};
 
 use super::options::{OptimizerKind, Options};
 use super::task::Task;
-use crate::autograd::no_recompute;
+use crate::autograd::{autocast, no_recompute};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::nn::Parameter;
 use crate::optim::{Adam, AdamW, Optimizer, Rule, Sgd, Stepping, run_in_backward};
@@ -14,6 +15,7 @@ pub(crate) struct Training {
     task: Box<dyn Task>,
     stepping: StepsWhen,
     recomputes: bool,
+    products: Option<DType>,
 }
 
 /// When parameters change.
@@ -54,7 +56,7 @@ impl Training {
                 set_up(AdamW { learning_rate, weight_decay, ..known }, &*task, options)?
             }
         };
-        Ok(Self { task, stepping, recomputes: !options.no_recompute })
+        Ok(Self { task, stepping, recomputes: !options.no_recompute, products: options.autocast })
     }
 
     /// One step; gives the loss, where the device has values.
@@ -63,6 +65,7 @@ impl Training {
         let _way = (!self.recomputes).then(no_recompute);
         let loss = {
             let _phase = scope::phase(Phase::Forward);
+            let _products = self.products.map(autocast);
             self.task.loss()?
         };
         let value = {

@@ -1,6 +1,7 @@
 //! Tensor: numbers in a layout over shared storage, and where they came from.
 
 pub mod grad_mode;
+pub mod autocast;
 pub mod recipe;
 pub mod source;
 pub mod node;

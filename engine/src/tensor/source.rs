@@ -42,7 +42,9 @@ impl Source {
         }
         let storage = self.storage.upgrade()?;
         let is_the_programs = matches!(storage.category(), Category::Parameter | Category::Buffer | Category::Input);
-        let is_kept = storage.is_saved() && (is_the_programs || storage.bytes() as u64 <= bytes);
+        // A model holds its parameters whether they are kept for backward or not.
+        let is_a_parameter = storage.category() == Category::Parameter;
+        let is_kept = is_a_parameter || storage.is_saved() && (is_the_programs || storage.bytes() as u64 <= bytes);
         if !is_kept || storage.version() != self.version {
             return None;
         }

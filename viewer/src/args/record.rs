@@ -135,6 +135,9 @@ pub struct ModelArguments {
     /// Type of parameters and activations
     #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
     pub dtype: Option<String>,
+    /// Type in which products are computed, whatever the parameters' type
+    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
+    pub autocast: Option<String>,
     /// Freeze the weights, and train adapters of rank R beside them
     #[arg(long, value_name = "R")]
     pub lora: Option<usize>,

@@ -1,0 +1,64 @@
+//! Cast: the numbers in another type.
+
+use std::sync::Arc;
+
+use crate::autograd::{Gradient, Ingredient, InputGradients, Offer, Operation, Recipe, Source};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The numbers in another type; this tensor if they are of it. Keeps nothing. Who would keep the result keeps
+    /// nothing either where the input is kept by others, or is a parameter, and converts it again in backward.
+    pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
+        if self.dtype() == dtype {
+            return Ok(self.clone());
+        }
+        let operation = Operation::begin("to_dtype");
+        let out = self.converted(dtype)?;
+        if !dtype.is_float() || !Operation::is_recorded(&[self]) {
+            return Ok(out);
+        }
+        let known = Arc::new(Known { source: Source::of(self), dtype, bytes: out.bytes() });
+        let (offer, from) = (known.clone(), self.dtype());
+        Ok(operation.record(out, &[self], |_| Cast { from, _known: known }).with_recipe(&offer))
+    }
+}
+
+/// What was converted, and to what.
+struct Known {
+    source: Source,
+    dtype: DType,
+    bytes: u64,
+}
+
+impl Offer for Known {
+    fn recipe(self: Arc<Self>) -> Option<Arc<dyn Recipe>> {
+        Some(Arc::new(Again { input: self.source.ingredient(self.bytes)?, dtype: self.dtype }))
+    }
+}
+
+/// Converts again.
+struct Again {
+    input: Ingredient,
+    dtype: DType,
+}
+
+impl Recipe for Again {
+    fn compute(&self) -> Result<Tensor> {
+        self.input.get("to_dtype")?.into_order()?.converted(self.dtype)
+    }
+}
+
+/// The gradient in the input's type.
+struct Cast {
+    from: DType,
+    // Backward needs nothing of it; the result's recipe lives as long as this.
+    _known: Arc<Known>,
+}
+
+impl Gradient for Cast {
+    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
+        inputs.give(0, grad.converted(self.from)?)
+    }
+}
