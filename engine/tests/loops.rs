@@ -201,8 +201,7 @@ fn samples_lie_in_their_parts_of_each_ray() {
         let distance = 3.0 - point[2];
         assert_eq!(point[..2], [1.0, 2.0]);
         assert!((2.0 + place as f64..3.0 + place as f64).contains(&distance), "{distance}");
-        let next = points.get(3 * place + 5).map_or(-1e10, |z| (3.0 - distance) * -1.0 + z);
-        let next = if place < 3 { next } else { -1e10 };
+        let next = points.get(3 * place + 5).map_or(-1e10, |z| z - point[2]);
         assert!((steps[place] - next).abs() < 1e-9, "{} instead of {next}", steps[place]);
     }
 }

@@ -93,12 +93,12 @@ impl Nerf {
     pub fn render(&self, samples: Samples) -> Result<Tensor> {
         let Samples { points, steps } = samples;
         let (rays, count) = (steps.shape()[0], steps.shape()[1]);
-        let raw = self.look_at(points.reshape([rays * count, 3])?)?.reshape([rays, count, 4])?;
+        let raw = self.look_at(&points.reshape([rays * count, 3])?)?.reshape([rays, count, 4])?;
         composite(raw, &steps)
     }
 
     /// Colour and density at each of `points`, `[points, 4]`, chunk by chunk.
-    fn look_at(&self, points: Tensor) -> Result<Tensor> {
+    fn look_at(&self, points: &Tensor) -> Result<Tensor> {
         let look = |chunk: &Tensor| self.network.forward(&chunk.frequencies(self.octaves)?);
         let parts = points.split(self.chunk, 0)?.iter().map(look).collect::<Result<Vec<_>>>()?;
         match &parts[..] {
@@ -129,7 +129,7 @@ fn composite(raw: Tensor, steps: &Tensor) -> Result<Tensor> {
 impl Module for Nerf {
     /// Colour and density, `[points, 4]`, at points `[points, 3]`.
     fn forward(&self, points: &Tensor) -> Result<Tensor> {
-        self.look_at(points.clone())
+        self.look_at(points)
     }
 
     fn visit(&self, visitor: &mut Visitor) {
