@@ -165,8 +165,8 @@ pub enum Comparison {
     NotEqual,
 }
 
-/// A function of one or two numbers made of straight pieces. The slope of its left operand is −1, 0, ½ or 1, which two
-/// bits tell; where there is a right operand, the slopes of both add up to 1.
+/// A function of one or two numbers made of straight pieces. Two bits tell its slopes: of one operand −1, 0 or 1; of two
+/// operands 0, ½ or 1 each, which add up to 1 unless one of them is no number: then both are 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Piecewise {
     /// |l|; the slope at 0 is 0.
@@ -187,7 +187,9 @@ pub enum Piecewise {
 /// Which operand of a [`Piecewise`] function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The first, or the only one.
+    /// The only one.
+    Only,
+    /// The first of two.
     Left,
     /// The second.
     Right,

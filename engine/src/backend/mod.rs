@@ -182,7 +182,7 @@ primitives! {
     choose::choose(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>);
     /// `out = 0` where `condition` is not `wanted`.
     choose::clear(out: View<'_>, condition: View<'_>, wanted: bool);
-    /// `out = f(left, right)`; the slopes of `left`, two bits each in the order of contiguous `out`, go into the bytes of
+    /// `out = f(left, right)`; the slopes, two bits each in the order of contiguous `out`, go into the bytes of
     /// `slopes`. `out` and the operands are of one shape.
     piecewise::piecewise(out: View<'_>, slopes: Option<View<'_>>, function: Piecewise, left: View<'_>, right: Option<View<'_>>);
     /// `out = grad · slope` of one side. Without `grad`, it is in `out`. Contiguous `out`.

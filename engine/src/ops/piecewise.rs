@@ -23,12 +23,12 @@ impl Tensor {
         self.piecewise("clamp", Piecewise::Clamp { low, high }, None)
     }
 
-    /// The larger of both; shapes broadcast. Equal numbers share the gradient. Keeps two bits an element.
+    /// The larger of both; NaN if either is. Shapes broadcast. Equal numbers share the gradient. Keeps two bits an element.
     pub fn maximum(&self, other: &Self) -> Result<Self> {
         self.piecewise("maximum", Piecewise::Maximum, Some(other))
     }
 
-    /// The smaller of both; shapes broadcast. Equal numbers share the gradient. Keeps two bits an element.
+    /// The smaller of both; NaN if either is. Shapes broadcast. Equal numbers share the gradient. Keeps two bits an element.
     pub fn minimum(&self, other: &Self) -> Result<Self> {
         self.piecewise("minimum", Piecewise::Minimum, Some(other))
     }
@@ -73,7 +73,11 @@ impl Gradient for Pieces {
             backend::piecewise_backward(out.view(), Some(grad.view()), slopes.view(), Side::Left)?;
             inputs.give(0, out.into_sum_to(&shapes[0])?)?;
         }
-        let (last, side) = if inputs.needs(1) { (1, Side::Right) } else { (0, Side::Left) };
+        let (last, side) = match &shapes[..] {
+            [_] => (0, Side::Only),
+            _ if inputs.needs(1) => (1, Side::Right),
+            _ => (0, Side::Left),
+        };
         let out = if grad.is_free_to_write() && grad.is_contiguous() {
             backend::piecewise_backward(grad.view(), None, slopes.view(), side)?;
             grad

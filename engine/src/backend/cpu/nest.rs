@@ -83,9 +83,12 @@ impl<const N: usize> Nest<N> {
     /// The parts that the outermost loop goes through: how many there are, and how far apart in the written operand; none
     /// if there is one part only, or if parts lie within one another.
     pub(super) fn parts(&self) -> Option<[usize; 2]> {
+        if self.elements == 0 {
+            return None;
+        }
         let distance = self.strides[0][0];
         let reach: usize = (1..self.rank).map(|axis| (self.lengths[axis] - 1) * self.strides[0][axis]).sum();
-        let apart = self.elements > 0 && self.rank > 1 && reach < distance;
+        let apart = self.rank > 1 && reach < distance;
         apart.then_some([self.lengths[0], distance])
     }
 

@@ -13,7 +13,8 @@ use crate::error::Result;
 const A_BYTE: usize = 4;
 
 // What the two bits say.
-const FALLS: u8 = 0;
+/// −1; of two operands, that both slopes are 1, as one of them is no number.
+const ODD: u8 = 0;
 const FLAT: u8 = 1;
 const HALF: u8 = 2;
 const RISES: u8 = 3;
@@ -31,7 +32,7 @@ pub fn piecewise(
         let zero = R::ZERO;
         match function {
             Piecewise::Abs => run::<T>(out, slopes, left, None, |x, _| {
-                let slope = if x > zero { RISES } else if x < zero { FALLS } else { FLAT };
+                let slope = if x > zero { RISES } else if x < zero { ODD } else { FLAT };
                 (if x < zero { -x } else { x + zero }, slope)
             }),
             Piecewise::Clamp { low, high } => {
@@ -43,13 +44,23 @@ pub fn piecewise(
                 })
             }
             Piecewise::Maximum => run::<T>(out, slopes, left, right, |l, r| {
-                (l.largest(r), if l == r { HALF } else if l > r || l.is_nan() { RISES } else { FLAT })
+                (l.largest(r), shares(l, r))
             }),
             Piecewise::Minimum => run::<T>(out, slopes, left, right, |l, r| {
-                (-(-l).largest(-r), if l == r { HALF } else if l < r || l.is_nan() { RISES } else { FLAT })
+                (-(-l).largest(-r), shares(-l, -r))
             }),
         }
     })
+}
+
+/// Whether the left, as the larger of two, has the gradient.
+fn shares<R: Real>(left: R, right: R) -> u8 {
+    match left.partial_cmp(&right) {
+        Some(std::cmp::Ordering::Greater) => RISES,
+        Some(std::cmp::Ordering::Less) => FLAT,
+        Some(std::cmp::Ordering::Equal) => HALF,
+        None => ODD,
+    }
 }
 
 /// Fills `out` and, two bits an element, `slopes`. Without a right operand, the left stands in.
@@ -114,9 +125,9 @@ pub fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_
             for (place, value) in values.iter_mut().enumerate() {
                 let slope = (bytes[place / A_BYTE] >> (2 * (place % A_BYTE))) & 3;
                 *value = match (slope, side) {
-                    (RISES, Side::Left) | (FLAT, Side::Right) => continue,
+                    (RISES, Side::Only | Side::Left) | (FLAT, Side::Right) | (ODD, Side::Left | Side::Right) => continue,
                     (HALF, _) => T::store(half * value.load()),
-                    (FALLS, _) => T::store(-value.load()),
+                    (ODD, Side::Only) => T::store(-value.load()),
                     _ => T::store(zero),
                 };
             }

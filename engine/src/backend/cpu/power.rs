@@ -6,7 +6,15 @@ use crate::backend::View;
 use crate::error::Result;
 
 fn raised<R: Real>(base: R, exponent: f64) -> R {
-    R::of(base.wide().powf(exponent))
+    // Roots are computed as such, as in PyTorch: the root of −∞ is no number, its power with ½ would be ∞.
+    let base = base.wide();
+    R::of(if exponent == 0.5 {
+        base.sqrt()
+    } else if exponent == -0.5 {
+        1.0 / base.sqrt()
+    } else {
+        base.powf(exponent)
+    })
 }
 
 /// See [`crate::backend::power`].
