@@ -67,10 +67,12 @@ impl Tensor {
                 multiply(grad, &logits.turned(), &hidden, if start == 0 { 0.0 } else { 1.0 })?;
             }
         }
-        if rows == 0
-            && let Some(grad) = &grads[1]
-        {
-            backend::fill(grad.view(), 0.0)?;
+        if rows == 0 {
+            // The mean of nothing is no number.
+            backend::fill(loss.view(), f64::NAN)?;
+            if let Some(grad) = &grads[1] {
+                backend::fill(grad.view(), f64::NAN)?;
+            }
         }
         drop((logits, hidden, count, targets));
         Ok(operation.record(loss, &inputs, |_| LinearCrossEntropy {

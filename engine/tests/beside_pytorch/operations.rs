@@ -118,7 +118,7 @@ pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
     ("powf", |x, args| x[0].powf(args.number("exponent"))),
     ("var_axes", |x, args| x[0].var_axes(&args.axes("axes"), args.count("correction"))),
     ("mse_loss", |x, _| x[0].mse_loss(&x[1])),
-    ("linear_cross_entropy", |x, args| x[0].linear_cross_entropy(&x[1], &x[2], args.ignored())),
+    ("linear_cross_entropy", |x, args| x[0].linear_cross_entropy(&x[1], &x[2], args.ignored())?.to_dtype(x[0].dtype())),
 ];
 
 /// A copy of mean and variance, in the type that statistics are of.

@@ -187,6 +187,9 @@ pub fn attention_backward(
     size: AttentionSize,
 ) -> Result<()> {
     let outs = [query_grad, other_grads[0], other_grads[1]];
+    if inputs.iter().any(|input| input.layout.elements() == 0) {
+        return outs.into_iter().try_for_each(|out| super::elementwise::fill(out, 0.0));
+    }
     with_float!("attention", query_grad.dtype, T => {
         let backward = Backward::<T> {
             grad: Strips::read(known[0])?,
