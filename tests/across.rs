@@ -2,4 +2,5 @@
 
 mod crash;
 mod layering;
+mod pytorch_bytes;
 mod recordings;

@@ -1,71 +1,27 @@
-//! Beside PyTorch: the table of `docs/beside-pytorch.md`, measured anew. With words, only runs whose command has them.
-#![allow(clippy::print_stdout, reason = "printing is what this program is for")]
+//! Beside PyTorch: the tables of `docs/beside-pytorch.md`, measured anew. With words, only runs whose command or variant
+//! has them; with `--write`, into that page.
+#![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
-use highwater_snapshots::units::format_bytes;
-use highwater_tests::pytorch::{Stages, measure, runs};
+use std::error::Error;
 
-fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let mut ratios = Vec::new();
-    let mut scenario = String::new();
-    let mut above = 0;
-    for run in runs() {
-        let Some(command) = run.command.as_deref() else {
-            continue;
-        };
-        if !words.iter().all(|word| command.contains(word.as_str()) || run.variant.contains(word.as_str())) {
-            continue;
-        }
-        if run.scenario != scenario {
-            scenario.clone_from(&run.scenario);
-            println!("\n## {scenario}\n");
-            println!(
-                "| variant, and `highwater record …` | | after forward | peak of backward | after backward | peak of optimizer | after zero_grad |"
-            );
-            println!("|---|---|---:|---:|---:|---:|---:|");
-        }
-        let ours = measure(command, run.steps.len(), folder.path());
-        let steady = run.steps.len() - 1;
-        for (step, (theirs, ours)) in run.steps.iter().zip(&ours).enumerate() {
-            above +=
-                theirs.named().zip(ours.named()).filter(|((_, theirs), (_, ours))| ours * 1000 > theirs * 1005).count();
-            if step != 0 && step != steady {
-                continue;
-            }
-            let stage = if step == 0 { "first step" } else { "steady" };
-            println!("| {} `{command}` | PyTorch, {stage} |{} |", run.variant, cells(theirs));
-            println!("| | Highwater, {stage} |{} |", cells(ours));
-            let shares: String = columns(ours).into_iter().zip(columns(theirs)).map(share).collect();
-            println!("| | |{shares}");
-        }
-        let most = |steps: &[Stages]| steps.iter().map(Stages::peak).max().unwrap_or(0) as f64;
-        ratios.push((most(&ours) / most(&run.steps)).ln());
+use highwater_tests::pytorch_table::Comparison;
+use highwater_tests::workspace_root;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let writes = words.iter().any(|word| word == "--write");
+    words.retain(|word| word != "--write");
+    let folder = tempfile::tempdir()?;
+    let comparison = Comparison::measure(&words, folder.path());
+    print!("{}", comparison.text);
+    for sentence in &comparison.above {
+        println!("{sentence}");
     }
-    let mean = (ratios.iter().sum::<f64>() / ratios.len() as f64).exp();
-    println!(
-        "\n{} runs; stages more than 0.5 % above PyTorch's: {above}; geometric mean of the peaks' ratios: {mean:.3}",
-        ratios.len()
-    );
-}
-
-fn columns(stages: &Stages) -> [Option<u64>; 5] {
-    let &Stages { after_forward, backward_peak, after_backward, optimizer_peak, after_zero_grad } = stages;
-    [Some(after_forward), Some(backward_peak), Some(after_backward), optimizer_peak, Some(after_zero_grad)]
-}
-
-fn cells(stages: &Stages) -> String {
-    columns(stages)
-        .map(|bytes| format!(" {} |", bytes.map_or_else(String::new, format_bytes)))
-        .concat()
-        .trim_end_matches('|')
-        .trim_end()
-        .to_owned()
-}
-
-fn share((ours, theirs): (Option<u64>, Option<u64>)) -> String {
-    match (ours, theirs) {
-        (Some(ours), Some(theirs)) => format!(" {:.3} |", ours as f64 / theirs as f64),
-        _ => " |".to_owned(),
+    if writes && words.is_empty() {
+        let page = workspace_root().join("docs/beside-pytorch.md");
+        let text = std::fs::read_to_string(&page)?;
+        let head = text.split("\n## ").next().unwrap_or_default();
+        std::fs::write(&page, format!("{head}{}", comparison.text))?;
     }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Harness: what the tests across crates share.
 
 pub mod pytorch;
+pub mod pytorch_table;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

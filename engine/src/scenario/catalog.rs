@@ -40,13 +40,12 @@ pub(crate) struct Scenario {
 }
 
 /// The options that every scenario has.
-const COMMON: [&str; 15] = [
+const COMMON: [&str; 14] = [
     "--device",
     "--steps",
     "--optimizer",
     "--foreach",
     "--no-foreach",
-    "--fused",
     "--fused",
     "--learning-rate",
     "--weight-decay",

@@ -7,7 +7,7 @@ use super::options::{OptimizerKind, Options};
 use super::task::{Task, checkpoint_if_asked, data_rng, freeze_if_asked};
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::models::{Falcon, FalconSize, Gpt2, Gpt2Size, LanguageModel, Llama, LlamaSize};
 use crate::nn::{Init, LoraOptions, Parameter};
 use crate::rng::Rng;
@@ -116,7 +116,7 @@ fn gpt2(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
         ..known
     };
     let dtype = options.dtype.unwrap_or(DType::F32);
-    let lora = options.lora.map(|rank| adapters(rank, &["c_attn"], options));
+    let lora = adapters_if_asked("gpt2", &["c_attn"], options)?;
     let model = Gpt2::new(&mut Init::new(device, dtype, options.seed), size, lora.as_ref())?;
     checkpoint_if_asked(&model, "h.*", options);
     freeze_if_asked(&model, &["wte", "wpe"], "h", options)?;
@@ -135,7 +135,7 @@ fn falcon(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
         hidden: sizes.hidden.unwrap_or(4 * width),
     };
     let dtype = options.dtype.unwrap_or(DType::Bf16);
-    let lora = options.lora.map(|rank| adapters(rank, &["query_key_value"], options));
+    let lora = adapters_if_asked("falcon-7b", &["query_key_value"], options)?;
     let model = Falcon::new(&mut Init::new(device, dtype, options.seed), size, lora.as_ref())?;
     checkpoint_if_asked(&model, "h.*", options);
     freeze_if_asked(&model, &["word_embeddings"], "h", options)?;
@@ -159,6 +159,10 @@ fn llama(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let dtype = options.dtype.unwrap_or(DType::Bf16);
     let rank = options.lora.unwrap_or(16);
     let lora = match options.variant.as_deref() {
+        Some(FULL) if options.lora.is_some() || options.adapters.is_some() => {
+            let what = "the variant full trains all parameters and has no adapters; leave --lora and --adapters out";
+            return Err(Error::Setting { op: "llama-3-8b", what: what.to_owned() });
+        }
         Some(FULL) => None,
         Some(ALL_LINEAR) => Some(adapters(rank, Llama::LORA_TARGETS, options)),
         _ => Some(adapters(rank, &["q_proj", "v_proj"], options)),
@@ -168,6 +172,19 @@ fn llama(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     freeze_if_asked(&model, &["embed_tokens"], "layers", options)?;
     let shape = [sizes.batch.unwrap_or(1), sizes.seq.unwrap_or(1024)];
     Ok(Box::new(NextToken::new(model, shape, size.vocabulary, device, options)?))
+}
+
+/// Adapters of the rank that is asked for, if one is.
+fn adapters_if_asked(
+    op: &'static str,
+    targets: &'static [&'static str],
+    options: &Options,
+) -> Result<Option<LoraOptions>> {
+    if options.lora.is_none() && options.adapters.is_some() {
+        let what = "--adapters is the type of adapters, and there are none; give --lora with their rank".to_owned();
+        return Err(Error::Setting { op, what });
+    }
+    Ok(options.lora.map(|rank| adapters(rank, targets, options)))
 }
 
 fn adapters(rank: usize, targets: &'static [&'static str], options: &Options) -> LoraOptions {

@@ -1,11 +1,11 @@
-"""Writes what PyTorch computes, and the gradients, for every operation on many shapes: cases.json and pending.json.
+"""Writes what PyTorch computes, and the gradients, for every operation on many shapes: cases.json and network_cases.json.
 
     python make.py          needs nothing but PyTorch; a processor is enough; writes both files beside itself
     python make.py 7        the same with other numbers and shapes, to look further than the files that are kept
 
 Made with PyTorch 2.15.0. The same numbers are drawn every time: each operation has a generator of its own, seeded with
 its name, so that a new operation changes no other's cases. `engine/tests/beside_pytorch.rs` holds the engine against
-the files: cases.json has the operations that the engine has, pending.json those that it is about to get.
+the files: network_cases.json has what networks are made of, cases.json everything else.
 
 A file is `{"torch": VERSION, "cases": [CASE, …]}`, one case a line:
 
@@ -661,7 +661,7 @@ if __name__ == "__main__":
     for group in [arithmetic, scalars, functions, views, reductions, products, rows, attentions, tables_and_losses, convolutions]:
         group(here)
     here.write("cases.json")
-    pending = Cases()
+    networks = Cases()
     for group in [pooling, transposed_convolutions, batch_norms, scans, picking, choices, language_models]:
-        group(pending)
-    pending.write("pending.json")
+        group(networks)
+    networks.write("network_cases.json")
