@@ -2,6 +2,7 @@
 
 use super::frame::{self, Frame};
 use super::record::Operation;
+use super::saved::Saved;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -15,11 +16,20 @@ pub fn checkpoint(
     inputs: &[&Tensor],
     part: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
 ) -> Result<Tensor> {
+    let given: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
     if !Operation::is_recording() || inputs.is_empty() {
-        let given: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
         return part(&given);
     }
-    Frame::run(inputs, Box::new(part))
+    let kept: Vec<(Saved, bool)> = inputs.iter().map(|input| (Saved::new(input), input.requires_grad())).collect();
+    let again = move |op: &'static str| {
+        let leaf = |(saved, requires_grad): (Saved, bool)| {
+            let input = saved.take(op)?;
+            input.set_requires_grad(requires_grad)?;
+            Ok(input)
+        };
+        kept.into_iter().map(leaf).collect()
+    };
+    Frame::run(&given, Box::new(again), Box::new(part))
 }
 
 /// Whether a checkpointed part runs on this thread for the second time: what the first run did beside computing its

@@ -11,16 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_recorder::{Category, ScopeId, scope};
 
-use super::saved::Saved;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::rng::{Draw, tape};
 use crate::tensor::Tensor;
 use crate::tensor::autocast::{self, AutocastGuard};
-use crate::tensor::grad_mode::{enable_grad, no_recompute, recomputes};
+use crate::tensor::grad_mode::{RecomputeGuard, enable_grad, recomputes};
 
 /// What is run: forward of a part, from its inputs.
 type Part = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;
+
+/// Gives what was kept of the inputs to an operation that asks for it.
+type Inputs = dyn FnOnce(&'static str) -> Result<Vec<Tensor>> + Send;
 
 /// A part that is run again in backward.
 pub(crate) struct Frame {
@@ -33,8 +35,8 @@ pub(crate) struct Frame {
 
 #[derive(Default)]
 struct State {
-    /// The inputs, each with whether it requires a gradient. Empty once the part has run again.
-    inputs: Vec<(Saved, bool)>,
+    /// Gives the inputs, as leaves. None once the part has run again.
+    inputs: Option<Box<Inputs>>,
     draws: Vec<Draw>,
     /// By save, in order.
     saves: Vec<Save>,
@@ -74,7 +76,7 @@ enum Running {
 /// What becomes of a tensor that an operation wants to save.
 pub(crate) enum Verdict {
     Keep,
-    /// Only until the operation's end.
+    /// Keep it, but only until the second run ends: nobody's backward reads it.
     Forget,
     Await(Slot),
 }
@@ -84,20 +86,13 @@ fn lock(frame: &Frame) -> MutexGuard<'_, State> {
 }
 
 impl Frame {
-    /// Runs `part`, keeping only `inputs` of it.
-    pub(crate) fn run(inputs: &[&Tensor], part: Box<Part>) -> Result<Tensor> {
-        let kept = inputs.iter().map(|input| (Saved::new(input), input.requires_grad())).collect();
-        let state = Mutex::new(State { inputs: kept, ..State::default() });
-        let frame = Arc::new(Self {
-            part,
-            scope: scope::current_scope(),
-            recomputes: recomputes(),
-            products: autocast::of_products(),
-            state,
-        });
-        let given: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
+    /// Runs `part` with what is `given`, and keeps `inputs` of it, which gives the same once more.
+    pub(super) fn run(given: &[Tensor], inputs: Box<Inputs>, part: Box<Part>) -> Result<Tensor> {
+        let state = Mutex::new(State { inputs: Some(inputs), ..State::default() });
+        let (recomputes, products) = (recomputes(), autocast::of_products());
+        let frame = Arc::new(Self { part, scope: scope::current_scope(), recomputes, products, state });
         let running = Guard::push(Running::First(frame.clone()));
-        let (result, draws) = tape::note(|| (frame.part)(&given));
+        let (result, draws) = tape::note(|| (frame.part)(given));
         drop(running);
         lock(&frame).draws = draws;
         result
@@ -105,23 +100,14 @@ impl Frame {
 
     /// Runs the part again, and fills the slots that are still awaited.
     fn run_again(&self, op: &'static str) -> Result<()> {
-        let (kept, draws, wanted) = {
+        let (inputs, draws, wanted) = {
             let mut state = lock(self);
             let wanted: Vec<bool> = state.saves.iter().map(|save| matches!(save, Save::Awaited)).collect();
-            (std::mem::take(&mut state.inputs), std::mem::take(&mut state.draws), wanted)
+            (state.inputs.take(), std::mem::take(&mut state.draws), wanted)
         };
-        if kept.is_empty() {
-            return Err(changed(op));
-        }
-        let inputs = kept.iter().map(|(saved, requires_grad)| {
-            let input = saved.get(op)?;
-            input.set_requires_grad(*requires_grad)?;
-            Ok(input)
-        });
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        drop(kept);
+        let inputs = inputs.ok_or_else(|| changed(op))?(op)?;
         let _mode = enable_grad();
-        let _way = (!self.recomputes).then(no_recompute);
+        let _way = RecomputeGuard::set(self.recomputes);
         let _products = AutocastGuard::set(self.products);
         let _scope = scope::scope_again(self.scope);
         let _category = scope::category(Category::Temporary);

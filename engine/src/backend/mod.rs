@@ -125,9 +125,10 @@ primitives! {
     /// count]`.
     loss::cross_entropy_backward(out: View<'_>, logits: Option<View<'_>>, known: [View<'_>; 3], targets: View<'_>, ignored: i64);
 
-    /// How many of `targets`, contiguous I64, are not `ignored`.
+    /// How many of `targets`, contiguous I64, are not `ignored`, and 1 over that number, which is 1 for none.
     chunked_loss::count_targets(count: View<'_>, targets: View<'_>, ignored: i64);
-    /// Adds the cross-entropy of these rows, over `known`'s count, to `loss`, and turns the logits into their gradient.
+    /// Adds the cross-entropy of these rows, over `known`'s count, to `loss`, and turns the logits into their gradient times
+    /// that count.
     /// `known` is `[count, targets]`; contiguous; `loss` and count are of the statistics type.
     chunked_loss::cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64);
 
@@ -199,6 +200,8 @@ primitives! {
     pick::gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize);
     /// `out[…, places[…, i, …], …] += input[…, i, …]` along `axis`.
     pick::scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize);
+    /// `out`, of the statistics type and repeated (stride 0) along the axes that are taken together, gets their mean.
+    variance::exact_mean(out: View<'_>, input: View<'_>);
     /// `out = scale · Σ (input − mean)²`, where `out` and `mean`, of one layout, repeat along the axes that are summed.
     variance::variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64);
     /// `out = scale · grad · (input − mean)`, all of one shape. Without an input, it is in `out`.

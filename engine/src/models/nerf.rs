@@ -92,6 +92,9 @@ impl Nerf {
     /// The colours that come in along rays, `[rays, 3]`, from what is at these points of them.
     pub fn render(&self, samples: Samples) -> Result<Tensor> {
         let Samples { points, steps } = samples;
+        if steps.rank() != 2 {
+            return Err(Error::shape("nerf", steps.shape(), "steps are [rays, samples]"));
+        }
         let (rays, count) = (steps.shape()[0], steps.shape()[1]);
         let raw = self.look_at(&points.reshape([rays * count, 3])?)?.reshape([rays, count, 4])?;
         composite(raw, &steps)

@@ -1,6 +1,6 @@
 //! RNN: one layer of neurons that hear themselves a step later.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::nn::{Child, Filling, Init, Linear, Module, Visitor};
 use crate::tensor::Tensor;
 
@@ -67,6 +67,7 @@ impl Rnn {
 
     /// The last state, from the first and the inputs `[steps, batch, width]`.
     pub fn run(&self, inputs: &Tensor, first: &Tensor) -> Result<Tensor> {
+        check_inputs(inputs)?;
         (0..inputs.shape()[0]).try_fold(first.clone(), |state, time| self.step(&inputs.select(0, time)?, &state))
     }
 }
@@ -74,6 +75,7 @@ impl Rnn {
 impl Module for Rnn {
     /// The last state after inputs `[steps, batch, width]`, from a state of zeros.
     fn forward(&self, inputs: &Tensor) -> Result<Tensor> {
+        check_inputs(inputs)?;
         let first = Tensor::zeros([inputs.shape()[1], inputs.shape()[2]], inputs.dtype(), inputs.device())?;
         self.run(inputs, &first)
     }
@@ -94,5 +96,13 @@ impl Module for Rnn {
                 visitor.child(hidden);
             }
         }
+    }
+}
+
+fn check_inputs(inputs: &Tensor) -> Result<()> {
+    if inputs.rank() == 3 {
+        Ok(())
+    } else {
+        Err(Error::shape("rnn", inputs.shape(), "inputs are [steps, batch, width]"))
     }
 }

@@ -16,10 +16,13 @@ impl Tensor {
         }
         let operation = Operation::begin("to_dtype");
         let out = self.converted(dtype)?;
-        if !dtype.is_float() || !Operation::is_recorded(&[self]) {
+        if !dtype.is_float() || !Operation::is_recording() {
             return Ok(out);
         }
         let known = Arc::new(Known { source: Source::of(self), dtype, bytes: out.bytes() });
+        if !Operation::is_recorded(&[self]) {
+            return Ok(out.with_own_recipe(known));
+        }
         let (offer, from) = (known.clone(), self.dtype());
         Ok(operation.record(out, &[self], |_| Cast { from, _known: known }).with_recipe(&offer))
     }

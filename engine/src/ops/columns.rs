@@ -41,7 +41,8 @@ impl Columns {
     pub(super) fn new(op: &'static str, images: &Tensor, others: &Tensor, window: Window) -> Result<Self> {
         let _category = scope::category(Category::Workspace);
         let all = window.places[0] * window.places[1];
-        let is_pointwise = window.kernel == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];
+        let is_whole = images.shape()[2..] == window.places;
+        let is_pointwise = is_whole && window.kernel == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];
         if is_pointwise && images.layout().select(0, 0).reshape(&pixels(images.shape())).is_some_and(is_by_lines) {
             return Ok(Self { op, memory: None, window, most: all.max(1) });
         }

@@ -20,8 +20,11 @@ impl Tensor {
             return Err(Error::shape(op, self.shape(), need));
         }
         let input = self.in_order()?;
+        if !Operation::is_recording() {
+            return waves(&input, octaves);
+        }
         let known = Arc::new(Waves { input: Saved::new(&input), octaves });
-        let out = known.waves(&input)?;
+        let out = waves(&input, octaves)?;
         if !Operation::is_recorded(&[self]) {
             return Ok(out.with_own_recipe(known));
         }
@@ -35,19 +38,17 @@ struct Waves {
     octaves: usize,
 }
 
-impl Waves {
-    fn waves(&self, input: &Tensor) -> Result<Tensor> {
-        let last = input.rank() - 1;
-        let width = input.shape()[last].saturating_mul(1 + 2 * self.octaves);
-        let out = Tensor::empty(input.shape().with_axis(last, width), input.dtype(), input.device())?;
-        backend::frequencies(out.view(), input.view())?;
-        Ok(out)
-    }
+fn waves(input: &Tensor, octaves: usize) -> Result<Tensor> {
+    let last = input.rank() - 1;
+    let width = input.shape()[last].saturating_mul(1 + 2 * octaves);
+    let out = Tensor::empty(input.shape().with_axis(last, width), input.dtype(), input.device())?;
+    backend::frequencies(out.view(), input.view())?;
+    Ok(out)
 }
 
 impl Recipe for Waves {
     fn compute(&self) -> Result<Tensor> {
-        self.waves(&self.input.get("frequencies")?)
+        waves(&self.input.get("frequencies")?, self.octaves)
     }
 }
 

@@ -44,7 +44,7 @@ impl Tensor {
         let ignored = ignore_index.unwrap_or(i64::MIN);
         let statistics = self.dtype().statistics();
         let loss = Self::zeros((), statistics, self.device())?;
-        let count = Self::empty((), statistics, self.device())?;
+        let count = Self::empty(2, statistics, self.device())?;
         backend::count_targets(count.view(), targets.view(), ignored)?;
         let grads =
             [wants[0].then(|| hidden.same_shape()).transpose()?, wants[1].then(|| table.same_shape()).transpose()?];
@@ -74,9 +74,10 @@ impl Tensor {
                 backend::fill(grad.view(), f64::NAN)?;
             }
         }
-        drop((logits, hidden, count, targets));
+        drop((logits, hidden, targets));
         Ok(operation.record(loss, &inputs, |_| LinearCrossEntropy {
             grads: grads.map(|grad| grad.as_ref().map(Saved::memory)),
+            count: Saved::memory(&count),
         }))
     }
 
@@ -111,15 +112,22 @@ fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usi
     rows.div_ceil(chunks).next_power_of_two()
 }
 
-/// The loss is the end of a model, so its own gradient is a factor.
+/// The loss is the end of a model, so its own gradient is a factor. So is 1 / the number of rows that count, which would
+/// make small types' gradients vanish before a scaled loss could lift them.
 struct LinearCrossEntropy {
     grads: [Option<Saved>; 2],
+    count: Saved,
 }
 
 impl Gradient for LinearCrossEntropy {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let op = "linear_cross_entropy";
-        let factor = grad.reshaped(&Shape::SCALAR)?;
+        let factor = {
+            let count = self.count.take(op)?;
+            let share = count.with_layout(count.layout().select(0, 1));
+            let grad = grad.reshaped(&Shape::SCALAR)?;
+            grad.zip(Binary::Mul, &share, op)?
+        };
         drop(grad);
         for (input, saved) in self.grads.into_iter().enumerate() {
             let Some(saved) = saved else { continue };

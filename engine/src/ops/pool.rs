@@ -1,6 +1,6 @@
 //! Pool: windows of an image made one number each, the largest or the mean.
 
-use crate::autograd::{Gradient, InputGradients, Operation};
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Window};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -76,10 +76,7 @@ impl Tensor {
         let dtype = if window.kernel[0] * window.kernel[1] <= 256 { DType::U8 } else { DType::I64 };
         let places = Self::empty(shape, dtype, self.device())?;
         backend::max_pool(out.view(), Some(places.view()), self.view(), window)?;
-        Ok(operation.record(out, &[self], |_| {
-            places.storage().tag_saved();
-            MaxPool { places, window }
-        }))
+        Ok(operation.record(out, &[self], |_| MaxPool { places: Saved::memory(&places), window }))
     }
 
     /// The mean of each window of this `[batch, channels, height, width]`; zeros in the padding count as numbers if
@@ -96,15 +93,16 @@ impl Tensor {
 
 /// The gradient goes to where the largest number stood.
 struct MaxPool {
-    places: Tensor,
+    places: Saved,
     window: Window,
 }
 
 impl Gradient for MaxPool {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let sum = inputs.take_sum_or_zeros(0, &grad)?;
-        backend::max_pool_backward(sum.view(), grad.view(), self.places.view(), self.window)?;
-        drop((grad, self));
+        let places = self.places.take("max_pool2d")?;
+        backend::max_pool_backward(sum.view(), grad.view(), places.view(), self.window)?;
+        drop((grad, places));
         inputs.give(0, sum)
     }
 }

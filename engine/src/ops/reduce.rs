@@ -1,6 +1,6 @@
 //! Reduce: sums, means and largest values.
 
-use crate::autograd::{Gradient, InputGradients, Operation};
+use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Unary};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -96,10 +96,7 @@ impl Tensor {
         backend::max(largest.view(), places.view(), self.view(), axis)?;
         let out = largest.reshaped(&shape.without_axis(axis))?;
         drop(largest);
-        Ok(operation.record(out, &[self], |_| {
-            places.storage().tag_saved();
-            Max { places, axis }
-        }))
+        Ok(operation.record(out, &[self], |_| Max { places: Saved::memory(&places), axis }))
     }
 }
 
@@ -122,15 +119,16 @@ impl Gradient for Sum {
 
 /// The gradient goes to where the largest number stood.
 struct Max {
-    places: Tensor,
+    places: Saved,
     axis: usize,
 }
 
 impl Gradient for Max {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let grad = grad.reshaped(self.places.shape())?;
+        let places = self.places.take("max_axis")?;
+        let grad = grad.reshaped(places.shape())?;
         let out = inputs.allocate(0, &grad)?;
-        backend::put(out.view(), grad.view(), self.places.view(), self.axis)?;
+        backend::put(out.view(), grad.view(), places.view(), self.axis)?;
         inputs.give(0, out)
     }
 }

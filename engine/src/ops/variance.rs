@@ -32,6 +32,15 @@ impl Tensor {
         }
     }
 
+    /// The mean over `axes`, which keep length 1, in the statistics type: rounded to a small type, it would be too far from
+    /// numbers that are close to one another.
+    fn exact_mean(&self, axes: &[usize]) -> Result<Self> {
+        let shape = axes.iter().fold(*self.shape(), |shape, &axis| shape.with_axis(axis, 1));
+        let mean = Self::empty(shape, self.dtype().statistics(), self.device())?;
+        backend::exact_mean(mean.broadcast_to("var", self.shape())?.view(), self.view())?;
+        Ok(mean)
+    }
+
     fn variance(&self, axes: &[usize], correction: usize, keep: bool) -> Result<Self> {
         let op = "var";
         let operation = Operation::begin(op);
@@ -39,8 +48,8 @@ impl Tensor {
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
         let left = count as f64 - correction as f64;
         let scale = if left > 0.0 { 1.0 / left } else { f64::NAN };
-        let mean = self.sum_over(axes, 1.0 / count as f64)?;
-        let out = mean.same_shape()?;
+        let mean = self.exact_mean(axes)?;
+        let out = Self::empty(mean.shape(), self.dtype(), self.device())?;
         // Where there is nothing to sum, nothing is written.
         backend::fill(out.view(), if scale.is_nan() { f64::NAN } else { 0.0 })?;
         let (to, from) = (out.broadcast_to(op, self.shape())?, mean.broadcast_to(op, self.shape())?);
@@ -70,8 +79,7 @@ impl Gradient for Spread {
         let Self { input, axes, with_ones, scale } = *self;
         let input = input.take(op)?;
         let shape = *input.shape();
-        let count: usize = axes.iter().map(|&axis| shape[axis]).product();
-        let mean = input.sum_over(&axes, 1.0 / count as f64)?.broadcast_to(op, &shape)?;
+        let mean = input.exact_mean(&axes)?.broadcast_to(op, &shape)?;
         let grad = grad.reshaped(&with_ones)?.broadcast_to(op, &shape)?;
         let out = if input.is_free_to_write() {
             input.storage().changed();

@@ -1,6 +1,6 @@
 //! Branch: what is frozen has no gradient and keeps nothing.
 
-use super::catalog::{Scenario, ScenarioInfo, Variant};
+use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;
 use super::task::{Classification, Task, data_rng, labels, random_input};
 use crate::device::Device;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::catalog::{Scenario, ScenarioInfo, Variant};
+use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;
 use super::task::Task;
 use crate::device::Device;

@@ -1,6 +1,6 @@
 //! FCN: a segmentation network on random images, whose backward grows by the gradients and not by the network.
 
-use super::catalog::{Scenario, ScenarioInfo, Variant};
+use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::{OptimizerKind, Options};
 use super::task::{Classification, Task, data_rng, labels, random_input};
 use crate::device::Device;

@@ -2,7 +2,7 @@
 
 use highwater_recorder::{Category, scope};
 
-use super::catalog::{Scenario, ScenarioInfo, Variant};
+use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::{OptimizerKind, Options};
 use super::task::{Task, checkpoint_if_asked, data_rng, freeze_if_asked};
 use crate::device::Device;
@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::models::{Falcon, FalconSize, Gpt2, Gpt2Size, LanguageModel, Llama, LlamaSize};
 use crate::nn::{Init, LoraOptions, Parameter};
 use crate::rng::Rng;
+use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// Rows with this target do not count in the loss.
@@ -202,14 +203,19 @@ impl<M: LanguageModel> NextToken<M> {
     fn new(model: M, shape: [usize; 2], vocabulary: usize, device: &Device, options: &Options) -> Result<Self> {
         let _category = scope::category(Category::Input);
         let [batch, seq] = shape;
-        let tokens = random_tokens(batch * seq, vocabulary, &mut data_rng(options));
+        let rows = batch.saturating_mul(seq);
+        if !device.has_values() {
+            let empty = |shape: Shape| Tensor::empty(shape, DType::I64, device);
+            return Ok(Self { model, tokens: empty(shape.into())?, targets: empty(rows.into())? });
+        }
+        let tokens = random_tokens(rows, vocabulary, &mut data_rng(options));
         // The last token of a sequence has none after it.
         let next = |place: usize| if (place + 1) % seq == 0 { NO_TARGET } else { tokens[place + 1] };
         let targets: Vec<i64> = (0..tokens.len()).map(next).collect();
         Ok(Self {
             model,
             tokens: Tensor::from_slice(&tokens, shape, device)?,
-            targets: Tensor::from_slice(&targets, batch * seq, device)?,
+            targets: Tensor::from_slice(&targets, rows, device)?,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use highwater_recorder::{Category, scope};
 
-use super::catalog::{Scenario, ScenarioInfo};
+use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};
 use super::task::{Task, checkpoint_if_asked, data_rng};
 use crate::device::Device;
@@ -73,7 +73,7 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
 /// 4, whose colour at each place is the direction that this faces, before black.
 fn picture_of_a_sphere(side: usize, device: &Device) -> Result<(Rays, Tensor)> {
     let _category = scope::category(Category::Input);
-    let rays = side * side;
+    let rays = side.saturating_mul(side);
     if !device.has_values() {
         let empty = || Tensor::empty([rays, 3], DType::F32, device);
         return Ok((Rays { origins: empty()?, directions: empty()? }, empty()?));

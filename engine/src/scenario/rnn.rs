@@ -2,7 +2,7 @@
 
 use highwater_recorder::{Category, scope};
 
-use super::catalog::{Scenario, ScenarioInfo, Variant};
+use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;
 use super::task::{Task, data_rng, random_input};
 use crate::device::Device;

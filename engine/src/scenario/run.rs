@@ -4,7 +4,8 @@ use std::path::Path;
 
 use highwater_recorder::{HistoryOptions, Phase, WhenBehind, record_memory_history, scope};
 
-use super::catalog::{self, Scenario};
+use super::catalog;
+use super::definition::Scenario;
 use super::error::Error;
 use super::options::{DeviceChoice, Options};
 use super::report::{OutOfMemory, Report};

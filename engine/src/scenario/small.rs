@@ -1,6 +1,6 @@
 //! Small: models that a processor trains in moments, to try things out.
 
-use super::catalog::{Scenario, ScenarioInfo};
+use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};
 use super::task::{Classification, Task, checkpoint_if_asked, data_rng, labels, random_input};
 use crate::device::Device;

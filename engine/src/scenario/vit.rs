@@ -1,6 +1,6 @@
 //! ViT: torchvision's ViT-L/16 on random images, whose peak PyTorch's tutorial moves out of the optimizer.
 
-use super::catalog::{Scenario, ScenarioInfo};
+use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};
 use super::task::{SumOfResults, Task, checkpoint_if_asked, data_rng, freeze_if_asked, random_input};
 use crate::device::Device;

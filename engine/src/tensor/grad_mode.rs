@@ -52,7 +52,7 @@ pub(crate) fn recomputes() -> bool {
 /// activation functions, normalisations and products that the next operation would save), until the guard drops.
 /// Backward is then a little faster, and needs as much memory as in PyTorch.
 pub fn no_recompute() -> RecomputeGuard {
-    RecomputeGuard { former: RECOMPUTES.replace(false), stays_on_its_thread: PhantomData }
+    RecomputeGuard::set(false)
 }
 
 /// Restores the former way of keeping when dropped. Stays on its thread.
@@ -61,6 +61,12 @@ pub fn no_recompute() -> RecomputeGuard {
 pub struct RecomputeGuard {
     former: bool,
     stays_on_its_thread: PhantomData<*const ()>,
+}
+
+impl RecomputeGuard {
+    pub(crate) fn set(recomputes: bool) -> Self {
+        Self { former: RECOMPUTES.replace(recomputes), stays_on_its_thread: PhantomData }
+    }
 }
 
 impl Drop for RecomputeGuard {

@@ -13,8 +13,9 @@ pub fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result
     let labels = targets.storage.read::<i64>(op)?;
     let counted = part(&labels, targets).iter().filter(|&&label| label != ignored).count();
     with_float!(op, count.dtype, T => {
-        let value = T::store(<T as Float>::Real::of(counted as f64));
-        count.storage.write::<T>(op)?[count.layout.offset()] = value;
+        let store = |value: f64| T::store(<T as Float>::Real::of(value));
+        let mut memory = count.storage.write::<T>(op)?;
+        part_mut(&mut memory, count).copy_from_slice(&[store(counted as f64), store(1.0 / counted.max(1) as f64)]);
         Ok(())
     })
 }
@@ -45,10 +46,9 @@ pub fn cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>
                 let (largest, sum) = exponent_sum(row);
                 let log_sum = largest + sum.ln();
                 let loss = (log_sum - row[class].load()).wide();
-                let share = R::ONE / counted;
                 for (place, x) in row.iter_mut().enumerate() {
                     let own = if place == class { R::ONE } else { R::ZERO };
-                    *x = T::store(((x.load() - log_sum).exp() - own) * share);
+                    *x = T::store((x.load() - log_sum).exp() - own);
                 }
                 loss
             })

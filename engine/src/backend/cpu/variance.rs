@@ -6,25 +6,49 @@ use crate::backend::View;
 use crate::error::Result;
 use crate::layout::Layout;
 
+/// The layout without the axes for which `leave` holds.
+fn without(layout: &Layout, leave: impl Fn(usize) -> bool) -> Layout {
+    (0..layout.shape().rank()).rev().filter(|&axis| leave(axis)).fold(*layout, |layout, axis| layout.select(axis, 0))
+}
+
+/// See [`crate::backend::exact_mean`].
+pub fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
+    with_float!("var", input.dtype, T => {
+        type R = <T as Float>::Real;
+        let values = input.storage.read::<T>("var")?;
+        let mut memory = out.storage.write::<R>("var")?;
+        let shape = input.layout.shape();
+        let summed = |axis: usize| out.layout.strides()[axis] == 0 || shape[axis] == 1;
+        if input.layout.elements() == 0 {
+            return Ok(());
+        }
+        let inner = without(input.layout, |axis| !summed(axis));
+        let count = inner.elements() as f64;
+        Nest::new([&without(out.layout, summed), &without(input.layout, summed)]).each(|[at, first]| {
+            let mut total = 0.0;
+            Nest::new([&inner.at(first)]).each(|[from]| total += values[from].load().wide());
+            memory[at] = R::of(total / count);
+        });
+        Ok(())
+    })
+}
+
 /// See [`crate::backend::variance`].
 pub fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> Result<()> {
     with_float!("var", out.dtype, T => {
         type R = <T as Float>::Real;
-        let (values, means) = (input.storage.read::<T>("var")?, mean.storage.read::<T>("var")?);
+        let (values, means) = (input.storage.read::<T>("var")?, mean.storage.read::<R>("var")?);
         let mut memory = out.storage.write::<T>("var")?;
         let shape = input.layout.shape();
         let summed = |axis: usize| out.layout.strides()[axis] == 0 || shape[axis] == 1;
         // The first element along the summed axes, and these axes themselves.
-        let outer = |layout: &Layout| {
-            (0..shape.rank()).rev().filter(|&axis| summed(axis)).fold(*layout, |layout, axis| layout.select(axis, 0))
-        };
-        let inner =
-            (0..shape.rank()).rev().filter(|&axis| !summed(axis)).fold(*input.layout, |layout, axis| layout.select(axis, 0));
+        let outer = |layout: &Layout| without(layout, summed);
+        let inner = without(input.layout, |axis| !summed(axis));
         if input.layout.elements() == 0 {
             return Ok(());
         }
         Nest::new([&outer(out.layout), &outer(input.layout), &outer(mean.layout)]).each(|[at, first, at_mean]| {
-            let mean = means[at_mean].load();
+            let mean = means[at_mean];
             let mut total = R::ZERO;
             Nest::new([&inner.at(first)]).each(|[from]| {
                 let distance = values[from].load() - mean;
@@ -48,11 +72,12 @@ pub fn variance_backward(
         super::elementwise::copy(out, input)?;
     }
     with_float!("var", out.dtype, T => {
-        let scale = <T as Float>::Real::of(scale);
-        let (grads, means) = (grad.storage.read::<T>("var")?, mean.storage.read::<T>("var")?);
+        type R = <T as Float>::Real;
+        let scale = R::of(scale);
+        let (grads, means) = (grad.storage.read::<T>("var")?, mean.storage.read::<R>("var")?);
         let mut memory = out.storage.write::<T>("var")?;
         Nest::new([out.layout, grad.layout, mean.layout]).each(|[at, at_grad, at_mean]| {
-            memory[at] = T::store(scale * grads[at_grad].load() * (memory[at].load() - means[at_mean].load()));
+            memory[at] = T::store(scale * grads[at_grad].load() * (memory[at].load() - means[at_mean]));
         });
         Ok(())
     })
