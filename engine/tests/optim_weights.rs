@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use highwater_engine::dtype::Truth;
 use highwater_engine::nn::{
-    Init, Linear, Loading, Module, Parameter, Source, load_safetensors, load_safetensors_with, save_safetensors,
+    BatchNorm2d, Init, Linear, Loading, Module, Parameter, Source, load_safetensors, load_safetensors_with,
+    save_safetensors,
 };
 use highwater_engine::{DType, Device, Rng, Tensor};
 use highwater_recorder::ScopeId;
@@ -222,4 +223,22 @@ fn corrupt_files_are_refused_and_none_of_them_panics() {
         assert!(refusal.contains(part), "{part}: {refusal}");
     }
     load_safetensors(&p, file(&folder, &one("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]", 2))).unwrap();
+}
+
+#[test]
+fn running_averages_are_saved_and_loaded_with_the_weights() {
+    let (device, folder) = (Device::cpu(), TempDir::new().unwrap());
+    let norm = || BatchNorm2d::new(&mut Init::new(&device, DType::F32, 0), 3).unwrap();
+    let (trained, fresh) = (norm(), norm());
+    let images = Tensor::randn([2, 3, 4, 4], DType::F32, &device, &mut Rng::new(5)).unwrap();
+    trained.forward(&images).unwrap();
+    let numbers = |module: &BatchNorm2d| -> Vec<(String, Vec<f64>)> {
+        module.weights().iter().map(|weight| (weight.path.clone(), weight.tensor.to_f64_vec().unwrap())).collect()
+    };
+    assert_ne!(numbers(&trained), numbers(&fresh));
+    let path = folder.path().join("norm.safetensors");
+    save_safetensors(&trained.weights(), &path).unwrap();
+    load_safetensors(&fresh.weights(), &path).unwrap();
+    assert_eq!(numbers(&trained), numbers(&fresh));
+    assert!(numbers(&fresh).iter().any(|(path, _)| path == "running_mean"));
 }

@@ -102,16 +102,27 @@ fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
 }
 
 fn list(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<(), Failure> {
+    let scenarios = scenario::all();
     if arguments.json {
-        let scenarios = scenario::all().iter().map(|info| (info.name, info.about));
-        page.json(&BTreeMap::from([("scenarios", scenarios.collect::<BTreeMap<_, _>>())]))?;
+        let variants = |info: &scenario::ScenarioInfo| -> BTreeMap<_, _> {
+            info.variants.iter().map(|variant| (variant.name, variant.about)).collect()
+        };
+        page.json(&ListFigures {
+            scenarios: scenarios.iter().map(|info| (info.name, info.about)).collect(),
+            options: scenarios.iter().map(|info| (info.name, info.options)).collect(),
+            variants: scenarios.iter().map(|info| (info.name, variants(info))).collect(),
+        })?;
         return Ok(());
     }
-    page.headline(&format!("{}:", count_of(scenario::all().len() as u64, "scenario")))?;
+    page.headline(&format!("{}:", count_of(scenarios.len() as u64, "scenario")))?;
     page.gap()?;
     let mut table = Table::new(vec![Column::text("name"), Column::text("what it is and shows").giving_way()]);
-    for info in scenario::all() {
+    for info in scenarios {
         table.push(vec![info.name.to_owned(), info.about.to_owned()]);
+        for variant in info.variants {
+            table.push(vec![format!("  --variant {}", variant.name), variant.about.to_owned()]);
+        }
+        table.push(vec!["  also".to_owned(), info.options.join(" ")]);
     }
     page.table(&table)?;
     page.gap()?;
@@ -204,6 +215,14 @@ struct RecordFigures {
     phases: Vec<PhaseFigures>,
     oom: Option<OomFigures>,
     problems: Vec<String>,
+}
+
+/// The object that `record --list --json` prints; each key by scenario.
+#[derive(Debug, Serialize)]
+struct ListFigures {
+    scenarios: BTreeMap<&'static str, &'static str>,
+    options: BTreeMap<&'static str, &'static [&'static str]>,
+    variants: BTreeMap<&'static str, BTreeMap<&'static str, &'static str>>,
 }
 
 #[derive(Debug, Serialize)]

@@ -30,6 +30,14 @@ pub trait Module: Send + Sync + 'static {
         visited(self, Visitor::default()).buffers
     }
 
+    /// What a file of the model's weights holds: its parameters, then its buffers, such as the running averages of a batch
+    /// norm.
+    fn weights(&self) -> Vec<Parameter> {
+        let Visitor { found, buffers, .. } = visited(self, Visitor::default());
+        let named = |Buffer { path, scope, tensor }: Buffer| Parameter { path, scope, tensor };
+        found.into_iter().chain(buffers.into_iter().map(named)).collect()
+    }
+
     /// Says whether the module, children included, is being trained or used; at first it is being trained. Dropout and
     /// batch norm behave differently.
     fn set_training(&self, training: bool) {
@@ -68,6 +76,8 @@ pub struct Parameter {
 pub struct Buffer {
     /// Its path from the model.
     pub path: String,
+    /// The module that it belongs to, as recordings name it.
+    pub scope: ScopeId,
     /// The tensor itself.
     pub tensor: Tensor,
 }
@@ -132,7 +142,8 @@ impl Visitor {
 
     /// The module has this buffer.
     pub fn buffer(&mut self, name: &str, tensor: &Tensor) {
-        self.buffers.push(Buffer { path: format!("{}{name}", self.path), tensor: tensor.clone() });
+        let (path, scope) = (format!("{}{name}", self.path), scope::current_scope());
+        self.buffers.push(Buffer { path, scope, tensor: tensor.clone() });
     }
 
     /// The module behaves by this mode.
