@@ -38,7 +38,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a built-in training step and write its recording
-    Record(RecordArguments),
+    Record(Box<RecordArguments>),
     /// Say what is in a recording: devices, peaks, and how far it can be trusted
     Info(InfoArguments),
     /// Say who holds memory at the peak, or at any event

@@ -1,5 +1,6 @@
 //! NeRF: a scene as a network that tells the colour and density of every point in space.
 
+use crate::autograd::no_grad;
 use crate::error::{Error, Result};
 use crate::nn::{Child, Init, Linear, Module, Sequence, Visitor};
 use crate::rng::Rng;
@@ -28,6 +29,10 @@ impl NerfSize {
 
 /// The layer before which the encoded points join in again.
 const JOINED_BEFORE: usize = 5;
+/// Where the density stands behind the colour.
+const DENSITY: usize = 3;
+/// Something is everywhere at first: where nothing is, there is no gradient that could bring it about.
+const FIRST_DENSITY: f64 = 0.1;
 /// Keeps a ray from ending entirely, so that what lies behind has a gradient.
 const LEFT_OVER: f64 = 1e-10;
 /// How far the last point of a ray stands for.
@@ -117,7 +122,7 @@ impl Nerf {
 fn composite(raw: Tensor, steps: &Tensor) -> Result<Tensor> {
     let (rays, count) = (raw.shape()[0], raw.shape()[1]);
     let colours = raw.narrow(2, 0, 3)?.sigmoid()?;
-    let density = raw.narrow(2, 3, 1)?.reshape([rays, count])?.relu()?;
+    let density = raw.narrow(2, DENSITY, 1)?.reshape([rays, count])?.relu()?;
     drop(raw);
     let depth = density.mul(steps)?;
     drop(density);
@@ -160,10 +165,13 @@ impl RadianceField {
             Linear::new(init, [inputs, width])
         };
         let last = if layers == 0 { encoded } else { width };
-        Ok(Self {
-            layers: Child::new("layers", init, |init| Sequence::new(layers, init, layer))?,
-            head: Child::new("head", init, |init| Linear::new(init, [last, 4]))?,
-        })
+        let layers = Child::new("layers", init, |init| Sequence::new(layers, init, layer))?;
+        let head = Child::new("head", init, |init| Linear::new(init, [last, 4]))?;
+        if let Some(bias) = head.bias() {
+            let _mode = no_grad();
+            bias.narrow(0, DENSITY, 1)?.fill_(FIRST_DENSITY)?;
+        }
+        Ok(Self { layers, head })
     }
 }
 

@@ -36,6 +36,11 @@ impl Linear {
         })
     }
 
+    /// The bias, `[outputs]`, if there is one.
+    pub fn bias(&self) -> Option<&Tensor> {
+        self.bias.as_ref()
+    }
+
     /// The matrix, `[outputs, inputs]`.
     pub fn weight(&self) -> &Tensor {
         &self.weight

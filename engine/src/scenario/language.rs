@@ -210,7 +210,7 @@ impl<M: LanguageModel> NextToken<M> {
         }
         let tokens = random_tokens(rows, vocabulary, &mut data_rng(options));
         // The last token of a sequence has none after it.
-        let next = |place: usize| if (place + 1) % seq == 0 { NO_TARGET } else { tokens[place + 1] };
+        let next = |place: usize| if (place + 1).is_multiple_of(seq) { NO_TARGET } else { tokens[place + 1] };
         let targets: Vec<i64> = (0..tokens.len()).map(next).collect();
         Ok(Self {
             model,
