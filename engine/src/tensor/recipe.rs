@@ -5,7 +5,7 @@
 //! saves the recipe instead. Only operations that cost as little as reading and writing their tensors have recipes, and
 //! the numbers computed again are the same to the bit.
 //!
-//! Some operations, such as a concatenation, keep nothing themselves. Their results carry an [`Offer`]: a recipe for as
+//! Some operations, such as a concatenation, keep nothing themselves. Their results carry an `Offer`: a recipe for as
 //! long as others keep what it is made from.
 
 use std::sync::{Arc, Weak};
