@@ -2,7 +2,7 @@
 //! stage, and compute what they say.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use highwater_engine::models::nerf::{Rays, Samples};
 use highwater_engine::models::{FrozenSum, FrozenTrunk, MatmulChain, Nerf, NerfSize, Rnn, RnnForm};
@@ -17,11 +17,16 @@ use highwater_recorder::snapshots::format::read_file;
 const NERF: &str = include_str!("data/torch/nerf.txt");
 const LOOPS: &str = include_str!("data/torch/loops.txt");
 
-/// The recorder is one for the whole program.
-static RECORDER: Mutex<()> = Mutex::new(());
+/// The recorder is one for the whole program, and so is the phase: while one test records, no other trains.
+static RECORDER: RwLock<()> = RwLock::new(());
+
+/// Held by a test that trains without a recording.
+fn unrecorded() -> RwLockReadGuard<'static, ()> {
+    RECORDER.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn record(scenario: &str, options: &Options) -> (Vec<PhaseRow>, Option<Vec<f64>>) {
-    let _alone = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = RECORDER.write().unwrap_or_else(PoisonError::into_inner);
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("loops.snap");
     let report = scenario::record(scenario, options, &file).expect("the scenario runs");
     let trace = read_file(&file).expect("the recording opens");
@@ -157,6 +162,7 @@ fn a_radiance_field_learns_the_picture_of_a_sphere() {
 
 #[test]
 fn chunks_and_running_again_change_no_gradient() {
+    let _beside = unrecorded();
     let device = Device::cpu();
     let gradients = |chunk: usize, run_again: bool| {
         let size = NerfSize { width: 8, layers: 6, octaves: 2, chunk };
@@ -189,6 +195,7 @@ fn chunks_and_running_again_change_no_gradient() {
 
 #[test]
 fn samples_lie_in_their_parts_of_each_ray() {
+    let _beside = unrecorded();
     let device = Device::cpu();
     let rays = Rays {
         origins: Tensor::from_slice(&[1.0, 2.0, 3.0], [1, 3], &device).unwrap(),
@@ -208,6 +215,7 @@ fn samples_lie_in_their_parts_of_each_ray() {
 
 #[test]
 fn the_loop_by_hand_and_the_graph_give_one_gradient() {
+    let _beside = unrecorded();
     let device = Device::cpu();
     let chain = MatmulChain::new(&mut Init::new(&device, DType::F64, 1), 5, 4, true).unwrap();
     chain.loss().unwrap().backward().unwrap();
@@ -225,6 +233,7 @@ fn the_loop_by_hand_and_the_graph_give_one_gradient() {
 
 #[test]
 fn a_recurrent_network_computes_its_formula_in_every_form() {
+    let _beside = unrecorded();
     let device = Device::cpu();
     let inputs = Tensor::randn([2, 1, 3], DType::F64, &device, &mut Rng::new(2)).unwrap();
     let numbers = |tensor: &Tensor| tensor.to_vec::<f64>().unwrap();
@@ -253,6 +262,7 @@ fn a_recurrent_network_computes_its_formula_in_every_form() {
 
 #[test]
 fn only_what_is_trained_has_a_gradient() {
+    let _beside = unrecorded();
     let device = Device::cpu();
     let mut init = Init::new(&device, DType::F32, 0);
     let sum = FrozenSum::new(&mut init, 3).unwrap();
