@@ -30,9 +30,6 @@ pub struct RecordArguments {
     /// The file to write [default: SCENARIO.snap]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// The model and its data.
-    #[command(flatten)]
-    pub model: ModelArguments,
     /// The optimizer [default: the scenario's]
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(["sgd", "adam", "adamw"]))]
     pub optimizer: Option<String>,
@@ -75,6 +72,10 @@ pub struct RecordArguments {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    // Last, since its heading would stand over all that follows.
+    /// The model and its data.
+    #[command(flatten)]
+    pub model: ModelArguments,
 }
 
 /// What a scenario's model and data are like. Each scenario has some of these; `record --list` tells which.
