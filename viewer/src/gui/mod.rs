@@ -3,6 +3,8 @@
 pub mod theme;
 pub mod keys;
 pub mod colouring;
+pub mod scene;
+pub mod table;
 pub mod timeline;
 pub mod block;
 pub mod legend;

@@ -9,19 +9,9 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::block::moment_text;
 use super::colouring::short_line;
 use super::legend::share;
+use super::scene::Reason;
 use super::theme::{self, Shades};
 use crate::session::Recording;
-
-/// Which moment is shown, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Nothing else was chosen.
-    Peak,
-    /// It is under the pointer.
-    Pointer,
-    /// It was clicked.
-    Pinned,
-}
 
 /// The panel's state: what to group by, and the table last made.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use eframe::egui::{CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
 use highwater_snapshots::analysis::{Filter, Metric, Moment};
 
-use super::moment::{MomentPanel, Reason};
+use super::moment::MomentPanel;
+use super::scene::Reason;
 use super::settings::Settings;
 use super::timeline::{Look, Timeline};
 use super::top_bar::{self, Change, Shown};

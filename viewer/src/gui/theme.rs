@@ -22,6 +22,8 @@ pub const X_TICK_DISTANCE: f64 = 110.0;
 pub const Y_TICK_DISTANCE: f64 = 38.0;
 /// Height of a row in tables, in points.
 pub const ROW_HEIGHT: f32 = 19.0;
+/// Width of a table's scroll bar, in points.
+pub const SCROLL_WIDTH: f32 = 11.0;
 /// Height of the hints below the table of the moment, in points.
 pub const HINTS_HEIGHT: f32 = 150.0;
 /// Side of a legend's colour field, in points.
@@ -138,6 +140,8 @@ pub struct Shades {
     pub warning: Color32,
     /// The bar behind a table's row.
     pub bar: Color32,
+    /// The chosen row of a table.
+    pub chosen: Color32,
     /// The visible part in the overview.
     pub window: Color32,
     /// The overview's curve.
@@ -162,6 +166,7 @@ impl Shades {
                 step_border: Color32::from_rgb(0x6b, 0x74, 0x80),
                 warning: Color32::from_rgb(0xff, 0xb8, 0x4d),
                 bar: Color32::from_rgb(0x33, 0x3a, 0x45),
+                chosen: Color32::from_rgb(0x2c, 0x4a, 0x6e),
                 window: Color32::from_rgba_unmultiplied_const(0xff, 0xff, 0xff, 34),
                 curve: Color32::from_rgb(0x9a, 0xa2, 0xad),
                 lanes: [
@@ -193,6 +198,7 @@ impl Shades {
                 step_border: Color32::from_rgb(0x8a, 0x94, 0xa0),
                 warning: Color32::from_rgb(0x9a, 0x58, 0x00),
                 bar: Color32::from_rgb(0xdd, 0xe4, 0xec),
+                chosen: Color32::from_rgb(0xc3, 0xda, 0xf5),
                 window: Color32::from_rgba_unmultiplied_const(0x10, 0x20, 0x40, 30),
                 curve: Color32::from_rgb(0x5c, 0x66, 0x72),
                 lanes: [
