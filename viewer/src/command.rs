@@ -64,14 +64,42 @@ commands! {
     PreviousStep = "Previous step", "Show the training step before this one.", ["PageUp"];
     /// The step after this one.
     NextStep = "Next step", "Show the training step after this one.", ["PageDown"];
-    /// The view before this one.
-    Back = "Back", "Return to the view before this one.", ["Alt+ArrowLeft", "Backspace"];
-    /// The view that `Back` left.
-    Forward = "Forward", "Return to the view that Back left.", ["Alt+ArrowRight"];
+    /// The local peak before the moment.
+    PreviousPeak = "Previous peak", "Pin the peak before this moment: where the total turned, by a fiftieth of the highest at least.", ["Shift+N"];
+    /// The local peak after the moment.
+    NextPeak = "Next peak", "Pin the peak after this moment: where the total turns, by a fiftieth of the highest at least.", ["N"];
+    /// The request before the moment that could not be met.
+    PreviousOom = "Previous out-of-memory", "Pin the request before this moment that could not be met.", ["Shift+O"];
+    /// The request after the moment that could not be met.
+    NextOom = "Next out-of-memory", "Pin the request after this moment that could not be met.", ["O"];
+    /// One event earlier.
+    PreviousEvent = "One event back", "Pin the moment one event before this one.", ["Shift+ArrowLeft"];
+    /// One event later.
+    NextEvent = "One event on", "Pin the moment one event after this one.", ["Shift+ArrowRight"];
+    /// Undo.
+    Undo = "Undo", "Return to what was looked at before: view, total, axis, moment and search.", ["Ctrl+Z", "Alt+ArrowLeft", "Backspace"];
+    /// Undo the undoing.
+    Redo = "Redo", "Look again at what Undo left.", ["Ctrl+Shift+Z", "Ctrl+Y", "Alt+ArrowRight"];
+    /// Mark the moment as A.
+    MarkA = "Mark the moment as A", "Set the first of two moments between which is asked what was born, freed and kept.", ["OpenBracket"];
+    /// Mark the moment as B.
+    MarkB = "Mark the moment as B", "Set the second of two moments between which is asked what was born, freed and kept.", ["CloseBracket"];
+    /// Take both marks away.
+    Unmark = "Take the marks away", "Take the marks A and B away.", ["Shift+Escape"];
+    /// Show what lies between the marks.
+    ShowRange = "Show from A to B", "Zoom to what lies between the marks A and B.", ["R"];
+    /// Pin the largest block of the moment.
+    LargestBlock = "Largest block", "Pin the largest block that lives at this moment, and show who made it.", ["G"];
+    /// Pin the block above the pinned one.
+    BlockAbove = "Block above", "Pin the block that lies on the pinned one in the stack.", ["K"];
+    /// Pin the block below the pinned one.
+    BlockBelow = "Block below", "Pin the block beneath the pinned one in the stack.", ["J"];
     /// Show the life of the pinned block.
     ZoomToBlock = "Show the block's life", "Zoom to the pinned block, from its allocation to its free.", ["B"];
     /// Let go of the pinned block.
     Unpin = "Let go of the block", "Clear the pinned block and moment.", ["Escape"];
+    /// Fit the height.
+    ToggleFit = "Fit the height", "Let the height of the view follow the largest total in it, or leave it as it is.", ["Y"];
     /// Switch between events and time.
     ToggleAxis = "Events or time", "Lay the recording out by event, each as wide as any other, or by time.", ["T"];
     /// The next total.
@@ -98,18 +126,63 @@ commands! {
     ToggleStacking = "Stack by colour or by age", "Stack blocks in the order of allocation, or those of one colour together.", ["S"];
     /// Show or hide the lines of the totals.
     ToggleLines = "Lines of the totals", "Show or hide the lines for allocated, active, reserved and capacity.", ["L"];
+    /// Go to the search box.
+    Search = "Search blocks", "Type conditions that blocks must meet, such as category=activation size>=1MiB; all views follow.", ["Ctrl+F", "Slash"];
+    /// Take the conditions away.
+    ClearSearch = "Clear the search", "Take away the conditions that blocks must meet.", ["Ctrl+Shift+F"];
+    /// Dim or hide the rest.
+    ToggleHide = "Dim or hide the rest", "Show blocks that do not meet the conditions in grey, or not at all.", ["H"];
+    /// The moment's panel.
+    ShowMoment = "Show who holds memory", "Show who holds memory at the moment, or between A and B.", ["Ctrl+1"];
+    /// The block's panel.
+    ShowBlock = "Show the block", "Show all that is known of the pinned block.", ["Ctrl+2"];
+    /// The statistics.
+    ShowStatistics = "Show statistics", "Show steps, sizes, lifetimes, settings, and what the numbers rest on.", ["Ctrl+3"];
+    /// The segments.
+    ShowSegments = "Show segments", "Show or hide where in the device's memory blocks lie, and what is free.", ["Ctrl+4"];
+    /// The events.
+    ShowEvents = "Show events", "Show or hide the list of all events.", ["Ctrl+5"];
+    /// The next file.
+    NextFile = "Next file", "Bring the next open recording to the front.", ["Ctrl+PageDown", "Ctrl+Tab"];
+    /// The file before.
+    PreviousFile = "Previous file", "Bring the open recording before this one to the front.", ["Ctrl+PageUp", "Ctrl+Shift+Tab"];
+    /// Follow the file.
+    ToggleFollow = "Follow the file", "Read on while the file is still being written, or stop.", ["Ctrl+L"];
+    /// Larger letters.
+    ScaleUp = "Larger", "Make everything larger.", ["Ctrl+Plus", "Ctrl+Equals"];
+    /// Smaller letters.
+    ScaleDown = "Smaller", "Make everything smaller.", ["Ctrl+Minus"];
+    /// The screen's own scale.
+    ScaleReset = "Normal size", "Make everything as large as the screen asks for.", ["Ctrl+0"];
+    /// High contrast.
+    ToggleContrast = "High contrast", "Switch strong lines and letters on or off.", ["Ctrl+Shift+D"];
     /// Switch between light and dark.
     ToggleTheme = "Light or dark", "Switch between a light and a dark window.", ["Ctrl+D"];
-    /// Copy the table of the moment.
-    CopyMoment = "Copy the table", "Copy who holds memory at this moment as CSV.", ["Ctrl+Shift+C"];
+    /// Copy the table in front.
+    CopyTable = "Copy the table", "Copy the table of the panel at the side as CSV.", ["Ctrl+Shift+C"];
+    /// Write the table in front.
+    SaveTable = "Save the table…", "Write the table of the panel at the side, or of the one below, as a CSV file.", ["Ctrl+E"];
+    /// Write a picture of a view.
+    SavePicture = "Save a picture…", "Write what is shown of this recording as a PNG or SVG file.", ["Ctrl+S"];
     /// Write a picture of the window.
-    Screenshot = "Save a picture…", "Write the window as a PNG file.", ["Ctrl+S"];
+    Screenshot = "Save the window…", "Write the whole window as a PNG file.", ["Ctrl+Shift+S"];
 }
 
 impl Command {
     /// Whether it needs an open recording.
     pub const fn needs_recording(self) -> bool {
-        !matches!(self, Self::Open | Self::Quit | Self::Palette | Self::ToggleTheme | Self::Screenshot)
+        !matches!(
+            self,
+            Self::Open
+                | Self::Quit
+                | Self::Palette
+                | Self::ToggleTheme
+                | Self::ToggleContrast
+                | Self::Screenshot
+                | Self::ScaleUp
+                | Self::ScaleDown
+                | Self::ScaleReset
+        )
     }
 
     /// The commands whose name or explanation holds every word of `text`, whatever its case; best first.

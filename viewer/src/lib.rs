@@ -5,8 +5,10 @@
 //! file. Modules stand in layer order: each uses only what is declared above it.
 
 pub mod args;
+pub mod regions;
 pub mod session;
 pub mod loader;
+pub mod history;
 pub mod selection;
 pub mod command;
 pub mod cli;

@@ -1,5 +1,7 @@
 //! Selection: what the user looks at: device, total, axis, visible part, pinned block. State apart from drawing.
 
+mod travel;
+
 use std::ops::Range;
 
 use highwater_snapshots::analysis::Metric;
@@ -36,7 +38,7 @@ pub struct Pin {
 }
 
 /// What is looked at in one recording.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Selection {
     /// Row of the device.
     pub device: usize,
@@ -48,12 +50,12 @@ pub struct Selection {
     view: View,
     /// What was clicked.
     pub pin: Option<Pin>,
-    back: Vec<View>,
-    forward: Vec<View>,
+    /// The two moments A and B between which is asked what was born, freed and kept.
+    pub marks: [Option<usize>; 2],
+    /// Whether the height of the view follows the largest total in it.
+    fits_bytes: bool,
 }
 
-/// Views kept for [`Selection::back`].
-const KEPT_VIEWS: usize = 64;
 /// The narrowest view: a quarter of an event, or of a nanosecond.
 const NARROWEST: f64 = 0.25;
 /// The flattest view in bytes.
@@ -72,8 +74,8 @@ impl Selection {
             axis: Axis::Event,
             view,
             pin: None,
-            back: Vec::new(),
-            forward: Vec::new(),
+            marks: [None; 2],
+            fits_bytes: false,
         };
         selection.view = selection.whole(recording);
         selection
@@ -144,8 +146,6 @@ impl Selection {
         let shown = self.moment_at(trace, self.view.x.start)..self.moment_at(trace, self.view.x.end);
         let was_whole = self.view.x == self.whole(recording).x;
         self.axis = axis;
-        self.back.clear();
-        self.forward.clear();
         let whole = self.whole(recording).x;
         let x = self.x_of(trace, shown.start)..self.x_of(trace, shown.end.max(shown.start + 1));
         self.view.x = if was_whole || x.end <= x.start { whole } else { x };
@@ -157,8 +157,7 @@ impl Selection {
         self.device = device.min(recording.devices.len() - 1);
         self.metric = self.metric_on_device(recording);
         self.pin = None;
-        self.back.clear();
-        self.forward.clear();
+        self.marks = [None; 2];
         self.view = self.whole(recording);
     }
 
@@ -197,128 +196,21 @@ impl Selection {
         }
     }
 
-    /// Goes to `view` and remembers the present one for [`Self::go_back`].
-    pub fn jump(&mut self, recording: &Recording, view: View) {
-        let former = self.view.clone();
-        self.view = view;
+    /// The moments A and B in their order; `None` unless both are set, and apart.
+    pub fn range(&self) -> Option<Range<usize>> {
+        let [Some(a), Some(b)] = self.marks else { return None };
+        (a != b).then(|| a.min(b)..a.max(b))
+    }
+
+    /// Whether the height of the view follows the largest total in it.
+    pub fn fits_bytes(&self) -> bool {
+        self.fits_bytes
+    }
+
+    /// Lets the height of the view follow the largest total in it, or leaves it where it is.
+    pub fn set_fits_bytes(&mut self, recording: &Recording, fits_bytes: bool) {
+        self.fits_bytes = fits_bytes;
         self.clamp(recording);
-        if self.view != former {
-            self.back.push(former);
-            self.forward.clear();
-            let over = self.back.len().saturating_sub(KEPT_VIEWS);
-            self.back.drain(..over);
-        }
-    }
-
-    /// Returns to the view before the last jump.
-    pub fn go_back(&mut self) {
-        if let Some(view) = self.back.pop() {
-            self.forward.push(std::mem::replace(&mut self.view, view));
-        }
-    }
-
-    /// Undoes [`Self::go_back`].
-    pub fn go_forward(&mut self) {
-        if let Some(view) = self.forward.pop() {
-            self.back.push(std::mem::replace(&mut self.view, view));
-        }
-    }
-
-    /// Shows everything.
-    pub fn fit(&mut self, recording: &Recording) {
-        let whole = self.whole(recording);
-        self.jump(recording, whole);
-    }
-
-    /// Shows `factor` times as much in both directions, with `center` (axis, bytes) staying where it is.
-    pub fn zoom(&mut self, recording: &Recording, factor: [f64; 2], center: [f64; 2]) {
-        let scaled = |range: &Range<f64>, factor: f64, center: f64| {
-            center + (range.start - center) * factor..center + (range.end - center) * factor
-        };
-        self.view.x = scaled(&self.view.x, factor[0], center[0]);
-        self.view.y = scaled(&self.view.y, factor[1], center[1]);
-        self.clamp(recording);
-    }
-
-    /// Moves the view by a distance on the axis and in bytes.
-    pub fn pan(&mut self, recording: &Recording, by: [f64; 2]) {
-        self.view.x = self.view.x.start + by[0]..self.view.x.end + by[0];
-        self.view.y = self.view.y.start + by[1]..self.view.y.end + by[1];
-        self.clamp(recording);
-    }
-
-    /// Centres the peak of the chosen total and shows the phase around it, so that what led up to it and what
-    /// followed can be seen. The peak becomes the moment of the panels.
-    pub fn go_to_peak(&mut self, recording: &Recording) {
-        let trace = &recording.trace;
-        let peak = recording.devices[self.device].peak(trace, self.metric);
-        let whole = self.whole(recording);
-        let middle = self.middle_of(trace, peak.position());
-        let span = peak.event.and_then(|event| trace.spans.at(event));
-        let half = span.map_or(0.0, |span| {
-            let shown = self.x_of_events(trace, span.first.0..span.end.0);
-            (middle - shown.start).max(shown.end - middle) * 1.25
-        });
-        let width = whole.x.end - whole.x.start;
-        let half = half.clamp(width / 64.0, width / 6.0).max(NARROWEST);
-        self.pin = None;
-        let y = if peak.bytes == 0 { whole.y } else { 0.0..peak.bytes as f64 * (1.0 + HEADROOM) };
-        self.jump(recording, View { x: middle - half..middle + half, y });
-    }
-
-    /// Shows the life of `block` with some room on both sides.
-    pub fn go_to_block(&mut self, recording: &Recording, block: BlockId) {
-        let trace = &recording.trace;
-        let row = trace.blocks.get(block);
-        let whole = self.whole(recording);
-        let first = row.alloc.index().map_or(whole.x.start, |index| self.x_of(trace, index + 1));
-        // A free that was requested before the recording has no place in it.
-        let freed = if trace.was_waiting_at_start(block) { row.free_completed } else { row.free_requested };
-        let end = freed.index().map_or(whole.x.end, |index| self.x_of(trace, index + 1));
-        let room = ((end - first) * 0.1).max(NARROWEST);
-        self.jump(recording, View { x: first - room..end + room, y: self.view.y.clone() });
-    }
-
-    /// Shows the step after (or before, for -1) the one that is shown; the nearest one where none is shown alone.
-    /// Of each step it shows what lies within the device's moments; steps without any are passed over.
-    pub fn go_to_step(&mut self, recording: &Recording, by: i64) {
-        let steps = self.steps_on_device(recording);
-        let middle = (self.view.x.start + self.view.x.end) / 2.0;
-        let now = (steps.partition_point(|x| x.start <= middle) as i64 - 1).max(0);
-        let is_in_view = |x: &Range<f64>| {
-            (x.start - self.view.x.start).abs() < NARROWEST && (x.end - self.view.x.end).abs() < NARROWEST
-        };
-        let is_alone = steps.get(now as usize).is_some_and(is_in_view);
-        let target = if is_alone { now + by } else { now }.clamp(0, (steps.len() as i64 - 1).max(0));
-        if let Some(x) = steps.get(target as usize) {
-            self.jump(recording, View { x: x.clone(), y: self.view.y.clone() });
-        }
-    }
-
-    /// The steps that lie at least in part within the device's moments, each as the view that shows it.
-    fn steps_on_device(&self, recording: &Recording) -> Vec<Range<f64>> {
-        let whole = self.whole(recording).x;
-        let moments = &recording.devices[self.device].moments;
-        let has_moments = |events: &Range<u32>| {
-            let shown = moments_after(events);
-            shown.start < moments.end && shown.end > moments.start
-        };
-        let steps = recording.steps.iter().filter(|(_, events)| has_moments(events));
-        steps
-            .map(|(_, events)| {
-                let x = self.x_of_events(&recording.trace, events.clone());
-                within(&(x.start.max(whole.start)..x.end.min(whole.end)), &whole, NARROWEST)
-            })
-            .collect()
-    }
-
-    /// Keeps the view within the recording, and no narrower than can be told apart.
-    fn clamp(&mut self, recording: &Recording) {
-        let whole = self.whole(recording);
-        self.view.x = within(&self.view.x, &whole.x, NARROWEST);
-        let capacity = recording.devices[self.device].summary.capacity_bytes as f64;
-        let highest = 0.0..whole.y.end.max(capacity * (1.0 + HEADROOM));
-        self.view.y = within(&self.view.y, &highest, FLATTEST);
     }
 }
 
@@ -375,67 +267,6 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_comes_into_the_middle_with_its_height_in_view() {
-        let recording = recording();
-        let mut selection = Selection::new(&recording);
-        let whole = selection.view().clone();
-        selection.go_to_peak(&recording);
-        let View { x, y } = selection.view().clone();
-        assert_eq!((x.start + x.end) / 2.0, 4.5);
-        assert!(y.start == 0.0 && y.end > 400.0);
-        selection.go_back();
-        assert_eq!(*selection.view(), whole);
-        selection.go_forward();
-        assert_eq!(selection.view().x, x);
-    }
-
-    #[test]
-    fn no_view_leaves_the_recording_or_becomes_too_narrow_to_tell_anything() {
-        let recording = recording();
-        let mut selection = Selection::new(&recording);
-        let whole = selection.view().clone();
-        selection.pan(&recording, [-1e9, -1e9]);
-        assert_eq!(*selection.view(), whole);
-        selection.zoom(&recording, [1e-12, 1e-12], [4.5, 200.0]);
-        let View { x, y } = selection.view();
-        assert_eq!((x.end - x.start, y.end - y.start), (NARROWEST, FLATTEST));
-        assert!(x.contains(&4.5) && y.contains(&200.0));
-        selection.zoom(&recording, [1e12, 1e12], [4.5, 200.0]);
-        assert_eq!(*selection.view(), whole);
-    }
-
-    #[test]
-    fn steps_of_a_device_are_shown_one_after_the_other_within_its_moments() {
-        let text = "
-            step 0
-            alloc x 10
-            alloc a 10 device=1
-            step 1
-            alloc b 10 device=1
-            step 2
-            alloc c 10 device=1
-            step 3
-            alloc y 10
-        ";
-        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
-        let mut selection = Selection::new(&recording);
-        selection.set_device(&recording, 1);
-        assert_eq!(selection.view().x, 2.0..8.0);
-        let mut seen = Vec::new();
-        for by in [-1, -1, -1, 1, 1, 1] {
-            selection.go_to_step(&recording, by);
-            seen.push(selection.view().x.clone());
-        }
-        // From everything to the step in the middle; nothing is left of the step that begins after the device's end.
-        assert_eq!(seen, [4.0..6.0, 2.0..4.0, 2.0..4.0, 4.0..6.0, 6.0..8.0, 6.0..8.0]);
-        selection.set_axis(&recording, Axis::Time);
-        for expected in [2, 1, 0] {
-            assert_eq!(selection.view().x, selection.steps_on_device(&recording)[expected]);
-            selection.go_to_step(&recording, -1);
-        }
-    }
-
-    #[test]
     fn another_device_has_views_and_totals_of_its_own() {
         let text = "alloc a 10\ndevice_used 500\nalloc b 10\nalloc c 5 device=1";
         let recording = Recording::new("test", None, trace_from_text(text).unwrap());
@@ -444,9 +275,7 @@ mod tests {
         selection.go_to_peak(&recording);
         selection.set_device(&recording, 1);
         assert_eq!(selection.metric, Metric::default());
-        let whole = selection.view().clone();
-        selection.go_back();
-        assert_eq!(*selection.view(), whole, "a view of the other device");
+        assert_eq!(*selection.view(), selection.whole(&recording), "no view of the other device stays");
     }
 
     #[test]
@@ -461,14 +290,5 @@ mod tests {
         selection.zoom(&former, [0.5, 0.5], [2.0, 10.0]);
         let kept = selection.carried_over(&former, &longer);
         assert_eq!((kept.view(), kept.metric), (selection.view(), Metric::Reserved));
-    }
-
-    #[test]
-    fn a_blocks_life_is_shown_from_its_allocation_to_its_free() {
-        let recording = recording();
-        let mut selection = Selection::new(&recording);
-        selection.go_to_block(&recording, BlockId(1));
-        let View { x, .. } = selection.view();
-        assert!(x.start < 4.0 && x.start > 3.0 && x.end > 6.0 && x.end < 7.0, "{x:?}");
     }
 }

@@ -8,6 +8,8 @@ use highwater_snapshots::analysis::{LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::{DeviceId, EventId, Trace};
 use rayon::prelude::*;
 
+use crate::regions::Regions;
+
 /// A recording as the app holds it: immutable, shared between the window and the threads that draw.
 #[derive(Debug)]
 pub struct Recording {
@@ -21,6 +23,8 @@ pub struct Recording {
     pub devices: Vec<DeviceIndex>,
     /// Its training steps in order, each with its events.
     pub steps: Vec<(u32, Range<u32>)>,
+    /// What the program named and noted, and the requests that could not be met.
+    pub regions: Regions,
     /// The number of parts in the longest module path.
     pub deepest_scope: usize,
 }
@@ -48,7 +52,9 @@ impl Recording {
             ids.push(DeviceId::default());
         }
         let devices = ids.into_par_iter().map(|device| DeviceIndex::build(&trace, device)).collect();
-        Self { path, name: name.into(), devices, steps: steps_of(&trace), deepest_scope: deepest_scope(&trace), trace }
+        let steps = steps_of(&trace);
+        let (regions, deepest_scope) = (Regions::of(&trace, &steps), deepest_scope(&trace));
+        Self { path, name: name.into(), devices, steps, regions, deepest_scope, trace }
     }
 
     /// The row of the device that most people mean.

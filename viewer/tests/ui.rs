@@ -1,6 +1,9 @@
 //! The app, driven through its accessibility tree and its keys, without a window or a graphics card.
 #![cfg(feature = "gui")]
 
+#[path = "ui/steering.rs"]
+mod steering;
+
 use std::path::Path;
 
 use eframe::egui::{Key, Modifiers, Pos2, Vec2, vec2};
@@ -60,10 +63,10 @@ fn settle(harness: &mut Harness<'_, App>) {
         let Some(file) = harness.state_mut().current_mut() else {
             return;
         };
-        if !file.timeline.is_drawing() {
+        if !file.is_busy() {
             return;
         }
-        file.timeline.wait(&ctx);
+        file.wait(&ctx);
     }
     panic!("the pictures never become complete");
 }
@@ -158,6 +161,7 @@ fn a_click_pins_the_block_that_the_picture_shows_there() {
     harness.get_by_label("backward");
     harness.remove_cursor();
     settle(&mut harness);
+    run(&mut harness, Command::ShowMoment);
     harness.get_by_label("At the pinned moment");
     press(&mut harness, Key::Escape);
     assert_eq!(harness.state().current().unwrap().selection.pin, None);
@@ -270,15 +274,15 @@ fn the_palette_finds_and_runs_commands() {
 #[test]
 fn a_filter_narrows_the_table_and_mistakes_are_explained() {
     let mut harness = harness(Some(steps()));
-    harness.get_by_label("Where").click();
-    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Where").type_text("colour=red");
+    harness.get_by_label("Search").click();
+    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Search").type_text("colour=red");
     settle(&mut harness);
     harness.get_by_label_contains("no key 'colour'");
     for _ in 0.."colour=red".len() {
         harness.key_press(Key::Backspace);
     }
     settle(&mut harness);
-    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Where").type_text("category=temporary");
+    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Search").type_text("category=temporary");
     settle(&mut harness);
     assert!(harness.query_by_label_contains("no key").is_none());
     harness.get_by_label("Total of 1 group, 1 block");
@@ -402,5 +406,6 @@ fn an_empty_recording_shows_an_empty_picture() {
             run(&mut harness, command);
         }
     }
+    run(&mut harness, Command::ShowMoment);
     harness.get_by_label("Total of 0 groups, 0 blocks");
 }

@@ -14,6 +14,7 @@ pub mod filter;
 pub mod matches;
 pub mod breakdown;
 pub mod peak;
+pub mod extremes;
 pub mod phases;
 pub mod summary;
 pub mod verify;

@@ -19,6 +19,10 @@ use crate::command::Command;
 use crate::loader::{Loading, Outcome};
 use crate::session::Recording;
 
+/// By how much one command changes the size of everything, and how far.
+const SCALE_STEP: f32 = 0.1;
+const SCALES: std::ops::Range<f32> = 0.5..3.0;
+
 /// The app's state. Everything can be driven without a window: [`Self::app_ui`] draws into any `Ui`, [`Self::run`]
 /// carries out any command.
 #[derive(Debug, Default)]
@@ -98,7 +102,10 @@ impl App {
 
     /// Whether `command` can be carried out now.
     pub fn can(&self, command: Command) -> bool {
-        !command.needs_recording() || self.current().is_some_and(|file| file.can(command))
+        match command {
+            Command::NextFile | Command::PreviousFile => self.files.len() > 1,
+            command => !command.needs_recording() || self.current().is_some_and(|file| file.can(command)),
+        }
     }
 
     /// Carries out `command`.
@@ -142,9 +149,18 @@ impl App {
                 let is_dark = ctx.theme() == egui::Theme::Dark;
                 ctx.set_theme(if is_dark { egui::Theme::Light } else { egui::Theme::Dark });
             }
-            Command::CopyMoment => {
+            Command::ToggleContrast => {
+                self.settings.has_contrast = !self.settings.has_contrast;
+                theme::install(ctx, self.settings.has_contrast);
+            }
+            Command::ScaleUp => ctx.set_zoom_factor((ctx.zoom_factor() + SCALE_STEP).min(SCALES.end)),
+            Command::ScaleDown => ctx.set_zoom_factor((ctx.zoom_factor() - SCALE_STEP).max(SCALES.start)),
+            Command::ScaleReset => ctx.set_zoom_factor(1.0),
+            Command::NextFile => self.current = (self.current + 1) % self.files.len(),
+            Command::PreviousFile => self.current = (self.current + self.files.len() - 1) % self.files.len(),
+            Command::CopyTable => {
                 if let Some(file) = self.current_mut() {
-                    let csv = file.moment_csv();
+                    let csv = file.table_csv();
                     ctx.copy_text(csv);
                 }
             }
@@ -155,8 +171,8 @@ impl App {
                 ctx.request_screenshot(move |picture| save_picture(name, picture));
             }
             command => {
-                if let Some(file) = self.current_mut() {
-                    file.run(command);
+                if let Some(file) = self.files.get_mut(self.current) {
+                    file.run(ctx, command, &mut self.settings);
                 }
             }
         }
@@ -167,7 +183,9 @@ impl App {
     pub fn app_ui(&mut self, ui: &mut Ui) {
         let ctx = ui.ctx().clone();
         if !self.is_styled {
-            theme::install(&ctx);
+            theme::install(&ctx, self.settings.has_contrast);
+            // Larger and smaller are commands like all others.
+            ctx.options_mut(|options| options.zoom_with_keyboard = false);
             self.is_styled = true;
         }
         self.take_news(&ctx);

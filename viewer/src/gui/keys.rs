@@ -4,14 +4,35 @@ use eframe::egui::{self, Key, KeyboardShortcut, Modifiers};
 
 use crate::command::Command;
 
-/// The commands whose keys were pressed since the last frame; none while a text field has the keyboard.
+/// Keys with which the widget that has the keyboard is used, and left.
+const OF_WIDGETS: [Key; 11] = [
+    Key::ArrowLeft,
+    Key::ArrowRight,
+    Key::ArrowUp,
+    Key::ArrowDown,
+    Key::PageUp,
+    Key::PageDown,
+    Key::Home,
+    Key::End,
+    Key::Enter,
+    Key::Space,
+    Key::Escape,
+];
+
+/// The commands whose keys were pressed since the last frame; none while a text field has the keyboard, and none of the
+/// bare keys that another widget takes while it has it.
 pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
-    if ctx.egui_wants_keyboard_input() {
+    if ctx.text_edit_focused() {
         return Vec::new();
     }
+    let is_taken = ctx.egui_wants_keyboard_input();
     let mut shortcuts: Vec<(KeyboardShortcut, Command)> = Command::ALL
         .iter()
         .flat_map(|&command| command.keys().iter().filter_map(move |key| Some((shortcut(key)?, command))))
+        .filter(|(shortcut, _)| {
+            let is_bare = shortcut.modifiers.is_none() && OF_WIDGETS.contains(&shortcut.logical_key);
+            !(is_taken && is_bare)
+        })
         .collect();
     // A key alone would also match with modifiers held: those with more modifiers come first.
     shortcuts.sort_by_key(|(shortcut, _)| {
@@ -44,8 +65,9 @@ fn shortcut(text: &str) -> Option<KeyboardShortcut> {
 /// The key as a menu shows it.
 pub fn shown(text: &str) -> String {
     // Arrows are words: the built-in fonts lack their signs.
-    let names = [("Arrow", ""), ("Plus", "+"), ("Minus", "-"), ("Period", "."), ("Comma", ",")];
-    names.iter().fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign))
+    let names = [("Arrow", ""), ("Plus", "+"), ("Minus", "-"), ("Period", "."), ("Comma", ","), ("Slash", "/")];
+    let names = names.into_iter().chain([("OpenBracket", "["), ("CloseBracket", "]"), ("Page", "Page ")]);
+    names.fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 pub mod theme;
 pub mod keys;
+pub mod layout;
 pub mod colouring;
 pub mod scene;
 pub mod table;
@@ -13,8 +14,10 @@ pub mod palette;
 pub mod settings;
 pub mod status;
 pub mod welcome;
+pub mod search;
 pub mod top_bar;
 pub mod open_file;
+mod steering;
 mod app;
 
 use std::path::PathBuf;

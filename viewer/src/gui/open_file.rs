@@ -1,19 +1,30 @@
-//! OpenFile: one open recording: what is looked at, its timeline and its panels.
+//! OpenFile: one open recording: what is looked at, its timeline and the views around it.
 
 use std::sync::Arc;
 
-use eframe::egui::{CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
-use highwater_snapshots::analysis::{Filter, Metric, Moment};
+use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
+use highwater_snapshots::analysis::extremes::Extreme;
+use highwater_snapshots::analysis::{Metric, Moment};
 
+use super::layout::{Bottom, Side};
 use super::moment::MomentPanel;
-use super::scene::Reason;
+use super::scene::{Reason, Wish};
+use super::search::Search;
 use super::settings::Settings;
 use super::timeline::{Look, Timeline};
 use super::top_bar::{self, Change, Shown};
 use super::{block, legend, status, theme};
 use crate::command::Command;
-use crate::selection::{Axis, Selection};
+use crate::history::History;
+use crate::selection::{Pin, Selection};
 use crate::session::Recording;
+
+/// What Undo returns to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Visit {
+    selection: Selection,
+    search: String,
+}
 
 /// An open recording.
 #[derive(Debug)]
@@ -26,23 +37,29 @@ pub struct OpenFile {
     pub timeline: Timeline,
     /// The table of the moment.
     pub panel: MomentPanel,
-    filter_text: String,
-    filter: Filter,
-    filter_error: Option<String>,
+    /// The conditions that blocks must meet.
+    pub search: Search,
+    history: History<Visit>,
+    /// What a view has to say, until the next command.
+    notice: Option<String>,
+    /// The local peaks of a device's total.
+    pub(super) known_peaks: Option<((usize, Metric), Vec<Extreme>)>,
 }
 
 impl OpenFile {
     /// Opens the view of everything.
     pub fn new(recording: Recording) -> Self {
         let recording = Arc::new(recording);
+        let selection = Selection::new(&recording);
         Self {
-            selection: Selection::new(&recording),
-            recording,
+            history: History::new(Visit { selection: selection.clone(), search: String::new() }),
+            selection,
             timeline: Timeline::default(),
             panel: MomentPanel::default(),
-            filter_text: String::new(),
-            filter: Filter::default(),
-            filter_error: None,
+            search: Search::new(&recording),
+            notice: None,
+            known_peaks: None,
+            recording,
         }
     }
 
@@ -51,7 +68,10 @@ impl OpenFile {
     pub fn replace(&mut self, recording: Recording) {
         self.selection = self.selection.carried_over(&self.recording, &recording);
         self.recording = Arc::new(recording);
+        self.search.renew(&self.recording);
+        self.history = History::new(self.visit());
         self.timeline = Timeline::default();
+        self.known_peaks = None;
         let key = self.panel.key;
         self.panel = MomentPanel::default();
         self.panel.key = key;
@@ -69,73 +89,86 @@ impl OpenFile {
         }
     }
 
-    /// The table of the moment as comma-separated values.
-    pub fn moment_csv(&mut self) -> String {
+    /// The table of the view at the side as comma-separated values.
+    pub fn table_csv(&mut self) -> String {
         let (moment, _) = self.moment();
-        self.panel.csv(&self.recording, self.selection.device, moment, &self.filter)
+        self.panel.csv(&self.recording, self.selection.device, moment, self.search.filter())
     }
 
-    /// Whether `command`, which needs a recording, makes sense for this one now.
-    pub fn can(&self, command: Command) -> bool {
-        match command {
-            Command::Reload => self.recording.path.is_some(),
-            Command::NextDevice => self.recording.devices.len() > 1,
-            Command::ZoomToBlock => self.selection.pin.is_some_and(|pin| pin.block.is_some()),
-            Command::Unpin => self.selection.pin.is_some(),
-            Command::PreviousStep | Command::NextStep => !self.recording.steps.is_empty(),
-            Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => self.recording.deepest_scope > 0,
-            _ => true,
+    /// Whether anything that is shown is still being worked out on other threads.
+    pub fn is_busy(&self) -> bool {
+        self.timeline.is_drawing() || self.search.is_busy()
+    }
+
+    /// Waits until all that is shown is worked out. For tests and pictures without a window.
+    pub fn wait(&mut self, ctx: &egui::Context) {
+        self.search.wait();
+        self.timeline.wait(ctx);
+    }
+
+    /// What was looked at before and after.
+    pub(super) fn history(&self) -> &History<Visit> {
+        &self.history
+    }
+
+    fn visit(&self) -> Visit {
+        Visit { selection: self.selection.clone(), search: self.search.text().to_owned() }
+    }
+
+    /// Takes note of what is looked at now, for Undo. `is_movement` tells whether it came about by a movement that
+    /// may go on.
+    pub(super) fn note(&mut self, is_movement: bool, seconds: f64) {
+        let visit = self.visit();
+        self.history.note(&visit, is_movement, seconds);
+    }
+
+    /// Returns to what was looked at before, or looks again at what that left.
+    pub(super) fn travel(&mut self, ctx: &egui::Context, is_back: bool) {
+        let visit = if is_back { self.history.back() } else { self.history.forward() };
+        if let Some(Visit { selection, search }) = visit {
+            self.selection = selection;
+            self.search_for(ctx, &search);
         }
     }
 
-    /// Carries out a command that changes what is looked at.
-    pub fn run(&mut self, command: Command) {
-        /// Share of the view that an arrow key moves.
-        const STRIDE: f64 = 0.15;
-        let Self { recording, selection, .. } = self;
-        let view = selection.view().clone();
-        let (width, height) = (view.x.end - view.x.start, view.y.end - view.y.start);
-        let center = [(view.x.start + view.x.end) / 2.0, view.y.start];
-        match command {
-            Command::GoToPeak => selection.go_to_peak(recording),
-            Command::FitAll => selection.fit(recording),
-            Command::ZoomIn => selection.zoom(recording, [0.5, 1.0], center),
-            Command::ZoomOut => selection.zoom(recording, [2.0, 1.0], center),
-            Command::ZoomInBytes => selection.zoom(recording, [1.0, 0.5], center),
-            Command::ZoomOutBytes => selection.zoom(recording, [1.0, 2.0], center),
-            Command::PanLeft => selection.pan(recording, [-width * STRIDE, 0.0]),
-            Command::PanRight => selection.pan(recording, [width * STRIDE, 0.0]),
-            Command::PanUp => selection.pan(recording, [0.0, height * STRIDE]),
-            Command::PanDown => selection.pan(recording, [0.0, -height * STRIDE]),
-            Command::PreviousStep => selection.go_to_step(recording, -1),
-            Command::NextStep => selection.go_to_step(recording, 1),
-            Command::Back => selection.go_back(),
-            Command::Forward => selection.go_forward(),
-            Command::ZoomToBlock => {
-                if let Some(block) = selection.pin.and_then(|pin| pin.block) {
-                    selection.go_to_block(recording, block);
-                }
-            }
-            Command::Unpin => selection.pin = None,
-            Command::ToggleAxis => {
-                let other = if selection.axis() == Axis::Event { Axis::Time } else { Axis::Event };
-                selection.set_axis(recording, other);
-            }
-            Command::NextMetric => {
-                let metrics = top_bar::metrics_of(recording, selection.device);
-                let now = metrics.iter().position(|metric| *metric == selection.metric).unwrap_or(0);
-                selection.set_metric(recording, metrics[(now + 1) % metrics.len()]);
-            }
-            Command::NextDevice => {
-                selection.set_device(recording, (selection.device + 1) % recording.devices.len());
-            }
-            _ => {}
-        }
+    /// Searches for the blocks that meet the conditions `text`.
+    pub fn search_for(&mut self, ctx: &egui::Context, text: &str) {
+        let wake = ctx.clone();
+        self.search.set(&self.recording, text, move || wake.request_repaint());
     }
 
-    /// Shows tool bar, panels and timeline.
+    /// Does what a view asks for.
+    pub fn grant(&mut self, ctx: &egui::Context, wish: Wish, settings: &mut Settings) {
+        let seconds = ctx.input(|input| input.time);
+        self.note(false, seconds);
+        let recording = &self.recording;
+        match wish {
+            Wish::Moment(moment) => self.selection.go_to_moment(recording, moment),
+            Wish::Block(block) => {
+                let row = recording.trace.blocks.get(block);
+                let (now, _) = self.moment();
+                let lives = now.event.map_or(row.is_baseline(), |event| row.is_live_after(event));
+                let born = row.alloc.index().map_or(0, |index| index + 1);
+                let moment = if lives { now.position() } else { born };
+                self.selection.go_to_moment(recording, moment);
+                self.selection.pin = Some(Pin { block: Some(block), moment });
+                settings.side = Side::Block;
+            }
+            Wish::Life(block) => self.selection.go_to_block(recording, block),
+            Wish::Span(moments) => self.selection.show_moments(recording, &moments),
+            Wish::Where(condition) => {
+                let wake = ctx.clone();
+                self.search.add(recording, &condition, move || wake.request_repaint());
+            }
+            Wish::Tell(text) => self.notice = Some(text),
+        }
+        self.note(false, seconds);
+    }
+
+    /// Shows tool bar, views and timeline.
     pub fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
         self.timeline.receive(ui.ctx());
+        self.search.receive();
         let mut chosen = None;
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
         Panel::top("tools").frame(frame).show(ui, |ui| chosen = self.tools_ui(ui, settings));
@@ -143,18 +176,38 @@ impl OpenFile {
         Panel::bottom("status").show(ui, |ui| {
             status::status_ui(ui, &self.recording, self.selection.device, is_drawing);
         });
-        let panel = Panel::right("moment").default_size(theme::PANEL_WIDTH).min_size(240.0);
-        panel.frame(Frame::side_top_panel(ui.style()).inner_margin(10)).show(ui, |ui| self.panels_ui(ui));
+        let mut wishes = Vec::new();
+        let panel = Panel::right("side").default_size(theme::PANEL_WIDTH).min_size(240.0);
+        panel.frame(Frame::side_top_panel(ui.style()).inner_margin(10)).show(ui, |ui| {
+            wishes.extend(self.side_ui(ui, settings));
+        });
+        if let Some(bottom) = settings.bottom {
+            let most = (ui.available_height() - theme::LEAST_TIMELINE).max(120.0);
+            let panel = Panel::bottom("below").default_size(theme::BOTTOM_HEIGHT).size_range(100.0..=most);
+            panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true).show(ui, |ui| {
+                wishes.extend(self.bottom_ui(ui, bottom, settings));
+            });
+        }
         CentralPanel::default().frame(Frame::central_panel(ui.style()).inner_margin(8)).show(ui, |ui| {
             self.legend_ui(ui);
             let look = Look {
                 colour_by: settings.colour_by,
                 stacking: settings.stacking,
                 has_lines: settings.has_lines,
-                filter: self.filter.clone(),
+                filter: self.search.filter().clone(),
             };
+            let before = self.selection.pin;
             self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
+            // What was clicked is shown.
+            if self.selection.pin != before && self.selection.pin.is_some_and(|pin| pin.block.is_some()) {
+                settings.side = Side::Block;
+            }
         });
+        for wish in wishes {
+            self.grant(ui.ctx(), wish, settings);
+        }
+        let seconds = ui.input(|input| input.time);
+        self.note(self.timeline.is_moving(), seconds);
         chosen
     }
 
@@ -164,8 +217,8 @@ impl OpenFile {
             selection: &self.selection,
             colour_by: settings.colour_by,
             stacking: settings.stacking,
-            filter: &mut self.filter_text,
-            filter_error: self.filter_error.as_deref(),
+            search: &mut self.search,
+            is_hiding: &mut settings.is_hiding,
         };
         match top_bar::tools_ui(ui, &mut shown)? {
             Change::Device(device) => self.selection.set_device(&self.recording, device),
@@ -173,29 +226,50 @@ impl OpenFile {
             Change::ColourBy(by) => settings.colour_by = by,
             Change::Stacking(stacking) => settings.stacking = stacking,
             Change::Axis(axis) => self.selection.set_axis(&self.recording, axis),
-            Change::Filter => match self.filter_text.parse() {
-                Ok(filter) => (self.filter, self.filter_error) = (filter, None),
-                Err(why) => self.filter_error = Some(why),
-            },
+            Change::Search(text) => self.search_for(ui.ctx(), &text),
             Change::Run(command) => return Some(command),
         }
         None
     }
 
-    fn panels_ui(&mut self, ui: &mut Ui) {
+    /// The views at the side, one of which is in front.
+    fn side_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Wish> {
+        let chosen = tabs_ui(ui, Side::ALL, Some(settings.side), Side::name, |side| side.command().tooltip());
+        settings.side = chosen.unwrap_or(settings.side);
+        ui.separator();
         let (moment, reason) = self.moment();
-        if let Some(block) = self.selection.pin.and_then(|pin| pin.block) {
-            let room = ui.available_height();
-            Panel::bottom("block").default_size(room * 0.55).resizable(true).show(ui, |ui| {
+        match settings.side {
+            Side::Moment => {
+                let (recording, device) = (&self.recording, self.selection.device);
+                self.panel.moment_ui(ui, recording, device, (moment, reason), self.search.filter());
+            }
+            Side::Block => {
                 ScrollArea::vertical().auto_shrink([false, false]).show(ui, |ui| {
-                    block::block_ui(ui, &self.recording, block);
+                    match self.selection.pin.and_then(|pin| pin.block) {
+                        Some(block) => block::block_ui(ui, &self.recording, block),
+                        None => {
+                            ui.weak("Click a band of the timeline, or press G for the largest block of the moment.");
+                        }
+                    }
                 });
-            });
+            }
+            Side::Statistics => {}
         }
-        CentralPanel::no_frame().show(ui, |ui| {
-            let (recording, device) = (&self.recording, self.selection.device);
-            self.panel.moment_ui(ui, recording, device, (moment, reason), &self.filter);
+        Vec::new()
+    }
+
+    /// The view below the timeline.
+    fn bottom_ui(&mut self, ui: &mut Ui, bottom: Bottom, settings: &mut Settings) -> Vec<Wish> {
+        ui.horizontal(|ui| {
+            let chosen = tabs_ui(ui, Bottom::ALL, Some(bottom), Bottom::name, |view| view.command().tooltip());
+            settings.bottom = chosen.or(settings.bottom);
+            ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                if ui.small_button("x").on_hover_text("Close what is below the timeline.").clicked() {
+                    settings.bottom = None;
+                }
+            });
         });
+        Vec::new()
     }
 
     /// The legend and the lines' meaning, at the moment that the panels show.
@@ -215,4 +289,23 @@ impl OpenFile {
         });
         ui.add_space(2.0);
     }
+}
+
+/// A row of names of which one is in front; gives another one when the user takes it.
+fn tabs_ui<T: Copy + PartialEq>(
+    ui: &mut Ui,
+    all: &[T],
+    front: Option<T>,
+    name: impl Fn(T) -> &'static str,
+    tooltip: impl Fn(T) -> &'static str,
+) -> Option<T> {
+    let mut chosen = None;
+    ui.horizontal(|ui| {
+        for &view in all {
+            if ui.selectable_label(front == Some(view), name(view)).on_hover_text(tooltip(view)).clicked() {
+                chosen = Some(view);
+            }
+        }
+    });
+    chosen
 }

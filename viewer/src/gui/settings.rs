@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::colouring::ColourBy;
+use super::layout::{Bottom, Side};
 use super::timeline::Stacking;
 
 /// Files kept in the list.
@@ -20,11 +21,28 @@ pub struct Settings {
     pub stacking: Stacking,
     /// Whether totals are drawn as lines.
     pub has_lines: bool,
+    /// Whether lines and letters are stronger than usual.
+    pub has_contrast: bool,
+    /// Whether blocks that do not meet the conditions are hidden, not only dimmed.
+    pub is_hiding: bool,
+    /// The view at the side of the timeline.
+    pub side: Side,
+    /// The view below the timeline.
+    pub bottom: Option<Bottom>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { recent: Vec::new(), colour_by: ColourBy::default(), stacking: Stacking::default(), has_lines: true }
+        Self {
+            recent: Vec::new(),
+            colour_by: ColourBy::default(),
+            stacking: Stacking::default(),
+            has_lines: true,
+            has_contrast: false,
+            is_hiding: false,
+            side: Side::Moment,
+            bottom: None,
+        }
     }
 }
 

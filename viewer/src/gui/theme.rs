@@ -22,6 +22,12 @@ pub const X_TICK_DISTANCE: f64 = 110.0;
 pub const Y_TICK_DISTANCE: f64 = 38.0;
 /// Height of a row in tables, in points.
 pub const ROW_HEIGHT: f32 = 19.0;
+/// Width of the search box, in points.
+pub const SEARCH_WIDTH: f32 = 240.0;
+/// Height of the view below the timeline when first shown, in points.
+pub const BOTTOM_HEIGHT: f32 = 280.0;
+/// Least height that the timeline keeps beside what is below it, in points.
+pub const LEAST_TIMELINE: f32 = 260.0;
 /// Width of a table's scroll bar, in points.
 pub const SCROLL_WIDTH: f32 = 11.0;
 /// Height of the hints below the table of the moment, in points.
@@ -134,6 +140,8 @@ pub struct Shades {
     pub pinned: Color32,
     /// The line of the moment under the pointer.
     pub cursor: Color32,
+    /// The marks A and B, the ruler, and what lies between them.
+    pub mark: Color32,
     /// The border between two steps.
     pub step_border: Color32,
     /// What needs attention.
@@ -163,6 +171,7 @@ impl Shades {
                 on_peak: Color32::from_rgb(0x12, 0x14, 0x18),
                 pinned: Color32::from_rgb(0xff, 0xff, 0xff),
                 cursor: Color32::from_rgb(0xc8, 0xce, 0xd6),
+                mark: Color32::from_rgb(0x6f, 0xe0, 0xff),
                 step_border: Color32::from_rgb(0x6b, 0x74, 0x80),
                 warning: Color32::from_rgb(0xff, 0xb8, 0x4d),
                 bar: Color32::from_rgb(0x33, 0x3a, 0x45),
@@ -195,6 +204,7 @@ impl Shades {
                 on_peak: Color32::from_rgb(0xff, 0xff, 0xff),
                 pinned: Color32::from_rgb(0x00, 0x00, 0x00),
                 cursor: Color32::from_rgb(0x3a, 0x44, 0x50),
+                mark: Color32::from_rgb(0x00, 0x62, 0x9b),
                 step_border: Color32::from_rgb(0x8a, 0x94, 0xa0),
                 warning: Color32::from_rgb(0x9a, 0x58, 0x00),
                 bar: Color32::from_rgb(0xdd, 0xe4, 0xec),
@@ -223,7 +233,29 @@ impl Shades {
 
     /// Those of the window that `ui` is in.
     pub fn in_ui(ui: &egui::Ui) -> Self {
-        Self::of(if ui.visuals().dark_mode { egui::Theme::Dark } else { egui::Theme::Light })
+        let shades = Self::of(if ui.visuals().dark_mode { egui::Theme::Dark } else { egui::Theme::Light });
+        let has_contrast = ui.data(|data| data.get_temp(contrast_id())).unwrap_or(false);
+        if has_contrast { shades.in_contrast(ui.visuals().dark_mode) } else { shades }
+    }
+
+    /// The same with nothing faint: words, lines and marks as far from their ground as can be.
+    const fn in_contrast(self, is_dark: bool) -> Self {
+        let (ink, paper) = if is_dark { (Color32::WHITE, Color32::BLACK) } else { (Color32::BLACK, Color32::WHITE) };
+        let middle = Color32::from_rgb(0x80, 0x80, 0x80);
+        let soft = if is_dark { Color32::from_rgb(0xdc, 0xdc, 0xdc) } else { Color32::from_rgb(0x28, 0x28, 0x28) };
+        Self {
+            canvas: paper,
+            grid: middle,
+            faint: soft,
+            strong: ink,
+            peak: ink,
+            on_peak: paper,
+            pinned: ink,
+            cursor: ink,
+            step_border: soft,
+            curve: ink,
+            ..self
+        }
     }
 
     /// A phase in its lane.
@@ -248,11 +280,20 @@ impl Shades {
     }
 }
 
-/// Sets fonts, spacing and widget colours for both themes.
-pub fn install(ctx: &egui::Context) {
+/// Where the window keeps whether it is in high contrast.
+fn contrast_id() -> egui::Id {
+    egui::Id::unique("highwater: high contrast")
+}
+
+/// Sets fonts, spacing and widget colours for both themes, in high contrast or not.
+pub fn install(ctx: &egui::Context, has_contrast: bool) {
+    ctx.data_mut(|data| data.insert_temp(contrast_id(), has_contrast));
     for theme in [egui::Theme::Dark, egui::Theme::Light] {
+        let is_dark = theme == egui::Theme::Dark;
         let shades = Shades::of(theme);
+        let shades = if has_contrast { shades.in_contrast(is_dark) } else { shades };
         ctx.style_mut_of(theme, |style| {
+            style.visuals = if is_dark { egui::Visuals::dark() } else { egui::Visuals::light() };
             style.spacing.item_spacing = egui::vec2(8.0, 4.0);
             style.spacing.button_padding = egui::vec2(7.0, 3.0);
             style.spacing.scroll = egui::style::ScrollStyle::solid();
@@ -261,6 +302,14 @@ pub fn install(ctx: &egui::Context) {
             style.visuals.extreme_bg_color = shades.canvas;
             style.visuals.warn_fg_color = shades.warning;
             style.visuals.weak_text_color = Some(shades.faint);
+            if has_contrast {
+                style.visuals.panel_fill = shades.canvas;
+                style.visuals.window_fill = shades.canvas;
+                style.visuals.override_text_color = Some(shades.strong);
+                for widget in [&mut style.visuals.widgets.inactive, &mut style.visuals.widgets.noninteractive] {
+                    widget.bg_stroke = Stroke::new(1.0, shades.faint);
+                }
+            }
         });
     }
 }

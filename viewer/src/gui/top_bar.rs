@@ -1,70 +1,84 @@
 //! TopBar: menus, and below them what is shown and how: device, total, colours, axis, filter.
 
-use eframe::egui::{Button, ComboBox, RichText, Role, TextEdit, Ui, WidgetInfo};
+use eframe::egui::{Button, ComboBox, Role, Ui, WidgetInfo};
 use highwater_snapshots::analysis::Metric;
 
 use super::colouring::ColourBy;
 use super::keys;
-use super::theme::Shades;
+use super::search::Search;
 use super::timeline::Stacking;
 use crate::command::Command;
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
-const FILE: [Command; 6] =
-    [Command::Open, Command::Reload, Command::Close, Command::CopyMoment, Command::Screenshot, Command::Quit];
-const VIEW: [Command; 14] = [
-    Command::FitAll,
-    Command::ZoomIn,
-    Command::ZoomOut,
-    Command::ZoomInBytes,
-    Command::ZoomOutBytes,
-    Command::PanLeft,
-    Command::PanRight,
-    Command::PanUp,
-    Command::PanDown,
-    Command::ToggleAxis,
-    Command::NextMetric,
-    Command::NextDevice,
-    Command::ToggleLines,
-    Command::ToggleTheme,
-];
-const COLOUR: [Command; 9] = [
-    Command::ColourByCategory,
-    Command::ColourByScope,
-    Command::ColourByOp,
-    Command::ColourByCallSite,
-    Command::ColourByLifetime,
-    Command::ColourByStream,
-    Command::DeeperScope,
-    Command::ShallowerScope,
-    Command::ToggleStacking,
-];
-const GO: [Command; 7] = [
-    Command::GoToPeak,
-    Command::PreviousStep,
-    Command::NextStep,
-    Command::ZoomToBlock,
-    Command::Unpin,
-    Command::Back,
-    Command::Forward,
-];
+/// The menus: what each is called, and its commands in groups.
+const MENUS: [(&str, &[&[Command]]); 6] = {
+    use Command as C;
+    [
+        (
+            "File",
+            &[
+                &[C::Open, C::Reload, C::ToggleFollow, C::NextFile, C::PreviousFile, C::Close],
+                &[C::SavePicture, C::Screenshot, C::SaveTable, C::CopyTable],
+                &[C::Quit],
+            ],
+        ),
+        (
+            "View",
+            &[
+                &[C::ShowMoment, C::ShowBlock, C::ShowStatistics, C::ShowSegments, C::ShowEvents],
+                &[C::FitAll, C::ZoomIn, C::ZoomOut, C::ZoomInBytes, C::ZoomOutBytes, C::ToggleFit],
+                &[C::PanLeft, C::PanRight, C::PanUp, C::PanDown],
+                &[C::ToggleAxis, C::NextMetric, C::NextDevice, C::ToggleLines],
+                &[C::ToggleTheme, C::ToggleContrast, C::ScaleUp, C::ScaleDown, C::ScaleReset],
+            ],
+        ),
+        (
+            "Colour",
+            &[
+                &[
+                    C::ColourByCategory,
+                    C::ColourByScope,
+                    C::ColourByOp,
+                    C::ColourByCallSite,
+                    C::ColourByLifetime,
+                    C::ColourByStream,
+                ],
+                &[C::DeeperScope, C::ShallowerScope, C::ToggleStacking],
+            ],
+        ),
+        (
+            "Go",
+            &[
+                &[C::Undo, C::Redo],
+                &[C::GoToPeak, C::PreviousPeak, C::NextPeak, C::PreviousOom, C::NextOom],
+                &[C::PreviousStep, C::NextStep, C::PreviousEvent, C::NextEvent],
+                &[C::LargestBlock, C::BlockAbove, C::BlockBelow, C::ZoomToBlock, C::Unpin],
+            ],
+        ),
+        ("Find", &[&[C::Search, C::ClearSearch, C::ToggleHide], &[C::MarkA, C::MarkB, C::ShowRange, C::Unmark]]),
+        ("Help", &[&[C::Palette]]),
+    ]
+};
 
 /// Shows the menus; gives the command that was chosen.
 pub fn menus_ui(ui: &mut Ui, is_usable: impl Fn(Command) -> bool) -> Option<Command> {
     let mut chosen = None;
-    let menus: [(&str, &[Command]); 5] =
-        [("File", &FILE), ("View", &VIEW), ("Colour", &COLOUR), ("Go", &GO), ("Help", &[Command::Palette])];
-    for (name, commands) in menus {
+    for (name, groups) in MENUS {
         ui.menu_button(name, |ui| {
             ui.set_min_width(230.0);
-            for &command in commands {
-                let key = command.keys().first().copied().map(keys::shown).unwrap_or_default();
-                let button = Button::new(command.name()).shortcut_text(key);
-                let response = ui.add_enabled(is_usable(command), button).on_hover_text(command.tooltip());
-                if response.clicked() {
-                    chosen = Some(command);
-                    ui.close();
+            for (row, group) in groups.iter().enumerate() {
+                if row > 0 {
+                    ui.separator();
+                }
+                for &command in *group {
+                    let key = command.keys().first().copied().map(keys::shown).unwrap_or_default();
+                    let button = Button::new(command.name()).shortcut_text(key);
+                    let response = ui.add_enabled(is_usable(command), button).on_hover_text(command.tooltip());
+                    if response.clicked() {
+                        chosen = Some(command);
+                        ui.close();
+                    }
                 }
             }
         });
@@ -84,8 +98,8 @@ pub enum Change {
     Stacking(Stacking),
     /// Another axis.
     Axis(Axis),
-    /// Another filter.
-    Filter,
+    /// Other conditions.
+    Search(String),
     /// A command.
     Run(Command),
 }
@@ -100,10 +114,10 @@ pub struct Shown<'a> {
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
-    /// The filter as typed.
-    pub filter: &'a mut String,
-    /// What is wrong with the filter.
-    pub filter_error: Option<&'a str>,
+    /// The box of conditions.
+    pub search: &'a mut Search,
+    /// Whether blocks that do not meet them are hidden.
+    pub is_hiding: &'a mut bool,
 }
 
 /// Shows the tool bar; gives what was changed.
@@ -148,19 +162,8 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
             }
         }
         ui.separator();
-        let label = ui.label("Where");
-        let hint = "category=activation size>=1MiB";
-        let field =
-            ui.add(TextEdit::singleline(shown.filter).hint_text(hint).desired_width(210.0)).labelled_by(label.id);
-        if field.changed() {
-            offer(Change::Filter);
-        }
-        let explained = "Blocks that do not meet all conditions turn grey and leave the table.\n\
-            Keys: category, op, scope, phase, pool, stack, size, allocated, step, stream.\n\
-            Operators: = != ~ (contains) !~ < <= > >=.";
-        field.on_hover_text(explained);
-        if let Some(why) = shown.filter_error {
-            ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
+        if let Some(text) = shown.search.search_ui(ui, recording, shown.is_hiding) {
+            offer(Change::Search(text));
         }
     });
     change
@@ -197,4 +200,17 @@ fn choice_ui<T: Copy + PartialEq>(
     let described = format!("{name} {}", label(now));
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &described));
     (next != now).then_some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_one_place_in_the_menus() {
+        for &command in Command::ALL {
+            let places = MENUS.iter().flat_map(|(_, groups)| groups.iter().flat_map(|group| group.iter()));
+            assert_eq!(places.filter(|other| **other == command).count(), 1, "{}", command.name());
+        }
+    }
 }

@@ -3,11 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Rect, pos2};
-use highwater_snapshots::{Phase, Trace};
+use eframe::egui::text::{LayoutJob, TextFormat, TextWrapping};
+use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Rect, Stroke, pos2};
+use highwater_snapshots::{Phase, StringId, Trace};
 
 use super::frame::PlotFrame;
 use crate::gui::theme::{self, Shades};
+use crate::regions::Region;
 use crate::selection::Selection;
 use crate::session::Recording;
 
@@ -31,7 +33,13 @@ struct Lane<'a> {
     shades: &'a Shades,
 }
 
-/// Paints the step lane and the phase lane into `rect`, in line with the plot.
+/// The height of all lanes of a recording, in points.
+pub(super) fn height(recording: &Recording) -> f32 {
+    let regions = &recording.regions;
+    (2 + regions.rows.len() + usize::from(!regions.notes.is_empty())) as f32 * theme::LANE_HEIGHT
+}
+
+/// Paints the lanes into `rect`, in line with the plot: steps, phases, the program's own regions, its notes.
 pub(super) fn paint(
     painter: &Painter,
     rect: Rect,
@@ -54,6 +62,13 @@ pub(super) fn paint(
     };
     paint_steps(&lane(0.0, "step"), &recording.steps);
     paint_phases(&lane(1.0, "phase"));
+    let regions = &recording.regions;
+    for (row, cells) in regions.rows.iter().enumerate() {
+        paint_regions(&lane(2.0 + row as f32, if row == 0 { "region" } else { "" }), cells);
+    }
+    if !regions.notes.is_empty() {
+        paint_notes(&lane(2.0 + regions.rows.len() as f32, "note"), &regions.notes);
+    }
 }
 
 /// The places on the axis at which the steps in view begin, for lines through the plot; none where they would lie too
@@ -125,6 +140,40 @@ fn paint_phases(lane: &Lane<'_>) {
     });
 }
 
+fn paint_regions(lane: &Lane<'_>, regions: &[Region]) {
+    let shown = in_view(regions, |region| region.events.clone(), lane.frame, lane.trace, lane.selection);
+    let cells = shown.iter().enumerate().map(|(row, region)| Cell {
+        events: region.events.clone(),
+        colour: lane.shades.step(row as u32),
+        what: region.name,
+    });
+    lane.paint(cells, |name, room| (room > 8.0).then(|| lane.text_within(lane.trace.tables.string(*name), room)));
+}
+
+/// Notes: a tick each, and its words where they touch neither the next tick nor the words before.
+fn paint_notes(lane: &Lane<'_>, notes: &[(usize, StringId)]) {
+    let place = |moment: usize| lane.selection.x_of(lane.trace, moment);
+    let shown = notes.partition_point(|(moment, _)| place(*moment) < lane.frame.view.x.start)
+        ..notes.partition_point(|(moment, _)| place(*moment) <= lane.frame.view.x.end);
+    let mut ticked_to = f32::MIN;
+    for row in shown.clone() {
+        let (moment, text) = notes[row];
+        let x = lane.frame.screen_x(place(moment));
+        if x < ticked_to + 1.0 {
+            continue;
+        }
+        ticked_to = x;
+        lane.painter.vline(x, lane.rect.y_range(), Stroke::new(1.5, lane.shades.cursor));
+        let next = notes.get(row + 1).map_or(lane.rect.right(), |(next, _)| lane.frame.screen_x(place(*next)));
+        let room = next.min(lane.rect.right()) - x - 8.0;
+        if room > 24.0 {
+            let galley = lane.text_within(lane.trace.tables.string(text), room);
+            let place = pos2(x + 4.0, lane.rect.center().y - galley.size().y / 2.0);
+            lane.painter.galley(place, galley, lane.shades.strong);
+        }
+    }
+}
+
 /// A phase in few letters.
 const fn short(phase: Phase) -> &'static str {
     match phase {
@@ -141,6 +190,15 @@ impl Lane<'_> {
     fn text(&self, text: String) -> Arc<Galley> {
         let font = FontId::proportional(LETTERS);
         self.painter.layout_no_wrap(text, font, self.shades.strong)
+    }
+
+    /// Text cut to `room` points.
+    fn text_within(&self, text: &str, room: f32) -> Arc<Galley> {
+        let format = TextFormat::simple(FontId::proportional(LETTERS), self.shades.strong);
+        let mut job = LayoutJob::single_section(text.to_owned(), format);
+        job.break_on_newline = false;
+        job.wrap = TextWrapping::truncate_at_width(room);
+        self.painter.layout_job(job)
     }
 
     /// Paints the cells, and over them the labels that `label` gives for a cell and the room in it; a label never

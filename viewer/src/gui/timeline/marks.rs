@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eframe::egui::{Align2, Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
+use eframe::egui::{self, Align2, Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
 use highwater_snapshots::analysis::Moment;
 use highwater_snapshots::units::{format_bytes, format_count};
 
@@ -56,6 +56,72 @@ pub(super) fn paint_peak(painter: &Painter, frame: &PlotFrame, x: f64, peak: &Mo
     painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
     painter.galley(rect.left_top() + vec2(8.0, 4.0 + title.size().y), below, shades.on_peak);
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
+}
+
+/// Paints mark A or B: a line from top to bottom with its name at the foot.
+pub(super) fn paint_mark(painter: &Painter, frame: &PlotFrame, x: f64, name: &str, shades: &Shades) {
+    let painter = painter.with_clip_rect(frame.rect);
+    let x = frame.screen_x(x);
+    painter.vline(x, frame.rect.y_range(), Stroke::new(1.5, shades.mark));
+    let flag = Rect::from_min_size(pos2(x, frame.rect.bottom() - 18.0), vec2(16.0, 18.0));
+    painter.rect_filled(flag, 0.0, shades.mark);
+    painter.text(flag.center(), Align2::CENTER_CENTER, name, FontId::proportional(12.0), shades.on_peak);
+}
+
+/// Tints what lies between the marks.
+pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f64; 2], shades: &Shades) {
+    let across = egui::Rangef::new(frame.screen_x(from), frame.screen_x(to));
+    let rect = Rect::from_x_y_ranges(across, frame.rect.y_range()).intersect(frame.rect);
+    painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.12));
+}
+
+/// Paints the requests that could not be met: a cross each at the top, and one label for those that lie close.
+pub(super) fn paint_ooms(painter: &Painter, frame: &PlotFrame, places: impl Iterator<Item = f64>, shades: &Shades) {
+    let painter = painter.with_clip_rect(frame.rect);
+    let mut labelled_to = f32::MIN;
+    let mut painted_to = f32::MIN;
+    for x in places.filter(|x| frame.view.x.contains(x)).map(|x| frame.screen_x(x)) {
+        if x < painted_to + 1.0 {
+            continue;
+        }
+        painted_to = x;
+        let center = pos2(x, frame.rect.top() + 10.0);
+        painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.warning.gamma_multiply(0.7)));
+        for slant in [vec2(5.0, 5.0), vec2(5.0, -5.0)] {
+            painter.line_segment([center - slant, center + slant], Stroke::new(2.5, shades.warning));
+        }
+        let words = painter.layout_no_wrap("out of memory".to_owned(), FontId::proportional(12.0), shades.warning);
+        let left = if x + words.size().x + 12.0 < frame.rect.right() { x + 9.0 } else { x - 9.0 - words.size().x };
+        if left > labelled_to + 6.0 {
+            labelled_to = left + words.size().x;
+            painter.rect_filled(Rect::from_min_size(pos2(left, center.y - 8.0), words.size()), 2.0, shades.canvas);
+            painter.galley(pos2(left, center.y - 8.0), words, shades.warning);
+        }
+    }
+}
+
+/// Paints a ruler from `from` to `to` on the axes, and `words` on what lies between.
+pub(super) fn paint_ruler(
+    painter: &Painter,
+    frame: &PlotFrame,
+    [from, to]: [[f64; 2]; 2],
+    words: &str,
+    shades: &Shades,
+) {
+    let painter = painter.with_clip_rect(frame.rect);
+    let place = |[x, bytes]: [f64; 2]| pos2(frame.screen_x(x), frame.screen_y(bytes));
+    let rect = Rect::from_two_pos(place(from), place(to));
+    painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.15));
+    painter.rect_stroke(rect, 0.0, Stroke::new(1.5, shades.mark), egui::StrokeKind::Middle);
+    let galley = painter.layout_no_wrap(words.to_owned(), FontId::proportional(13.0), shades.on_peak);
+    let size = galley.size() + vec2(12.0, 6.0);
+    let left =
+        (rect.center().x - size.x / 2.0).clamp(frame.rect.left(), (frame.rect.right() - size.x).max(frame.rect.left()));
+    let above = rect.top() - size.y - 6.0;
+    let top = if above >= frame.rect.top() { above } else { rect.bottom() + 6.0 };
+    let label = Rect::from_min_size(pos2(left, top.min(frame.rect.bottom() - size.y)), size);
+    painter.rect_filled(label, 4.0, shades.peak);
+    painter.galley(label.min + vec2(6.0, 3.0), galley, shades.on_peak);
 }
 
 /// Paints the moment under the pointer: a line from top to bottom and the total on it.

@@ -64,6 +64,12 @@ pub struct Timeline {
     hover: Option<Hover>,
     /// The stack last asked for, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
+    /// What of the overview the pointer holds.
+    hold: Option<overview::Hold>,
+    /// Where a ruler was begun, on the axes.
+    ruler: Option<[f64; 2]>,
+    /// Whether the user moved the view in the last frame.
+    is_moving: bool,
     /// The columns that the block under the pointer covers, as far as pixels show it.
     hovered_outline: Option<(BlockId, Vec<Option<Range<u64>>>)>,
 }
@@ -115,6 +121,11 @@ impl Timeline {
         self.painter.as_ref().is_some_and(Painter::is_busy)
     }
 
+    /// Whether wheel or pointer moved the view in the last frame.
+    pub fn is_moving(&self) -> bool {
+        self.is_moving
+    }
+
     /// Takes in the pictures that have become ready: at the beginning of a frame, so that all of it shows the same.
     pub fn receive(&mut self, ctx: &egui::Context) {
         let ready = self.painter.as_mut().map(Painter::take).unwrap_or_default();
@@ -162,9 +173,11 @@ impl Timeline {
     /// Shows the timeline and lets the user move in it.
     pub fn timeline_ui(&mut self, ui: &mut Ui, recording: &Arc<Recording>, selection: &mut Selection, look: &Look) {
         self.forget_others(selection);
+        self.is_moving = false;
         let shades = Shades::in_ui(ui);
         ui.spacing_mut().item_spacing.y = 2.0;
-        let lanes = ui.allocate_space(vec2(ui.available_width(), 2.0 * theme::LANE_HEIGHT)).1;
+        let lanes = lanes::height(recording);
+        let lanes = ui.allocate_space(vec2(ui.available_width(), lanes)).1;
         // Painted last, when it is known where the plot lies; shown beneath everything else.
         let background = ui.painter().add(Shape::Noop);
         let height = (ui.available_height() - theme::OVERVIEW_HEIGHT - 6.0).max(120.0);
@@ -225,6 +238,18 @@ impl Timeline {
             let total = index.moment(trace, drawn_metric(selection.metric), pin.moment).bytes;
             marks::paint_cursor(painter, frame, selection.middle_of(trace, pin.moment), total, shades);
         }
+        for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
+            if let Some(moment) = mark {
+                marks::paint_mark(painter, frame, selection.middle_of(trace, *moment), name, shades);
+            }
+        }
+        if let Some(range) = selection.range() {
+            let x = [range.start, range.end].map(|moment| selection.middle_of(trace, moment));
+            marks::paint_between(painter, frame, x, shades);
+        }
+        let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
+        let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
+        marks::paint_ooms(painter, frame, ooms, shades);
         let capacity = index.summary.capacity_bytes;
         if capacity as f64 > frame.view.y.end {
             let text = format!("capacity {} lies above", format_bytes(capacity));
@@ -232,7 +257,7 @@ impl Timeline {
         }
     }
 
-    fn overview(&self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
+    fn overview(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
         let Some(shown) = &self.whole else { return };
         let trace = &recording.trace;
         let peak = recording.devices[selection.device].peak(trace, selection.metric);
@@ -242,15 +267,18 @@ impl Timeline {
             view: selection.view(),
             metric: selection.metric,
             peak_x: selection.middle_of(trace, peak.position()),
+            marks: selection.marks.map(|mark| mark.map(|moment| selection.middle_of(trace, moment))),
         };
         ui.add_space(4.0);
+        let hold = &mut self.hold;
         let inset = ui.horizontal(|ui| {
             ui.add_space(theme::AXIS_WIDTH);
-            overview::overview_ui(ui, &overview)
+            overview::overview_ui(ui, &overview, hold)
         });
-        if let Some(middle) = inset.inner {
-            let now = (selection.view().x.start + selection.view().x.end) / 2.0;
-            selection.pan(recording, [middle - now, 0.0]);
+        self.is_moving |= self.hold.is_some();
+        if let Some(x) = inset.inner {
+            let y = selection.view().y.clone();
+            selection.show(recording, View { x, y });
         }
     }
 

@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use eframe::egui::{self, Response, Tooltip, Ui};
-use highwater_snapshots::BlockId;
+use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
+use highwater_snapshots::{BlockId, EventId};
 
 use super::frame::PlotFrame;
-use super::{Hover, Timeline};
-use crate::gui::{block, theme};
+use super::{Hover, Timeline, marks};
+use crate::gui::block;
+use crate::gui::theme::{self, Shades};
 use crate::selection::{Pin, Selection};
 use crate::session::Recording;
 
@@ -24,7 +26,11 @@ impl Timeline {
         recording: &Recording,
         selection: &mut Selection,
     ) {
-        if response.dragged_by(egui::PointerButton::Primary) || response.dragged_by(egui::PointerButton::Middle) {
+        self.measure(ui, response, frame, recording, selection);
+        let is_panning = self.ruler.is_none() && response.dragged_by(egui::PointerButton::Primary)
+            || response.dragged_by(egui::PointerButton::Middle);
+        if is_panning {
+            self.is_moving = true;
             let [per_x, per_y] = frame.units_per_point();
             let moved = response.drag_delta();
             selection.pan(recording, [-f64::from(moved.x) * per_x, f64::from(moved.y) * per_y]);
@@ -39,7 +45,7 @@ impl Timeline {
         let Some(at) = response.hover_pos() else {
             return;
         };
-        wheel(ui, at, frame, recording, selection);
+        self.is_moving |= wheel(ui, at, frame, recording, selection);
         let Some(hover) = self.hover else { return };
         if response.clicked() {
             selection.pin = Some(Pin { block: hover.block, moment: hover.moment });
@@ -67,6 +73,40 @@ impl Timeline {
             ui.set_max_width(theme::TOOLTIP_WIDTH);
             block::hover_ui(ui, recording, selection, hover, entry);
         });
+    }
+
+    /// The ruler: drawn out with Shift held, it tells how far apart two places are on both axes; it stays until the
+    /// pointer lets go.
+    fn measure(
+        &mut self,
+        ui: &Ui,
+        response: &Response,
+        frame: &PlotFrame,
+        recording: &Recording,
+        selection: &Selection,
+    ) {
+        let place = |at: egui::Pos2| [frame.x_at(at.x), frame.bytes_at(at.y)];
+        let is_begun =
+            response.drag_started_by(egui::PointerButton::Primary) && ui.input(|input| input.modifiers.shift);
+        if is_begun {
+            self.ruler = ui.input(|input| input.pointer.press_origin()).map(place);
+        }
+        let pointer = response.interact_pointer_pos().filter(|_| response.dragged());
+        let Some((from, to)) = self.ruler.zip(pointer.map(place)) else {
+            self.ruler = None;
+            return;
+        };
+        let bytes = format_bytes((to[1] - from[1]).abs() as u64);
+        let moments = [from[0], to[0]].map(|x| selection.moment_at(&recording.trace, x));
+        let events = format_count(moments[0].abs_diff(moments[1]) as u64);
+        let times = moments.map(|moment| {
+            moment
+                .checked_sub(1)
+                .and_then(|index| recording.trace.events.time_of(EventId::from_index(index)))
+                .unwrap_or(0)
+        });
+        let words = format!("{bytes}  ·  {events} events  ·  {}", format_nanos(times[0].abs_diff(times[1])));
+        marks::paint_ruler(ui.painter(), frame, [from, to], &words, &Shades::in_ui(ui));
     }
 
     /// What lies at a place on the screen: the moment that the column there shows, and the block in its stack.
@@ -113,8 +153,8 @@ impl Timeline {
 }
 
 /// Zooms along the axis around the pointer; with Alt along the bytes; with Ctrl, or by pinching, along both. A wheel
-/// that also turns sideways moves along the axis.
-fn wheel(ui: &Ui, at: egui::Pos2, frame: &PlotFrame, recording: &Recording, selection: &mut Selection) {
+/// that also turns sideways moves along the axis. Tells whether anything moved.
+fn wheel(ui: &Ui, at: egui::Pos2, frame: &PlotFrame, recording: &Recording, selection: &mut Selection) -> bool {
     let (turned, pinched, is_alt) =
         ui.input(|input| (input.smooth_scroll_delta(), input.zoom_delta(), input.modifiers.alt));
     let center = [frame.x_at(at.x), frame.bytes_at(at.y)];
@@ -128,4 +168,5 @@ fn wheel(ui: &Ui, at: egui::Pos2, frame: &PlotFrame, recording: &Recording, sele
     if turned.x != 0.0 {
         selection.pan(recording, [-f64::from(turned.x) * frame.units_per_point()[0], 0.0]);
     }
+    pinched != 1.0 || turned != egui::Vec2::ZERO
 }

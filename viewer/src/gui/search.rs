@@ -1,0 +1,220 @@
+//! Search: the one box of conditions that all views follow, and which blocks meet them.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use eframe::egui::{Id, Key, RichText, Role, TextEdit, Ui, WidgetInfo};
+use highwater_snapshots::analysis::{Filter, Matches};
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use super::theme::{self, Shades};
+use crate::command::Command;
+use crate::session::Recording;
+
+/// What is searched for in one recording.
+#[derive(Debug)]
+pub struct Search {
+    text: String,
+    error: Option<String>,
+    filter: Filter,
+    matches: Arc<Matches>,
+    /// The filter last asked for, until its matches are there.
+    pending: Option<(Filter, Receiver<Matches>)>,
+    wants_focus: bool,
+}
+
+impl Search {
+    /// No condition: all blocks of `recording` meet it.
+    pub fn new(recording: &Recording) -> Self {
+        let filter = Filter::default();
+        let matches = Arc::new(Matches::of(&recording.trace, &filter));
+        Self { text: String::new(), error: None, filter, matches, pending: None, wants_focus: false }
+    }
+
+    /// The conditions that views follow: those last typed that could be understood, once it is known who meets them.
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// The blocks that meet them.
+    pub fn matches(&self) -> &Arc<Matches> {
+        &self.matches
+    }
+
+    /// What was typed.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the matches of what was typed are still being looked for.
+    pub fn is_busy(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Takes the keyboard when next shown.
+    pub fn focus(&mut self) {
+        self.wants_focus = true;
+    }
+
+    /// Searches for `text` in place of what was searched for. Where it cannot be understood the former conditions
+    /// stay, and the box says what is wrong. `wake` is called when the matches are known.
+    pub fn set(&mut self, recording: &Arc<Recording>, text: &str, wake: impl FnOnce() + Send + 'static) {
+        text.clone_into(&mut self.text);
+        let filter: Filter = match text.parse() {
+            Ok(filter) => filter,
+            Err(why) => {
+                self.error = Some(why);
+                return;
+            }
+        };
+        self.error = None;
+        let wanted = self.pending.as_ref().map_or(&self.filter, |(filter, _)| filter);
+        if *wanted == filter {
+            return;
+        }
+        let (sender, receiver) = channel();
+        let (recording, asked) = (Arc::clone(recording), filter.clone());
+        let work = move || {
+            // Nobody may want to know any more.
+            let _ = sender.send(Matches::of(&recording.trace, &asked));
+            drop(recording);
+            wake();
+        };
+        match std::thread::Builder::new().name("highwater-search".to_owned()).spawn(work) {
+            Ok(_) => self.pending = Some((filter, receiver)),
+            Err(why) => self.error = Some(format!("cannot start a thread to search: {why}")),
+        }
+    }
+
+    /// Adds a condition to those typed, unless it is there already.
+    pub fn add(&mut self, recording: &Arc<Recording>, condition: &str, wake: impl FnOnce() + Send + 'static) {
+        if self.text.contains(condition) {
+            return;
+        }
+        let text = format!("{} {condition}", self.text.trim_end());
+        self.set(recording, text.trim_start(), wake);
+    }
+
+    /// Looks again who meets the conditions, in a recording that has taken the place of another.
+    pub fn renew(&mut self, recording: &Recording) {
+        if let Some((filter, _)) = self.pending.take() {
+            self.filter = filter;
+        }
+        self.matches = Arc::new(Matches::of(&recording.trace, &self.filter));
+    }
+
+    /// Takes in matches that have become known.
+    pub fn receive(&mut self) {
+        let Some((_, receiver)) = &self.pending else { return };
+        match receiver.try_recv() {
+            Ok(matches) => self.take(matches),
+            Err(TryRecvError::Disconnected) => self.pending = None,
+            Err(TryRecvError::Empty) => {}
+        }
+    }
+
+    /// Waits for the matches. For tests and pictures without a window.
+    pub fn wait(&mut self) {
+        if let Some(Ok(matches)) = self.pending.as_ref().map(|(_, receiver)| receiver.recv()) {
+            self.take(matches);
+        }
+    }
+
+    fn take(&mut self, matches: Matches) {
+        if let Some((filter, _)) = self.pending.take() {
+            (self.filter, self.matches) = (filter, Arc::new(matches));
+        }
+    }
+
+    /// Shows the box and what came of it; gives the text to search for when it was changed.
+    pub fn search_ui(&mut self, ui: &mut Ui, recording: &Recording, is_hiding: &mut bool) -> Option<String> {
+        let label = ui.label("Search");
+        let mut text = self.text.clone();
+        let id = Id::unique("search").with(&recording.name);
+        let hint = "category=activation size>=1MiB";
+        let field = TextEdit::singleline(&mut text).id(id).hint_text(hint).desired_width(theme::SEARCH_WIDTH);
+        let field = ui.add(field).labelled_by(label.id);
+        if std::mem::take(&mut self.wants_focus) {
+            field.request_focus();
+        }
+        let is_left = field.has_focus() && ui.input(|input| input.key_pressed(Key::Escape));
+        if is_left {
+            ui.memory_mut(|memory| memory.surrender_focus(id));
+        }
+        let mut wanted = (text != self.text).then_some(text);
+        field.on_hover_text(EXPLAINED);
+        if !self.text.is_empty() {
+            if ui.small_button("x").on_hover_text(Command::ClearSearch.tooltip()).clicked() {
+                wanted = Some(String::new());
+            }
+            let toggle = ui.toggle_value(is_hiding, "hide the rest");
+            toggle.on_hover_text(Command::ToggleHide.tooltip());
+        }
+        self.outcome_ui(ui);
+        wanted
+    }
+
+    /// How many blocks meet the conditions, or what is wrong with them.
+    fn outcome_ui(&self, ui: &mut Ui) {
+        if let Some(why) = &self.error {
+            ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
+        } else if self.is_busy() {
+            ui.spinner();
+        } else if !self.filter.is_empty() {
+            let (blocks, bytes) = (self.matches.blocks(), self.matches.requested());
+            let count = if blocks == 1 { "1 block".to_owned() } else { format!("{} blocks", format_count(blocks)) };
+            let text = RichText::new(&count).color(Shades::in_ui(ui).faint);
+            let response = ui.label(text);
+            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("Found {count}")));
+            response.on_hover_text(format!(
+                "{count} meet the conditions; over all, they asked for {}",
+                format_bytes(bytes)
+            ));
+        }
+    }
+}
+
+/// The language, in short.
+const EXPLAINED: &str = "Conditions that blocks must all meet; all views follow.\n\
+    Keys: category, op, scope, phase, pool, lifetime, stack, frame, size, allocated, step, stream, device.\n\
+    Operators: = != ~ (contains) !~ < <= > >=. Several values: category=gradient,activation";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::BlockId;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn recording() -> Arc<Recording> {
+        let text = "alloc a 10 activation\nalloc g 20 gradient\nalloc h 30 gradient";
+        Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()))
+    }
+
+    #[test]
+    fn the_last_conditions_that_make_sense_are_followed() {
+        let recording = recording();
+        let mut search = Search::new(&recording);
+        assert_eq!(search.matches().blocks(), 3);
+        search.set(&recording, "category=gradient", || {});
+        assert!(search.filter().is_empty(), "it is not known yet who meets them");
+        search.wait();
+        assert_eq!((search.matches().blocks(), search.matches().contains(BlockId(0))), (2, false));
+        search.set(&recording, "category=", || {});
+        assert!(search.error.is_some() && search.matches().blocks() == 2);
+        search.set(&recording, "", || {});
+        search.wait();
+        assert!(search.error.is_none() && search.matches().is_all());
+    }
+
+    #[test]
+    fn conditions_are_added_once() {
+        let recording = recording();
+        let mut search = Search::new(&recording);
+        for condition in ["category=gradient", "size>=30", "category=gradient"] {
+            search.add(&recording, condition, || {});
+            search.wait();
+        }
+        assert_eq!(search.text(), "category=gradient size>=30");
+        assert_eq!(search.matches().blocks(), 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! History: the states that the user came through, to go back and forward among them.
+
+/// States kept.
+const MOST: usize = 256;
+/// Seconds within which one movement of wheel, pointer or arrow keys goes on.
+const PAUSE: f64 = 0.7;
+
+/// The states before and after the present one.
+#[derive(Clone, Debug)]
+pub struct History<T> {
+    back: Vec<T>,
+    now: T,
+    forward: Vec<T>,
+    /// When the present state was last moved, if it was by a movement that may go on.
+    moved: Option<f64>,
+}
+
+impl<T: Clone + PartialEq> History<T> {
+    /// A history that begins with `now`.
+    pub fn new(now: T) -> Self {
+        Self { back: Vec::new(), now, forward: Vec::new(), moved: None }
+    }
+
+    /// Takes note of the present state, at `seconds` on any clock. A movement changes the state again and again: as
+    /// long as it pauses for no longer than a moment it counts as one change.
+    pub fn note(&mut self, now: &T, is_movement: bool, seconds: f64) {
+        if *now == self.now {
+            return;
+        }
+        let goes_on = is_movement && self.moved.is_some_and(|moved| seconds - moved < PAUSE);
+        let former = std::mem::replace(&mut self.now, now.clone());
+        self.moved = is_movement.then_some(seconds);
+        if !goes_on {
+            self.back.push(former);
+            let over = self.back.len().saturating_sub(MOST);
+            self.back.drain(..over);
+        }
+        self.forward.clear();
+    }
+
+    /// The state before the present one, which becomes the present one; `None` at the beginning.
+    pub fn back(&mut self) -> Option<T> {
+        let before = self.back.pop()?;
+        self.forward.push(std::mem::replace(&mut self.now, before));
+        self.moved = None;
+        Some(self.now.clone())
+    }
+
+    /// The state that [`Self::back`] left, which becomes the present one; `None` where there is none.
+    pub fn forward(&mut self) -> Option<T> {
+        let after = self.forward.pop()?;
+        self.back.push(std::mem::replace(&mut self.now, after));
+        self.moved = None;
+        Some(self.now.clone())
+    }
+
+    /// Whether there is a state to go back to.
+    pub fn can_go_back(&self) -> bool {
+        !self.back.is_empty()
+    }
+
+    /// Whether there is a state to go forward to.
+    pub fn can_go_forward(&self) -> bool {
+        !self.forward.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_undone_and_done_again_in_their_order() {
+        let mut history = History::new(0);
+        for state in [1, 2, 2, 3] {
+            history.note(&state, false, 0.0);
+        }
+        assert_eq!((history.back(), history.back()), (Some(2), Some(1)));
+        assert_eq!(history.forward(), Some(2));
+        history.note(&9, false, 0.0);
+        assert!(!history.can_go_forward(), "what was undone is gone once something new is done");
+        assert_eq!([history.back(), history.back(), history.back(), history.back()], [Some(2), Some(1), Some(0), None]);
+    }
+
+    #[test]
+    fn a_movement_is_one_change_until_it_pauses() {
+        let mut history = History::new(0);
+        for (state, seconds) in [(1, 0.0), (2, 0.1), (3, 0.7), (4, 2.0), (5, 2.1)] {
+            history.note(&state, true, seconds);
+        }
+        assert_eq!([history.back(), history.back(), history.back()], [Some(3), Some(0), None]);
+        assert_eq!(history.forward(), Some(3));
+    }
+
+    #[test]
+    fn it_does_not_grow_for_ever() {
+        let mut history = History::new(0);
+        (1..=2 * MOST).for_each(|state| history.note(&state, false, 0.0));
+        assert_eq!(std::iter::from_fn(|| history.back()).count(), MOST);
+    }
+}

@@ -1,0 +1,103 @@
+//! Regions: the ranges that the program named, laid out in rows without overlap, and its notes and failed requests.
+
+use std::ops::Range;
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::{DeviceId, StringId, Trace};
+
+/// Rows at most: regions nested more deeply are counted, not shown.
+const MOST_ROWS: usize = 3;
+
+/// A named range of events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its name, as the program gave it.
+    pub name: StringId,
+    /// Its events.
+    pub events: Range<u32>,
+}
+
+/// What the program said about parts of a recording, besides steps and phases, and the moments that stand out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Regions {
+    /// Rows of regions, outer ones first; those of a row are in order and do not overlap.
+    pub rows: Vec<Vec<Region>>,
+    /// Regions that found no place in the rows.
+    pub left_out: usize,
+    /// Notes: how many events have happened by then, and what is noted.
+    pub notes: Vec<(usize, StringId)>,
+    /// Requests that could not be met: the device, and how many events have happened by then.
+    pub ooms: Vec<(DeviceId, usize)>,
+}
+
+impl Regions {
+    /// Lays out the annotations of `trace` that are neither guessed nor one of `steps`, which have a lane of their own.
+    pub fn of(trace: &Trace, steps: &[(u32, Range<u32>)]) -> Self {
+        let mut regions = Self::default();
+        for annotation in &trace.annotations {
+            let events = annotation.first.0..annotation.end.0.min(trace.events.len() as u32);
+            let at = steps.partition_point(|(_, step)| step.start < events.start);
+            let is_step = steps.get(at).is_some_and(|(_, step)| *step == events);
+            if annotation.is_guessed || is_step || events.start >= events.end {
+                continue;
+            }
+            // They come in the order of their first events, outer before inner ones.
+            let is_free = |row: &Vec<Region>| row.last().is_none_or(|last| last.events.end <= events.start);
+            let row = regions.rows.iter().position(is_free).unwrap_or(regions.rows.len());
+            let region = Region { name: annotation.name, events };
+            match regions.rows.get_mut(row) {
+                Some(row) => row.push(region),
+                None if row < MOST_ROWS => regions.rows.push(vec![region]),
+                None => regions.left_out += 1,
+            }
+        }
+        for (index, kind) in trace.events.kind.iter().enumerate() {
+            match kind {
+                EventKind::Oom => regions.ooms.push((trace.events.device[index], index + 1)),
+                EventKind::Mark => regions.notes.push((index + 1, StringId(trace.events.subject[index]))),
+                _ => {}
+            }
+        }
+        regions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+    use highwater_snapshots::trace::Annotation;
+    use highwater_snapshots::{EventId, StringId};
+
+    #[test]
+    fn regions_take_the_first_row_that_is_free_and_steps_have_their_own_lane() {
+        let mut trace = trace_from_text("alloc a 1\nalloc b 1\nmark here\nalloc c 1\nalloc d 1\nalloc e 1").unwrap();
+        let region = |name, first, end| Annotation {
+            name: StringId(name),
+            device: DeviceId(0),
+            start_ns: None,
+            end_ns: None,
+            first: EventId(first),
+            end: EventId(end),
+            is_guessed: false,
+        };
+        trace.annotations = vec![
+            region(0, 0, 6),
+            region(1, 0, 3),
+            region(2, 1, 2),
+            region(3, 1, 2),
+            region(4, 3, 99),
+            Annotation { is_guessed: true, ..region(5, 3, 4) },
+            region(6, 4, 4),
+        ];
+        let regions = Regions::of(&trace, &[(0, 0..6)]);
+        let names: Vec<Vec<u32>> =
+            regions.rows.iter().map(|row| row.iter().map(|region| region.name.0).collect()).collect();
+        assert_eq!(names, [vec![1, 4], vec![2], vec![3]]);
+        assert_eq!(regions.rows[0][1].events, 3..6, "what ends after the recording ends with it");
+        assert_eq!(regions.left_out, 0);
+        let notes: Vec<(usize, &str)> =
+            regions.notes.iter().map(|(at, text)| (*at, trace.tables.string(*text))).collect();
+        assert_eq!(notes, [(3, "here")]);
+    }
+}

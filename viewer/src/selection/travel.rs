@@ -1,0 +1,259 @@
+//! Travel: how the view moves: to the peak, a block's life, a step, a moment; in, out and aside.
+
+use std::ops::Range;
+
+use highwater_snapshots::BlockId;
+use highwater_snapshots::analysis::Metric;
+
+use super::{FLATTEST, HEADROOM, NARROWEST, Pin, Selection, View, moments_after, within};
+use crate::session::Recording;
+
+impl Selection {
+    /// Shows everything.
+    pub fn fit(&mut self, recording: &Recording) {
+        let whole = self.whole(recording);
+        self.show(recording, whole);
+    }
+
+    /// Shows `factor` times as much in both directions, with `center` (axis, bytes) staying where it is.
+    pub fn zoom(&mut self, recording: &Recording, factor: [f64; 2], center: [f64; 2]) {
+        let scaled = |range: &Range<f64>, factor: f64, center: f64| {
+            center + (range.start - center) * factor..center + (range.end - center) * factor
+        };
+        self.view.x = scaled(&self.view.x, factor[0], center[0]);
+        self.view.y = scaled(&self.view.y, factor[1], center[1]);
+        self.clamp(recording);
+    }
+
+    /// Moves the view by a distance on the axis and in bytes.
+    pub fn pan(&mut self, recording: &Recording, by: [f64; 2]) {
+        self.view.x = self.view.x.start + by[0]..self.view.x.end + by[0];
+        self.view.y = self.view.y.start + by[1]..self.view.y.end + by[1];
+        self.clamp(recording);
+    }
+
+    /// Centres the peak of the chosen total and shows the phase around it, so that what led up to it and what
+    /// followed can be seen. The peak becomes the moment of the panels.
+    pub fn go_to_peak(&mut self, recording: &Recording) {
+        let trace = &recording.trace;
+        let peak = recording.devices[self.device].peak(trace, self.metric);
+        let whole = self.whole(recording);
+        let middle = self.middle_of(trace, peak.position());
+        let span = peak.event.and_then(|event| trace.spans.at(event));
+        let half = span.map_or(0.0, |span| {
+            let shown = self.x_of_events(trace, span.first.0..span.end.0);
+            (middle - shown.start).max(shown.end - middle) * 1.25
+        });
+        let width = whole.x.end - whole.x.start;
+        let half = half.clamp(width / 64.0, width / 6.0).max(NARROWEST);
+        self.pin = None;
+        let y = if peak.bytes == 0 { whole.y } else { 0.0..peak.bytes as f64 * (1.0 + HEADROOM) };
+        self.show(recording, View { x: middle - half..middle + half, y });
+    }
+
+    /// Shows the life of `block` with some room on both sides.
+    pub fn go_to_block(&mut self, recording: &Recording, block: BlockId) {
+        let trace = &recording.trace;
+        let row = trace.blocks.get(block);
+        let whole = self.whole(recording);
+        let first = row.alloc.index().map_or(whole.x.start, |index| self.x_of(trace, index + 1));
+        // A free that was requested before the recording has no place in it.
+        let freed = if trace.was_waiting_at_start(block) { row.free_completed } else { row.free_requested };
+        let end = freed.index().map_or(whole.x.end, |index| self.x_of(trace, index + 1));
+        let room = ((end - first) * 0.1).max(NARROWEST);
+        self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
+    }
+
+    /// Shows the step after (or before, for -1) the one that is shown; the nearest one where none is shown alone.
+    /// Of each step it shows what lies within the device's moments; steps without any are passed over.
+    pub fn go_to_step(&mut self, recording: &Recording, by: i64) {
+        let steps = self.steps_on_device(recording);
+        let middle = (self.view.x.start + self.view.x.end) / 2.0;
+        let now = (steps.partition_point(|x| x.start <= middle) as i64 - 1).max(0);
+        let is_in_view = |x: &Range<f64>| {
+            (x.start - self.view.x.start).abs() < NARROWEST && (x.end - self.view.x.end).abs() < NARROWEST
+        };
+        let is_alone = steps.get(now as usize).is_some_and(is_in_view);
+        let target = if is_alone { now + by } else { now }.clamp(0, (steps.len() as i64 - 1).max(0));
+        if let Some(x) = steps.get(target as usize) {
+            self.show(recording, View { x: x.clone(), y: self.view.y.clone() });
+        }
+    }
+
+    /// The steps that lie at least in part within the device's moments, each as the view that shows it.
+    fn steps_on_device(&self, recording: &Recording) -> Vec<Range<f64>> {
+        let whole = self.whole(recording).x;
+        let moments = &recording.devices[self.device].moments;
+        let has_moments = |events: &Range<u32>| {
+            let shown = moments_after(events);
+            shown.start < moments.end && shown.end > moments.start
+        };
+        let steps = recording.steps.iter().filter(|(_, events)| has_moments(events));
+        steps
+            .map(|(_, events)| {
+                let x = self.x_of_events(&recording.trace, events.clone());
+                within(&(x.start.max(whole.start)..x.end.min(whole.end)), &whole, NARROWEST)
+            })
+            .collect()
+    }
+
+    /// Shows `view`, as far as it lies within the recording.
+    pub fn show(&mut self, recording: &Recording, view: View) {
+        self.view = view;
+        self.clamp(recording);
+    }
+
+    /// Shows the moments `shown`, with a little room on both sides.
+    pub fn show_moments(&mut self, recording: &Recording, shown: &Range<usize>) {
+        let trace = &recording.trace;
+        let (first, end) = (self.x_of(trace, shown.start), self.x_of(trace, shown.end + 1));
+        let room = ((end - first) * 0.05).max(NARROWEST);
+        self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
+    }
+
+    /// Pins the moment after `moment` events, and brings it into view where it is not.
+    pub fn go_to_moment(&mut self, recording: &Recording, moment: usize) {
+        let block = self.pin.and_then(|pin| pin.block);
+        self.pin = Some(Pin { block, moment });
+        let middle = self.middle_of(&recording.trace, moment);
+        if !self.view.x.contains(&middle) {
+            let half = (self.view.x.end - self.view.x.start) / 2.0;
+            self.show(recording, View { x: middle - half..middle + half, y: self.view.y.clone() });
+        }
+    }
+
+    /// Keeps the view within the recording, and no narrower than can be told apart.
+    pub(super) fn clamp(&mut self, recording: &Recording) {
+        let whole = self.whole(recording);
+        self.view.x = within(&self.view.x, &whole.x, NARROWEST);
+        let capacity = recording.devices[self.device].summary.capacity_bytes as f64;
+        let highest = 0.0..whole.y.end.max(capacity * (1.0 + HEADROOM));
+        if self.fits_bytes {
+            self.view.y = 0.0..self.top_in_view(recording) as f64 * (1.0 + HEADROOM);
+        }
+        self.view.y = within(&self.view.y, &highest, FLATTEST);
+    }
+
+    /// The largest value of the chosen total, or of the drawn one, among the moments in view.
+    fn top_in_view(&self, recording: &Recording) -> u64 {
+        let trace = &recording.trace;
+        let index = &recording.devices[self.device];
+        let first = self.moment_at(trace, self.view.x.start);
+        let events = first..self.moment_at(trace, self.view.x.end).max(first + 1);
+        let tops = [self.metric, Metric::Active].map(|metric| {
+            let before = index.series.before_position(trace, first).get(metric);
+            index.series.largest(trace, metric, events.clone()).map_or(before, |(bytes, _)| bytes.max(before))
+        });
+        if self.metric.is_of_blocks() { tops[0] } else { tops[0].max(tops[1]) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::selection::Axis;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn recording() -> Recording {
+        let text = "
+            step 0 t=0us
+            phase forward t=0us
+            alloc a 100 t=10us
+            alloc b 300 t=20us
+            phase backward t=30us
+            free b t=40us
+            free a t=100us
+        ";
+        Recording::new("test", None, trace_from_text(text).unwrap())
+    }
+
+    #[test]
+    fn the_peak_comes_into_the_middle_with_its_height_in_view() {
+        let recording = recording();
+        let mut selection = Selection::new(&recording);
+        let whole = selection.view().clone();
+        selection.go_to_peak(&recording);
+        let View { x, y } = selection.view().clone();
+        assert_eq!((x.start + x.end) / 2.0, 4.5);
+        assert!(y.start == 0.0 && y.end > 400.0);
+        assert_ne!(x, whole.x);
+    }
+
+    #[test]
+    fn no_view_leaves_the_recording_or_becomes_too_narrow_to_tell_anything() {
+        let recording = recording();
+        let mut selection = Selection::new(&recording);
+        let whole = selection.view().clone();
+        selection.pan(&recording, [-1e9, -1e9]);
+        assert_eq!(*selection.view(), whole);
+        selection.zoom(&recording, [1e-12, 1e-12], [4.5, 200.0]);
+        let View { x, y } = selection.view();
+        assert_eq!((x.end - x.start, y.end - y.start), (NARROWEST, FLATTEST));
+        assert!(x.contains(&4.5) && y.contains(&200.0));
+        selection.zoom(&recording, [1e12, 1e12], [4.5, 200.0]);
+        assert_eq!(*selection.view(), whole);
+    }
+
+    #[test]
+    fn steps_of_a_device_are_shown_one_after_the_other_within_its_moments() {
+        let text = "
+            step 0
+            alloc x 10
+            alloc a 10 device=1
+            step 1
+            alloc b 10 device=1
+            step 2
+            alloc c 10 device=1
+            step 3
+            alloc y 10
+        ";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        let mut selection = Selection::new(&recording);
+        selection.set_device(&recording, 1);
+        assert_eq!(selection.view().x, 2.0..8.0);
+        let mut seen = Vec::new();
+        for by in [-1, -1, -1, 1, 1, 1] {
+            selection.go_to_step(&recording, by);
+            seen.push(selection.view().x.clone());
+        }
+        // From everything to the step in the middle; nothing is left of the step that begins after the device's end.
+        assert_eq!(seen, [4.0..6.0, 2.0..4.0, 2.0..4.0, 4.0..6.0, 6.0..8.0, 6.0..8.0]);
+        selection.set_axis(&recording, Axis::Time);
+        for expected in [2, 1, 0] {
+            assert_eq!(selection.view().x, selection.steps_on_device(&recording)[expected]);
+            selection.go_to_step(&recording, -1);
+        }
+    }
+
+    #[test]
+    fn a_blocks_life_is_shown_from_its_allocation_to_its_free() {
+        let recording = recording();
+        let mut selection = Selection::new(&recording);
+        selection.go_to_block(&recording, BlockId(1));
+        let View { x, .. } = selection.view();
+        assert!(x.start < 4.0 && x.start > 3.0 && x.end > 6.0 && x.end < 7.0, "{x:?}");
+    }
+
+    #[test]
+    fn the_height_follows_what_is_in_view_where_it_is_asked_to() {
+        let text = "alloc a 100\nfree a\nalloc b 1000\nfree b\nalloc c 40";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        let mut selection = Selection::new(&recording);
+        selection.set_fits_bytes(&recording, true);
+        assert_eq!(selection.view().y.end, 1000.0 * (1.0 + HEADROOM));
+        selection.show(&recording, View { x: 1.0..2.0, y: 0.0..1.0 });
+        assert_eq!(selection.view().y, 0.0..100.0 * (1.0 + HEADROOM));
+    }
+
+    #[test]
+    fn a_moment_out_of_view_comes_into_its_middle() {
+        let text: String = (0..100).map(|n| format!("alloc b{n} 10\n")).collect();
+        let recording = Recording::new("test", None, trace_from_text(&text).unwrap());
+        let mut selection = Selection::new(&recording);
+        selection.show(&recording, View { x: 0.0..10.0, y: 0.0..1000.0 });
+        selection.go_to_moment(&recording, 5);
+        assert_eq!(selection.view().x, 0.0..10.0, "it is in view");
+        selection.go_to_moment(&recording, 50);
+        assert_eq!((selection.view().x.clone(), selection.pin.map(|pin| pin.moment)), (45.5..55.5, Some(50)));
+    }
+}

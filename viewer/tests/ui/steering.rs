@@ -1,0 +1,147 @@
+//! Steering: moments, peaks, marks, blocks, search and undo, by keyboard alone.
+
+use super::*;
+use highwater::gui::layout::{Bottom, Side};
+
+fn moment(harness: &Harness<'_, App>) -> usize {
+    harness.state().current().unwrap().moment().0.position()
+}
+
+fn pinned(harness: &Harness<'_, App>) -> Option<BlockId> {
+    harness.state().current().unwrap().selection.pin.and_then(|pin| pin.block)
+}
+
+fn chord(harness: &mut Harness<'_, App>, modifiers: Modifiers, key: Key) {
+    harness.key_press_modifiers(modifiers, key);
+    settle(harness);
+}
+
+#[test]
+fn keys_lead_from_peak_to_peak_and_from_event_to_event() {
+    let mut harness = harness(Some(steps()));
+    press(&mut harness, Key::Home);
+    run(&mut harness, Command::PreviousPeak);
+    let first = moment(&harness);
+    press(&mut harness, Key::N);
+    let second = moment(&harness);
+    assert!(first < second, "{first} {second}");
+    chord(&mut harness, Modifiers::SHIFT, Key::N);
+    assert_eq!(moment(&harness), first);
+    chord(&mut harness, Modifiers::SHIFT, Key::ArrowRight);
+    assert_eq!(moment(&harness), first + 1);
+    chord(&mut harness, Modifiers::SHIFT, Key::ArrowLeft);
+    assert_eq!(moment(&harness), first);
+    press(&mut harness, Key::Escape);
+    assert_eq!(moment(&harness), 20, "without a pin it is the peak");
+}
+
+#[test]
+fn the_largest_block_of_the_peak_is_one_key_away_and_its_neighbours_another() {
+    let mut harness = harness(Some(steps()));
+    press(&mut harness, Key::G);
+    assert_eq!(pinned(&harness), Some(BlockId(0)), "of several as large the first");
+    assert_eq!(harness.state().settings().side, Side::Block);
+    harness.get_by_label_contains("from before the recording");
+    press(&mut harness, Key::K);
+    let above = pinned(&harness).unwrap();
+    assert_ne!(above, BlockId(0));
+    press(&mut harness, Key::J);
+    press(&mut harness, Key::J);
+    assert_eq!(pinned(&harness), Some(BlockId(0)), "there is none below");
+    press(&mut harness, Key::Escape);
+    assert_eq!(harness.state().settings().side, Side::Moment);
+}
+
+#[test]
+fn two_marks_make_a_range_that_can_be_shown() {
+    let mut harness = harness(Some(steps()));
+    assert!(!harness.state().can(Command::ShowRange));
+    run(&mut harness, Command::PreviousEvent);
+    press(&mut harness, Key::CloseBracket);
+    for _ in 0..5 {
+        run(&mut harness, Command::PreviousEvent);
+    }
+    press(&mut harness, Key::OpenBracket);
+    assert_eq!(harness.state().current().unwrap().selection.range(), Some(14..19));
+    press(&mut harness, Key::R);
+    let shown = view(&harness).x;
+    assert!(shown.start < 14.5 && shown.start > 13.0 && shown.end > 19.5 && shown.end < 21.0, "{shown:?}");
+    chord(&mut harness, Modifiers::SHIFT, Key::Escape);
+    assert_eq!(harness.state().current().unwrap().selection.range(), None);
+}
+
+#[test]
+fn undo_returns_to_view_total_moment_and_search_and_redo_goes_on() {
+    let mut harness = harness(Some(steps()));
+    let whole = view(&harness);
+    press(&mut harness, Key::M);
+    press(&mut harness, Key::P);
+    let peak = view(&harness);
+    press(&mut harness, Key::Slash);
+    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Search").type_text("category=gradient");
+    settle(&mut harness);
+    harness.get_by_label("Found 1 block");
+    harness.key_press(Key::Escape);
+    settle(&mut harness);
+    chord(&mut harness, Modifiers::COMMAND, Key::Z);
+    assert!(harness.query_by_label_contains("Found").is_none());
+    assert_eq!(view(&harness), peak);
+    chord(&mut harness, Modifiers::COMMAND, Key::Z);
+    assert_eq!(view(&harness), whole);
+    chord(&mut harness, Modifiers::COMMAND, Key::Z);
+    assert_eq!(harness.state().current().unwrap().selection.metric, Metric::Requested);
+    assert!(!harness.state().can(Command::Undo));
+    for _ in 0..3 {
+        chord(&mut harness, Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
+    }
+    harness.get_by_label("Found 1 block");
+    assert!(!harness.state().can(Command::Redo));
+}
+
+#[test]
+fn a_drag_in_the_overview_makes_a_part_visible_and_is_undone_as_one() {
+    let mut harness = harness(Some(steps()));
+    let whole = view(&harness);
+    let overview = harness.get_by_label("Overview of the whole recording").rect();
+    let at = |share: f32| Pos2::new(overview.left() + overview.width() * share, overview.center().y);
+    harness.hover_at(at(0.25));
+    harness.run_steps(1);
+    harness.drag_at(at(0.25));
+    for share in [0.3, 0.4, 0.5] {
+        harness.hover_at(at(share));
+        harness.run_steps(1);
+    }
+    harness.drop_at(at(0.5));
+    settle(&mut harness);
+    let length = whole.x.end - whole.x.start;
+    let shown = view(&harness).x;
+    assert!((shown.start / length - 0.25).abs() < 0.02 && (shown.end / length - 0.5).abs() < 0.02, "{shown:?}");
+    run(&mut harness, Command::Undo);
+    assert_eq!(view(&harness), whole);
+}
+
+#[test]
+fn the_views_below_and_beside_the_timeline_are_shown_by_key() {
+    let mut harness = harness(Some(steps()));
+    chord(&mut harness, Modifiers::COMMAND, Key::Num5);
+    assert_eq!(harness.state().settings().bottom, Some(Bottom::Events));
+    chord(&mut harness, Modifiers::COMMAND, Key::Num4);
+    assert_eq!(harness.state().settings().bottom, Some(Bottom::Segments));
+    chord(&mut harness, Modifiers::COMMAND, Key::Num4);
+    assert_eq!(harness.state().settings().bottom, None);
+    chord(&mut harness, Modifiers::COMMAND, Key::Num3);
+    assert_eq!(harness.state().settings().side, Side::Statistics);
+}
+
+#[test]
+fn requests_that_failed_are_led_to_and_the_programs_regions_have_a_lane() {
+    let text = "alloc a 100\noom 500\nalloc b 100\nmark here\noom 700\nfree a";
+    let mut harness = harness(Some(trace_from_text(text).unwrap()));
+    run(&mut harness, Command::FitAll);
+    for (key, expected) in [(Key::O, 5), (Key::O, 5)] {
+        press(&mut harness, key);
+        assert_eq!(moment(&harness), expected);
+    }
+    chord(&mut harness, Modifiers::SHIFT, Key::O);
+    assert_eq!(moment(&harness), 2);
+}
