@@ -18,7 +18,9 @@ pub mod extremes;
 pub mod phases;
 pub mod summary;
 pub mod verify;
+pub mod addresses;
 
+pub use addresses::{AddressIndex, AddressMap, Autopsy};
 pub use breakdown::{Breakdown, Group, GroupKey};
 pub use filter::Filter;
 pub use lifetime::Lifetime;

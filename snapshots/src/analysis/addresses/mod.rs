@@ -1,0 +1,25 @@
+//! Addresses: where blocks lie in the segments, what is free between them, and why a request did not fit.
+//!
+//! An [`AddressIndex`] knows which ranges were held when; an [`AddressMap`] what lies at every address at one moment;
+//! [`LaneAxis`] and [`lanes`] draw addresses over time; an [`Autopsy`] explains an out-of-memory.
+
+pub mod rules;
+pub mod extents;
+pub mod map;
+pub mod fit;
+pub mod relief;
+pub mod autopsy;
+pub mod axis;
+pub mod lanes;
+
+pub use autopsy::{Autopsy, Hole, Verdict};
+pub use axis::{Lane, LaneAxis};
+pub use extents::{AddressIndex, Extent, Home};
+pub use fit::{Room, rooms};
+pub use lanes::{LaneRaster, LaneWindow};
+pub use map::{AddressMap, Astray, Content, HeldSegment, Piece, Stray, Usage};
+pub use relief::Relief;
+pub use rules::AllocRules;
+
+#[cfg(test)]
+mod tests;
