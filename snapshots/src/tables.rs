@@ -105,10 +105,13 @@ impl Tables {
 
     /// The parts of a scope's path, innermost first.
     pub fn scope_names(&self, id: ScopeId) -> impl Iterator<Item = &str> {
+        self.scope_rows(id).map(|scope| self.string(scope.name))
+    }
+
+    /// The scope and those around it, innermost first.
+    pub fn scope_rows(&self, id: ScopeId) -> impl Iterator<Item = Scope> {
         let row = move |id: ScopeId| id.index().and_then(|index| self.scopes.get(index)).copied();
-        std::iter::successors(row(id), move |scope| row(scope.parent))
-            .take(MOST_DEPTH)
-            .map(|scope| self.string(scope.name))
+        std::iter::successors(row(id), move |scope| row(scope.parent)).take(MOST_DEPTH)
     }
 
     /// The operation's row, if there is one.
@@ -160,7 +163,8 @@ impl Tables {
         }
     }
 
-    fn address_text(&self, id: FrameId) -> String {
+    /// The module and address of a frame.
+    pub(crate) fn address_text(&self, id: FrameId) -> String {
         let Some(frame) = id.index().and_then(|index| self.frames.get(index)) else {
             return "?".to_owned();
         };

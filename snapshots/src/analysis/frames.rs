@@ -69,6 +69,22 @@ const CPYTHON_FOLDERS: &[&str] = &["/Include/", "/Modules/", "/Objects/", "/Pyth
 const ALLOCATING: &[&str] =
     &["torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::empty_"];
 
+/// What obtains memory and records it, among what is machinery anyway.
+const ALLOCATORS: &[&str] = &[
+    "highwater_recorder::",
+    "highwater_engine::alloc::",
+    "torch::unwind::",
+    "torch::CapturedTraceback::",
+    "torch::cuda::",
+    "c10::cuda::",
+    "c10::hip::",
+    "c10::xpu::",
+    "at::detail::empty_",
+];
+
+/// Parts of paths of such functions.
+const ALLOCATOR_FILES: &[&str] = &["/engine/src/alloc/", "/recorder/src/"];
+
 /// What a line begins with that tells which node torch.fx generated the code for, and from which line of the model.
 const GENERATED: &str = "torch.fx: ";
 
@@ -95,6 +111,13 @@ pub fn is_internal(tables: &Tables, line: &SourceLine) -> bool {
         || is_of_pytorch(function)
         || is_of_cpython(function, file)
         || INTERNAL_FILES.iter().any(|part| file.contains(part))
+}
+
+/// Whether `line` is an allocator's, or of what records it: how memory was obtained, not what for.
+pub fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
+    let function = tables.string(line.function).trim_start_matches(['<', '&', '(']);
+    ALLOCATORS.iter().any(|prefix| function.starts_with(prefix))
+        || ALLOCATOR_FILES.iter().any(|part| tables.string(line.file).contains(part))
 }
 
 /// Whether a function in C++ with its return type before its name, as templates have it, is PyTorch's.

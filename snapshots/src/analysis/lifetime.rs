@@ -4,7 +4,7 @@ use crate::ids::EventId;
 use crate::trace::{Block, Trace};
 
 /// How long a block lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lifetime {
     /// Alive before the recording and at its end.
     Always,

@@ -38,6 +38,11 @@ impl LiveIndex {
         Self { device, checkpoints }
     }
 
+    /// The device.
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
     /// The blocks that count towards `metric` once events `0..position` have happened, in block order.
     /// Metrics that are not sums over blocks give the active blocks.
     pub fn before_position(&self, trace: &Trace, metric: Metric, position: usize) -> Vec<BlockId> {

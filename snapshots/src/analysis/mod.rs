@@ -15,12 +15,15 @@ pub mod matches;
 pub mod breakdown;
 pub mod peak;
 pub mod extremes;
+pub mod between;
+pub mod tree;
 pub mod phases;
 pub mod summary;
 pub mod verify;
 pub mod addresses;
 
 pub use addresses::{AddressIndex, AddressMap, Autopsy};
+pub use between::{Balance, Question};
 pub use breakdown::{Breakdown, Group, GroupKey};
 pub use filter::Filter;
 pub use lifetime::Lifetime;
@@ -29,6 +32,7 @@ pub use matches::Matches;
 pub use metric::{Metric, Totals};
 pub use peak::{Moment, Peak};
 pub use series::Series;
+pub use tree::{Tree, TreeKey, TreeQuery};
 
 #[cfg(test)]
 mod tests;

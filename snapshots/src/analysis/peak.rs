@@ -7,7 +7,7 @@ use crate::{BlockId, Phase};
 use super::breakdown::{Breakdown, GroupKey, Grouping};
 use super::filter::Filter;
 use super::live::LiveIndex;
-use super::metric::Metric;
+use super::metric::{Metric, Totals};
 use super::series::Series;
 
 /// A moment of a recording: the state right after an event, or before the first.
@@ -100,20 +100,30 @@ impl Peak {
             blocks.retain(|&id| filter.matches(id));
         }
         let mut beside = Vec::new();
-        if query.filter.is_empty() && !moment.metric.is_of_blocks() {
-            let held = if moment.metric == Metric::Reserved { totals.reserved } else { totals.device_used };
-            if held < totals.reserved || totals.reserved < totals.active {
-                // The driver reports less than we hold: no split of it can be true.
+        if query.filter.is_empty() {
+            let (is_split, bytes) = beside_blocks(moment.metric, &totals);
+            beside = bytes;
+            if !is_split {
                 blocks.clear();
-                beside.push(("(less than the allocator holds)", held));
-            } else {
-                beside.push(("(free in segments)", totals.reserved - totals.active));
-                beside.push(("(outside the allocator)", held - totals.reserved));
             }
         }
         let grouping = Grouping { keys: query.keys, beside: &beside, top: query.top };
         Self { moment, breakdown: Breakdown::of(trace, moment.metric, &blocks, &grouping) }
     }
+}
+
+/// The bytes of `metric` that no block accounts for, by name, and whether blocks account for the others: not where the
+/// driver reports less than is held, since no split of that can be true. Nothing for metrics that are sums over blocks.
+pub fn beside_blocks(metric: Metric, totals: &Totals) -> (bool, Vec<(&'static str, u64)>) {
+    if metric.is_of_blocks() {
+        return (true, Vec::new());
+    }
+    let held = if metric == Metric::Reserved { totals.reserved } else { totals.device_used };
+    if held < totals.reserved || totals.reserved < totals.active {
+        return (false, vec![("(less than the allocator holds)", held)]);
+    }
+    let free = ("(free in segments)", totals.reserved - totals.active);
+    (true, vec![free, ("(outside the allocator)", held - totals.reserved)])
 }
 
 /// How a moment is taken apart.

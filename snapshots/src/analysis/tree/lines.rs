@@ -1,0 +1,116 @@
+//! Lines: the lines of stacks, each text once, with what a tree has to know of them.
+
+use hashbrown::HashMap;
+
+use crate::analysis::frames::{is_allocating, is_internal, is_python, user_line};
+use crate::ids::{FrameId, StackId};
+use crate::intern::Interner;
+use crate::tables::{SourceLine, Tables};
+
+use super::Role;
+
+/// The lines met so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lines {
+    texts: Interner<String>,
+    kinds: Vec<Kind>,
+    of_line: HashMap<SourceLine, u32>,
+    of_frame: HashMap<FrameId, Box<[u32]>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    is_python: bool,
+    is_internal: bool,
+    is_allocating: bool,
+}
+
+impl Lines {
+    pub(super) fn text(&self, line: u32) -> &str {
+        self.texts.rows().get(line as usize).map_or("", String::as_str)
+    }
+
+    fn row_of_line(&mut self, tables: &Tables, line: &SourceLine) -> u32 {
+        let (texts, kinds) = (&mut self.texts, &mut self.kinds);
+        *self.of_line.entry(*line).or_insert_with(|| {
+            let row = texts.intern(tables.line_text(line));
+            if row as usize == kinds.len() {
+                kinds.push(Kind {
+                    is_python: is_python(tables.string(line.file)),
+                    is_internal: is_internal(tables, line),
+                    is_allocating: is_allocating(tables, line),
+                });
+            }
+            row
+        })
+    }
+
+    /// Learns the lines of a frame, once.
+    fn learn(&mut self, tables: &Tables, frame: FrameId) {
+        if self.of_frame.contains_key(&frame) {
+            return;
+        }
+        let mut rows: Vec<u32> = Vec::new();
+        for line in tables.frame_lines(frame) {
+            rows.push(self.row_of_line(tables, line));
+        }
+        if rows.is_empty() {
+            let row = self.texts.intern(tables.address_text(frame));
+            if row as usize == self.kinds.len() {
+                self.kinds.push(Kind { is_python: false, is_internal: false, is_allocating: false });
+            }
+            rows.push(row);
+        }
+        self.of_frame.insert(frame, rows.into_boxed_slice());
+    }
+
+    /// The lines of a stack, innermost first, each with whose it is; without the machinery's if `hides_internals`.
+    pub(super) fn of_stack(
+        &mut self,
+        tables: &Tables,
+        stack: StackId,
+        hides_internals: bool,
+        out: &mut Vec<(u32, Role)>,
+    ) {
+        out.clear();
+        for frame in tables.stack_frames(stack) {
+            self.learn(tables, frame);
+            out.extend(self.of_frame[&frame].iter().map(|row| (*row, Role::Program)));
+        }
+        // In a stack with lines in Python, all others are machinery.
+        let has_python = out.iter().any(|(row, _)| self.kinds[*row as usize].is_python);
+        for (row, role) in &mut *out {
+            let kind = self.kinds[*row as usize];
+            *role = match kind {
+                Kind { is_allocating: true, .. } => Role::Allocator,
+                Kind { is_internal, is_python, .. } if is_internal || (has_python && !is_python) => Role::Framework,
+                _ => Role::Program,
+            };
+        }
+        if hides_internals && out.iter().any(|(_, role)| *role != Role::Program) {
+            let first = out.first().copied();
+            out.retain(|(_, role)| *role == Role::Program);
+            if out.is_empty() {
+                let told = self.user_line_of(tables, stack).map(|row| (row, Role::Framework));
+                out.extend(told.or(first));
+            }
+        }
+    }
+
+    /// The line of the user's program that a stack comes from.
+    pub(super) fn user_line_of(&mut self, tables: &Tables, stack: StackId) -> Option<u32> {
+        user_line(tables, stack).map(|line| self.row_of_line(tables, &line))
+    }
+
+    /// Whether one of the lines of `stack` is `line`, whose frames must all have been met.
+    pub(super) fn has_line(&self, tables: &Tables, stack: StackId, line: u32) -> bool {
+        tables.stack_frames(stack).any(|frame| self.of_frame.get(&frame).is_some_and(|rows| rows.contains(&line)))
+    }
+
+    /// Meets every frame of `stack`.
+    pub(super) fn meet(&mut self, tables: &Tables, stack: StackId) {
+        for frame in tables.stack_frames(stack) {
+            self.learn(tables, frame);
+        }
+    }
+}
