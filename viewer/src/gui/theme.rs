@@ -30,6 +30,8 @@ pub const BOTTOM_HEIGHT: f32 = 280.0;
 pub const LEAST_TIMELINE: f32 = 260.0;
 /// Width of a table's scroll bar, in points.
 pub const SCROLL_WIDTH: f32 = 11.0;
+/// Least width of a table's column that takes what others leave, in points.
+pub const LEAST_OPEN_COLUMN: f32 = 90.0;
 /// Height of the hints below the table of the moment, in points.
 pub const HINTS_HEIGHT: f32 = 150.0;
 /// Side of a legend's colour field, in points.

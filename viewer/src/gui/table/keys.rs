@@ -1,0 +1,67 @@
+//! Keys: how a table that has the keyboard is walked.
+
+use eframe::egui::{self, Event, EventFilter, Key, Modifiers, Response, Ui};
+
+use super::paint::Frame;
+use super::{TableState, Touched};
+
+/// Points that an arrow key moves columns that do not all have room.
+const STRIDE: f32 = 60.0;
+
+/// Follows the keys while the table has the keyboard: arrows, pages, Home and End choose rows, Enter opens the chosen
+/// one. Left and right show columns that have no room. Escape gives the keyboard back.
+pub(super) fn walk(
+    ui: &Ui,
+    response: &Response,
+    frame: &Frame<'_>,
+    in_view: usize,
+    state: &mut TableState,
+    touched: &mut Touched,
+) {
+    if response.clicked() {
+        response.request_focus();
+    }
+    let rows = frame.rows;
+    if !response.has_focus() || rows == 0 {
+        return;
+    }
+    let filter = EventFilter { tab: false, horizontal_arrows: true, vertical_arrows: true, escape: false };
+    ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, filter));
+    let pressed = |key: Key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as i64;
+    let page = in_view.saturating_sub(1).max(1) as i64;
+    let by = pressed(Key::ArrowDown) - pressed(Key::ArrowUp) + page * (pressed(Key::PageDown) - pressed(Key::PageUp));
+    state.aside += STRIDE * (pressed(Key::ArrowRight) - pressed(Key::ArrowLeft)) as f32;
+    let last = rows as i64 - 1;
+    let now = state.chosen.map(|row| (row as i64).min(last));
+    // Without a chosen row, walking begins at what is in view.
+    let first = (state.first as i64).min(last);
+    let next = match (pressed(Key::Home), pressed(Key::End)) {
+        (1.., _) => Some(0),
+        (_, 1..) => Some(last),
+        _ if by != 0 => Some(now.map_or(first + by - by.signum(), |now| now + by).clamp(0, last)),
+        _ => now,
+    };
+    if let Some(next) = next.filter(|_| next != now) {
+        let next = next as usize;
+        (state.chosen, touched.chosen) = (Some(next), Some(next));
+        state.first = state.first.min(next).max((next + 1).saturating_sub(in_view));
+    }
+    if pressed(Key::Enter) > 0 {
+        touched.opened = state.chosen;
+    }
+}
+
+/// Whether the user asks for a copy of what is chosen.
+pub(super) fn is_copying(ui: &Ui, response: &Response) -> bool {
+    response.has_focus()
+        && ui.input_mut(|input| {
+            let before = input.events.len();
+            input.events.retain(|event| !matches!(event, Event::Copy));
+            input.events.len() < before
+        })
+}
+
+/// Copies the cells of a row, with tabs between them, as spreadsheets take them.
+pub(super) fn copy(ctx: &egui::Context, words: &[String]) {
+    ctx.copy_text(words.join("\t"));
+}
