@@ -19,6 +19,7 @@ pub mod between;
 pub mod tree;
 pub mod phases;
 pub mod summary;
+pub mod statistics;
 pub mod verify;
 pub mod addresses;
 
@@ -33,6 +34,7 @@ pub use metric::{Metric, Totals};
 pub use peak::{Moment, Peak};
 pub use series::Series;
 pub use tree::{Tree, TreeKey, TreeQuery};
+pub use statistics::Statistics;
 
 #[cfg(test)]
 mod tests;

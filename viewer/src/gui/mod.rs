@@ -6,8 +6,10 @@ pub mod layout;
 pub mod colouring;
 pub mod scene;
 pub mod table;
+pub mod worker;
 pub mod timeline;
 pub mod block;
+pub mod events;
 pub mod legend;
 pub mod moment;
 pub mod palette;
@@ -19,6 +21,8 @@ pub mod top_bar;
 pub mod open_file;
 mod steering;
 mod app;
+#[cfg(test)]
+mod stage;
 
 use std::path::PathBuf;
 use std::sync::Arc;

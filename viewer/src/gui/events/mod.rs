@@ -1,0 +1,424 @@
+//! Events: the list of events, one row each, with search.
+
+mod list;
+mod search;
+mod words;
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Weak};
+
+use eframe::egui::{self, Key, Role, TextEdit, Ui, WidgetInfo};
+use highwater_snapshots::analysis::Matches;
+use highwater_snapshots::analysis::frames::user_line;
+use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{EventId, StackId, Trace};
+
+use super::colouring::short_line;
+use super::scene::{Scene, Wish};
+use super::table::{Cell, Column, TableState, table_with_tips_ui, write_csv};
+use super::theme::{self, Shades};
+use super::worker::Worker;
+use crate::session::Recording;
+use list::{Kinds, Listed, Wanted};
+use search::{Found, Sought};
+use words::{Facts, Group};
+
+const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number: bool) -> Column {
+    Column { name, tooltip, width, is_number, is_sortable: false }
+}
+
+const COLUMNS: [Column; 10] = [
+    column("Event", "Its place in the recording, from 0.", 92.0, true),
+    column("Seconds", "When, since the recording began.", 92.0, true),
+    column("Kind", "What happened.", 112.0, false),
+    column("Size", "Bytes asked for; of a segment its length.", 84.0, true),
+    column("Block", "The block (b) or the segment (s) that it is about.", 78.0, false),
+    column("Category", "What the block is for.", 116.0, false),
+    column("Operation", "The operation that asked.", 120.0, false),
+    column("Module", "The module in which that was.", 150.0, false),
+    column("Step, phase", "Where in the training step.", 110.0, false),
+    column("Called by", "The innermost line of the program; of marks their text.", 0.0, false),
+];
+
+const CSV: [Column; 13] = [
+    column("event", "", 0.0, true),
+    column("time_ns", "", 0.0, true),
+    column("kind", "", 0.0, false),
+    column("device", "", 0.0, true),
+    column("size", "", 0.0, true),
+    column("block", "", 0.0, true),
+    column("segment", "", 0.0, true),
+    column("category", "", 0.0, false),
+    column("op", "", 0.0, false),
+    column("scope", "", 0.0, false),
+    column("step_phase", "", 0.0, false),
+    column("call_site", "", 0.0, false),
+    column("note", "", 0.0, false),
+];
+
+/// Call sites remembered for rows that were in view.
+const MOST_SITES: usize = 20_000;
+
+/// The view's state.
+#[derive(Debug)]
+pub struct EventsView {
+    kinds: Kinds,
+    has_all_blocks: bool,
+    text: String,
+    table: TableState,
+    list: Worker<Wanted, Listed>,
+    wanted: Option<Wanted>,
+    listed: Option<Arc<Listed>>,
+    search: Worker<Sought, Found>,
+    sought: Option<Sought>,
+    found: Option<Found>,
+    /// Whether the first row found is gone to when the search is done.
+    is_jumping: bool,
+    is_focus_due: bool,
+    /// The event at which the table stands.
+    at: Option<EventId>,
+    pinned: Option<usize>,
+    of: Weak<Recording>,
+    sites: HashMap<StackId, String>,
+}
+
+impl Default for EventsView {
+    fn default() -> Self {
+        Self {
+            kinds: Kinds::default(),
+            has_all_blocks: false,
+            text: String::new(),
+            table: TableState::default(),
+            list: Worker::new("highwater-events", || Box::new(|wanted, cancel| list::list(&wanted, cancel))),
+            wanted: None,
+            listed: None,
+            search: Worker::new("highwater-search", || {
+                let mut memory = search::Memory::default();
+                Box::new(move |sought, cancel| search::search(&sought, &mut memory, cancel))
+            }),
+            sought: None,
+            found: None,
+            is_jumping: false,
+            is_focus_due: false,
+            at: None,
+            pinned: None,
+            of: Weak::new(),
+            sites: HashMap::new(),
+        }
+    }
+}
+
+impl EventsView {
+    /// Shows the list of the chosen device's events; gives what the user asks for.
+    pub fn events_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        self.refresh(ui.ctx(), scene);
+        let mut wishes = Vec::new();
+        ui.horizontal_wrapped(|ui| self.kinds_ui(ui, scene));
+        ui.horizontal_wrapped(|ui| wishes.extend(self.search_ui(ui)));
+        ui.add_space(2.0);
+        let Some(listed) = self.listed.clone() else {
+            ui.weak(self.list.failure().unwrap_or("listing events").to_owned());
+            return wishes;
+        };
+        let shades = Shades::in_ui(ui);
+        let trace = &scene.recording.trace;
+        let pinned = scene.selection.pin.and_then(|pin| event_of(pin.moment));
+        let peak = scene.index().peak(trace, scene.selection.metric).event;
+        let (found, sites) = (&self.found, &mut self.sites);
+        let cell = |row: usize, index: usize| -> Cell {
+            let Some((id, facts)) = listed.event(row).and_then(|id| Some((id, Facts::of(trace, id)?))) else {
+                return Cell::default();
+            };
+            let mut cell = cell(trace, id, &facts, index, sites);
+            cell.is_faint |= found.as_ref().is_some_and(|found| !found.contains(row));
+            match index {
+                0 if pinned == Some(id) => cell.swatch = Some(shades.pinned),
+                2 if peak == Some(id) => cell.text += ", the peak",
+                _ => {}
+            }
+            cell
+        };
+        let tip = |row: usize, index: usize| {
+            let id = listed.event(row)?;
+            tip(trace, id, &Facts::of(trace, id)?, index)
+        };
+        let touched = table_with_tips_ui(ui, "Events", &COLUMNS, listed.len(), &mut self.table, (cell, tip));
+        if let Some(id) = touched.chosen.and_then(|row| listed.event(row)) {
+            wishes.push(self.go_to(id));
+        }
+        if let Some(id) = touched.opened.and_then(|row| listed.event(row)) {
+            wishes.extend(Facts::of(trace, id).and_then(|facts| facts.block).map(Wish::Block));
+        }
+        wishes
+    }
+
+    /// Gives the keyboard to the search field when the view is next shown.
+    pub fn focus_search(&mut self) {
+        self.is_focus_due = true;
+    }
+
+    /// Whether a list or a search is not ready.
+    pub fn is_busy(&self) -> bool {
+        self.list.is_busy() || self.search.is_busy()
+    }
+
+    /// Waits until list and search are ready. For tests, and for pictures without a window.
+    pub fn wait(&mut self) {
+        if let Some(listed) = self.list.wait() {
+            self.take_list(listed);
+        }
+        if let Some(found) = self.search.wait() {
+            self.found = Some(found);
+        }
+    }
+
+    /// Writes the listed events as comma-separated values, in exact figures, line by line.
+    pub fn write_csv(&self, scene: &Scene<'_>, out: &mut impl Write) -> io::Result<()> {
+        let trace = &scene.recording.trace;
+        let is_known = Weak::ptr_eq(&self.of, &Arc::downgrade(scene.recording));
+        let Some(listed) = self.listed.as_ref().filter(|_| is_known && !self.list.is_busy()) else {
+            return Err(io::Error::other("the list of events is not ready yet: try again in a moment"));
+        };
+        write_csv(out, &CSV, listed.len(), |row, column| {
+            let facts = listed.event(row).and_then(|id| Some((id, Facts::of(trace, id)?)));
+            facts.map_or_else(String::new, |(id, facts)| csv_cell(trace, id, &facts, column))
+        })
+    }
+
+    /// Asks for the list that is wanted, and takes what is ready.
+    fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let of = Arc::downgrade(scene.recording);
+        if !Weak::ptr_eq(&self.of, &of) {
+            (self.of, self.listed, self.found, self.at, self.pinned) = (of, None, None, None, None);
+            self.sites.clear();
+        }
+        if self.sites.len() > MOST_SITES {
+            self.sites.clear();
+        }
+        let none = Matches::default();
+        let matches = if self.has_all_blocks { &none } else { scene.matches };
+        let is_same = self.wanted.as_ref().is_some_and(|wanted| {
+            Arc::ptr_eq(&wanted.recording, scene.recording)
+                && (wanted.device, wanted.kinds) == (scene.selection.device, self.kinds)
+                && *wanted.matches == *matches
+        });
+        if !is_same {
+            let matches = Arc::new(matches.clone());
+            let recording = Arc::clone(scene.recording);
+            let wanted = Wanted { recording, device: scene.selection.device, kinds: self.kinds, matches };
+            self.list.ask(ctx, wanted.clone());
+            self.wanted = Some(wanted);
+        }
+        if let Some(listed) = self.list.take() {
+            self.take_list(listed);
+        }
+        self.refresh_search(ctx, scene);
+        let pinned = scene.selection.pin.map(|pin| pin.moment);
+        if self.pinned != pinned {
+            self.pinned = pinned;
+            self.at = pinned.and_then(event_of).or(self.at);
+            self.stand();
+        }
+    }
+
+    fn take_list(&mut self, listed: Listed) {
+        self.listed = Some(Arc::new(listed));
+        self.found = None;
+        self.stand();
+    }
+
+    /// Brings the event at which the table stands into view, and chooses its row where it is listed.
+    fn stand(&mut self) {
+        let (Some(listed), Some(at)) = (&self.listed, self.at) else {
+            self.table.chosen = None;
+            return;
+        };
+        match listed.row_of(at) {
+            Ok(row) => self.table.choose(row),
+            Err(row) => {
+                self.table.chosen = None;
+                self.table.reveal(row.min(listed.len().saturating_sub(1)));
+            }
+        }
+    }
+
+    fn refresh_search(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let text = self.text.trim();
+        let Some(listed) = self.listed.as_ref().filter(|_| !text.is_empty()) else {
+            if self.sought.take().is_some() {
+                self.search.cancel();
+            }
+            (self.found, self.is_jumping) = (None, false);
+            return;
+        };
+        let sought =
+            Sought { recording: Arc::clone(scene.recording), listed: Arc::clone(listed), text: text.to_owned() };
+        if self.sought.as_ref() != Some(&sought) {
+            self.search.ask(ctx, sought.clone());
+            (self.sought, self.found) = (Some(sought), None);
+        }
+        if let Some(found) = self.search.take() {
+            self.found = Some(found);
+        }
+    }
+
+    /// The buttons that list kinds, and what of the list is left out.
+    fn kinds_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
+        for group in Group::ALL {
+            let response = ui.selectable_label(self.kinds.contains(group), group.name());
+            if response.on_hover_text(group.tooltip()).clicked() {
+                self.kinds.toggle(group);
+            }
+        }
+        if !scene.matches.is_all() {
+            let mut is_narrowed = !self.has_all_blocks;
+            let label = ui.checkbox(&mut is_narrowed, "Only blocks that meet the conditions");
+            label.on_hover_text("Events that are about no block, such as segments and steps, are listed in any case.");
+            self.has_all_blocks = !is_narrowed;
+        }
+        let count = self.listed.as_ref().map_or(0, |listed| listed.len());
+        ui.weak(match self.list.is_busy() {
+            true => "listing".to_owned(),
+            false => format!("{} events", format_count(count as u64)),
+        });
+    }
+
+    /// The search field; gives where the user goes with it.
+    fn search_ui(&mut self, ui: &mut Ui) -> Option<Wish> {
+        let field = TextEdit::singleline(&mut self.text).desired_width(220.0).hint_text("Find in events");
+        let response = ui.add(field);
+        response.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Find in events"));
+        let response = response.on_hover_text(
+            "Operation, module, category, kind, call site or mark; the number of an event, or b and that of a block. \
+             Enter goes to the next, Shift+Enter to the one before.",
+        );
+        if std::mem::take(&mut self.is_focus_due) {
+            response.request_focus();
+        }
+        let (is_entered, is_back) = ui.input(|input| (input.key_pressed(Key::Enter), input.modifiers.shift));
+        let is_entered = response.lost_focus() && is_entered;
+        if is_entered {
+            response.request_focus();
+        }
+        let is_idle = self.text.trim().is_empty();
+        let is_previous = ui.add_enabled(!is_idle, egui::Button::new("Previous")).clicked();
+        let is_next = ui.add_enabled(!is_idle, egui::Button::new("Next")).clicked();
+        if !is_idle {
+            ui.weak(self.count_text());
+        }
+        if is_idle || !(is_entered || is_previous || is_next || self.is_jumping) {
+            return None;
+        }
+        let Some(found) = &self.found else {
+            // Asked before the search is done: it is gone to then.
+            self.is_jumping = true;
+            return None;
+        };
+        let is_back = is_previous || is_entered && is_back;
+        let from = self.table.chosen.or(self.table.first.checked_sub(1));
+        self.is_jumping = false;
+        let row = if is_back { found.previous(from) } else { found.next(from) }?;
+        let id = self.listed.as_ref()?.event(row)?;
+        self.table.choose(row);
+        Some(self.go_to(id))
+    }
+
+    /// How many rows were found, and which of them is chosen.
+    fn count_text(&self) -> String {
+        let Some(found) = &self.found else {
+            return self.search.failure().unwrap_or("searching").to_owned();
+        };
+        let rank = self.table.chosen.and_then(|row| found.rank(row));
+        match (found.count(), rank) {
+            (0, _) => "nothing found".to_owned(),
+            (count, Some(rank)) => format!("{} of {}", format_count(rank), format_count(count)),
+            (1, None) => "1 found".to_owned(),
+            (count, None) => format!("{} found", format_count(count)),
+        }
+    }
+
+    /// Stands at an event, which is asked to be pinned.
+    fn go_to(&mut self, id: EventId) -> Wish {
+        let moment = id.0 as usize + 1;
+        (self.at, self.pinned) = (Some(id), Some(moment));
+        Wish::Moment(moment)
+    }
+}
+
+/// The event right before a moment.
+fn event_of(moment: usize) -> Option<EventId> {
+    moment.checked_sub(1).map(EventId::from_index)
+}
+
+fn cell(trace: &Trace, id: EventId, facts: &Facts, column: usize, sites: &mut HashMap<StackId, String>) -> Cell {
+    let tables = &trace.tables;
+    let text = match column {
+        0 => format_count(u64::from(id.0)),
+        1 => words::seconds(trace.events.time_of(id).unwrap_or(0)),
+        2 => words::kind_name(facts.kind).to_owned(),
+        3 => facts.size.map(format_bytes).unwrap_or_default(),
+        4 => match (facts.block, facts.segment) {
+            (Some(block), _) => format!("b{}", block.0),
+            (None, Some(segment)) => format!("s{}", segment.0),
+            (None, None) => String::new(),
+        },
+        5 => {
+            let text = facts.category.map(|category| category.name().to_owned()).unwrap_or_default();
+            return Cell { text, swatch: facts.category.map(theme::category), ..Cell::default() };
+        }
+        6 => tables.op_name(facts.op).to_owned(),
+        7 => tables.scope_path(facts.scope),
+        8 => words::place(trace, id),
+        _ => {
+            let note = words::note(trace, id);
+            let site = sites.entry(facts.stack).or_insert_with(|| {
+                let line = user_line(tables, facts.stack);
+                line.map(|line| short_line(&tables.line_text(&line))).unwrap_or_default()
+            });
+            if note.is_empty() || site.is_empty() { note + site } else { format!("{note}; {site}") }
+        }
+    };
+    text.into()
+}
+
+/// What a cell leaves out: exact figures, and whole paths.
+fn tip(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> Option<String> {
+    match column {
+        1 => trace.events.time_of(id).map(|time| format!("{} ns", format_count(time))),
+        3 => facts.size.map(|size| format!("{} B", format_count(size))),
+        4 => {
+            let address = match (facts.block, facts.segment) {
+                (Some(block), _) => trace.blocks.get(block).address,
+                (None, Some(segment)) => trace.segments.get(segment).range.address,
+                (None, None) => return None,
+            };
+            Some(format!("at {address:#x}"))
+        }
+        9 => user_line(&trace.tables, facts.stack).map(|line| trace.tables.line_text(&line)),
+        _ => None,
+    }
+}
+
+fn csv_cell(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> String {
+    let or_nothing = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+    let tables = &trace.tables;
+    match column {
+        0 => id.0.to_string(),
+        1 => or_nothing(trace.events.time_of(id)),
+        2 => facts.kind.name().to_owned(),
+        3 => trace.events.device.get(id.0 as usize).map(|device| device.0.to_string()).unwrap_or_default(),
+        4 => or_nothing(facts.size),
+        5 => or_nothing(facts.block.map(|block| u64::from(block.0))),
+        6 => or_nothing(facts.segment.map(|segment| u64::from(segment.0))),
+        7 => facts.category.map(|category| category.name().to_owned()).unwrap_or_default(),
+        8 => tables.op_name(facts.op).to_owned(),
+        9 => tables.scope_path(facts.scope),
+        10 => words::place(trace, id),
+        11 => user_line(tables, facts.stack).map(|line| tables.line_text(&line)).unwrap_or_default(),
+        _ => words::note(trace, id),
+    }
+}
+
+#[cfg(test)]
+mod tests;

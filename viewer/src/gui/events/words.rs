@@ -1,0 +1,187 @@
+//! Words: what the list of events says of one event.
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::trace::{Annotation, Subject};
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{BlockId, Category, EventId, OpId, ScopeId, SegmentId, StackId, Trace};
+
+/// Kinds of events that people look for together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    /// Blocks handed out.
+    Allocs,
+    /// Blocks given back: requested and completed.
+    Frees,
+    /// Memory obtained from the driver and given back to it.
+    Segments,
+    /// Requests that failed.
+    Ooms,
+    /// Steps, phases and notes of the program.
+    Marks,
+    /// Categories given later, and samples of what the device uses.
+    Others,
+}
+
+impl Group {
+    /// Every group, in the order of the buttons.
+    pub(super) const ALL: [Self; 6] =
+        [Self::Allocs, Self::Frees, Self::Segments, Self::Ooms, Self::Marks, Self::Others];
+
+    /// The group of a kind.
+    pub(super) const fn of(kind: EventKind) -> Self {
+        match kind {
+            EventKind::Alloc => Self::Allocs,
+            EventKind::FreeRequested | EventKind::FreeCompleted => Self::Frees,
+            EventKind::SegmentAlloc | EventKind::SegmentFree | EventKind::SegmentMap | EventKind::SegmentUnmap => {
+                Self::Segments
+            }
+            EventKind::Oom => Self::Ooms,
+            EventKind::Step | EventKind::Phase | EventKind::Mark => Self::Marks,
+            EventKind::Tag | EventKind::DeviceUsed => Self::Others,
+        }
+    }
+
+    /// What its button says.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Allocs => "Allocations",
+            Self::Frees => "Frees",
+            Self::Segments => "Segments",
+            Self::Ooms => "Out of memory",
+            Self::Marks => "Marks",
+            Self::Others => "Other events",
+        }
+    }
+
+    /// What is in it, in a sentence.
+    pub(super) const fn tooltip(self) -> &'static str {
+        match self {
+            Self::Allocs => "Blocks handed to the program.",
+            Self::Frees => "Blocks that the program gave back, and those that became free for reuse.",
+            Self::Segments => "Memory obtained from the driver or mapped, and what was given back.",
+            Self::Ooms => "Requests that could not be met.",
+            Self::Marks => "Where steps and phases begin, and notes of the program.",
+            Self::Others => "Categories that became known later, and samples of what is in use on the device.",
+        }
+    }
+}
+
+/// A kind as people say it.
+pub(super) const fn kind_name(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::SegmentAlloc => "segment obtained",
+        EventKind::SegmentFree => "segment given back",
+        EventKind::SegmentMap => "pages mapped",
+        EventKind::SegmentUnmap => "pages unmapped",
+        EventKind::Alloc => "alloc",
+        EventKind::FreeRequested => "free requested",
+        EventKind::FreeCompleted => "free completed",
+        EventKind::Tag => "category",
+        EventKind::Oom => "out of memory",
+        EventKind::DeviceUsed => "device used",
+        EventKind::Step => "step",
+        EventKind::Phase => "phase",
+        EventKind::Mark => "mark",
+    }
+}
+
+/// What is known of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// Its kind.
+    pub kind: EventKind,
+    /// The bytes that it is about.
+    pub size: Option<u64>,
+    /// The block that it is about.
+    pub block: Option<BlockId>,
+    /// The segment or mapping that it is about.
+    pub segment: Option<SegmentId>,
+    /// What the block is for.
+    pub category: Option<Category>,
+    /// The operation.
+    pub op: OpId,
+    /// The module.
+    pub scope: ScopeId,
+    /// The stack that caused it.
+    pub stack: StackId,
+}
+
+impl Facts {
+    /// Those of event `id`; `None` if there is no such event.
+    pub(super) fn of(trace: &Trace, id: EventId) -> Option<Self> {
+        let row = id.index()?;
+        let kind = *trace.events.kind.get(row)?;
+        let stack = trace.events.stack.get(row).copied().unwrap_or(StackId::NONE);
+        let none = Self {
+            kind,
+            size: None,
+            block: None,
+            segment: None,
+            category: None,
+            op: OpId::NONE,
+            scope: ScopeId::NONE,
+            stack,
+        };
+        let of_block = |id: BlockId| {
+            let block = trace.blocks.get(id);
+            let (op, scope, category) = (block.op, block.scope, Some(block.category));
+            Self { size: Some(block.requested), block: Some(id), category, op, scope, ..none }
+        };
+        Some(match trace.subject(id) {
+            Subject::Block(block) => of_block(block),
+            Subject::Tag(block, category) => Self { category: Some(category), ..of_block(block) },
+            Subject::Segment(segment) => {
+                let size = Some(trace.segments.get(segment).range.bytes);
+                Self { segment: Some(segment), size, ..none }
+            }
+            Subject::Oom(row) => trace.ooms.get(row).map_or(none, |oom| Self {
+                size: Some(oom.requested),
+                op: oom.op,
+                scope: oom.scope,
+                ..none
+            }),
+            Subject::DeviceUsed(bytes) => Self { size: Some(bytes), ..none },
+            Subject::Step(_) | Subject::Phase(_) | Subject::Mark(_) | Subject::Unmatched => none,
+        })
+    }
+}
+
+/// The annotations that begin with event `id`.
+pub(super) fn begins_with(trace: &Trace, id: EventId) -> &[Annotation] {
+    let first = trace.annotations.partition_point(|annotation| annotation.first < id);
+    let count = trace.annotations[first..].partition_point(|annotation| annotation.first == id);
+    &trace.annotations[first..first + count]
+}
+
+/// What an event says beside its facts: the text of a mark, what is missing, what begins with it.
+pub(super) fn note(trace: &Trace, id: EventId) -> String {
+    let mut parts = match trace.subject(id) {
+        Subject::Mark(text) => vec![trace.tables.string(text).to_owned()],
+        Subject::Step(step) => vec![format!("step {step} begins")],
+        Subject::Phase(phase) => vec![format!("{phase} begins")],
+        Subject::Unmatched => vec!["of a block that the recording does not know".to_owned()],
+        Subject::Oom(row) => trace
+            .ooms
+            .get(row)
+            .map(|oom| format!("with {} free on the device", format_bytes(oom.device_free)))
+            .into_iter()
+            .collect(),
+        _ => Vec::new(),
+    };
+    let names = begins_with(trace, id).iter().map(|annotation| trace.tables.string(annotation.name));
+    parts.extend(names.map(|name| format!("{name} begins")));
+    parts.join(", ")
+}
+
+/// Step and phase at an event: `step 3 backward`.
+pub(super) fn place(trace: &Trace, id: EventId) -> String {
+    trace.spans.at(id).map_or_else(String::new, |span| match span.step {
+        Some(step) => format!("step {step} {}", span.phase),
+        None => span.phase.to_string(),
+    })
+}
+
+/// A time in seconds, to the microsecond: neighbours in the list can be told apart.
+pub(super) fn seconds(nanos: u64) -> String {
+    format!("{}.{:06}", nanos / 1_000_000_000, nanos % 1_000_000_000 / 1_000)
+}
