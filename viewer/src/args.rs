@@ -1,9 +1,11 @@
 //! Args: every command and option as data; clap makes parser and help from it.
 
 mod record;
+mod render;
 mod values;
 
 pub use record::RecordArguments;
+pub use render::{PictureAxis, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments};
 pub use values::{At, Categories, GroupKeys, RunDevice, Where};
 
 use std::path::{Path, PathBuf};
@@ -51,6 +53,8 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Write a recording in another format: for PyTorch's viewer, for flame graphs, or as .snap
     Convert(ConvertArguments),
+    /// Draw a recording as a picture, PNG or SVG, with no display
+    Render(Box<RenderArguments>),
 }
 
 /// Whether `file` stands for standard input.

@@ -19,6 +19,11 @@ pub mod record;
 pub mod record;
 #[cfg(feature = "gui")]
 pub mod gui;
+#[cfg(feature = "gui")]
+pub mod render;
+#[cfg(not(feature = "gui"))]
+#[path = "render_disabled.rs"]
+pub mod render;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -58,6 +63,7 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Events(arguments)) => on_stdout(|page| cli::events(&arguments, page)),
         Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),
         Some(Command::Convert(arguments)) => on_stdout(|page| cli::convert::run(&arguments, page)),
+        Some(Command::Render(arguments)) => on_stdout(|page| render::run(&arguments, page)),
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;
             if arguments.open {

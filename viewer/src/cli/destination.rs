@@ -1,4 +1,5 @@
 //! Destination: a file that is to be written: its format by its ending, and nothing left of it unless it is complete.
+//! [`write_whole`] writes any file so.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -78,52 +79,60 @@ impl Destination {
         Ok(Self { path: path.to_owned(), kind, is_gzipped })
     }
 
-    /// Lets `write` write the file, in the same folder under another name; it gets its own name when it is complete.
-    /// Gives what `write` gives, and the file's length. Where that fails, or the user stops it, nothing is left.
+    /// Lets `write` write the file, as [`write_whole`] does, and compresses it where that is asked for.
     pub(super) fn write<T>(&self, write: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<(T, u64), Failure> {
-        let stop = Stop::watch();
-        let outcome = self.write_watched(&stop, write);
-        stop.let_go();
-        match (stop.signal(), outcome) {
-            (Some(signal), Err(_)) => Err(Failure::Stopped { file: self.path.clone(), signal }),
-            (_, outcome) => outcome,
-        }
+        write_whole(&self.path, |out| {
+            if !self.is_gzipped {
+                return write(out);
+            }
+            let mut packed = GzEncoder::new(out, Compression::default());
+            let written = write(&mut packed)?;
+            packed.finish().map_err(io_error)?;
+            Ok(written)
+        })
     }
+}
 
-    fn write_watched<T>(
-        &self,
-        stop: &Stop,
-        write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
-    ) -> Result<(T, u64), Failure> {
-        let failed =
-            |why: &dyn std::fmt::Display| Failure::Write(format!("cannot write {}: {why}", self.path.display()));
-        // Where the name is a link, the file that it leads to is replaced, not the link.
-        let target = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut partial = builder().tempfile_in(folder).map_err(|why| failed(&why))?;
-        let mut out = Watched { file: partial.as_file_mut(), stop };
-        let written = if self.is_gzipped {
-            let mut packed = GzEncoder::new(&mut out, Compression::default());
-            let written = write(&mut packed);
-            written.and_then(|written| packed.finish().map(|_| written).map_err(io_error))
-        } else {
-            write(&mut out)
-        };
-        let written = written.map_err(|error| match error {
-            Error::Io { source, .. } => failed(&source),
-            error => failed(&error),
-        })?;
-        let length = partial.as_file().metadata().map_err(|why| failed(&why))?.len();
-        partial.persist(&target).map_err(|why| failed(&why.error))?;
-        Ok((written, length))
+/// Lets `write` write the file `path`, in the same folder under another name; it gets its own name when it is complete.
+/// Gives what `write` gives, and the file's length. Where that fails, or the user stops it, nothing is left.
+pub(crate) fn write_whole<T>(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+) -> Result<(T, u64), Failure> {
+    let stop = Stop::watch();
+    let outcome = write_watched(path, &stop, write);
+    stop.let_go();
+    match (stop.signal(), outcome) {
+        (Some(signal), Err(_)) => Err(Failure::Stopped { file: path.to_owned(), signal }),
+        (_, outcome) => outcome,
     }
+}
+
+fn write_watched<T>(
+    path: &Path,
+    stop: &Stop,
+    write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+) -> Result<(T, u64), Failure> {
+    let failed = |why: &dyn std::fmt::Display| Failure::Write(format!("cannot write {}: {why}", path.display()));
+    // Where the name is a link, the file that it leads to is replaced, not the link.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut partial = builder().tempfile_in(folder).map_err(|why| failed(&why))?;
+    let written = write(&mut Watched { file: partial.as_file_mut(), stop }).map_err(|error| match error {
+        Error::Io { source, .. } => failed(&source),
+        error => failed(&error),
+    })?;
+    let length = partial.as_file().metadata().map_err(|why| failed(&why))?.len();
+    partial.persist(&target).map_err(|why| failed(&why.error))?;
+    Ok((written, length))
 }
 
 fn usage(text: String) -> Failure {
     Failure::Usage(text)
 }
 
-fn io_error(source: io::Error) -> Error {
+/// A failure to write as one of reading and writing recordings.
+pub(crate) fn io_error(source: io::Error) -> Error {
     Error::Io { doing: "write", source, path: PathBuf::new() }
 }
 
@@ -148,7 +157,8 @@ fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
     }))
 }
 
-fn same(one: &Path, other: &Path) -> bool {
+/// Whether two names lead to one file that is there.
+pub(crate) fn same(one: &Path, other: &Path) -> bool {
     match (std::fs::canonicalize(one), std::fs::canonicalize(other)) {
         (Ok(one), Ok(other)) => one == other,
         _ => false,

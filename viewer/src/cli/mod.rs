@@ -15,7 +15,7 @@ pub mod peak;
 pub mod phases;
 pub mod events;
 pub mod verify;
-mod destination;
+pub(crate) mod destination;
 pub mod convert;
 pub mod summary;
 

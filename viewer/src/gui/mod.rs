@@ -20,6 +20,7 @@ pub mod search;
 pub mod top_bar;
 pub mod open_file;
 mod steering;
+pub mod surface;
 mod app;
 #[cfg(test)]
 mod stage;

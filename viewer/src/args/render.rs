@@ -1,0 +1,169 @@
+//! Render: the options of `highwater render`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use highwater_snapshots::analysis::Metric;
+
+use super::values::metric_parser;
+use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
+
+/// `highwater render`.
+#[derive(Clone, Debug, Args)]
+pub struct RenderArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// The picture to write; its ending says how: .png or .svg
+    ///
+    /// A file that is there is replaced, once the new one is complete.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// What to draw: timeline
+    #[arg(long, value_name = "NAME", default_value = "timeline")]
+    pub view: String,
+    /// Width and height of the picture in pixels
+    #[arg(long, value_name = "WxH", default_value = "1600x900")]
+    pub size: PictureSize,
+    /// How large text and lines are drawn: 2 for a picture that is to be printed small or shown on a fine screen
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    pub scale: f32,
+    /// Draw for a light or a dark page
+    #[arg(long, value_enum, default_value_t = PictureTheme::Light)]
+    pub theme: PictureTheme,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// The total to draw
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
+    pub metric: Metric,
+    /// What colours tell apart: category, scope, scope:N (N levels of the module path), op, stack (the line of code),
+    /// lifetime, stream
+    #[arg(long, value_name = "KEY", default_value = "category")]
+    pub by: PictureColours,
+    /// The order of the stack: oldest at the bottom, or blocks of one colour together
+    #[arg(long, value_enum, default_value_t = PictureOrder::Age)]
+    pub stack_by: PictureOrder,
+    /// What runs from left to right
+    #[arg(long, value_enum, default_value_t = PictureAxis::Event)]
+    pub axis: PictureAxis,
+    /// The first event to draw
+    #[arg(long, value_name = "N")]
+    pub from: Option<u32>,
+    /// The last event to draw
+    #[arg(long, value_name = "N")]
+    pub to: Option<u32>,
+    /// The blocks that keep their colour.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
+
+/// Width and height in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PictureSize(pub [u32; 2]);
+
+impl FromStr for PictureSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sides = text.split_once(['x', 'X', '×']).and_then(|(width, height)| {
+            let side = |text: &str| text.trim().parse::<u32>().ok();
+            Some([side(width)?, side(height)?])
+        });
+        sides.map(Self).ok_or_else(|| "give width and height in pixels, for example 1600x900".to_owned())
+    }
+}
+
+/// What colours tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureColours {
+    /// What blocks are for.
+    Category,
+    /// The first so many parts of the module path.
+    Scope(usize),
+    /// The operation's name.
+    Op,
+    /// The innermost source line of the user's program.
+    Stack,
+    /// How long blocks live.
+    Lifetime,
+    /// The stream.
+    Stream,
+}
+
+impl FromStr for PictureColours {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, depth) = text.split_once(':').map_or((text, None), |(key, depth)| (key, Some(depth)));
+        let depth = match depth {
+            None => 1,
+            Some(depth) if key == "scope" => depth
+                .parse()
+                .ok()
+                .filter(|depth| *depth > 0)
+                .ok_or_else(|| format!("'{depth}' is no number of levels: write scope:2"))?,
+            Some(_) => return Err(format!("'{key}' has no levels; scope has")),
+        };
+        match key {
+            "category" => Ok(Self::Category),
+            "scope" => Ok(Self::Scope(depth)),
+            "op" => Ok(Self::Op),
+            "stack" | "frame" => Ok(Self::Stack),
+            "lifetime" => Ok(Self::Lifetime),
+            "stream" => Ok(Self::Stream),
+            _ => Err("keys are category, scope, scope:N, op, stack, lifetime, stream".to_owned()),
+        }
+    }
+}
+
+/// The page that a picture is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PictureTheme {
+    /// Dark on light.
+    Light,
+    /// Light on dark.
+    Dark,
+}
+
+/// The order of the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PictureOrder {
+    /// Oldest at the bottom.
+    Age,
+    /// Blocks of one colour together.
+    #[value(alias = "color")]
+    Colour,
+}
+
+/// What runs from left to right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PictureAxis {
+    /// Events, each as wide as any other.
+    Event,
+    /// Time.
+    Time,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_colours_are_read_and_mistakes_say_what_is_allowed() {
+        assert_eq!("640x480".parse(), Ok(PictureSize([640, 480])));
+        for text in ["640", "640x", "x480", "-1x5", "640x480x3", "4294967296x1", ""] {
+            assert!(text.parse::<PictureSize>().unwrap_err().contains("1600x900"), "{text}");
+        }
+        assert_eq!("scope".parse(), Ok(PictureColours::Scope(1)));
+        assert_eq!("scope:3".parse(), Ok(PictureColours::Scope(3)));
+        assert_eq!("frame".parse(), Ok(PictureColours::Stack));
+        let why = |text: &str| text.parse::<PictureColours>().unwrap_err();
+        assert!(why("scope:0").contains("scope:2") && why("op:2").contains("no levels"));
+        assert!(why("size").contains("keys are category"));
+    }
+}

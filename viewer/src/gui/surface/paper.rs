@@ -1,0 +1,89 @@
+//! Paper: what a picture is drawn on: how large, how fine, light or dark.
+
+use eframe::egui::{Theme, Vec2, vec2};
+
+/// Pixels of a picture's longer side at most.
+const MOST_SIDE: u32 = 16_384;
+/// Pixels of a picture at most.
+const MOST_PIXELS: u64 = 200_000_000;
+/// The least room in which something can be read, in points.
+const LEAST: Vec2 = vec2(320.0, 200.0);
+/// Pixels of a point, at least and at most.
+const SCALES: std::ops::RangeInclusive<f32> = 0.5..=8.0;
+
+/// What a picture is drawn on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Paper {
+    size: [u32; 2],
+    scale: f32,
+    theme: Theme,
+}
+
+impl Paper {
+    /// Paper of `width` times `height` pixels, with `scale` pixels to a point: twice the scale draws everything twice as
+    /// large. What is too large to be drawn or too small to be read is refused in words.
+    pub fn new([width, height]: [u32; 2], scale: f32, theme: Theme) -> Result<Self, String> {
+        let pixels = u64::from(width) * u64::from(height);
+        if width.max(height) > MOST_SIDE || pixels > MOST_PIXELS {
+            let most = MOST_PIXELS / 1_000_000;
+            return Err(format!(
+                "{width}x{height} is too large: a side has at most {MOST_SIDE} pixels, a picture at most {most} million"
+            ));
+        }
+        if !SCALES.contains(&scale) {
+            return Err(format!(
+                "a scale of {scale} is not drawn: it goes from {} to {}",
+                SCALES.start(),
+                SCALES.end()
+            ));
+        }
+        let paper = Self { size: [width, height], scale, theme };
+        let room = paper.points();
+        if room.x < LEAST.x || room.y < LEAST.y {
+            let least = (LEAST * scale).ceil();
+            let at = if scale == 1.0 { String::new() } else { format!(" at scale {scale}") };
+            return Err(format!("{width}x{height} is too small to be read{at}: take at least {}x{}", least.x, least.y));
+        }
+        Ok(paper)
+    }
+
+    /// Width and height in pixels.
+    pub fn size(&self) -> [u32; 2] {
+        self.size
+    }
+
+    /// Width and height in points.
+    pub fn points(&self) -> Vec2 {
+        vec2(self.size[0] as f32, self.size[1] as f32) / self.scale
+    }
+
+    /// Pixels of a point.
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// Light or dark.
+    pub fn theme(&self) -> Theme {
+        self.theme
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paper_that_nobody_can_draw_on_or_read_is_refused_in_words() {
+        let why = |size: [u32; 2], scale: f32| Paper::new(size, scale, Theme::Light).unwrap_err();
+        assert!(why([16_385, 300], 1.0).contains("16384"));
+        assert!(why([16_000, 16_000], 1.0).contains("200 million"));
+        assert!(why([u32::MAX, u32::MAX], 1.0).contains("too large"));
+        assert!(why([319, 300], 1.0).contains("at least 320x200"));
+        assert!(why([1600, 300], 2.0).contains("at scale 2: take at least 640x400"));
+        for scale in [0.0, -1.0, f32::NAN, 9.0] {
+            assert!(why([1600, 900], scale).contains("from 0.5 to 8"), "{scale}");
+        }
+        let paper = Paper::new([1600, 900], 2.0, Theme::Dark).unwrap();
+        assert_eq!((paper.points(), paper.size()), (vec2(800.0, 450.0), [1600, 900]));
+    }
+}

@@ -1,0 +1,169 @@
+//! Sheet: a picture of a recording that explains itself, as one puts it into an issue or a paper: of what it is above,
+//! one view in the middle, the facts below.
+
+use std::sync::Arc;
+
+use eframe::egui::{Align, CentralPanel, Frame, Label, Layout, Margin, Panel, RichText, Ui};
+use highwater_snapshots::analysis::{Metric, Moment};
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use crate::gui::legend;
+use crate::gui::theme::Shades;
+use crate::gui::timeline::{Look, Stacking, Timeline, drawn_metric, when};
+use crate::selection::{Axis, Selection};
+use crate::session::Recording;
+
+/// A view that can be drawn without a window.
+#[derive(Clone, Copy, Debug)]
+pub struct SheetView {
+    /// What it is asked for by.
+    pub name: &'static str,
+    /// Draws it; whether all of it is complete.
+    draw: fn(&mut Sheet, &mut Ui) -> bool,
+}
+
+/// All of them. The first is drawn where none is asked for.
+pub const VIEWS: &[SheetView] = &[SheetView { name: "timeline", draw: Sheet::timeline_ui }];
+
+impl SheetView {
+    /// The one of this name; else what there is, in words.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let names: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
+        let found = VIEWS.iter().find(|view| view.name == name).copied();
+        found.ok_or_else(|| format!("there is no view '{name}'; views are: {}", names.join(", ")))
+    }
+}
+
+/// A recording, what is looked at in it, and how.
+#[derive(Debug)]
+pub struct Sheet {
+    recording: Arc<Recording>,
+    selection: Selection,
+    look: Look,
+    /// The conditions that are not met by what is grey, as they were typed; empty where there are none.
+    conditions: String,
+    timeline: Timeline,
+}
+
+impl Sheet {
+    /// A sheet of `recording`. `conditions` are those of the filter in `look`, as they were typed.
+    pub fn new(recording: Arc<Recording>, selection: Selection, look: Look, conditions: &str) -> Self {
+        Self { recording, selection, look, conditions: conditions.trim().to_owned(), timeline: Timeline::default() }
+    }
+
+    /// What it is called.
+    pub fn title(&self, view: SheetView) -> String {
+        format!("{}: {}", self.recording.name, view.name)
+    }
+
+    /// Draws title, view and facts; whether all of it is complete.
+    pub fn sheet_ui(&mut self, ui: &mut Ui, view: SheetView) -> bool {
+        let frame = |ui: &Ui, top: i8, bottom: i8| {
+            Frame::new().fill(ui.visuals().panel_fill).inner_margin(Margin { left: 12, right: 14, top, bottom })
+        };
+        let title = Panel::top("title").frame(frame(ui, 10, 2)).show_separator_line(false);
+        title.show(ui, |ui| self.title_ui(ui));
+        let facts = Panel::bottom("facts").frame(frame(ui, 2, 8)).show_separator_line(false);
+        facts.show(ui, |ui| self.facts_ui(ui));
+        let middle = CentralPanel::default().frame(frame(ui, 2, 2));
+        middle.show(ui, |ui| (view.draw)(self, ui)).inner
+    }
+
+    /// The peak of the chosen total.
+    fn peak(&self) -> Moment {
+        self.recording.devices[self.selection.device].peak(&self.recording.trace, self.selection.metric)
+    }
+
+    fn title_ui(&self, ui: &mut Ui) {
+        let summary = &self.recording.devices[self.selection.device].summary;
+        ui.horizontal(|ui| {
+            let mut device = self.recording.device_label(self.selection.device);
+            if summary.capacity_bytes > 0 {
+                device += &format!(", {}", format_bytes(summary.capacity_bytes));
+            }
+            // Laid out from the right, so that a long name gives way to the device.
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                ui.label(RichText::new(device).size(14.0).weak());
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                    let name = RichText::new(&self.recording.name).size(20.0).strong();
+                    ui.add(Label::new(name).truncate());
+                });
+            });
+        });
+    }
+
+    /// What is drawn, how much there is in it, and how far it can be trusted.
+    fn facts_ui(&self, ui: &mut Ui) {
+        let trace = &self.recording.trace;
+        let summary = &self.recording.devices[self.selection.device].summary;
+        let mut facts = vec![
+            format!("{} events", format_count(summary.events)),
+            format!("{} allocations", format_count(summary.allocs)),
+        ];
+        if summary.baseline_bytes > 0 {
+            facts.push(format!("{} alive before recording", format_bytes(summary.baseline_bytes)));
+        }
+        if summary.oom_events > 0 {
+            facts.push(format!("{} requests failed (out of memory)", format_count(summary.oom_events)));
+        }
+        if !self.conditions.is_empty() {
+            facts.push(format!("in colour: {}", self.conditions));
+        }
+        let sentences = trace.trust_sentences();
+        let problems = trace.problems.iter().map(|problem| problem.what.clone());
+        let doubts: Vec<String> = sentences.into_iter().chain(problems).collect();
+        let colour = if doubts.is_empty() { Shades::in_ui(ui).faint } else { Shades::in_ui(ui).warning };
+        let trust = match doubts.as_slice() {
+            [] => "complete recording: every number is exact".to_owned(),
+            [only] => only.clone(),
+            [first, more @ ..] => format!("{first} (and {} more)", more.len()),
+        };
+        ui.horizontal_wrapped(|ui| {
+            ui.label(RichText::new(facts.join("  ·  ")).weak());
+            ui.label(RichText::new(trust).color(colour));
+        });
+    }
+
+    fn timeline_ui(&mut self, ui: &mut Ui) -> bool {
+        self.timeline.receive(ui.ctx());
+        self.caption_ui(ui);
+        self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &self.look);
+        let is_complete = !self.timeline.is_drawing();
+        self.timeline.wait(ui.ctx());
+        is_complete
+    }
+
+    /// What bands and colours are, and the legend at the peak.
+    fn caption_ui(&mut self, ui: &mut Ui) {
+        let peak = self.peak();
+        let name = |metric: Metric| metric.name().replace('_', " ");
+        let drawn = drawn_metric(self.selection.metric);
+        let order = if self.look.stacking == Stacking::Age { "age" } else { "colour" };
+        let across = if self.selection.axis() == Axis::Event { "event" } else { "time" };
+        let caption = format!(
+            "{} memory by {across}, coloured by {}, stacked by {order}. At the peak of {} ({}):",
+            capital(&name(drawn)),
+            self.look.colour_by.label(),
+            name(self.selection.metric),
+            when(&peak),
+        );
+        ui.label(RichText::new(caption).weak());
+        let position = peak.position();
+        let stack = self.timeline.stack(&self.recording, &self.selection, position);
+        let (Some(stack), Some(picture)) = (stack, self.timeline.picture()) else {
+            return;
+        };
+        legend::legend_ui(ui, &picture.colouring, &stack);
+        let index = &self.recording.devices[self.selection.device];
+        let totals = index.series.before_position(&self.recording.trace, position);
+        let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
+        legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
+        ui.add_space(2.0);
+    }
+}
+
+/// `text` with a capital letter.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,160 @@
+//! Render: `highwater render`, a picture of a recording with no display. [`render_disabled`] stands for it in a build
+//! without the app.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use eframe::egui::Theme;
+use highwater_snapshots::Trace;
+use highwater_snapshots::units::{format_bytes, format_count};
+use serde::Serialize;
+
+use crate::args::{PictureAxis, PictureColours, PictureOrder, PictureTheme, RenderArguments, is_stdin};
+use crate::cli::categories::read_with;
+use crate::cli::caveats;
+use crate::cli::destination::same;
+use crate::cli::outcome::{Failure, Status};
+use crate::cli::page::Page;
+use crate::cli::recording::{check_metric, choose_device, spinner};
+use crate::cli::shell::next_command;
+use crate::gui::colouring::ColourBy;
+use crate::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
+use crate::gui::timeline::{Look, Stacking};
+use crate::selection::{Axis, Selection, View};
+use crate::session::Recording;
+
+/// Reads the recording, draws it, and says what was written.
+pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    // What cannot be drawn is told before a long reading.
+    let theme = if arguments.theme == PictureTheme::Dark { Theme::Dark } else { Theme::Light };
+    let view = SheetView::named(&arguments.view).map_err(|why| Failure::Usage(format!("--view: {why}")))?;
+    let paper = Paper::new(arguments.size.0, arguments.scale, theme);
+    let paper = paper.map_err(|why| Failure::Usage(format!("--size, --scale: {why}")))?;
+    check_destination(&arguments.out, &arguments.source.file)?;
+    let file = &arguments.source.file;
+    let trace = read_with(file, &arguments.categories)?.trace;
+    let device = choose_device(&trace, arguments.device.device)?;
+    check_metric(&trace, device, arguments.metric)?;
+    let name = match file.file_name() {
+        Some(name) if !is_stdin(file) => name.to_string_lossy().into_owned(),
+        _ => "standard input".to_owned(),
+    };
+    let bar = spinner(format!("drawing {}", arguments.out.display()));
+    let recording = Arc::new(Recording::new(name, Some(file.clone()), trace));
+    let selection = selection_of(arguments, &recording, device)?;
+    let look = Look {
+        colour_by: colour_by(arguments.by, &recording)?,
+        stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
+        has_lines: true,
+        filter: arguments.blocks.filter.filter.clone(),
+    };
+    let conditions = arguments.blocks.filter.stated().unwrap_or_default();
+    let mut sheet = Sheet::new(Arc::clone(&recording), selection, look, conditions);
+    let title = sheet.title(view);
+    let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
+    bar.finish_and_clear();
+    let bytes = written?;
+    let [width, height] = paper.size();
+    if arguments.source.json {
+        let file = arguments.out.display().to_string();
+        page.json(&RenderFigures { file, width, height, view: view.name, bytes })?;
+    } else {
+        print(arguments, &recording.trace, (paper, bytes), page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// Refuses a picture that cannot or should not be written while `input` is read.
+fn check_destination(out: &Path, input: &Path) -> Result<(), Failure> {
+    if is_stdin(out) {
+        return Err(Failure::Usage("--out is '-': name a file that ends in .png or .svg".to_owned()));
+    }
+    Format::of(out).map_err(|why| Failure::Usage(format!("--out {why}")))?;
+    if std::fs::metadata(out).is_ok_and(|facts| !facts.is_file()) {
+        return Err(Failure::Usage(format!("--out {}: it is there and is no file", out.display())));
+    }
+    if !is_stdin(input) && same(out, input) {
+        return Err(Failure::Usage(format!("--out {}: that is the recording itself", out.display())));
+    }
+    Ok(())
+}
+
+fn selection_of(
+    arguments: &RenderArguments,
+    recording: &Recording,
+    device: highwater_snapshots::DeviceId,
+) -> Result<Selection, Failure> {
+    let mut selection = Selection::new(recording);
+    let row = recording.devices.iter().position(|index| index.device == device);
+    selection.set_device(recording, row.unwrap_or(selection.device));
+    selection.set_metric(recording, arguments.metric);
+    selection.set_axis(recording, if arguments.axis == PictureAxis::Time { Axis::Time } else { Axis::Event });
+    if arguments.from.is_some() || arguments.to.is_some() {
+        let (from, to) = events_of(arguments, &recording.trace)?;
+        let mut x = selection.x_of_events(&recording.trace, from..to.saturating_add(1));
+        if x.end <= x.start {
+            x.end = x.start + 1.0;
+        }
+        let y = selection.view().y.clone();
+        selection.jump(recording, View { x, y });
+    }
+    Ok(selection)
+}
+
+/// The first and the last event to draw.
+fn events_of(arguments: &RenderArguments, trace: &Trace) -> Result<(u32, u32), Failure> {
+    let count = u32::try_from(trace.events.len()).unwrap_or(u32::MAX);
+    let from = arguments.from.unwrap_or(0);
+    let Some(last) = count.checked_sub(1) else {
+        return Err(Failure::Usage("--from, --to: the recording has no events".to_owned()));
+    };
+    let to = arguments.to.unwrap_or(last).min(last);
+    if from > last {
+        let text = format!("--from {from}: the recording has no such event; they go from 0 to {last}");
+        return Err(Failure::Usage(text));
+    }
+    if from > to {
+        return Err(Failure::Usage(format!("--from {from} --to {to}: the first event comes after the last")));
+    }
+    Ok((from, to))
+}
+
+fn colour_by(colours: PictureColours, recording: &Recording) -> Result<ColourBy, Failure> {
+    Ok(match colours {
+        PictureColours::Category => ColourBy::Category,
+        PictureColours::Scope(_) if recording.deepest_scope == 0 => {
+            return Err(Failure::Usage("--by scope: the recording names no modules; try --by stack".to_owned()));
+        }
+        PictureColours::Scope(depth) => ColourBy::Scope(depth.min(recording.deepest_scope)),
+        PictureColours::Op => ColourBy::Op,
+        PictureColours::Stack => ColourBy::CallSite,
+        PictureColours::Lifetime => ColourBy::Lifetime,
+        PictureColours::Stream => ColourBy::Stream,
+    })
+}
+
+fn print(
+    arguments: &RenderArguments,
+    trace: &Trace,
+    (paper, bytes): (Paper, u64),
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let [width, height] = paper.size();
+    let events = format_count(trace.events.len() as u64);
+    let size = format!("{width} x {height} pixels, {}", format_bytes(bytes));
+    page.headline(&format!("Drew {events} events to {} ({size}).", arguments.out.display()))?;
+    caveats::print(trace, page)?;
+    page.gap()?;
+    page.hint(&next_command(&["peak"], &arguments.source.file, &[], "for the peak in figures"))
+}
+
+/// The object that `render --json` prints.
+#[derive(Debug, Serialize)]
+struct RenderFigures {
+    file: String,
+    width: u32,
+    height: u32,
+    view: &'static str,
+    bytes: u64,
+}

@@ -1,0 +1,11 @@
+//! Render: the twin of `render.rs` in a build without the app.
+
+use crate::args::RenderArguments;
+use crate::cli::outcome::{Failure, Status};
+use crate::cli::page::Page;
+
+/// Says that this build draws nothing.
+pub fn run(_arguments: &RenderArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
+    let text = "this build draws no pictures: build highwater with its default feature 'gui'";
+    Err(Failure::Usage(text.to_owned()))
+}
