@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use crate::error::Problem;
-use crate::event::{Alloc, BlockKey, Event, Range, What};
+use crate::event::{Alloc, BlockKey, Event, EventKind, Range, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
 use crate::keys::BlockKeys;
+use crate::levels::LevelMeter;
 use crate::tables::Tables;
 use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SegmentRole, Trace};
 
@@ -123,6 +124,43 @@ impl TraceBuilder {
     /// How many blocks and how many segments there are so far.
     pub(crate) fn row_counts(&self) -> (usize, usize) {
         (self.trace.blocks.len(), self.trace.segments.len())
+    }
+
+    /// Tells `meter` what blocks the events `rows` began and ended.
+    pub(crate) fn measure(&self, rows: std::ops::Range<usize>, meter: &mut LevelMeter) {
+        let Trace { events, blocks, replaced, .. } = &self.trace;
+        let kinds = events.kind.get(rows.clone()).unwrap_or_default();
+        let first = EventId::from_index(rows.start);
+        let mut replaced = replaced[replaced.partition_point(|(at, _)| *at < first)..].iter().peekable();
+        let is_end = |block: BlockId, at: EventId| {
+            let ended = block.index().is_some_and(|row| blocks.free_requested[row] == at);
+            ended && !(at == EventId(0) && self.trace.was_waiting_at_start(block))
+        };
+        for (&kind, index) in kinds.iter().zip(rows) {
+            let (at, block) = (EventId::from_index(index), BlockId(events.subject[index]));
+            match kind {
+                EventKind::Alloc => {
+                    meter.begin(blocks.requested[block.0 as usize]);
+                    while let Some(&(_, ended)) = replaced.next_if(|(event, _)| *event == at) {
+                        if is_end(ended, at) {
+                            meter.end(blocks.requested[ended.0 as usize]);
+                        }
+                    }
+                }
+                // A completion ends the life of a block whose request was not recorded.
+                EventKind::FreeRequested | EventKind::FreeCompleted if is_end(block, at) => {
+                    meter.end(blocks.requested[block.0 as usize]);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Tells `meter` of the live blocks from row `first` on, none of which has ended.
+    pub(crate) fn measure_start(&self, first: usize, meter: &mut LevelMeter) {
+        let blocks = &self.trace.blocks;
+        let live = blocks.free_requested.iter().zip(&blocks.requested).skip(first).filter(|(end, _)| !end.is_some());
+        live.for_each(|(_, bytes)| meter.begin(*bytes));
     }
 
     /// `bytes`, or 0 with a problem noted where sizes add up to more than any machine has.

@@ -14,6 +14,7 @@ pub mod tables;
 pub mod event;
 pub mod trace;
 mod keys;
+pub mod levels;
 pub mod builder;
 pub mod format;
 pub mod text;

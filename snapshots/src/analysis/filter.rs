@@ -37,8 +37,8 @@ struct Term {
     values: Vec<Value>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Key {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key {
     Category,
     Op,
     Scope,
@@ -54,7 +54,7 @@ enum Key {
     Device,
 }
 
-const KEYS: [(&str, Key); 13] = [
+pub(super) const KEYS: [(&str, Key); 13] = [
     ("category", Key::Category),
     ("op", Key::Op),
     ("scope", Key::Scope),
@@ -71,7 +71,7 @@ const KEYS: [(&str, Key); 13] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
+pub(super) enum Operator {
     Is,
     IsNot,
     Contains,
@@ -83,7 +83,7 @@ enum Operator {
 }
 
 /// Longer spellings first, so that `>=` is not read as `>`.
-const OPERATORS: [(&str, Operator); 8] = [
+pub(super) const OPERATORS: [(&str, Operator); 8] = [
     ("!=", Operator::IsNot),
     ("!~", Operator::ContainsNot),
     ("<=", Operator::AtMost),
@@ -144,7 +144,7 @@ impl Term {
 }
 
 impl Key {
-    fn is_number(self) -> bool {
+    pub(super) fn is_number(self) -> bool {
         matches!(self, Self::Size | Self::Allocated | Self::Step | Self::Stream | Self::Device)
     }
 

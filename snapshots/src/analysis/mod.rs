@@ -12,6 +12,8 @@ pub mod frames;
 pub mod lifetime;
 pub mod filter;
 pub mod matches;
+pub mod vocabulary;
+pub mod complete;
 pub mod breakdown;
 pub mod peak;
 pub mod extremes;
@@ -26,6 +28,7 @@ pub mod addresses;
 pub use addresses::{AddressIndex, AddressMap, Autopsy};
 pub use between::{Balance, Question};
 pub use breakdown::{Breakdown, Group, GroupKey};
+pub use complete::{Completion, complete};
 pub use filter::Filter;
 pub use lifetime::Lifetime;
 pub use live::LiveIndex;
@@ -35,6 +38,7 @@ pub use peak::{Moment, Peak};
 pub use series::Series;
 pub use tree::{Tree, TreeKey, TreeQuery};
 pub use statistics::Statistics;
+pub use vocabulary::Vocabulary;
 
 #[cfg(test)]
 mod tests;

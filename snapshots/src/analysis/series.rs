@@ -103,6 +103,42 @@ impl Series {
         }
     }
 
+    /// `count` samples of `metric` over the states after `range`'s events, each the largest of its share: a small curve
+    /// in which every peak is seen. Takes time in proportion to `count`.
+    pub fn samples(&self, trace: &Trace, metric: Metric, range: Range<usize>, count: usize) -> Vec<u64> {
+        let range = range.start.min(self.len)..range.end.min(self.len);
+        let count = count.max(1);
+        if range.is_empty() {
+            return vec![self.before_position(trace, range.start).get(metric); count];
+        }
+        let share = |index: usize| range.start + (range.len() as u128 * index as u128 / count as u128) as usize;
+        let shares = (0..count).map(|index| share(index)..share(index + 1).max(share(index) + 1));
+        if range.len() < STRIDE * count {
+            // Short enough to be walked, and too short for the pyramid to show anything.
+            let stride = (range.start / STRIDE).min(self.before.len() - 1);
+            let mut replay = Replay::resume(trace, self.device, stride * STRIDE, self.before[stride]);
+            replay.run_to(range.start);
+            let mut after = Vec::with_capacity(range.len());
+            while replay.position() < range.end && replay.step().is_some() {
+                after.push(replay.totals().get(metric));
+            }
+            let largest = |at: Range<usize>| {
+                let (first, end) = (at.start - range.start, at.end - range.start);
+                after.get(first..end).unwrap_or_default().iter().copied().max().unwrap_or(0)
+            };
+            return shares.map(largest).collect();
+        }
+        // The level whose nodes are no longer than a share: a share meets three of them at most.
+        let level = ((range.len() / count / STRIDE).ilog2() as usize).min(self.maxima.len() - 1);
+        let node = STRIDE << level;
+        let nodes = &self.maxima[level];
+        let largest = |at: Range<usize>| {
+            let met = nodes.get(at.start / node..at.end.div_ceil(node).min(nodes.len())).unwrap_or_default();
+            met.iter().map(|totals| totals.get(metric)).max().unwrap_or(0)
+        };
+        shares.map(largest).collect()
+    }
+
     /// The largest value of `metric` over the recording and the first event that reaches it; `None` as event where the
     /// baseline is never exceeded.
     pub fn peak(&self, trace: &Trace, metric: Metric) -> (u64, Option<EventId>) {
@@ -161,5 +197,38 @@ impl Series {
             }
         }
         best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::trace_from_text;
+
+    #[test]
+    fn samples_miss_no_peak_whether_walked_or_looked_up() {
+        // Blocks of growing size, each freed at once, and one that stands out.
+        let text: String = (0..40_000).map(|n| format!("alloc b{n} {}\nfree b{n}\n", 10 + n % 7)).collect();
+        let text = text.replace("alloc b33000 ", "alloc b33000 9000");
+        let trace = trace_from_text(&text).unwrap();
+        let series = Series::build(&trace, DeviceId(0));
+        let len = trace.events.len();
+        for (range, count) in [(0..len, 1), (0..len, 16), (0..len, 64), (0..len, 500), (len - 90_000..len, 30)] {
+            let samples = series.samples(&trace, Metric::Requested, range.clone(), count);
+            assert_eq!(samples.len(), count);
+            let peak = series.largest(&trace, Metric::Requested, range).unwrap().0;
+            assert_eq!(samples.iter().max(), Some(&peak));
+            assert!(samples.iter().filter(|bytes| **bytes == peak).count() <= 2, "{samples:?}");
+        }
+        assert_eq!(series.samples(&trace, Metric::Requested, len..len, 3), [0, 0, 0]);
+    }
+
+    #[test]
+    fn samples_of_fewer_events_than_samples_repeat_them() {
+        let trace = trace_from_text("baseline w 5\nalloc a 10\nalloc b 20\nfree_requested b").unwrap();
+        let series = Series::build(&trace, DeviceId(0));
+        assert_eq!(series.samples(&trace, Metric::Requested, 0..3, 6), [15, 15, 35, 35, 15, 15]);
+        let none = trace_from_text("baseline w 5").unwrap();
+        assert_eq!(Series::build(&none, DeviceId(0)).samples(&none, Metric::Requested, 0..0, 2), [5, 5]);
     }
 }

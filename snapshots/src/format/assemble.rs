@@ -10,6 +10,7 @@ use crate::builder::{StartingState, TraceBuilder};
 use crate::error::Problem;
 use crate::event::Event;
 use crate::ids::{FrameId, ModuleId, ScopeId, StackId, StringId};
+use crate::levels::{LevelMeter, Levels};
 use crate::tables::{Frame, Module, Op, Scope, Stack, Tables};
 use crate::trace::{Trace, Trust};
 
@@ -37,7 +38,14 @@ pub(super) struct Assembler {
     end: Option<Trust>,
     has_tail: bool,
     problems: u64,
+    /// How much lives; measured where somebody asks.
+    meter: Option<LevelMeter>,
+    /// For each run of events, how many events there are after it, and its levels.
+    measured: Vec<(u64, Levels)>,
 }
+
+/// Events that share one entry of what is measured.
+const EVENTS_A_LEVEL: usize = 1 << 13;
 
 impl Assembler {
     /// An assembler with room for `events` events.
@@ -50,9 +58,24 @@ impl Assembler {
         self.builder.event_count()
     }
 
+    /// Lets it measure how much memory lives, from now on.
+    pub(super) fn measure(&mut self) {
+        self.meter = Some(LevelMeter::default());
+    }
+
+    /// What was measured since this was last asked: runs of events by how many events there are after each.
+    pub(super) fn take_measured(&mut self) -> Vec<(u64, Levels)> {
+        std::mem::take(&mut self.measured)
+    }
+
     /// Whether the recording said that it was finished.
     pub(super) fn is_finished(&self) -> bool {
         self.end.is_some()
+    }
+
+    /// Whether the last bytes of a finished file were seen.
+    pub(super) fn is_whole(&self) -> bool {
+        self.end.is_some() && self.has_tail
     }
 
     /// Notes a problem of the file.
@@ -240,6 +263,9 @@ impl Assembler {
         self.spend(state.segments.len() + state.mappings.len() + state.blocks.len())?;
         let before = self.builder.row_counts();
         self.builder.set_starting_state(state);
+        if let Some(meter) = &mut self.meter {
+            self.builder.measure_start(before.0, meter);
+        }
         self.owners.took_state(header.first, state, before, &self.builder);
         Ok(())
     }
@@ -253,6 +279,14 @@ impl Assembler {
         self.reach_event(header.first);
         let row = self.builder.event_count();
         events.iter().for_each(|event| self.builder.push(event));
+        if let Some(meter) = &mut self.meter {
+            let end = self.builder.event_count();
+            for first in (row..end).step_by(EVENTS_A_LEVEL) {
+                let run = first..end.min(first + EVENTS_A_LEVEL);
+                self.builder.measure(run.clone(), meter);
+                self.measured.extend(meter.take().map(|levels| (run.end as u64, levels)));
+            }
+        }
         self.next_event = header.first.saturating_add(u64::from(header.count));
         self.owners.took_events(header.first, self.next_event, row, self.builder.event_count());
         Ok(())

@@ -70,6 +70,11 @@ impl Follower {
         self.assembler.is_finished()
     }
 
+    /// Whether the file is there as a whole: after the end of the recording its index came too.
+    pub fn is_whole(&self) -> bool {
+        self.assembler.is_whole()
+    }
+
     /// The trace so far: a copy, in time and memory in proportion to its events.
     pub fn trace(&self) -> Trace {
         self.assembler.clone().finish(self.fed, false)

@@ -11,10 +11,11 @@ use super::section::Unpacker;
 use super::sniff::{PREAMBLE_BYTES, check_preamble};
 use super::walk::{Found, Walker};
 use crate::error::{Error, Result};
+use crate::levels::Levels;
 use crate::trace::Trace;
 
 /// How far reading has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of the file read so far.
     pub bytes_read: u64,
@@ -24,6 +25,8 @@ pub struct Progress {
     pub events: u64,
     /// Events in the file, where its index says so.
     pub events_in_all: Option<u64>,
+    /// How much memory lived over the events since the last time this was told; `None` where there were none.
+    pub levels: Option<Levels>,
 }
 
 /// Decompressed bytes that each thread gets in a batch: what is decoded but not yet put together stays near this.
@@ -49,6 +52,7 @@ pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> Contr
     // What the index says is trusted as far as the file could hold it.
     let room = usize::try_from(events_in_all.unwrap_or(0)).unwrap_or(usize::MAX).min(bytes.len());
     let mut assembler = Assembler::with_capacity(room);
+    assembler.measure();
     problem.into_iter().for_each(|problem| assembler.note(problem));
     let mut walker = Walker::new(bytes, PREAMBLE_BYTES);
     let mut was_cut = false;
@@ -69,17 +73,17 @@ pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> Contr
         } else {
             ((), decoded) = rayon::join(assemble, || batch.decode_in_parallel());
         }
-        if is_last {
-            return Ok(assembler.finish(bytes.len() as u64, was_cut));
+        let (bytes_read, length) = (walker.offset() as u64, bytes.len() as u64);
+        let (events, measured) = (assembler.events() as u64, assembler.take_measured());
+        let steps = measured.into_iter().map(|(events, levels)| (events, Some(levels)));
+        // Where nothing was measured, how far reading is is still told.
+        for (events, levels) in steps.chain([(events, None)]) {
+            if progress(Progress { bytes_read, bytes: length, events, events_in_all, levels }).is_break() {
+                return Err(Error::Cancelled);
+            }
         }
-        let now = Progress {
-            bytes_read: walker.offset() as u64,
-            bytes: bytes.len() as u64,
-            events: assembler.events() as u64,
-            events_in_all,
-        };
-        if progress(now).is_break() {
-            return Err(Error::Cancelled);
+        if is_last {
+            return Ok(assembler.finish(length, was_cut));
         }
     }
 }

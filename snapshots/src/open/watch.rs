@@ -30,6 +30,8 @@ impl State<'_> {
         if !self.is_stopped {
             self.told = self.now.bytes_read;
             self.is_stopped = (self.listener)(self.now).is_break();
+            // Told once: they are of the events since.
+            self.now.levels = None;
         }
         if self.is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -38,14 +40,14 @@ impl State<'_> {
 impl<'a> Watch<'a> {
     /// A watch over a file of `bytes` bytes, the largest number where that is not known.
     pub(super) fn new(bytes: u64, listener: &'a mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
-        let now = Progress { bytes_read: 0, bytes, events: 0, events_in_all: None };
+        let now = Progress { bytes, ..Progress::default() };
         Self { state: Rc::new(RefCell::new(State { listener, now, told: 0, is_stopped: false })) }
     }
 
     /// Passes on what a reader says of its events. Its bytes may be those of a layer, and are left out.
     pub(super) fn pass_events(&self, progress: Progress) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
-        state.now.events = progress.events;
+        (state.now.events, state.now.levels) = (progress.events, progress.levels);
         state.tell()
     }
 
@@ -110,7 +112,7 @@ mod tests {
         for _ in 0..4 {
             input.read_exact(&mut out).unwrap();
         }
-        let _ = watch.pass_events(Progress { bytes_read: 5, bytes: 6, events: 7, events_in_all: None });
+        let _ = watch.pass_events(Progress { bytes_read: 5, bytes: 6, events: 7, ..Progress::default() });
         drop((input, watch));
         assert_eq!(heard, [(1400, 0), (2800, 0), (2800, 7)]);
     }
@@ -128,7 +130,7 @@ mod tests {
         let stopped = input.read_exact(&mut out).unwrap_err();
         assert!(matches!(Error::from_input(stopped), Error::Cancelled));
         assert!(input.read_exact(&mut out[..1]).is_err());
-        let now = Progress { bytes_read: 0, bytes: 0, events: 0, events_in_all: None };
+        let now = Progress::default();
         assert!(watch.pass(now).is_break() && watch.pass_events(now).is_break());
         drop((input, watch));
         assert_eq!(calls, 1);

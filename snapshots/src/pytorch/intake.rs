@@ -9,6 +9,7 @@ use super::raw::{Action, BlockState, Extras, RawAnnotation, RawBlock, RawEvent, 
 use super::sequences::Sequences;
 use crate::error::Problem;
 use crate::ids::StringId;
+use crate::levels::{LevelMeter, Levels};
 
 /// Takes a snapshot's values in whatever order its file has them.
 #[derive(Clone, Debug)]
@@ -20,6 +21,7 @@ pub struct Intake {
     hasher: DefaultHashBuilder,
     /// How often each strange thing was seen.
     strange: BTreeMap<String, u64>,
+    meter: LevelMeter,
 }
 
 /// An event's values; what a file does not say stays as it is by default.
@@ -130,6 +132,7 @@ impl Default for Intake {
             extras: HashMap::new(),
             hasher: DefaultHashBuilder::default(),
             strange: BTreeMap::new(),
+            meter: LevelMeter::default(),
         };
         // The names of actions come first, so that their ids are known.
         for (name, _) in Action::NAMED {
@@ -236,6 +239,12 @@ impl Intake {
                 *text = StringId::NONE;
             }
         }
+        self.meter.at_time(draft.time_us);
+        match action {
+            Action::Alloc => self.meter.begin(draft.size),
+            Action::FreeRequested => self.meter.end(draft.size),
+            _ => {}
+        }
         let address = if action == Action::Oom { draft.device_free.unwrap_or(draft.address) } else { draft.address };
         RawEvent {
             address,
@@ -246,6 +255,11 @@ impl Intake {
             extras: self.extras(extras),
             action,
         }
+    }
+
+    /// How much memory lived over the events since this was last asked.
+    pub fn take_levels(&mut self) -> Option<Levels> {
+        self.meter.take()
     }
 
     /// Takes a segment with its blocks, in the order of their addresses; to `host_segments` if `is_host`.

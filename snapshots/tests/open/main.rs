@@ -2,6 +2,7 @@
 
 mod made;
 mod json;
+mod levels;
 mod page;
 mod formats;
 mod hostile;

@@ -54,7 +54,7 @@ impl<'w> Reading<'w> {
     }
 
     fn new(place: Place, bytes: u64, watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
-        let now = Progress { bytes_read: 0, bytes, events: 0, events_in_all: None };
+        let now = Progress { bytes, ..Progress::default() };
         Self { intake: Intake::default(), row: Vec::new(), watch, now, told: now, place, is_stopped: false }
     }
 
@@ -72,7 +72,8 @@ impl<'w> Reading<'w> {
             || self.now.events.abs_diff(self.told.events) >= EVENTS_A_LOOK;
         if is_due {
             self.told = self.now;
-            self.is_stopped = (self.watch)(self.now).is_break();
+            let levels = self.intake.take_levels();
+            self.is_stopped = (self.watch)(Progress { levels, ..self.now }).is_break();
         }
         if self.is_stopped { Err(E::custom("stopped")) } else { Ok(()) }
     }

@@ -1,0 +1,112 @@
+//! Levels: how much memory lives while a recording is still being read: what a first picture is made of.
+
+/// Between which bounds the requested bytes of live blocks lay over some events, on all devices together.
+///
+/// Of a `.snap` they are exact. A snapshot of PyTorch says only at its end what was alive at its beginning: there they
+/// count from an unknown level, may be negative, and tell the shape alone; each device's events begin at 0 again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// In bytes.
+    pub lowest: i64,
+    /// In bytes.
+    pub highest: i64,
+}
+
+impl Levels {
+    /// The bounds of both.
+    pub fn union(self, other: Self) -> Self {
+        Self { lowest: self.lowest.min(other.lowest), highest: self.highest.max(other.highest) }
+    }
+}
+
+/// Adds up what blocks begin and end, and keeps the bounds since it was last asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LevelMeter {
+    now: i64,
+    since: Option<Levels>,
+    /// The times between which the events of one device lie so far.
+    times: Option<(u64, u64)>,
+}
+
+impl LevelMeter {
+    /// A block begins to live.
+    #[inline]
+    pub(crate) fn begin(&mut self, bytes: u64) {
+        self.change(i64::try_from(bytes).unwrap_or(0));
+    }
+
+    /// A block ends.
+    #[inline]
+    pub(crate) fn end(&mut self, bytes: u64) {
+        self.change(-i64::try_from(bytes).unwrap_or(0));
+    }
+
+    #[inline]
+    fn change(&mut self, by: i64) {
+        let before = self.now;
+        self.now = before.saturating_add(by);
+        let since = self.since.get_or_insert(Levels { lowest: before, highest: before });
+        since.lowest = since.lowest.min(self.now);
+        since.highest = since.highest.max(self.now);
+    }
+
+    /// An event of `time` comes next. Devices follow one another in a snapshot: where time goes back further than half
+    /// of what has passed, those of another one begin.
+    #[inline]
+    pub(crate) fn at_time(&mut self, time: u64) {
+        match &mut self.times {
+            Some((_, last)) if time >= *last => *last = time,
+            Some((first, last)) if time >= *first + (*last - *first) / 2 => {}
+            times => {
+                *times = Some((time, time));
+                self.now = 0;
+            }
+        }
+    }
+
+    /// The bounds since this was last asked; `None` where nothing has changed.
+    pub(crate) fn take(&mut self) -> Option<Levels> {
+        self.since.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_those_since_the_last_question_and_include_where_it_began() {
+        let mut meter = LevelMeter::default();
+        assert_eq!(meter.take(), None);
+        meter.begin(100);
+        meter.end(30);
+        assert_eq!(meter.take(), Some(Levels { lowest: 0, highest: 100 }));
+        meter.end(90);
+        meter.begin(5);
+        assert_eq!(meter.take(), Some(Levels { lowest: -20, highest: 70 }));
+        assert_eq!(meter.take(), None);
+    }
+
+    #[test]
+    fn another_device_begins_at_zero_again_and_a_little_disorder_is_no_device() {
+        let mut meter = LevelMeter::default();
+        for (time, bytes) in [(1000, 10), (2000, 10), (1990, 10)] {
+            meter.at_time(time);
+            meter.begin(bytes);
+        }
+        assert_eq!(meter.take(), Some(Levels { lowest: 0, highest: 30 }));
+        meter.at_time(1001);
+        meter.begin(7);
+        assert_eq!(meter.take(), Some(Levels { lowest: 0, highest: 7 }));
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_do_not_overflow() {
+        let mut meter = LevelMeter::default();
+        for _ in 0..3 {
+            meter.begin(i64::MAX as u64);
+            meter.begin(u64::MAX);
+        }
+        assert_eq!(meter.take(), Some(Levels { lowest: 0, highest: i64::MAX }));
+    }
+}
