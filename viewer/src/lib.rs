@@ -7,8 +7,11 @@
 pub mod args;
 pub mod regions;
 pub mod session;
+pub mod preview;
 pub mod loader;
 pub mod history;
+pub mod follow;
+pub mod discard;
 pub mod selection;
 pub mod command;
 pub mod cli;

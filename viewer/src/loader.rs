@@ -1,10 +1,11 @@
-//! Loader: reads a recording on a thread of its own, tells how far it is, and can be called off.
+//! Loader: reads a recording on a thread of its own, tells how far it is and what it has seen, and can be called off.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use highwater_snapshots::Error;
 use highwater_snapshots::format::Progress;
@@ -12,6 +13,7 @@ use highwater_snapshots::guess::{Rules, guess};
 use highwater_snapshots::open::{FileKind, Opened, open_file, open_stream};
 
 use crate::args::is_stdin;
+use crate::preview::Preview;
 use crate::session::Recording;
 
 /// A recording on its way in. Dropping it calls the reading off.
@@ -30,6 +32,8 @@ struct State {
     /// Thousandths of the way.
     permille: AtomicU64,
     stage: RwLock<&'static str>,
+    /// What was seen so far.
+    preview: Mutex<Preview>,
 }
 
 impl State {
@@ -39,6 +43,7 @@ impl State {
             events: AtomicU64::new(0),
             permille: AtomicU64::new(0),
             stage: RwLock::new("Opening"),
+            preview: Mutex::default(),
         }
     }
 
@@ -102,6 +107,12 @@ impl Loading {
         (format!("{stage}{counted}"), self.state.permille.load(Ordering::Relaxed) as f32 / 1000.0)
     }
 
+    /// The first picture of what has been read; `None` until there is any.
+    pub fn preview(&self) -> Option<Preview> {
+        let preview = self.state.preview.lock().unwrap_or_else(PoisonError::into_inner);
+        (!preview.points.is_empty()).then(|| preview.clone())
+    }
+
     /// Calls the reading off; it ends soon after.
     pub fn cancel(&self) {
         self.state.is_cancelled.store(true, Ordering::Relaxed);
@@ -126,6 +137,26 @@ impl Drop for Loading {
     }
 }
 
+/// The window is woken no more often: it has other things to do than to show progress.
+const BETWEEN_PICTURES: Duration = Duration::from_millis(50);
+
+/// What went wrong, and what to do about it.
+fn sentence(error: &Error) -> String {
+    use std::io::ErrorKind;
+    let advice = match error {
+        Error::Io { source, .. } => match source.kind() {
+            ErrorKind::NotFound => "was it moved, renamed or deleted? Open it from where it is now",
+            ErrorKind::PermissionDenied => "you may not read it: ask its owner, or copy it to where you may",
+            ErrorKind::IsADirectory => "it is a folder: open a recording in it",
+            _ => "is the disk or the network still there? Copy the file to this machine, and try again",
+        },
+        Error::Damaged { .. } => "was the file copied and written to its end? Copy it again, or make a new snapshot",
+        // All others say themselves what to do.
+        _ => return error.to_string(),
+    };
+    format!("{error}; {advice}.")
+}
+
 /// What hears of a reading's progress, and stops it.
 type Listener<'l> = &'l mut dyn FnMut(Progress) -> ControlFlow<()>;
 
@@ -145,13 +176,18 @@ fn load_with(
 ) -> Result<Recording, String> {
     state.enter("Reading");
     wake();
+    let mut woken = Instant::now();
     let opened = open(&mut |progress: Progress| {
         state.events.store(progress.events, Ordering::Relaxed);
         state.is_at(progress.bytes_read, progress.bytes);
-        wake();
+        state.preview.lock().unwrap_or_else(PoisonError::into_inner).take(progress);
+        if woken.elapsed() >= BETWEEN_PICTURES {
+            woken = Instant::now();
+            wake();
+        }
         if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    let Opened { mut trace, format } = opened.map_err(|why| why.to_string())?;
+    let Opened { mut trace, format } = opened.map_err(|why| sentence(&why))?;
     state.enter("Indexing");
     wake();
     if format.kind != FileKind::Snap {
@@ -209,7 +245,9 @@ mod tests {
     fn what_cannot_be_read_is_explained() {
         let folder = tempfile::tempdir().unwrap();
         let Outcome::Failed(why) = wait(folder.path().join("gone.snap")) else { panic!("read") };
-        assert!(why.contains("gone.snap"), "{why}");
+        assert!(why.contains("gone.snap") && why.contains("moved, renamed or deleted"), "{why}");
+        let Outcome::Failed(why) = wait(folder.path().to_owned()) else { panic!("read") };
+        assert!(why.contains("it is a folder"), "{why}");
         let path = folder.path().join("letter.txt");
         std::fs::write(&path, "Dear all").unwrap();
         let Outcome::Failed(why) = wait(path) else { panic!("read") };
@@ -224,6 +262,8 @@ mod tests {
         let open = |listener: Listener<'_>| open_stream(text.as_bytes(), listener);
         assert!(!load_with(Path::new("a.json"), &state, &|| {}, open).unwrap().trace.events.is_empty());
         assert!(state.events.load(Ordering::Relaxed) > 10_000);
+        let preview = state.preview.lock().unwrap().clone();
+        assert!(preview.points.len() >= 2 && preview.peak() > 100_000, "{preview:?}");
         state.is_cancelled.store(true, Ordering::Relaxed);
         let stopped = load_with(Path::new("a.json"), &state, &|| {}, open).unwrap_err();
         assert_eq!(stopped, Error::Cancelled.to_string());

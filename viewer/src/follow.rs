@@ -1,0 +1,383 @@
+//! Follow: watches a `.snap` that is still being written, and brings a new recording when there is more of it.
+
+use std::fs::{File, Metadata};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use highwater_snapshots::format::Follower;
+
+use crate::session::Recording;
+
+/// Time between two looks at the file's length.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A new recording takes this share of the time at most: building one is followed by a rest three times as long.
+const REST: u32 = 3;
+
+/// A finished recording whose index has not come after so long is taken as it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes that are read at a time.
+const PORTION: usize = 1 << 20;
+
+/// First bytes of the file by which it is known again.
+const START: usize = 4096;
+
+/// What became of a file that is followed.
+#[derive(Debug)]
+pub enum Followed {
+    /// It has grown: the recording so far.
+    Grown(Box<Recording>),
+    /// Its program has finished it: the whole recording. Nothing comes after.
+    Finished(Box<Recording>),
+    /// It cannot be followed any further: why, and what to do, in a sentence. Nothing comes after.
+    Lost(String),
+}
+
+/// A file that is being followed. Dropping it ends that.
+#[derive(Debug)]
+pub struct Following {
+    path: PathBuf,
+    news: Receiver<Followed>,
+    has_ended: bool,
+    /// The thread ends when this is gone.
+    _stop: Sender<()>,
+}
+
+impl Following {
+    /// Starts to follow `path`, of which `events` events are known. `wake` is called, on the following thread, when
+    /// there is something new.
+    pub fn start(path: PathBuf, events: usize, wake: impl Fn() + Send + 'static) -> Self {
+        let (outbox, news) = channel();
+        let (stop, stopped) = channel();
+        let (from, failed) = (path.clone(), outbox.clone());
+        let work = move || {
+            let watch = std::panic::AssertUnwindSafe(|| {
+                Watcher { path: &from, known: events, stopped: &stopped, outbox: &outbox, wake: &wake }.watch()
+            });
+            let end = std::panic::catch_unwind(watch)
+                .unwrap_or_else(|_| Err(Stop::Lost("the reader failed on this file; please report it".to_owned())));
+            if let Err(Stop::Lost(why)) = end {
+                let _ = outbox.send(Followed::Lost(why));
+                wake();
+            }
+        };
+        if let Err(why) = std::thread::Builder::new().name("highwater-follow".to_owned()).spawn(work) {
+            let _ = failed.send(Followed::Lost(format!("cannot start a thread to follow it: {why}")));
+        }
+        Self { path, news, has_ended: false, _stop: stop }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nothing will come any more.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// What has become of it since this was last asked; only the last recording counts.
+    pub fn poll(&mut self) -> Option<Followed> {
+        let mut last = None;
+        loop {
+            match self.news.try_recv() {
+                Ok(end @ (Followed::Finished(_) | Followed::Lost(_))) => {
+                    self.has_ended = true;
+                    return Some(end);
+                }
+                Ok(grown) => last = Some(grown),
+                Err(TryRecvError::Empty) => return last,
+                Err(TryRecvError::Disconnected) => {
+                    let is_told = std::mem::replace(&mut self.has_ended, true);
+                    let lost = || Followed::Lost("the thread that follows it is gone".to_owned());
+                    return last.or_else(|| (!is_told).then(lost));
+                }
+            }
+        }
+    }
+}
+
+/// Why watching ends.
+enum Stop {
+    /// Nobody wants to know any more.
+    Unwanted,
+    /// The file is not what it was.
+    Lost(String),
+}
+
+struct Watcher<'a> {
+    path: &'a Path,
+    /// Events of the recording that is shown.
+    known: usize,
+    stopped: &'a Receiver<()>,
+    outbox: &'a Sender<Followed>,
+    wake: &'a dyn Fn(),
+}
+
+impl Watcher<'_> {
+    fn watch(mut self) -> Result<(), Stop> {
+        let mut file = File::open(self.path).map_err(|why| self.lost(&format!("it cannot be opened: {why}")))?;
+        let mut follower = Follower::new();
+        let mut start = Vec::new();
+        let mut finished_since: Option<Instant> = None;
+        loop {
+            let length = self.look(&file, follower.bytes_fed())?;
+            let begun = Instant::now();
+            if length > follower.bytes_fed() {
+                self.recognise(&mut file, &start, follower.bytes_fed())?;
+                self.feed(&mut file, &mut follower, &mut start, length)?;
+                finished_since = None;
+            }
+            // The end of a recording says more than its events; its index follows it at once.
+            let is_finished = follower.is_whole()
+                || follower.is_finished() && finished_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE;
+            if is_finished {
+                return self.tell(Followed::Finished(Box::new(self.recording(&follower))));
+            }
+            if follower.events() > self.known {
+                self.known = follower.events();
+                self.tell(Followed::Grown(Box::new(self.recording(&follower))))?;
+            }
+            self.rest(LOOK.max(begun.elapsed() * REST))?;
+        }
+    }
+
+    /// The length of the file, which must be the one that was opened, and not shorter than what was read of it.
+    fn look(&self, file: &File, read: u64) -> Result<u64, Stop> {
+        let facts = file.metadata().map_err(|why| self.lost(&format!("it cannot be looked at: {why}")))?;
+        let now =
+            std::fs::metadata(self.path).map_err(|_| self.lost("it is not there any more: it was moved or deleted"))?;
+        if !is_same_file(&facts, &now) {
+            return Err(self.lost("another file has taken its place: read it again to see that one"));
+        }
+        if facts.len() < read {
+            let what = format!("it was cut to {} of {read} bytes: read it again to see what is left", facts.len());
+            return Err(self.lost(&what));
+        }
+        Ok(facts.len())
+    }
+
+    /// Makes sure that the file still begins as it did: its program may have started anew.
+    fn recognise(&self, file: &mut File, start: &[u8], read: u64) -> Result<(), Stop> {
+        if read == 0 {
+            return Ok(());
+        }
+        let mut now = vec![0; start.len()];
+        let same = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(&mut now));
+        match same {
+            Ok(()) if now == start => Ok(()),
+            Ok(()) => Err(self.lost("it was written anew: read it again to see the new recording")),
+            Err(why) => Err(self.lost(&format!("it cannot be read: {why}"))),
+        }
+    }
+
+    /// Feeds the bytes from those that were fed up to `length`.
+    fn feed(&self, file: &mut File, follower: &mut Follower, start: &mut Vec<u8>, length: u64) -> Result<(), Stop> {
+        let mut portion = vec![0; PORTION];
+        let sought = file.seek(SeekFrom::Start(follower.bytes_fed()));
+        sought.map_err(|why| self.lost(&format!("it cannot be read: {why}")))?;
+        while follower.bytes_fed() < length {
+            let most = usize::try_from(length - follower.bytes_fed()).unwrap_or(PORTION).min(PORTION);
+            let taken = file.read(&mut portion[..most]);
+            let taken = taken.map_err(|why| self.lost(&format!("it cannot be read: {why}")))?;
+            if taken == 0 {
+                break;
+            }
+            let bytes = &portion[..taken];
+            start.extend_from_slice(&bytes[..taken.min(START.saturating_sub(start.len()))]);
+            follower.feed(bytes).map_err(|why| self.lost(&why.to_string()))?;
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    fn recording(&self, follower: &Follower) -> Recording {
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned();
+        Recording::new(name, Some(self.path.to_owned()), follower.trace())
+    }
+
+    fn tell(&self, news: Followed) -> Result<(), Stop> {
+        self.outbox.send(news).map_err(|_| Stop::Unwanted)?;
+        (self.wake)();
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Stop> {
+        if self.stopped.try_recv() == Err(TryRecvError::Disconnected) { Err(Stop::Unwanted) } else { Ok(()) }
+    }
+
+    /// Waits, unless nobody wants to know any more.
+    fn rest(&self, time: Duration) -> Result<(), Stop> {
+        match self.stopped.recv_timeout(time) {
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            _ => Err(Stop::Unwanted),
+        }
+    }
+
+    fn lost(&self, why: &str) -> Stop {
+        Stop::Lost(format!("{} is not followed any more: {why}", self.path.display()))
+    }
+}
+
+/// Whether both describe one file, as far as the system tells.
+#[cfg(unix)]
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Whether both describe one file, as far as the system tells.
+#[cfg(not(unix))]
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    one.created().ok() == other.created().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::event::Event;
+    use highwater_snapshots::format::{EndFacts, SnapWriter, write_trace};
+    use highwater_snapshots::text::trace_from_text;
+    use highwater_snapshots::{EventId, Trace};
+
+    /// Writes a recording of the text notation event by event.
+    struct Slowly {
+        trace: Trace,
+        writer: SnapWriter<File>,
+        written: u32,
+    }
+
+    impl Slowly {
+        fn start(path: &Path, text: &str) -> Self {
+            let trace = trace_from_text(text).unwrap();
+            let writer = SnapWriter::create(path, &trace.header).unwrap();
+            Self { trace, writer, written: 0 }
+        }
+
+        fn write(&mut self, count: u32) {
+            for index in self.written..self.written + count {
+                let (events, row) = (&self.trace.events, index as usize);
+                let what = self.trace.what(EventId(index));
+                let event =
+                    Event { time_ns: events.time_ns[row], device: events.device[row], stack: events.stack[row], what };
+                self.writer.write_events(&[event]).unwrap();
+            }
+            self.written += count;
+        }
+    }
+
+    const TEXT: &str = "alloc a 10\nalloc b 20\nfree_requested a\nalloc c 30\nalloc d 40";
+
+    /// What comes next.
+    fn next(following: &mut Following, woken: &Receiver<()>) -> Followed {
+        loop {
+            if let Some(news) = following.poll() {
+                return news;
+            }
+            woken.recv_timeout(Duration::from_secs(60)).expect("something happens");
+        }
+    }
+
+    fn follow(path: &Path, known: usize) -> (Following, Receiver<()>) {
+        let (wake, woken) = channel();
+        (Following::start(path.to_owned(), known, move || wake.send(()).unwrap_or_default()), woken)
+    }
+
+    fn peak(recording: &Recording) -> u64 {
+        recording.devices[0].summary.peaks[0].bytes
+    }
+
+    #[test]
+    fn a_file_that_grows_is_brought_as_it_grows_and_its_end_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.snap");
+        let mut slowly = Slowly::start(&path, TEXT);
+        slowly.write(2);
+        let (mut following, woken) = follow(&path, 2);
+        slowly.write(2);
+        let mut recording = loop {
+            let Followed::Grown(recording) = next(&mut following, &woken) else { panic!("it only grows") };
+            if recording.trace.events.len() == 4 {
+                break recording;
+            }
+        };
+        assert_eq!((peak(&recording), recording.trace.trust.unfinished), (50, true));
+        assert_eq!((recording.path.as_deref(), recording.name.as_str()), (Some(path.as_path()), "run.snap"));
+        slowly.write(1);
+        slowly.writer.finish(&EndFacts::default()).unwrap();
+        loop {
+            match next(&mut following, &woken) {
+                Followed::Grown(_) => {}
+                Followed::Finished(whole) => {
+                    recording = whole;
+                    break;
+                }
+                Followed::Lost(why) => panic!("{why}"),
+            }
+        }
+        assert_eq!((peak(&recording), recording.trace.trust.unfinished), (90, false));
+        assert_eq!(recording.trace.problems, []);
+        assert!(following.has_ended() && following.poll().is_none());
+    }
+
+    /// Follows a recording of one event, does something to the file, and gives what is told.
+    fn told_after(change: impl FnOnce(&Path)) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.snap");
+        Slowly::start(&path, TEXT).write(1);
+        let (mut following, woken) = follow(&path, 0);
+        let first = next(&mut following, &woken);
+        assert!(matches!(first, Followed::Grown(recording) if recording.trace.events.len() == 1));
+        change(&path);
+        let Followed::Lost(why) = next(&mut following, &woken) else { panic!("not told") };
+        assert!(following.has_ended() && why.contains("run.snap is not followed any more"), "{why}");
+        why
+    }
+
+    #[test]
+    fn a_file_that_is_cut_written_anew_replaced_or_deleted_is_told_as_such() {
+        let cut = told_after(|path| File::options().write(true).open(path).unwrap().set_len(20).unwrap());
+        assert!(cut.contains("it was cut to 20 of"), "{cut}");
+        let anew = told_after(|path| {
+            let mut other = trace_from_text(TEXT).unwrap();
+            other.header.program = "another run, whose header is longer than what the first has in all".repeat(40);
+            std::fs::write(path, write_trace(Vec::new(), &other).unwrap()).unwrap();
+        });
+        assert!(anew.contains("written anew") || anew.contains("was cut to 0"), "{anew}");
+        #[cfg(unix)]
+        {
+            let replaced = told_after(|path| {
+                let other = path.with_extension("other");
+                std::fs::copy(path, &other).unwrap();
+                std::fs::rename(&other, path).unwrap();
+            });
+            assert!(replaced.contains("another file has taken its place"), "{replaced}");
+            let deleted = told_after(|path| std::fs::remove_file(path).unwrap());
+            assert!(deleted.contains("moved or deleted"), "{deleted}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_recording_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("letter.txt");
+        std::fs::write(&path, "Dear all, this is long enough to be looked at").unwrap();
+        let (mut following, woken) = follow(&path, 0);
+        let Followed::Lost(why) = next(&mut following, &woken) else { panic!("followed") };
+        assert!(why.contains("no recording"), "{why}");
+    }
+
+    #[test]
+    fn the_thread_ends_when_nobody_follows_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.snap");
+        Slowly::start(&path, TEXT).write(1);
+        let (following, woken) = follow(&path, 1);
+        drop(following);
+        assert_eq!(woken.recv_timeout(Duration::from_secs(60)), Err(RecvTimeoutError::Disconnected));
+    }
+}

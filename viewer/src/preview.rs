@@ -1,0 +1,133 @@
+//! Preview: the first picture of a recording that is still being read: how much memory lived, as far as that is known.
+
+use highwater_snapshots::format::Progress;
+use highwater_snapshots::levels::Levels;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+/// Points kept: when there are more, neighbours become one, so that a point always stands for about as many events.
+const MOST_POINTS: usize = 512;
+
+/// A run of events and how much memory lived in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Events that have happened at its end.
+    pub end: u64,
+    /// The bounds of the requested bytes of live blocks.
+    pub levels: Levels,
+}
+
+/// What has been read so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Preview {
+    /// The share of the file that has been read, from 0 to 1.
+    pub fraction: f32,
+    /// Events read so far.
+    pub events: u64,
+    /// Events in the file, where its index says so.
+    pub events_in_all: Option<u64>,
+    /// The curve, in the order of the events.
+    pub points: Vec<Point>,
+    /// How many points of what was told make one of these.
+    merged: usize,
+    /// How many of these the last point stands for.
+    last: usize,
+}
+
+impl Preview {
+    /// Takes in what the reader tells.
+    pub fn take(&mut self, now: Progress) {
+        self.events = now.events;
+        self.events_in_all = now.events_in_all.filter(|all| *all > 0);
+        if now.bytes > 0 && now.bytes < u64::MAX {
+            self.fraction = (now.bytes_read as f64 / now.bytes as f64).clamp(0.0, 1.0) as f32;
+        }
+        let Some(levels) = now.levels else { return };
+        let merged = self.merged.max(1);
+        match self.points.last_mut().filter(|_| self.last < merged) {
+            Some(point) => {
+                *point = Point { end: now.events, levels: point.levels.union(levels) };
+                self.last += 1;
+            }
+            None => {
+                self.points.push(Point { end: now.events, levels });
+                self.last = 1;
+            }
+        }
+        if self.points.len() > MOST_POINTS {
+            let join = |pair: &[Point]| Point {
+                end: pair[pair.len() - 1].end,
+                levels: pair.iter().fold(pair[0].levels, |all, point| all.union(point.levels)),
+            };
+            self.last += if self.points.len().is_multiple_of(2) { merged } else { 0 };
+            self.points = self.points.chunks(2).map(join).collect();
+            self.merged = merged * 2;
+        }
+    }
+
+    /// The level from which the curve is counted: below 0 where blocks were freed that the file has not named yet.
+    pub fn floor(&self) -> i64 {
+        self.points.iter().map(|point| point.levels.lowest).min().unwrap_or(0).min(0)
+    }
+
+    /// The most that lived at once so far, in bytes above the floor.
+    pub fn peak(&self) -> u64 {
+        let highest = self.points.iter().map(|point| point.levels.highest).max().unwrap_or(0);
+        highest.saturating_sub(self.floor()).max(0) as u64
+    }
+
+    /// About how many events the whole file has: as its index says, else by the share that has been read.
+    pub fn whole(&self) -> u64 {
+        let guessed = (self.events as f64 / f64::from(self.fraction.max(0.001))) as u64;
+        self.events_in_all.unwrap_or(guessed).max(self.events).max(1)
+    }
+
+    /// How far it is, in words.
+    pub fn words(&self) -> String {
+        let mut words = format!("reading, {:.0} %", self.fraction * 100.0);
+        if self.events > 0 {
+            words += &format!(": {} events", format_count(self.events));
+        }
+        if !self.points.is_empty() {
+            words += &format!(", {} at most so far", format_bytes(self.peak()));
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(events: u64, lowest: i64, highest: i64) -> Progress {
+        let levels = Some(Levels { lowest, highest });
+        Progress { bytes_read: events, bytes: 10_000, events, events_in_all: None, levels }
+    }
+
+    #[test]
+    fn many_points_become_fewer_and_no_peak_is_lost() {
+        let mut preview = Preview::default();
+        for n in 1..=5000 {
+            preview.take(progress(n, 0, if n == 3333 { 999 } else { 10 }));
+            assert!(preview.points.len() <= MOST_POINTS + 1);
+        }
+        assert!(preview.points.len() > MOST_POINTS / 2, "{}", preview.points.len());
+        assert_eq!((preview.peak(), preview.events, preview.whole()), (999, 5000, 10_000));
+        assert_eq!(preview.points.last().unwrap().end, 5000);
+        let width = |pair: &[Point]| pair[1].end - pair[0].end;
+        let widths: Vec<u64> = preview.points.windows(2).map(width).collect();
+        let (least, most) = (widths[..widths.len() - 1].iter().min(), widths.iter().max());
+        assert_eq!(least, most, "all points but the last stand for as many events");
+        let at = preview.points.iter().find(|point| point.levels.highest == 999).unwrap();
+        assert!(at.end.abs_diff(3333) <= *most.unwrap());
+    }
+
+    #[test]
+    fn levels_from_an_unknown_beginning_are_counted_from_the_lowest() {
+        let mut preview = Preview::default();
+        preview.take(progress(1000, -300, 50));
+        preview.take(Progress { levels: None, events: 2000, ..progress(5000, 0, 0) });
+        assert_eq!((preview.floor(), preview.peak()), (-300, 350));
+        assert_eq!(preview.words(), "reading, 50 %: 2,000 events, 350 B at most so far");
+        assert_eq!(preview.whole(), 4000);
+    }
+}
