@@ -97,7 +97,7 @@ fn selection_of(
             x.end = x.start + 1.0;
         }
         let y = selection.view().y.clone();
-        selection.jump(recording, View { x, y });
+        selection.show(recording, View { x, y });
     }
     Ok(selection)
 }

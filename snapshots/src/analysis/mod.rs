@@ -36,8 +36,8 @@ pub use matches::Matches;
 pub use metric::{Metric, Totals};
 pub use peak::{Moment, Peak};
 pub use series::Series;
-pub use tree::{Tree, TreeKey, TreeQuery};
 pub use statistics::Statistics;
+pub use tree::{Tree, TreeKey, TreeQuery};
 pub use vocabulary::Vocabulary;
 
 #[cfg(test)]

@@ -171,7 +171,10 @@ fn search_finds_every_text_that_a_row_shows() {
         assert_eq!(told, count, "{text}");
     }
     find(&mut harness, "6");
-    assert!(harness.state().view.found.as_ref().unwrap().contains(5), "a number is that of an event: event 6 is in row 5");
+    assert!(
+        harness.state().view.found.as_ref().unwrap().contains(5),
+        "a number is that of an event: event 6 is in row 5"
+    );
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Surface {
     /// An empty one.
     pub fn new(paper: Paper) -> Self {
         let ctx = egui::Context::default();
-        theme::install(&ctx);
+        theme::install(&ctx, false);
         ctx.set_theme(paper.theme());
         ctx.all_styles_mut(|style| style.animation_time = 0.0);
         Self { ctx, paper, textures: Textures::default(), shapes: Vec::new(), primitives: Vec::new(), frames: 0 }
