@@ -1,6 +1,8 @@
 //! The app, driven through its accessibility tree and its keys, without a window or a graphics card.
 #![cfg(feature = "gui")]
 
+#[path = "ui/finding.rs"]
+mod finding;
 #[path = "ui/steering.rs"]
 mod steering;
 

@@ -16,6 +16,7 @@ pub mod palette;
 pub mod settings;
 pub mod status;
 pub mod welcome;
+pub mod completions;
 pub mod search;
 pub mod top_bar;
 pub mod open_file;

@@ -6,9 +6,10 @@ use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
 use highwater_snapshots::analysis::extremes::Extreme;
 use highwater_snapshots::analysis::{Metric, Moment};
 
+use super::events::EventsView;
 use super::layout::{Bottom, Side};
 use super::moment::MomentPanel;
-use super::scene::{Reason, Wish};
+use super::scene::{Reason, Scene, Wish};
 use super::search::Search;
 use super::settings::Settings;
 use super::timeline::{Look, Timeline};
@@ -39,6 +40,7 @@ pub struct OpenFile {
     pub panel: MomentPanel,
     /// The conditions that blocks must meet.
     pub search: Search,
+    events: EventsView,
     history: History<Visit>,
     /// What a view has to say, until the next command.
     notice: Option<String>,
@@ -57,6 +59,7 @@ impl OpenFile {
             timeline: Timeline::default(),
             panel: MomentPanel::default(),
             search: Search::new(&recording),
+            events: EventsView::default(),
             notice: None,
             known_peaks: None,
             recording,
@@ -97,12 +100,13 @@ impl OpenFile {
 
     /// Whether anything that is shown is still being worked out on other threads.
     pub fn is_busy(&self) -> bool {
-        self.timeline.is_drawing() || self.search.is_busy()
+        self.timeline.is_drawing() || self.search.is_busy() || self.events.is_busy()
     }
 
     /// Waits until all that is shown is worked out. For tests and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
         self.search.wait();
+        self.events.wait();
         self.timeline.wait(ctx);
     }
 
@@ -269,7 +273,21 @@ impl OpenFile {
                 }
             });
         });
-        Vec::new()
+        let (moment, reason) = self.moment();
+        let picture = self.timeline.picture();
+        let scene = Scene {
+            recording: &self.recording,
+            selection: &self.selection,
+            moment,
+            reason,
+            matches: self.search.matches(),
+            filter: self.search.filter(),
+            colouring: picture.map(|picture| &*picture.colouring),
+        };
+        match bottom {
+            Bottom::Segments => Vec::new(),
+            Bottom::Events => self.events.events_ui(ui, &scene),
+        }
     }
 
     /// The legend and the lines' meaning, at the moment that the panels show.

@@ -7,6 +7,7 @@ use eframe::egui::{Id, Key, RichText, Role, TextEdit, Ui, WidgetInfo};
 use highwater_snapshots::analysis::{Filter, Matches};
 use highwater_snapshots::units::{format_bytes, format_count};
 
+use super::completions::{Completions, put_cursor};
 use super::theme::{self, Shades};
 use crate::command::Command;
 use crate::session::Recording;
@@ -21,6 +22,7 @@ pub struct Search {
     /// The filter last asked for, until its matches are there.
     pending: Option<(Filter, Receiver<Matches>)>,
     wants_focus: bool,
+    completions: Completions,
 }
 
 impl Search {
@@ -28,7 +30,15 @@ impl Search {
     pub fn new(recording: &Recording) -> Self {
         let filter = Filter::default();
         let matches = Arc::new(Matches::of(&recording.trace, &filter));
-        Self { text: String::new(), error: None, filter, matches, pending: None, wants_focus: false }
+        Self {
+            text: String::new(),
+            error: None,
+            filter,
+            matches,
+            pending: None,
+            wants_focus: false,
+            completions: Completions::default(),
+        }
     }
 
     /// The conditions that views follow: those last typed that could be understood, once it is known who meets them.
@@ -48,7 +58,7 @@ impl Search {
 
     /// Whether the matches of what was typed are still being looked for.
     pub fn is_busy(&self) -> bool {
-        self.pending.is_some()
+        self.pending.is_some() || self.completions.is_busy()
     }
 
     /// Takes the keyboard when next shown.
@@ -101,6 +111,7 @@ impl Search {
             self.filter = filter;
         }
         self.matches = Arc::new(Matches::of(&recording.trace, &self.filter));
+        self.completions = Completions::default();
     }
 
     /// Takes in matches that have become known.
@@ -115,6 +126,7 @@ impl Search {
 
     /// Waits for the matches. For tests and pictures without a window.
     pub fn wait(&mut self) {
+        self.completions.wait();
         if let Some(Ok(matches)) = self.pending.as_ref().map(|(_, receiver)| receiver.recv()) {
             self.take(matches);
         }
@@ -127,22 +139,36 @@ impl Search {
     }
 
     /// Shows the box and what came of it; gives the text to search for when it was changed.
-    pub fn search_ui(&mut self, ui: &mut Ui, recording: &Recording, is_hiding: &mut bool) -> Option<String> {
+    pub fn search_ui(&mut self, ui: &mut Ui, recording: &Arc<Recording>, is_hiding: &mut bool) -> Option<String> {
         let label = ui.label("Search");
         let mut text = self.text.clone();
         let id = Id::unique("search").with(&recording.name);
+        if let Some((completed, cursor)) = self.completions.keys(ui, id, &text) {
+            put_cursor(ui, id, &completed, cursor);
+            text = completed;
+        }
         let hint = "category=activation size>=1MiB";
         let field = TextEdit::singleline(&mut text).id(id).hint_text(hint).desired_width(theme::SEARCH_WIDTH);
-        let field = ui.add(field).labelled_by(label.id);
+        // Tab takes what is offered, and leaves the field where nothing is.
+        let field = field.lock_focus(self.completions.is_offering());
+        let output = field.show(ui);
+        let cursor = output.cursor_range.map_or(0, |range| range.primary.index.0);
+        let field = output.response.response.labelled_by(label.id);
         if std::mem::take(&mut self.wants_focus) {
             field.request_focus();
         }
-        let is_left = field.has_focus() && ui.input(|input| input.key_pressed(Key::Escape));
-        if is_left {
+        if field.has_focus() && ui.input(|input| input.key_pressed(Key::Escape)) {
             ui.memory_mut(|memory| memory.surrender_focus(id));
         }
+        if let Some((completed, cursor)) = self.completions.completions_ui(ui, &field, recording, (&text, cursor)) {
+            put_cursor(ui, id, &completed, cursor);
+            field.request_focus();
+            text = completed;
+        }
         let mut wanted = (text != self.text).then_some(text);
-        field.on_hover_text(EXPLAINED);
+        if !field.has_focus() {
+            field.on_hover_text(EXPLAINED);
+        }
         if !self.text.is_empty() {
             if ui.small_button("x").on_hover_text(Command::ClearSearch.tooltip()).clicked() {
                 wanted = Some(String::new());
@@ -158,7 +184,7 @@ impl Search {
     fn outcome_ui(&self, ui: &mut Ui) {
         if let Some(why) = &self.error {
             ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
-        } else if self.is_busy() {
+        } else if self.pending.is_some() {
             ui.spinner();
         } else if !self.filter.is_empty() {
             let (blocks, bytes) = (self.matches.blocks(), self.matches.requested());

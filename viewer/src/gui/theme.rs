@@ -24,6 +24,8 @@ pub const Y_TICK_DISTANCE: f64 = 38.0;
 pub const ROW_HEIGHT: f32 = 19.0;
 /// Width of the search box, in points.
 pub const SEARCH_WIDTH: f32 = 240.0;
+/// Width of the list of completions, in points.
+pub const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Height of the view below the timeline when first shown, in points.
 pub const BOTTOM_HEIGHT: f32 = 280.0;
 /// Least height that the timeline keeps beside what is below it, in points.

@@ -1,5 +1,7 @@
 //! TopBar: menus, and below them what is shown and how: device, total, colours, axis, filter.
 
+use std::sync::Arc;
+
 use eframe::egui::{Button, ComboBox, Role, Ui, WidgetInfo};
 use highwater_snapshots::analysis::Metric;
 
@@ -107,7 +109,7 @@ pub enum Change {
 /// What the tool bar shows.
 pub struct Shown<'a> {
     /// The recording.
-    pub recording: &'a Recording,
+    pub recording: &'a Arc<Recording>,
     /// What is looked at.
     pub selection: &'a Selection,
     /// What colours mean.

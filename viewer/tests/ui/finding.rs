@@ -1,0 +1,37 @@
+//! Finding: the search box with what it offers, the list of events, and how all views follow.
+
+use super::*;
+
+fn search(harness: &mut Harness<'_, App>, text: &str) {
+    press(harness, Key::Slash);
+    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Search").type_text(text);
+    settle(harness);
+}
+
+#[test]
+fn the_search_box_offers_keys_and_values_of_the_recording() {
+    let mut harness = harness(Some(steps()));
+    search(&mut harness, "cat");
+    harness.get_by_label_contains("Complete with category");
+    press(&mut harness, Key::Tab);
+    let typed = |harness: &Harness<'_, App>| harness.state().current().unwrap().search.text().to_owned();
+    assert_eq!(typed(&harness), "category=");
+    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Search").type_text("gra");
+    settle(&mut harness);
+    harness.get_by_label("Complete with gradient").click();
+    settle(&mut harness);
+    assert_eq!(typed(&harness).trim_end(), "category=gradient");
+    harness.get_by_label("Found 1 block");
+}
+
+#[test]
+fn the_list_of_events_follows_the_search_and_leads_to_moments() {
+    let mut harness = harness(Some(steps()));
+    run(&mut harness, Command::ShowEvents);
+    harness.get_by_label_contains("Events: ");
+    search(&mut harness, "category=temporary");
+    harness.key_press(Key::Escape);
+    settle(&mut harness);
+    let rows = harness.get_all_by_role(eframe::egui::Role::Row).count();
+    assert!((2..=4).contains(&rows), "an allocation and its free: {rows}");
+}
