@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eframe::egui::text::{CCursor, CCursorRange};
 use eframe::egui::text_edit::TextEditState;
-use eframe::egui::{Button, Id, Key, Modifiers, Popup, PopupCloseBehavior, Response, Role, Ui, WidgetInfo};
+use eframe::egui::{Button, Id, Key, Modifiers, Popup, PopupCloseBehavior, Rect, Response, Role, Ui, WidgetInfo};
 use highwater_snapshots::analysis::complete::{Completion, complete};
 use highwater_snapshots::analysis::vocabulary::Vocabulary;
 
@@ -22,20 +22,22 @@ pub struct Completions {
     known: Option<(String, usize)>,
     chosen: Option<usize>,
     is_dismissed: bool,
+    /// Where they were last shown.
+    place: Option<Rect>,
 }
 
 impl Default for Completions {
     fn default() -> Self {
-        let make = || -> Box<dyn FnMut(Arc<Recording>, &super::worker::Cancel) -> Option<Vocabulary>> {
-            Box::new(|recording, _| Some(Vocabulary::of(&recording.trace)))
-        };
         Self {
             vocabulary: None,
-            builder: Worker::new("highwater-words", make),
+            builder: Worker::new("highwater-words", || {
+                Box::new(|recording: Arc<Recording>, _| Some(Vocabulary::of(&recording.trace)))
+            }),
             found: Vec::new(),
             known: None,
             chosen: None,
             is_dismissed: false,
+            place: None,
         }
     }
 }
@@ -77,16 +79,25 @@ impl Completions {
         is_taken.then(|| self.put(text, self.chosen.unwrap_or(0))).flatten()
     }
 
-    /// Shows what is offered below `field`, which holds `text` with the cursor at character `cursor`. Gives the text
+    /// Shows what is offered below `field`, which holds `text` with the cursor at character `cursor`
+    /// while it has the keyboard. Gives the text
     /// with what was chosen in it, and the byte at which the cursor then stands.
     pub fn completions_ui(
         &mut self,
         ui: &Ui,
         field: &Response,
         recording: &Arc<Recording>,
-        (text, cursor): (&str, usize),
+        (text, cursor): (&str, Option<usize>),
     ) -> Option<(String, usize)> {
-        if !field.has_focus() {
+        // A click on the list takes the keyboard from the field before it counts.
+        let is_clicked = self.place.is_some_and(|place| {
+            ui.input(|input| {
+                let is_there = input.pointer.interact_pos().is_some_and(|at| place.contains(at));
+                is_there && (input.pointer.any_down() || input.pointer.any_released())
+            })
+        });
+        if !field.has_focus() && !is_clicked {
+            self.place = None;
             self.found.clear();
             (self.is_dismissed, self.chosen, self.known) = (false, None, None);
             return None;
@@ -100,7 +111,10 @@ impl Completions {
             }
             return None;
         };
-        let byte = text.char_indices().nth(cursor).map_or(text.len(), |(byte, _)| byte);
+        let byte = match (cursor, &self.known) {
+            (None, Some((_, byte))) => *byte,
+            (cursor, _) => text.char_indices().nth(cursor.unwrap_or(0)).map_or(text.len(), |(byte, _)| byte),
+        };
         if self.known.as_ref().is_none_or(|(known, at)| known != text || *at != byte) {
             self.found = complete(text, byte, vocabulary);
             self.known = Some((text.to_owned(), byte));
@@ -111,7 +125,7 @@ impl Completions {
             .open(self.is_offering())
             .close_behavior(PopupCloseBehavior::IgnoreClicks)
             .width(theme::COMPLETIONS_WIDTH);
-        popup.show(|ui| {
+        let shown = popup.show(|ui| {
             ui.set_width(theme::COMPLETIONS_WIDTH);
             for (row, completion) in self.found.iter().enumerate() {
                 let what = completion.what.clone();
@@ -126,6 +140,7 @@ impl Completions {
             }
             ui.weak("Up and Down choose, Tab takes, Escape leaves");
         });
+        self.place = shown.map(|shown| shown.response.rect);
         taken.and_then(|row| self.put(text, row))
     }
 

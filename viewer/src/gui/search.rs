@@ -152,7 +152,7 @@ impl Search {
         // Tab takes what is offered, and leaves the field where nothing is.
         let field = field.lock_focus(self.completions.is_offering());
         let output = field.show(ui);
-        let cursor = output.cursor_range.map_or(0, |range| range.primary.index.0);
+        let cursor = output.cursor_range.map(|range| range.primary.index.0);
         let field = output.response.response.labelled_by(label.id);
         if std::mem::take(&mut self.wants_focus) {
             field.request_focus();

@@ -75,7 +75,7 @@ impl Listed {
     /// The event of a row.
     pub(super) fn event(&self, row: usize) -> Option<EventId> {
         match self {
-            Self::All(count) => (row < *count).then(|| EventId(row as u32)),
+            Self::All(count) => (row < *count).then_some(EventId(row as u32)),
             Self::Some(events) => events.get(row).copied().map(EventId),
         }
     }
