@@ -16,6 +16,7 @@ pub mod palette;
 pub mod settings;
 pub mod status;
 pub mod welcome;
+pub mod saving;
 pub mod completions;
 pub mod search;
 pub mod top_bar;

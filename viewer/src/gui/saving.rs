@@ -1,0 +1,111 @@
+//! Saving: asks where to write a picture or a table and writes it there, on a thread of its own, and tells how it went.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use crate::cli::destination::{io_error, write_whole};
+
+/// Writes the file at the path that was chosen; else says why not, in a sentence.
+type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
+
+/// What is to be written.
+pub struct Task {
+    /// What the dialog is called.
+    title: &'static str,
+    /// The name that it suggests.
+    name: String,
+    /// What kinds of file there are, each with its endings.
+    kinds: &'static [(&'static str, &'static [&'static str])],
+    write: WriteTo,
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Task").field("title", &self.title).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Task {
+    /// A picture of `what`, which `write` writes as PNG or SVG by the path's ending.
+    pub fn picture(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
+        let kinds: &[(&str, &[&str])] = &[("PNG", &["png"]), ("SVG", &["svg"])];
+        Self { title: "Save a picture", name: format!("{what}.png"), kinds, write: Box::new(write) }
+    }
+
+    /// A table of `what`, whose lines `write` writes.
+    pub fn table(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Self {
+        let write = move |path: &Path| {
+            let written = write_whole(path, |out| {
+                let mut out = BufWriter::new(out);
+                write(&mut out).and_then(|()| out.flush()).map_err(io_error)
+            });
+            written.map(|_| ()).map_err(|why| why.to_string())
+        };
+        let name = format!("{what}.csv");
+        Self { title: "Save a table", name, kinds: &[("CSV", &["csv"])], write: Box::new(write) }
+    }
+
+    /// Writes to `path`, to which the first ending is added where it has none.
+    pub fn write(self, path: &Path) -> Result<PathBuf, String> {
+        let mut path = path.to_owned();
+        if path.extension().is_none() {
+            path.set_extension(self.kinds[0].1[0]);
+        }
+        (self.write)(&path).map(|()| path)
+    }
+}
+
+/// A file that is being written, or asked for.
+#[derive(Debug)]
+pub struct Saving {
+    outcome: Receiver<Option<Result<PathBuf, String>>>,
+}
+
+impl Saving {
+    /// Asks where to write with the system's dialog, and writes. `wake` is called when it is done.
+    pub fn ask(task: Task, wake: impl FnOnce() + Send + 'static) -> Self {
+        let (sender, outcome) = channel();
+        let failed = sender.clone();
+        let work = move || {
+            let mut dialog = rfd::FileDialog::new().set_title(task.title).set_file_name(&task.name);
+            for (name, endings) in task.kinds {
+                dialog = dialog.add_filter(*name, endings);
+            }
+            // The window may be gone by now.
+            let _ = sender.send(dialog.save_file().map(|path| task.write(&path)));
+            wake();
+        };
+        if let Err(why) = std::thread::Builder::new().name("highwater-save".to_owned()).spawn(work) {
+            let _ = failed.send(Some(Err(format!("cannot show the dialog: {why}"))));
+        }
+        Self { outcome }
+    }
+
+    /// What came of it, once it is known: where it was written, or why not; nothing where the user called it off.
+    pub fn poll(&self) -> Option<Option<Result<PathBuf, String>>> {
+        match self.outcome.try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Some(Err("the thread that wrote it is gone".to_owned()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_written_whole_under_a_name_with_its_ending() {
+        let folder = tempfile::tempdir().unwrap();
+        let task = Task::table("moment", |out| out.write_all(b"a,b\n"));
+        let path = task.write(&folder.path().join("mine")).unwrap();
+        assert_eq!(path, folder.path().join("mine.csv"));
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "a,b\n");
+        let task = Task::table("moment", |_| Err(io::Error::other("not ready")));
+        let why = task.write(&folder.path().join("other.csv")).unwrap_err();
+        assert!(why.contains("not ready"), "{why}");
+        assert!(!folder.path().join("other.csv").exists(), "half a table");
+    }
+}
