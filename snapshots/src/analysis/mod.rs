@@ -6,6 +6,7 @@
 pub mod metric;
 pub mod replay;
 pub mod series;
+mod ends;
 pub mod live;
 pub mod bands;
 pub mod frames;

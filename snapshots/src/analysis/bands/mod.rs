@@ -1,19 +1,21 @@
 //! Bands: every live block as a band in a stack over time, laid out for what is on screen.
 //!
 //! The usual layout keeps for each block the offset it had after every free below it, which costs frees × live blocks.
-//! Here nothing is kept but a tree of sums over the blocks in stacking order: an event changes it in O(log blocks), and
-//! the block at any offset is found by descent. A picture costs the events that it spans and its pixels.
+//! Here no layout is kept at all. A column's moment and total are looked up in the pyramid of [`Series`], the blocks
+//! that differ from the column before in the pyramid of [`LiveIndex`], and the live blocks lie in piles that a pixel's
+//! centre is found in by sums. A picture costs its pixels and, at worst, the blocks alive at its columns' moments:
+//! never the events that it spans. All of it is exact at every zoom.
 
-mod tree;
 mod window;
 mod lines;
+mod pile;
+mod walker;
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 pub use lines::column_totals;
-pub use tree::{Slot, SumTree};
 pub use window::{Across, Window};
 
 use crate::ids::{BlockId, DeviceId, EventId};
@@ -21,22 +23,19 @@ use crate::trace::Trace;
 
 use super::live::LiveIndex;
 use super::metric::Metric;
-use super::replay::{Effect, effects};
 use super::series::Series;
+use walker::Walker;
 
 /// Fewest columns that are worth a starting state of their own.
 const MIN_COLUMNS: usize = 32;
-/// So many events are always walked one by one, however few blocks are alive.
-const LONG_WAY: usize = 16_384;
 
-/// The blocks of one device in stacking order.
+/// The stacking order of one device's blocks: by rank, and in block order within a rank.
 #[derive(Clone, Debug)]
 pub struct Bands {
     device: DeviceId,
-    /// Blocks from the bottom of the stack up.
-    order: Vec<BlockId>,
-    /// The position in `order` of each block of the trace.
-    slot_of: Vec<u32>,
+    /// The rank of each block of the trace; empty where all have the same.
+    ranks: Vec<u8>,
+    rank_count: usize,
 }
 
 /// A picture as the block under each pixel.
@@ -71,12 +70,20 @@ impl Column {
 /// What a picture took, in operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Events applied one by one.
+    /// Events applied one by one, to find the columns' moments.
     pub events: u64,
-    /// Blocks put in at once where a state was taken from the index of live blocks.
+    /// Blocks put on a pile.
     pub blocks: u64,
-    /// Sums of the tree read or written.
+    /// Other numbers looked at: ends of blocks, sums of piles, blocks in them.
     pub visits: u64,
+}
+
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        self.events += other.events;
+        self.blocks += other.blocks;
+        self.visits += other.visits;
+    }
 }
 
 /// The whole stack at one moment.
@@ -101,22 +108,31 @@ impl Stack {
     }
 }
 
+impl Raster {
+    /// The pixels of column `x`, from the bottom up; none where there is no such column.
+    pub fn column(&self, x: usize) -> &[BlockId] {
+        self.blocks.get(x * self.height..(x + 1) * self.height).unwrap_or_default()
+    }
+
+    /// The block at pixel `y` from the bottom of column `x`: what is under a pointer there.
+    pub fn block_at(&self, x: usize, y: usize) -> Option<BlockId> {
+        self.column(x).get(y).copied().filter(|block| block.is_some())
+    }
+}
+
 impl Bands {
     /// Stacks the blocks of `device` in block order: baseline at the bottom, then as they were allocated.
-    pub fn in_block_order(trace: &Trace, device: DeviceId) -> Self {
-        Self::grouped(trace, device, |_| 0)
+    pub fn in_block_order(_trace: &Trace, device: DeviceId) -> Self {
+        Self { device, ranks: Vec::new(), rank_count: 1 }
     }
 
     /// Stacks the blocks of `device` by the rank that `rank_of` gives them, and in block order within a rank.
-    pub fn grouped(trace: &Trace, device: DeviceId, rank_of: impl Fn(BlockId) -> u32) -> Self {
-        let is_ours = |id: &BlockId| trace.blocks.device[id.0 as usize] == device;
-        let mut order: Vec<BlockId> = trace.blocks.ids().filter(is_ours).collect();
-        order.sort_by_cached_key(|&id| (rank_of(id), id));
-        let mut slot_of = vec![u32::MAX; trace.blocks.len()];
-        for (slot, id) in order.iter().enumerate() {
-            slot_of[id.0 as usize] = slot as u32;
-        }
-        Self { device, order, slot_of }
+    pub fn grouped(trace: &Trace, device: DeviceId, rank_of: impl Fn(BlockId) -> u8 + Sync) -> Self {
+        let rows = 0..trace.blocks.len();
+        let ranks: Vec<u8> =
+            rows.into_par_iter().with_min_len(1 << 14).map(|row| rank_of(BlockId(row as u32))).collect();
+        let rank_count = ranks.par_iter().with_min_len(1 << 16).max().map_or(1, |most| usize::from(*most) + 1);
+        Self { device, ranks, rank_count }
     }
 
     /// The device.
@@ -129,57 +145,43 @@ impl Bands {
     pub fn raster(&self, trace: &Trace, live: &LiveIndex, series: &Series, window: &Window) -> Raster {
         let (width, height) = (window.width, window.height);
         let mut blocks = vec![BlockId::NONE; width * height];
-        let runs = 2 * rayon::current_num_threads();
-        let run = width.div_ceil(runs).max(MIN_COLUMNS);
+        let bytes_at: Vec<u64> = (0..height).map(|y| window.byte_at(y)).collect();
+        let run = run_of(width);
         // Each run of columns starts from the index of live blocks and walks on alone.
         let painted = blocks.par_chunks_mut((run * height).max(1)).enumerate().map(|(index, pixels)| {
-            let first = index * run;
-            self.paint_run(trace, live, series, window, (first, pixels))
+            let mut walker = Walker::new(self, trace, live, window.metric);
+            let columns = columns_of(trace, series, window, index * run..((index + 1) * run).min(width));
+            for (x, column) in columns.0.iter().enumerate() {
+                let start = x * height;
+                if x > 0 && columns.0.get(x - 1) == Some(column) {
+                    pixels.copy_within(start - height..start, start);
+                } else {
+                    walker.go_to(column.moment);
+                    let (former, rest) = pixels.split_at_mut(start);
+                    let former = (x > 0).then(|| &former[start - height..]);
+                    walker.paint(&bytes_at, former, &mut rest[..height]);
+                }
+            }
+            (columns.0, Cost { events: columns.1, ..walker.cost() })
         });
         let painted: Vec<(Vec<Column>, Cost)> = painted.collect();
         let mut raster = Raster { blocks, height, columns: Vec::with_capacity(width), cost: Cost::default() };
         for (columns, cost) in painted {
             raster.columns.extend(columns);
-            raster.cost.events += cost.events;
-            raster.cost.blocks += cost.blocks;
-            raster.cost.visits += cost.visits;
+            raster.cost += cost;
         }
         raster
-    }
-
-    /// Paints the columns from `first` on into `pixels`, from left to right.
-    fn paint_run(
-        &self,
-        trace: &Trace,
-        live: &LiveIndex,
-        series: &Series,
-        window: &Window,
-        (first, pixels): (usize, &mut [BlockId]),
-    ) -> (Vec<Column>, Cost) {
-        let height = window.height.max(1);
-        let mut walker = Walker::new(self, trace, live, window.metric);
-        let mut columns: Vec<Column> = Vec::with_capacity(pixels.len() / height);
-        for start in (0..pixels.len()).step_by(height) {
-            let column = column_of(trace, series, window, first + columns.len());
-            if columns.last() == Some(&column) {
-                pixels.copy_within(start - height..start, start);
-            } else {
-                walker.go_to(column.moment);
-                walker.paint(window, &mut pixels[start..start + height]);
-            }
-            columns.push(column);
-        }
-        (columns, walker.cost())
     }
 
     /// The whole stack at `moment`.
     pub fn stack(&self, trace: &Trace, live: &LiveIndex, metric: Metric, moment: usize) -> Stack {
         let metric = of_blocks(metric);
-        let mut slots: Vec<u32> = live.before_position(trace, metric, moment).iter().map(|id| self.slot(*id)).collect();
-        slots.sort_unstable();
+        let mut blocks = live.before_position(trace, metric, moment);
+        if !self.ranks.is_empty() {
+            blocks.sort_by_key(|block| self.rank(*block));
+        }
         let mut end = 0;
-        let bands = slots.iter().map(|&slot| {
-            let id = self.order[slot as usize];
+        let bands = blocks.into_iter().map(|id| {
             let start = end;
             end += size_of(trace, metric, id.0 as usize);
             (id, start..end)
@@ -187,7 +189,7 @@ impl Bands {
         Stack { moment, bands: bands.filter(|(_, bytes)| !bytes.is_empty()).collect() }
     }
 
-    /// The bytes that `block` covers in each of `columns`; `None` where it is not alive.
+    /// The bytes that `block` covers in each of `columns`, which go from left to right; `None` where it is not alive.
     pub fn outline(
         &self,
         trace: &Trace,
@@ -196,27 +198,60 @@ impl Bands {
         columns: &[Column],
         block: BlockId,
     ) -> Vec<Option<Range<u64>>> {
-        let slot = self.slot(block) as usize;
-        let mut walker = Walker::new(self, trace, live, metric);
-        let is_alive = |moment: usize| {
-            let row = trace.blocks.get(block);
-            let end = if walker.metric == Metric::Active { row.free_completed } else { row.free_requested };
-            let is_past = |event: EventId| event.index().is_some_and(|index| index < moment);
-            (row.is_baseline() || is_past(row.alloc)) && !is_past(end)
+        let Some(row) = block.index().filter(|row| *row < trace.blocks.len()) else {
+            return vec![None; columns.len()];
         };
-        let alive: Vec<bool> = columns.iter().map(|column| is_alive(column.moment)).collect();
-        let ranges = columns.iter().zip(alive).map(|(column, is_alive)| {
-            is_alive.then(|| {
+        let metric = of_blocks(metric);
+        let bytes = size_of(trace, metric, row);
+        let facts = trace.blocks.get(block);
+        let end = if metric == Metric::Active { facts.free_completed } else { facts.free_requested };
+        let is_past = |event: EventId, moment: usize| event.index().is_some_and(|index| index < moment);
+        let is_alive = |moment: usize| (facts.is_baseline() || is_past(facts.alloc, moment)) && !is_past(end, moment);
+        let mut outline = vec![None; columns.len()];
+        let run = run_of(columns.len());
+        outline.par_chunks_mut(run).zip(columns.par_chunks(run)).for_each(|(outline, columns)| {
+            let mut walker = Walker::new(self, trace, live, metric).below(block);
+            for (range, column) in outline.iter_mut().zip(columns).filter(|(_, column)| is_alive(column.moment)) {
                 walker.go_to(column.moment);
-                walker.tree.bytes_of(slot)
-            })
+                *range = Some(walker.bytes()..walker.bytes() + bytes);
+            }
         });
-        ranges.collect()
+        outline
     }
 
-    fn slot(&self, id: BlockId) -> u32 {
-        self.slot_of[id.0 as usize]
+    /// The pixels of `block` in each column of `raster`, a picture in this stacking order, from the bottom up; `None`
+    /// where it has none. By halving, since a column's blocks lie in stacking order.
+    pub fn pixels_of(&self, raster: &Raster, block: BlockId) -> Vec<Option<Range<usize>>> {
+        let key = self.key(block);
+        let of_column = |x: usize| {
+            let column = raster.column(x);
+            let first = column.partition_point(|other| other.is_some() && self.key(*other) < key);
+            let count = column[first..].partition_point(|other| *other == block);
+            (count > 0).then(|| first..first + count)
+        };
+        (0..raster.columns.len()).map(of_column).collect()
     }
+
+    /// The rank of `block`.
+    #[inline]
+    fn rank(&self, block: BlockId) -> u8 {
+        self.ranks.get(block.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// What blocks are stacked by.
+    #[inline]
+    fn key(&self, block: BlockId) -> (u8, BlockId) {
+        (self.rank(block), block)
+    }
+
+    fn rank_count(&self) -> usize {
+        self.rank_count
+    }
+}
+
+/// How many columns one thread does in one go.
+fn run_of(width: usize) -> usize {
+    width.div_ceil(rayon::current_num_threads()).max(MIN_COLUMNS)
 }
 
 /// The metric whose sum over blocks stands for `metric`.
@@ -224,105 +259,20 @@ fn of_blocks(metric: Metric) -> Metric {
     if metric.is_of_blocks() { metric } else { Metric::Active }
 }
 
+#[inline]
 fn size_of(trace: &Trace, metric: Metric, row: usize) -> u64 {
     if metric == Metric::Requested { trace.blocks.requested[row] } else { trace.blocks.allocated[row] }
 }
 
-/// The moment with the largest total among those of column `x`; the first of several.
-fn column_of(trace: &Trace, series: &Series, window: &Window, x: usize) -> Column {
+/// For each column of `run` the moment with the largest total among its own, the first of several; and the events that
+/// were walked to find them.
+fn columns_of(trace: &Trace, series: &Series, window: &Window, run: Range<usize>) -> (Vec<Column>, u64) {
     let metric = of_blocks(window.metric);
-    let moments = window.moments(trace, x);
-    let after_events = moments.start.saturating_sub(1)..moments.end.saturating_sub(1);
-    let largest = series.largest(trace, metric, after_events);
-    let largest = largest.map(|(bytes, event)| Column { moment: event.0 as usize + 1, bytes });
-    let baseline = series.baseline().get(metric);
-    match largest {
-        Some(column) if moments.start > 0 || column.bytes > baseline => column,
-        _ => Column { moment: 0, bytes: baseline },
-    }
-}
-
-/// Carries the tree from moment to moment.
-struct Walker<'a> {
-    bands: &'a Bands,
-    trace: &'a Trace,
-    live: &'a LiveIndex,
-    metric: Metric,
-    tree: SumTree,
-    /// The moment that the tree holds; none before the first.
-    moment: Option<usize>,
-    /// Blocks alive when the tree was last made.
-    started_with: usize,
-    cost: Cost,
-}
-
-impl<'a> Walker<'a> {
-    fn new(bands: &'a Bands, trace: &'a Trace, live: &'a LiveIndex, metric: Metric) -> Self {
-        let tree = SumTree::new(0);
-        let metric = of_blocks(metric);
-        Self { bands, trace, live, metric, tree, moment: None, started_with: 0, cost: Cost::default() }
-    }
-
-    fn cost(&self) -> Cost {
-        Cost { visits: self.cost.visits + self.tree.visits(), ..self.cost }
-    }
-
-    /// Brings the tree to `moment`: forward by single events, or anew from the index of live blocks where that is
-    /// the shorter way. Starting anew costs a checkpoint's blocks, the events since it (about as many again, or some
-    /// thousands) and a place in the tree for each live block: it pays off only where more events lie between.
-    fn go_to(&mut self, moment: usize) {
-        match self.moment {
-            Some(now) if now <= moment && moment - now <= LONG_WAY.max(4 * self.started_with) => {
-                for index in now..moment {
-                    self.step(index);
-                }
-                self.cost.events += (moment - now) as u64;
-            }
-            _ => self.start_at(moment),
-        }
-        self.moment = Some(moment);
-    }
-
-    fn start_at(&mut self, moment: usize) {
-        self.cost.visits += self.tree.visits();
-        self.tree = SumTree::new(self.bands.order.len());
-        let blocks = self.live.before_position(self.trace, self.metric, moment);
-        for id in &blocks {
-            self.tree.add(self.bands.slot(*id) as usize, size_of(self.trace, self.metric, id.0 as usize));
-        }
-        self.cost.blocks += blocks.len() as u64;
-        self.started_with = blocks.len();
-    }
-
-    fn step(&mut self, index: usize) {
-        if self.trace.events.device[index] != self.bands.device {
-            return;
-        }
-        let (trace, metric, tree, slot_of) = (self.trace, self.metric, &mut self.tree, &self.bands.slot_of);
-        effects(trace, index, |effect| match effect {
-            Effect::Begins(row) => tree.add(slot_of[row] as usize, size_of(trace, metric, row)),
-            Effect::EndsLive(row) if metric != Metric::Active => {
-                tree.take(slot_of[row] as usize, size_of(trace, metric, row));
-            }
-            Effect::EndsActive(row) if metric == Metric::Active => {
-                tree.take(slot_of[row] as usize, size_of(trace, metric, row));
-            }
-            _ => {}
-        });
-    }
-
-    /// Fills a column from the bottom up, from band edge to band edge.
-    fn paint(&mut self, window: &Window, pixels: &mut [BlockId]) {
-        let mut y = 0;
-        while y < pixels.len() {
-            let Some(slot) = self.tree.slot_at(window.byte_at(y)) else {
-                return;
-            };
-            let block = self.bands.order[slot.index];
-            while y < pixels.len() && window.byte_at(y) < slot.bytes.end {
-                pixels[y] = block;
-                y += 1;
-            }
-        }
-    }
+    let mut walk = series.walk(trace);
+    let column_of = |x: usize| {
+        let (moment, bytes) = walk.largest(metric, window.moments(trace, x));
+        Column { moment, bytes }
+    };
+    let columns = run.map(column_of).collect();
+    (columns, walk.events())
 }
