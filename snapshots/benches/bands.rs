@@ -13,9 +13,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use highwater_snapshots::analysis::bands::{Across, Bands, Window, column_totals};
-use highwater_snapshots::analysis::{LiveIndex, Metric, Series};
-use highwater_snapshots::event::Event;
+use highwater_snapshots::analysis::bands::{Across, Bands, Raster, Window, column_totals};
+use highwater_snapshots::analysis::{LiveIndex, Metric, Series, Totals};
 use highwater_snapshots::format::read_bytes;
 use highwater_snapshots::{BlockId, DeviceId, Trace};
 
@@ -24,18 +23,28 @@ use cpu_time::CpuTime;
 const WIDTH: usize = 1400;
 const HEIGHT: usize = 600;
 
-fn traced(events: Vec<Event>) -> Trace {
-    let bytes = generated::write(&events);
-    drop(events);
-    read_bytes(&bytes).unwrap()
+/// All that stands between a file and its first picture, but for colours and the window.
+fn first_picture(bytes: &[u8]) -> (Trace, Raster, Vec<Totals>) {
+    let device = DeviceId(0);
+    let trace = read_bytes(bytes).unwrap();
+    let (series, live) = rayon::join(|| Series::build(&trace, device), || LiveIndex::build(&trace, device));
+    let bytes = 0..series.peak(&trace, Metric::Requested).0;
+    let across = Across::Moments(0.0..trace.events.len() as f64 + 1.0);
+    let window = Window { metric: Metric::Requested, across, width: WIDTH, bytes, height: HEIGHT };
+    let bands = Bands::in_block_order(&trace, device);
+    let raster = bands.raster(&trace, &live, &series, &window);
+    let totals = column_totals(&trace, &series, &window);
+    (trace, raster, totals)
 }
 
-fn measure(criterion: &mut Criterion<CpuTime>, name: &str, trace: &Trace) {
+fn measure(criterion: &mut Criterion<CpuTime>, name: &str, bytes: &[u8]) {
     let device = DeviceId(0);
+    let trace = &read_bytes(bytes).unwrap();
     let category = &trace.blocks.category;
     let rank_of = |id: BlockId| category[id.0 as usize] as u8;
     let mut group = criterion.benchmark_group(name);
     group.sample_size(10).warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_secs(1));
+    group.bench_function("first_picture_from_bytes", |bencher| bencher.iter(|| black_box(first_picture(bytes))));
     group.bench_function("build_series", |bencher| bencher.iter(|| black_box(Series::build(trace, device))));
     group.bench_function("build_live", |bencher| bencher.iter(|| black_box(LiveIndex::build(trace, device))));
     group.bench_function("bands_by_age", |bencher| bencher.iter(|| black_box(Bands::in_block_order(trace, device))));
@@ -72,10 +81,14 @@ fn measure(criterion: &mut Criterion<CpuTime>, name: &str, trace: &Trace) {
 
 fn benches(criterion: &mut Criterion<CpuTime>) {
     for count in generated::numbers("HIGHWATER_BENCH_EVENTS", &[100_000, 1_140_000]) {
-        measure(criterion, &format!("training_{count}_events"), &traced(generated::training(count)));
+        measure(criterion, &format!("training_{count}_events"), &generated::write(&generated::training(count)));
     }
     for blocks in generated::numbers("HIGHWATER_BENCH_BLOCKS", &[10_000, 1_000_000]) {
-        measure(criterion, &format!("oldest_first_{blocks}_blocks"), &traced(generated::oldest_first(blocks)));
+        measure(
+            criterion,
+            &format!("oldest_first_{blocks}_blocks"),
+            &generated::write(&generated::oldest_first(blocks)),
+        );
     }
 }
 

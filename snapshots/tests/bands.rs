@@ -333,6 +333,19 @@ fn a_picture_of_a_few_events_walks_no_others() {
 }
 
 #[test]
+fn the_indices_take_less_than_three_bytes_an_event_however_many_devices_there_are() {
+    let mut text = String::new();
+    for block in 0..8000 {
+        writeln!(text, "alloc b{block} 1024 device={0}\nfree b{block} device={0}", block % 4).unwrap();
+    }
+    let trace = trace_from_text(&text).unwrap();
+    let of_device =
+        |device| Series::build(&trace, device).memory_bytes() + LiveIndex::build(&trace, device).memory_bytes();
+    let all: usize = trace.device_ids().into_iter().map(of_device).sum();
+    assert!(all < 3 * trace.events.len(), "{all} bytes for {} events", trace.events.len());
+}
+
+#[test]
 fn lines_show_the_largest_of_every_total_in_each_column() {
     let opened = open(
         "

@@ -51,9 +51,12 @@ impl Recording {
         if ids.is_empty() {
             ids.push(DeviceId::default());
         }
-        let devices = ids.into_par_iter().map(|device| DeviceIndex::build(&trace, device)).collect();
-        let steps = steps_of(&trace);
-        let (regions, deepest_scope) = (Regions::of(&trace, &steps), deepest_scope(&trace));
+        let devices = ids.into_par_iter().map(|device| DeviceIndex::build(&trace, device));
+        let others = || {
+            let steps = steps_of(&trace);
+            (Regions::of(&trace, &steps), steps, deepest_scope(&trace))
+        };
+        let (devices, (regions, steps, deepest_scope)) = rayon::join(|| devices.collect(), others);
         Self { path, name: name.into(), devices, steps, regions, deepest_scope, trace }
     }
 
@@ -75,6 +78,7 @@ impl Recording {
 
 impl DeviceIndex {
     fn build(trace: &Trace, device: DeviceId) -> Self {
+        // The series goes over the events, in parallel by itself; the live blocks over the blocks.
         let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
         let is_ours = |at: &DeviceId| *at == device;
         let first = trace.events.device.iter().position(is_ours);

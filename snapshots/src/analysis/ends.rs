@@ -81,7 +81,7 @@ impl Ends {
     }
 
     /// Bytes of memory that it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         self.levels.iter().map(|level| level.capacity() * size_of::<u32>()).sum()
     }
 }

@@ -88,7 +88,7 @@ impl LiveIndex {
     }
 
     /// Bytes of memory that it takes.
-    pub fn bytes(&self) -> usize {
-        self.live.bytes() + self.active.bytes()
+    pub fn memory_bytes(&self) -> usize {
+        self.live.memory_bytes() + self.active.memory_bytes()
     }
 }

@@ -167,7 +167,7 @@ impl Series {
     }
 
     /// Bytes of memory that it takes.
-    pub fn bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let rows = self.before.capacity() + self.maxima.iter().map(Vec::capacity).sum::<usize>();
         rows * size_of::<Totals>()
     }

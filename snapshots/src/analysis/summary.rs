@@ -1,5 +1,7 @@
 //! Summary: what is in a recording, on one page.
 
+use rayon::prelude::*;
+
 use crate::event::EventKind;
 use crate::ids::DeviceId;
 use crate::trace::Trace;
@@ -50,16 +52,7 @@ pub fn summarize(trace: &Trace) -> Vec<DeviceSummary> {
 pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
     let device = series.device();
     let facts = trace.device_facts(device);
-    let mut counts = [0_u64; EventKind::ALL.len()];
-    let mut times: Option<(u64, u64)> = None;
-    for (index, &kind) in trace.events.kind.iter().enumerate() {
-        if trace.events.device[index] != device || matches!(kind, EventKind::Step | EventKind::Phase) {
-            continue;
-        }
-        counts[kind as usize] += 1;
-        let time = trace.events.time_ns[index];
-        times = Some(times.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
-    }
+    let (counts, times) = count(trace, device);
     let baseline_segments = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
     let baseline_segments =
         trace.segments.device[..baseline_segments].iter().filter(|at| **at == device).count() as u64;
@@ -80,5 +73,41 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
         steps: trace.spans.steps().len() as u64,
         first_time_ns: times.map(|(first, _)| first),
         last_time_ns: times.map(|(_, last)| last),
+    }
+}
+
+/// How often each kind of event comes on `device`, steps and phases aside, and its first and last time.
+fn count(trace: &Trace, device: DeviceId) -> (Counts, Option<(u64, u64)>) {
+    let events = &trace.events;
+    let of_run = |(run, kinds): (usize, &[EventKind])| {
+        let first = run * RUN;
+        let mut counts = [0; EventKind::ALL.len()];
+        let mut times: Option<(u64, u64)> = None;
+        for ((&kind, at), &time) in kinds.iter().zip(&events.device[first..]).zip(&events.time_ns[first..]) {
+            if *at != device || matches!(kind, EventKind::Step | EventKind::Phase) {
+                continue;
+            }
+            counts[kind as usize] += 1;
+            times = join(times, Some((time, time)));
+        }
+        (counts, times)
+    };
+    let add = |mut sum: (Counts, _), one: (Counts, _)| {
+        sum.0.iter_mut().zip(one.0).for_each(|(sum, one)| *sum += one);
+        (sum.0, join(sum.1, one.1))
+    };
+    events.kind.par_chunks(RUN).enumerate().map(of_run).reduce(|| ([0; EventKind::ALL.len()], None), add)
+}
+
+type Counts = [u64; EventKind::ALL.len()];
+
+/// Events that one thread counts in one go.
+const RUN: usize = 1 << 16;
+
+/// The range over both ranges of times.
+fn join(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+        (one, other) => one.or(other),
     }
 }

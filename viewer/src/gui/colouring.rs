@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use eframe::egui::Color32;
 use highwater_snapshots::analysis::breakdown::Lifetime;
 use highwater_snapshots::analysis::frames::user_line;
-use highwater_snapshots::analysis::{Filter, Metric};
+use highwater_snapshots::analysis::{Filter, Matches, Metric};
 use highwater_snapshots::tables::SourceLine;
-use highwater_snapshots::{BlockId, Category, ScopeId, StackId, Trace};
+use highwater_snapshots::{BlockId, Category, DeviceId, OpId, ScopeId, StackId, StringId, Trace};
+use rayon::prelude::*;
 
 use super::theme;
 use crate::session::Recording;
@@ -61,57 +62,57 @@ pub struct Colouring {
     pub entries: Vec<Entry>,
     /// Each block's line of the legend, by row.
     entry_of: Vec<u8>,
-    /// Whether the filter lets each block pass, by row; empty where it lets all pass.
-    is_shown: Vec<bool>,
+    /// The blocks that the filter lets pass.
+    matches: Matches,
 }
 
-/// The number that stands for "has none" in a key.
-const NO_CODE: u64 = u64::MAX;
+/// Fewest blocks that are worth a thread's while.
+const RUN: usize = 1 << 14;
 
 impl Colouring {
     /// Colours the blocks of device `device` of `recording`. The entries are those with most bytes at the peak of
     /// `metric`, in the order in which their first blocks were made; categories and lifetimes have a fixed order.
-    /// Blocks that `filter` leaves out turn grey.
+    /// Blocks that `filter` leaves out turn grey. A few passes over the blocks, in parallel.
     pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, filter: &Filter) -> Self {
         let trace = &recording.trace;
-        let mut coder = Coder::new(trace, by);
-        let codes: Vec<u64> = trace.blocks.ids().map(|id| coder.code(id)).collect();
-        let on = recording.devices[device].device;
+        let (coder, matches) = rayon::join(|| Coder::new(trace, by), || Matches::of(trace, filter));
         // The legend is of the chosen device: blocks elsewhere have no line in it.
-        let is_there = |code: u64| codes.iter().zip(&trace.blocks.device).any(|(at, its)| *at == code && *its == on);
-        let order = match by {
-            ColourBy::Category => (0..Category::ALL.len() as u64).filter(|code| is_there(*code)).collect(),
-            ColourBy::Lifetime => (0..Lifetime::ALL.len() as u64).filter(|code| is_there(*code)).collect(),
-            _ => most_important(recording, device, metric, &codes),
+        let weights = weigh(recording, device, metric, &coder);
+        let mut order = match by {
+            ColourBy::Category | ColourBy::Lifetime => (0..weights.len()).collect(),
+            _ => most_important(&weights),
         };
+        order.retain(|code| weights[*code].blocks > 0);
         let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 1);
-        let named = order.iter().filter(|code| **code != NO_CODE).count();
+        let named = order.iter().filter(|code| !coder.is_none(**code)).count();
         for &code in &order {
-            let colour = match (by, code) {
-                (ColourBy::Category, _) => theme::category(Category::ALL[code as usize]),
-                (_, NO_CODE) => theme::NEUTRAL,
+            let colour = match by {
+                ColourBy::Category => {
+                    Category::ALL.get(code).map_or(theme::NEUTRAL, |category| theme::category(*category))
+                }
+                _ if coder.is_none(code) => theme::NEUTRAL,
                 _ => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count(), named),
             };
             entries.push(Entry { name: coder.name(code), colour });
         }
-        let rows: HashMap<u64, u8> = order.iter().zip(0_u8..).map(|(code, row)| (*code, row)).collect();
         let rest = entries.len() as u8;
-        let entry_of: Vec<u8> = codes.iter().map(|code| rows.get(code).copied().unwrap_or(rest)).collect();
-        if entry_of.iter().zip(&trace.blocks.device).any(|(entry, its)| *entry == rest && *its == on) {
+        let mut rows = vec![rest; weights.len()];
+        for (row, &code) in (0..rest).zip(&order) {
+            rows[code] = row;
+        }
+        let blocks = 0..trace.blocks.len();
+        let entry_of = blocks.into_par_iter().with_min_len(RUN).map(|row| rows[coder.code(row)]).collect();
+        let has_rest = weights.iter().zip(&rows).any(|(weight, row)| weight.blocks > 0 && *row == rest);
+        if has_rest {
             entries.push(Entry { name: "(all others)".to_owned(), colour: theme::NEUTRAL });
         }
-        let mut matcher = filter.on(trace);
-        let shown = (!filter.is_empty()).then(|| trace.blocks.ids().map(|id| matcher.matches(id)).collect());
-        Self { entries, entry_of, is_shown: shown.unwrap_or_default() }
+        Self { entries, entry_of, matches }
     }
 
     /// The block's colour in the legend, or grey where the filter leaves it out or it is of another device.
     pub fn colour(&self, block: BlockId) -> Color32 {
         let colour = self.entries.get(self.entry(block)).map_or(theme::NEUTRAL, |entry| entry.colour);
-        match self.is_shown.get(block.0 as usize) {
-            Some(false) => theme::left_out(colour),
-            _ => colour,
-        }
+        if self.matches.contains(block) { colour } else { theme::left_out(colour) }
     }
 
     /// The block's colour where its band can be told from its neighbours'.
@@ -121,100 +122,212 @@ impl Colouring {
 
     /// The block's line of the legend; past its end for blocks of other devices that share none.
     pub fn entry(&self, block: BlockId) -> usize {
-        usize::from(self.entry_of[block.0 as usize])
+        usize::from(self.entry_of.get(block.0 as usize).copied().unwrap_or(u8::MAX))
     }
 }
 
-/// The codes with most bytes at the peak (then: with most bytes in all), in the order of their first block.
-fn most_important(recording: &Recording, device: usize, metric: Metric, codes: &[u64]) -> Vec<u64> {
+/// What the blocks of one code add up to on one device.
+#[derive(Clone, Copy, Debug)]
+struct Weight {
+    /// Allocated bytes at the peak.
+    at_peak: u64,
+    /// Allocated bytes over the whole recording.
+    in_all: u64,
+    /// The first block's row.
+    first: usize,
+    /// How many there are.
+    blocks: u64,
+}
+
+impl Weight {
+    const NOTHING: Self = Self { at_peak: 0, in_all: 0, first: usize::MAX, blocks: 0 };
+
+    fn add(&mut self, other: &Self) {
+        self.at_peak += other.at_peak;
+        self.in_all += other.in_all;
+        self.first = self.first.min(other.first);
+        self.blocks += other.blocks;
+    }
+}
+
+/// What the blocks of each code add up to on device `device`.
+fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>) -> Vec<Weight> {
     let trace = &recording.trace;
     let index = &recording.devices[device];
-    let mut weights: HashMap<u64, (u64, u64, usize)> = HashMap::new();
-    for (row, code) in codes.iter().enumerate().filter(|(row, _)| trace.blocks.device[*row] == index.device) {
-        weights.entry(*code).or_insert((0, 0, row)).1 += trace.blocks.allocated[row];
-    }
+    let nothing = || vec![Weight::NOTHING; coder.codes()];
+    // Few long runs: each has sums of its own, one for every code.
+    let run = trace.blocks.len().div_ceil(2 * rayon::current_num_threads()).max(RUN);
+    let weigh = |(run_index, devices): (usize, &[DeviceId])| {
+        let mut weights = nothing();
+        let ours = devices.iter().enumerate().filter(|(_, device)| **device == index.device);
+        for row in ours.map(|(row, _)| run_index * run + row) {
+            let one = Weight { at_peak: 0, in_all: trace.blocks.allocated[row], first: row, blocks: 1 };
+            weights[coder.code(row)].add(&one);
+        }
+        weights
+    };
+    let join = |mut weights: Vec<Weight>, others: Vec<Weight>| {
+        weights.iter_mut().zip(&others).for_each(|(weight, other)| weight.add(other));
+        weights
+    };
+    let mut weights = trace.blocks.device.par_chunks(run).enumerate().map(weigh).reduce(nothing, join);
     let peak = index.peak(trace, metric).position();
     for id in index.live.before_position(trace, metric, peak) {
         let row = id.0 as usize;
-        weights.entry(codes[row]).or_insert((0, 0, row)).0 += trace.blocks.allocated[row];
+        weights[coder.code(row)].at_peak += trace.blocks.allocated[row];
     }
-    let mut ranked: Vec<(u64, (u64, u64, usize))> = weights.into_iter().collect();
-    ranked.sort_by_key(|(code, (at_peak, in_all, _))| (std::cmp::Reverse((*at_peak, *in_all)), *code));
+    weights
+}
+
+/// The codes with most bytes at the peak (then: with most bytes in all), in the order of their first block.
+fn most_important(weights: &[Weight]) -> Vec<usize> {
+    let mut ranked: Vec<usize> = (0..weights.len()).filter(|code| weights[*code].blocks > 0).collect();
+    ranked.sort_by_key(|code| (std::cmp::Reverse((weights[*code].at_peak, weights[*code].in_all)), *code));
     if ranked.len() > theme::MOST_ENTRIES {
         ranked.truncate(theme::MOST_ENTRIES - 1);
     }
-    ranked.sort_by_key(|(_, (_, _, first))| *first);
-    ranked.into_iter().map(|(code, _)| code).collect()
+    ranked.sort_by_key(|code| weights[*code].first);
+    ranked
 }
 
-/// Turns what a block is coloured by into a number, and such a number into words.
+/// Turns what a block is coloured by into a small number, and such a number into words. What takes thought is thought
+/// of once for each scope, operation or stack, so that asking about a block is a lookup.
 struct Coder<'a> {
     trace: &'a Trace,
     by: ColourBy,
-    /// The module that a scope counts as, where scopes are cut at a depth: by path, since cutting may join several.
-    scopes: HashMap<ScopeId, u64>,
-    lines: HashMap<StackId, u64>,
-    /// Source lines met so far, each once, and their codes.
-    found: Vec<SourceLine>,
-    code_of: HashMap<SourceLine, u64>,
+    /// The code of each row of the table that blocks name; its last entry is of blocks that name none.
+    code_of: Vec<u32>,
+    /// What each code stands for, as a row of another table; `u32::MAX` for none.
+    meant: Vec<u32>,
+    /// Source lines met, each once.
+    lines: Vec<SourceLine>,
+    /// Streams met, in order.
+    streams: Vec<u64>,
 }
 
 impl<'a> Coder<'a> {
     fn new(trace: &'a Trace, by: ColourBy) -> Self {
-        let (scopes, lines, code_of) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { trace, by, scopes, lines, found: Vec::new(), code_of }
+        let mut coder =
+            Self { trace, by, code_of: Vec::new(), meant: Vec::new(), lines: Vec::new(), streams: Vec::new() };
+        let tables = &trace.tables;
+        match by {
+            ColourBy::Category => coder.meant = (0..Category::ALL.len() as u32).collect(),
+            ColourBy::Lifetime => coder.meant = (0..Lifetime::ALL.len() as u32).collect(),
+            ColourBy::Scope(depth) => {
+                let scopes = (0..tables.scopes.len() as u32).map(ScopeId).chain([ScopeId::NONE]);
+                coder.number(scopes.map(|scope| cut(trace, scope, depth).0));
+            }
+            ColourBy::Op => {
+                let ops = (0..tables.ops.len() as u32).map(OpId).chain([OpId::NONE]);
+                coder.number(ops.map(|op| tables.op(op).map_or(u32::MAX, |op| op.name.0)));
+            }
+            ColourBy::CallSite => coder.find_lines(),
+            ColourBy::Stream => {
+                let blocks = trace.blocks.stream.par_chunks(RUN);
+                let met = blocks.flat_map_iter(|streams| {
+                    let mut streams: Vec<u64> = streams.iter().map(|stream| stream.0).collect();
+                    streams.sort_unstable();
+                    streams.dedup();
+                    streams
+                });
+                coder.streams = met.collect();
+                coder.streams.sort_unstable();
+                coder.streams.dedup();
+                coder.meant = (0..coder.streams.len() as u32).collect();
+            }
+        }
+        coder
     }
 
-    fn code(&mut self, id: BlockId) -> u64 {
-        let trace = self.trace;
-        let row = id.0 as usize;
-        match self.by {
-            ColourBy::Category => u64::from(trace.blocks.category[row] as u8),
-            ColourBy::Scope(depth) => {
-                let scope = trace.blocks.scope[row];
-                *self.scopes.entry(scope).or_insert_with(|| cut(trace, scope, depth))
+    /// Gives each row the code of what it means: as many codes as there are meanings, in their order.
+    fn number(&mut self, meanings: impl Iterator<Item = u32>) {
+        let meanings: Vec<u32> = meanings.collect();
+        self.meant.clone_from(&meanings);
+        self.meant.sort_unstable();
+        self.meant.dedup();
+        let code = |meaning: &u32| self.meant.partition_point(|other| other < meaning) as u32;
+        self.code_of = meanings.iter().map(code).collect();
+    }
+
+    /// Finds the user's line of every stack that a block has.
+    fn find_lines(&mut self) {
+        let (tables, stacks) = (&self.trace.tables, &self.trace.blocks.stack);
+        let mut is_met = vec![false; tables.stacks.len()];
+        for stack in stacks {
+            if let Some(is_met) = is_met.get_mut(stack.0 as usize) {
+                *is_met = true;
             }
-            ColourBy::Op => trace.tables.op(trace.blocks.op[row]).map_or(NO_CODE, |op| u64::from(op.name.0)),
-            ColourBy::CallSite => {
-                let (found, code_of) = (&mut self.found, &mut self.code_of);
-                *self.lines.entry(trace.blocks.stack[row]).or_insert_with_key(|stack| {
-                    let Some(line) = user_line(&trace.tables, *stack) else {
-                        return NO_CODE;
-                    };
-                    *code_of.entry(line).or_insert_with(|| {
-                        found.push(line);
-                        found.len() as u64 - 1
-                    })
+        }
+        let line_of = |(row, is_met): (usize, &bool)| is_met.then(|| user_line(tables, StackId(row as u32))).flatten();
+        let found: Vec<Option<SourceLine>> = is_met.par_iter().enumerate().with_min_len(64).map(line_of).collect();
+        let mut rows: HashMap<SourceLine, u32> = HashMap::new();
+        let lines = &mut self.lines;
+        let mut meanings: Vec<u32> = Vec::with_capacity(found.len() + 1);
+        for line in found {
+            meanings.push(line.map_or(u32::MAX, |line| {
+                *rows.entry(line).or_insert_with(|| {
+                    lines.push(line);
+                    lines.len() as u32 - 1
                 })
-            }
-            ColourBy::Lifetime => Lifetime::of(trace, &trace.blocks.get(id)) as u64,
-            ColourBy::Stream => trace.blocks.stream[row].0,
+            }));
+        }
+        meanings.push(u32::MAX);
+        self.number(meanings.into_iter());
+    }
+
+    /// How many codes there are.
+    fn codes(&self) -> usize {
+        self.meant.len()
+    }
+
+    /// The code of the block in `row`.
+    #[inline]
+    fn code(&self, row: usize) -> usize {
+        let blocks = &self.trace.blocks;
+        let of_table = |row: u32| {
+            let last = self.code_of.len().saturating_sub(1);
+            self.code_of.get((row as usize).min(last)).map_or(0, |code| *code as usize)
+        };
+        match self.by {
+            ColourBy::Category => blocks.category[row] as usize,
+            ColourBy::Scope(_) => of_table(blocks.scope[row].0),
+            ColourBy::Op => of_table(blocks.op[row].0),
+            ColourBy::CallSite => of_table(blocks.stack[row].0),
+            ColourBy::Lifetime => Lifetime::of(self.trace, &blocks.get(BlockId(row as u32))) as usize,
+            ColourBy::Stream => self.streams.partition_point(|stream| *stream < blocks.stream[row].0),
         }
     }
 
-    fn name(&self, code: u64) -> String {
+    /// Whether `code` stands for "has none".
+    fn is_none(&self, code: usize) -> bool {
+        self.meant.get(code) == Some(&u32::MAX)
+    }
+
+    fn name(&self, code: usize) -> String {
         let tables = &self.trace.tables;
-        match (self.by, code) {
-            (ColourBy::Category, _) => Category::ALL[code as usize].name().to_owned(),
-            (ColourBy::Lifetime, _) => Lifetime::ALL[code as usize].name().to_owned(),
-            (ColourBy::Stream, stream) => format!("stream {stream}"),
-            (_, NO_CODE) => "(none)".to_owned(),
-            (ColourBy::Scope(_), scope) => tables.scope_path(ScopeId(scope as u32)),
-            (ColourBy::Op, name) => tables.string(highwater_snapshots::StringId(name as u32)).to_owned(),
-            (ColourBy::CallSite, line) => short_line(&tables.line_text(&self.found[line as usize])),
+        let meant = self.meant.get(code).copied().unwrap_or(u32::MAX);
+        if meant == u32::MAX {
+            return "(none)".to_owned();
+        }
+        match self.by {
+            ColourBy::Category => Category::ALL[code].name().to_owned(),
+            ColourBy::Lifetime => Lifetime::ALL[code].name().to_owned(),
+            ColourBy::Stream => format!("stream {}", self.streams[code]),
+            ColourBy::Scope(_) => tables.scope_path(ScopeId(meant)),
+            ColourBy::Op => tables.string(StringId(meant)).to_owned(),
+            ColourBy::CallSite => short_line(&tables.line_text(&self.lines[meant as usize])),
         }
     }
 }
 
 /// The ancestor of `scope` that has at most `depth` parts.
-fn cut(trace: &Trace, scope: ScopeId, depth: usize) -> u64 {
+fn cut(trace: &Trace, scope: ScopeId, depth: usize) -> ScopeId {
     let parent = |id: ScopeId| id.index().and_then(|index| trace.tables.scopes.get(index)).map(|scope| scope.parent);
     let mut path = vec![scope];
     while let Some(above) = path.last().and_then(|id| parent(*id)).filter(|id| id.is_some()) {
         path.push(above);
     }
-    let cut = path[path.len() - depth.clamp(1, path.len())];
-    if cut.is_some() { u64::from(cut.0) } else { NO_CODE }
+    path[path.len() - depth.clamp(1, path.len())]
 }
 
 /// `function (folder/file:line)` with the leading folders left out.

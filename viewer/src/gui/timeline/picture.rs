@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use eframe::egui::{Color32, ColorImage};
 use highwater_snapshots::BlockId;
-use highwater_snapshots::analysis::bands::{Bands, Raster, Window, column_totals};
+use highwater_snapshots::analysis::bands::{Bands, Column, Raster, Window, column_totals};
 use highwater_snapshots::analysis::{Filter, Metric, Totals};
 use rayon::prelude::*;
 
@@ -87,6 +87,28 @@ pub struct Picture {
     pub colouring: Arc<Colouring>,
     /// The stacking order.
     pub bands: Arc<Bands>,
+}
+
+impl Picture {
+    /// What lies at a place, in shares of the picture's width from the left and of its height from the bottom: the column,
+    /// whose moment and total are exact, and the block of the pixel there. A lookup, whatever is alive then.
+    pub fn at(&self, across: f64, up: f64) -> Option<(Column, Option<BlockId>)> {
+        let (width, height) = (self.raster.columns.len(), self.raster.height);
+        // A share outside the picture is that of its nearest pixel across, and of none up.
+        let x = ((across.max(0.0) * width as f64) as usize).min(width.checked_sub(1)?);
+        let is_inside = (0.0..1.0).contains(&up);
+        let block = is_inside.then(|| self.raster.block_at(x, (up * height as f64) as usize)).flatten();
+        Some((*self.raster.columns.get(x)?, block))
+    }
+
+    /// The bytes that the pixels of `block` stand for, column by column: as exact as the picture, and by halving.
+    pub fn covered_by(&self, block: BlockId) -> Vec<Option<Range<u64>>> {
+        let window = &self.request.window;
+        let span = u128::from(window.bytes.end.saturating_sub(window.bytes.start));
+        let byte = |y: usize| window.bytes.start + (span * y as u128 / self.raster.height.max(1) as u128) as u64;
+        let pixels = self.bands.pixels_of(&self.raster, block).into_iter();
+        pixels.map(|pixels| pixels.map(|pixels| byte(pixels.start)..byte(pixels.end))).collect()
+    }
 }
 
 /// Which of the two pictures: they are drawn independently, so that each shows its last request.
@@ -222,7 +244,7 @@ impl Studio {
         let device = request.recording.devices[request.device].device;
         let bands = Arc::new(match request.stacking {
             Stacking::Age => Bands::in_block_order(trace, device),
-            Stacking::Colour => Bands::grouped(trace, device, |id| colouring.entry(id) as u32),
+            Stacking::Colour => Bands::grouped(trace, device, |id| colouring.entry(id) as u8),
         });
         self.bands = Some((request.clone(), Arc::clone(&bands)));
         bands
@@ -246,16 +268,24 @@ impl Studio {
     }
 }
 
+/// Columns and rows of the squares in which columns turn into rows: what a thread's cache holds.
+const SQUARE: usize = 32;
+
 /// The raster in colour, its columns turned into rows from the top down.
 fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
     let (width, height) = (raster.columns.len(), raster.height);
+    let mut upright = vec![Color32::TRANSPARENT; width * height];
+    let columns = upright.par_chunks_mut(height.max(1)).zip(raster.blocks.par_chunks(height.max(1)));
+    columns.with_min_len(SQUARE).for_each(|(colours, column)| colour_column(column, colouring, colours));
     let mut pixels = vec![Color32::TRANSPARENT; width * height];
-    pixels.par_chunks_mut(width.max(1)).enumerate().for_each(|(row, pixels)| {
-        let y = height - 1 - row;
-        for (x, pixel) in pixels.iter_mut().enumerate() {
-            let column = &raster.blocks[x * height..(x + 1) * height];
-            if column[y].is_some() {
-                *pixel = colour_at(column, y, colouring);
+    pixels.par_chunks_mut((SQUARE * width).max(1)).enumerate().for_each(|(strip, pixels)| {
+        for left in (0..width).step_by(SQUARE) {
+            for (row, pixels) in pixels.chunks_mut(width).enumerate() {
+                let y = height - 1 - (strip * SQUARE + row);
+                let right = (left + SQUARE).min(width);
+                for (x, pixel) in (left..right).zip(&mut pixels[left..right]) {
+                    *pixel = upright[x * height + y];
+                }
             }
         }
     });
@@ -265,19 +295,28 @@ fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
 /// Pixels from which on a band looks like one.
 const TALL: usize = 5;
 
-/// The colour of a pixel. A band of some height has a lightness of its own, and a darker line on top where another band
-/// lies on it; thinner bands melt into an even area of their colour.
-fn colour_at(column: &[BlockId], y: usize, colouring: &Colouring) -> Color32 {
-    let block = column[y];
-    let is_same = |other: &&BlockId| **other == block;
-    let above = column[y + 1..].iter().take(TALL).take_while(is_same).count();
-    let below = column[..y].iter().rev().take(TALL).take_while(is_same).count();
-    if below + 1 + above < TALL {
-        return colouring.colour(block);
+/// The colours of a column's pixels, band by band. A band of some height has a lightness of its own, and a darker line on
+/// top where another band lies on it; thinner bands melt into an even area of their colour.
+fn colour_column(column: &[BlockId], colouring: &Colouring, colours: &mut [Color32]) {
+    let mut start = 0;
+    for band in column.chunk_by(|below, above| below == above) {
+        let end = start + band.len();
+        if let (Some(&block), Some(colours)) =
+            (band.first().filter(|block| block.is_some()), colours.get_mut(start..end))
+        {
+            if band.len() < TALL {
+                colours.fill(colouring.colour(block));
+            } else {
+                let colour = colouring.instance_colour(block);
+                colours.fill(colour);
+                let has_neighbour = column.get(end).is_some_and(|above| above.is_some());
+                if let Some(top) = colours.last_mut().filter(|_| has_neighbour) {
+                    *top = theme::edge(colour);
+                }
+            }
+        }
+        start = end;
     }
-    let colour = colouring.instance_colour(block);
-    let has_neighbour = above == 0 && column.get(y + 1).is_some_and(|above| above.is_some());
-    if has_neighbour { theme::edge(colour) } else { colour }
 }
 
 /// The metric whose sum over blocks is drawn for `metric`.
@@ -308,7 +347,7 @@ mod tests {
         painter.ask(Part::Detail, last.clone());
         let (_, picture) = painter.wait().pop().unwrap();
         assert!(picture.request == last && !painter.is_busy());
-        let image = picture.image.unwrap();
+        let image = picture.image.as_ref().unwrap();
         let at = |x: usize, y: usize| image.pixels[y * 5 + x];
         assert_eq!(at(0, 0), Color32::TRANSPARENT);
         let colour = |row: u32| picture.colouring.instance_colour(BlockId(row));
@@ -317,6 +356,32 @@ mod tests {
         let followed: Vec<bool> = picture.outline.iter().map(Option::is_some).collect();
         assert_eq!(followed, [false, true, false, false, false]);
         assert_eq!(picture.outline[1], Some(40..80));
+        assert_eq!(picture.covered_by(BlockId(1)), picture.outline);
+        let at = |across: f64, up: f64| picture.at(across, up).map(|(column, block)| (column.moment, block));
+        assert_eq!(at(0.3, 0.6), Some((1, Some(BlockId(1)))));
+        assert_eq!(at(0.5, 0.6), Some((2, None)), "nothing lies above the total");
+        assert_eq!(at(7.0, 0.1), Some((4, Some(BlockId(0)))));
+        assert_eq!(at(0.3, -0.1), Some((1, None)));
+    }
+
+    #[test]
+    fn every_pixel_of_a_large_picture_lands_in_its_place() {
+        let request = request(ColourBy::Category);
+        let (width, height) = (3 * SQUARE + 5, 2 * SQUARE + 7);
+        let index = &request.recording.devices[0];
+        let window = Window { width, height, ..request.window.clone() };
+        let trace = &request.recording.trace;
+        let bands = Bands::in_block_order(trace, index.device);
+        let raster = bands.raster(trace, &index.live, &index.series, &window);
+        let colouring = Colouring::build(&request.recording, 0, ColourBy::Category, window.metric, &request.filter);
+        let image = image_of(&raster, &colouring);
+        for x in 0..width {
+            let mut colours = vec![Color32::TRANSPARENT; height];
+            colour_column(raster.column(x), &colouring, &mut colours);
+            let shown: Vec<Color32> = (0..height).rev().map(|row| image.pixels[row * width + x]).collect();
+            assert_eq!(shown, colours);
+            assert_eq!(colours.contains(&Color32::TRANSPARENT), raster.block_at(x, height - 1).is_none());
+        }
     }
 
     #[test]
@@ -326,8 +391,17 @@ mod tests {
         let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &Filter::default());
         let thin = [BlockId(0), BlockId(1), BlockId(1), BlockId(2), BlockId(3), BlockId(4)];
         let base = theme::category(highwater_snapshots::Category::Activation);
-        assert!((0..thin.len()).all(|y| colour_at(&thin, y, &colouring) == base));
+        let coloured = |column: &[BlockId]| {
+            let mut colours = vec![Color32::TRANSPARENT; column.len()];
+            colour_column(column, &colouring, &mut colours);
+            colours
+        };
+        assert_eq!(coloured(&thin), [base; 6]);
         let tall = [BlockId(5); TALL];
-        assert!((0..TALL).all(|y| colour_at(&tall, y, &colouring) == theme::instance(base, 5)));
+        assert_eq!(coloured(&tall), [theme::instance(base, 5); TALL]);
+        let below = [[BlockId(4); TALL].as_slice(), &[BlockId(5), BlockId::NONE]].concat();
+        let colours = coloured(&below);
+        let own = theme::instance(base, 4);
+        assert_eq!(colours, [own, own, own, own, theme::edge(own), base, Color32::TRANSPARENT]);
     }
 }
