@@ -185,6 +185,14 @@ fn a_build_without_the_engine_says_so() {
     refused(folder.path(), "record vit-l-16", "no engine");
 }
 
+#[cfg(not(feature = "gui"))]
+#[test]
+fn a_build_without_the_app_says_that_it_draws_nothing() {
+    let (folder, _) = folder();
+    refused(folder.path(), "render step.snap --out a.png", "draws no pictures");
+    assert!(!folder.path().join("a.png").exists());
+}
+
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let (folder, _) = folder();

@@ -5,5 +5,7 @@ mod answers;
 mod figures;
 mod binary;
 mod convert;
+#[cfg(feature = "gui")]
+mod render;
 #[cfg(feature = "engine")]
 mod record;

@@ -7,7 +7,7 @@ const MOST_SIDE: u32 = 16_384;
 /// Pixels of a picture at most.
 const MOST_PIXELS: u64 = 200_000_000;
 /// The least room in which something can be read, in points.
-const LEAST: Vec2 = vec2(320.0, 200.0);
+const LEAST: Vec2 = vec2(640.0, 400.0);
 /// Pixels of a point, at least and at most.
 const SCALES: std::ops::RangeInclusive<f32> = 0.5..=8.0;
 
@@ -78,8 +78,8 @@ mod tests {
         assert!(why([16_385, 300], 1.0).contains("16384"));
         assert!(why([16_000, 16_000], 1.0).contains("200 million"));
         assert!(why([u32::MAX, u32::MAX], 1.0).contains("too large"));
-        assert!(why([319, 300], 1.0).contains("at least 320x200"));
-        assert!(why([1600, 300], 2.0).contains("at scale 2: take at least 640x400"));
+        assert!(why([639, 500], 1.0).contains("at least 640x400"));
+        assert!(why([1600, 300], 2.0).contains("at scale 2: take at least 1280x800"));
         for scale in [0.0, -1.0, f32::NAN, 9.0] {
             assert!(why([1600, 900], scale).contains("from 0.5 to 8"), "{scale}");
         }

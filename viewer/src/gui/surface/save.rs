@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_says_so_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let paper = Paper::new([320, 200], 1.0, Theme::Light).unwrap();
+        let paper = Paper::new([640, 400], 1.0, Theme::Light).unwrap();
         let mut frames = 0;
         let length = save_view(&folder.path().join("a.svg"), paper, "words", |ui| {
             ui.label("some words");

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use eframe::egui::{Align, CentralPanel, Frame, Label, Layout, Margin, Panel, RichText, Ui};
 use highwater_snapshots::analysis::{Metric, Moment};
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::format_bytes;
 
+use crate::cli::moment::count_of;
 use crate::gui::legend;
 use crate::gui::theme::Shades;
 use crate::gui::timeline::{Look, Stacking, Timeline, drawn_metric, when};
@@ -96,15 +97,12 @@ impl Sheet {
     fn facts_ui(&self, ui: &mut Ui) {
         let trace = &self.recording.trace;
         let summary = &self.recording.devices[self.selection.device].summary;
-        let mut facts = vec![
-            format!("{} events", format_count(summary.events)),
-            format!("{} allocations", format_count(summary.allocs)),
-        ];
+        let mut facts = vec![count_of(summary.events, "event"), count_of(summary.allocs, "allocation")];
         if summary.baseline_bytes > 0 {
             facts.push(format!("{} alive before recording", format_bytes(summary.baseline_bytes)));
         }
         if summary.oom_events > 0 {
-            facts.push(format!("{} requests failed (out of memory)", format_count(summary.oom_events)));
+            facts.push(format!("{} failed (out of memory)", count_of(summary.oom_events, "request")));
         }
         if !self.conditions.is_empty() {
             facts.push(format!("in colour: {}", self.conditions));

@@ -72,10 +72,17 @@ impl Writer<'_> {
     }
 
     fn band(&mut self, band: &BandShape) {
+        let turn = turned(band.angle, Pos2::ZERO);
+        if let Some((line, width)) = line_of(band) {
+            let look = outline(Stroke::new(width, band.fill));
+            let way = way(line.into_iter(), false);
+            let _ = writeln!(self.out, "<path d=\"{way}\" fill=\"none\"{look} stroke-linejoin=\"round\"{turn}/>");
+            return;
+        }
         let upper = band.points.iter().map(|point| pos2(point.x, point.y.min));
         let lower = band.points.iter().rev().map(|point| pos2(point.x, point.y.max));
         let way = way(upper.chain(lower), true);
-        let look = fill(band.fill) + &outline(band.stroke) + &turned(band.angle, Pos2::ZERO);
+        let look = fill(band.fill) + &outline(band.stroke) + &turn;
         let _ = writeln!(self.out, "<path d=\"{way}\"{look}/>");
     }
 
@@ -138,6 +145,27 @@ impl Writer<'_> {
             let _ = writeln!(self.out, "<path d=\"{way}Z\"{look}/>");
         }
     }
+}
+
+/// The line that a thin band stands for, and its width: plots draw dense lines as bands from the least to the largest
+/// value in a column. Painted as an area it would all but vanish where it is steep.
+fn line_of(band: &BandShape) -> Option<(Vec<Pos2>, f32)> {
+    const THIN: f32 = 3.0;
+    let width = band.points.iter().map(|point| point.y.span()).fold(f32::MAX, f32::min);
+    if width > THIN || width <= 0.0 || !band.stroke.is_empty() {
+        return None;
+    }
+    let mut line: Vec<Pos2> = Vec::with_capacity(band.points.len());
+    for point in &band.points {
+        let (top, bottom) = (point.y.min + width / 2.0, point.y.max - width / 2.0);
+        let is_below = line.last().is_some_and(|last| (last.y - bottom).abs() < (last.y - top).abs());
+        let (near, far) = if is_below { (bottom, top) } else { (top, bottom) };
+        line.push(pos2(point.x, near));
+        if (far - near).abs() > 0.01 {
+            line.push(pos2(point.x, far));
+        }
+    }
+    Some((line, width))
 }
 
 /// A line through `points` as a path.

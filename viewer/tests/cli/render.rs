@@ -1,0 +1,114 @@
+//! Render: what `highwater render` draws, says and refuses.
+
+use std::path::Path;
+
+use highwater_snapshots::format::write_trace;
+use serde_json::Value;
+
+use crate::binary::{highwater, refused, stderr, stdout};
+use crate::sample::trace;
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("step.snap"), write_trace(Vec::new(), &trace()).unwrap()).unwrap();
+    folder
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn drawn(folder: &Path, words: &str) -> Value {
+    let output = highwater(folder, words);
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{words}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_picture_is_drawn_and_told() {
+    let folder = folder();
+    let told = drawn(folder.path(), "render step.snap --out a.png --size 800x500 --json");
+    let length = std::fs::metadata(folder.path().join("a.png")).unwrap().len();
+    let expected = serde_json::json!({
+        "file": "a.png", "width": 800, "height": 500, "view": "timeline", "bytes": length
+    });
+    assert_eq!(told, expected);
+    let reader = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(folder.path().join("a.png")).unwrap()));
+    let reader = reader.read_info().unwrap();
+    assert_eq!((reader.info().width, reader.info().height), (800, 500));
+    let output = highwater(folder.path(), "render step.snap --out b.SVG --theme dark --by scope:3 --stack-by colour");
+    assert!(stdout(&output).starts_with("Drew 22 events to b.SVG (1600 x 900 pixels, "), "{}", stdout(&output));
+    let text = std::fs::read_to_string(folder.path().join("b.SVG")).unwrap();
+    assert!(text.contains("width=\"1600\" height=\"900\"") && text.contains(">layer</text>"), "{text}");
+    assert!(text.contains(">Peak 20.98 KiB</text>"));
+    assert_eq!(names(folder.path()), ["a.png", "b.SVG", "step.snap"]);
+}
+
+#[test]
+fn options_change_what_is_drawn() {
+    let folder = folder();
+    let svg = |options: &str| {
+        drawn(folder.path(), &format!("render step.snap --out a.svg --json {options}"));
+        std::fs::read_to_string(folder.path().join("a.svg")).unwrap()
+    };
+    let plain = svg("");
+    assert!(plain.contains("viewBox=\"0 0 1600 900\"") && plain.contains(">step 1</text>"));
+    assert!(svg("--scale 2").contains("viewBox=\"0 0 800 450\""));
+    assert!(!svg("--from 1 --to 6").contains(">step 1</text>"));
+    assert!(svg("--metric reserved").contains("At the peak of reserved"));
+    assert!(svg("--axis time").contains("Requested memory by time"));
+    assert!(svg("--by stack").contains("coloured by call site"));
+    assert!(svg("--where 'category=activation size>=1KiB'").contains("in colour: category=activation size&gt;=1KiB"));
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("folder.png")).unwrap();
+    let cases = [
+        ("step.snap", "--out"),
+        ("step.snap --out a.jpg", ".png or .svg"),
+        ("step.snap --out picture", ".png or .svg"),
+        ("step.snap --out -", "name a file"),
+        ("step.snap --out folder.png", "is no file"),
+        ("step.snap --out missing/a.png", "cannot write missing/a.png"),
+        ("step.snap --out a.png --size 99999x10", "too large"),
+        ("step.snap --out a.png --size 16384x16384", "200 million"),
+        ("step.snap --out a.png --size 100x100", "too small"),
+        ("step.snap --out a.png --size wide", "1600x900"),
+        ("step.snap --out a.png --scale 0", "from 0.5 to 8"),
+        ("step.snap --out a.png --view diff", "views are: timeline"),
+        ("step.snap --out a.png --view Timeline", "views are: timeline"),
+        ("step.snap --out a.png --by colour", "keys are category"),
+        ("step.snap --out a.png --theme sepia", "light"),
+        ("step.snap --out a.png --device 7", "no such device"),
+        ("step.snap --out a.png --metric device_used", "no samples"),
+        ("step.snap --out a.png --from 22", "from 0 to 21"),
+        ("step.snap --out a.png --from 5 --to 4", "the first event comes after the last"),
+        ("step.snap --out a.png --where colour=red", "keys are category"),
+        ("missing.snap --out a.png", "missing.snap"),
+    ];
+    for (words, words_in_it) in cases {
+        refused(folder.path(), &format!("render {words}"), words_in_it);
+    }
+    std::fs::rename(folder.path().join("step.snap"), folder.path().join("step.png")).unwrap();
+    refused(folder.path(), "render step.png --out ./step.png", "the recording itself");
+    assert_eq!(names(folder.path()), ["folder.png", "step.png"]);
+}
+
+#[test]
+fn recordings_with_next_to_nothing_in_them_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts = ["", "baseline w 100 parameter", "alloc a 0", "step 0", "alloc a 18446744073709551615"];
+    for (number, text) in texts.iter().enumerate() {
+        let trace = highwater_snapshots::text::trace_from_text(text).unwrap();
+        let file = format!("{number}.snap");
+        std::fs::write(folder.path().join(&file), write_trace(Vec::new(), &trace).unwrap()).unwrap();
+        for axis in ["event", "time"] {
+            drawn(folder.path(), &format!("render {file} --out a.png --size 640x400 --axis {axis} --json"));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Pictures of whole views, drawn without a display: as pixels beside kept ones, and as SVG.
+//!
+//! Fonts are the app's own, so pictures are the same on every machine but for the last digits of its arithmetic. After a
+//! change that is wanted, `UPDATE_PICTURES=1 cargo test -p highwater --test pictures` keeps the new ones. Where a picture
+//! differs, it and what differs are written to the folder that the failure names.
+#![cfg(feature = "gui")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use eframe::egui::{Color32, ColorImage, Theme};
+use highwater::gui::colouring::ColourBy;
+use highwater::gui::surface::{Paper, Sheet, SheetView, Surface, png};
+use highwater::gui::timeline::{Look, Stacking};
+use highwater::selection::{Axis, Selection, View};
+use highwater::session::Recording;
+use highwater_snapshots::text::trace_from_text;
+use quick_xml::events::Event;
+
+/// Differences of a channel that no eye sees.
+const TOLERANCE: u8 = 12;
+/// Pixels that may differ by more: a text that moved by a pixel has more.
+const MOST_DIFFERENT: usize = 60;
+
+/// Three steps with all that a picture shows: a baseline, categories, modules, phases, a peak in the optimizer.
+fn recording() -> Arc<Recording> {
+    let mut text = "baseline w 3145728 parameter @net\nbaseline_segment 0x0 33554432\n".to_owned();
+    for step in 0..3 {
+        text += &format!("step {step}\nphase forward\n");
+        for layer in 0..8 {
+            text += &format!("alloc a{step}.{layer} {} activation #linear @net.{layer}\n", 400_000 + layer * 50_000);
+        }
+        text += "phase backward\n";
+        for layer in (0..8).rev() {
+            text += &format!("alloc g{step}.{layer} 390000 gradient #linear @net.{layer}\nfree a{step}.{layer}\n");
+        }
+        text += "phase optimizer\n";
+        if step == 0 {
+            text += "alloc m 3145728 optimizer_state #adam @net\n";
+        }
+        text += &format!("alloc t{step} {} temporary #adam @net\nfree t{step}\n", 3_000_000 + step % 2 * 500_000);
+        text += "phase zero_grad\n";
+        for layer in 0..8 {
+            text += &format!("free g{step}.{layer}\n");
+        }
+    }
+    Arc::new(Recording::new("steps & <more>.snap", None, trace_from_text(&text).unwrap()))
+}
+
+fn look() -> Look {
+    Look {
+        colour_by: ColourBy::Category,
+        stacking: Stacking::Age,
+        has_lines: true,
+        filter: highwater_snapshots::analysis::Filter::default(),
+    }
+}
+
+fn drawn(recording: &Arc<Recording>, selection: Selection, look: Look, paper: Paper) -> Surface {
+    let view = SheetView::named("timeline").unwrap();
+    let mut sheet = Sheet::new(Arc::clone(recording), selection, look, "");
+    let mut surface = Surface::new(paper);
+    assert!(surface.draw(|ui| sheet.sheet_ui(ui, view)), "the picture never became complete");
+    surface
+}
+
+fn read(path: &Path) -> Option<ColorImage> {
+    let mut reader = ::png::Decoder::new(std::io::BufReader::new(std::fs::File::open(path).ok()?)).read_info().unwrap();
+    let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut bytes).unwrap();
+    Some(ColorImage::from_rgba_unmultiplied([info.width as usize, info.height as usize], &bytes))
+}
+
+fn write(path: &Path, image: &ColorImage) {
+    png::write(std::fs::File::create(path).unwrap(), image).unwrap();
+}
+
+/// Compares `image` with the kept picture `name`, or keeps it where that is asked for.
+fn check(name: &str, image: &ColorImage) {
+    let kept_at: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "pictures", name].iter().collect();
+    if std::env::var_os("UPDATE_PICTURES").is_some() {
+        write(&kept_at, image);
+        return;
+    }
+    let kept = read(&kept_at).unwrap_or_else(|| panic!("{} is missing", kept_at.display()));
+    assert_eq!(image.size, kept.size, "{name}");
+    let differs = |(one, other): (&Color32, &Color32)| {
+        one.to_array().iter().zip(other.to_array()).any(|(one, other)| one.abs_diff(other) > TOLERANCE)
+    };
+    let different: Vec<bool> = image.pixels.iter().zip(&kept.pixels).map(differs).collect();
+    let count = different.iter().filter(|differs| **differs).count();
+    if count > MOST_DIFFERENT {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        write(&folder.join(name), image);
+        let marked = image.pixels.iter().zip(&different);
+        let marked = marked.map(|(pixel, differs)| if *differs { Color32::RED } else { pixel.gamma_multiply(0.3) });
+        write(&folder.join(format!("differs-{name}")), &ColorImage::new(image.size, marked.collect()));
+        panic!("{count} pixels of {name} differ: see it, and differs-{name}, in {}", folder.display());
+    }
+}
+
+#[test]
+fn the_whole_timeline_is_drawn_as_it_was() {
+    let recording = recording();
+    let paper = Paper::new([480, 300], 0.5, Theme::Light).unwrap();
+    let surface = drawn(&recording, Selection::new(&recording), look(), paper);
+    check("timeline-light.png", &surface.image());
+}
+
+#[test]
+fn a_part_of_it_is_drawn_as_it_was_in_other_colours_and_order() {
+    let recording = recording();
+    let mut selection = Selection::new(&recording);
+    let x = selection.x_of_events(&recording.trace, 10..40);
+    let y = selection.view().y.clone();
+    selection.jump(&recording, View { x, y });
+    let look = Look { colour_by: ColourBy::Scope(2), stacking: Stacking::Colour, ..look() };
+    let paper = Paper::new([480, 300], 0.75, Theme::Dark).unwrap();
+    check("part-dark.png", &drawn(&recording, selection, look, paper).image());
+}
+
+#[test]
+fn two_drawings_of_one_recording_are_the_same_to_the_last_pixel() {
+    let recording = recording();
+    let mut selection = Selection::new(&recording);
+    selection.set_axis(&recording, Axis::Time);
+    let paper = Paper::new([640, 400], 1.0, Theme::Light).unwrap();
+    let draw = || drawn(&recording, selection.clone(), look(), paper);
+    let (one, other) = (draw(), draw());
+    assert!(one.image() == other.image());
+    assert_eq!(one.svg("steps"), other.svg("steps"));
+}
+
+#[test]
+fn the_svg_is_sound_xml_and_says_what_the_picture_shows() {
+    let recording = recording();
+    let paper = Paper::new([1600, 900], 1.0, Theme::Light).unwrap();
+    let text = drawn(&recording, Selection::new(&recording), look(), paper).svg("steps & <more>");
+    let mut reader = quick_xml::Reader::from_str(&text);
+    reader.config_mut().check_end_names = true;
+    let (mut depth, mut words, mut names) = (0, Vec::new(), Vec::new());
+    let mut word = String::new();
+    loop {
+        match reader.read_event().unwrap_or_else(|why| panic!("at byte {}: {why}", reader.error_position())) {
+            Event::Start(tag) => {
+                depth += 1;
+                names.push(String::from_utf8(tag.name().as_ref().to_vec()).unwrap());
+                tag.attributes().for_each(|attribute| drop(attribute.unwrap()));
+            }
+            Event::Empty(tag) => {
+                names.push(String::from_utf8(tag.name().as_ref().to_vec()).unwrap());
+                tag.attributes().for_each(|attribute| drop(attribute.unwrap()));
+            }
+            Event::Text(text) => word.push_str(&text.decode().unwrap()),
+            Event::GeneralRef(entity) => word.push_str(&format!("&{};", entity.decode().unwrap())),
+            Event::End(_) => {
+                depth -= 1;
+                words.push(std::mem::take(&mut word).trim().to_owned());
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    assert_eq!(depth, 0);
+    let has = |wanted: &str| words.iter().any(|word| word == wanted);
+    for wanted in [
+        "steps &amp; &lt;more&gt;.snap",
+        "Peak 12.31 MiB",
+        "step 1, optimizer, event 93",
+        "optimizer_state",
+        "backward",
+        "step 2",
+        "8 MiB",
+    ] {
+        assert!(has(wanted), "'{wanted}' is not among {words:?}");
+    }
+    let count = |wanted: &str| names.iter().filter(|name| *name == wanted).count();
+    assert!(count("image") == 1 && count("clipPath") > 1 && count("text") > 20, "{names:?}");
+}
+
+#[test]
+fn a_view_that_is_not_there_is_refused_with_those_that_are() {
+    assert!(SheetView::named("timelines").unwrap_err().contains("views are: timeline"));
+}
