@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use eframe::egui::Theme;
 use highwater_snapshots::Trace;
+use highwater_snapshots::analysis::Matches;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
@@ -47,7 +48,8 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
         colour_by: colour_by(arguments.by, &recording)?,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,
-        filter: arguments.blocks.filter.filter.clone(),
+        matches: Arc::new(Matches::of(&recording.trace, &arguments.blocks.filter.filter)),
+        is_hiding: false,
     };
     let conditions = arguments.blocks.filter.stated().unwrap_or_default();
     let mut sheet = Sheet::new(Arc::clone(&recording), selection, look, conditions);

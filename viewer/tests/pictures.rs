@@ -52,7 +52,8 @@ fn look() -> Look {
         colour_by: ColourBy::Category,
         stacking: Stacking::Age,
         has_lines: true,
-        filter: highwater_snapshots::analysis::Filter::default(),
+        matches: Arc::default(),
+        is_hiding: false,
     }
 }
 
@@ -113,7 +114,7 @@ fn a_part_of_it_is_drawn_as_it_was_in_other_colours_and_order() {
     let mut selection = Selection::new(&recording);
     let x = selection.x_of_events(&recording.trace, 10..40);
     let y = selection.view().y.clone();
-    selection.jump(&recording, View { x, y });
+    selection.show(&recording, View { x, y });
     let look = Look { colour_by: ColourBy::Scope(2), stacking: Stacking::Colour, ..look() };
     let paper = Paper::new([480, 300], 0.75, Theme::Dark).unwrap();
     check("part-dark.png", &drawn(&recording, selection, look, paper).image());

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
+use std::sync::Arc;
+
 use eframe::egui::Color32;
 use highwater_snapshots::analysis::breakdown::Lifetime;
 use highwater_snapshots::analysis::frames::user_line;
-use highwater_snapshots::analysis::{Filter, Matches, Metric};
+use highwater_snapshots::analysis::{Matches, Metric};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::{BlockId, Category, DeviceId, OpId, ScopeId, StackId, StringId, Trace};
 use rayon::prelude::*;
@@ -63,7 +65,7 @@ pub struct Colouring {
     /// Each block's line of the legend, by row.
     entry_of: Vec<u8>,
     /// The blocks that the filter lets pass.
-    matches: Matches,
+    matches: Arc<Matches>,
 }
 
 /// Fewest blocks that are worth a thread's while.
@@ -72,10 +74,10 @@ const RUN: usize = 1 << 14;
 impl Colouring {
     /// Colours the blocks of device `device` of `recording`. The entries are those with most bytes at the peak of
     /// `metric`, in the order in which their first blocks were made; categories and lifetimes have a fixed order.
-    /// Blocks that `filter` leaves out turn grey. A few passes over the blocks, in parallel.
-    pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, filter: &Filter) -> Self {
+    /// Blocks that are not among `matches` turn grey. A few passes over the blocks, in parallel.
+    pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
         let trace = &recording.trace;
-        let (coder, matches) = rayon::join(|| Coder::new(trace, by), || Matches::of(trace, filter));
+        let coder = Coder::new(trace, by);
         // The legend is of the chosen device: blocks elsewhere have no line in it.
         let weights = weigh(recording, device, metric, &coder);
         let mut order = match by {
@@ -106,7 +108,7 @@ impl Colouring {
         if has_rest {
             entries.push(Entry { name: "(all others)".to_owned(), colour: theme::NEUTRAL });
         }
-        Self { entries, entry_of, matches }
+        Self { entries, entry_of, matches: Arc::clone(matches) }
     }
 
     /// The block's colour in the legend, or grey where the filter leaves it out or it is of another device.
@@ -344,6 +346,7 @@ pub fn short_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_snapshots::analysis::Filter;
     use highwater_snapshots::text::trace_from_text;
 
     fn recording() -> Recording {
@@ -358,7 +361,7 @@ mod tests {
 
     fn names(by: ColourBy) -> Vec<String> {
         let recording = recording();
-        let colouring = Colouring::build(&recording, 0, by, Metric::Requested, &Filter::default());
+        let colouring = Colouring::build(&recording, 0, by, Metric::Requested, &Arc::default());
         colouring.entries.into_iter().map(|entry| entry.name).collect()
     }
 
@@ -377,7 +380,8 @@ mod tests {
     fn categories_keep_their_colour_and_left_out_blocks_turn_grey() {
         let recording = recording();
         let filter: Filter = "category=activation".parse().unwrap();
-        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &filter);
+        let matches = Arc::new(Matches::of(&recording.trace, &filter));
+        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &matches);
         assert_eq!(colouring.entries[2].colour, theme::category(Category::Activation));
         assert_eq!(colouring.entry(BlockId(1)), colouring.entry(BlockId(2)));
         let grey = colouring.colour(BlockId(0));
@@ -394,7 +398,7 @@ mod tests {
         ";
         let recording = Recording::new("test", None, trace_from_text(text).unwrap());
         let names = |device: usize, by: ColourBy| -> Vec<String> {
-            let colouring = Colouring::build(&recording, device, by, Metric::Requested, &Filter::default());
+            let colouring = Colouring::build(&recording, device, by, Metric::Requested, &Arc::default());
             for block in recording.trace.blocks.ids() {
                 colouring.instance_colour(block);
             }
@@ -410,7 +414,7 @@ mod tests {
     fn many_entries_are_kept_to_the_largest_and_the_rest_shares_one() {
         let text: String = (0..100).map(|n| format!("alloc b{n} {} #op{n}\n", n + 1)).collect();
         let recording = Recording::new("many", None, trace_from_text(&text).unwrap());
-        let colouring = Colouring::build(&recording, 0, ColourBy::Op, Metric::Requested, &Filter::default());
+        let colouring = Colouring::build(&recording, 0, ColourBy::Op, Metric::Requested, &Arc::default());
         assert_eq!(colouring.entries.len(), theme::MOST_ENTRIES);
         assert_eq!(colouring.entries.last().unwrap().name, "(all others)");
         assert_eq!(colouring.entries[0].name, "op69");

@@ -1,29 +1,109 @@
 //! Legend: what the colours mean, and how much of the moment's total each has.
 
-use eframe::egui::{FontId, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2};
-use highwater_snapshots::analysis::bands::Stack;
+use std::sync::Arc;
+
+use eframe::egui::{Context, FontId, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2};
 use highwater_snapshots::analysis::{Metric, Totals};
 use highwater_snapshots::units::format_bytes;
 
 use super::colouring::Colouring;
 use super::theme::{self, Shades};
+use super::worker::Worker;
+use crate::session::Recording;
 
-/// Each line of the legend with its bytes in `stack`; the bytes add up to the stack's total.
-pub fn bytes_by_entry(colouring: &Colouring, stack: &Stack) -> Vec<u64> {
-    let mut sums = vec![0; colouring.entries.len()];
-    for (block, bytes) in &stack.bands {
-        sums[colouring.entry(*block)] += bytes.end - bytes.start;
-    }
-    sums
+/// A moment of a recording in certain colours.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The recording.
+    pub recording: Arc<Recording>,
+    /// Row of the device.
+    pub device: usize,
+    /// The drawn total.
+    pub metric: Metric,
+    /// Events that have happened by then.
+    pub moment: usize,
+    /// The colours.
+    pub colouring: Arc<Colouring>,
 }
 
-/// Shows the legend with the shares of `stack`, wrapped into as many rows as it needs.
-pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, stack: &Stack) {
-    let sums = bytes_by_entry(colouring, stack);
-    let total = stack.total();
+impl PartialEq for Asked {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.recording, &other.recording)
+            && Arc::ptr_eq(&self.colouring, &other.colouring)
+            && (self.device, self.metric, self.moment) == (other.device, other.metric, other.moment)
+    }
+}
+
+impl Asked {
+    /// The bytes of each line of the legend; they add up to the total.
+    pub fn bytes_by_entry(&self) -> Vec<u64> {
+        let trace = &self.recording.trace;
+        let blocks = &trace.blocks;
+        let sizes = if self.metric == Metric::Requested { &blocks.requested } else { &blocks.allocated };
+        let mut sums = vec![0; self.colouring.entries.len()];
+        for block in self.recording.devices[self.device].live.before_position(trace, self.metric, self.moment) {
+            if let Some(sum) = sums.get_mut(self.colouring.entry(block)) {
+                *sum += sizes[block.0 as usize];
+            }
+        }
+        sums
+    }
+}
+
+/// The legend's shares, worked out on a thread of its own: a moment may have a million live blocks.
+#[derive(Debug)]
+pub struct Shares {
+    worker: Worker<Asked, (Asked, Vec<u64>)>,
+    asked: Option<Asked>,
+    known: Option<(Asked, Vec<u64>)>,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        let worker = Worker::new("highwater-legend", || {
+            Box::new(|asked: Asked, _| {
+                let sums = asked.bytes_by_entry();
+                Some((asked, sums))
+            })
+        });
+        Self { worker, asked: None, known: None }
+    }
+}
+
+impl Shares {
+    /// The bytes of each line of the legend at the moment that is asked for, or, until they are known, at the last one
+    /// in the same colours.
+    pub fn of(&mut self, ctx: &Context, asked: &Asked) -> Option<&[u64]> {
+        if let Some(known) = self.worker.take() {
+            self.known = Some(known);
+        }
+        if self.asked.as_ref() != Some(asked) {
+            self.worker.ask(ctx, asked.clone());
+            self.asked = Some(asked.clone());
+        }
+        let known = self.known.as_ref().filter(|(known, _)| Arc::ptr_eq(&known.colouring, &asked.colouring));
+        known.map(|(_, sums)| sums.as_slice())
+    }
+
+    /// Whether they are being worked out.
+    pub fn is_busy(&self) -> bool {
+        self.worker.is_busy()
+    }
+
+    /// Waits until they are known. For tests, and for pictures without a window.
+    pub fn wait(&mut self) {
+        if let Some(known) = self.worker.wait() {
+            self.known = Some(known);
+        }
+    }
+}
+
+/// Shows the legend with each line's bytes, wrapped into as many rows as it needs.
+pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, sums: &[u64]) {
+    let total = sums.iter().sum();
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        for (entry, &bytes) in colouring.entries.iter().zip(&sums) {
+        for (entry, &bytes) in colouring.entries.iter().zip(sums) {
             let sign = |painter: &Painter, rect: Rect| {
                 painter.rect_filled(rect, 2.0, entry.colour);
             };

@@ -8,11 +8,12 @@ use highwater_snapshots::analysis::{Metric, Moment};
 
 use super::events::EventsView;
 use super::layout::{Bottom, Side};
+use super::legend::{Asked, Shares};
 use super::moment::MomentPanel;
 use super::scene::{Reason, Scene, Wish};
 use super::search::Search;
 use super::settings::Settings;
-use super::timeline::{Look, Timeline};
+use super::timeline::{Look, Timeline, drawn_metric};
 use super::top_bar::{self, Change, Shown};
 use super::{block, legend, status, theme};
 use crate::command::Command;
@@ -41,6 +42,7 @@ pub struct OpenFile {
     /// The conditions that blocks must meet.
     pub search: Search,
     events: EventsView,
+    shares: Shares,
     history: History<Visit>,
     /// What a view has to say, until the next command.
     notice: Option<String>,
@@ -60,6 +62,7 @@ impl OpenFile {
             panel: MomentPanel::default(),
             search: Search::new(&recording),
             events: EventsView::default(),
+            shares: Shares::default(),
             notice: None,
             known_peaks: None,
             recording,
@@ -100,13 +103,14 @@ impl OpenFile {
 
     /// Whether anything that is shown is still being worked out on other threads.
     pub fn is_busy(&self) -> bool {
-        self.timeline.is_drawing() || self.search.is_busy() || self.events.is_busy()
+        self.timeline.is_drawing() || self.search.is_busy() || self.shares.is_busy() || self.events.is_busy()
     }
 
     /// Waits until all that is shown is worked out. For tests and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
         self.search.wait();
         self.events.wait();
+        self.shares.wait();
         self.timeline.wait(ctx);
     }
 
@@ -198,7 +202,8 @@ impl OpenFile {
                 colour_by: settings.colour_by,
                 stacking: settings.stacking,
                 has_lines: settings.has_lines,
-                filter: self.search.filter().clone(),
+                matches: Arc::clone(self.search.matches()),
+                is_hiding: settings.is_hiding,
             };
             let before = self.selection.pin;
             self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
@@ -294,11 +299,16 @@ impl OpenFile {
     fn legend_ui(&mut self, ui: &mut Ui) {
         let (moment, _) = self.moment();
         let position = moment.position();
-        let stack = self.timeline.stack(&self.recording, &self.selection, position);
-        let (Some(stack), Some(picture)) = (stack, self.timeline.picture()) else {
-            return;
+        let Some(picture) = self.timeline.picture() else { return };
+        let asked = Asked {
+            recording: Arc::clone(&self.recording),
+            device: self.selection.device,
+            metric: drawn_metric(self.selection.metric),
+            moment: position,
+            colouring: Arc::clone(&picture.colouring),
         };
-        legend::legend_ui(ui, &picture.colouring, &stack);
+        let Some(sums) = self.shares.of(ui.ctx(), &asked) else { return };
+        legend::legend_ui(ui, &picture.colouring, sums);
         let index = &self.recording.devices[self.selection.device];
         let totals = index.series.before_position(&self.recording.trace, position);
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);

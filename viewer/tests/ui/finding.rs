@@ -35,3 +35,26 @@ fn the_list_of_events_follows_the_search_and_leads_to_moments() {
     let rows = harness.get_all_by_role(eframe::egui::Role::Row).count();
     assert!((2..=4).contains(&rows), "an allocation and its free: {rows}");
 }
+
+#[test]
+fn what_does_not_meet_the_conditions_can_be_hidden_and_comes_back() {
+    let mut harness = harness(Some(steps()));
+    let at = place_of(&mut harness, BlockId(3), 7);
+    search(&mut harness, "category=gradient");
+    harness.key_press(Key::Escape);
+    settle(&mut harness);
+    let stacked = |harness: &mut Harness<'_, App>| {
+        let file = harness.state_mut().current_mut().unwrap();
+        let stack = file.timeline.stack(&file.recording, &file.selection, 7).unwrap();
+        stack.bands.iter().map(|(block, _)| *block).collect::<Vec<_>>()
+    };
+    let all = stacked(&mut harness);
+    assert!(all.len() > 1 && all.contains(&BlockId(3)));
+    press(&mut harness, Key::H);
+    assert_eq!(stacked(&mut harness), [BlockId(3)], "the gradient has come down to the ground");
+    harness.hover_at(at);
+    settle(&mut harness);
+    assert_eq!(harness.state().current().unwrap().timeline.hover().unwrap().block, None, "where it was is nothing");
+    press(&mut harness, Key::H);
+    assert_eq!(stacked(&mut harness), all);
+}

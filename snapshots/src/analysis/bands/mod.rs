@@ -26,6 +26,8 @@ use super::metric::Metric;
 use super::series::Series;
 use walker::Walker;
 
+/// The rank of blocks that are left out of the stack.
+const HIDDEN: u8 = u8::MAX;
 /// Fewest columns that are worth a starting state of their own.
 const MIN_COLUMNS: usize = 32;
 
@@ -126,13 +128,21 @@ impl Bands {
         Self { device, ranks: Vec::new(), rank_count: 1 }
     }
 
-    /// Stacks the blocks of `device` by the rank that `rank_of` gives them, and in block order within a rank.
+    /// Stacks the blocks of `device` by the rank, below 255, that `rank_of` gives them, and in block order within a rank.
     pub fn grouped(trace: &Trace, device: DeviceId, rank_of: impl Fn(BlockId) -> u8 + Sync) -> Self {
         let rows = 0..trace.blocks.len();
         let ranks: Vec<u8> =
             rows.into_par_iter().with_min_len(1 << 14).map(|row| rank_of(BlockId(row as u32))).collect();
         let rank_count = ranks.par_iter().with_min_len(1 << 16).max().map_or(1, |most| usize::from(*most) + 1);
         Self { device, ranks, rank_count }
+    }
+
+    /// The same order without the blocks that `is_shown` refuses: those above come down on those below.
+    pub fn showing(mut self, trace: &Trace, is_shown: impl Fn(BlockId) -> bool + Sync) -> Self {
+        self.ranks.resize(trace.blocks.len(), 0);
+        let ranks = self.ranks.par_iter_mut().with_min_len(1 << 14).enumerate();
+        ranks.filter(|(row, _)| !is_shown(BlockId(*row as u32))).for_each(|(_, rank)| *rank = HIDDEN);
+        self
     }
 
     /// The device.
@@ -178,6 +188,7 @@ impl Bands {
         let metric = of_blocks(metric);
         let mut blocks = live.before_position(trace, metric, moment);
         if !self.ranks.is_empty() {
+            blocks.retain(|block| self.rank(*block) != HIDDEN);
             blocks.sort_by_key(|block| self.rank(*block));
         }
         let mut end = 0;
@@ -198,7 +209,8 @@ impl Bands {
         columns: &[Column],
         block: BlockId,
     ) -> Vec<Option<Range<u64>>> {
-        let Some(row) = block.index().filter(|row| *row < trace.blocks.len()) else {
+        let is_there = |row: &usize| *row < trace.blocks.len() && self.rank(block) != HIDDEN;
+        let Some(row) = block.index().filter(is_there) else {
             return vec![None; columns.len()];
         };
         let metric = of_blocks(metric);

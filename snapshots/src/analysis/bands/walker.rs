@@ -5,7 +5,7 @@ use crate::ids::BlockId;
 use crate::trace::Trace;
 
 use super::pile::{Brush, Pile, Piled};
-use super::{Bands, Cost, of_blocks, size_of};
+use super::{Bands, Cost, HIDDEN, of_blocks, size_of};
 
 /// The stack at one moment after another, from left to right.
 ///
@@ -66,7 +66,8 @@ impl<'a> Walker<'a> {
         self.cost.visits += self.live.lasting(trace, metric, from, moment, |row| {
             let block = BlockId(row as u32);
             let bytes = size_of(trace, metric, row);
-            if bytes > 0 && below.is_none_or(|below| bands.key(block) < bands.key(below)) {
+            let is_shown = bytes > 0 && bands.rank(block) != HIDDEN;
+            if is_shown && below.is_none_or(|below| bands.key(block) < bands.key(below)) {
                 piles[usize::from(bands.rank(block))].push(Piled { row: block.0, end: ends[row].0, bytes });
                 added += 1;
             }

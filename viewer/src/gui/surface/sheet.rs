@@ -147,11 +147,17 @@ impl Sheet {
         );
         ui.label(RichText::new(caption).weak());
         let position = peak.position();
-        let stack = self.timeline.stack(&self.recording, &self.selection, position);
-        let (Some(stack), Some(picture)) = (stack, self.timeline.picture()) else {
+        let Some(picture) = self.timeline.picture() else {
             return;
         };
-        legend::legend_ui(ui, &picture.colouring, &stack);
+        let at_peak = legend::Asked {
+            recording: Arc::clone(&self.recording),
+            device: self.selection.device,
+            metric: drawn,
+            moment: position,
+            colouring: Arc::clone(&picture.colouring),
+        };
+        legend::legend_ui(ui, &picture.colouring, &at_peak.bytes_by_entry());
         let index = &self.recording.devices[self.selection.device];
         let totals = index.series.before_position(&self.recording.trace, position);
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);

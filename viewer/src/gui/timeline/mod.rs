@@ -16,7 +16,7 @@ use std::sync::Arc;
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::analysis::bands::{Across, Stack, Window};
-use highwater_snapshots::analysis::{Filter, Metric};
+use highwater_snapshots::analysis::{Matches, Metric};
 use highwater_snapshots::units::format_bytes;
 
 pub use frame::PlotFrame;
@@ -39,7 +39,9 @@ pub struct Look {
     /// Whether the totals are drawn as lines.
     pub has_lines: bool,
     /// Which blocks keep their colour.
-    pub filter: Filter,
+    pub matches: Arc<Matches>,
+    /// Whether the others are left out of the stack.
+    pub is_hiding: bool,
 }
 
 /// What is under the pointer.
@@ -119,6 +121,12 @@ impl Timeline {
     /// Whether the picture of what is in view is still being drawn.
     pub fn is_drawing(&self) -> bool {
         self.painter.as_ref().is_some_and(Painter::is_busy)
+    }
+
+    /// The picture that is seen at `x` on the axis.
+    fn shown_at(&self, x: f64) -> Option<&Shown> {
+        let is_there = |shown: &&Shown| shown.view.x.contains(&x);
+        self.detail.as_ref().filter(is_there).or(self.whole.as_ref().filter(is_there))
     }
 
     /// Whether wheel or pointer moved the view in the last frame.
@@ -313,7 +321,8 @@ impl Timeline {
                 window,
                 colour_by: look.colour_by,
                 stacking: look.stacking,
-                filter: look.filter.clone(),
+                matches: Arc::clone(&look.matches),
+                is_hiding: look.is_hiding && !look.matches.is_all(),
                 outlined: selection.pin.and_then(|pin| pin.block),
             }
         };

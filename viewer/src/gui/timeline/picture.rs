@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use eframe::egui::{Color32, ColorImage};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::analysis::bands::{Bands, Column, Raster, Window, column_totals};
-use highwater_snapshots::analysis::{Filter, Metric, Totals};
+use highwater_snapshots::analysis::{Matches, Metric, Totals};
 use rayon::prelude::*;
 
 use crate::gui::colouring::{ColourBy, Colouring};
@@ -38,7 +38,9 @@ pub struct Request {
     /// The order of the stack.
     pub stacking: Stacking,
     /// Which blocks keep their colour.
-    pub filter: Filter,
+    pub matches: Arc<Matches>,
+    /// Whether the others are left out of the stack.
+    pub is_hiding: bool,
     /// A block to be followed through the picture.
     pub outlined: Option<BlockId>,
 }
@@ -46,7 +48,7 @@ pub struct Request {
 impl PartialEq for Request {
     fn eq(&self, other: &Self) -> bool {
         self.has_same_colours(other)
-            && self.stacking == other.stacking
+            && self.has_same_order(other)
             && self.window == other.window
             && self.outlined == other.outlined
     }
@@ -58,12 +60,15 @@ impl Request {
             && self.device == other.device
             && self.window.metric == other.window.metric
             && self.colour_by == other.colour_by
-            && self.filter == other.filter
+            && Arc::ptr_eq(&self.matches, &other.matches)
     }
 
     fn has_same_order(&self, other: &Self) -> bool {
         let is_by_colour = self.stacking == Stacking::Colour;
-        Arc::ptr_eq(&self.recording, &other.recording)
+        let hides_the_same =
+            self.is_hiding == other.is_hiding && (!self.is_hiding || Arc::ptr_eq(&self.matches, &other.matches));
+        hides_the_same
+            && Arc::ptr_eq(&self.recording, &other.recording)
             && self.device == other.device
             && self.stacking == other.stacking
             && (!is_by_colour || self.colour_by == other.colour_by && self.window.metric == other.window.metric)
@@ -230,8 +235,8 @@ impl Studio {
         if let Some((_, colouring)) = self.colouring.as_ref().filter(|(known, _)| known.has_same_colours(request)) {
             return Arc::clone(colouring);
         }
-        let Request { recording, device, colour_by, filter, window, .. } = request;
-        let colouring = Arc::new(Colouring::build(recording, *device, *colour_by, window.metric, filter));
+        let Request { recording, device, colour_by, matches, window, .. } = request;
+        let colouring = Arc::new(Colouring::build(recording, *device, *colour_by, window.metric, matches));
         self.colouring = Some((request.clone(), Arc::clone(&colouring)));
         colouring
     }
@@ -242,10 +247,13 @@ impl Studio {
         }
         let trace = &request.recording.trace;
         let device = request.recording.devices[request.device].device;
-        let bands = Arc::new(match request.stacking {
+        let bands = match request.stacking {
             Stacking::Age => Bands::in_block_order(trace, device),
             Stacking::Colour => Bands::grouped(trace, device, |id| colouring.entry(id) as u8),
-        });
+        };
+        let matches = &request.matches;
+        let bands = if request.is_hiding { bands.showing(trace, |id| matches.contains(id)) } else { bands };
+        let bands = Arc::new(bands);
         self.bands = Some((request.clone(), Arc::clone(&bands)));
         bands
     }
@@ -335,8 +343,17 @@ mod tests {
         let recording = Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()));
         let across = Across::Moments(0.0..5.0);
         let window = Window { metric: Metric::Requested, across, width: 5, bytes: 0..80, height: 10 };
-        let (stacking, filter) = (Stacking::Age, Filter::default());
-        Request { recording, device: 0, window, colour_by, stacking, filter, outlined: Some(BlockId(1)) }
+        let (stacking, matches) = (Stacking::Age, Arc::new(Matches::default()));
+        Request {
+            recording,
+            device: 0,
+            window,
+            colour_by,
+            stacking,
+            matches,
+            is_hiding: false,
+            outlined: Some(BlockId(1)),
+        }
     }
 
     #[test]
@@ -373,7 +390,7 @@ mod tests {
         let trace = &request.recording.trace;
         let bands = Bands::in_block_order(trace, index.device);
         let raster = bands.raster(trace, &index.live, &index.series, &window);
-        let colouring = Colouring::build(&request.recording, 0, ColourBy::Category, window.metric, &request.filter);
+        let colouring = Colouring::build(&request.recording, 0, ColourBy::Category, window.metric, &request.matches);
         let image = image_of(&raster, &colouring);
         for x in 0..width {
             let mut colours = vec![Color32::TRANSPARENT; height];
@@ -388,7 +405,7 @@ mod tests {
     fn bands_too_thin_to_be_told_apart_are_one_even_area() {
         let text: String = (0..8).map(|block| format!("alloc b{block} 10 activation\n")).collect();
         let recording = Recording::new("thin", None, trace_from_text(&text).unwrap());
-        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &Filter::default());
+        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &Arc::default());
         let thin = [BlockId(0), BlockId(1), BlockId(1), BlockId(2), BlockId(3), BlockId(4)];
         let base = theme::category(highwater_snapshots::Category::Activation);
         let coloured = |column: &[BlockId]| {

@@ -37,7 +37,7 @@ impl Timeline {
             ui.ctx().set_cursor_icon(egui::CursorIcon::Grabbing);
         }
         let hovered = response.hover_pos().filter(|_| !response.dragged());
-        self.hover = hovered.and_then(|at| self.under(at, frame, recording, selection));
+        self.hover = hovered.and_then(|at| self.under(at, frame));
         let is_block = |block: BlockId| self.hover.is_some_and(|hover| hover.block == Some(block));
         if self.hovered_outline.as_ref().is_some_and(|(block, _)| !is_block(*block)) {
             self.hovered_outline = None;
@@ -58,7 +58,8 @@ impl Timeline {
         if self.hovered_outline.is_none()
             && let Some(block) = hover.block
         {
-            self.hovered_outline = Some((block, self.pixels_of(block)));
+            let covered = self.detail.as_ref().map(|shown| shown.picture.covered_by(block));
+            self.hovered_outline = Some((block, covered.unwrap_or_default()));
         }
         let colouring = self.picture().map(|picture| &picture.colouring);
         let entry =
@@ -109,46 +110,13 @@ impl Timeline {
         marks::paint_ruler(ui.painter(), frame, [from, to], &words, &Shades::in_ui(ui));
     }
 
-    /// What lies at a place on the screen: the moment that the column there shows, and the block in its stack.
-    pub fn under(
-        &mut self,
-        at: egui::Pos2,
-        frame: &PlotFrame,
-        recording: &Recording,
-        selection: &Selection,
-    ) -> Option<Hover> {
-        let x = frame.x_at(at.x);
-        let shown = self.detail.as_ref().filter(|shown| shown.view.x == frame.view.x);
-        let column = shown.map(|shown| {
-            let columns = &shown.picture.raster.columns;
-            let share = f64::from(at.x - frame.rect.left()) / f64::from(frame.rect.width());
-            let index = (share * columns.len() as f64).max(0.0) as usize;
-            columns.get(index.min(columns.len().saturating_sub(1))).map(|column| column.moment)
-        });
-        let moment = column.flatten().unwrap_or_else(|| selection.moment_at(&recording.trace, x));
-        let stack = self.stack(recording, selection, moment)?;
-        let bytes = frame.bytes_at(at.y);
-        let band = if bytes < 0.0 { None } else { stack.band_at(bytes as u64) };
-        Some(Hover { moment, block: band.map(|(block, _)| *block), total: stack.total() })
-    }
-
-    /// The bytes that the pixels of `block` stand for, column by column.
-    fn pixels_of(&self, block: BlockId) -> Vec<Option<Range<u64>>> {
-        let Some(shown) = &self.detail else {
-            return Vec::new();
-        };
-        let raster = &shown.picture.raster;
-        let window = &shown.picture.request.window;
-        let of_column = |column: &[BlockId]| {
-            let first = column.iter().position(|other| *other == block)?;
-            let after = first + column[first..].iter().take_while(|other| **other == block).count();
-            let byte = |y: usize| {
-                let span = u128::from(window.bytes.end - window.bytes.start);
-                window.bytes.start + (span * y as u128 / raster.height.max(1) as u128) as u64
-            };
-            Some(byte(first)..byte(after))
-        };
-        raster.blocks.chunks(raster.height.max(1)).map(of_column).collect()
+    /// What lies at a place on the screen: the moment and the block of the pixel that is shown there.
+    pub fn under(&self, at: egui::Pos2, frame: &PlotFrame) -> Option<Hover> {
+        let (x, bytes) = (frame.x_at(at.x), frame.bytes_at(at.y));
+        let shown = self.shown_at(x)?;
+        let share = |value: f64, of: &Range<f64>| (value - of.start) / (of.end - of.start);
+        let (column, block) = shown.picture.at(share(x, &shown.view.x), share(bytes, &shown.view.y))?;
+        Some(Hover { moment: column.moment, block, total: column.bytes })
     }
 }
 
