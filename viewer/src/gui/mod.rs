@@ -10,6 +10,7 @@ pub mod worker;
 pub mod timeline;
 pub mod block;
 pub mod events;
+pub mod segments;
 pub mod legend;
 pub mod moment;
 pub mod palette;

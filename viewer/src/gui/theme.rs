@@ -34,6 +34,22 @@ pub const LEAST_TIMELINE: f32 = 260.0;
 pub const SCROLL_WIDTH: f32 = 11.0;
 /// Least width of a table's column that takes what others leave, in points.
 pub const LEAST_OPEN_COLUMN: f32 = 90.0;
+/// Height of a row of the address map, in points.
+pub const MAP_ROW_HEIGHT: f32 = 15.0;
+/// Free space below a row of the address map, in points.
+pub const MAP_ROW_GAP: f32 = 4.0;
+/// Pixels from which on a piece of memory is drawn so that it can be told from its neighbours.
+pub const TALL_BAND: usize = 5;
+/// Height of the address lanes, in points: at least and at most.
+pub const LANES_LEAST: f32 = 90.0;
+/// See [`LANES_LEAST`].
+pub const LANES_MOST: f32 = 260.0;
+/// Most height of the account of an out-of-memory, in points.
+pub const AUTOPSY_HEIGHT: f32 = 260.0;
+/// Width from which on that account has three columns, in points.
+pub const AUTOPSY_WIDE: f32 = 1100.0;
+/// Width of the table of segments beside the map, in points.
+pub const SEGMENTS_TABLE_WIDTH: f32 = 690.0;
 /// Height of the hints below the table of the moment, in points.
 pub const HINTS_HEIGHT: f32 = 150.0;
 /// Side of a legend's colour field, in points.

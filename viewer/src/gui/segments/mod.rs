@@ -1,0 +1,345 @@
+//! Segments: where blocks lie in memory: lanes of addresses over time, the exact map of a moment, the segments as a
+//! table, and why a request did not fit.
+
+mod worker;
+mod known;
+mod look;
+mod facts;
+mod layout;
+mod lanes;
+mod chart;
+mod list;
+mod oom;
+
+use std::sync::Arc;
+
+use eframe::egui::{self, RichText, Ui};
+use highwater_snapshots::EventId;
+use highwater_snapshots::analysis::addresses::{Home, Room};
+use highwater_snapshots::units::{format_bytes, format_count};
+
+pub use lanes::Under;
+
+use super::scene::{Scene, Wish};
+use super::theme::{self, Shades};
+use chart::{Chart, Marked};
+use known::{Known, Question, State};
+use lanes::Lanes;
+use list::List;
+use look::{Legend, Paint};
+use worker::Worker;
+
+/// The view's state.
+#[derive(Debug, Default)]
+pub struct SegmentsView {
+    known: Option<Arc<Known>>,
+    worker: Option<Worker<Question, Arc<State>>>,
+    state: Option<Arc<State>>,
+    lanes: Lanes,
+    chart: Chart,
+    list: List,
+    legend: Legend,
+    /// The first address of the chosen segment: segments of other moments may begin there, too.
+    chosen: Option<u64>,
+    /// Whether the lanes show the chosen segment alone.
+    is_alone: bool,
+    /// The failed request that is looked at, while its moment is.
+    oom: Option<EventId>,
+    /// Whether the map marks what stands in its way.
+    shows_relief: bool,
+    /// What has the chart or the table to bring into view, when it is known.
+    wanted: Option<u64>,
+}
+
+impl SegmentsView {
+    /// Whether something that was asked for is still being worked out.
+    pub fn is_busy(&self) -> bool {
+        self.lanes.is_busy() || self.worker.as_ref().is_some_and(Worker::is_busy)
+    }
+
+    /// Waits until all that was asked for is there. For tests, and pictures without a window.
+    pub fn wait(&mut self, ctx: &egui::Context) {
+        self.lanes.wait(ctx);
+        if let Some((question, state)) = self.worker.as_mut().and_then(Worker::wait) {
+            self.keep(&question, state);
+        }
+    }
+
+    /// The table of segments as comma-separated values, sizes in bytes; none until it is known.
+    pub fn csv(&mut self) -> Option<String> {
+        let state = self.state.clone()?;
+        Some(self.list.csv(&state))
+    }
+
+    /// Shows the view. With `under` the lanes lie exactly under that timeline, without it there are none.
+    pub fn segments_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        let known = self.known(scene);
+        self.ask(ui.ctx(), scene, &known);
+        if let Some((question, state)) = self.worker.as_mut().and_then(Worker::take) {
+            self.keep(&question, state);
+        }
+        let Some(state) = self.state.clone() else {
+            ui.weak("Working out what lies where…");
+            return wishes;
+        };
+        let colouring = under.map(|under| Arc::clone(&under.picture.colouring));
+        let paint = Paint {
+            trace: &scene.recording.trace,
+            colouring: colouring.as_deref().or(scene.colouring),
+            shades: Shades::in_ui(ui),
+            scale: (ui.ctx().pixels_per_point().round() as usize).max(1),
+        };
+        headline_ui(ui, &state);
+        ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, &paint, &mut wishes));
+        if let Some(under) = under {
+            let only = self.chosen.filter(|_| self.is_alone).and_then(|address| {
+                let row = state.map.segment_at(address)?;
+                state.map.segments.get(row).map(|segment| segment.addresses.clone())
+            });
+            let height = (ui.available_height() * 0.3).clamp(theme::LANES_LEAST, theme::LANES_MOST);
+            wishes.extend(self.lanes.lanes_ui(ui, scene, (&known, under), only, height));
+            ui.add_space(4.0);
+        }
+        if let Some(autopsy) = state.autopsy.as_ref().filter(|autopsy| self.is_looked_at(scene, autopsy.event)) {
+            let asked = oom::autopsy_ui(ui, autopsy, &paint);
+            wishes.extend(asked.wish);
+            if asked.show_relief
+                && let Some(relief) = &autopsy.relief
+            {
+                (self.shows_relief, self.wanted) = (true, Some(relief.address));
+            }
+        }
+        self.map_ui(ui, &state, colouring.as_ref(), &paint, &mut wishes);
+        wishes
+    }
+
+    /// Map and table, side by side where there is room.
+    fn map_ui(
+        &mut self,
+        ui: &mut Ui,
+        state: &Arc<State>,
+        colouring: Option<&Arc<super::colouring::Colouring>>,
+        paint: &Paint<'_>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        if state.map.segments.is_empty() {
+            ui.weak(nothing_held(state));
+            return;
+        }
+        let room = ui.available_size().max(egui::vec2(200.0, 120.0));
+        let is_wide = room.x >= theme::SEGMENTS_TABLE_WIDTH * 1.8;
+        let sizes = match is_wide {
+            true => [
+                egui::vec2(room.x - theme::SEGMENTS_TABLE_WIDTH - 8.0, room.y),
+                egui::vec2(theme::SEGMENTS_TABLE_WIDTH, room.y),
+            ],
+            false => [egui::vec2(room.x, room.y * 0.55 - 4.0), egui::vec2(room.x, room.y * 0.45 - 4.0)],
+        };
+        let at = ui.next_widget_position();
+        let places = [
+            egui::Rect::from_min_size(at, sizes[0]),
+            egui::Rect::from_min_size(
+                at + if is_wide { egui::vec2(sizes[0].x + 8.0, 0.0) } else { egui::vec2(0.0, sizes[0].y + 4.0) },
+                sizes[1],
+            ),
+        ];
+        ui.allocate_rect(egui::Rect::from_min_size(at, room), egui::Sense::hover());
+        let relief = state.autopsy.as_ref().and_then(|autopsy| autopsy.relief.as_ref());
+        let range = relief
+            .filter(|_| self.shows_relief)
+            .map(|relief| relief.address..relief.address.saturating_add(relief.free));
+        if let Some(address) = self.wanted.take() {
+            self.chart.show(address);
+            if let Some(row) = state.map.segment_at(address) {
+                self.chosen = Some(state.map.segments[row].addresses.start);
+                self.list.show(row);
+            }
+        }
+        let marked = Marked { segment: self.chosen, range };
+        let mut map = ui.new_child(egui::UiBuilder::new().max_rect(places[0]).id_salt("map"));
+        let chosen = self.chart.chart_ui(&mut map, (state, colouring), paint, &marked);
+        if let Some(segment) = chosen.segment.and_then(|row| state.map.segments.get(row)) {
+            self.chosen = Some(segment.addresses.start);
+            self.list.show(chosen.segment.unwrap_or(0));
+        }
+        wishes.extend(chosen.wish);
+        let mut table = ui.new_child(egui::UiBuilder::new().max_rect(places[1]).id_salt("table"));
+        let touched = self.list.list_ui(&mut table, state, self.chosen);
+        if let Some(segment) = touched.chosen.and_then(|row| state.map.segments.get(row)) {
+            self.chosen = Some(segment.addresses.start);
+            self.chart.show(segment.addresses.start);
+        }
+        if touched.opened.is_some() {
+            self.is_alone = !self.is_alone;
+        }
+    }
+
+    fn tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, paint: &Paint<'_>, wishes: &mut Vec<Wish>) {
+        self.legend.legend_ui(ui, paint);
+        ui.separator();
+        let tooltip = "Every segment in a row of its own, as wide as any other; else all are drawn to one scale.";
+        ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
+        let tooltip = "Enlarge the map: twice as many rows. With the map chosen, the keys + and - do it.";
+        if ui.small_button("Larger").on_hover_text(tooltip).clicked() {
+            self.chart.zoom = (self.chart.zoom + 1).min(layout::MOST_ZOOM);
+        }
+        if ui.small_button("Smaller").on_hover_text("Half as many rows.").clicked() {
+            self.chart.zoom = self.chart.zoom.saturating_sub(1);
+        }
+        let tooltip = "The lanes show the chosen segment alone. Enter in the table does the same.";
+        ui.add_enabled_ui(self.chosen.is_some(), |ui| {
+            ui.toggle_value(&mut self.is_alone, "Lanes of this segment").on_hover_text(tooltip);
+        });
+        let copied = ui.small_button("Copy table").on_hover_text("Copy the segments as comma-separated values.");
+        if copied.clicked() {
+            ui.ctx().copy_text(self.list.csv(state));
+            wishes.push(Wish::Tell(format!("Copied {} segments as CSV.", state.order.len())));
+        }
+        let shown = state.autopsy.as_ref().and_then(|autopsy| state.ooms.iter().position(|oom| *oom == autopsy.event));
+        if let Some(event) = oom::choice_ui(ui, state, shown).oom.and_then(|row| state.ooms.get(row)) {
+            self.oom = Some(*event);
+            self.shows_relief = false;
+            wishes.push(Wish::Moment(event.0 as usize + 1));
+        }
+    }
+
+    fn known(&mut self, scene: &Scene<'_>) -> Arc<Known> {
+        let device = scene.selection.device;
+        let is_it = |known: &&Arc<Known>| Arc::ptr_eq(&known.recording, scene.recording) && known.device == device;
+        if let Some(known) = self.known.as_ref().filter(is_it) {
+            return Arc::clone(known);
+        }
+        let known = Known::new(scene.recording, device);
+        self.known = Some(Arc::clone(&known));
+        (self.state, self.chosen, self.oom, self.wanted) = (None, None, None, None);
+        (self.is_alone, self.shows_relief) = (false, false);
+        known
+    }
+
+    fn ask(&mut self, ctx: &egui::Context, scene: &Scene<'_>, known: &Arc<Known>) {
+        let moment = scene.moment.position();
+        // A failed request stays in view while its moment does.
+        self.oom = self.oom.filter(|event| is_beside(*event, moment));
+        let wake = ctx.clone();
+        let worker = match &mut self.worker {
+            Some(worker) => worker,
+            none => match Worker::start("highwater-segments", move || wake.request_repaint(), State::of) {
+                Ok(worker) => none.insert(worker),
+                // Without a thread the view stays empty; the others work.
+                Err(_) => return,
+            },
+        };
+        worker.ask(Question { known: Arc::clone(known), moment, oom: self.oom });
+    }
+
+    fn keep(&mut self, question: &Question, state: Arc<State>) {
+        if self.known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &question.known)) {
+            self.state = Some(state);
+        }
+    }
+
+    fn is_looked_at(&self, scene: &Scene<'_>, event: EventId) -> bool {
+        self.oom == Some(event) || is_beside(event, scene.moment.position())
+    }
+}
+
+/// Whether `moment` is right before or right after `event`.
+fn is_beside(event: EventId, moment: usize) -> bool {
+    (event.0 as usize..=event.0 as usize + 1).contains(&moment)
+}
+
+/// What is held, in one sentence, and in a tooltip pool by pool.
+fn headline_ui(ui: &mut Ui, state: &State) {
+    let text = headline(state);
+    let response = ui.label(RichText::new(&text).size(15.0).strong());
+    response.on_hover_ui(|ui| {
+        ui.set_max_width(2.0 * theme::TOOLTIP_WIDTH);
+        for room in &state.rooms {
+            ui.label(room_text(room));
+        }
+        if !state.map.is_exact() {
+            let (held, reserved) = (state.map.usage.held(), state.map.totals.reserved);
+            ui.label(format!(
+                "The segments hold {}, the total says {}: releases are missing from the recording.",
+                format_bytes(held),
+                format_bytes(reserved)
+            ));
+        }
+    });
+    let (live, waiting) = state.map.stray_bytes();
+    if live + waiting > 0 && !state.map.segments.is_empty() {
+        let strays = format_count(state.map.strays.len() as u64);
+        let text = format!(
+            "{} in {strays} blocks lie in no segment that the recording knows, or under others, and are not in the map.",
+            format_bytes(live + waiting)
+        );
+        ui.label(RichText::new(text).color(Shades::in_ui(ui).warning));
+    }
+}
+
+fn headline(state: &State) -> String {
+    let map = &state.map;
+    if map.segments.is_empty() {
+        return nothing_held(state);
+    }
+    let usage = &map.usage;
+    let bytes = format_bytes;
+    // Private pools serve nobody else.
+    let common = || state.rooms.iter().filter(|room| room.home.private.is_none());
+    let streams = common().map(|room| room.home.stream).collect::<std::collections::BTreeSet<_>>().len();
+    let largest = common().max_by_key(|room| room.fits).filter(|room| room.fits > 0);
+    let of_stream = |home: &Home| if streams > 1 { format!(" (stream {})", home.stream.0) } else { String::new() };
+    let fits = match largest {
+        Some(room) => {
+            format!("the largest request that fits without the driver: {}{}", bytes(room.fits), of_stream(&room.home))
+        }
+        None => "no request fits without the driver".to_owned(),
+    };
+    let with = common().filter_map(|room| room.fits_with_driver).max();
+    let with = with.map_or_else(String::new, |most| format!(", with it: {}", bytes(most)));
+    let unmapped = match usage.unmapped {
+        0 => String::new(),
+        unmapped => format!(", beside {} of addresses not mapped", bytes(unmapped)),
+    };
+    format!(
+        "Reserved {}: {} requested, {} rounding, {} waiting, {} free in {} holes{unmapped}; {fits}{with}",
+        bytes(usage.held()),
+        bytes(usage.requested),
+        bytes(usage.rounding),
+        bytes(usage.waiting),
+        bytes(usage.free),
+        format_count(usage.holes)
+    )
+}
+
+/// Why there is no map.
+fn nothing_held(state: &State) -> String {
+    let map = &state.map;
+    match map.strays.len() {
+        0 => "Nothing is held at this moment.".to_owned(),
+        strays if map.totals.reserved == 0 => format!(
+            "No segments are known at this moment, only {} blocks of {}: the recorder does not tell of segments, or a \
+             release is missing.",
+            format_count(strays as u64),
+            format_bytes(map.totals.active)
+        ),
+        strays => format!("{} blocks lie in no segment that the recording knows.", format_count(strays as u64)),
+    }
+}
+
+fn room_text(room: &Room) -> String {
+    let usage = &room.usage;
+    let with =
+        room.fits_with_driver.map_or_else(String::new, |most| format!(", with the driver {}", format_bytes(most)));
+    format!(
+        "{}: {} in {} segments, {} allocated, {} waiting, {} free; fits {}{with}",
+        room.home.text(),
+        format_bytes(usage.held()),
+        format_count(room.segments),
+        format_bytes(usage.allocated()),
+        format_bytes(usage.waiting),
+        format_bytes(usage.free),
+        format_bytes(room.fits)
+    )
+}
