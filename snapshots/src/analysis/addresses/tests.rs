@@ -466,6 +466,20 @@ fn the_way_out_is_the_cheapest_of_all_windows_of_a_segment() {
 }
 
 #[test]
+fn an_expandable_segment_needs_less_to_go_where_pages_can_follow_it() {
+    let text = "segment_map 0x0 62914560\nalloc a 20971520\nalloc b 20971520\nalloc c 20971520\noom 41943040 free=";
+    let relief_at = |free: u64| {
+        let mut asked = with_capacity(Asked::of(&format!("{text}{free}"), &[]), 90 * MIB);
+        asked.trace.devices[0].settings.push(("alloc_conf".to_owned(), "expandable_segments:True".to_owned()));
+        let relief = asked.autopsy().relief.unwrap();
+        (relief.address / MIB, relief.free / MIB, relief.bytes / MIB, relief.blocks)
+    };
+    assert_eq!(relief_at(0), (0, 40, 40, vec![BlockId(0), BlockId(1)]));
+    assert_eq!(relief_at(19 * MIB), (0, 40, 40, vec![BlockId(0), BlockId(1)]), "less than a page helps nobody");
+    assert_eq!(relief_at(21 * MIB), (40, 40, 20, vec![BlockId(2)]));
+}
+
+#[test]
 fn only_failed_requests_of_the_device_have_an_autopsy() {
     let asked = Asked::of("alloc a 1\noom 5 free=0 device=1\noom 6 free=0", &[]);
     assert_eq!(asked.index.ooms(), [EventId(2)]);

@@ -80,7 +80,7 @@ impl Layout {
         let mut row_bytes = (all / rows as u64).max(1);
         loop {
             let layout = Self::with_rows_of(map, order, row_bytes);
-            if layout.rows <= rows || row_bytes >= all {
+            if layout.rows <= rows || row_bytes / 2 >= all {
                 return layout;
             }
             row_bytes = row_bytes.saturating_add(row_bytes / 8 + 1);
@@ -89,7 +89,8 @@ impl Layout {
 
     /// Segments after each other, a little apart; one that no row holds takes several, others are not broken.
     fn with_rows_of(map: &AddressMap, order: &[usize], row_bytes: u64) -> Self {
-        let gap = row_bytes / 200;
+        // However many there are, the gaps take no more than half a row in all.
+        let gap = row_bytes / (2 * order.len() as u64).max(200);
         let (mut strips, mut row, mut at) = (Vec::new(), 0, 0);
         for &segment in order {
             let addresses = map.segments[segment].addresses.clone();

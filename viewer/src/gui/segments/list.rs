@@ -12,7 +12,7 @@ use crate::gui::table::{self, Cell, Column, TableState, Touched, table_ui};
 const COLUMNS: [Column; 9] = [
     column("pool", "The pool that the segment belongs to: small or large requests, of all or private.", 0.0, false),
     column("stream", "The stream whose requests it serves.", 50.0, true),
-    column("address", "Its first address.", 106.0, true),
+    column("address", "Its first address.", 124.0, true),
     column("bytes", "What it holds from the driver; unmapped parts do not count.", 72.0, true),
     column("use", "The share of it that live blocks have, rounding included.", 66.0, true),
     column("largest hole", "The longest free range in it.", 82.0, true),
@@ -29,9 +29,11 @@ const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number
 #[derive(Debug, Default)]
 pub(super) struct List {
     table: TableState,
-    /// Rows of the map's segments, and what they were sorted by.
+    /// Rows of the map's segments in order.
     rows: Vec<usize>,
-    sorted: Option<(Arc<State>, Option<(usize, bool)>)>,
+    /// What they were sorted for, and by.
+    sorted: Option<Arc<State>>,
+    sort: Option<(usize, bool)>,
 }
 
 impl List {
@@ -79,8 +81,8 @@ impl List {
     }
 
     fn sort(&mut self, state: &Arc<State>) {
-        let is_same = |(of, sort): &(Arc<State>, _)| Arc::ptr_eq(of, state) && *sort == self.table.sort;
-        if self.sorted.as_ref().is_some_and(is_same) {
+        let is_same = self.sorted.as_ref().is_some_and(|sorted| Arc::ptr_eq(sorted, state));
+        if is_same && self.sort == self.table.sort {
             return;
         }
         let segments = &state.map.segments;
@@ -96,7 +98,7 @@ impl List {
                 if is_falling { order.reverse() } else { order }
             });
         }
-        self.sorted = Some((Arc::clone(state), self.table.sort));
+        (self.sorted, self.sort) = (Some(Arc::clone(state)), self.table.sort);
     }
 }
 
