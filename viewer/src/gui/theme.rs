@@ -50,6 +50,8 @@ pub const AUTOPSY_HEIGHT: f32 = 260.0;
 pub const AUTOPSY_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub const SEGMENTS_TABLE_WIDTH: f32 = 710.0;
+/// Height of a chart of bars with its labels, in points.
+pub const CHART_HEIGHT: f32 = 130.0;
 /// Height of the hints below the table of the moment, in points.
 pub const HINTS_HEIGHT: f32 = 150.0;
 /// Side of a legend's colour field, in points.

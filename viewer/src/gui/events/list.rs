@@ -34,7 +34,7 @@ impl Kinds {
 }
 
 /// What decides which events are listed.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Wanted {
     /// The recording.
     pub recording: Arc<Recording>,
@@ -44,14 +44,6 @@ pub(super) struct Wanted {
     pub kinds: Kinds,
     /// The blocks of which events are listed. Events that are about no block are, whatever these are.
     pub matches: Arc<Matches>,
-}
-
-impl PartialEq for Wanted {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.recording, &other.recording)
-            && (self.device, self.kinds) == (other.device, other.kinds)
-            && (Arc::ptr_eq(&self.matches, &other.matches) || self.matches == other.matches)
-    }
 }
 
 /// The events listed, by row.

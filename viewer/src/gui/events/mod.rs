@@ -68,10 +68,11 @@ pub struct EventsView {
     text: String,
     table: TableState,
     list: Worker<Wanted, Listed>,
-    wanted: Option<Wanted>,
+    /// What the list was asked for, on the recording `of`.
+    wanted: Option<(usize, Kinds, Arc<Matches>)>,
     listed: Option<Arc<Listed>>,
     search: Worker<Sought, Found>,
-    sought: Option<Sought>,
+    sought: Option<(Weak<Listed>, String)>,
     found: Option<Found>,
     /// Whether the first row found is gone to when the search is done.
     is_jumping: bool,
@@ -190,7 +191,9 @@ impl EventsView {
     fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
         let of = Arc::downgrade(scene.recording);
         if !Weak::ptr_eq(&self.of, &of) {
-            (self.of, self.listed, self.found, self.at, self.pinned) = (of, None, None, None, None);
+            // Nothing of a recording that was read again is kept.
+            (self.of, self.wanted, self.sought) = (of, None, None);
+            (self.listed, self.found, self.at, self.pinned) = (None, None, None, None);
             self.sites.clear();
         }
         if self.sites.len() > MOST_SITES {
@@ -198,17 +201,14 @@ impl EventsView {
         }
         let none = Matches::default();
         let matches = if self.has_all_blocks { &none } else { scene.matches };
-        let is_same = self.wanted.as_ref().is_some_and(|wanted| {
-            Arc::ptr_eq(&wanted.recording, scene.recording)
-                && (wanted.device, wanted.kinds) == (scene.selection.device, self.kinds)
-                && *wanted.matches == *matches
+        let device = scene.selection.device;
+        let is_same = self.wanted.as_ref().is_some_and(|(known, kinds, known_matches)| {
+            (*known, *kinds) == (device, self.kinds) && **known_matches == *matches
         });
         if !is_same {
-            let matches = Arc::new(matches.clone());
-            let recording = Arc::clone(scene.recording);
-            let wanted = Wanted { recording, device: scene.selection.device, kinds: self.kinds, matches };
-            self.list.ask(ctx, wanted.clone());
-            self.wanted = Some(wanted);
+            let (kinds, matches) = (self.kinds, Arc::new(matches.clone()));
+            self.wanted = Some((device, kinds, Arc::clone(&matches)));
+            self.list.ask(ctx, Wanted { recording: Arc::clone(scene.recording), device, kinds, matches });
         }
         if let Some(listed) = self.list.take() {
             self.take_list(listed);
@@ -252,11 +252,12 @@ impl EventsView {
             (self.found, self.is_jumping) = (None, false);
             return;
         };
-        let sought =
-            Sought { recording: Arc::clone(scene.recording), listed: Arc::clone(listed), text: text.to_owned() };
-        if self.sought.as_ref() != Some(&sought) {
-            self.search.ask(ctx, sought.clone());
-            (self.sought, self.found) = (Some(sought), None);
+        let of = Arc::downgrade(listed);
+        let is_same = self.sought.as_ref().is_some_and(|(known, about)| Weak::ptr_eq(known, &of) && about == text);
+        if !is_same {
+            let (recording, listed) = (Arc::clone(scene.recording), Arc::clone(listed));
+            self.search.ask(ctx, Sought { recording, listed, text: text.to_owned() });
+            (self.sought, self.found) = (Some((of, text.to_owned())), None);
         }
         if let Some(found) = self.search.take() {
             self.found = Some(found);

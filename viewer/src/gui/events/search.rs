@@ -16,7 +16,7 @@ use crate::gui::worker::Cancel;
 use crate::session::Recording;
 
 /// What is looked for, and where.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Sought {
     /// The recording.
     pub recording: Arc<Recording>,
@@ -24,14 +24,6 @@ pub(super) struct Sought {
     pub listed: Arc<Listed>,
     /// The text; upper and lower case are alike.
     pub text: String,
-}
-
-impl PartialEq for Sought {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.recording, &other.recording)
-            && Arc::ptr_eq(&self.listed, &other.listed)
-            && self.text == other.text
-    }
 }
 
 /// The rows in which the text occurs.

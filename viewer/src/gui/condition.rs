@@ -1,0 +1,34 @@
+//! Condition: terms of the search language made from names, which may hold any sign.
+
+/// The term that is met where `key` is `text`. Double quotes cannot be written in a term: a text that has any is met by
+/// containing its longest part between them; `None` where nothing is left to look for.
+pub fn is(key: &str, text: &str) -> Option<String> {
+    if !text.contains('"') {
+        return Some(format!("{key}=\"{text}\""));
+    }
+    let part = text.split('"').max_by_key(|part| part.len()).filter(|part| !part.is_empty())?;
+    Some(format!("{key}~\"{part}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::BlockId;
+    use highwater_snapshots::analysis::{Filter, Matches};
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn a_condition_made_from_a_name_is_met_by_what_has_it() {
+        let trace = trace_from_text("alloc a 1 @net,x\nalloc b 1 @net\nalloc c 1").unwrap();
+        let found = |text: &str| {
+            let filter: Filter = is("scope", text).unwrap().parse().unwrap();
+            let matches = Matches::of(&trace, &filter);
+            (0..3).filter(|row| matches.contains(BlockId(*row))).collect::<Vec<_>>()
+        };
+        assert_eq!(found("net,x"), [0]);
+        assert_eq!(found("net"), [1]);
+        assert_eq!(found(""), [2]);
+        assert_eq!(is("frame", "f(\"long name\", x)").as_deref(), Some("frame~\"long name\""));
+        assert_eq!(is("frame", "\"\""), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! Sheets: the statistics of a device as sheets, and all that is known of its recording.
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::analysis::statistics::{Bin, RangeBin, Statistics};
+use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
+
+use super::bars::step_name;
+use super::sheet::{Line, Sheet, Value};
+use crate::gui::condition;
+use crate::gui::scene::Wish;
+use crate::gui::table::Column;
+
+const fn number(name: &'static str, tooltip: &'static str, width: f32) -> Column {
+    Column { name, tooltip, width, is_number: true, is_sortable: true }
+}
+
+const fn words(name: &'static str, tooltip: &'static str, width: f32) -> Column {
+    Column { name, tooltip, width, is_number: false, is_sortable: true }
+}
+
+/// What each step did.
+pub(super) fn steps(statistics: &Statistics) -> Sheet {
+    let metric = statistics.metric;
+    let columns = vec![
+        words("Step", "The training step; before, between and after steps a row of its own.", 70.0),
+        number("Events", "Events of the device.", 76.0),
+        number("Lasted", "From its first event to its last.", 84.0),
+        number("Allocations", "Blocks made in it.", 84.0),
+        number("Bytes made", "The bytes of these blocks, over the whole step.", 84.0),
+        number("Frees", "Blocks whose free was requested in it.", 76.0),
+        number("Start", "The chosen total before it.", 84.0),
+        number("Peak", "The largest of the chosen total in it.", 84.0),
+        number("End", "The chosen total after it.", 84.0),
+        number("Change", "End less start.", 84.0),
+        number("Peak change", "Its peak less that of the row before.", 88.0),
+        number("Kept blocks", "Blocks made in it and never freed.", 84.0),
+        number("Kept", "The bytes of these.", 84.0),
+        number("Requested peak", "The largest requested total in it.", 104.0),
+        number("Allocated peak", "The largest allocated total in it.", 104.0),
+        number("Active peak", "The largest active total in it.", 92.0),
+        number("Reserved peak", "The largest reserved total in it.", 100.0),
+    ];
+    let rows = &statistics.steps;
+    let has_begun = |index: usize| rows[..index].iter().any(|row| row.step.is_some());
+    let lines = rows.iter().enumerate().map(|(index, row)| {
+        let before = index.checked_sub(1).and_then(|before| rows.get(before));
+        let made = if metric == Metric::Requested { row.requested } else { row.allocated };
+        let mut values = vec![
+            step_name(row.step, !has_begun(index)),
+            Value::Count(row.events),
+            row.times_ns.map_or(Value::Nothing, |(first, last)| Value::Nanos(last.saturating_sub(first))),
+            Value::Count(row.allocations),
+            Value::Bytes(made),
+            Value::Count(row.frees),
+            Value::Bytes(row.start.get(metric)),
+            Value::Bytes(row.peak.get(metric)),
+            Value::Bytes(row.end.get(metric)),
+            Value::Change(row.growth(metric)),
+            before.map_or(Value::Nothing, |before| Value::Change(row.peak_growth(before, metric))),
+            Value::Count(row.kept.blocks),
+            Value::Bytes(row.kept.bytes),
+        ];
+        let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed);
+        values.extend(metrics.map(|metric| Value::Bytes(row.peak.get(metric))));
+        // The state before the first event belongs to the first row.
+        let first = if row.range.start == 0 { 0 } else { row.range.start as usize + 1 };
+        Line { values, wish: Some(Wish::Span(first..row.range.end as usize + 1)) }
+    });
+    let lines = lines.collect();
+    Sheet { name: "Steps", columns, lines, measure: Some(7) }
+}
+
+/// What stays from step to step.
+pub(super) fn kept(statistics: &Statistics) -> Sheet {
+    let columns = vec![
+        words("Module", "Where it was made.", 0.0),
+        words("Category", "What it is for.", 120.0),
+        words("Grows", "Whether something is kept from every step but the first, and of many the last.", 110.0),
+        number("Each step", "The fewest bytes kept from such a step.", 84.0),
+        number("Kept", "All bytes made in the recording and never freed.", 84.0),
+        number("Blocks", "How many blocks these are.", 76.0),
+        number("Steps", "From how many steps something is kept.", 70.0),
+        words("From", "From which steps, with bytes.", 240.0),
+    ];
+    let line = |group: &highwater_snapshots::analysis::statistics::Growth| {
+        let steps = group.by_step.iter().filter(|kept| kept.step.is_some());
+        let told = group.by_step.iter().take(12).map(|kept| {
+            let step = kept.step.map_or_else(|| "outside".to_owned(), |step| format!("step {step}"));
+            format!("{step}: {}", format_bytes(kept.sum.bytes))
+        });
+        let mut told = told.collect::<Vec<_>>().join(", ");
+        if group.by_step.len() > 12 {
+            told += &format!(" and {} more", group.by_step.len() - 12);
+        }
+        let scope = if group.scope.is_empty() { "(none)" } else { &group.scope };
+        let place = condition::is("scope", &group.scope).map_or_else(String::new, |scope| format!(" {scope}"));
+        Line {
+            values: vec![
+                Value::Text(scope.to_owned()),
+                Value::Category(group.category),
+                Value::Text(if group.is_growing { "with every step" } else { "no" }.to_owned()),
+                if group.is_growing { Value::Bytes(group.least_bytes) } else { Value::Nothing },
+                Value::Bytes(group.total.bytes),
+                Value::Count(group.total.blocks),
+                Value::Count(steps.count() as u64),
+                Value::Text(told),
+            ],
+            wish: Some(Wish::Where(format!("lifetime=kept category={}{place}", group.category.name()))),
+        }
+    };
+    Sheet { name: "Kept", columns, lines: statistics.growth.iter().map(line).collect(), measure: Some(4) }
+}
+
+const OF_BINS: [Column; 5] = [
+    number("Blocks", "How many, over the whole recording.", 90.0),
+    number("Bytes", "Their bytes in all: memory used again counts each time.", 100.0),
+    number("Blocks at peak", "How many of them hold memory at the peak.", 110.0),
+    number("Bytes at peak", "Their bytes at the peak.", 110.0),
+    number("Share of peak", "These bytes, of all at the peak.", 100.0),
+];
+
+fn of_bin(name: String, bin: &Bin, whole: &Bin, wish: Option<String>) -> Line {
+    let share = crate::gui::legend::share(bin.at_peak.bytes, whole.at_peak.bytes);
+    let values = vec![
+        Value::Text(name),
+        Value::Count(bin.all.blocks),
+        Value::Bytes(bin.all.bytes),
+        Value::Count(bin.at_peak.blocks),
+        Value::Bytes(bin.at_peak.bytes),
+        Value::Text(share),
+    ];
+    Line { values, wish: wish.map(Wish::Where) }
+}
+
+fn bins(name: &'static str, first: Column, lines: Vec<Line>, measure: usize) -> Sheet {
+    let columns = std::iter::once(first).chain(OF_BINS).collect();
+    Sheet { name, columns, lines, measure: Some(measure) }
+}
+
+/// Blocks by size.
+pub(super) fn sizes(statistics: &Statistics) -> Sheet {
+    let key = if statistics.metric == Metric::Requested { "size" } else { "allocated" };
+    let line = |row: &RangeBin| {
+        let name = if row.to == 0 { "0 B".to_owned() } else { format!("from {}", format_bytes(row.from)) };
+        let wish = format!("{key}>={} {key}<={}", row.from, row.to);
+        of_bin(name, &row.bin, &statistics.blocks, Some(wish))
+    };
+    let lines = statistics.sizes.iter().map(line).collect();
+    bins("Sizes", words("Size", "Up to twice as large, which is the next row.", 0.0), lines, 1)
+}
+
+/// Blocks by lifetime.
+pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
+    let lines = statistics.lifetimes.iter().map(|row| {
+        let wish = format!("lifetime={}", row.life.word());
+        of_bin(row.life.name().to_owned(), &row.bin, &statistics.blocks, Some(wish))
+    });
+    bins("Lifetimes", words("Lives", "How long blocks live, in phases and steps.", 0.0), lines.collect(), 4)
+}
+
+/// Blocks by the number of events that they live.
+pub(super) fn lived(statistics: &Statistics) -> Sheet {
+    let line = |row: &RangeBin| {
+        let name = match (row.from, row.to) {
+            (from, to) if from == to => format!("{from}"),
+            (from, to) => format!("{} to {}", format_count(from), format_count(to)),
+        };
+        of_bin(name, &row.bin, &statistics.blocks, None)
+    };
+    let mut lines: Vec<Line> = statistics.lived.by_events.iter().map(line).collect();
+    lines.push(of_bin("not known".to_owned(), &statistics.lived.open, &statistics.blocks, None));
+    let tooltip = "Events from a block's allocation to the request of its free. Of blocks made before the recording or \
+                   not freed in it that is not known.";
+    bins("Lives in events", words("Events lived", tooltip, 0.0), lines, 1)
+}
+
+/// All that is known of the recording, its device and its allocator.
+pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
+    let columns = vec![
+        words("About", "What the fact is about.", 110.0),
+        words("Fact", "What is told.", 230.0),
+        words("Value", "What is known of it.", 0.0),
+    ];
+    let mut rows: Vec<(&str, String, String)> = Vec::new();
+    let mut add = |about, fact: &str, value: String| {
+        if !value.is_empty() {
+            rows.push((about, fact.to_owned(), value));
+        }
+    };
+    let header = &trace.header;
+    add("recorder", "Recorded by", header.recorder.clone());
+    add("recorder", "Program", header.program.clone());
+    add("recorder", "Machine", header.host.clone());
+    add("recorder", "Process", if header.pid > 0 { header.pid.to_string() } else { String::new() });
+    let rank = header.rank.map(|rank| match header.world_size {
+        Some(world) => format!("{rank} of {world}"),
+        None => rank.to_string(),
+    });
+    add("recorder", "Rank", rank.unwrap_or_default());
+    add("recorder", "Level", header.level.clone());
+    add("recorder", "Clock", header.clock.clone());
+    let kept = header.ring_capacity.map(|events| format!("the last {} events", format_count(events)));
+    add("recorder", "Keeps", kept.unwrap_or_default());
+    header.facts.iter().for_each(|(name, value)| add("recorder", name, value.clone()));
+    if let (Some(first), Some(last)) = (statistics.first_time_ns, statistics.last_time_ns) {
+        let lasted = last.saturating_sub(first);
+        add("recording", "Time", format!("{} ({} ns)", format_nanos(lasted), format_count(lasted)));
+    }
+    add("recording", "Events of the device", format_count(statistics.events));
+    let numbered = statistics.steps.iter().filter(|row| row.step.is_some()).count();
+    add("recording", "Steps", format_count(numbered as u64));
+    if let Some(device) = trace.device_facts(statistics.device) {
+        add("device", "Name", device.name.clone());
+        let capacity = if device.capacity_bytes > 0 { exact(device.capacity_bytes) } else { String::new() };
+        add("device", "Memory", capacity);
+        add("device", "Driver", device.driver.clone());
+        device.settings.iter().for_each(|(name, value)| add("setting", name, value.clone()));
+    }
+    let allocator = &statistics.allocator;
+    let count = format_count;
+    add("driver", "Segments obtained", count(allocator.segment_allocs));
+    add("driver", "Segments given back", count(allocator.segment_frees));
+    add("driver", "Pages mapped, times", count(allocator.maps));
+    add("driver", "Pages unmapped, times", count(allocator.unmaps));
+    add("driver", "Bytes obtained", exact(allocator.obtained_bytes));
+    add("driver", "Bytes given back", exact(allocator.returned_bytes));
+    add("driver", "Obtained right after a release", count(allocator.obtained_after_release));
+    add("driver", "Requests that failed", count(allocator.ooms));
+    let loss = allocator.allocated_bytes.saturating_sub(allocator.requested_bytes);
+    let share = crate::gui::legend::share(loss, allocator.allocated_bytes);
+    add("allocator", "Lost to rounding, over all blocks", format!("{}, {share} of what was allocated", exact(loss)));
+    add("allocator", "Lost to rounding at the peak", exact(allocator.rounding_at_peak));
+    add("allocator", "Different addresses", count(allocator.addresses));
+    if allocator.addresses > 0 {
+        let uses = statistics.blocks.all.blocks as f64 / allocator.addresses as f64;
+        add("allocator", "Blocks at each address", format!("{uses:.2} on average"));
+    }
+    let line = |(about, fact, value): (&str, String, String)| Line {
+        values: vec![Value::Text(about.to_owned()), Value::Text(fact), Value::Text(value)],
+        wish: None,
+    };
+    Sheet { name: "Recording", columns, lines: rows.into_iter().map(line).collect(), measure: None }
+}
+
+fn exact(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format_bytes(bytes),
+        _ => format!("{} ({} B)", format_bytes(bytes), format_count(bytes)),
+    }
+}
