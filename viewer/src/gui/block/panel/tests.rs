@@ -1,0 +1,141 @@
+//! Tests: the panel driven through its accessibility tree.
+
+use eframe::egui::Vec2;
+use egui_kittest::Harness;
+use egui_kittest::kittest::Queryable as _;
+
+use super::*;
+use crate::gui::stage::Stage;
+
+const STEPS: &str = "
+    baseline w 400/512 parameter @net.fc1 < new < main
+    step 0
+    phase forward
+    alloc a 300/512 activation #linear @net.fc1 < forward < main
+    attribute user_metadata \"layer 3\"
+    alloc b 300/512 activation #linear @net.fc2 < forward < main
+    phase backward
+    alloc g 100/512 gradient #linear @net.fc1 < backward < main
+    free_requested a < backward < main
+    alloc late 50/512
+    free_completed a
+    free w < drop < main
+    step 1
+    alloc m 9/512
+";
+
+type Play = Stage<(BlockPanel, BlockId)>;
+
+fn harness(text: &str, block: u32) -> Harness<'static, Play> {
+    let mut harness = Harness::builder().with_size(Vec2::new(700.0, 900.0)).build_ui_state(
+        |ui, stage: &mut Play| stage.play(|(panel, id), scene| panel.block_ui(ui, scene, *id)),
+        Stage::new(text, (BlockPanel::default(), BlockId(block))),
+    );
+    settle(&mut harness);
+    harness
+}
+
+fn settle(harness: &mut Harness<'_, Play>) {
+    harness.run_steps(2);
+    harness.state_mut().view.0.wait();
+    harness.run_steps(2);
+}
+
+fn fact(harness: &Harness<'_, Play>, name: &str) -> Option<String> {
+    let rows = &harness.state().view.0.shown.as_ref().unwrap().facts.rows;
+    let told = rows.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    if let Some(told) = &told {
+        assert!(harness.query_all_by_label(told).count() > 0, "{name} is shown: {told}");
+    }
+    told
+}
+
+#[test]
+fn a_block_tells_when_where_and_how_long_it_lived() {
+    let harness = harness(STEPS, 1);
+    harness.get_by_label("activation of linear");
+    let told = |name: &str| fact(&harness, name).unwrap_or_else(|| panic!("{name} is told"));
+    assert_eq!(told("Requested"), "300 B (300 B)");
+    assert_eq!(told("Lost to rounding"), "212 B, 41% of what was allocated");
+    assert_eq!(told("Allocated at"), "event 2, 3.0 µs");
+    assert_eq!((told("Allocated in"), told("Freed in")), ("step 0 forward".to_owned(), "step 0 backward".to_owned()));
+    assert_eq!(told("Lived for"), "4 events, 4.0 µs");
+    assert_eq!(told("Waited for a stream"), "2 events, 2.0 µs");
+    assert_eq!(told("Number"), "block 1 of 6");
+    assert_eq!(told("At the peak of requested"), "27% of 1.07 KiB");
+    assert_eq!(told("At most requested in its life"), "27% of 1.07 KiB, event 5");
+    assert_eq!(told("user_metadata"), "layer 3");
+}
+
+#[test]
+fn what_is_not_known_is_said_to_be_so() {
+    let harness = harness(STEPS, 0);
+    assert_eq!(fact(&harness, "Allocated at").unwrap(), "before the recording");
+    assert_eq!(fact(&harness, "Allocated in"), None);
+    assert_eq!(fact(&harness, "Freed in").unwrap(), "step 0 backward");
+    let last = self::harness(STEPS, 5);
+    assert_eq!(fact(&last, "At the peak of requested").unwrap(), "does not hold memory then");
+    assert_eq!(fact(&last, "Freed at").unwrap(), "not in the recording");
+    assert_eq!(last.query_all_by_label("no stack was recorded").count(), 2);
+    let gone = self::harness(STEPS, 99);
+    gone.get_by_label("no such block");
+}
+
+#[test]
+fn buttons_ask_for_its_life_and_its_moments() {
+    let mut harness = harness(STEPS, 1);
+    for button in ["Show its life", "Go to its allocation", "Go to its free"] {
+        harness.get_by_label(button).click();
+        settle(&mut harness);
+    }
+    assert_eq!(harness.state().wishes, [Wish::Life(BlockId(1)), Wish::Moment(3), Wish::Moment(7)]);
+    let mut baseline = self::harness(STEPS, 0);
+    baseline.get_by_label("Go to its allocation").click();
+    settle(&mut baseline);
+    assert!(baseline.state().wishes.is_empty(), "what was made before the recording has no such moment");
+}
+
+#[test]
+fn other_blocks_of_its_place_are_counted_and_can_be_looked_at_alone() {
+    let mut harness = harness(STEPS, 1);
+    harness.get_by_label("of this call site: 2 blocks, 600 B in all");
+    harness.get_by_label("of this operation: 3 blocks, 700 B in all");
+    harness.get_by_label("of this module: 3 blocks, 800 B in all");
+    for (button, blocks) in [("call site", 2), ("operation", 3), ("module", 3)] {
+        harness.get_by_label(&format!("Only blocks of this {button}")).click();
+        settle(&mut harness);
+        let Some(Wish::Where(condition)) = harness.state().wishes.last().cloned() else { panic!("a condition") };
+        let matches = Matches::of(&harness.state().recording.trace, &condition.parse().unwrap());
+        assert_eq!(matches.blocks(), blocks, "{condition}");
+    }
+}
+
+#[test]
+fn the_source_is_shown_where_the_file_is_at_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.py");
+    std::fs::write(&path, "import torch\n\ndef forward(x):\n    y = torch.relu(x)\n    return y\n").unwrap();
+    let mut stage: Play = Stage::new(STEPS, (BlockPanel::default(), BlockId(1)));
+    let mut trace = stage.recording.trace.clone();
+    let file = trace.tables.strings.len() as u32;
+    trace.tables.strings.push(path.to_str().unwrap().to_owned());
+    for line in &mut trace.tables.lines {
+        (line.file, line.line) = (highwater_snapshots::StringId(file), 4);
+    }
+    trace.header.started_unix_us = 1;
+    stage.recording = Arc::new(Recording::new("test", None, trace));
+    let mut harness = Harness::builder()
+        .with_size(Vec2::new(900.0, 1100.0))
+        .build_ui_state(|ui, stage: &mut Play| stage.play(|(panel, id), scene| panel.block_ui(ui, scene, *id)), stage);
+    settle(&mut harness);
+    let shown = |harness: &Harness<'_, Play>| harness.query_all_by_label(">    4      y = torch.relu(x)").count();
+    assert_eq!(shown(&harness), 2, "once for the alloc and once for the free");
+    assert_eq!(harness.query_all_by_label("     3  def forward(x):").count(), 2);
+    assert_eq!(harness.query_all_by_label_contains("was changed after the recording").count(), 2);
+    harness.query_all_by_label("Source of every line").next().unwrap().click();
+    settle(&mut harness);
+    assert_eq!(shown(&harness), 3);
+    std::fs::remove_file(&path).unwrap();
+    settle(&mut harness);
+    assert_eq!(shown(&harness), 3, "what was read once is remembered");
+}

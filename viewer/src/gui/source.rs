@@ -1,0 +1,144 @@
+//! Source: a few lines around a place in a source file, where the file is at hand on this machine.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// Lines shown before and after the one that is meant.
+const CONTEXT: u32 = 2;
+/// Bytes of a file looked at until its line is found: longer files are not source code that people wrote.
+const MOST_BYTES: u64 = 8 << 20;
+/// Signs of a line that are shown.
+const MOST_SIGNS: usize = 240;
+
+/// Lines of a source file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The number of the first line, from 1.
+    pub first: u32,
+    /// The lines, shortened where they are very long.
+    pub lines: Vec<String>,
+    /// When the file was changed last, in microseconds of Unix time; none where that is not known.
+    pub changed_unix_us: Option<u64>,
+}
+
+/// The lines around line `line` of the file at `path`; `None` where there is no such line or no such file here.
+///
+/// A recording may come from anywhere and name any path: only whole paths of regular files are opened, none of the
+/// network or of devices, and no more is read than it takes to reach the line.
+pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
+    if line == 0 || !is_local(path) {
+        return None;
+    }
+    let path = Path::new(path);
+    // Before it is opened: opening a pipe would wait for its other end.
+    if !std::fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let file = File::open(path).ok()?;
+    let facts = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let changed = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let mut reader = BufReader::new(file.take(MOST_BYTES));
+    let first = line.saturating_sub(CONTEXT).max(1);
+    for _ in 1..first {
+        if reader.skip_until(b'\n').ok()? == 0 {
+            return None;
+        }
+    }
+    let mut lines = Vec::new();
+    let mut bytes = Vec::new();
+    for _ in first..=line.saturating_add(CONTEXT) {
+        bytes.clear();
+        // Of a line without an end so much is read, and no more.
+        let most = 4 * MOST_SIGNS as u64;
+        if (&mut reader).take(most).read_until(b'\n', &mut bytes).ok()? == 0 {
+            break;
+        }
+        if !bytes.ends_with(b"\n") && bytes.len() as u64 == most {
+            reader.skip_until(b'\n').ok()?;
+        }
+        lines.push(shown(&bytes));
+    }
+    let is_there = lines.len() as u32 > line - first;
+    is_there.then(|| Excerpt {
+        first,
+        lines,
+        changed_unix_us: changed.and_then(|changed| u64::try_from(changed.as_micros()).ok()),
+    })
+}
+
+/// Whether `path` is a whole path on this machine.
+fn is_local(path: &str) -> bool {
+    let is_of_network = ["//", "\\\\", "/net/", "/proc/", "/sys/", "/dev/"].iter().any(|start| path.starts_with(start));
+    Path::new(path).is_absolute() && !is_of_network && !path.contains('\0')
+}
+
+/// A line as it is shown: tabs as spaces, no other signs that control, cut where it is very long.
+fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes).trim_end().replace('\t', "    ");
+    text.chars().filter(|sign| !sign.is_control()).take(MOST_SIGNS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &[u8]) -> (tempfile::TempDir, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.py");
+        std::fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap().to_owned();
+        (folder, path)
+    }
+
+    #[test]
+    fn the_line_is_shown_with_two_on_each_side_as_far_as_there_are_any() {
+        let (_folder, path) = file(b"one\n\ttwo\nthree\nfour\nfive\nsix");
+        let told = |line: u32| excerpt(&path, line).map(|found| (found.first, found.lines));
+        assert_eq!(told(1), Some((1, ["one", "    two", "three"].map(String::from).to_vec())));
+        assert_eq!(told(4).unwrap().1, ["    two", "three", "four", "five", "six"]);
+        assert_eq!(told(6), Some((4, ["four", "five", "six"].map(String::from).to_vec())));
+        assert_eq!((told(7), told(8), told(900), told(0), told(u32::MAX)), (None, None, None, None, None));
+        assert!(excerpt(&path, 1).unwrap().changed_unix_us.is_some());
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_cut_and_what_is_no_text_does_no_harm() {
+        let mut text = vec![b'x'; 100_000];
+        text.extend_from_slice(b"\nnext\x07\xff\n");
+        let (_folder, path) = file(&text);
+        let found = excerpt(&path, 2).unwrap();
+        assert_eq!(found.lines[0].len(), MOST_SIGNS);
+        assert_eq!(found.lines[1], "next\u{fffd}");
+    }
+
+    #[test]
+    fn only_regular_files_with_whole_paths_on_this_machine_are_opened() {
+        let (folder, path) = file(b"one\n");
+        assert!(excerpt(&path, 1).is_some());
+        assert_eq!(excerpt(folder.path().to_str().unwrap(), 1), None, "a folder");
+        for path in [
+            "model.py",
+            "../model.py",
+            "//host/share/model.py",
+            "\\\\host\\share\\model.py",
+            "/dev/zero",
+            "/proc/self/environ",
+            "",
+            "/gone.py",
+        ] {
+            assert_eq!(excerpt(path, 1), None, "{path}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_in_place_of_a_file_does_not_wait_for_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        if std::process::Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()) {
+            assert_eq!(excerpt(path.to_str().unwrap(), 1), None);
+        }
+    }
+}
