@@ -52,6 +52,8 @@ pub const AUTOPSY_WIDE: f32 = 1100.0;
 pub const SEGMENTS_TABLE_WIDTH: f32 = 710.0;
 /// Height of a chart of bars with its labels, in points.
 pub const CHART_HEIGHT: f32 = 130.0;
+/// Width of a bar of a chart at most, in points.
+pub const WIDEST_BAR: f32 = 110.0;
 /// Height of the hints below the table of the moment, in points.
 pub const HINTS_HEIGHT: f32 = 150.0;
 /// Side of a legend's colour field, in points.

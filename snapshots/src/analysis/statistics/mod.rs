@@ -2,10 +2,10 @@
 //! stays from step to step, and what the numbers rest on.
 
 mod bins;
-mod growth;
-mod notes;
 mod steps;
 mod tally;
+mod growth;
+mod notes;
 
 use serde::Serialize;
 

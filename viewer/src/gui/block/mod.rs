@@ -1,8 +1,8 @@
 //! Block: everything known of one block, briefly under the pointer and in full in the side panel.
 
 mod facts;
-mod panel;
 mod stack;
+mod panel;
 
 use eframe::egui::{self, Sense, Ui, vec2};
 use highwater_snapshots::analysis::{Metric, Moment};

@@ -56,7 +56,7 @@ impl StackRows {
     }
 
     /// Shows the stack, innermost first: the user's lines plain, the machinery's faint, and folded where it stands
-    /// innermost. Files changed after `recorded_us` (Unix time in microseconds) are said to be.
+    /// innermost or is long. Files changed after `recorded_us` (Unix time in microseconds) are said to be.
     pub(super) fn stack_ui(&mut self, ui: &mut Ui, sources: &Sources, recorded_us: u64) {
         ui.add_space(8.0);
         let has_source = self.places().filter(|place| sources.get(*place).is_some_and(Option::is_some)).count();
@@ -92,14 +92,35 @@ impl StackRows {
                 excerpt_ui(ui, place.1, excerpt, recorded_us);
             }
         };
-        // How memory was obtained matters less than for whom: the allocator's own lines are folded away.
-        let inner = self.rows.iter().position(|(line, _)| line.is_program).unwrap_or(0);
-        if inner > 0 {
-            let title = format!("{inner} lines of allocator and framework");
-            let folded = CollapsingHeader::new(RichText::new(title).size(12.0)).id_salt(self.name);
-            folded.show(ui, |ui| self.rows[..inner].iter().for_each(|row| row_ui(ui, row)));
+        let has_program = self.rows.iter().any(|(line, _)| line.is_program);
+        let runs = self.rows.chunk_by(|(above, _), (below, _)| above.is_program == below.is_program);
+        for (number, run) in runs.enumerate() {
+            let is_machinery = has_program && run.iter().all(|(line, _)| !line.is_program);
+            // How memory was obtained matters less than for whom: the lines of others are folded away.
+            if is_machinery && (number == 0 || run.len() >= LEAST_FOLDED) {
+                let of = if number == 0 { "allocator and framework" } else { "framework" };
+                let plural = if run.len() == 1 { "" } else { "s" };
+                let title = RichText::new(format!("{} line{plural} of {of}", run.len())).size(12.0);
+                let folded = CollapsingHeader::new(title).id_salt((self.name, number));
+                folded.show(ui, |ui| run.iter().for_each(|row| row_ui(ui, row)));
+            } else {
+                run.iter().for_each(|row| row_ui(ui, row));
+            }
         }
-        self.rows[inner..].iter().for_each(|row| row_ui(ui, row));
+    }
+}
+
+/// Fewest lines of machinery that are folded where they stand between lines of the program.
+const LEAST_FOLDED: usize = 3;
+/// Parts of a path that are shown: its end says more than its beginning.
+const PARTS: usize = 3;
+
+/// The last parts of a path.
+fn short_path(place: &str) -> String {
+    let parts: Vec<&str> = place.split(['/', '\\']).collect();
+    match parts.len().checked_sub(PARTS) {
+        Some(more) if more > 1 => format!("…/{}", parts[more..].join("/")),
+        _ => place.to_owned(),
     }
 }
 
@@ -113,7 +134,7 @@ fn line_ui(ui: &mut Ui, text: &str, colour: egui::Color32) {
         if !place.is_empty() {
             let place = place.trim_end_matches(')');
             let faint = Shades::in_ui(ui).faint;
-            ui.add(Label::new(RichText::new(format!("    {place}")).monospace().size(11.0).color(faint)))
+            ui.add(Label::new(RichText::new(format!("    {}", short_path(place))).monospace().size(11.0).color(faint)))
                 .on_hover_text(text);
         }
     });
@@ -129,7 +150,11 @@ fn excerpt_ui(ui: &mut Ui, line: u32, excerpt: &Excerpt, recorded_us: u64) {
     frame.show(ui, |ui| {
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
         ui.spacing_mut().item_spacing.y = 0.0;
+        // Room is scarce: what all lines are indented by is left out.
+        let indents = excerpt.lines.iter().filter(|text| !text.trim().is_empty());
+        let indent = indents.map(|text| text.len() - text.trim_start_matches(' ').len()).min().unwrap_or(0);
         for (number, text) in (excerpt.first..).zip(&excerpt.lines) {
+            let text = text.get(indent..).unwrap_or_default();
             let is_meant = number == line;
             let mark = if is_meant { '>' } else { ' ' };
             let colour = if is_meant { shades.strong } else { shades.faint };
@@ -140,4 +165,17 @@ fn excerpt_ui(ui: &mut Ui, line: u32, excerpt: &Excerpt, recorded_us: u64) {
             ui.colored_label(shades.warning, "The file was changed after the recording: lines may have moved.");
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_path;
+
+    #[test]
+    fn of_a_path_its_end_is_shown() {
+        assert_eq!(short_path("/home/me/project/src/model/layer.py:30"), "…/src/model/layer.py:30");
+        assert_eq!(short_path("C:\\me\\project\\model\\layer.py:30"), "…/project/model/layer.py:30");
+        assert_eq!(short_path("/src/model.rs:4"), "/src/model.rs:4");
+        assert_eq!(short_path("model.rs"), "model.rs");
+    }
 }

@@ -1,8 +1,8 @@
 //! Events: the list of events, one row each, with search.
 
+mod words;
 mod list;
 mod search;
-mod words;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number
 const COLUMNS: [Column; 10] = [
     column("Event", "Its place in the recording, from 0.", 92.0, true),
     column("Seconds", "When, since the recording began.", 92.0, true),
-    column("Kind", "What happened.", 112.0, false),
+    column("Kind", "What happened.", 126.0, false),
     column("Size", "Bytes asked for; of a segment its length.", 84.0, true),
     column("Block", "The block (b) or the segment (s) that it is about.", 78.0, false),
     column("Category", "What the block is for.", 116.0, false),

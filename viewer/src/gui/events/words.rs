@@ -123,6 +123,9 @@ impl Facts {
             stack,
         };
         let of_block = |id: BlockId| {
+            if id.index().is_none_or(|row| row >= trace.blocks.len()) {
+                return none;
+            }
             let block = trace.blocks.get(id);
             let (op, scope, category) = (block.op, block.scope, Some(block.category));
             Self { size: Some(block.requested), block: Some(id), category, op, scope, ..none }

@@ -31,8 +31,11 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
     let font = FontId::proportional(11.0);
     let text_height = ui.fonts_mut(|fonts| fonts.row_height(&font)) + 3.0;
     let plot = Rect::from_min_max(rect.min + vec2(0.0, text_height), rect.max - vec2(0.0, text_height));
+    // Few bars stay bars.
+    let plot = plot.with_max_x(plot.right().min(plot.left() + rows as f32 * theme::WIDEST_BAR));
     let place = Place { left: plot.left(), width: plot.width(), rows };
-    let pointed = response.hover_pos().map(|at| place.largest_at(at.x, length));
+    let over = response.hover_pos().filter(|at| plot.x_range().contains(at.x));
+    let pointed = over.map(|at| place.largest_at(at.x, length));
     let chosen_x = chosen.map(|row| place.x(row));
     // Where bars are thinner than a point, each point shows the largest of its bars.
     let step = place.bar().max(1.0);

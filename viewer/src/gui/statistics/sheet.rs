@@ -100,15 +100,11 @@ impl Sheet {
         self.lines.get(row).and_then(|line| line.values.get(column)).unwrap_or(&Value::Nothing)
     }
 
-    /// The columns that can be shown as bars.
+    /// The columns that can be shown as bars: those with lengths in the first row, and so in all.
     pub(super) fn measures(&self) -> Vec<usize> {
-        let Some(_) = self.measure else {
-            return Vec::new();
-        };
-        let can = |column: &usize| {
-            self.lines.iter().any(|line| line.values.get(*column).is_some_and(|value| value.length().is_some()))
-        };
-        (1..self.columns.len()).filter(can).collect()
+        let is_length = |column: &usize| self.value(0, *column).length().is_some();
+        let columns = if self.measure.is_some() { self.columns.len() } else { 0 };
+        (1..columns).filter(is_length).collect()
     }
 
     /// The cell of a row and column.

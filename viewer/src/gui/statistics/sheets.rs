@@ -22,7 +22,9 @@ const fn words(name: &'static str, tooltip: &'static str, width: f32) -> Column 
 /// What each step did.
 pub(super) fn steps(statistics: &Statistics) -> Sheet {
     let metric = statistics.metric;
-    let columns = vec![
+    let is_sampled = statistics.steps.iter().any(|row| row.peak.device_used > 0);
+    let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
+    let mut columns = vec![
         words("Step", "The training step; before, between and after steps a row of its own.", 70.0),
         number("Events", "Events of the device.", 76.0),
         number("Lasted", "From its first event to its last.", 84.0),
@@ -41,6 +43,9 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
         number("Active peak", "The largest active total in it.", 92.0),
         number("Reserved peak", "The largest reserved total in it.", 100.0),
     ];
+    if is_sampled {
+        columns.push(number("Device used peak", "The most that was in use on the whole device.", 118.0));
+    }
     let rows = &statistics.steps;
     let has_begun = |index: usize| rows[..index].iter().any(|row| row.step.is_some());
     let lines = rows.iter().enumerate().map(|(index, row)| {
@@ -61,8 +66,7 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
             Value::Count(row.kept.blocks),
             Value::Bytes(row.kept.bytes),
         ];
-        let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed);
-        values.extend(metrics.map(|metric| Value::Bytes(row.peak.get(metric))));
+        values.extend(metrics.clone().map(|metric| Value::Bytes(row.peak.get(metric))));
         // The state before the first event belongs to the first row.
         let first = if row.range.start == 0 { 0 } else { row.range.start as usize + 1 };
         Line { values, wish: Some(Wish::Span(first..row.range.end as usize + 1)) }
@@ -77,7 +81,7 @@ pub(super) fn kept(statistics: &Statistics) -> Sheet {
         words("Module", "Where it was made.", 0.0),
         words("Category", "What it is for.", 120.0),
         words("Grows", "Whether something is kept from every step but the first, and of many the last.", 110.0),
-        number("Each step", "The fewest bytes kept from such a step.", 84.0),
+        number("Each step", "The fewest bytes kept from such a step; 0 where it does not grow.", 84.0),
         number("Kept", "All bytes made in the recording and never freed.", 84.0),
         number("Blocks", "How many blocks these are.", 76.0),
         number("Steps", "From how many steps something is kept.", 70.0),
@@ -100,7 +104,7 @@ pub(super) fn kept(statistics: &Statistics) -> Sheet {
                 Value::Text(scope.to_owned()),
                 Value::Category(group.category),
                 Value::Text(if group.is_growing { "with every step" } else { "no" }.to_owned()),
-                if group.is_growing { Value::Bytes(group.least_bytes) } else { Value::Nothing },
+                Value::Bytes(group.least_bytes),
                 Value::Bytes(group.total.bytes),
                 Value::Count(group.total.blocks),
                 Value::Count(steps.count() as u64),

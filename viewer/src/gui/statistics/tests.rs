@@ -6,6 +6,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
 use super::*;
 use crate::gui::stage::Stage;
+use crate::gui::theme;
 
 const LEAKING: &str = "
     baseline w 400/512 parameter @net
@@ -130,7 +131,7 @@ fn a_bar_chooses_its_row_and_bars_show_what_is_chosen() {
     let chart = harness.get_by_label_contains("Sizes, Blocks: 9 bars, the largest at from 2 KiB: 3").rect();
     harness.get_by_label("Sort Sizes by Blocks").click();
     settle(&mut harness);
-    let at = eframe::egui::pos2(chart.right() - 5.0, chart.center().y);
+    let at = eframe::egui::pos2(chart.left() + 8.5 * theme::WIDEST_BAR, chart.center().y);
     harness.hover_at(at);
     harness.drag_at(at);
     harness.drop_at(at);

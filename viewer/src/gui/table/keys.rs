@@ -2,7 +2,6 @@
 
 use eframe::egui::{self, Event, EventFilter, Key, Modifiers, Response, Ui};
 
-use super::paint::Frame;
 use super::{TableState, Touched};
 
 /// Points that an arrow key moves columns that do not all have room.
@@ -13,15 +12,13 @@ const STRIDE: f32 = 60.0;
 pub(super) fn walk(
     ui: &Ui,
     response: &Response,
-    frame: &Frame<'_>,
-    in_view: usize,
+    (rows, in_view): (usize, usize),
     state: &mut TableState,
     touched: &mut Touched,
 ) {
     if response.clicked() {
         response.request_focus();
     }
-    let rows = frame.rows;
     if !response.has_focus() || rows == 0 {
         return;
     }

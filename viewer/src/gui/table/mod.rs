@@ -149,7 +149,7 @@ pub fn table_with_tips_ui(
     inside.set_clip_rect(ui.clip_rect().intersect(rect));
     let mut frame = paint::Frame { label, columns, across, rows, body, id };
     let mut touched = Touched { is_resorted: frame.heads_ui(&inside, columns_rect, state), ..Touched::default() };
-    keys::walk(&inside, &response, &frame, in_view, state, &mut touched);
+    keys::walk(&inside, &response, (rows, in_view), state, &mut touched);
     state.settle(rows, in_view);
     turn(&inside, columns_rect, (rows, in_view), most_aside, state);
     scroll_bar_ui(&inside, bar, (rows, in_view), state, &format!("Scroll {label}"), id);
