@@ -1,4 +1,4 @@
-//! Render: `highwater render`, a picture of a recording with no display. [`render_disabled`] stands for it in a build
+//! Render: `highwater render`, a picture of a recording with no display. `render_disabled.rs` stands for it in a build
 //! without the app.
 
 use std::io;

@@ -47,6 +47,17 @@ impl Paper {
         Ok(paper)
     }
 
+    /// Paper for a view that takes `room` points in a window of that scale and theme: larger where nothing could be read
+    /// on it, coarser where it would be too large.
+    pub fn fitting(room: Vec2, scale: f32, theme: Theme) -> Self {
+        let side = |room: f32, least: f32| if room.is_finite() { room.clamp(least, MOST_SIDE as f32) } else { least };
+        let room = vec2(side(room.x, LEAST.x), side(room.y, LEAST.y));
+        let finest = (MOST_SIDE as f32 / room.x.max(room.y)).min((MOST_PIXELS as f32 / (room.x * room.y)).sqrt());
+        let scale = if scale.is_finite() { scale.clamp(*SCALES.start(), *SCALES.end()) } else { 1.0 }.min(finest);
+        let size = [room.x, room.y].map(|side| ((side * scale).round() as u32).min(MOST_SIDE));
+        Self { size, scale, theme }
+    }
+
     /// Width and height in pixels.
     pub fn size(&self) -> [u32; 2] {
         self.size
@@ -83,6 +94,11 @@ mod tests {
         for scale in [0.0, -1.0, f32::NAN, 9.0] {
             assert!(why([1600, 900], scale).contains("from 0.5 to 8"), "{scale}");
         }
+        let fitting = |room: Vec2, scale: f32| Paper::fitting(room, scale, Theme::Light);
+        assert_eq!(fitting(vec2(800.0, 500.0), 1.5).size(), [1200, 750]);
+        assert_eq!(fitting(vec2(30.0, f32::NAN), f32::NAN).size(), [640, 400]);
+        let huge = fitting(vec2(1e9, 1e9), 8.0);
+        assert!(huge.size()[0] <= MOST_SIDE && u64::from(huge.size()[0]).pow(2) <= MOST_PIXELS + 100_000, "{huge:?}");
         let paper = Paper::new([1600, 900], 2.0, Theme::Dark).unwrap();
         assert_eq!((paper.points(), paper.size()), (vec2(800.0, 450.0), [1600, 900]));
     }

@@ -171,3 +171,16 @@ fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sheet_can_be_drawn_on_any_thread() {
+        fn can_be_sent<T: Send>() {}
+        can_be_sent::<Sheet>();
+        can_be_sent::<crate::gui::surface::Surface>();
+        assert_eq!(capital("active"), "Active");
+    }
+}
