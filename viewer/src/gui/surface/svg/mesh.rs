@@ -75,7 +75,9 @@ impl Writer<'_> {
             corners[2].pos.y,
         ]
         .map(Number);
-        let _ = writeln!(self.out, "<polygon points=\"{x1},{y1} {x2},{y2} {x3},{y3}\"{}/>", fill(colour));
+        // Smoothed edges would show where one triangle meets the next.
+        let look = fill(colour) + " shape-rendering=\"crispEdges\"";
+        let _ = writeln!(self.out, "<polygon points=\"{x1},{y1} {x2},{y2} {x3},{y3}\"{look}/>");
     }
 
     /// The part `uv` of a texture, multiplied with `colour`, in `rect`; `rest` are further attributes.

@@ -69,13 +69,12 @@ pub(super) fn document(
     }
     writer.close(open);
     let [width, height] = paper.size();
-    // Of the app's own family the light one is the app's.
     let (right, bottom) = (Number(room.x), Number(room.y));
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <svg xmlns=\"http://www.w3.org/2000/svg\" xmlns:xlink=\"http://www.w3.org/1999/xlink\" \
          width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {right} {bottom}\" role=\"img\" \
-         font-family=\"{PROPORTIONAL}\" font-weight=\"300\">\n\
+         font-family=\"{PROPORTIONAL}\">\n\
          <title>{}</title>\n<defs>\n{}</defs>\n\
          <rect width=\"{right}\" height=\"{bottom}\"{}/>\n{}</svg>\n",
         escaped(title),

@@ -13,7 +13,7 @@ use super::{Number, Writer, escaped, fill, paint, place};
 
 /// Fonts that come close to the app's own, the nearest first; what every reader has stands last.
 pub(super) const PROPORTIONAL: &str =
-    "Ubuntu, 'Ubuntu Sans', 'Noto Sans', 'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif";
+    "'Ubuntu Light', Ubuntu, 'Ubuntu Sans', 'Noto Sans', 'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif";
 /// The same for fonts with letters of one width.
 const MONOSPACE: &str = "Hack, 'DejaVu Sans Mono', Consolas, Menlo, 'Liberation Mono', monospace";
 
@@ -95,7 +95,7 @@ impl Writer<'_> {
             let slant = if format.italics { " font-style=\"italic\"" } else { "" };
             let family = match &format.font_id.family {
                 FontFamily::Proportional => String::new(),
-                FontFamily::Monospace => format!(" font-family=\"{MONOSPACE}\" font-weight=\"400\""),
+                FontFamily::Monospace => format!(" font-family=\"{MONOSPACE}\""),
                 FontFamily::Name(name) => {
                     format!(" font-family=\"'{}', {PROPORTIONAL}\"", escaped(&name.replace('\'', "")))
                 }
