@@ -38,7 +38,8 @@ impl Stage {
                 colour_by: ColourBy::Category,
                 stacking: Stacking::Age,
                 has_lines: true,
-                filter: Filter::default(),
+                matches: Arc::default(),
+                is_hiding: false,
             };
             self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
         });

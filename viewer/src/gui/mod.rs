@@ -14,7 +14,6 @@ pub mod legend;
 pub mod block;
 pub mod events;
 pub mod segments;
-pub mod legend;
 pub mod statistics;
 pub mod moment;
 pub mod palette;

@@ -6,16 +6,19 @@ use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
 use highwater_snapshots::analysis::extremes::Extreme;
 use highwater_snapshots::analysis::{Metric, Moment};
 
+use super::block::BlockPanel;
 use super::events::EventsView;
 use super::layout::{Bottom, Side};
 use super::legend::{Asked, Shares};
 use super::moment::MomentPanel;
 use super::scene::{Reason, Scene, Wish};
 use super::search::Search;
+use super::segments::{SegmentsView, Under};
 use super::settings::Settings;
+use super::statistics::StatisticsView;
 use super::timeline::{Look, Timeline, drawn_metric};
 use super::top_bar::{self, Change, Shown};
-use super::{block, legend, status, theme};
+use super::{legend, status, theme};
 use crate::command::Command;
 use crate::history::History;
 use crate::selection::{Pin, Selection};
@@ -41,6 +44,9 @@ pub struct OpenFile {
     pub panel: MomentPanel,
     /// The conditions that blocks must meet.
     pub search: Search,
+    block: BlockPanel,
+    statistics: StatisticsView,
+    segments: SegmentsView,
     events: EventsView,
     shares: Shares,
     history: History<Visit>,
@@ -61,6 +67,9 @@ impl OpenFile {
             timeline: Timeline::default(),
             panel: MomentPanel::default(),
             search: Search::new(&recording),
+            block: BlockPanel::default(),
+            statistics: StatisticsView::default(),
+            segments: SegmentsView::default(),
             events: EventsView::default(),
             shares: Shares::default(),
             notice: None,
@@ -78,6 +87,9 @@ impl OpenFile {
         self.history = History::new(self.visit());
         self.timeline = Timeline::default();
         self.known_peaks = None;
+        // What they have worked out is of the former recording.
+        self.segments = SegmentsView::default();
+        self.shares = Shares::default();
         let key = self.panel.key;
         self.panel = MomentPanel::default();
         self.panel.key = key;
@@ -103,14 +115,26 @@ impl OpenFile {
 
     /// Whether anything that is shown is still being worked out on other threads.
     pub fn is_busy(&self) -> bool {
-        self.timeline.is_drawing() || self.search.is_busy() || self.shares.is_busy() || self.events.is_busy()
+        let busy = [
+            self.timeline.is_drawing(),
+            self.search.is_busy(),
+            self.shares.is_busy(),
+            self.block.is_busy(),
+            self.statistics.is_busy(),
+            self.segments.is_busy(),
+            self.events.is_busy(),
+        ];
+        busy.contains(&true)
     }
 
     /// Waits until all that is shown is worked out. For tests and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
         self.search.wait();
-        self.events.wait();
         self.shares.wait();
+        self.block.wait();
+        self.statistics.wait();
+        self.segments.wait(ctx);
+        self.events.wait();
         self.timeline.wait(ctx);
     }
 
@@ -247,24 +271,25 @@ impl OpenFile {
         settings.side = chosen.unwrap_or(settings.side);
         ui.separator();
         let (moment, reason) = self.moment();
+        let Self { recording, selection, timeline, search, .. } = self;
+        let scene = scene_of(recording, selection, timeline, search, (moment, reason));
         match settings.side {
             Side::Moment => {
-                let (recording, device) = (&self.recording, self.selection.device);
-                self.panel.moment_ui(ui, recording, device, (moment, reason), self.search.filter());
+                self.panel.moment_ui(ui, recording, selection.device, (moment, reason), search.filter());
+                Vec::new()
             }
-            Side::Block => {
-                ScrollArea::vertical().auto_shrink([false, false]).show(ui, |ui| {
-                    match self.selection.pin.and_then(|pin| pin.block) {
-                        Some(block) => block::block_ui(ui, &self.recording, block),
-                        None => {
-                            ui.weak("Click a band of the timeline, or press G for the largest block of the moment.");
-                        }
-                    }
-                });
-            }
-            Side::Statistics => {}
+            Side::Block => match selection.pin.and_then(|pin| pin.block) {
+                Some(block) => {
+                    let scroll = ScrollArea::vertical().auto_shrink([false, false]);
+                    scroll.show(ui, |ui| self.block.block_ui(ui, &scene, block)).inner
+                }
+                None => {
+                    ui.weak("Click a band of the timeline, or press G for the largest block of the moment.");
+                    Vec::new()
+                }
+            },
+            Side::Statistics => self.statistics.statistics_ui(ui, &scene),
         }
-        Vec::new()
     }
 
     /// The view below the timeline.
@@ -278,19 +303,15 @@ impl OpenFile {
                 }
             });
         });
-        let (moment, reason) = self.moment();
-        let picture = self.timeline.picture();
-        let scene = Scene {
-            recording: &self.recording,
-            selection: &self.selection,
-            moment,
-            reason,
-            matches: self.search.matches(),
-            filter: self.search.filter(),
-            colouring: picture.map(|picture| &*picture.colouring),
-        };
+        let now = self.moment();
+        let Self { recording, selection, timeline, search, .. } = self;
+        let scene = scene_of(recording, selection, timeline, search, now);
         match bottom {
-            Bottom::Segments => Vec::new(),
+            Bottom::Segments => {
+                let under = timeline.frame().zip(timeline.picture());
+                let under = under.map(|(frame, picture)| Under { frame, picture });
+                self.segments.segments_ui(ui, &scene, under)
+            }
             Bottom::Events => self.events.events_ui(ui, &scene),
         }
     }
@@ -316,6 +337,24 @@ impl OpenFile {
             legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
         });
         ui.add_space(2.0);
+    }
+}
+
+fn scene_of<'a>(
+    recording: &'a Arc<Recording>,
+    selection: &'a Selection,
+    timeline: &'a Timeline,
+    search: &'a Search,
+    (moment, reason): (Moment, Reason),
+) -> Scene<'a> {
+    Scene {
+        recording,
+        selection,
+        moment,
+        reason,
+        matches: search.matches(),
+        filter: search.filter(),
+        colouring: timeline.picture().map(|picture| &*picture.colouring),
     }
 }
 

@@ -60,13 +60,16 @@ impl Request {
             && self.device == other.device
             && self.window.metric == other.window.metric
             && self.colour_by == other.colour_by
-            && Arc::ptr_eq(&self.matches, &other.matches)
+            && self.has_same_matches(other)
+    }
+
+    fn has_same_matches(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.matches, &other.matches) || self.matches.is_all() && other.matches.is_all()
     }
 
     fn has_same_order(&self, other: &Self) -> bool {
         let is_by_colour = self.stacking == Stacking::Colour;
-        let hides_the_same =
-            self.is_hiding == other.is_hiding && (!self.is_hiding || Arc::ptr_eq(&self.matches, &other.matches));
+        let hides_the_same = self.is_hiding == other.is_hiding && (!self.is_hiding || self.has_same_matches(other));
         hides_the_same
             && Arc::ptr_eq(&self.recording, &other.recording)
             && self.device == other.device
