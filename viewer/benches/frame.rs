@@ -1,0 +1,179 @@
+//! Frame: what a frame of the app costs its thread, while the user points, drags and zooms, and what opening costs.
+//!
+//! `cargo bench -p highwater --no-default-features --features gui --bench frame`. `HIGHWATER_BENCH_EVENTS` sets how many
+//! events, several numbers separated by commas; 100,000, 1,140,000 and 10,000,000 if unset. `HIGHWATER_BENCH_FILE` names
+//! a recording to take instead. No window is opened: the app draws into a surface of 1440 x 900 points, and its shapes
+//! are turned into triangles as for a graphics card. Pictures are painted by other threads meanwhile.
+
+#[path = "../../snapshots/benches/generated/mod.rs"]
+mod generated;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use eframe::egui::{
+    self, Event, Modifiers, MouseWheelUnit, PointerButton, Pos2, RawInput, Rect, TouchPhase, Vec2, vec2,
+};
+use highwater::command::Command;
+use highwater::gui::{App, Settings};
+use highwater_snapshots::Trace;
+use highwater_snapshots::format::{Progress, read_bytes};
+use highwater_snapshots::open::open_file;
+
+/// The window, in points.
+const SIZE: Vec2 = vec2(1440.0, 900.0);
+/// Frames of one gesture.
+const FRAMES: usize = 120;
+
+/// The app without a window.
+struct Bench {
+    ctx: egui::Context,
+    app: App,
+    frames: u64,
+}
+
+/// What the frames of a gesture cost.
+struct Figures {
+    /// Time on a processor of the app's thread, a frame on average.
+    cpu: Duration,
+    /// Time on the clock, in order.
+    clock: Vec<Duration>,
+}
+
+/// Time that this thread has been on a processor. The kernel tells it to a few milliseconds.
+fn spent() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+impl Bench {
+    fn frame(&mut self, events: Vec<Event>) {
+        self.frames += 1;
+        let input = RawInput {
+            screen_rect: Some(Rect::from_min_size(Pos2::ZERO, SIZE)),
+            time: Some(self.frames as f64 / 60.0),
+            events,
+            ..RawInput::default()
+        };
+        let app = &mut self.app;
+        let output = self.ctx.run_ui(input, |ui| app.app_ui(ui));
+        std::hint::black_box(self.ctx.tessellate(output.shapes, 1.0));
+    }
+
+    /// Draws until nothing is being worked out any more.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            self.frame(Vec::new());
+            let ctx = self.ctx.clone();
+            match self.app.current_mut() {
+                Some(file) if file.is_busy() => file.wait(&ctx),
+                _ => {}
+            }
+        }
+    }
+
+    fn run(&mut self, command: Command) {
+        let ctx = self.ctx.clone();
+        self.app.run(&ctx, command);
+        self.settle();
+    }
+
+    /// Draws the frames of a gesture, each with the events that `events` gives for its number.
+    fn gesture(&mut self, events: impl Fn(usize) -> Vec<Event>) -> Figures {
+        let before = spent();
+        let mut clock: Vec<Duration> = (0..FRAMES)
+            .map(|frame| {
+                let events = events(frame);
+                let started = Instant::now();
+                self.frame(events);
+                started.elapsed()
+            })
+            .collect();
+        let cpu = spent().saturating_sub(before) / FRAMES as u32;
+        clock.sort_unstable();
+        self.settle();
+        Figures { cpu, clock }
+    }
+}
+
+/// A place in the plot, `share` of the way across.
+fn place(share: f32) -> Pos2 {
+    Pos2::new(120.0 + 850.0 * share, 420.0)
+}
+
+fn button(pos: Pos2, pressed: bool) -> Event {
+    Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers: Modifiers::NONE }
+}
+
+fn wheel(points: f32) -> Event {
+    let (unit, delta) = (MouseWheelUnit::Point, vec2(0.0, points));
+    Event::MouseWheel { unit, delta, phase: TouchPhase::Move, modifiers: Modifiers::NONE }
+}
+
+fn report(what: &str, figures: &Figures) {
+    let at = |share: f64| figures.clock[((figures.clock.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+    let cpu = figures.cpu.as_secs_f64() * 1e3;
+    say(&format!("  {what:<34} {cpu:>8.2} ms   {:>8.2} ms {:>8.2} ms {:>8.2} ms", at(0.5), at(0.99), at(1.0)));
+}
+
+fn say(line: &str) {
+    // Nobody may be reading.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn measure(name: &str, trace: Trace) {
+    let ctx = egui::Context::default();
+    let mut bench = Bench { ctx, app: App::new(Settings::default()), frames: 0 };
+    bench.frame(Vec::new());
+    let started = Instant::now();
+    bench.app.open_trace(name, trace);
+    let indexed = started.elapsed();
+    bench.settle();
+    say(&format!("{name}: indices {:.0} ms, picture {:.0} ms", ms(indexed), ms(started.elapsed())));
+    say("                                       CPU, mean       clock: median     99 %      most");
+    for view in [None, Some(Command::ShowSegments), Some(Command::ShowEvents)] {
+        if let Some(view) = view {
+            bench.run(view);
+            say(&format!("  with: {}", view.name()));
+        }
+        bench.run(Command::FitAll);
+        report("at rest", &bench.gesture(|_| Vec::new()));
+        let sweep = |frame: usize| vec![Event::PointerMoved(place(frame as f32 / FRAMES as f32))];
+        report("pointing across the whole", &bench.gesture(sweep));
+        let zoom_in = |frame: usize| if frame == 0 { sweep(FRAMES / 3) } else { vec![wheel(24.0)] };
+        report("zooming in, whole to events", &bench.gesture(zoom_in));
+        let drag = |frame: usize| match frame {
+            0 => vec![Event::PointerMoved(place(0.5)), button(place(0.5), true)],
+            last if last == FRAMES - 1 => vec![button(place(0.2), false)],
+            frame => vec![Event::PointerMoved(place(0.5 - 0.3 * frame as f32 / FRAMES as f32))],
+        };
+        report("dragging, deep", &bench.gesture(drag));
+        report("zooming out, events to whole", &bench.gesture(|_| vec![wheel(-24.0)]));
+        bench.run(Command::GoToPeak);
+        report("dragging at the peak", &bench.gesture(drag));
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn main() {
+    if let Some(file) = std::env::var_os("HIGHWATER_BENCH_FILE").map(PathBuf::from) {
+        let mut listener = |_: Progress| std::ops::ControlFlow::Continue(());
+        match open_file(&file, &mut listener) {
+            Ok(opened) => measure(&file.display().to_string(), opened.trace),
+            Err(why) => say(&format!("{}: {why}", file.display())),
+        }
+        return;
+    }
+    for count in generated::numbers("HIGHWATER_BENCH_EVENTS", &[100_000, 1_140_000, 10_000_000]) {
+        let bytes = generated::write(&generated::training(count));
+        match read_bytes(&bytes) {
+            Ok(trace) => measure(&format!("{count} events"), trace),
+            Err(why) => say(&format!("{count} events: {why}")),
+        }
+    }
+}
