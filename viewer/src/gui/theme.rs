@@ -6,6 +6,7 @@
 
 use eframe::egui::{self, Color32, Stroke};
 use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::analysis::tree::Role;
 use highwater_snapshots::{Category, Phase};
 
 /// Height of the step lane and of the phase lane, in points.
@@ -58,6 +59,18 @@ pub const WIDEST_BAR: f32 = 110.0;
 pub const HINTS_HEIGHT: f32 = 150.0;
 /// Side of a legend's colour field, in points.
 pub const SWATCH: f32 = 11.0;
+/// Height of the facts of what is chosen in the panel of the moment at most, in points.
+pub const DETAILS_HEIGHT: f32 = 260.0;
+/// Height of the line of text above the parts of a treemap's tile, in points.
+pub const TILE_HEADER: f32 = 16.0;
+/// Least area of a treemap's tile, in square points: smaller ones are merged.
+pub const LEAST_TILE: f64 = 40.0;
+/// Least width of a flame graph's bar, in points: narrower ones are merged.
+pub const LEAST_BAR: f32 = 3.0;
+/// Height of a flame graph's row, in points.
+pub const FLAME_ROW: f32 = 18.0;
+/// Least width of a label, in points: where there is less room it is left out.
+pub const LEAST_LABEL: f32 = 22.0;
 /// Most entries of a legend; all smaller ones share one.
 pub const MOST_ENTRIES: usize = 32;
 /// Longest wrapped text of a tooltip, in points.
@@ -118,6 +131,32 @@ pub fn entry(index: usize, count: usize) -> Color32 {
         (from + (to - from) * (at - low as f32)).round() as u8
     };
     Color32::from_rgb(mix(0), mix(1), mix(2))
+}
+
+/// The colour that goes with a name, whatever stands beside it: equal names have equal colours everywhere, different ones
+/// may share one of the nine.
+pub fn named(name: &str) -> Color32 {
+    // FNV-1a, whose values will not change with the standard library.
+    let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let hash = name.bytes().fold(0x811c_9dc5, mix);
+    DISTINCT[((hash >> 8) % DISTINCT.len() as u32) as usize]
+}
+
+/// The colour of a stack's line: the program's stands out from the machinery's.
+pub const fn role(role: Role) -> Color32 {
+    match role {
+        Role::Program => DISTINCT[4],
+        Role::Framework => NEUTRAL,
+        Role::Allocator => Color32::from_rgb(0x55, 0x5c, 0x66),
+    }
+}
+
+/// The colour of words on `colour`: whichever of black and white can be read better.
+pub fn ink(colour: Color32) -> Color32 {
+    // Relative luminance as WCAG has it; both contrasts are equal at 0.179.
+    let linear = |value: u8| (f32::from(value) / 255.0).powf(2.2);
+    let light = 0.2126 * linear(colour.r()) + 0.7152 * linear(colour.g()) + 0.0722 * linear(colour.b());
+    if light > 0.179 { Color32::BLACK } else { Color32::WHITE }
 }
 
 /// `colour` as block `row` wears it where its band is tall enough to be seen: neighbours in a stack differ a little in

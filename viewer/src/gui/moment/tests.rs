@@ -1,0 +1,316 @@
+//! The panel driven through its accessibility tree, and its pictures against exact sums.
+
+use eframe::egui::{Key, Modifiers, Rect, Vec2, pos2, vec2};
+use egui_kittest::Harness;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use highwater_snapshots::BlockId;
+use highwater_snapshots::analysis::{Filter, GroupKey, Metric, TreeKey};
+use highwater_snapshots::text::trace_from_text;
+
+use super::tile::What;
+use super::*;
+use crate::selection::Selection;
+use crate::session::Recording;
+
+/// At its peak, after event 5: two weights, two activations of one layer, one of another, and a large temporary.
+const NET: &str = "
+    baseline w 4000 parameter @net.a
+    baseline v 2000 parameter @net.b
+    alloc a 1000 activation #linear @net.a < c10::cuda::malloc < forward < main
+    alloc b 500 activation #linear @net.a < c10::cuda::malloc < forward < main
+    alloc c 300 activation #relu @net.b < at::relu < norm < forward < main
+    alloc t 8000 temporary #adam @opt < c10::cuda::malloc < step < main
+    alloc d 200 gradient #relu @net.b < backward < main
+    free t
+    free a
+    alloc e 100 gradient #linear @net.a < backward < main
+";
+
+/// The panel with what it is shown and what it wished for.
+struct Bench {
+    recording: Arc<Recording>,
+    selection: Selection,
+    filter: Filter,
+    position: Option<usize>,
+    marks: Option<Range<usize>>,
+    panel: MomentPanel,
+    wishes: Vec<Wish>,
+}
+
+impl Bench {
+    fn new(text: &str) -> Self {
+        let recording = Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()));
+        Self {
+            selection: Selection::new(&recording),
+            recording,
+            filter: Filter::default(),
+            position: None,
+            marks: None,
+            panel: MomentPanel::default(),
+            wishes: Vec::new(),
+        }
+    }
+
+    fn by(mut self, look: Look, first: GroupKey, second: Option<TreeKey>) -> Self {
+        self.panel.choices = Choices { look, first: TreeKey::By(first), second, ..Choices::default() };
+        self
+    }
+
+    fn with_scene<R>(&mut self, with: impl FnOnce(&mut MomentPanel, &Scene<'_>, Option<Range<usize>>) -> R) -> R {
+        let index = &self.recording.devices[0];
+        let trace = &self.recording.trace;
+        let moment = match self.position {
+            Some(position) => index.moment(trace, Metric::Requested, position),
+            None => index.peak(trace, Metric::Requested),
+        };
+        let reason = if self.position.is_some() { Reason::Pointer } else { Reason::Peak };
+        let matches = Matches::of(trace, &self.filter);
+        let scene = Scene {
+            recording: &self.recording,
+            selection: &self.selection,
+            moment,
+            reason,
+            matches: &matches,
+            filter: &self.filter,
+            colouring: None,
+        };
+        with(&mut self.panel, &scene, self.marks.clone())
+    }
+
+    fn answer(&mut self) -> Answer {
+        self.with_scene(|panel, scene, marks| {
+            panel.follow(marks);
+            Worker::default().answer(&panel.request(scene))
+        })
+    }
+
+    fn csv(&mut self) -> String {
+        self.with_scene(|panel, scene, marks| panel.csv(scene, marks))
+    }
+
+    fn shown(self) -> Harness<'static, Self> {
+        let builder = Harness::builder().with_size(Vec2::new(380.0, 800.0)).with_max_steps(16);
+        let mut harness = builder.build_ui_state(
+            |ui, bench: &mut Self| {
+                let wishes = bench.with_scene(|panel, scene, marks| panel.moment_ui(ui, scene, marks));
+                bench.wishes.extend(wishes);
+            },
+            self,
+        );
+        settle(&mut harness);
+        harness
+    }
+}
+
+fn settle(harness: &mut Harness<'_, Bench>) {
+    for _ in 0..8 {
+        harness.run_steps(2);
+        if !harness.state().panel.is_busy() {
+            return;
+        }
+        harness.state_mut().panel.wait();
+    }
+    panic!("the panel never becomes complete");
+}
+
+fn click(harness: &mut Harness<'_, Bench>, label: &str) {
+    harness.get_by_label(label).click();
+    settle(harness);
+}
+
+fn press(harness: &mut Harness<'_, Bench>, key: Key) {
+    harness.key_press(key);
+    settle(harness);
+}
+
+#[test]
+fn the_table_adds_up_and_a_row_shows_its_largest_blocks() {
+    let mut harness = Bench::new(NET).shown();
+    harness.get_by_label("At the peak");
+    harness.get_by_label("temporary · 7.81 KiB · 50% · 1");
+    harness.get_by_label("parameter · 5.86 KiB · 38% · 2");
+    harness.get_by_label("Total of 4 groups, 7 blocks");
+    click(&mut harness, "parameter · 5.86 KiB · 38% · 2");
+    let listed: Vec<String> = harness
+        .get_all_by_label_contains("parameter · ")
+        .map(|node| node.accesskit_node().label().unwrap_or_default())
+        .collect();
+    assert_eq!(listed[1..], ["parameter · net.a · 3.91 KiB", "parameter · net.b · 1.95 KiB"]);
+    click(&mut harness, "parameter · net.a · 3.91 KiB");
+    assert_eq!(harness.state().wishes, [Wish::Block(BlockId(0))]);
+    click(&mut harness, "Only these");
+    assert_eq!(harness.state().wishes.last(), Some(&Wish::Where("category=parameter".to_owned())));
+    click(&mut harness, "Close");
+    assert!(harness.query_by_label("Only these").is_none());
+}
+
+#[test]
+fn who_made_the_largest_block_is_one_step_away() {
+    let mut bench = Bench::new(NET);
+    bench.panel.choices.first = TreeKey::Block;
+    let mut harness = bench.shown();
+    click(&mut harness, "temporary of adam by step · 7.81 KiB · 50% · 1");
+    assert_eq!(harness.state().wishes, [Wish::Block(BlockId(5))]);
+    harness.get_by_label("Total of 7 groups, 7 blocks");
+}
+
+#[test]
+fn headings_sort_and_enter_filters() {
+    let mut harness = Bench::new(NET).shown();
+    let first = |harness: &mut Harness<'_, Bench>| {
+        let answer = harness.state_mut().answer();
+        answer.tree.name(&answer.request.source.recording.trace.tables, answer.rows[0])
+    };
+    assert_eq!(first(&mut harness), "temporary");
+    click(&mut harness, "Sort Groups by Bytes");
+    click(&mut harness, "Sort Groups by Bytes (largest first)");
+    assert_eq!(first(&mut harness), "gradient");
+    click(&mut harness, "Sort Groups by Blocks");
+    assert_eq!(first(&mut harness), "activation");
+    click(&mut harness, "Sort Groups by Name");
+    let names = ["activation", "gradient", "parameter", "temporary"];
+    assert!(names.contains(&first(&mut harness).as_str()));
+    harness.get_by_label_contains("gradient · 200 B").click();
+    settle(&mut harness);
+    press(&mut harness, Key::Enter);
+    assert_eq!(harness.state().wishes, [Wish::Where("category=gradient".to_owned())]);
+}
+
+#[test]
+fn the_treemap_goes_in_and_out_by_click_and_by_keys() {
+    let mut harness = Bench::new(NET).by(Look::Treemap, GroupKey::Scope, None).shown();
+    harness.get_by_label("Treemap by scope");
+    harness.get_by_label("net: 7.81 KiB");
+    harness.get_by_label("a: 5.37 KiB");
+    click(&mut harness, "net: 7.81 KiB");
+    assert!(harness.query_by_label("opt: 7.81 KiB").is_none(), "it is not part of what is shown");
+    harness.get_by_label("b: 2.44 KiB");
+    click(&mut harness, "Up");
+    harness.get_by_label("opt: 7.81 KiB");
+    click(&mut harness, "opt: 7.81 KiB");
+    harness.get_by_label("Largest blocks: 1 rows");
+    press(&mut harness, Key::ArrowUp);
+    let chosen = |harness: &Harness<'_, Bench>| harness.state().panel.chosen.clone();
+    assert_eq!(chosen(&harness), Some(vec![job::Step::Named(0, "net".to_owned())]));
+    press(&mut harness, Key::Enter);
+    harness.get_by_label("b: 2.44 KiB");
+    assert!(harness.query_by_label("opt: 7.81 KiB").is_none());
+    press(&mut harness, Key::Backspace);
+    harness.get_by_label("opt: 7.81 KiB");
+    harness.key_press_modifiers(Modifiers::SHIFT, Key::Enter);
+    settle(&mut harness);
+    assert_eq!(harness.state().wishes, [Wish::Where("scope~net".to_owned())]);
+}
+
+#[test]
+fn the_flame_graph_tells_whose_lines_are_whose_and_zooms() {
+    let mut harness = Bench::new(NET).by(Look::Flame, GroupKey::Stack, None).shown();
+    harness.get_by_label_contains("all: 15.6");
+    harness.get_by_label("main: 9.77 KiB");
+    harness.get_by_label("forward: 1.76 KiB");
+    harness.get_by_label("allocator");
+    assert!(harness.query_by_label("at::relu: 300 B").is_none(), "internals are hidden at first");
+    click(&mut harness, "Hide internals");
+    harness.get_by_label("at::relu: 300 B");
+    click(&mut harness, "forward: 1.76 KiB");
+    assert!(harness.query_by_label("step: 7.81 KiB").is_none());
+    harness.get_by_label("main: 9.77 KiB");
+    press(&mut harness, Key::ArrowDown);
+    click(&mut harness, "Only these");
+    let wish = Wish::Where("frame=c10::cuda::malloc frame=forward".to_owned());
+    assert_eq!(harness.state().wishes.last(), Some(&wish));
+    harness.get_by_label("Flame graph by stack").focus();
+    press(&mut harness, Key::Backspace);
+    harness.get_by_label("step: 7.81 KiB");
+    click(&mut harness, "Innermost first");
+    harness.get_by_label("c10::cuda::malloc: 9.28 KiB");
+}
+
+#[test]
+fn marks_ask_what_became_of_memory_and_add_up() {
+    let mut bench = Bench::new(NET);
+    bench.marks = Some(2..9);
+    let mut harness = bench.shown();
+    harness.get_by_label("alive at A: 7.32 KiB");
+    harness.get_by_label("born: 500 B");
+    harness.get_by_label("7.32 KiB + 500 B born - 1000 B freed = 6.84 KiB (-500 B)");
+    harness.get_by_label("Total of 2 groups, 2 blocks");
+    click(&mut harness, "short-lived: 7.81 KiB");
+    harness.get_by_label("temporary · 7.81 KiB · 100% · 1");
+    click(&mut harness, "Moment");
+    harness.get_by_label("At the peak");
+    harness.get_by_label("Total of 4 groups, 7 blocks");
+}
+
+#[test]
+fn what_is_chosen_stays_chosen_at_another_moment() {
+    let mut harness = Bench::new(NET).shown();
+    click(&mut harness, "parameter · 5.86 KiB · 38% · 2");
+    harness.state_mut().position = Some(1);
+    settle(&mut harness);
+    harness.get_by_label("Under the pointer");
+    harness.get_by_label("parameter · 5.86 KiB · 86% · 2");
+    harness.get_by_label("Largest blocks: 2 rows");
+    harness.state_mut().filter = "category=activation".parse().unwrap();
+    settle(&mut harness);
+    harness.get_by_label("Total of 1 group, 1 block");
+    assert!(harness.query_by_label("Largest blocks: 2 rows").is_none(), "none of it is left");
+}
+
+#[test]
+fn files_hold_every_row_in_full_and_the_total() {
+    let mut bench = Bench::new(NET).by(Look::Table, GroupKey::Category, Some(TreeKey::By(GroupKey::Scope)));
+    bench.filter = "scope~net.a".parse().unwrap();
+    let expected = "category,scope,bytes,blocks\n\"parameter\",\"net.a\",4000,1\n\"activation\",\"net.a\",1500,2\n\
+                    \"total\",\"\",5500,3\n";
+    assert_eq!(bench.csv(), expected);
+    let mut bench = Bench::new(NET).by(Look::Flame, GroupKey::Stack, None);
+    bench.filter = "category=activation,temporary".parse().unwrap();
+    let expected = "path,bytes,own_bytes,blocks\n\"main\",9800,0,4\n\"main; step\",8000,8000,1\n\
+                    \"main; forward\",1800,1500,3\n\"main; forward; norm\",300,300,1\n\"total\",9800,9800,4\n";
+    assert_eq!(bench.csv(), expected);
+}
+
+/// Many groups of very different sizes, most of them too small to be seen.
+fn many() -> String {
+    (0..3000)
+        .map(|n| format!("alloc b{n} {} #op{} @net.m{}.k{}\n", 1 + 4_000_000 / (1 + n * n), n % 700, n % 40, n))
+        .collect()
+}
+
+#[test]
+fn tiles_and_bars_that_are_too_small_are_merged_with_exact_sums() {
+    let mut bench = Bench::new(&many()).by(Look::Treemap, GroupKey::Scope, Some(TreeKey::Block));
+    let answer = bench.answer();
+    let tree = &answer.tree;
+    let rect = Rect::from_min_size(pos2(0.0, 0.0), vec2(340.0, 500.0));
+    let tiles = treemap::tiles(tree, NodeId::ROOT, rect);
+    let outer: u64 = tiles.iter().filter(|tile| tile.depth == 0).map(|tile| tile.item.bytes).sum();
+    assert_eq!(outer, tree.total());
+    let blocks: u64 = tiles.iter().filter(|tile| tile.depth == 0).map(|tile| tile.item.blocks).sum();
+    assert_eq!(blocks, 3000);
+    assert!(tiles.iter().any(|tile| matches!(tile.item.what, What::Rest { count, .. } if count > 1)));
+    assert!(tiles.len() < 2000, "{} tiles", tiles.len());
+    let bars = flame::bars(tree, NodeId::ROOT, 340.0);
+    assert!(bars.is_sorted_by_key(|bar| bar.row) && bars.len() < 600, "{} bars", bars.len());
+    for id in tree.ids() {
+        let Some(bar) = bars.iter().find(|bar| bar.item.what == What::Node(id)) else {
+            continue;
+        };
+        let node = tree.node(id);
+        let below: Vec<_> = bars
+            .iter()
+            .filter(|other| match other.item.what {
+                What::Node(child) => child != NodeId::ROOT && tree.node(child).parent == id,
+                What::Rest { of, .. } => of == id,
+                What::Own(_) => false,
+            })
+            .collect();
+        let sum: u64 = below.iter().map(|bar| bar.item.bytes).sum();
+        assert_eq!(sum, node.bytes - node.own_bytes);
+        for other in below {
+            assert!(other.left >= bar.left - 0.01 && other.right <= bar.right + 0.01);
+            assert_eq!(other.row, bar.row + 1);
+        }
+    }
+}
