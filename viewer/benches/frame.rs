@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use eframe::egui::{
-    self, Event, Modifiers, MouseWheelUnit, PointerButton, Pos2, RawInput, Rect, TouchPhase, Vec2, vec2,
+    self, Event, Modifiers, MouseWheelSource, MouseWheelUnit, PointerButton, Pos2, RawInput, Rect, TouchPhase, Vec2,
+    vec2,
 };
 use highwater::command::Command;
 use highwater::gui::{App, Settings};
@@ -109,7 +110,13 @@ fn button(pos: Pos2, pressed: bool) -> Event {
 
 fn wheel(points: f32) -> Event {
     let (unit, delta) = (MouseWheelUnit::Point, vec2(0.0, points));
-    Event::MouseWheel { unit, delta, phase: TouchPhase::Move, modifiers: Modifiers::NONE }
+    Event::MouseWheel {
+        unit,
+        delta,
+        phase: TouchPhase::Move,
+        source: MouseWheelSource::Unknown,
+        modifiers: Modifiers::NONE,
+    }
 }
 
 fn report(what: &str, figures: &Figures) {

@@ -90,9 +90,7 @@ impl OpenFile {
         // What they have worked out is of the former recording.
         self.segments = SegmentsView::default();
         self.shares = Shares::default();
-        let key = self.panel.key;
-        self.panel = MomentPanel::default();
-        self.panel.key = key;
+        self.panel = MomentPanel::new(self.panel.choices);
     }
 
     /// The moment that the panels show: under the pointer, else pinned, else the peak.
@@ -107,10 +105,12 @@ impl OpenFile {
         }
     }
 
-    /// The table of the view at the side as comma-separated values.
+    /// The table of the moment as comma-separated values.
     pub fn table_csv(&mut self) -> String {
-        let (moment, _) = self.moment();
-        self.panel.csv(&self.recording, self.selection.device, moment, self.search.filter())
+        let now = self.moment();
+        let Self { recording, selection, timeline, search, .. } = self;
+        let scene = scene_of(recording, selection, timeline, search, now);
+        self.panel.csv(&scene, selection.range())
     }
 
     /// Whether anything that is shown is still being worked out on other threads.
@@ -119,6 +119,7 @@ impl OpenFile {
             self.timeline.is_drawing(),
             self.search.is_busy(),
             self.shares.is_busy(),
+            self.panel.is_busy(),
             self.block.is_busy(),
             self.statistics.is_busy(),
             self.segments.is_busy(),
@@ -131,6 +132,7 @@ impl OpenFile {
     pub fn wait(&mut self, ctx: &egui::Context) {
         self.search.wait();
         self.shares.wait();
+        self.panel.wait();
         self.block.wait();
         self.statistics.wait();
         self.segments.wait(ctx);
@@ -274,10 +276,7 @@ impl OpenFile {
         let Self { recording, selection, timeline, search, .. } = self;
         let scene = scene_of(recording, selection, timeline, search, (moment, reason));
         match settings.side {
-            Side::Moment => {
-                self.panel.moment_ui(ui, recording, selection.device, (moment, reason), search.filter());
-                Vec::new()
-            }
+            Side::Moment => self.panel.moment_ui(ui, &scene, selection.range()),
             Side::Block => match selection.pin.and_then(|pin| pin.block) {
                 Some(block) => {
                     let scroll = ScrollArea::vertical().auto_shrink([false, false]);
