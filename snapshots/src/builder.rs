@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use crate::error::Problem;
-use crate::event::{Alloc, BlockKey, Event, EventKind, Range, What};
+use crate::event::{Alloc, BlockKey, Event, Range, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
 use crate::keys::BlockKeys;
-use crate::levels::LevelMeter;
+use crate::levels::{LevelMeter, Levels};
 use crate::tables::Tables;
 use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SegmentRole, Trace};
 
@@ -44,6 +44,7 @@ pub struct TraceBuilder {
     bytes_seen: u64,
     impossible_sizes: u64,
     refused: u64,
+    meter: LevelMeter,
 }
 
 /// What names a device's blocks and segments while events pass.
@@ -126,41 +127,9 @@ impl TraceBuilder {
         (self.trace.blocks.len(), self.trace.segments.len())
     }
 
-    /// Tells `meter` what blocks the events `rows` began and ended.
-    pub(crate) fn measure(&self, rows: std::ops::Range<usize>, meter: &mut LevelMeter) {
-        let Trace { events, blocks, replaced, .. } = &self.trace;
-        let kinds = events.kind.get(rows.clone()).unwrap_or_default();
-        let first = EventId::from_index(rows.start);
-        let mut replaced = replaced[replaced.partition_point(|(at, _)| *at < first)..].iter().peekable();
-        let is_end = |block: BlockId, at: EventId| {
-            let ended = block.index().is_some_and(|row| blocks.free_requested[row] == at);
-            ended && !(at == EventId(0) && self.trace.was_waiting_at_start(block))
-        };
-        for (&kind, index) in kinds.iter().zip(rows) {
-            let (at, block) = (EventId::from_index(index), BlockId(events.subject[index]));
-            match kind {
-                EventKind::Alloc => {
-                    meter.begin(blocks.requested[block.0 as usize]);
-                    while let Some(&(_, ended)) = replaced.next_if(|(event, _)| *event == at) {
-                        if is_end(ended, at) {
-                            meter.end(blocks.requested[ended.0 as usize]);
-                        }
-                    }
-                }
-                // A completion ends the life of a block whose request was not recorded.
-                EventKind::FreeRequested | EventKind::FreeCompleted if is_end(block, at) => {
-                    meter.end(blocks.requested[block.0 as usize]);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Tells `meter` of the live blocks from row `first` on, none of which has ended.
-    pub(crate) fn measure_start(&self, first: usize, meter: &mut LevelMeter) {
-        let blocks = &self.trace.blocks;
-        let live = blocks.free_requested.iter().zip(&blocks.requested).skip(first).filter(|(end, _)| !end.is_some());
-        live.for_each(|(_, bytes)| meter.begin(*bytes));
+    /// How much memory lived over the events since this was last asked.
+    pub(crate) fn take_levels(&mut self) -> Levels {
+        self.meter.take()
     }
 
     /// `bytes`, or 0 with a problem noted where sizes add up to more than any machine has.
@@ -225,6 +194,8 @@ impl TraceBuilder {
             if block.free_requested {
                 self.trace.blocks.free_requested[id.0 as usize] = EventId(0);
                 self.trace.waiting_at_start.push(id);
+            } else {
+                self.meter.begin(alloc.requested);
             }
             self.device(device).keys.insert(alloc.block, id);
         }
@@ -292,6 +263,7 @@ impl TraceBuilder {
         let alloc = self.bounded_alloc(alloc);
         let id = self.trace.blocks.push(device, &alloc, stack, event);
         self.device(device).keys.insert(alloc.block, id);
+        self.meter.begin(alloc.requested);
         id
     }
 
@@ -301,6 +273,7 @@ impl TraceBuilder {
         let blocks = &mut self.trace.blocks;
         if !blocks.free_requested[row].is_some() {
             blocks.free_requested[row] = event;
+            self.meter.end(blocks.requested[row]);
         }
         blocks.free_completed[row] = event;
     }
@@ -310,6 +283,7 @@ impl TraceBuilder {
         match block.index() {
             Some(row) if !self.trace.blocks.free_requested[row].is_some() => {
                 self.trace.blocks.free_requested[row] = event;
+                self.meter.end(self.trace.blocks.requested[row]);
                 block
             }
             _ => {

@@ -23,7 +23,8 @@ impl Levels {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LevelMeter {
     now: i64,
-    since: Option<Levels>,
+    lowest: i64,
+    highest: i64,
     /// The times between which the events of one device lie so far.
     times: Option<(u64, u64)>,
 }
@@ -32,22 +33,15 @@ impl LevelMeter {
     /// A block begins to live.
     #[inline]
     pub(crate) fn begin(&mut self, bytes: u64) {
-        self.change(i64::try_from(bytes).unwrap_or(0));
+        self.now = self.now.saturating_add_unsigned(bytes);
+        self.highest = self.highest.max(self.now);
     }
 
     /// A block ends.
     #[inline]
     pub(crate) fn end(&mut self, bytes: u64) {
-        self.change(-i64::try_from(bytes).unwrap_or(0));
-    }
-
-    #[inline]
-    fn change(&mut self, by: i64) {
-        let before = self.now;
-        self.now = before.saturating_add(by);
-        let since = self.since.get_or_insert(Levels { lowest: before, highest: before });
-        since.lowest = since.lowest.min(self.now);
-        since.highest = since.highest.max(self.now);
+        self.now = self.now.saturating_sub_unsigned(bytes);
+        self.lowest = self.lowest.min(self.now);
     }
 
     /// An event of `time` comes next. Devices follow one another in a snapshot: where time goes back further than half
@@ -60,13 +54,16 @@ impl LevelMeter {
             times => {
                 *times = Some((time, time));
                 self.now = 0;
+                (self.lowest, self.highest) = (self.lowest.min(0), self.highest.max(0));
             }
         }
     }
 
-    /// The bounds since this was last asked; `None` where nothing has changed.
-    pub(crate) fn take(&mut self) -> Option<Levels> {
-        self.since.take()
+    /// The bounds since this was last asked.
+    pub(crate) fn take(&mut self) -> Levels {
+        let levels = Levels { lowest: self.lowest, highest: self.highest };
+        (self.lowest, self.highest) = (self.now, self.now);
+        levels
     }
 }
 
@@ -77,14 +74,13 @@ mod tests {
     #[test]
     fn bounds_are_those_since_the_last_question_and_include_where_it_began() {
         let mut meter = LevelMeter::default();
-        assert_eq!(meter.take(), None);
         meter.begin(100);
         meter.end(30);
-        assert_eq!(meter.take(), Some(Levels { lowest: 0, highest: 100 }));
+        assert_eq!(meter.take(), Levels { lowest: 0, highest: 100 });
         meter.end(90);
         meter.begin(5);
-        assert_eq!(meter.take(), Some(Levels { lowest: -20, highest: 70 }));
-        assert_eq!(meter.take(), None);
+        assert_eq!(meter.take(), Levels { lowest: -20, highest: 70 });
+        assert_eq!(meter.take(), Levels { lowest: -15, highest: -15 });
     }
 
     #[test]
@@ -94,10 +90,12 @@ mod tests {
             meter.at_time(time);
             meter.begin(bytes);
         }
-        assert_eq!(meter.take(), Some(Levels { lowest: 0, highest: 30 }));
+        assert_eq!(meter.take(), Levels { lowest: 0, highest: 30 });
         meter.at_time(1001);
         meter.begin(7);
-        assert_eq!(meter.take(), Some(Levels { lowest: 0, highest: 7 }));
+        meter.take();
+        meter.begin(1);
+        assert_eq!(meter.take(), Levels { lowest: 7, highest: 8 });
     }
 
     #[test]
@@ -107,6 +105,6 @@ mod tests {
             meter.begin(i64::MAX as u64);
             meter.begin(u64::MAX);
         }
-        assert_eq!(meter.take(), Some(Levels { lowest: 0, highest: i64::MAX }));
+        assert_eq!(meter.take(), Levels { lowest: 0, highest: i64::MAX });
     }
 }

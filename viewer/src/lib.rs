@@ -12,6 +12,7 @@ pub mod loader;
 pub mod history;
 pub mod follow;
 pub mod discard;
+pub mod example;
 pub mod selection;
 pub mod command;
 pub mod cli;

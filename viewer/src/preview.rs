@@ -41,7 +41,7 @@ impl Preview {
         if now.bytes > 0 && now.bytes < u64::MAX {
             self.fraction = (now.bytes_read as f64 / now.bytes as f64).clamp(0.0, 1.0) as f32;
         }
-        let Some(levels) = now.levels else { return };
+        let Some(levels) = now.levels.filter(|_| now.events > 0) else { return };
         let merged = self.merged.max(1);
         match self.points.last_mut().filter(|_| self.last < merged) {
             Some(point) => {

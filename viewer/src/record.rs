@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use clap::Parser as _;
 use highwater_engine::DType;
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report, Sizes};
@@ -16,7 +17,7 @@ use highwater_snapshots::analysis::summary::{DeviceSummary, of_device};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use crate::args::{RecordArguments, RunDevice};
+use crate::args::{Arguments, Command, RecordArguments, RunDevice};
 use crate::cli::caveats::{self, problem_texts};
 use crate::cli::moment::{PeakFigure, count_of};
 use crate::cli::outcome::{Failure, Status};
@@ -26,9 +27,42 @@ use crate::cli::phases::{PhaseFigures, row_figures, table as phases_table};
 use crate::cli::recording::{read, spinner};
 use crate::cli::shell::next_command;
 use crate::cli::table::{Column, Table};
+use crate::example::Example;
 
 /// Phases that are shown of a run of many steps.
 const PHASES_SHOWN: usize = 25;
+
+/// What the first screen of the app offers to record.
+pub const EXAMPLES: &[Example] = &[
+    Example {
+        name: "gpt2",
+        title: "GPT-2",
+        about: "A language model with AdamW: activations pile up in forward, and the logits make the peak.",
+    },
+    Example {
+        name: "vit-l-16",
+        title: "ViT-L/16",
+        about: "A vision transformer of PyTorch's tutorial: the peak lies in the optimizer, not in backward.",
+    },
+    Example {
+        name: "tiny-nerf",
+        title: "tiny NeRF",
+        about: "Many small layers over many points: what backward keeps, chunk by chunk.",
+    },
+];
+
+/// Records the scenario `name` with its defaults on the accounting device into `file`; the error is a sentence for the
+/// user.
+pub fn example(name: &str, file: &Path) -> Result<(), String> {
+    let words = ["highwater", "record", name, "--device", "meta", "--steps", "2"];
+    let arguments = match Arguments::try_parse_from(words).map(|arguments| arguments.command) {
+        Ok(Some(Command::Record(arguments))) => arguments,
+        Ok(_) => return Err(format!("'{name}' is not recorded here")),
+        Err(why) => return Err(why.to_string()),
+    };
+    let options = options(&arguments).map_err(|why| why.to_string())?;
+    scenario::record(name, &options, file).map(drop).map_err(|why| format!("cannot record {name}: {why}"))
+}
 
 /// Runs the scenario, reads its recording again, and says what it took.
 pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, Failure> {

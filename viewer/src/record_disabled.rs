@@ -1,11 +1,24 @@
 //! Record: the twin of `record.rs` in a build without the engine.
 
+use std::path::Path;
+
 use crate::args::RecordArguments;
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
+use crate::example::Example;
+
+/// Nothing can be recorded: the first screen offers nothing.
+pub const EXAMPLES: &[Example] = &[];
+
+/// Says that this build has no engine.
+pub fn example(_name: &str, _file: &Path) -> Result<(), String> {
+    Err(NO_ENGINE.to_owned())
+}
+
+const NO_ENGINE: &str =
+    "this build has no engine to run a scenario with: build highwater with its default feature 'engine'";
 
 /// Says that this build has no engine.
 pub fn run(_arguments: &RecordArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
-    let text = "this build has no engine to run a scenario with: build highwater with its default feature 'engine'";
-    Err(Failure::Record(text.to_owned()))
+    Err(Failure::Record(NO_ENGINE.to_owned()))
 }

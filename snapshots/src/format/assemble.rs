@@ -10,7 +10,7 @@ use crate::builder::{StartingState, TraceBuilder};
 use crate::error::Problem;
 use crate::event::Event;
 use crate::ids::{FrameId, ModuleId, ScopeId, StackId, StringId};
-use crate::levels::{LevelMeter, Levels};
+use crate::levels::Levels;
 use crate::tables::{Frame, Module, Op, Scope, Stack, Tables};
 use crate::trace::{Trace, Trust};
 
@@ -38,10 +38,8 @@ pub(super) struct Assembler {
     end: Option<Trust>,
     has_tail: bool,
     problems: u64,
-    /// How much lives; measured where somebody asks.
-    meter: Option<LevelMeter>,
-    /// For each run of events, how many events there are after it, and its levels.
-    measured: Vec<(u64, Levels)>,
+    /// For each run of events, how many events there are after it, and how much lived in it; `None` where nobody asks.
+    measured: Option<Vec<(u64, Levels)>>,
 }
 
 /// Events that share one entry of what is measured.
@@ -58,14 +56,14 @@ impl Assembler {
         self.builder.event_count()
     }
 
-    /// Lets it measure how much memory lives, from now on.
+    /// Lets it note how much memory lives, from now on.
     pub(super) fn measure(&mut self) {
-        self.meter = Some(LevelMeter::default());
+        self.measured = Some(Vec::new());
     }
 
-    /// What was measured since this was last asked: runs of events by how many events there are after each.
+    /// What was noted since this was last asked: runs of events by how many events there are after each.
     pub(super) fn take_measured(&mut self) -> Vec<(u64, Levels)> {
-        std::mem::take(&mut self.measured)
+        self.measured.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Whether the recording said that it was finished.
@@ -263,9 +261,6 @@ impl Assembler {
         self.spend(state.segments.len() + state.mappings.len() + state.blocks.len())?;
         let before = self.builder.row_counts();
         self.builder.set_starting_state(state);
-        if let Some(meter) = &mut self.meter {
-            self.builder.measure_start(before.0, meter);
-        }
         self.owners.took_state(header.first, state, before, &self.builder);
         Ok(())
     }
@@ -278,13 +273,10 @@ impl Assembler {
         self.spend(events.len())?;
         self.reach_event(header.first);
         let row = self.builder.event_count();
-        events.iter().for_each(|event| self.builder.push(event));
-        if let Some(meter) = &mut self.meter {
-            let end = self.builder.event_count();
-            for first in (row..end).step_by(EVENTS_A_LEVEL) {
-                let run = first..end.min(first + EVENTS_A_LEVEL);
-                self.builder.measure(run.clone(), meter);
-                self.measured.extend(meter.take().map(|levels| (run.end as u64, levels)));
+        for run in events.chunks(EVENTS_A_LEVEL) {
+            run.iter().for_each(|event| self.builder.push(event));
+            if let Some(measured) = &mut self.measured {
+                measured.push((self.builder.event_count() as u64, self.builder.take_levels()));
             }
         }
         self.next_event = header.first.saturating_add(u64::from(header.count));

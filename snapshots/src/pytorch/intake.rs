@@ -258,7 +258,7 @@ impl Intake {
     }
 
     /// How much memory lived over the events since this was last asked.
-    pub fn take_levels(&mut self) -> Option<Levels> {
+    pub fn take_levels(&mut self) -> Levels {
         self.meter.take()
     }
 

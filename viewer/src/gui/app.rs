@@ -13,10 +13,14 @@ use super::open_file::OpenFile;
 use super::palette::{Choice, Palette};
 use super::settings::Settings;
 use super::timeline::Stacking;
-use super::{theme, top_bar, welcome};
+use super::welcome::Welcome;
+use super::{failure, theme, top_bar, welcome};
 use crate::args::is_stdin;
 use crate::command::Command;
+use crate::discard::discard;
+use crate::example::Running;
 use crate::loader::{Loading, Outcome};
+use crate::record;
 use crate::session::Recording;
 
 /// By how much one command changes the size of everything, and how far.
@@ -34,6 +38,8 @@ pub struct App {
     settings: Settings,
     palette: Option<Palette>,
     dialog: Option<Receiver<Option<PathBuf>>>,
+    welcome: Welcome,
+    example: Option<Running>,
     is_styled: bool,
 }
 
@@ -123,7 +129,10 @@ impl App {
                 }
             }
             Command::Close => {
-                self.files.remove(self.current);
+                // Millions of rows are given back elsewhere: the window goes on.
+                let file = self.files.remove(self.current);
+                let held = Arc::downgrade(&file.recording);
+                discard(file, held);
                 self.current = self.current.min(self.files.len().saturating_sub(1));
             }
             Command::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
@@ -236,6 +245,13 @@ impl App {
             self.failures.retain(|(known, _)| *known != path);
             self.failures.push((path, why));
         }
+        if let Some(recorded) = self.example.as_ref().and_then(Running::poll) {
+            match (recorded, self.example.take()) {
+                (Ok(path), _) => self.open(ctx, &path),
+                (Err(why), Some(example)) => self.failures.push((example.file().to_owned(), why)),
+                (Err(_), None) => {}
+            }
+        }
         if let Some(Ok(path)) = self.dialog.as_ref().map(Receiver::try_recv) {
             self.dialog = None;
             if let Some(path) = path {
@@ -276,15 +292,30 @@ impl App {
         Panel::top("notices").show(ui, |ui| {
             // Dropping it calls it off, and leaves the file free to be opened again at once.
             self.loading.retain(|loading| !welcome::loading_ui(ui, loading));
-            self.failures.retain(|(path, why)| !welcome::failure_ui(ui, path, why));
+            let mut again = None;
+            self.failures.retain(|(path, why)| {
+                let answer = failure::failure_ui(ui, path, why, !is_stdin(path));
+                if answer == Some(failure::Answer::Retry) {
+                    again = Some(path.clone());
+                }
+                answer != Some(failure::Answer::Dismiss)
+            });
+            if let Some(path) = again {
+                self.open(&ui.ctx().clone(), &path);
+            }
         });
     }
 
     fn welcome_ui(&mut self, ui: &mut Ui) {
         let ctx = ui.ctx().clone();
-        match welcome::welcome_ui(ui, &self.settings.recent) {
+        let running = self.example.as_ref();
+        match self.welcome.welcome_ui(ui, &self.settings.recent, record::EXAMPLES, running) {
             Some(welcome::Wish::Ask) => self.run(&ctx, Command::Open),
             Some(welcome::Wish::Open(path)) => self.open(&ctx, &path),
+            Some(welcome::Wish::Forget(path)) => self.settings.forget(&path),
+            Some(welcome::Wish::Record(example)) => {
+                self.example = Some(Running::start(example, None, record::example, move || ctx.request_repaint()));
+            }
             None => {}
         }
     }

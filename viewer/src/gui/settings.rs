@@ -1,17 +1,24 @@
-//! Settings: what the app remembers from one start to the next.
+//! Settings: what the app remembers from one start to the next: choices, recent files, and how each file was looked at.
 
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
 use super::colouring::ColourBy;
+use super::file_look::FileLook;
 use super::layout::{Bottom, Side};
 use super::timeline::Stacking;
 
 /// Files kept in the list.
 const MOST_RECENT: usize = 10;
+/// Files of which it is kept how they were looked at.
+const MOST_LOOKS: usize = 50;
 
-/// Choices that outlive a recording.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
+/// Choices that outlive a recording. Stored as a JSON text, of which each part is read by itself: what an older or newer
+/// program wrote differently costs that part alone.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Files opened lately, the last one first.
     pub recent: Vec<PathBuf>,
@@ -29,6 +36,8 @@ pub struct Settings {
     pub side: Side,
     /// The view below the timeline.
     pub bottom: Option<Bottom>,
+    /// How files were looked at, the last one first.
+    looks: Vec<FileLook>,
 }
 
 impl Default for Settings {
@@ -42,6 +51,7 @@ impl Default for Settings {
             is_hiding: false,
             side: Side::Moment,
             bottom: None,
+            looks: Vec::new(),
         }
     }
 }
@@ -49,9 +59,83 @@ impl Default for Settings {
 impl Settings {
     /// Puts `path` first in the list of recent files.
     pub fn remember(&mut self, path: &Path) {
-        self.recent.retain(|known| known != path);
+        self.forget(path);
         self.recent.insert(0, path.to_owned());
         self.recent.truncate(MOST_RECENT);
+    }
+
+    /// Takes `path` off the list of recent files.
+    pub fn forget(&mut self, path: &Path) {
+        self.recent.retain(|known| known != path);
+    }
+
+    /// How the file at `path` was looked at when it was last closed.
+    pub fn look(&self, path: &Path) -> Option<&FileLook> {
+        self.looks.iter().find(|look| look.path == path)
+    }
+
+    /// Remembers how a file is looked at.
+    pub fn keep_look(&mut self, look: FileLook) {
+        self.looks.retain(|known| known.path != look.path);
+        self.looks.insert(0, look);
+        self.looks.truncate(MOST_LOOKS);
+    }
+
+    fn to_json(&self) -> String {
+        let Self { recent, colour_by, stacking, has_lines, has_contrast, is_hiding, side, bottom, looks } = self;
+        serde_json::json!({
+            "recent": recent,
+            "colour_by": colour_by,
+            "stacking": stacking,
+            "has_lines": has_lines,
+            "has_contrast": has_contrast,
+            "is_hiding": is_hiding,
+            "side": side,
+            "bottom": bottom,
+            "looks": looks,
+        })
+        .to_string()
+    }
+
+    fn from_json(text: &str) -> Self {
+        let mut settings = Self::default();
+        let Ok(Value::Object(mut parts)) = serde_json::from_str(text) else {
+            return settings;
+        };
+        take(&mut parts, "recent", &mut settings.recent);
+        take(&mut parts, "colour_by", &mut settings.colour_by);
+        take(&mut parts, "stacking", &mut settings.stacking);
+        take(&mut parts, "has_lines", &mut settings.has_lines);
+        take(&mut parts, "has_contrast", &mut settings.has_contrast);
+        take(&mut parts, "is_hiding", &mut settings.is_hiding);
+        take(&mut parts, "side", &mut settings.side);
+        take(&mut parts, "bottom", &mut settings.bottom);
+        let mut looks: Vec<Value> = Vec::new();
+        take(&mut parts, "looks", &mut looks);
+        settings.looks = looks.into_iter().filter_map(|look| serde_json::from_value(look).ok()).collect();
+        settings.recent.truncate(MOST_RECENT);
+        settings.looks.truncate(MOST_LOOKS);
+        settings
+    }
+}
+
+/// Puts part `name` in place of `into`, if it is there and can be read.
+fn take<T: DeserializeOwned>(parts: &mut Map<String, Value>, name: &str, into: &mut T) {
+    let value = parts.remove(name).and_then(|value| serde_json::from_value(value).ok());
+    if let Some(value) = value {
+        *into = value;
+    }
+}
+
+impl Serialize for Settings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.to_json())
+    }
+}
+
+impl<'de> Deserialize<'de> for Settings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self::from_json(&text))
     }
 }
 
@@ -70,5 +154,47 @@ mod tests {
             settings.remember(Path::new(&number.to_string()));
         }
         assert_eq!(settings.recent.len(), MOST_RECENT);
+        settings.forget(Path::new("19"));
+        assert_eq!(settings.recent[0], Path::new("18"));
+    }
+
+    fn look(name: &str) -> FileLook {
+        FileLook { path: PathBuf::from(name), device: 3, ..FileLook::default() }
+    }
+
+    #[test]
+    fn looks_of_the_last_files_are_kept_and_come_back_from_storage() {
+        let mut settings = Settings {
+            colour_by: ColourBy::Scope(2),
+            has_lines: false,
+            has_contrast: true,
+            side: Side::Statistics,
+            bottom: Some(Bottom::Events),
+            ..Settings::default()
+        };
+        settings.remember(Path::new("a"));
+        for number in 0..60 {
+            settings.keep_look(look(&number.to_string()));
+        }
+        settings.keep_look(look("30"));
+        assert_eq!(settings.looks.len(), MOST_LOOKS);
+        assert!(settings.look(Path::new("9")).is_none());
+        let stored = serde_json::to_string(&settings).unwrap();
+        let back: Settings = serde_json::from_str(&stored).unwrap();
+        assert_eq!(back, settings);
+        assert_eq!(back.look(Path::new("30")).unwrap().device, 3);
+    }
+
+    #[test]
+    fn what_cannot_be_read_costs_itself_alone() {
+        let text = r#"{
+            "recent": ["a"], "colour_by": "Flavour", "has_lines": false, "new": 7,
+            "looks": [{"path": "a", "axis": "Sideways"}, {"path": "b", "device": 1, "unheard": []}, 5]
+        }"#;
+        let settings = Settings::from_json(text);
+        assert_eq!((settings.recent.len(), settings.colour_by, settings.has_lines), (1, ColourBy::default(), false));
+        let known: Vec<&Path> = settings.looks.iter().map(|look| look.path.as_path()).collect();
+        assert_eq!(known, [Path::new("b")]);
+        assert_eq!(Settings::from_json("(recent: [])"), Settings::default());
     }
 }

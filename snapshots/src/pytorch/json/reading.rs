@@ -72,7 +72,7 @@ impl<'w> Reading<'w> {
             || self.now.events.abs_diff(self.told.events) >= EVENTS_A_LOOK;
         if is_due {
             self.told = self.now;
-            let levels = self.intake.take_levels();
+            let levels = Some(self.intake.take_levels());
             self.is_stopped = (self.watch)(Progress { levels, ..self.now }).is_break();
         }
         if self.is_stopped { Err(E::custom("stopped")) } else { Ok(()) }

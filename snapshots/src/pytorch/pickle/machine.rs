@@ -88,7 +88,7 @@ impl<S: Source> Machine<S> {
                     bytes: bytes.unwrap_or(bytes_read),
                     events: self.store.events.len() as u64,
                     events_in_all: None,
-                    levels: self.store.intake.take_levels(),
+                    levels: Some(self.store.intake.take_levels()),
                 };
                 if watch(progress).is_break() {
                     return Err(Error::Cancelled);

@@ -1,0 +1,149 @@
+//! Tabs: the open files by name, told apart where names are equal; one is in front, each can be closed.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use eframe::egui::{Button, Id, Role, ScrollArea, Ui, WidgetInfo};
+
+/// An open file as its tab shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tab {
+    /// What the recording is called.
+    pub name: String,
+    /// Where it was read from.
+    pub path: Option<PathBuf>,
+}
+
+/// What the user asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TabWish {
+    /// Bring this one to the front.
+    Show(usize),
+    /// Close this one.
+    Close(usize),
+}
+
+/// Shows the tabs in one row, which scrolls where there are many.
+pub fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabWish> {
+    let mut wish = None;
+    let names = distinct_names(tabs);
+    let former = ui.data(|data| data.get_temp::<usize>(Id::unique("front tab")));
+    ScrollArea::horizontal().id_salt("tabs").auto_shrink([false, true]).show(ui, |ui| {
+        ui.horizontal(|ui| {
+            ui.spacing_mut().item_spacing.x = 2.0;
+            for (row, (tab, name)) in tabs.iter().zip(&names).enumerate() {
+                let response = ui.add(Button::selectable(row == front, name));
+                let is_front = row == front;
+                response.widget_info(|| WidgetInfo::selected(Role::Tab, true, is_front, name));
+                if is_front && former != Some(front) {
+                    response.scroll_to_me(None);
+                }
+                if response.clicked() {
+                    wish = Some(TabWish::Show(row));
+                }
+                if response.middle_clicked() {
+                    wish = Some(TabWish::Close(row));
+                }
+                let full = tab.path.as_deref().map_or_else(|| tab.name.clone(), |path| path.display().to_string());
+                response.on_hover_text(full);
+                let close = ui.add(Button::new("x").small().frame(false));
+                close.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Close {name}")));
+                if close.on_hover_text(format!("Close {name}")).clicked() {
+                    wish = Some(TabWish::Close(row));
+                }
+                ui.add_space(6.0);
+            }
+        });
+    });
+    ui.data_mut(|data| data.insert_temp(Id::unique("front tab"), front));
+    wish
+}
+
+/// The name of each tab: equal names get as many of their folders as tell them apart, and a number where nothing does.
+pub fn distinct_names(tabs: &[Tab]) -> Vec<String> {
+    let mut names: Vec<String> = tabs.iter().map(|tab| tab.name.clone()).collect();
+    let deepest = tabs.iter().filter_map(|tab| Some(tab.path.as_deref()?.components().count())).max().unwrap_or(0);
+    for folders in 1..deepest {
+        let shared = counts(&names);
+        let mut is_done = true;
+        for (name, tab) in names.iter_mut().zip(tabs) {
+            if shared.get(name.as_str()).is_some_and(|count| *count > 1)
+                && let Some(path) = &tab.path
+            {
+                *name = last_parts(path, folders + 1).unwrap_or_else(|| name.clone());
+                is_done = false;
+            }
+        }
+        if is_done {
+            break;
+        }
+    }
+    let shared = counts(&names);
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for name in &mut names {
+        let number = seen.entry(name.clone()).and_modify(|number| *number += 1).or_insert(1);
+        if shared.get(name.as_str()).is_some_and(|count| *count > 1) {
+            *name = format!("{name} ({number})");
+        }
+    }
+    names
+}
+
+fn counts(names: &[String]) -> HashMap<String, usize> {
+    let mut counts = HashMap::new();
+    for name in names {
+        *counts.entry(name.clone()).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// The last `count` parts of a path, if it has so many.
+fn last_parts(path: &Path, count: usize) -> Option<String> {
+    let parts: Vec<_> = path.components().collect();
+    let last = parts.get(parts.len().checked_sub(count)?..)?;
+    Some(last.iter().collect::<PathBuf>().display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use eframe::egui::accesskit::Toggled;
+    use eframe::egui::{PointerButton, Vec2};
+    use egui_kittest::Harness;
+    use egui_kittest::kittest::{NodeT as _, Queryable as _};
+
+    use super::*;
+
+    fn tab(path: &str) -> Tab {
+        let path = PathBuf::from(path);
+        Tab { name: path.file_name().unwrap().to_string_lossy().into_owned(), path: Some(path) }
+    }
+
+    #[test]
+    fn equal_names_are_told_apart_by_as_few_folders_as_suffice() {
+        let tabs = [tab("/a/x/step.snap"), tab("/b/x/step.snap"), tab("/b/y/step.snap"), tab("/c/other.snap")];
+        let expected = ["a/x/step.snap", "b/x/step.snap", "y/step.snap", "other.snap"];
+        assert_eq!(distinct_names(&tabs), expected.map(|name| name.replace('/', std::path::MAIN_SEPARATOR_STR)));
+        let same = Tab { name: "made".to_owned(), path: None };
+        assert_eq!(distinct_names(&[same.clone(), same]), ["made (1)", "made (2)"]);
+    }
+
+    #[test]
+    fn a_click_shows_and_the_cross_or_the_middle_button_closes() {
+        let tabs: Vec<Tab> = (0..3).map(|n| tab(&format!("/runs/{n}/rank{n}.snap"))).collect();
+        let wishes = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let heard = std::rc::Rc::clone(&wishes);
+        let mut harness = Harness::builder()
+            .with_size(Vec2::new(400.0, 40.0))
+            .build_ui(move |ui| heard.borrow_mut().extend(tabs_ui(ui, &tabs, 1)));
+        assert!(
+            harness.get_by_role_and_label(Role::Tab, "rank1.snap").accesskit_node().toggled() == Some(Toggled::True)
+        );
+        harness.get_by_role_and_label(Role::Tab, "rank2.snap").click();
+        harness.run_steps(2);
+        harness.get_by_label("Close rank0.snap").click();
+        harness.run_steps(2);
+        harness.get_by_role_and_label(Role::Tab, "rank1.snap").click_button(PointerButton::Middle);
+        harness.run_steps(2);
+        assert_eq!(*wishes.borrow(), [TabWish::Show(2), TabWish::Close(0), TabWish::Close(1)]);
+    }
+}
