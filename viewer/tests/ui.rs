@@ -411,3 +411,24 @@ fn an_empty_recording_shows_an_empty_picture() {
     run(&mut harness, Command::ShowMoment);
     harness.get_by_label("Total of 0 groups, 0 blocks");
 }
+
+#[test]
+fn a_closed_recording_is_let_go_by_every_thread() {
+    let mut harness = harness(Some(steps()));
+    harness.state_mut().open_trace("other.snap", steps());
+    settle(&mut harness);
+    // Ask for one more picture that is still being drawn when the file goes.
+    press(&mut harness, Key::Num3);
+    let held = std::sync::Arc::downgrade(&harness.state().current().unwrap().recording);
+    let ctx = harness.ctx.clone();
+    harness.state_mut().run(&ctx, Command::ZoomIn);
+    harness.run_steps(1);
+    run(&mut harness, Command::Close);
+    let begun = std::time::Instant::now();
+    while held.strong_count() > 0 {
+        assert!(begun.elapsed().as_secs() < 60, "something holds the closed recording");
+        harness.run_steps(1);
+        std::thread::yield_now();
+    }
+    assert_eq!(harness.state().current().unwrap().recording.name, "steps.snap");
+}
