@@ -160,10 +160,12 @@ commands! {
     ToggleTheme = "Light or dark", "Switch between a light and a dark window.", ["Ctrl+D"];
     /// Copy the table in front.
     CopyTable = "Copy the table", "Copy the table of the panel at the side as CSV.", ["Ctrl+Shift+C"];
-    /// Write the table in front.
-    SaveTable = "Save the table…", "Write the table of the panel at the side, or of the one below, as a CSV file.", ["Ctrl+E"];
-    /// Write a picture of a view.
-    SavePicture = "Save a picture…", "Write what is shown of this recording as a PNG or SVG file.", ["Ctrl+S"];
+    /// Write the table at the side.
+    SaveTable = "Save the table…", "Write the table of the view at the side as a CSV file.", ["Ctrl+E"];
+    /// Write the table below.
+    SaveBelow = "Save the table below…", "Write the table of the view below the timeline as a CSV file.", ["Ctrl+Shift+E"];
+    /// Write a picture of the recording.
+    SavePicture = "Save a picture…", "Write the timeline, and the view below it, as a PNG or SVG file.", ["Ctrl+S"];
     /// Write a picture of the window.
     Screenshot = "Save the window…", "Write the whole window as a PNG file.", ["Ctrl+Shift+S"];
 }

@@ -1,5 +1,6 @@
 //! OpenFile: one open recording: what is looked at, its timeline and the views around it.
 
+use std::io;
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
@@ -8,6 +9,7 @@ use highwater_snapshots::analysis::{Metric, Moment};
 
 use super::block::BlockPanel;
 use super::events::EventsView;
+use super::file_look::FileLook;
 use super::layout::{Bottom, Side};
 use super::legend::{Asked, Shares};
 use super::moment::MomentPanel;
@@ -20,9 +22,14 @@ use super::timeline::{Look, Timeline, drawn_metric};
 use super::top_bar::{self, Change, Shown};
 use super::{legend, status, theme};
 use crate::command::Command;
+use crate::discard::discard;
+use crate::follow::Following;
 use crate::history::History;
 use crate::selection::{Pin, Selection};
 use crate::session::Recording;
+
+/// Writes a table.
+pub type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
 
 /// What Undo returns to.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,15 +59,20 @@ pub struct OpenFile {
     history: History<Visit>,
     /// What a view has to say, until the next command.
     notice: Option<String>,
+    /// The file, while it is followed as its program writes it.
+    pub(super) following: Option<Following>,
     /// The local peaks of a device's total.
     pub(super) known_peaks: Option<((usize, Metric), Vec<Extreme>)>,
 }
 
 impl OpenFile {
-    /// Opens the view of everything.
-    pub fn new(recording: Recording) -> Self {
+    /// Opens the view of everything, or what `look` remembers.
+    pub fn new(recording: Recording, look: Option<&FileLook>) -> Self {
         let recording = Arc::new(recording);
-        let selection = Selection::new(&recording);
+        let mut selection = Selection::new(&recording);
+        if let Some(look) = look {
+            look.apply(&recording, &mut selection);
+        }
         Self {
             history: History::new(Visit { selection: selection.clone(), search: String::new() }),
             selection,
@@ -73,6 +85,7 @@ impl OpenFile {
             events: EventsView::default(),
             shares: Shares::default(),
             notice: None,
+            following: None,
             known_peaks: None,
             recording,
         }
@@ -82,10 +95,12 @@ impl OpenFile {
     /// pinned block, which may be another one now.
     pub fn replace(&mut self, recording: Recording) {
         self.selection = self.selection.carried_over(&self.recording, &recording);
-        self.recording = Arc::new(recording);
+        let former = std::mem::replace(&mut self.recording, Arc::new(recording));
+        let held = Arc::downgrade(&former);
+        let timeline = std::mem::take(&mut self.timeline);
+        discard((former, timeline), held);
         self.search.renew(&self.recording);
         self.history = History::new(self.visit());
-        self.timeline = Timeline::default();
         self.known_peaks = None;
         // What they have worked out is of the former recording.
         self.segments = SegmentsView::default();
@@ -105,12 +120,38 @@ impl OpenFile {
         }
     }
 
-    /// The table of the moment as comma-separated values.
-    pub fn table_csv(&mut self) -> String {
+    /// The table of the view at the side as comma-separated values; else why there is none.
+    pub fn side_csv(&mut self, side: Side) -> Result<String, String> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
         let scene = scene_of(recording, selection, timeline, search, now);
-        self.panel.csv(&scene, selection.range())
+        match side {
+            Side::Moment => Ok(self.panel.csv(&scene, selection.range())),
+            Side::Block => Err("A block is no table: its stacks have buttons that copy them.".to_owned()),
+            Side::Statistics => {
+                let mut text = Vec::new();
+                self.statistics.write_csv(&mut text).map_err(|why| why.to_string())?;
+                Ok(String::from_utf8_lossy(&text).into_owned())
+            }
+        }
+    }
+
+    /// Writes the table of the view below the timeline as comma-separated values, on whatever thread; else why there is
+    /// none.
+    pub fn below_csv(&mut self, bottom: Bottom) -> Result<WriteTable, String> {
+        let now = self.moment();
+        let Self { recording, selection, timeline, search, .. } = self;
+        let scene = scene_of(recording, selection, timeline, search, now);
+        match bottom {
+            Bottom::Segments => {
+                let csv = self.segments.csv().ok_or("the segments are not known yet: try again in a moment")?;
+                Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
+            }
+            Bottom::Events => {
+                let export = self.events.export(&scene).map_err(|why| why.to_string())?;
+                Ok(Box::new(move |out| export.write_csv(out)))
+            }
+        }
     }
 
     /// Whether anything that is shown is still being worked out on other threads.
@@ -147,6 +188,27 @@ impl OpenFile {
 
     fn visit(&self) -> Visit {
         Visit { selection: self.selection.clone(), search: self.search.text().to_owned() }
+    }
+
+    /// Reads on while the file is being written.
+    pub fn follow(&mut self, ctx: &egui::Context) {
+        if let Some(path) = self.recording.path.clone() {
+            let wake = ctx.clone();
+            let events = self.recording.trace.events.len();
+            self.following = Some(Following::start(path, events, move || wake.request_repaint()));
+        }
+    }
+
+    /// What a view has to say, once.
+    pub fn take_notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+
+    /// Looks at another device.
+    pub fn choose_device(&mut self, device: usize) {
+        if device != self.selection.device {
+            self.selection.set_device(&self.recording, device);
+        }
     }
 
     /// Takes note of what is looked at now, for Undo. `is_movement` tells whether it came about by a movement that

@@ -33,6 +33,12 @@ impl Task {
         Self { title: "Save a picture", name: format!("{what}.png"), kinds, write: Box::new(write) }
     }
 
+    /// A picture of the window, which `write` writes as PNG.
+    pub fn window(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
+        let name = format!("{what}.png");
+        Self { title: "Save the window", name, kinds: &[("PNG", &["png"])], write: Box::new(write) }
+    }
+
     /// A table of `what`, whose lines `write` writes.
     pub fn table(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Self {
         let write = move |path: &Path| {

@@ -22,6 +22,10 @@ impl OpenFile {
         let has_block = self.selection.pin.is_some_and(|pin| pin.block.is_some());
         match command {
             Command::Reload => self.recording.path.is_some(),
+            Command::ToggleFollow => {
+                let can_grow = self.recording.trace.trust.unfinished && self.recording.path.is_some();
+                self.following.is_some() || can_grow
+            }
             Command::NextDevice => self.recording.devices.len() > 1,
             Command::ZoomToBlock | Command::BlockAbove | Command::BlockBelow => has_block,
             Command::Unpin => self.selection.pin.is_some(),
@@ -50,6 +54,8 @@ impl OpenFile {
         match command {
             Command::Search => self.search.focus(),
             Command::ClearSearch => self.search_for(ctx, ""),
+            Command::ToggleFollow if self.following.is_some() => self.following = None,
+            Command::ToggleFollow => self.follow(ctx),
             _ => {}
         }
         let is_movement = matches!(

@@ -21,7 +21,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
             "File",
             &[
                 &[C::Open, C::Reload, C::ToggleFollow, C::NextFile, C::PreviousFile, C::Close],
-                &[C::SavePicture, C::Screenshot, C::SaveTable, C::CopyTable],
+                &[C::SavePicture, C::Screenshot, C::CopyTable, C::SaveTable, C::SaveBelow],
                 &[C::Quit],
             ],
         ),

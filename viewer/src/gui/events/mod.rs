@@ -60,6 +60,24 @@ const CSV: [Column; 13] = [
 /// Call sites remembered for rows that were in view.
 const MOST_SITES: usize = 20_000;
 
+/// A list of events of a recording.
+#[derive(Debug)]
+pub struct Export {
+    recording: Arc<Recording>,
+    listed: Arc<Listed>,
+}
+
+impl Export {
+    /// Writes them as comma-separated values, in exact figures, line by line.
+    pub fn write_csv(&self, mut out: &mut dyn Write) -> io::Result<()> {
+        let trace = &self.recording.trace;
+        write_csv(&mut out, &CSV, self.listed.len(), |row, column| {
+            let facts = self.listed.event(row).and_then(|id| Some((id, Facts::of(trace, id)?)));
+            facts.map_or_else(String::new, |(id, facts)| csv_cell(trace, id, &facts, column))
+        })
+    }
+}
+
 /// The view's state.
 #[derive(Debug)]
 pub struct EventsView {
@@ -174,17 +192,13 @@ impl EventsView {
         }
     }
 
-    /// Writes the listed events as comma-separated values, in exact figures, line by line.
-    pub fn write_csv(&self, scene: &Scene<'_>, out: &mut impl Write) -> io::Result<()> {
-        let trace = &scene.recording.trace;
+    /// The listed events, to be written on whatever thread.
+    pub fn export(&self, scene: &Scene<'_>) -> io::Result<Export> {
         let is_known = Weak::ptr_eq(&self.of, &Arc::downgrade(scene.recording));
         let Some(listed) = self.listed.as_ref().filter(|_| is_known && !self.list.is_busy()) else {
             return Err(io::Error::other("the list of events is not ready yet: try again in a moment"));
         };
-        write_csv(out, &CSV, listed.len(), |row, column| {
-            let facts = listed.event(row).and_then(|id| Some((id, Facts::of(trace, id)?)));
-            facts.map_or_else(String::new, |(id, facts)| csv_cell(trace, id, &facts, column))
-        })
+        Ok(Export { recording: Arc::clone(scene.recording), listed: Arc::clone(listed) })
     }
 
     /// Asks for the list that is wanted, and takes what is ready.

@@ -186,7 +186,7 @@ fn the_listed_events_are_written_line_by_line_in_exact_figures() {
     }
     let mut text = Vec::new();
     harness.state_mut().play(|view, scene| {
-        view.write_csv(scene, &mut text).unwrap();
+        view.export(scene).unwrap().write_csv(&mut text).unwrap();
         Vec::new()
     });
     let text = String::from_utf8(text).unwrap();

@@ -110,7 +110,7 @@ impl MomentPanel {
             ui.weak("Adding up…");
             return wishes;
         };
-        if let Some(act) = self.view_ui(ui, scene, &answer) {
+        if let Some(act) = self.view_ui(ui, scene, &answer, true) {
             self.act(act, &answer, &mut wishes);
         }
         if let Some(chosen) = &answer.chosen {
@@ -201,6 +201,16 @@ impl MomentPanel {
     }
 
     /// Which moment, and how much there is in all.
+    /// Shows what the panel shows without what it is changed by: for pictures.
+    pub fn picture_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
+        self.receive(ui.ctx(), scene);
+        if let Some(answer) = self.shown.take() {
+            self.view_ui(ui, scene, &answer, false);
+            self.shown = Some(answer);
+        }
+        self.ask(ui.ctx(), scene);
+    }
+
     fn head_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
         let big = |bytes: u64| RichText::new(format_bytes(bytes)).size(26.0).strong();
         if let Some(marks) = self.marks.clone() {
@@ -233,14 +243,15 @@ impl MomentPanel {
     }
 
     /// The breadcrumb and the chosen view, with room left for what is below.
-    fn view_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, answer: &Answer) -> Option<Act> {
+    fn view_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, answer: &Answer, has_hints: bool) -> Option<Act> {
         let mut act = choosers::breadcrumb_ui(ui, answer);
         let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != Look::Table;
         if is_for_stacks {
             flame::roles_ui(ui);
         }
         let whole = ui.available_rect_before_wrap();
-        let has_hints = answer.chosen.is_none()
+        let has_hints = has_hints
+            && answer.chosen.is_none()
             && scene.reason == Reason::Peak
             && !self.shows_range()
             && self.choices.look == Look::Table

@@ -7,6 +7,7 @@ mod raster;
 mod svg;
 pub mod save;
 pub mod sheet;
+pub mod views;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +18,8 @@ use eframe::egui::{self, ColorImage, Pos2, RawInput, Rect, Ui, ViewportId};
 
 pub use paper::Paper;
 pub use save::{Format, save_view};
-pub use sheet::{Sheet, SheetView};
+pub use sheet::Sheet;
+pub use views::SheetView;
 
 use super::theme;
 use texture::Textures;

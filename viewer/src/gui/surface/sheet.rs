@@ -4,52 +4,48 @@
 use std::sync::Arc;
 
 use eframe::egui::{Align, CentralPanel, Frame, Label, Layout, Margin, Panel, RichText, Ui};
-use highwater_snapshots::analysis::{Metric, Moment};
+use highwater_snapshots::analysis::{Filter, Metric, Moment};
 use highwater_snapshots::units::format_bytes;
 
+use super::views::SheetView;
 use crate::cli::moment::count_of;
 use crate::gui::legend;
+use crate::gui::moment::MomentPanel;
+use crate::gui::scene::Reason;
+use crate::gui::segments::SegmentsView;
 use crate::gui::theme::Shades;
 use crate::gui::timeline::{Look, Stacking, Timeline, drawn_metric, when};
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
-/// A view that can be drawn without a window.
-#[derive(Clone, Copy, Debug)]
-pub struct SheetView {
-    /// What it is asked for by.
-    pub name: &'static str,
-    /// Draws it; whether all of it is complete.
-    draw: fn(&mut Sheet, &mut Ui) -> bool,
-}
-
-/// All of them. The first is drawn where none is asked for.
-pub const VIEWS: &[SheetView] = &[SheetView { name: "timeline", draw: Sheet::timeline_ui }];
-
-impl SheetView {
-    /// The one of this name; else what there is, in words.
-    pub fn named(name: &str) -> Result<Self, String> {
-        let names: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
-        let found = VIEWS.iter().find(|view| view.name == name).copied();
-        found.ok_or_else(|| format!("there is no view '{name}'; views are: {}", names.join(", ")))
-    }
-}
-
 /// A recording, what is looked at in it, and how.
 #[derive(Debug)]
 pub struct Sheet {
-    recording: Arc<Recording>,
-    selection: Selection,
-    look: Look,
+    pub(super) recording: Arc<Recording>,
+    pub(super) selection: Selection,
+    pub(super) look: Look,
     /// The conditions that are not met by what is grey, as they were typed; empty where there are none.
     conditions: String,
-    timeline: Timeline,
+    pub(super) filter: Filter,
+    pub(super) timeline: Timeline,
+    pub(super) segments: SegmentsView,
+    pub(super) panel: MomentPanel,
 }
 
 impl Sheet {
     /// A sheet of `recording`. `conditions` are those of the filter in `look`, as they were typed.
     pub fn new(recording: Arc<Recording>, selection: Selection, look: Look, conditions: &str) -> Self {
-        Self { recording, selection, look, conditions: conditions.trim().to_owned(), timeline: Timeline::default() }
+        Self {
+            recording,
+            selection,
+            look,
+            conditions: conditions.trim().to_owned(),
+            // What cannot be understood has found no matches either.
+            filter: conditions.parse().unwrap_or_default(),
+            timeline: Timeline::default(),
+            segments: SegmentsView::default(),
+            panel: MomentPanel::default(),
+        }
     }
 
     /// What it is called.
@@ -73,6 +69,15 @@ impl Sheet {
     /// The peak of the chosen total.
     fn peak(&self) -> Moment {
         self.recording.devices[self.selection.device].peak(&self.recording.trace, self.selection.metric)
+    }
+
+    /// The moment that views of one moment show: the pinned one, or the peak.
+    pub(super) fn moment(&self) -> (Moment, Reason) {
+        let index = &self.recording.devices[self.selection.device];
+        match self.selection.pin {
+            Some(pin) => (index.moment(&self.recording.trace, self.selection.metric, pin.moment), Reason::Pinned),
+            None => (self.peak(), Reason::Peak),
+        }
     }
 
     fn title_ui(&self, ui: &mut Ui) {
@@ -122,7 +127,7 @@ impl Sheet {
         });
     }
 
-    fn timeline_ui(&mut self, ui: &mut Ui) -> bool {
+    pub(super) fn timeline_ui(&mut self, ui: &mut Ui) -> bool {
         self.timeline.receive(ui.ctx());
         self.caption_ui(ui);
         self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &self.look);

@@ -1,0 +1,124 @@
+//! Arrivals: what other threads and the system bring to the window: recordings, chosen and dropped files, outcomes.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+
+use eframe::egui;
+
+use super::App;
+use crate::example::Running;
+use crate::follow::Followed;
+use crate::gui::saving::Task;
+use crate::loader::Outcome;
+
+impl App {
+    /// Takes in all that has arrived since the last frame.
+    pub(super) fn take_news(&mut self, ctx: &egui::Context) {
+        self.take_recordings(ctx);
+        self.take_followed();
+        if let Some(recorded) = self.example.as_ref().and_then(Running::poll) {
+            match (recorded, self.example.take()) {
+                (Ok(path), _) => self.open(ctx, &path),
+                (Err(why), Some(example)) => self.failures.push((example.file().to_owned(), why)),
+                (Err(_), None) => {}
+            }
+        }
+        if let Some(Ok(path)) = self.dialog.as_ref().map(Receiver::try_recv) {
+            self.dialog = None;
+            if let Some(path) = path {
+                self.open(ctx, &path);
+            }
+        }
+        let dropped: Vec<PathBuf> =
+            ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect());
+        for path in dropped {
+            self.open(ctx, &path);
+        }
+        let pictures: Vec<Task> = self.pictures.1.try_iter().collect();
+        for task in pictures {
+            self.ask(ctx, task);
+        }
+        let said = &mut self.said;
+        self.savings.retain(|saving| match saving.poll() {
+            None => true,
+            Some(outcome) => {
+                match outcome {
+                    Some(Ok(path)) => said.push(format!("Wrote {}", path.display())),
+                    Some(Err(why)) => said.push(why),
+                    None => {}
+                }
+                false
+            }
+        });
+        said.extend(self.files.iter_mut().filter_map(|file| file.take_notice()));
+    }
+
+    fn take_recordings(&mut self, ctx: &egui::Context) {
+        let (mut ready, mut failed) = (Vec::new(), Vec::new());
+        self.loading.retain(|loading| match loading.poll() {
+            Outcome::Pending => true,
+            Outcome::Cancelled => false,
+            Outcome::Ready(recording) => {
+                ready.push(*recording);
+                false
+            }
+            Outcome::Failed(why) => {
+                failed.push((loading.path().to_owned(), why));
+                false
+            }
+        });
+        for recording in ready {
+            self.failures.retain(|(path, _)| Some(path) != recording.path.as_ref());
+            if let Some(path) = &recording.path {
+                self.settings.remember(path);
+            }
+            self.show(ctx, recording);
+        }
+        for (path, why) in failed {
+            self.failures.retain(|(known, _)| *known != path);
+            self.failures.push((path, why));
+        }
+    }
+
+    /// What has become of files that are still being written.
+    fn take_followed(&mut self) {
+        for file in &mut self.files {
+            match file.following.as_mut().and_then(|following| following.poll()) {
+                Some(Followed::Grown(recording)) => file.replace(*recording),
+                Some(Followed::Finished(recording)) => {
+                    self.said.push(format!("{} is finished: all of it is shown", recording.name));
+                    file.following = None;
+                    file.replace(*recording);
+                }
+                Some(Followed::Lost(why)) => {
+                    file.following = None;
+                    if let Some(path) = &file.recording.path {
+                        self.failures.push((path.clone(), why));
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Opens the system's dialog on a thread of its own, so that the window goes on.
+    pub(super) fn ask_for_file(&mut self, ctx: &egui::Context) {
+        if self.dialog.is_some() {
+            return;
+        }
+        let (sender, receiver) = channel();
+        let wake = ctx.clone();
+        let ask = move || {
+            let dialog = rfd::FileDialog::new().set_title("Open a recording");
+            let endings = ["snap", "pickle", "pkl", "json", "html", "gz"];
+            let dialog = dialog.add_filter("Recordings", &endings).add_filter("All files", &["*"]);
+            // The window may be gone by now.
+            let _ = sender.send(dialog.pick_file());
+            wake.request_repaint();
+        };
+        match std::thread::Builder::new().name("highwater-dialog".to_owned()).spawn(ask) {
+            Ok(_) => self.dialog = Some(receiver),
+            Err(why) => self.failures.push((PathBuf::from("a file"), format!("cannot show the dialog: {why}"))),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Chrome: what stands around the recording in front: menus, tabs, ranks, notices, the palette; and the first screen.
+
+use std::sync::Arc;
+
+use eframe::egui::{self, Panel, RichText, Ui};
+
+use super::App;
+use crate::args::is_stdin;
+use crate::command::Command;
+use crate::example::Running;
+use crate::gui::open_file::OpenFile;
+use crate::gui::palette::Choice;
+use crate::gui::preview::preview_ui;
+use crate::gui::ranks::Place;
+use crate::gui::tabs::{Tab, TabWish, tabs_ui};
+use crate::gui::{failure, top_bar, welcome};
+use crate::record;
+use crate::session::Recording;
+
+impl App {
+    pub(super) fn menu_bar_ui(&mut self, ui: &mut Ui) {
+        let (mut chosen, mut wish) = (None, None);
+        egui::MenuBar::new().ui(ui, |ui| {
+            chosen = top_bar::menus_ui(ui, |command| self.can(command));
+            if !self.files.is_empty() {
+                ui.separator();
+                let tab =
+                    |file: &OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
+                let tabs: Vec<Tab> = self.files.iter().map(tab).collect();
+                wish = tabs_ui(ui, &tabs, self.current);
+            }
+        });
+        match wish {
+            Some(TabWish::Show(row)) => self.current = row,
+            Some(TabWish::Close(row)) => self.close(row),
+            None => {}
+        }
+        if let Some(command) = chosen {
+            let ctx = ui.ctx().clone();
+            self.run(&ctx, command);
+        }
+    }
+
+    /// What is being read, and what could not be.
+    pub(super) fn notices_ui(&mut self, ui: &mut Ui) {
+        let is_recording = self.example.is_some() && !self.files.is_empty();
+        if self.loading.is_empty() && self.failures.is_empty() && self.said.is_empty() && !is_recording {
+            return;
+        }
+        Panel::top("notices").show(ui, |ui| {
+            // Dropping it calls it off, and leaves the file free to be opened again at once.
+            self.loading.retain(|loading| !welcome::loading_ui(ui, loading));
+            if let Some(example) = self.example.as_ref().filter(|_| is_recording) {
+                welcome::recording_ui(ui, example);
+            }
+            self.said.retain(|words| {
+                let row = ui.horizontal_wrapped(|ui| {
+                    ui.label(words);
+                    ui.button("Dismiss").clicked()
+                });
+                !row.inner
+            });
+            let mut again = None;
+            self.failures.retain(|(path, why)| {
+                let answer = failure::failure_ui(ui, path, why, !is_stdin(path));
+                if answer == Some(failure::Answer::Retry) {
+                    again = Some(path.clone());
+                }
+                answer != Some(failure::Answer::Dismiss)
+            });
+            if let Some(path) = again {
+                self.open(&ui.ctx().clone(), &path);
+            }
+        });
+    }
+
+    /// What stands where a recording would: what is read of one so far, or how to begin.
+    pub(super) fn empty_ui(&mut self, ui: &mut Ui) {
+        let early = self.loading.iter().find_map(|loading| Some((loading.path(), loading.preview()?)));
+        match early {
+            Some((path, preview)) => {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                preview_ui(ui, &name, &preview);
+            }
+            None => self.welcome_ui(ui),
+        }
+    }
+
+    /// The strip of all files and devices, where there is more than one to choose from.
+    pub(super) fn ranks_ui(&mut self, ui: &mut Ui) {
+        let Some(file) = self.files.get(self.current) else { return };
+        let (metric, device) = (file.selection.metric, file.selection.device);
+        let recordings: Vec<&Arc<Recording>> = self.files.iter().map(|file| &file.recording).collect();
+        if recordings.iter().map(|recording| recording.devices.len()).sum::<usize>() < 2 {
+            return;
+        }
+        let in_front = Place { file: self.current, device };
+        let ranks = &mut self.ranks;
+        let chosen = Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, &recordings, metric, in_front)).inner;
+        if let Some(Place { file, device }) = chosen {
+            self.current = file;
+            if let Some(file) = self.files.get_mut(file) {
+                file.choose_device(device);
+            }
+        }
+    }
+
+    fn welcome_ui(&mut self, ui: &mut Ui) {
+        let ctx = ui.ctx().clone();
+        let running = self.example.as_ref();
+        match self.welcome.welcome_ui(ui, &self.settings.recent, record::EXAMPLES, running) {
+            Some(welcome::Wish::Ask) => self.run(&ctx, Command::Open),
+            Some(welcome::Wish::Open(path)) => self.open(&ctx, &path),
+            Some(welcome::Wish::Forget(path)) => self.settings.forget(&path),
+            Some(welcome::Wish::Record(example)) => {
+                self.example = Some(Running::start(example, None, record::example, move || ctx.request_repaint()));
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn palette_ui(&mut self, ui: &Ui) {
+        let Some(mut palette) = self.palette.take() else {
+            return;
+        };
+        match palette.palette_ui(ui, |command| self.can(command)) {
+            Choice::None => self.palette = Some(palette),
+            Choice::Closed => {}
+            Choice::Run(command) => self.run(ui.ctx(), command),
+        }
+    }
+}
+
+/// Says that a file held over the window can be dropped.
+pub(super) fn drop_hint_ui(ui: &Ui) {
+    if ui.input(|input| input.raw.hovered_files.is_empty()) {
+        return;
+    }
+    egui::Area::new(egui::Id::unique("drop")).anchor(egui::Align2::CENTER_CENTER, [0.0, 0.0]).show(ui.ctx(), |ui| {
+        egui::Frame::popup(ui.style())
+            .inner_margin(24)
+            .show(ui, |ui| ui.label(RichText::new("Drop to open").size(22.0)));
+    });
+}

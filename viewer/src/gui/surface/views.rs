@@ -1,0 +1,105 @@
+//! Views: what a sheet can show in its middle, each by its name.
+
+use eframe::egui::{RichText, Ui, UiBuilder};
+use highwater_snapshots::analysis::{GroupKey, TreeKey};
+
+use super::sheet::Sheet;
+use crate::gui::layout::Bottom;
+use crate::gui::moment::{Choices, Look};
+use crate::gui::scene::{Reason, Scene};
+use crate::gui::segments::Under;
+use crate::gui::timeline::when;
+
+/// A view that can be drawn without a window.
+#[derive(Clone, Copy, Debug)]
+pub struct SheetView {
+    /// What it is asked for by.
+    pub name: &'static str,
+    /// Draws it; whether all of it is complete.
+    pub(super) draw: fn(&mut Sheet, &mut Ui) -> bool,
+}
+
+/// All of them. The first is drawn where none is asked for.
+pub const VIEWS: &[SheetView] = &[
+    SheetView { name: "timeline", draw: Sheet::timeline_ui },
+    SheetView { name: "segments", draw: Sheet::segments_ui },
+    SheetView { name: "flame", draw: |sheet, ui| sheet.moment_ui(ui, FLAME) },
+    SheetView { name: "treemap", draw: |sheet, ui| sheet.moment_ui(ui, TREEMAP) },
+    SheetView { name: "table", draw: |sheet, ui| sheet.moment_ui(ui, TABLE) },
+];
+
+const TABLE: Choices = Choices {
+    look: Look::Table,
+    first: TreeKey::By(GroupKey::Category),
+    second: None,
+    hides_internals: true,
+    is_inverted: false,
+};
+const TREEMAP: Choices = Choices { look: Look::Treemap, second: Some(TreeKey::By(GroupKey::Op)), ..TABLE };
+const FLAME: Choices = Choices { look: Look::Flame, first: TreeKey::By(GroupKey::Stack), ..TABLE };
+
+/// Share of the height that the timeline takes above the segments.
+const UPPER: f32 = 0.4;
+
+impl SheetView {
+    /// The one of this name; else what there is, in words.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let names: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
+        let found = VIEWS.iter().find(|view| view.name == name).copied();
+        found.ok_or_else(|| format!("there is no view '{name}'; views are: {}", names.join(", ")))
+    }
+
+    /// The one that shows the timeline with `bottom` below it. A list of events is no picture.
+    pub fn beside(bottom: Option<Bottom>) -> Self {
+        match bottom {
+            Some(Bottom::Segments) => VIEWS[1],
+            Some(Bottom::Events) | None => VIEWS[0],
+        }
+    }
+}
+
+impl Sheet {
+    /// The timeline, and below it the segments at the pinned moment, or at the peak.
+    fn segments_ui(&mut self, ui: &mut Ui) -> bool {
+        let whole = ui.available_rect_before_wrap();
+        let (mut upper, mut lower) = (whole, whole);
+        upper.max.y = whole.top() + whole.height() * UPPER;
+        lower.min.y = upper.max.y + 8.0;
+        let above = UiBuilder::new().id_salt("above").max_rect(upper);
+        let is_complete = ui.scope_builder(above, |ui| self.timeline_ui(ui)).inner;
+        let (moment, reason) = self.moment();
+        let Self { recording, selection, timeline, look, filter, segments, .. } = self;
+        let scene = Scene {
+            recording,
+            selection,
+            moment,
+            reason,
+            matches: &look.matches,
+            filter,
+            colouring: timeline.picture().map(|picture| &*picture.colouring),
+        };
+        let under = timeline.frame().zip(timeline.picture()).map(|(frame, picture)| Under { frame, picture });
+        let below = UiBuilder::new().id_salt("below").max_rect(lower);
+        ui.scope_builder(below, |ui| segments.segments_ui(ui, &scene, under));
+        let is_complete = is_complete && !segments.is_busy();
+        segments.wait(ui.ctx());
+        is_complete
+    }
+
+    /// Who holds memory at the pinned moment, or at the peak.
+    fn moment_ui(&mut self, ui: &mut Ui, choices: Choices) -> bool {
+        let (moment, reason) = self.moment();
+        let at = if reason == Reason::Peak { "At the peak" } else { "At the moment" };
+        let metric = moment.metric.name().replace('_', " ");
+        let caption = format!("{at}: {metric} memory, {}", when(&moment));
+        ui.label(RichText::new(caption).weak());
+        let Self { recording, selection, look, filter, panel, .. } = self;
+        panel.choices = choices;
+        let matches = &*look.matches;
+        let scene = Scene { recording, selection, moment, reason, matches, filter, colouring: None };
+        panel.picture_ui(ui, &scene);
+        let is_complete = !panel.is_busy();
+        panel.wait();
+        is_complete
+    }
+}
