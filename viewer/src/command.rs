@@ -134,6 +134,10 @@ commands! {
     ToggleHide = "Dim or hide the rest", "Show blocks that do not meet the conditions in grey, or not at all.", ["H"];
     /// The moment's panel.
     ShowMoment = "Show who holds memory", "Show who holds memory at the moment, or between A and B.", ["Ctrl+1"];
+    /// The next look of the moment's panel.
+    NextLook = "Table, treemap or flame graph", "Show who holds memory as a table, as areas, or as bars below bars.", ["V"];
+    /// The next key of the moment's panel.
+    NextKey = "Taken apart by", "Take memory apart by the next key: category, operation, module, stack, block …", ["W"];
     /// The block's panel.
     ShowBlock = "Show the block", "Show all that is known of the pinned block.", ["Ctrl+2"];
     /// The statistics.

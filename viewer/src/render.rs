@@ -48,6 +48,7 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
         colour_by: colour_by(arguments.by, &recording)?,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,
+        has_overview: arguments.from.is_some() || arguments.to.is_some(),
         matches: Arc::new(Matches::of(&recording.trace, &arguments.blocks.filter.filter)),
         is_hiding: false,
     };

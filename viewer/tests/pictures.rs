@@ -52,6 +52,7 @@ fn look() -> Look {
         colour_by: ColourBy::Category,
         stacking: Stacking::Age,
         has_lines: true,
+        has_overview: true,
         matches: Arc::default(),
         is_hiding: false,
     }

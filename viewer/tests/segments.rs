@@ -38,6 +38,7 @@ impl Stage {
                 colour_by: ColourBy::Category,
                 stacking: Stacking::Age,
                 has_lines: true,
+                has_overview: true,
                 matches: Arc::default(),
                 is_hiding: false,
             };

@@ -19,7 +19,7 @@ pub use super::lifetime::Lifetime;
 macro_rules! keys {
     ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
         /// What blocks are grouped by.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         pub enum GroupKey { $($(#[$doc])* $variant,)+ }
 
         impl GroupKey {

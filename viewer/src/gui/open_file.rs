@@ -290,6 +290,7 @@ impl OpenFile {
                 colour_by: settings.colour_by,
                 stacking: settings.stacking,
                 has_lines: settings.has_lines,
+                has_overview: true,
                 matches: Arc::clone(self.search.matches()),
                 is_hiding: settings.is_hiding,
             };
@@ -338,7 +339,12 @@ impl OpenFile {
         let Self { recording, selection, timeline, search, .. } = self;
         let scene = scene_of(recording, selection, timeline, search, (moment, reason));
         match settings.side {
-            Side::Moment => self.panel.moment_ui(ui, &scene, selection.range()),
+            Side::Moment => {
+                self.panel.choices = settings.choices;
+                let wishes = self.panel.moment_ui(ui, &scene, selection.range());
+                settings.choices = self.panel.choices;
+                wishes
+            }
             Side::Block => match selection.pin.and_then(|pin| pin.block) {
                 Some(block) => {
                     let scroll = ScrollArea::vertical().auto_shrink([false, false]);

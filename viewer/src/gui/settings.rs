@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::colouring::ColourBy;
 use super::file_look::FileLook;
 use super::layout::{Bottom, Side};
+use super::moment::Choices;
 use super::timeline::Stacking;
 
 /// Files kept in the list.
@@ -32,6 +33,8 @@ pub struct Settings {
     pub has_contrast: bool,
     /// Whether blocks that do not meet the conditions are hidden, not only dimmed.
     pub is_hiding: bool,
+    /// How memory is taken apart and shown at a moment.
+    pub choices: Choices,
     /// The view at the side of the timeline.
     pub side: Side,
     /// The view below the timeline.
@@ -49,6 +52,7 @@ impl Default for Settings {
             has_lines: true,
             has_contrast: false,
             is_hiding: false,
+            choices: Choices::default(),
             side: Side::Moment,
             bottom: None,
             looks: Vec::new(),
@@ -82,7 +86,8 @@ impl Settings {
     }
 
     fn to_json(&self) -> String {
-        let Self { recent, colour_by, stacking, has_lines, has_contrast, is_hiding, side, bottom, looks } = self;
+        let Self { recent, colour_by, stacking, has_lines, has_contrast, is_hiding, choices, side, bottom, looks } =
+            self;
         serde_json::json!({
             "recent": recent,
             "colour_by": colour_by,
@@ -90,6 +95,7 @@ impl Settings {
             "has_lines": has_lines,
             "has_contrast": has_contrast,
             "is_hiding": is_hiding,
+            "choices": choices,
             "side": side,
             "bottom": bottom,
             "looks": looks,
@@ -108,6 +114,7 @@ impl Settings {
         take(&mut parts, "has_lines", &mut settings.has_lines);
         take(&mut parts, "has_contrast", &mut settings.has_contrast);
         take(&mut parts, "is_hiding", &mut settings.is_hiding);
+        take(&mut parts, "choices", &mut settings.choices);
         take(&mut parts, "side", &mut settings.side);
         take(&mut parts, "bottom", &mut settings.bottom);
         let mut looks: Vec<Value> = Vec::new();

@@ -1,9 +1,11 @@
 //! Steering: the commands that change what is looked at in one recording.
 
 use highwater_snapshots::BlockId;
+use highwater_snapshots::analysis::TreeKey;
 use highwater_snapshots::analysis::extremes::{Extreme, peaks};
 
 use super::layout::{Bottom, Side};
+use super::moment::Look;
 use super::open_file::OpenFile;
 use super::settings::Settings;
 use super::timeline::drawn_metric;
@@ -143,6 +145,14 @@ impl OpenFile {
             }
             Command::ToggleHide => settings.is_hiding = !settings.is_hiding,
             Command::ShowMoment => settings.side = Side::Moment,
+            Command::NextLook => {
+                settings.side = Side::Moment;
+                settings.choices.look = next_of(&Look::ALL, settings.choices.look);
+            }
+            Command::NextKey => {
+                settings.side = Side::Moment;
+                settings.choices.first = next_of(&TreeKey::all().collect::<Vec<_>>(), settings.choices.first);
+            }
             Command::ShowBlock => settings.side = Side::Block,
             Command::ShowStatistics => settings.side = Side::Statistics,
             Command::ShowSegments => toggle(&mut settings.bottom, Bottom::Segments),
@@ -211,6 +221,12 @@ impl OpenFile {
             self.selection.pin = Some(Pin { block: Some(*block), moment: position });
         }
     }
+}
+
+/// The one of `all` that follows `now`, the first after the last.
+fn next_of<T: Copy + PartialEq>(all: &[T], now: T) -> T {
+    let row = all.iter().position(|other| *other == now).map_or(0, |row| (row + 1) % all.len());
+    all.get(row).copied().unwrap_or(now)
 }
 
 fn toggle<T: PartialEq>(slot: &mut Option<T>, value: T) {

@@ -23,6 +23,8 @@ pub const X_TICK_DISTANCE: f64 = 110.0;
 pub const Y_TICK_DISTANCE: f64 = 38.0;
 /// Height of a row in tables, in points.
 pub const ROW_HEIGHT: f32 = 19.0;
+/// Least height of the timeline's plot, in points.
+pub const LEAST_PLOT: f32 = 90.0;
 /// Width of the search box, in points.
 pub const SEARCH_WIDTH: f32 = 240.0;
 /// Width of the list of completions, in points.

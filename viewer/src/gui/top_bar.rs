@@ -29,6 +29,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
             "View",
             &[
                 &[C::ShowMoment, C::ShowBlock, C::ShowStatistics, C::ShowSegments, C::ShowEvents],
+                &[C::NextLook, C::NextKey],
                 &[C::FitAll, C::ZoomIn, C::ZoomOut, C::ZoomInBytes, C::ZoomOutBytes, C::ToggleFit],
                 &[C::PanLeft, C::PanRight, C::PanUp, C::PanDown],
                 &[C::ToggleAxis, C::NextMetric, C::NextDevice, C::ToggleLines],

@@ -16,7 +16,7 @@ use build::Level;
 use lines::Lines;
 
 /// What one level of a tree tells apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum TreeKey {
     /// The groups of a `--by` key. Module paths become one node a part, stacks one node a line.
     By(GroupKey),

@@ -51,6 +51,7 @@ impl App {
             colour_by: self.settings.colour_by,
             stacking: self.settings.stacking,
             has_lines: self.settings.has_lines,
+            has_overview: file.selection.view().x != file.selection.whole(&file.recording).x,
             matches: Arc::clone(file.search.matches()),
             is_hiding: self.settings.is_hiding,
         };

@@ -15,7 +15,7 @@ use crate::gui::block::moment_text;
 use crate::gui::scene::Scene;
 
 /// How what holds memory is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Look {
     /// Rows that can be sorted.
     #[default]
@@ -41,7 +41,7 @@ impl Look {
 }
 
 /// How memory is taken apart and shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Choices {
     /// As what.
     pub look: Look,

@@ -22,6 +22,8 @@ pub(super) struct Tile {
     pub(super) depth: u8,
     /// Whether tiles of the next depth lie in it.
     is_filled: bool,
+    /// The tile of this node lies around it.
+    part_of: Option<NodeId>,
 }
 
 /// The tiles last laid out, and for what.
@@ -47,7 +49,7 @@ pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
 /// The tiles of `focus` in `rect`, outer before inner ones. At each depth they fill what they are part of.
 pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
     let mut out = Vec::new();
-    lay_out(tree, first_fork(tree, focus), rect, 0, &mut out);
+    lay_out(tree, first_fork(tree, focus), rect, None, &mut out);
     let outer = out.len();
     for row in 0..outer {
         let Tile { rect, item, .. } = &out[row];
@@ -59,13 +61,13 @@ pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
         let has_room = inner.width() > 2.0 * theme::LEAST_LABEL && inner.height() > theme::TILE_HEADER;
         if has_room && !tree.node(id).is_leaf() {
             out[row].is_filled = true;
-            lay_out(tree, first_fork(tree, id), inner, 1, &mut out);
+            lay_out(tree, first_fork(tree, id), inner, Some(id), &mut out);
         }
     }
     out
 }
 
-fn lay_out(tree: &Tree, id: NodeId, rect: Rect, depth: u8, out: &mut Vec<Tile>) {
+fn lay_out(tree: &Tree, id: NodeId, rect: Rect, part_of: Option<NodeId>, out: &mut Vec<Tile>) {
     let area = f64::from(rect.width() * rect.height());
     let node = tree.node(id);
     let least = theme::LEAST_TILE * node.bytes as f64 / area.max(1.0);
@@ -75,7 +77,9 @@ fn lay_out(tree: &Tree, id: NodeId, rect: Rect, depth: u8, out: &mut Vec<Tile>) 
     }
     let weights: Vec<f64> = items.iter().map(|item| item.bytes as f64).collect();
     let places = squarify(&weights, rect);
-    out.extend(items.into_iter().zip(places).map(|(item, rect)| Tile { rect, item, depth, is_filled: false }));
+    let depth = u8::from(part_of.is_some());
+    let tile = |(item, rect)| Tile { rect, item, depth, part_of, is_filled: false };
+    out.extend(items.into_iter().zip(places).map(tile));
 }
 
 impl Treemap {
@@ -100,13 +104,19 @@ impl Treemap {
             if tile.rect.width() < 1.0 || tile.rect.height() < 1.0 {
                 continue;
             }
+            let outer = tile.part_of.map_or(theme::NEUTRAL, |id| tile::colour(answer, What::Node(id)));
             let on_tile = tile::respond(ui, tile.rect, (response.id, row), answer, &tile.item);
             let is_chosen = matches!(tile.item.what, What::Node(id) | What::Own(id) if Some(id) == chosen);
             let emphasis = Emphasis { is_hovered: on_tile.hovered(), is_chosen };
             let name = tile::name(answer, &tile.item);
             let bytes = format_bytes(tile.item.bytes);
             let texts = if tile.is_filled { [format!("{name}  {bytes}"), String::new()] } else { [name, bytes] };
-            tile::paint(ui, tile.rect, tile::colour(answer, tile.item.what), [&texts[0], &texts[1]], emphasis);
+            // What is inside wears the colour of what it is part of: no colour means two things.
+            let colour = match tile.item.what {
+                What::Node(id) | What::Own(id) if tile.depth > 0 => theme::instance(outer, id.0 as usize),
+                what => tile::colour(answer, what),
+            };
+            tile::paint(ui, tile.rect, colour, [&texts[0], &texts[1]], emphasis);
             if on_tile.clicked() {
                 response.request_focus();
                 act = self.click(answer, tile);

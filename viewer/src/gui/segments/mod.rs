@@ -45,6 +45,8 @@ pub struct SegmentsView {
     is_alone: bool,
     /// The failed request that is looked at, while its moment is.
     oom: Option<EventId>,
+    /// Whether it is drawn for a picture: then there is nothing to press.
+    is_picture: bool,
     /// Whether the map marks what stands in its way.
     shows_relief: bool,
     /// What has the chart or the table to bring into view, when it is known.
@@ -52,6 +54,11 @@ pub struct SegmentsView {
 }
 
 impl SegmentsView {
+    /// A view for a picture, with nothing to press.
+    pub fn for_picture() -> Self {
+        Self { is_picture: true, ..Self::default() }
+    }
+
     /// Whether something that was asked for is still being worked out.
     pub fn is_busy(&self) -> bool {
         self.lanes.is_busy() || self.worker.as_ref().is_some_and(Worker::is_busy)
@@ -177,6 +184,9 @@ impl SegmentsView {
 
     fn tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, paint: &Paint<'_>, wishes: &mut Vec<Wish>) {
         self.legend.legend_ui(ui, paint);
+        if self.is_picture {
+            return;
+        }
         ui.separator();
         let tooltip = "Every segment in a row of its own, as wide as any other; else all are drawn to one scale.";
         ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);

@@ -43,7 +43,7 @@ impl Sheet {
             // What cannot be understood has found no matches either.
             filter: conditions.parse().unwrap_or_default(),
             timeline: Timeline::default(),
-            segments: SegmentsView::default(),
+            segments: SegmentsView::for_picture(),
             panel: MomentPanel::default(),
         }
     }

@@ -35,7 +35,7 @@ const TABLE: Choices = Choices {
     hides_internals: true,
     is_inverted: false,
 };
-const TREEMAP: Choices = Choices { look: Look::Treemap, second: Some(TreeKey::By(GroupKey::Op)), ..TABLE };
+const TREEMAP: Choices = Choices { look: Look::Treemap, second: Some(TreeKey::By(GroupKey::Scope)), ..TABLE };
 const FLAME: Choices = Choices { look: Look::Flame, first: TreeKey::By(GroupKey::Stack), ..TABLE };
 
 /// Share of the height that the timeline takes above the segments.

@@ -198,7 +198,10 @@ pub(super) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, 
 }
 
 /// Paints words in the upper right corner of the plot, for what lies outside of the view.
-pub(super) fn paint_note(painter: &Painter, frame: &PlotFrame, text: &str, colour: Color32) {
+pub(super) fn paint_note(painter: &Painter, frame: &PlotFrame, text: &str, [colour, canvas]: [Color32; 2]) {
     let place = frame.rect.right_top() + vec2(-8.0, 6.0);
-    painter.text(place, Align2::RIGHT_TOP, text, FontId::proportional(11.5), colour);
+    let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.5), colour);
+    let rect = Rect::from_min_size(place - vec2(galley.size().x, 0.0), galley.size());
+    painter.rect_filled(rect.expand(2.0), 2.0, canvas);
+    painter.galley(rect.min, galley, colour);
 }

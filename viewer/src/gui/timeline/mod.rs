@@ -38,6 +38,8 @@ pub struct Look {
     pub stacking: Stacking,
     /// Whether the totals are drawn as lines.
     pub has_lines: bool,
+    /// Whether the whole recording is shown below the plot.
+    pub has_overview: bool,
     /// Which blocks keep their colour.
     pub matches: Arc<Matches>,
     /// Whether the others are left out of the stack.
@@ -188,7 +190,8 @@ impl Timeline {
         let lanes = ui.allocate_space(vec2(ui.available_width(), lanes)).1;
         // Painted last, when it is known where the plot lies; shown beneath everything else.
         let background = ui.painter().add(Shape::Noop);
-        let height = (ui.available_height() - theme::OVERVIEW_HEIGHT - 6.0).max(120.0);
+        let overview = if look.has_overview { theme::OVERVIEW_HEIGHT + 6.0 } else { 0.0 };
+        let height = (ui.available_height() - overview).max(theme::LEAST_PLOT);
         let (response, rect) = self.plot_ui(ui, recording, selection, look, height);
         let frame = PlotFrame { rect, view: selection.view().clone() };
         let mut beneath = self.beneath(&frame, recording, selection, &shades);
@@ -198,7 +201,9 @@ impl Timeline {
         marks::paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
         self.marks(ui, &frame, recording, selection, &shades);
         self.point(ui, &response, &frame, recording, selection);
-        self.overview(ui, recording, selection);
+        if look.has_overview {
+            self.overview(ui, recording, selection);
+        }
         self.ask(ui.ctx(), &frame, recording, selection, look);
         self.frame = Some(frame);
     }
@@ -261,7 +266,7 @@ impl Timeline {
         let capacity = index.summary.capacity_bytes;
         if capacity as f64 > frame.view.y.end {
             let text = format!("capacity {} lies above", format_bytes(capacity));
-            marks::paint_note(painter, frame, &text, shades.faint);
+            marks::paint_note(painter, frame, &text, [shades.faint, shades.canvas]);
         }
     }
 

@@ -46,7 +46,8 @@ pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>, hold: &mut Optio
     let place = |column: usize| whole.x.start + (column as f64 + 0.5) * width;
     let points: Vec<[f64; 2]> =
         picture.totals.iter().enumerate().map(|(column, totals)| [place(column), totals.get(*metric) as f64]).collect();
-    let top = whole.y.end;
+    let highest = points.iter().map(|point| point[1]).fold(1.0, f64::max);
+    let top = highest * 1.08;
     let whole_x = whole.x.start..=whole.x.end;
     let plot = Plot::new("overview")
         .height(theme::OVERVIEW_HEIGHT)
