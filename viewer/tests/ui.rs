@@ -408,7 +408,9 @@ fn an_empty_recording_shows_an_empty_picture() {
             run(&mut harness, command);
         }
     }
-    run(&mut harness, Command::ShowMoment);
+    // From the treemap on to the flame graph and back to the table.
+    run(&mut harness, Command::NextLook);
+    run(&mut harness, Command::NextLook);
     harness.get_by_label("Total of 0 groups, 0 blocks");
 }
 

@@ -237,6 +237,7 @@ impl OpenFile {
     pub fn grant(&mut self, ctx: &egui::Context, wish: Wish, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         self.note(false, seconds);
+        self.timeline.rest_pointer();
         let recording = &self.recording;
         match wish {
             Wish::Moment(moment) => self.selection.go_to_moment(recording, moment),
@@ -332,6 +333,7 @@ impl OpenFile {
 
     /// The views at the side, one of which is in front.
     fn side_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Wish> {
+        ui.set_min_size(ui.available_size());
         let chosen = tabs_ui(ui, Side::ALL, Some(settings.side), Side::name, |side| side.command().tooltip());
         settings.side = chosen.unwrap_or(settings.side);
         ui.separator();
@@ -361,6 +363,8 @@ impl OpenFile {
 
     /// The view below the timeline.
     fn bottom_ui(&mut self, ui: &mut Ui, bottom: Bottom, settings: &mut Settings) -> Vec<Wish> {
+        // The panel stays as high as it was made, whatever is in it.
+        ui.set_min_size(ui.available_size());
         ui.horizontal(|ui| {
             let chosen = tabs_ui(ui, Bottom::ALL, Some(bottom), Bottom::name, |view| view.command().tooltip());
             settings.bottom = chosen.or(settings.bottom);

@@ -53,6 +53,8 @@ impl OpenFile {
         }
         self.note(false, seconds);
         self.steer(command, settings);
+        // The moment was chosen by the pointer's place up to now: from here on by the command.
+        self.timeline.rest_pointer();
         match command {
             Command::Search => self.search.focus(),
             Command::ClearSearch => self.search_for(ctx, ""),

@@ -336,7 +336,7 @@ impl Shades {
     /// The line of a total.
     pub fn metric(&self, metric: Metric) -> Stroke {
         let row = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
-        Stroke::new(if metric == Metric::Requested { 1.5 } else { 1.2 }, self.lines[row])
+        Stroke::new(if metric == Metric::Requested { 1.2 } else { 1.1 }, self.lines[row])
     }
 
     /// The line of the device's capacity.

@@ -26,18 +26,18 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let mut columns = vec![
         words("Step", "The training step; before, between and after steps a row of its own.", 70.0),
+        number("Peak", "The largest of the chosen total in it.", 84.0),
+        number("Change", "End less start.", 84.0),
+        number("Kept", "The bytes of blocks made in it and never freed.", 84.0),
         number("Events", "Events of the device.", 76.0),
         number("Lasted", "From its first event to its last.", 84.0),
         number("Allocations", "Blocks made in it.", 84.0),
         number("Bytes made", "The bytes of these blocks, over the whole step.", 84.0),
         number("Frees", "Blocks whose free was requested in it.", 76.0),
         number("Start", "The chosen total before it.", 84.0),
-        number("Peak", "The largest of the chosen total in it.", 84.0),
         number("End", "The chosen total after it.", 84.0),
-        number("Change", "End less start.", 84.0),
         number("Peak change", "Its peak less that of the row before.", 88.0),
         number("Kept blocks", "Blocks made in it and never freed.", 84.0),
-        number("Kept", "The bytes of these.", 84.0),
         number("Requested peak", "The largest requested total in it.", 104.0),
         number("Allocated peak", "The largest allocated total in it.", 104.0),
         number("Active peak", "The largest active total in it.", 92.0),
@@ -53,18 +53,18 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
         let made = if metric == Metric::Requested { row.requested } else { row.allocated };
         let mut values = vec![
             step_name(row.step, !has_begun(index)),
+            Value::Bytes(row.peak.get(metric)),
+            Value::Change(row.growth(metric)),
+            Value::Bytes(row.kept.bytes),
             Value::Count(row.events),
             row.times_ns.map_or(Value::Nothing, |(first, last)| Value::Nanos(last.saturating_sub(first))),
             Value::Count(row.allocations),
             Value::Bytes(made),
             Value::Count(row.frees),
             Value::Bytes(row.start.get(metric)),
-            Value::Bytes(row.peak.get(metric)),
             Value::Bytes(row.end.get(metric)),
-            Value::Change(row.growth(metric)),
             before.map_or(Value::Nothing, |before| Value::Change(row.peak_growth(before, metric))),
             Value::Count(row.kept.blocks),
-            Value::Bytes(row.kept.bytes),
         ];
         values.extend(metrics.clone().map(|metric| Value::Bytes(row.peak.get(metric))));
         // The state before the first event belongs to the first row.
@@ -72,7 +72,7 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
         Line { values, wish: Some(Wish::Span(first..row.range.end as usize + 1)) }
     });
     let lines = lines.collect();
-    Sheet { name: "Steps", columns, lines, measure: Some(7) }
+    Sheet { name: "Steps", columns, lines, measure: Some(1) }
 }
 
 /// What stays from step to step.

@@ -74,6 +74,8 @@ pub struct Timeline {
     ruler: Option<[f64; 2]>,
     /// Whether the user moved the view in the last frame.
     is_moving: bool,
+    /// Whether the pointer rests where it was when a command was given: then it points at nothing.
+    is_resting: bool,
     /// The columns that the block under the pointer covers, as far as pixels show it.
     hovered_outline: Option<(BlockId, Vec<Option<Range<u64>>>)>,
 }
@@ -123,6 +125,11 @@ impl Timeline {
     /// Whether the picture of what is in view is still being drawn.
     pub fn is_drawing(&self) -> bool {
         self.painter.as_ref().is_some_and(Painter::is_busy)
+    }
+
+    /// Lets the pointer point at nothing until it moves again: what a command shows is looked at.
+    pub fn rest_pointer(&mut self) {
+        (self.is_resting, self.hover, self.hovered_outline) = (true, None, None);
     }
 
     /// The picture that is seen at `x` on the axis.

@@ -36,7 +36,12 @@ impl Timeline {
             selection.pan(recording, [-f64::from(moved.x) * per_x, f64::from(moved.y) * per_y]);
             ui.ctx().set_cursor_icon(egui::CursorIcon::Grabbing);
         }
-        let hovered = response.hover_pos().filter(|_| !response.dragged());
+        let is_used = ui.input(|input| {
+            let has_moved = input.events.iter().any(|event| matches!(event, egui::Event::PointerMoved(_)));
+            has_moved || input.pointer.any_down() || input.smooth_scroll_delta() != egui::Vec2::ZERO
+        });
+        self.is_resting &= !is_used;
+        let hovered = response.hover_pos().filter(|_| !response.dragged() && !self.is_resting);
         self.hover = hovered.and_then(|at| self.under(at, frame));
         let is_block = |block: BlockId| self.hover.is_some_and(|hover| hover.block == Some(block));
         if self.hovered_outline.as_ref().is_some_and(|(block, _)| !is_block(*block)) {
