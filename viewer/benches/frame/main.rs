@@ -5,8 +5,9 @@
 //! a recording to take instead. No window is opened: the app draws into a surface of 1440 x 900 points, and its shapes
 //! are turned into triangles as for a graphics card. Pictures are painted by other threads meanwhile.
 
-#[path = "../../snapshots/benches/generated/mod.rs"]
+#[path = "../../../snapshots/benches/generated/mod.rs"]
 mod generated;
+mod thread_time;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -22,6 +23,8 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::format::{Progress, read_bytes};
 use highwater_snapshots::open::open_file;
 
+use thread_time::spent;
+
 /// The window, in points.
 const SIZE: Vec2 = vec2(1440.0, 900.0);
 /// Frames of one gesture.
@@ -34,19 +37,12 @@ struct Bench {
     frames: u64,
 }
 
-/// What the frames of a gesture cost.
+/// What the frames of a gesture cost, in order.
 struct Figures {
-    /// Time on a processor of the app's thread, a frame on average.
-    cpu: Duration,
-    /// Time on the clock, in order.
+    /// Time on a processor of the app's thread.
+    cpu: Vec<Duration>,
+    /// Time on the clock, which other threads and programs lengthen.
     clock: Vec<Duration>,
-}
-
-/// Time that this thread has been on a processor. The kernel tells it to a few milliseconds.
-fn spent() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
-    Duration::from_nanos(nanos.unwrap_or(0))
 }
 
 impl Bench {
@@ -83,16 +79,14 @@ impl Bench {
 
     /// Draws the frames of a gesture, each with the events that `events` gives for its number.
     fn gesture(&mut self, events: impl Fn(usize) -> Vec<Event>) -> Figures {
-        let before = spent();
-        let mut clock: Vec<Duration> = (0..FRAMES)
-            .map(|frame| {
-                let events = events(frame);
-                let started = Instant::now();
-                self.frame(events);
-                started.elapsed()
-            })
-            .collect();
-        let cpu = spent().saturating_sub(before) / FRAMES as u32;
+        let frames = (0..FRAMES).map(|frame| {
+            let events = events(frame);
+            let (before, started) = (spent(), Instant::now());
+            self.frame(events);
+            (spent().saturating_sub(before), started.elapsed())
+        });
+        let (mut cpu, mut clock): (Vec<Duration>, Vec<Duration>) = frames.unzip();
+        cpu.sort_unstable();
         clock.sort_unstable();
         self.settle();
         Figures { cpu, clock }
@@ -120,9 +114,9 @@ fn wheel(points: f32) -> Event {
 }
 
 fn report(what: &str, figures: &Figures) {
-    let at = |share: f64| figures.clock[((figures.clock.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-    let cpu = figures.cpu.as_secs_f64() * 1e3;
-    say(&format!("  {what:<34} {cpu:>8.2} ms   {:>8.2} ms {:>8.2} ms {:>8.2} ms", at(0.5), at(0.99), at(1.0)));
+    let at = |times: &[Duration], share: f64| ms(times[((times.len() - 1) as f64 * share) as usize]);
+    let cpu = [0.5, 0.99, 1.0].map(|share| format!("{:>7.2} ms", at(&figures.cpu, share))).join(" ");
+    say(&format!("  {what:<32} {cpu}     {:>7.2} ms", at(&figures.clock, 0.5)));
 }
 
 fn say(line: &str) {
@@ -139,7 +133,7 @@ fn measure(name: &str, trace: Trace) {
     let indexed = started.elapsed();
     bench.settle();
     say(&format!("{name}: indices {:.0} ms, picture {:.0} ms", ms(indexed), ms(started.elapsed())));
-    say("                                       CPU, mean       clock: median     99 %      most");
+    say("                                    CPU: median       99 %       most   clock: median");
     for view in [None, Some(Command::ShowSegments), Some(Command::ShowEvents)] {
         if let Some(view) = view {
             bench.run(view);
