@@ -22,7 +22,7 @@ use crate::cli::shell::next_command;
 use crate::gui::colouring::ColourBy;
 use crate::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
 use crate::gui::timeline::{Look, Stacking};
-use crate::selection::{Axis, Selection, View};
+use crate::selection::{Axis, Pin, Selection, View};
 use crate::session::Recording;
 
 /// Reads the recording, draws it, and says what was written.
@@ -93,6 +93,14 @@ fn selection_of(
     selection.set_device(recording, row.unwrap_or(selection.device));
     selection.set_metric(recording, arguments.metric);
     selection.set_axis(recording, if arguments.axis == PictureAxis::Time { Axis::Time } else { Axis::Event });
+    if let Some(at) = arguments.at {
+        let count = recording.trace.events.len();
+        if at as usize >= count {
+            let text = format!("--at {at}: the recording has no such event; it has {count}, counted from 0");
+            return Err(Failure::Usage(text));
+        }
+        selection.pin = Some(Pin { block: None, moment: at as usize + 1 });
+    }
     if arguments.from.is_some() || arguments.to.is_some() {
         let (from, to) = events_of(arguments, &recording.trace)?;
         let mut x = selection.x_of_events(&recording.trace, from..to.saturating_add(1));

@@ -54,6 +54,9 @@ pub struct RenderArguments {
     /// The last event to draw
     #[arg(long, value_name = "N")]
     pub to: Option<u32>,
+    /// The event after which memory is looked at in segments, flame, treemap and table; the peak where none is named
+    #[arg(long, value_name = "EVENT")]
+    pub at: Option<u32>,
     /// The blocks that keep their colour.
     #[command(flatten)]
     pub blocks: BlockChoice,

@@ -5,7 +5,7 @@ use eframe::egui::{self, Key, KeyboardShortcut, Modifiers};
 use crate::command::Command;
 
 /// Keys with which the widget that has the keyboard is used, and left.
-const OF_WIDGETS: [Key; 11] = [
+const OF_WIDGETS: [Key; 15] = [
     Key::ArrowLeft,
     Key::ArrowRight,
     Key::ArrowUp,
@@ -17,6 +17,10 @@ const OF_WIDGETS: [Key; 11] = [
     Key::Enter,
     Key::Space,
     Key::Escape,
+    Key::Backspace,
+    Key::Plus,
+    Key::Equals,
+    Key::Minus,
 ];
 
 /// The commands whose keys were pressed since the last frame; none while a text field has the keyboard, and none of the
@@ -83,5 +87,15 @@ mod tests {
         }
         assert_eq!(shortcut("Hyper+X"), None);
         assert_eq!(shown("Shift+ArrowUp"), "Shift+Up");
+    }
+
+    #[test]
+    fn the_guide_lists_every_command_with_its_keys_as_menus_show_them() {
+        let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/app.md")).unwrap();
+        let table = guide.split_once("<!-- keys -->\n").unwrap().1.split_once("<!-- /keys -->").unwrap().0;
+        let keys = |command: Command| command.keys().iter().map(|key| shown(key)).collect::<Vec<_>>().join(" or ");
+        let row = |command: &Command| format!("| {} | {} | {} |", command.name(), keys(*command), command.tooltip());
+        let expected: Vec<String> = Command::ALL.iter().map(row).collect();
+        assert_eq!(table.lines().skip(2).collect::<Vec<_>>(), expected);
     }
 }

@@ -32,6 +32,7 @@ pub mod saving;
 pub mod completions;
 pub mod search;
 pub mod top_bar;
+mod peaks;
 pub mod open_file;
 mod steering;
 pub mod surface;

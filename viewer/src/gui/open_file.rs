@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
-use highwater_snapshots::analysis::extremes::Extreme;
 use highwater_snapshots::analysis::{Metric, Moment};
 
 use super::block::BlockPanel;
@@ -13,6 +12,7 @@ use super::file_look::FileLook;
 use super::layout::{Bottom, Side};
 use super::legend::{Asked, Shares};
 use super::moment::MomentPanel;
+use super::peaks::Peaks;
 use super::scene::{Reason, Scene, Wish};
 use super::search::Search;
 use super::segments::{SegmentsView, Under};
@@ -62,7 +62,7 @@ pub struct OpenFile {
     /// The file, while it is followed as its program writes it.
     pub(super) following: Option<Following>,
     /// The local peaks of a device's total.
-    pub(super) known_peaks: Option<((usize, Metric), Vec<Extreme>)>,
+    pub(super) peaks: Peaks,
 }
 
 impl OpenFile {
@@ -86,7 +86,7 @@ impl OpenFile {
             shares: Shares::default(),
             notice: None,
             following: None,
-            known_peaks: None,
+            peaks: Peaks::default(),
             recording,
         }
     }
@@ -101,7 +101,7 @@ impl OpenFile {
         discard((former, timeline), held);
         self.search.renew(&self.recording);
         self.history = History::new(self.visit());
-        self.known_peaks = None;
+        self.peaks = Peaks::default();
         // What they have worked out is of the former recording.
         self.segments = SegmentsView::default();
         self.shares = Shares::default();
@@ -161,6 +161,7 @@ impl OpenFile {
             self.search.is_busy(),
             self.shares.is_busy(),
             self.panel.is_busy(),
+            self.peaks.is_busy(),
             self.block.is_busy(),
             self.statistics.is_busy(),
             self.segments.is_busy(),
@@ -174,6 +175,7 @@ impl OpenFile {
         self.search.wait();
         self.shares.wait();
         self.panel.wait();
+        self.peaks.wait();
         self.block.wait();
         self.statistics.wait();
         self.segments.wait(ctx);
@@ -266,6 +268,7 @@ impl OpenFile {
     pub fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
         self.timeline.receive(ui.ctx());
         self.search.receive();
+        self.go_to_awaited_peak();
         let mut chosen = None;
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
         Panel::top("tools").frame(frame).show(ui, |ui| chosen = self.tools_ui(ui, settings));

@@ -1,12 +1,15 @@
 //! Steering: the commands that change what is looked at in one recording.
 
+use std::sync::Arc;
+
+use eframe::egui::Context;
 use highwater_snapshots::BlockId;
 use highwater_snapshots::analysis::TreeKey;
-use highwater_snapshots::analysis::extremes::{Extreme, peaks};
 
 use super::layout::{Bottom, Side};
 use super::moment::Look;
 use super::open_file::OpenFile;
+use super::peaks;
 use super::settings::Settings;
 use super::timeline::drawn_metric;
 use super::top_bar;
@@ -15,8 +18,6 @@ use crate::selection::{Axis, Pin};
 
 /// Share of the view that an arrow key moves.
 const STRIDE: f64 = 0.15;
-/// A peak stands out by this part of the highest.
-const LEAST_FALL: u64 = 50;
 
 impl OpenFile {
     /// Whether `command`, which needs a recording, makes sense for this one now.
@@ -44,7 +45,7 @@ impl OpenFile {
     }
 
     /// Carries out a command that changes what is looked at.
-    pub fn run(&mut self, ctx: &eframe::egui::Context, command: Command, settings: &mut Settings) {
+    pub fn run(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         if matches!(command, Command::Undo | Command::Redo) {
             self.note(false, seconds);
@@ -52,7 +53,7 @@ impl OpenFile {
             return;
         }
         self.note(false, seconds);
-        self.steer(command, settings);
+        self.steer(ctx, command, settings);
         // The moment was chosen by the pointer's place up to now: from here on by the command.
         self.timeline.rest_pointer();
         match command {
@@ -78,7 +79,7 @@ impl OpenFile {
         self.note(is_movement, seconds);
     }
 
-    fn steer(&mut self, command: Command, settings: &mut Settings) {
+    fn steer(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
         let (moment, _) = self.moment();
         let position = moment.position();
         let Self { recording, selection, .. } = self;
@@ -104,8 +105,9 @@ impl OpenFile {
                 selection.go_to_moment(recording, (position + 1).min(recording.trace.events.len()));
             }
             Command::PreviousPeak | Command::NextPeak => {
-                let moments: Vec<usize> = self.peaks().iter().map(|peak| peak.moment).collect();
-                self.go_to_one_of(&moments, position, command == Command::NextPeak);
+                let key = self.peaks_key();
+                self.peaks.go(ctx, key, command == Command::NextPeak);
+                self.go_to_awaited_peak();
             }
             Command::PreviousOom | Command::NextOom => {
                 let moments: Vec<usize> = self.ooms().collect();
@@ -169,16 +171,20 @@ impl OpenFile {
         self.recording.regions.ooms.iter().filter(move |(on, _)| *on == device).map(|(_, moment)| *moment)
     }
 
-    /// The local peaks of the chosen total.
-    fn peaks(&mut self) -> &[Extreme] {
-        let key = (self.selection.device, self.selection.metric);
-        if self.known_peaks.as_ref().is_none_or(|(known, _)| *known != key) {
-            let trace = &self.recording.trace;
-            let index = &self.recording.devices[key.0];
-            let highest = index.peak(trace, key.1).bytes;
-            self.known_peaks = Some((key, peaks(trace, &index.series, key.1, highest / LEAST_FALL)));
+    /// Goes to the peak that was asked for while it was not known yet.
+    pub(super) fn go_to_awaited_peak(&mut self) {
+        let key = self.peaks_key();
+        let Some((moments, is_forward)) = self.peaks.awaited(&key) else { return };
+        let (moment, _) = self.moment();
+        self.go_to_one_of(&moments, moment.position(), is_forward);
+    }
+
+    fn peaks_key(&self) -> peaks::Key {
+        peaks::Key {
+            recording: Arc::clone(&self.recording),
+            device: self.selection.device,
+            metric: self.selection.metric,
         }
-        self.known_peaks.as_ref().map_or(&[], |(_, peaks)| peaks.as_slice())
     }
 
     /// Pins the next of `moments`, which are in order, after `position`, or the one before it.

@@ -52,7 +52,9 @@ pub const AUTOPSY_HEIGHT: f32 = 260.0;
 /// Width from which on that account has three columns, in points.
 pub const AUTOPSY_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
-pub const SEGMENTS_TABLE_WIDTH: f32 = 710.0;
+pub const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
+/// Least height of the segments' view; where there is less room, it scrolls. With the account of an out-of-memory more.
+pub const SEGMENTS_LEAST: [f32; 2] = [260.0, 620.0];
 /// Height of a chart of bars with its labels, in points.
 pub const CHART_HEIGHT: f32 = 130.0;
 /// Width of a bar of a chart at most, in points.

@@ -13,7 +13,7 @@ mod oom;
 
 use std::sync::Arc;
 
-use eframe::egui::{self, RichText, Ui};
+use eframe::egui::{self, RichText, ScrollArea, Ui, vec2};
 use highwater_snapshots::EventId;
 use highwater_snapshots::analysis::addresses::{Home, Room};
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -78,8 +78,27 @@ impl SegmentsView {
         Some(self.list.csv(&state))
     }
 
-    /// Shows the view. With `under` the lanes lie exactly under that timeline, without it there are none.
+    /// Shows the view in the room that there is; where that is too little, it scrolls. With `under` the lanes lie exactly
+    /// under that timeline, without it there are none.
     pub fn segments_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
+        let looks_at_oom = self.state.as_ref().is_some_and(|state| state.autopsy.is_some());
+        let least = theme::SEGMENTS_LEAST[usize::from(looks_at_oom)];
+        if ui.available_height() >= least {
+            return self.whole_ui(ui, scene, under);
+        }
+        let scroll = ScrollArea::vertical().id_salt("segments").auto_shrink([false, false]);
+        let shown = scroll.show(ui, |ui| {
+            let room = vec2(ui.available_width(), least);
+            ui.allocate_ui(room, |ui| {
+                ui.set_min_size(room);
+                ui.set_max_height(least);
+                self.whole_ui(ui, scene, under)
+            })
+        });
+        shown.inner.inner
+    }
+
+    fn whole_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
         let mut wishes = Vec::new();
         let known = self.known(scene);
         self.ask(ui.ctx(), scene, &known);
@@ -109,7 +128,7 @@ impl SegmentsView {
             ui.add_space(4.0);
         }
         if let Some(autopsy) = state.autopsy.as_ref().filter(|autopsy| self.is_looked_at(scene, autopsy.event)) {
-            let asked = oom::autopsy_ui(ui, autopsy, &paint);
+            let asked = oom::autopsy_ui(ui, autopsy, &paint, self.is_picture);
             wishes.extend(asked.wish);
             if asked.show_relief
                 && let Some(relief) = &autopsy.relief
@@ -134,20 +153,19 @@ impl SegmentsView {
             ui.weak(nothing_held(state));
             return;
         }
-        let room = ui.available_size().max(egui::vec2(200.0, 120.0));
+        let room = ui.available_size().max(vec2(200.0, 120.0));
         let is_wide = room.x >= theme::SEGMENTS_TABLE_WIDTH * 1.8;
         let sizes = match is_wide {
-            true => [
-                egui::vec2(room.x - theme::SEGMENTS_TABLE_WIDTH - 8.0, room.y),
-                egui::vec2(theme::SEGMENTS_TABLE_WIDTH, room.y),
-            ],
-            false => [egui::vec2(room.x, room.y * 0.55 - 4.0), egui::vec2(room.x, room.y * 0.45 - 4.0)],
+            true => {
+                [vec2(room.x - theme::SEGMENTS_TABLE_WIDTH - 8.0, room.y), vec2(theme::SEGMENTS_TABLE_WIDTH, room.y)]
+            }
+            false => [vec2(room.x, room.y * 0.55 - 4.0), vec2(room.x, room.y * 0.45 - 4.0)],
         };
         let at = ui.next_widget_position();
         let places = [
             egui::Rect::from_min_size(at, sizes[0]),
             egui::Rect::from_min_size(
-                at + if is_wide { egui::vec2(sizes[0].x + 8.0, 0.0) } else { egui::vec2(0.0, sizes[0].y + 4.0) },
+                at + if is_wide { vec2(sizes[0].x + 8.0, 0.0) } else { vec2(0.0, sizes[0].y + 4.0) },
                 sizes[1],
             ),
         ];

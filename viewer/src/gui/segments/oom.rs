@@ -54,7 +54,7 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> A
 }
 
 /// The autopsy: words at the left, the request against the largest free ranges at the right.
-pub(super) fn autopsy_ui(ui: &mut Ui, autopsy: &Autopsy, paint: &Paint<'_>) -> Asked {
+pub(super) fn autopsy_ui(ui: &mut Ui, autopsy: &Autopsy, paint: &Paint<'_>, is_picture: bool) -> Asked {
     let mut asked = Asked::default();
     let frame = eframe::egui::Frame::group(ui.style());
     frame.show(ui, |ui| {
@@ -64,13 +64,13 @@ pub(super) fn autopsy_ui(ui: &mut Ui, autopsy: &Autopsy, paint: &Paint<'_>) -> A
             ui.columns(if has_third { 3 } else { 2 }, |sides| match sides {
                 [words, picture] => {
                     words_ui(words, autopsy);
-                    relief_ui(words, autopsy, &mut asked);
+                    relief_ui(words, autopsy, is_picture, &mut asked);
                     bars_ui(picture, autopsy, paint);
                 }
                 [words, picture, way_out] => {
                     words_ui(words, autopsy);
                     bars_ui(picture, autopsy, paint);
-                    relief_ui(way_out, autopsy, &mut asked);
+                    relief_ui(way_out, autopsy, is_picture, &mut asked);
                 }
                 _ => {}
             });
@@ -108,12 +108,15 @@ fn words_ui(ui: &mut Ui, autopsy: &Autopsy) {
 }
 
 /// What would have to go, by name.
-fn relief_ui(ui: &mut Ui, autopsy: &Autopsy, asked: &mut Asked) {
+fn relief_ui(ui: &mut Ui, autopsy: &Autopsy, is_picture: bool, asked: &mut Asked) {
     let bytes = format_bytes;
     let Some(relief) = &autopsy.relief else { return };
     ui.horizontal_wrapped(|ui| {
         ui.strong(format!("In the way: {}", bytes(relief.bytes)));
         let tooltip = "Show the range in the map: the fewest bytes of neighbouring live blocks without which it fits.";
+        if is_picture {
+            return;
+        }
         if ui.small_button("Show in the map").on_hover_text(tooltip).clicked() {
             asked.show_relief = true;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use eframe::egui::text::{LayoutJob, TextFormat, TextWrapping};
 use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Rect, Stroke, pos2};
+use highwater_snapshots::units::format_count;
 use highwater_snapshots::{Phase, StringId, Trace};
 
 use super::frame::PlotFrame;
@@ -36,7 +37,9 @@ struct Lane<'a> {
 /// The height of all lanes of a recording, in points.
 pub(super) fn height(recording: &Recording) -> f32 {
     let regions = &recording.regions;
-    (2 + regions.rows.len() + usize::from(!regions.notes.is_empty())) as f32 * theme::LANE_HEIGHT
+    let lanes = [has_steps(recording), has_phases(recording), !regions.notes.is_empty()];
+    let count = lanes.into_iter().filter(|is_there| *is_there).count() + regions.rows.len();
+    count as f32 * theme::LANE_HEIGHT
 }
 
 /// Paints the lanes into `rect`, in line with the plot: steps, phases, the program's own regions, its notes.
@@ -60,15 +63,38 @@ pub(super) fn paint(
         let trace = &recording.trace;
         Lane { painter, rect, frame, trace, selection, shades }
     };
-    paint_steps(&lane(0.0, "step"), &recording.steps);
-    paint_phases(&lane(1.0, "phase"));
+    let mut row = -1.0;
+    let mut next = |name: &str| {
+        row += 1.0;
+        lane(row, name)
+    };
+    if has_steps(recording) {
+        paint_steps(&next("step"), &recording.steps);
+    }
+    if has_phases(recording) {
+        paint_phases(&next("phase"));
+    }
     let regions = &recording.regions;
     for (row, cells) in regions.rows.iter().enumerate() {
-        paint_regions(&lane(2.0 + row as f32, if row == 0 { "region" } else { "" }), cells);
+        let name = match row {
+            0 => "region".to_owned(),
+            2 if regions.left_out > 0 => format!("+{} inner", format_count(regions.left_out as u64)),
+            _ => String::new(),
+        };
+        paint_regions(&next(&name), cells);
     }
     if !regions.notes.is_empty() {
-        paint_notes(&lane(2.0 + regions.rows.len() as f32, "note"), &regions.notes);
+        paint_notes(&next("note"), &regions.notes);
     }
+}
+
+fn has_steps(recording: &Recording) -> bool {
+    !recording.steps.is_empty()
+}
+
+/// Without any step or phase event the one span says nothing.
+fn has_phases(recording: &Recording) -> bool {
+    recording.trace.spans.rows().len() > 1
 }
 
 /// The places on the axis at which the steps in view begin, for lines through the plot; none where they would lie too
@@ -124,10 +150,6 @@ fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
 
 fn paint_phases(lane: &Lane<'_>) {
     let rows = lane.trace.spans.rows();
-    // Without any step or phase event the one span says nothing.
-    if rows.len() < 2 {
-        return;
-    }
     let shown = in_view(rows, |span| span.first.0..span.end.0, lane.frame, lane.trace, lane.selection);
     let cells = shown.iter().map(|span| Cell {
         events: span.first.0..span.end.0,

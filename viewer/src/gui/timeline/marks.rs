@@ -75,7 +75,8 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
     painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.12));
 }
 
-/// Paints the requests that could not be met: a cross each at the top, and one label for those that lie close.
+/// Paints the requests that could not be met: a cross each near the foot, where the peak's label never lies, and one
+/// label for those that lie close.
 pub(super) fn paint_ooms(painter: &Painter, frame: &PlotFrame, places: impl Iterator<Item = f64>, shades: &Shades) {
     let painter = painter.with_clip_rect(frame.rect);
     let mut labelled_to = f32::MIN;
@@ -85,7 +86,7 @@ pub(super) fn paint_ooms(painter: &Painter, frame: &PlotFrame, places: impl Iter
             continue;
         }
         painted_to = x;
-        let center = pos2(x, frame.rect.top() + 10.0);
+        let center = pos2(x, frame.rect.bottom() - 28.0);
         painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.warning.gamma_multiply(0.7)));
         for slant in [vec2(5.0, 5.0), vec2(5.0, -5.0)] {
             painter.line_segment([center - slant, center + slant], Stroke::new(2.5, shades.warning));
@@ -193,7 +194,7 @@ fn dashed(painter: &Painter, from: Pos2, to: Pos2, colour: Color32) {
 /// Paints what the horizontal axis counts, beside its ticks.
 pub(super) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, shades: &Shades) {
     let name = if axis == Axis::Event { "event" } else { "time" };
-    let place = frame.rect.left_bottom() + vec2(-8.0, 18.0);
+    let place = frame.rect.left_bottom() + vec2(-8.0, 11.0);
     painter.text(place, Align2::RIGHT_CENTER, name, FontId::proportional(11.5), shades.faint);
 }
 
