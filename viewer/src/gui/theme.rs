@@ -23,6 +23,8 @@ pub const X_TICK_DISTANCE: f64 = 110.0;
 pub const Y_TICK_DISTANCE: f64 = 38.0;
 /// Height of a row in tables, in points.
 pub const ROW_HEIGHT: f32 = 19.0;
+/// Height that the name of the horizontal axis needs below the ticks, in points.
+pub const AXIS_NAME_HEIGHT: f32 = 8.0;
 /// Least height of the timeline's plot, in points.
 pub const LEAST_PLOT: f32 = 90.0;
 /// Width of the search box, in points.

@@ -83,7 +83,7 @@ impl SegmentsView {
     pub fn segments_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
         let looks_at_oom = self.state.as_ref().is_some_and(|state| state.autopsy.is_some());
         let least = theme::SEGMENTS_LEAST[usize::from(looks_at_oom)];
-        if ui.available_height() >= least {
+        if self.is_picture || ui.available_height() >= least {
             return self.whole_ui(ui, scene, under);
         }
         let scroll = ScrollArea::vertical().id_salt("segments").auto_shrink([false, false]);
@@ -118,15 +118,7 @@ impl SegmentsView {
         };
         headline_ui(ui, &state);
         ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, &paint, &mut wishes));
-        if let Some(under) = under {
-            let only = self.chosen.filter(|_| self.is_alone).and_then(|address| {
-                let row = state.map.segment_at(address)?;
-                state.map.segments.get(row).map(|segment| segment.addresses.clone())
-            });
-            let height = (ui.available_height() * 0.3).clamp(theme::LANES_LEAST, theme::LANES_MOST);
-            wishes.extend(self.lanes.lanes_ui(ui, scene, (&known, under), only, height));
-            ui.add_space(4.0);
-        }
+        // Why a request failed is what is looked for first.
         if let Some(autopsy) = state.autopsy.as_ref().filter(|autopsy| self.is_looked_at(scene, autopsy.event)) {
             let asked = oom::autopsy_ui(ui, autopsy, &paint, self.is_picture);
             wishes.extend(asked.wish);
@@ -135,6 +127,15 @@ impl SegmentsView {
             {
                 (self.shows_relief, self.wanted) = (true, Some(relief.address));
             }
+        }
+        if let Some(under) = under {
+            let only = self.chosen.filter(|_| self.is_alone).and_then(|address| {
+                let row = state.map.segment_at(address)?;
+                state.map.segments.get(row).map(|segment| segment.addresses.clone())
+            });
+            let height = (ui.available_height() * 0.3).clamp(theme::LANES_LEAST, theme::LANES_MOST);
+            wishes.extend(self.lanes.lanes_ui(ui, scene, (&known, under), only, height));
+            ui.add_space(4.0);
         }
         self.map_ui(ui, &state, colouring.as_ref(), &paint, &mut wishes);
         wishes

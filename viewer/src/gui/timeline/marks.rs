@@ -194,7 +194,7 @@ fn dashed(painter: &Painter, from: Pos2, to: Pos2, colour: Color32) {
 /// Paints what the horizontal axis counts, beside its ticks.
 pub(super) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, shades: &Shades) {
     let name = if axis == Axis::Event { "event" } else { "time" };
-    let place = frame.rect.left_bottom() + vec2(-8.0, 11.0);
+    let place = frame.rect.left_bottom() + vec2(-8.0, 14.0);
     painter.text(place, Align2::RIGHT_CENTER, name, FontId::proportional(11.5), shades.faint);
 }
 

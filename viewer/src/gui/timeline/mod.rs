@@ -197,7 +197,7 @@ impl Timeline {
         let lanes = ui.allocate_space(vec2(ui.available_width(), lanes)).1;
         // Painted last, when it is known where the plot lies; shown beneath everything else.
         let background = ui.painter().add(Shape::Noop);
-        let overview = if look.has_overview { theme::OVERVIEW_HEIGHT + 6.0 } else { 0.0 };
+        let overview = if look.has_overview { theme::OVERVIEW_HEIGHT + 6.0 } else { theme::AXIS_NAME_HEIGHT };
         let height = (ui.available_height() - overview).max(theme::LEAST_PLOT);
         let (response, rect) = self.plot_ui(ui, recording, selection, look, height);
         let frame = PlotFrame { rect, view: selection.view().clone() };
