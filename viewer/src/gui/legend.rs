@@ -71,9 +71,8 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// The bytes of each line of the legend at the moment that is asked for, or, until they are known, at the last one
-    /// in the same colours.
-    pub fn of(&mut self, ctx: &Context, asked: &Asked) -> Option<&[u64]> {
+    /// Asks for the shares at a moment, unless they are what was asked for last.
+    pub fn ask(&mut self, ctx: &Context, asked: &Asked) {
         if let Some(known) = self.worker.take() {
             self.known = Some(known);
         }
@@ -81,8 +80,13 @@ impl Shares {
             self.worker.ask(ctx, asked.clone());
             self.asked = Some(asked.clone());
         }
-        let known = self.known.as_ref().filter(|(known, _)| Arc::ptr_eq(&known.colouring, &asked.colouring));
-        known.map(|(_, sums)| sums.as_slice())
+    }
+
+    /// Shows the legend with the shares last known, which keep their place until the next are there.
+    pub fn legend_ui(&self, ui: &mut Ui) {
+        if let Some((asked, sums)) = &self.known {
+            legend_ui(ui, &asked.colouring, sums);
+        }
     }
 
     /// Whether they are being worked out.

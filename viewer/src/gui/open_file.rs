@@ -97,15 +97,13 @@ impl OpenFile {
         self.selection = self.selection.carried_over(&self.recording, &recording);
         let former = std::mem::replace(&mut self.recording, Arc::new(recording));
         let held = Arc::downgrade(&former);
-        let timeline = std::mem::take(&mut self.timeline);
-        discard((former, timeline), held);
+        self.timeline.renew(&self.recording);
+        discard(former, held);
         self.search.renew(&self.recording);
         self.history = History::new(self.visit());
         self.peaks = Peaks::default();
         // What they have worked out is of the former recording.
         self.segments = SegmentsView::default();
-        self.shares = Shares::default();
-        self.panel = MomentPanel::new(self.panel.choices);
     }
 
     /// The moment that the panels show: under the pointer, else pinned, else the peak.
@@ -243,6 +241,8 @@ impl OpenFile {
         let recording = &self.recording;
         match wish {
             Wish::Moment(moment) => self.selection.go_to_moment(recording, moment),
+            // Of a recording that was replaced in this very moment.
+            Wish::Block(block) | Wish::Life(block) if block.0 as usize >= recording.trace.blocks.len() => {}
             Wish::Block(block) => {
                 let row = recording.trace.blocks.get(block);
                 let (now, _) = self.moment();
@@ -272,9 +272,9 @@ impl OpenFile {
         let mut chosen = None;
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
         Panel::top("tools").frame(frame).show(ui, |ui| chosen = self.tools_ui(ui, settings));
-        let is_drawing = self.timeline.is_drawing();
+        let activity = [self.timeline.is_drawing(), self.following.is_some()];
         Panel::bottom("status").show(ui, |ui| {
-            status::status_ui(ui, &self.recording, self.selection.device, is_drawing);
+            status::status_ui(ui, &self.recording, self.selection.device, activity);
         });
         let mut wishes = Vec::new();
         let panel = Panel::right("side").default_size(theme::PANEL_WIDTH).min_size(240.0);
@@ -394,16 +394,17 @@ impl OpenFile {
     fn legend_ui(&mut self, ui: &mut Ui) {
         let (moment, _) = self.moment();
         let position = moment.position();
-        let Some(picture) = self.timeline.picture() else { return };
-        let asked = Asked {
-            recording: Arc::clone(&self.recording),
-            device: self.selection.device,
-            metric: drawn_metric(self.selection.metric),
-            moment: position,
-            colouring: Arc::clone(&picture.colouring),
-        };
-        let Some(sums) = self.shares.of(ui.ctx(), &asked) else { return };
-        legend::legend_ui(ui, &picture.colouring, sums);
+        if let Some(picture) = self.timeline.picture() {
+            let asked = Asked {
+                recording: Arc::clone(&self.recording),
+                device: self.selection.device,
+                metric: drawn_metric(self.selection.metric),
+                moment: position,
+                colouring: Arc::clone(&picture.colouring),
+            };
+            self.shares.ask(ui.ctx(), &asked);
+        }
+        self.shares.legend_ui(ui);
         let index = &self.recording.devices[self.selection.device];
         let totals = index.series.before_position(&self.recording.trace, position);
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);

@@ -7,7 +7,7 @@ use super::theme::Shades;
 use crate::session::Recording;
 
 /// Shows the line.
-pub fn status_ui(ui: &mut Ui, recording: &Recording, device: usize, is_drawing: bool) {
+pub fn status_ui(ui: &mut Ui, recording: &Recording, device: usize, [is_drawing, is_following]: [bool; 2]) {
     let trace = &recording.trace;
     let summary = &recording.devices[device].summary;
     let shades = Shades::in_ui(ui);
@@ -45,6 +45,10 @@ pub fn status_ui(ui: &mut Ui, recording: &Recording, device: usize, is_drawing: 
                     (None, count) => format!("{} problems", format_count(count as u64)),
                 };
                 ui.label(RichText::new(text).color(shades.warning)).on_hover_text(told.join("\n"));
+            }
+            if is_following {
+                let tooltip = "The file is read on as its program writes it; Ctrl+L stops that.";
+                ui.label(RichText::new("following").weak()).on_hover_text(tooltip);
             }
             if is_drawing {
                 ui.label(RichText::new("drawing…").weak());

@@ -191,12 +191,9 @@ impl MomentPanel {
         if let Some((_, answer)) = self.worker.as_mut().and_then(Background::take) {
             self.shown = Some(answer);
         }
-        // Of another recording or device not even the last answer is worth a look.
-        let is_of = |shown: &Answer| {
-            let source = &shown.request.source;
-            Arc::ptr_eq(&source.recording, scene.recording) && source.device == scene.selection.device
-        };
-        self.shown = self.shown.take().filter(is_of);
+        // Of another device not even the last answer is worth a look. That of the recording before this one of the same
+        // file stays in sight until the next is there.
+        self.shown = self.shown.take().filter(|shown| shown.request.source.device == scene.selection.device);
         self.ask(ctx, scene);
     }
 

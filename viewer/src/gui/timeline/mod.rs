@@ -11,7 +11,7 @@ mod plot;
 mod pointer;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_snapshots::BlockId;
@@ -61,6 +61,8 @@ pub struct Hover {
 #[derive(Debug, Default)]
 pub struct Timeline {
     painter: Option<Painter>,
+    /// The recording that is shown.
+    of: Weak<Recording>,
     detail: Option<Shown>,
     whole: Option<Shown>,
     /// Where the plot was last drawn.
@@ -119,7 +121,8 @@ impl Timeline {
 
     /// The picture of the visible part, or of the whole until that is ready.
     pub fn picture(&self) -> Option<&Picture> {
-        self.detail.as_ref().or(self.whole.as_ref()).map(|shown| &shown.picture)
+        let shown = self.detail.as_ref().filter(|shown| self.is_of(shown));
+        shown.or(self.whole.as_ref().filter(|shown| self.is_of(shown))).map(|shown| &shown.picture)
     }
 
     /// Whether the picture of what is in view is still being drawn.
@@ -132,9 +135,20 @@ impl Timeline {
         (self.is_resting, self.hover, self.hovered_outline) = (true, None, None);
     }
 
+    /// Goes over to `recording`, which was read later from the same file. The pictures stay in sight until those of the
+    /// new recording are there, but nothing is looked up in them any more.
+    pub fn renew(&mut self, recording: &Arc<Recording>) {
+        self.of = Arc::downgrade(recording);
+        (self.stack, self.hovered_outline, self.hover) = (None, None, None);
+    }
+
+    fn is_of(&self, shown: &Shown) -> bool {
+        self.of.as_ptr() == Arc::as_ptr(&shown.picture.request.recording)
+    }
+
     /// The picture that is seen at `x` on the axis.
     fn shown_at(&self, x: f64) -> Option<&Shown> {
-        let is_there = |shown: &&Shown| shown.view.x.contains(&x);
+        let is_there = |shown: &&Shown| self.is_of(shown) && shown.view.x.contains(&x);
         self.detail.as_ref().filter(is_there).or(self.whole.as_ref().filter(is_there))
     }
 
@@ -189,6 +203,9 @@ impl Timeline {
 
     /// Shows the timeline and lets the user move in it.
     pub fn timeline_ui(&mut self, ui: &mut Ui, recording: &Arc<Recording>, selection: &mut Selection, look: &Look) {
+        if self.of.as_ptr() != Arc::as_ptr(recording) {
+            self.renew(recording);
+        }
         self.forget_others(selection);
         self.is_moving = false;
         let shades = Shades::in_ui(ui);
