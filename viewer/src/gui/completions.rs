@@ -30,8 +30,8 @@ impl Default for Completions {
     fn default() -> Self {
         Self {
             vocabulary: None,
-            builder: Worker::new("highwater-words", || {
-                Box::new(|recording: Arc<Recording>, _| Some(Vocabulary::of(&recording.trace)))
+            builder: Worker::new("highwater-words", |recording: Arc<Recording>, _| {
+                Some(Vocabulary::of(&recording.trace))
             }),
             found: Vec::new(),
             known: None,

@@ -54,32 +54,26 @@ impl Asked {
 #[derive(Debug)]
 pub struct Shares {
     worker: Worker<Asked, (Asked, Vec<u64>)>,
-    asked: Option<Asked>,
     known: Option<(Asked, Vec<u64>)>,
 }
 
 impl Default for Shares {
     fn default() -> Self {
-        let worker = Worker::new("highwater-legend", || {
-            Box::new(|asked: Asked, _| {
-                let sums = asked.bytes_by_entry();
-                Some((asked, sums))
-            })
+        let worker = Worker::new("highwater-legend", |asked: Asked, _| {
+            let sums = asked.bytes_by_entry();
+            Some((asked, sums))
         });
-        Self { worker, asked: None, known: None }
+        Self { worker, known: None }
     }
 }
 
 impl Shares {
     /// Asks for the shares at a moment, unless they are what was asked for last.
     pub fn ask(&mut self, ctx: &Context, asked: &Asked) {
-        if let Some(known) = self.worker.take() {
+        if let Some(known) = self.worker.take_newest() {
             self.known = Some(known);
         }
-        if self.asked.as_ref() != Some(asked) {
-            self.worker.ask(ctx, asked.clone());
-            self.asked = Some(asked.clone());
-        }
+        self.worker.ask_once(ctx, asked);
     }
 
     /// Shows the legend with the shares last known, which keep their place until the next are there.

@@ -9,7 +9,6 @@ pub mod condition;
 pub mod source;
 pub mod table;
 pub mod worker;
-pub mod background;
 pub mod timeline;
 pub mod legend;
 pub mod block;

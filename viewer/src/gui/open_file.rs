@@ -229,8 +229,7 @@ impl OpenFile {
 
     /// Searches for the blocks that meet the conditions `text`.
     pub fn search_for(&mut self, ctx: &egui::Context, text: &str) {
-        let wake = ctx.clone();
-        self.search.set(&self.recording, text, move || wake.request_repaint());
+        self.search.set(ctx, &self.recording, text);
     }
 
     /// Does what a view asks for.
@@ -255,10 +254,7 @@ impl OpenFile {
             }
             Wish::Life(block) => self.selection.go_to_block(recording, block),
             Wish::Span(moments) => self.selection.show_moments(recording, &moments),
-            Wish::Where(condition) => {
-                let wake = ctx.clone();
-                self.search.add(recording, &condition, move || wake.request_repaint());
-            }
+            Wish::Where(condition) => self.search.add(ctx, recording, &condition),
             Wish::Tell(text) => self.notice = Some(text),
         }
         self.note(false, seconds);

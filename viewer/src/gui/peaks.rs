@@ -37,13 +37,11 @@ pub(super) struct Peaks {
 
 impl Default for Peaks {
     fn default() -> Self {
-        let worker = Worker::new("highwater-peaks", || {
-            Box::new(|key: Key, _| {
-                let index = &key.recording.devices[key.device];
-                let highest = index.peak(&key.recording.trace, key.metric).bytes;
-                let found = peaks(&key.recording.trace, &index.series, key.metric, highest / LEAST_FALL);
-                Some((key, found.iter().map(|peak| peak.moment).collect()))
-            })
+        let worker = Worker::new("highwater-peaks", |key: Key, _| {
+            let index = &key.recording.devices[key.device];
+            let highest = index.peak(&key.recording.trace, key.metric).bytes;
+            let found = peaks(&key.recording.trace, &index.series, key.metric, highest / LEAST_FALL);
+            Some((key, found.iter().map(|peak| peak.moment).collect()))
         });
         Self { worker, known: None, wanted: None }
     }

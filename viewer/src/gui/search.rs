@@ -1,14 +1,14 @@
 //! Search: the one box of conditions that all views follow, and which blocks meet them.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use eframe::egui::{Id, Key, RichText, Role, TextEdit, Ui, WidgetInfo};
+use eframe::egui::{Context, Id, Key, RichText, Role, TextEdit, Ui, WidgetInfo};
 use highwater_snapshots::analysis::{Filter, Matches};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::completions::{Completions, put_cursor};
 use super::theme::{self, Shades};
+use super::worker::Worker;
 use crate::command::Command;
 use crate::session::Recording;
 
@@ -19,8 +19,9 @@ pub struct Search {
     error: Option<String>,
     filter: Filter,
     matches: Arc<Matches>,
+    worker: Worker<(Arc<Recording>, Filter), (Filter, Matches)>,
     /// The filter last asked for, until its matches are there.
-    pending: Option<(Filter, Receiver<Matches>)>,
+    pending: Option<Filter>,
     wants_focus: bool,
     completions: Completions,
 }
@@ -35,6 +36,10 @@ impl Search {
             error: None,
             filter,
             matches,
+            worker: Worker::new("highwater-search", |(recording, filter): (Arc<Recording>, Filter), _| {
+                let matches = Matches::of(&recording.trace, &filter);
+                Some((filter, matches))
+            }),
             pending: None,
             wants_focus: false,
             completions: Completions::default(),
@@ -67,8 +72,8 @@ impl Search {
     }
 
     /// Searches for `text` in place of what was searched for. Where it cannot be understood the former conditions
-    /// stay, and the box says what is wrong. `wake` is called when the matches are known.
-    pub fn set(&mut self, recording: &Arc<Recording>, text: &str, wake: impl FnOnce() + Send + 'static) {
+    /// stay, and the box says what is wrong. `ctx` is woken when the matches are known.
+    pub fn set(&mut self, ctx: &Context, recording: &Arc<Recording>, text: &str) {
         text.clone_into(&mut self.text);
         let filter: Filter = match text.parse() {
             Ok(filter) => filter,
@@ -78,36 +83,25 @@ impl Search {
             }
         };
         self.error = None;
-        let wanted = self.pending.as_ref().map_or(&self.filter, |(filter, _)| filter);
-        if *wanted == filter {
-            return;
-        }
-        let (sender, receiver) = channel();
-        let (recording, asked) = (Arc::clone(recording), filter.clone());
-        let work = move || {
-            // Nobody may want to know any more.
-            let _ = sender.send(Matches::of(&recording.trace, &asked));
-            drop(recording);
-            wake();
-        };
-        match std::thread::Builder::new().name("highwater-search".to_owned()).spawn(work) {
-            Ok(_) => self.pending = Some((filter, receiver)),
-            Err(why) => self.error = Some(format!("cannot start a thread to search: {why}")),
+        if *self.pending.as_ref().unwrap_or(&self.filter) != filter {
+            self.worker.ask(ctx, (Arc::clone(recording), filter.clone()));
+            self.pending = Some(filter);
         }
     }
 
     /// Adds a condition to those typed, unless it is there already.
-    pub fn add(&mut self, recording: &Arc<Recording>, condition: &str, wake: impl FnOnce() + Send + 'static) {
+    pub fn add(&mut self, ctx: &Context, recording: &Arc<Recording>, condition: &str) {
         if self.text.contains(condition) {
             return;
         }
         let text = format!("{} {condition}", self.text.trim_end());
-        self.set(recording, text.trim_start(), wake);
+        self.set(ctx, recording, text.trim_start());
     }
 
     /// Looks again who meets the conditions, in a recording that has taken the place of another.
     pub fn renew(&mut self, recording: &Recording) {
-        if let Some((filter, _)) = self.pending.take() {
+        self.worker.cancel();
+        if let Some(filter) = self.pending.take() {
             self.filter = filter;
         }
         self.matches = Arc::new(Matches::of(&recording.trace, &self.filter));
@@ -116,25 +110,24 @@ impl Search {
 
     /// Takes in matches that have become known.
     pub fn receive(&mut self) {
-        let Some((_, receiver)) = &self.pending else { return };
-        match receiver.try_recv() {
-            Ok(matches) => self.take(matches),
-            Err(TryRecvError::Disconnected) => self.pending = None,
-            Err(TryRecvError::Empty) => {}
-        }
+        let found = self.worker.take();
+        self.keep(found);
     }
 
     /// Waits for the matches. For tests and pictures without a window.
     pub fn wait(&mut self) {
         self.completions.wait();
-        if let Some(Ok(matches)) = self.pending.as_ref().map(|(_, receiver)| receiver.recv()) {
-            self.take(matches);
-        }
+        let found = self.worker.wait();
+        self.keep(found);
     }
 
-    fn take(&mut self, matches: Matches) {
-        if let Some((filter, _)) = self.pending.take() {
+    fn keep(&mut self, found: Option<(Filter, Matches)>) {
+        if let Some((filter, matches)) = found {
             (self.filter, self.matches) = (filter, Arc::new(matches));
+        }
+        if self.pending.is_some() && !self.worker.is_busy() {
+            self.pending = None;
+            self.error = self.worker.failure().map(str::to_owned).or(self.error.take());
         }
     }
 
@@ -219,15 +212,15 @@ mod tests {
     #[test]
     fn the_last_conditions_that_make_sense_are_followed() {
         let recording = recording();
-        let mut search = Search::new(&recording);
+        let (mut search, ctx) = (Search::new(&recording), Context::default());
         assert_eq!(search.matches().blocks(), 3);
-        search.set(&recording, "category=gradient", || {});
+        search.set(&ctx, &recording, "category=gradient");
         assert!(search.filter().is_empty(), "it is not known yet who meets them");
         search.wait();
         assert_eq!((search.matches().blocks(), search.matches().contains(BlockId(0))), (2, false));
-        search.set(&recording, "category=", || {});
+        search.set(&ctx, &recording, "category=");
         assert!(search.error.is_some() && search.matches().blocks() == 2);
-        search.set(&recording, "", || {});
+        search.set(&ctx, &recording, "");
         search.wait();
         assert!(search.error.is_none() && search.matches().is_all());
     }
@@ -235,9 +228,9 @@ mod tests {
     #[test]
     fn conditions_are_added_once() {
         let recording = recording();
-        let mut search = Search::new(&recording);
+        let (mut search, ctx) = (Search::new(&recording), Context::default());
         for condition in ["category=gradient", "size>=30", "category=gradient"] {
-            search.add(&recording, condition, || {});
+            search.add(&ctx, &recording, condition);
             search.wait();
         }
         assert_eq!(search.text(), "category=gradient size>=30");

@@ -6,19 +6,22 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use eframe::egui;
 
-/// Makes what answers questions; called on the thread, which keeps what it remembers between them.
-type Make<Q, A> = fn() -> Box<dyn FnMut(Q, &Cancel) -> Option<A>>;
+/// Answers questions, and keeps what helps it with the next one; no answer means that the question was given up.
+type Work<Q, A> = Box<dyn FnMut(Q, &Cancel) -> Option<A> + Send>;
 
 /// A thread and what it is doing. It starts with the first question and ends when this is dropped.
 pub struct Worker<Q, A> {
     name: &'static str,
-    make: Make<Q, A>,
+    /// Gives the work as it was before the first question, for every thread that is started.
+    begin: Box<dyn Fn() -> Work<Q, A> + Send>,
     link: Option<Link<Q, A>>,
     latest: Arc<AtomicU64>,
     /// The number of the last question, from 1.
     asked: u64,
     /// The number of the last question that is settled.
     settled: u64,
+    /// The last question, where it is not to be asked twice.
+    last: Option<Q>,
     failure: Option<String>,
 }
 
@@ -26,6 +29,9 @@ struct Link<Q, A> {
     questions: Sender<(u64, Q)>,
     answers: Receiver<(u64, Option<A>)>,
 }
+
+/// Why there is no answer, where the work panicked.
+const BROKEN_OFF: &str = "the thread broke off; please report it";
 
 /// Tells work whether its answer is still wanted.
 #[derive(Debug)]
@@ -48,23 +54,39 @@ impl<Q, A> std::fmt::Debug for Worker<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
-    /// A worker whose thread will be called `name`.
-    pub fn new(name: &'static str, make: Make<Q, A>) -> Self {
-        Self { name, make, link: None, latest: Arc::default(), asked: 0, settled: 0, failure: None }
+    /// A worker whose thread will be called `name`. What `work` captures is its memory; where the thread breaks off, the
+    /// next one begins with it as it is now.
+    pub fn new(name: &'static str, work: impl FnMut(Q, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
+        let begin = Box::new(move || Box::new(work.clone()) as Work<Q, A>);
+        Self { name, begin, link: None, latest: Arc::default(), asked: 0, settled: 0, last: None, failure: None }
     }
 
     /// Asks; what was asked before is given up. `ctx` is woken when the answer is there.
     pub fn ask(&mut self, ctx: &egui::Context, question: Q) {
         self.asked += 1;
         self.latest.store(self.asked, Ordering::Relaxed);
-        if self.link.is_none() {
-            match self.start(ctx.clone()) {
-                Ok(link) => self.link = Some(link),
-                Err(why) => return self.fail(format!("no thread could be started: {why}")),
+        let mut question = (self.asked, question);
+        if let Some(link) = &self.link {
+            match link.questions.send(question) {
+                Ok(()) => return,
+                // The thread has broken off.
+                Err(unsent) => question = unsent.0,
             }
         }
-        if self.link.as_ref().is_some_and(|link| link.questions.send((self.asked, question)).is_err()) {
-            self.fail("the thread has ended".to_owned());
+        match self.start(ctx.clone(), question) {
+            Ok(link) => self.link = Some(link),
+            Err(why) => self.fail(format!("no thread could be started: {why}")),
+        }
+    }
+
+    /// Asks, unless it is what was last asked so. The question is remembered, and what it holds is held.
+    pub fn ask_once(&mut self, ctx: &egui::Context, question: &Q)
+    where
+        Q: Clone + PartialEq,
+    {
+        if self.last.as_ref() != Some(question) {
+            self.last = Some(question.clone());
+            self.ask(ctx, question.clone());
         }
     }
 
@@ -72,27 +94,28 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
     pub fn cancel(&mut self) {
         self.asked += 1;
         self.settled = self.asked;
+        self.last = None;
         self.latest.store(self.asked, Ordering::Relaxed);
     }
 
-    fn start(&self, ctx: egui::Context) -> std::io::Result<Link<Q, A>> {
+    fn start(&self, ctx: egui::Context, first: (u64, Q)) -> std::io::Result<Link<Q, A>> {
         let (questions, inbox) = channel::<(u64, Q)>();
         let (outbox, answers) = channel();
-        let (make, latest) = (self.make, Arc::clone(&self.latest));
-        let work = move || {
-            let mut answer = make();
-            while let Ok(first) = inbox.recv() {
-                let Some((number, question)) = std::iter::once(first).chain(inbox.try_iter()).last() else {
-                    continue;
-                };
+        let (mut work, latest) = ((self.begin)(), Arc::clone(&self.latest));
+        let run = move || {
+            let mut next = Some(first);
+            while let Some(question) = next {
+                // Of questions asked meanwhile only the last is still of interest.
+                let (number, question) = inbox.try_iter().last().unwrap_or(question);
                 let cancel = Cancel { latest: Arc::clone(&latest), number };
-                if outbox.send((number, answer(question, &cancel))).is_err() {
+                if outbox.send((number, work(question, &cancel))).is_err() {
                     return;
                 }
                 ctx.request_repaint();
+                next = inbox.recv().ok();
             }
         };
-        std::thread::Builder::new().name(self.name.to_owned()).spawn(work)?;
+        std::thread::Builder::new().name(self.name.to_owned()).spawn(run)?;
         Ok(Link { questions, answers })
     }
 
@@ -102,17 +125,25 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
 
     /// The answer to the last question, once, when it is there.
     pub fn take(&mut self) -> Option<A> {
+        let (number, answer) = self.newest()?;
+        (number == self.asked).then_some(answer)
+    }
+
+    /// The newest answer that has become ready, once, which may be to an earlier question than the last: for what is
+    /// better shown late than never while one question follows another.
+    pub fn take_newest(&mut self) -> Option<A> {
+        self.newest().map(|(_, answer)| answer)
+    }
+
+    fn newest(&mut self) -> Option<(u64, A)> {
+        let mut newest = None;
         loop {
             match self.link.as_ref()?.answers.try_recv() {
-                Ok(next) => {
-                    if let Some(answer) = self.settle(next) {
-                        return Some(answer);
-                    }
-                }
-                Err(TryRecvError::Empty) => return None,
+                Ok(next) => newest = self.settle(next).or(newest),
+                Err(TryRecvError::Empty) => return newest,
                 Err(TryRecvError::Disconnected) => {
-                    self.fail("the thread broke off; please report it".to_owned());
-                    return None;
+                    self.fail(BROKEN_OFF.to_owned());
+                    return newest;
                 }
             }
         }
@@ -120,25 +151,25 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
 
     /// Waits for the answer to the last question. For tests, and for pictures without a window.
     pub fn wait(&mut self) -> Option<A> {
+        let mut newest = None;
         while self.is_busy() {
             match self.link.as_ref()?.answers.recv() {
-                Ok(next) => {
-                    if let Some(answer) = self.settle(next) {
-                        return Some(answer);
-                    }
-                }
-                Err(_) => self.fail("the thread broke off; please report it".to_owned()),
+                Ok(next) => newest = self.settle(next),
+                Err(_) => self.fail(BROKEN_OFF.to_owned()),
             }
         }
-        None
+        newest.map(|(_, answer)| answer)
     }
 
-    fn settle(&mut self, (number, answer): (u64, Option<A>)) -> Option<A> {
-        let is_last = number == self.asked && self.settled != number;
-        if is_last {
-            self.settled = number;
+    /// Takes note of what became of a question; gives the answer, if there is one, with the question's number.
+    fn settle(&mut self, (number, answer): (u64, Option<A>)) -> Option<(u64, A)> {
+        if number <= self.settled {
+            return None;
         }
-        answer.filter(|_| is_last)
+        if answer.is_some() || number == self.asked {
+            (self.settled, self.failure) = (number, None);
+        }
+        Some((number, answer?))
     }
 
     /// Whether the last question has no answer yet.
@@ -162,21 +193,19 @@ impl<Q, A> Drop for Worker<Q, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
 
     #[test]
     fn the_last_question_is_answered_and_former_ones_are_given_up() {
-        let make: Make<u32, (u32, u32)> = || {
-            let mut asked = 0;
-            Box::new(move |question, cancel| {
-                asked += 1;
-                // The first question waits until it is not wanted any more.
-                while question == 1 && !cancel.is_cancelled() {
-                    std::thread::yield_now();
-                }
-                (!cancel.is_cancelled()).then_some((question, asked))
-            })
-        };
-        let mut worker = Worker::new("test-worker", make);
+        let mut asked = 0;
+        let mut worker = Worker::new("test-worker", move |question: u32, cancel: &Cancel| {
+            asked += 1;
+            // The first question waits until it is not wanted any more.
+            while question == 1 && !cancel.is_cancelled() {
+                std::thread::yield_now();
+            }
+            (!cancel.is_cancelled()).then_some((question, asked))
+        });
         let ctx = egui::Context::default();
         assert!(!worker.is_busy() && worker.take().is_none());
         worker.ask(&ctx, 1);
@@ -191,10 +220,74 @@ mod tests {
     }
 
     #[test]
+    fn questions_asked_meanwhile_are_passed_over_and_none_is_asked_twice() {
+        let (open, gate) = channel::<()>();
+        let (gate, mut seen) = (Arc::new(Mutex::new(gate)), Vec::new());
+        let mut worker = Worker::new("test-worker", move |number: u32, _: &Cancel| {
+            // Holds the first question until all are asked.
+            if seen.is_empty() {
+                gate.lock().unwrap().recv().unwrap();
+            }
+            seen.push(number);
+            Some((number, seen.clone()))
+        });
+        let ctx = egui::Context::default();
+        for number in [1, 2, 3, 4, 4] {
+            worker.ask_once(&ctx, &number);
+        }
+        assert!(worker.is_busy());
+        open.send(()).unwrap();
+        let (number, seen) = worker.wait().unwrap();
+        assert_eq!((number, seen.last()), (4, Some(&4)));
+        assert!(seen.len() <= 2, "what was asked meanwhile is passed over: {seen:?}");
+        worker.ask_once(&ctx, &4);
+        assert_eq!((worker.is_busy(), worker.wait()), (false, None), "it was answered already");
+        worker.cancel();
+        worker.ask_once(&ctx, &4);
+        assert!(worker.wait().is_some(), "but then it was forgotten");
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_question_is_given_only_to_who_wants_it() {
+        for is_wanted in [true, false] {
+            let (open, gate) = channel();
+            let (begin, begun) = channel();
+            let gate = Arc::new(Mutex::new(gate));
+            let mut worker = Worker::new("test-worker", move |question: u32, _: &Cancel| {
+                begin.send(question).unwrap();
+                gate.lock().unwrap().recv().unwrap();
+                Some(question)
+            });
+            let ctx = egui::Context::default();
+            worker.ask(&ctx, 1);
+            assert_eq!(begun.recv().unwrap(), 1);
+            worker.ask(&ctx, 2);
+            open.send(()).unwrap();
+            assert_eq!(begun.recv().unwrap(), 2, "the first is answered");
+            let early = if is_wanted { worker.take_newest() } else { worker.take() };
+            assert_eq!(early, is_wanted.then_some(1));
+            assert!(worker.is_busy());
+            open.send(()).unwrap();
+            assert_eq!(worker.wait(), Some(2));
+        }
+    }
+
+    #[test]
     fn work_that_breaks_off_says_so_and_leaves_nobody_waiting() {
-        let mut worker: Worker<(), ()> = Worker::new("test-worker", || Box::new(|(), _| panic!("as a test")));
-        worker.ask(&egui::Context::default(), ());
+        let mut asked = 0;
+        let mut worker = Worker::new("test-worker", move |should_break: bool, _: &Cancel| {
+            asked += 1;
+            assert!(!should_break, "as a test");
+            Some(asked)
+        });
+        let ctx = egui::Context::default();
+        worker.ask_once(&ctx, &true);
         assert_eq!(worker.wait(), None);
         assert!(!worker.is_busy() && worker.failure().is_some_and(|why| why.contains("broke off")));
+        worker.ask_once(&ctx, &true);
+        assert!(!worker.is_busy(), "it would break off again");
+        worker.ask_once(&ctx, &false);
+        assert_eq!(worker.wait(), Some(1), "another thread begins anew");
+        assert_eq!(worker.failure(), None);
     }
 }

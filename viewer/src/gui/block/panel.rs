@@ -52,25 +52,21 @@ impl Default for BlockPanel {
     fn default() -> Self {
         Self {
             shown: None,
-            counter: Worker::new("highwater-origins", || {
-                Box::new(|question: Question, cancel| {
-                    let count = |condition: &String| {
-                        let filter: Filter = condition.parse().ok().filter(|_| !cancel.is_cancelled())?;
-                        let matches = Matches::of(&question.recording.trace, &filter);
-                        Some((condition.clone(), (matches.blocks(), matches.requested())))
-                    };
-                    question.conditions.iter().map(count).collect()
-                })
+            counter: Worker::new("highwater-origins", |question: Question, cancel| {
+                let count = |condition: &String| {
+                    let filter: Filter = condition.parse().ok().filter(|_| !cancel.is_cancelled())?;
+                    let matches = Matches::of(&question.recording.trace, &filter);
+                    Some((condition.clone(), (matches.blocks(), matches.requested())))
+                };
+                question.conditions.iter().map(count).collect()
             }),
             counts: HashMap::new(),
-            reader: Worker::new("highwater-source", || {
-                Box::new(|places: Vec<Place>, _| {
-                    let read = |place: Place| {
-                        let found = source::excerpt(&place.0, place.1);
-                        (place, found)
-                    };
-                    Some(places.into_iter().map(read).collect())
-                })
+            reader: Worker::new("highwater-source", |places: Vec<Place>, _| {
+                let read = |place: Place| {
+                    let found = source::excerpt(&place.0, place.1);
+                    (place, found)
+                };
+                Some(places.into_iter().map(read).collect())
             }),
             sources: HashMap::new(),
         }

@@ -104,18 +104,16 @@ pub struct EventsView {
 
 impl Default for EventsView {
     fn default() -> Self {
+        let mut memory = search::Memory::default();
         Self {
             kinds: Kinds::default(),
             has_all_blocks: false,
             text: String::new(),
             table: TableState::default(),
-            list: Worker::new("highwater-events", || Box::new(|wanted, cancel| list::list(&wanted, cancel))),
+            list: Worker::new("highwater-events", |wanted, cancel| list::list(&wanted, cancel)),
             wanted: None,
             listed: None,
-            search: Worker::new("highwater-search", || {
-                let mut memory = search::Memory::default();
-                Box::new(move |sought, cancel| search::search(&sought, &mut memory, cancel))
-            }),
+            search: Worker::new("highwater-find", move |sought, cancel| search::search(&sought, &mut memory, cancel)),
             sought: None,
             found: None,
             is_jumping: false,

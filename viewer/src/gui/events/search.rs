@@ -85,7 +85,7 @@ impl Found {
 const RUN: usize = 1 << 16;
 
 /// What is remembered from search to search: the program's line of every stack of a recording.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     of: Weak<Recording>,
     /// The row of `lines` of each stack.

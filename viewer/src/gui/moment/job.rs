@@ -102,12 +102,12 @@ pub(super) struct Answer {
 }
 
 /// Works out answers; what did not change since the last one is not made again.
-#[derive(Debug, Default)]
-pub(super) struct Worker {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clerk {
     last: Option<Answer>,
 }
 
-impl Worker {
+impl Clerk {
     /// The answer to `request`.
     pub(super) fn answer(&mut self, request: &Request) -> Answer {
         let last = self.last.take().filter(|last| last.request.source == request.source);

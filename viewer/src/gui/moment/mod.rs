@@ -22,18 +22,18 @@ use highwater_snapshots::units::format_bytes;
 
 pub use choosers::{Choices, Look};
 
-use super::background::Background;
 use super::scene::{Reason, Scene, Wish};
 use super::table::TableState;
-use super::theme;
+use super::theme::{self, Shades};
+use super::worker::Worker;
 use details::Ask;
 use flame::Flame;
-use job::{Answer, Place, Request, Source, When, Worker};
+use job::{Answer, Clerk, Place, Request, Source, When};
 use tile::Act;
 use treemap::Treemap;
 
 /// The panel of one recording: what is chosen in it, and what was last worked out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MomentPanel {
     /// How memory is taken apart and shown.
     pub choices: Choices,
@@ -50,24 +50,45 @@ pub struct MomentPanel {
     treemap: Treemap,
     flame: Flame,
     matches: Option<Arc<Matches>>,
-    worker: Option<Background<Request, Answer>>,
+    worker: Worker<Request, Answer>,
     shown: Option<Answer>,
+}
+
+impl Default for MomentPanel {
+    fn default() -> Self {
+        Self::new(Choices::default())
+    }
 }
 
 impl MomentPanel {
     /// A panel that takes memory apart in this way.
     pub fn new(choices: Choices) -> Self {
-        Self { choices, ..Self::default() }
+        let mut clerk = Clerk::default();
+        Self {
+            choices,
+            question: Question::default(),
+            shows_range: false,
+            marks: None,
+            focus: Place::default(),
+            chosen: None,
+            table: TableState::default(),
+            blocks: TableState::default(),
+            treemap: Treemap::default(),
+            flame: Flame::default(),
+            matches: None,
+            worker: Worker::new("highwater-moment", move |request, _| Some(clerk.answer(&request))),
+            shown: None,
+        }
     }
 
     /// Whether what was asked for last is still being worked out.
     pub fn is_busy(&self) -> bool {
-        self.worker.as_ref().is_some_and(Background::is_busy)
+        self.worker.is_busy()
     }
 
     /// Waits until it is there. For tests and pictures without a window.
     pub fn wait(&mut self) {
-        if let Some((_, answer)) = self.worker.as_mut().and_then(Background::wait) {
+        if let Some(answer) = self.worker.wait() {
             self.shown = Some(answer);
         }
     }
@@ -89,7 +110,7 @@ impl MomentPanel {
         let request = self.request(scene);
         let answer = match self.shown.take().filter(|shown| shown.request == request) {
             Some(shown) => shown,
-            None => Worker::default().answer(&request),
+            None => Clerk::default().answer(&request),
         };
         let text = match self.choices.look {
             Look::Table => export::rows_csv(&answer),
@@ -106,6 +127,9 @@ impl MomentPanel {
         self.head_ui(ui, scene);
         choosers::choices_ui(ui, &mut self.choices);
         let mut wishes = Vec::new();
+        if let Some(why) = self.worker.failure() {
+            ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
+        }
         let Some(answer) = self.shown.take() else {
             ui.weak("Adding up…");
             return wishes;
@@ -170,25 +194,12 @@ impl MomentPanel {
 
     fn ask(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
         let request = self.request(scene);
-        if self.worker.is_none() {
-            let wake = ctx.clone();
-            let mut worker = Worker::default();
-            let work = move |request: &Request| worker.answer(request);
-            self.worker = Background::start("highwater-moment", move || wake.request_repaint(), work).ok();
-        }
-        match &mut self.worker {
-            Some(worker) => worker.ask(&request),
-            // No thread is to be had: the window waits.
-            None if self.shown.as_ref().is_none_or(|shown| shown.request != request) => {
-                self.shown = Some(Worker::default().answer(&request));
-            }
-            None => {}
-        }
+        self.worker.ask_once(ctx, &request);
     }
 
     /// Asks for what is looked at, and takes in what has become ready.
     fn receive(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
-        if let Some((_, answer)) = self.worker.as_mut().and_then(Background::take) {
+        if let Some(answer) = self.worker.take_newest() {
             self.shown = Some(answer);
         }
         // Of another device not even the last answer is worth a look. That of the recording before this one of the same
@@ -197,7 +208,6 @@ impl MomentPanel {
         self.ask(ctx, scene);
     }
 
-    /// Which moment, and how much there is in all.
     /// Shows what the panel shows without what it is changed by: for pictures.
     pub fn picture_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
         self.receive(ui.ctx(), scene);
@@ -208,6 +218,7 @@ impl MomentPanel {
         self.ask(ui.ctx(), scene);
     }
 
+    /// Which moment, and how much there is in all.
     fn head_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
         let big = |bytes: u64| RichText::new(format_bytes(bytes)).size(26.0).strong();
         if let Some(marks) = self.marks.clone() {

@@ -80,7 +80,7 @@ impl Bench {
     fn answer(&mut self) -> Answer {
         self.with_scene(|panel, scene, marks| {
             panel.follow(marks);
-            Worker::default().answer(&panel.request(scene))
+            Clerk::default().answer(&panel.request(scene))
         })
     }
 

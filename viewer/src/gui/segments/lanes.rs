@@ -15,11 +15,11 @@ use highwater_snapshots::units::format_bytes;
 use super::facts::{content_lines, tooltip_ui};
 use super::known::Known;
 use super::look::{Paint, is_same};
-use super::worker::Worker;
 use crate::gui::colouring::Colouring;
 use crate::gui::scene::{Scene, Wish};
 use crate::gui::theme::{self, Shades};
 use crate::gui::timeline::{Picture, PlotFrame};
+use crate::gui::worker::Worker;
 use crate::selection::View;
 
 /// The timeline that the lanes lie under: they share its horizontal place, and the moments of its columns.
@@ -75,9 +75,8 @@ struct Painted {
 }
 
 /// The lanes, and the thread that paints them.
-#[derive(Default)]
 pub(super) struct Lanes {
-    worker: Option<Worker<Request, Painted>>,
+    worker: Worker<Request, (Request, Painted)>,
     shown: Option<(Request, Painted, TextureHandle)>,
 }
 
@@ -87,13 +86,24 @@ impl std::fmt::Debug for Lanes {
     }
 }
 
+impl Default for Lanes {
+    fn default() -> Self {
+        let mut last = None;
+        let worker = Worker::new("highwater-lanes", move |request, _| {
+            let painted = paint(&request, &mut last);
+            Some((request, painted))
+        });
+        Self { worker, shown: None }
+    }
+}
+
 impl Lanes {
     pub(super) fn is_busy(&self) -> bool {
-        self.worker.as_ref().is_some_and(Worker::is_busy)
+        self.worker.is_busy()
     }
 
     pub(super) fn wait(&mut self, ctx: &eframe::egui::Context) {
-        let answer = self.worker.as_mut().and_then(Worker::wait);
+        let answer = self.worker.wait();
         self.keep(ctx, answer);
     }
 
@@ -106,7 +116,7 @@ impl Lanes {
         only: Option<Range<u64>>,
         height: f32,
     ) -> Option<Wish> {
-        let answer = self.worker.as_mut().and_then(Worker::take);
+        let answer = self.worker.take_newest();
         self.keep(ui.ctx(), answer);
         let (whole, _) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
         let mut rect = whole;
@@ -117,8 +127,8 @@ impl Lanes {
         let response = ui.interact(rect, ui.scope_id().with("address lanes"), Sense::click());
         let is_shown = self.shown.as_ref().filter(|(request, ..)| Arc::ptr_eq(&request.known, known));
         let Some((request, painted, texture)) = is_shown else {
-            let label = "Address lanes: being drawn";
-            response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, label));
+            let label = format!("Address lanes: {}", self.worker.failure().unwrap_or("being drawn"));
+            response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
             return None;
         };
         // On the axis addresses grow downwards.
@@ -154,9 +164,8 @@ impl Lanes {
     }
 
     fn ask(&mut self, ui: &Ui, (known, under): (&Arc<Known>, Under<'_>), only: Option<Range<u64>>, rect: Rect) {
-        let ctx = ui.ctx().clone();
-        let scale = ctx.pixels_per_point();
-        let longest = ctx.input(|input| input.max_texture_side).max(1);
+        let scale = ui.ctx().pixels_per_point();
+        let longest = ui.input(|input| input.max_texture_side).max(1);
         let window = &under.picture.request.window;
         let across = match &window.across {
             Across::Moments(x) | Across::Nanos(x) => x.clone(),
@@ -171,19 +180,7 @@ impl Lanes {
             is_dark: ui.visuals().dark_mode,
             scale: (scale.round() as usize).max(1),
         };
-        let worker = match &mut self.worker {
-            Some(worker) => worker,
-            none => {
-                let mut last = None;
-                let paint = move |request: &Request| paint(request, &mut last);
-                match Worker::start("highwater-lanes", move || ctx.request_repaint(), paint) {
-                    Ok(worker) => none.insert(worker),
-                    // Without a thread there are no lanes; map and table still work.
-                    Err(_) => return,
-                }
-            }
-        };
-        worker.ask(request);
+        self.worker.ask_once(ui.ctx(), &request);
     }
 
     fn keep(&mut self, ctx: &eframe::egui::Context, answer: Option<(Request, Painted)>) {

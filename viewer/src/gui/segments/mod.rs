@@ -1,7 +1,6 @@
 //! Segments: where blocks lie in memory: lanes of addresses over time, the exact map of a moment, the segments as a
 //! table, and why a request did not fit.
 
-mod worker;
 mod known;
 mod look;
 mod facts;
@@ -22,18 +21,18 @@ pub use lanes::Under;
 
 use super::scene::{Scene, Wish};
 use super::theme::{self, Shades};
+use super::worker::Worker;
 use chart::{Chart, Marked};
 use known::{Known, Question, State};
 use lanes::Lanes;
 use list::List;
 use look::{Legend, Paint};
-use worker::Worker;
 
 /// The view's state.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SegmentsView {
     known: Option<Arc<Known>>,
-    worker: Option<Worker<Question, Arc<State>>>,
+    worker: Worker<Question, (Question, Arc<State>)>,
     state: Option<Arc<State>>,
     lanes: Lanes,
     chart: Chart,
@@ -53,6 +52,29 @@ pub struct SegmentsView {
     wanted: Option<u64>,
 }
 
+impl Default for SegmentsView {
+    fn default() -> Self {
+        Self {
+            known: None,
+            worker: Worker::new("highwater-segments", |question, _| {
+                let state = State::of(&question);
+                Some((question, state))
+            }),
+            state: None,
+            lanes: Lanes::default(),
+            chart: Chart::default(),
+            list: List::default(),
+            legend: Legend::default(),
+            chosen: None,
+            is_alone: false,
+            oom: None,
+            shows_relief: false,
+            wanted: None,
+            is_picture: false,
+        }
+    }
+}
+
 impl SegmentsView {
     /// A view for a picture, with nothing to press.
     pub fn for_picture() -> Self {
@@ -61,13 +83,13 @@ impl SegmentsView {
 
     /// Whether something that was asked for is still being worked out.
     pub fn is_busy(&self) -> bool {
-        self.lanes.is_busy() || self.worker.as_ref().is_some_and(Worker::is_busy)
+        self.lanes.is_busy() || self.worker.is_busy()
     }
 
     /// Waits until all that was asked for is there. For tests, and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
         self.lanes.wait(ctx);
-        if let Some((question, state)) = self.worker.as_mut().and_then(Worker::wait) {
+        if let Some((question, state)) = self.worker.wait() {
             self.keep(&question, state);
         }
     }
@@ -102,11 +124,11 @@ impl SegmentsView {
         let mut wishes = Vec::new();
         let known = self.known(scene);
         self.ask(ui.ctx(), scene, &known);
-        if let Some((question, state)) = self.worker.as_mut().and_then(Worker::take) {
+        if let Some((question, state)) = self.worker.take_newest() {
             self.keep(&question, state);
         }
         let Some(state) = self.state.clone() else {
-            ui.weak("Working out what lies where…");
+            ui.weak(self.worker.failure().unwrap_or("Working out what lies where…"));
             return wishes;
         };
         let colouring = under.map(|under| Arc::clone(&under.picture.colouring));
@@ -250,16 +272,7 @@ impl SegmentsView {
         let moment = scene.moment.position();
         // A failed request stays in view while its moment does.
         self.oom = self.oom.filter(|event| is_beside(*event, moment));
-        let wake = ctx.clone();
-        let worker = match &mut self.worker {
-            Some(worker) => worker,
-            none => match Worker::start("highwater-segments", move || wake.request_repaint(), State::of) {
-                Ok(worker) => none.insert(worker),
-                // Without a thread the view stays empty; the others work.
-                Err(_) => return,
-            },
-        };
-        worker.ask(Question { known: Arc::clone(known), moment, oom: self.oom });
+        self.worker.ask_once(ctx, &Question { known: Arc::clone(known), moment, oom: self.oom });
     }
 
     fn keep(&mut self, question: &Question, state: Arc<State>) {

@@ -91,7 +91,7 @@ impl Default for StatisticsView {
         Self {
             shown: 0,
             pages: Default::default(),
-            worker: Worker::new("highwater-statistics", || Box::new(|asked, _| Counted::of(&asked))),
+            worker: Worker::new("highwater-statistics", |asked, _| Counted::of(&asked)),
             asked: None,
             counted: None,
         }
