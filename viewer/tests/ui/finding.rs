@@ -1,12 +1,42 @@
-//! Finding: the search box with what it offers, the list of events, and how all views follow.
+//! Finding: the palette, the search box with what it offers, the list of events, and how all views follow.
 
-use super::*;
-use egui_kittest::kittest::NodeT as _;
+use super::harness::{harness, place_of, press, run, search, settle, steps, view};
+use eframe::egui::{Key, Modifiers, Role};
+use egui_kittest::Harness;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use highwater::command::Command;
+use highwater::gui::App;
+use highwater_snapshots::BlockId;
 
-fn search(harness: &mut Harness<'_, App>, text: &str) {
-    press(harness, Key::Slash);
-    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Search").type_text(text);
-    settle(harness);
+#[test]
+fn the_palette_finds_and_runs_commands() {
+    let mut harness = harness(Some(steps()));
+    let whole = view(&harness);
+    harness.key_press_modifiers(Modifiers::COMMAND, Key::P);
+    settle(&mut harness);
+    assert_eq!(view(&harness), whole, "Ctrl+P is not P");
+    harness.get_by_label("Find a command").type_text("peak");
+    settle(&mut harness);
+    press(&mut harness, Key::Enter);
+    assert!(harness.query_by_label("Find a command").is_none());
+    assert_ne!(view(&harness), whole);
+}
+
+#[test]
+fn a_filter_narrows_the_table_and_mistakes_are_explained() {
+    let mut harness = harness(Some(steps()));
+    harness.get_by_label("Search").click();
+    harness.get_by_role_and_label(Role::TextInput, "Search").type_text("colour=red");
+    settle(&mut harness);
+    harness.get_by_label_contains("no key 'colour'");
+    for _ in 0.."colour=red".len() {
+        harness.key_press(Key::Backspace);
+    }
+    settle(&mut harness);
+    harness.get_by_role_and_label(Role::TextInput, "Search").type_text("category=temporary");
+    settle(&mut harness);
+    assert!(harness.query_by_label_contains("no key").is_none());
+    harness.get_by_label("Total of 1 group, 1 block");
 }
 
 #[test]
@@ -17,7 +47,7 @@ fn the_search_box_offers_keys_and_values_of_the_recording() {
     press(&mut harness, Key::Tab);
     let typed = |harness: &Harness<'_, App>| harness.state().current().unwrap().search.text().to_owned();
     assert_eq!(typed(&harness), "category=");
-    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Search").type_text("gra");
+    harness.get_by_role_and_label(Role::TextInput, "Search").type_text("gra");
     settle(&mut harness);
     harness.get_by_label("Complete with gradient").click();
     settle(&mut harness);
@@ -33,7 +63,7 @@ fn the_list_of_events_follows_the_search_and_leads_to_moments() {
     search(&mut harness, "category=temporary");
     harness.key_press(Key::Escape);
     settle(&mut harness);
-    let rows = harness.get_all_by_role(eframe::egui::Role::Row);
+    let rows = harness.get_all_by_role(Role::Row);
     let rows: Vec<String> = rows.filter_map(|row| row.accesskit_node().label()).collect();
     let of = |category: &str| rows.iter().filter(|row| row.contains(category)).count();
     assert_eq!((of("activation"), of("gradient")), (0, 0), "{rows:?}");

@@ -1,20 +1,13 @@
 //! Steering: moments, peaks, marks, blocks, search and undo, by keyboard alone.
 
-use super::*;
+use super::harness::{chord, harness, moment, pinned, press, run, settle, steps, view};
+use eframe::egui::{Key, Modifiers, Pos2, Role};
+use egui_kittest::kittest::Queryable as _;
+use highwater::command::Command;
 use highwater::gui::layout::{Bottom, Side};
-
-fn moment(harness: &Harness<'_, App>) -> usize {
-    harness.state().current().unwrap().moment().0.position()
-}
-
-fn pinned(harness: &Harness<'_, App>) -> Option<BlockId> {
-    harness.state().current().unwrap().selection.pin.and_then(|pin| pin.block)
-}
-
-fn chord(harness: &mut Harness<'_, App>, modifiers: Modifiers, key: Key) {
-    harness.key_press_modifiers(modifiers, key);
-    settle(harness);
-}
+use highwater_snapshots::BlockId;
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::text::trace_from_text;
 
 #[test]
 fn keys_lead_from_peak_to_peak_and_from_event_to_event() {
@@ -78,7 +71,7 @@ fn undo_returns_to_view_total_moment_and_search_and_redo_goes_on() {
     press(&mut harness, Key::P);
     let peak = view(&harness);
     press(&mut harness, Key::Slash);
-    harness.get_by_role_and_label(eframe::egui::Role::TextInput, "Search").type_text("category=gradient");
+    harness.get_by_role_and_label(Role::TextInput, "Search").type_text("category=gradient");
     settle(&mut harness);
     harness.get_by_label("Found 1 block");
     harness.key_press(Key::Escape);

@@ -1,5 +1,4 @@
-//! The segments view under a timeline, driven through its accessibility tree and its keys.
-#![cfg(feature = "gui")]
+//! Segments: the view under a timeline, driven through its accessibility tree and its keys.
 
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
-//! Pictures of whole views, drawn without a display: as pixels beside kept ones, and as SVG.
+//! Pictures: whole views, drawn without a display: as pixels beside kept ones, and as SVG.
 //!
 //! Fonts are the app's own, so pictures are the same on every machine but for the last digits of its arithmetic. After a
-//! change that is wanted, `UPDATE_PICTURES=1 cargo test -p highwater --test pictures` keeps the new ones. Where a picture
+//! change that is wanted, `UPDATE_PICTURES=1 cargo test -p highwater --test ui pictures` keeps the new ones. Where a picture
 //! differs, it and what differs are written to the folder that the failure names.
-#![cfg(feature = "gui")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,10 @@
+//! App: driven through its accessibility tree and its keys, without a window or a graphics card.
+#![cfg(feature = "gui")]
+
+mod harness;
+mod opening;
+mod timeline;
+mod steering;
+mod finding;
+mod segments;
+mod pictures;

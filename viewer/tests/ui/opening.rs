@@ -1,0 +1,147 @@
+//! Opening: the first screen, files that open and files that cannot, several at once, and closing.
+
+use std::path::Path;
+
+use super::harness::{harness, open, press, run, settle, steps, view, wait_for_files};
+use eframe::egui::Key;
+use egui_kittest::kittest::Queryable as _;
+use highwater::command::Command;
+use highwater_snapshots::Trace;
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::format::write_trace;
+use highwater_snapshots::text::trace_from_text;
+
+#[test]
+fn the_welcome_page_says_how_to_begin() {
+    let harness = harness(None);
+    harness.get_by_label("Open a recording…");
+    harness.get_by_label_contains("or drop a file here");
+    harness.get_by_label("highwater record vit-l-16 --device meta --out step.snap");
+}
+
+#[test]
+fn a_recording_opens_with_the_peak_taken_apart() {
+    let harness = harness(Some(steps()));
+    harness.get_by_label_contains("Timeline of steps.snap: requested memory stacked by block");
+    harness.get_by_label("At the peak");
+    assert_eq!(harness.get_all_by_label("1.46 KiB").count(), 2, "once as the headline, once as the table's total");
+    harness.get_by_label_contains("parameter · 400 B · ");
+    harness.get_by_label_contains("temporary · 400 B · ");
+    harness.get_by_label_contains("optimizer_state · 400 B · ");
+    harness.get_by_label_contains("activation · 300 B · ");
+    harness.get_by_label("Total of 4 groups, 4 blocks");
+    harness.get_by_label("complete recording");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_explained_and_can_be_dismissed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("letter.txt");
+    std::fs::write(&path, "Dear all").unwrap();
+    let mut harness = harness(None);
+    open(&mut harness, &path);
+    harness.get_by_label("Cannot open letter.txt:");
+    harness.get_by_label_contains("no recording");
+    harness.get_by_label("Dismiss").click();
+    harness.run_steps(2);
+    assert!(harness.query_by_label_contains("Cannot open").is_none());
+}
+
+#[test]
+fn a_file_that_fails_twice_is_listed_once() {
+    let mut harness = harness(None);
+    for _ in 0..2 {
+        open(&mut harness, Path::new("gone.snap"));
+    }
+    harness.get_by_label("Cannot open gone.snap:");
+}
+
+#[test]
+fn files_open_side_by_side_and_are_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.snap");
+    write_trace(std::fs::File::create(&path).unwrap(), &steps()).unwrap();
+    let mut harness = harness(Some(steps()));
+    open(&mut harness, &path);
+    assert_eq!(harness.state().current().unwrap().recording.path.as_deref(), Some(path.as_path()));
+    assert_eq!(harness.state().settings().recent, [path]);
+    run(&mut harness, Command::Close);
+    assert_eq!(harness.state().current().unwrap().recording.name, "steps.snap");
+    run(&mut harness, Command::Close);
+    assert!(harness.state().current().is_none());
+    harness.get_by_label("disk.snap");
+}
+
+#[test]
+fn several_devices_can_be_chosen_and_keep_apart() {
+    let trace = trace_from_text("alloc a 10\nalloc x 5000 device=1\nalloc b 20").unwrap();
+    let mut harness = harness(Some(trace));
+    harness.get_by_label("Total of 1 group, 2 blocks");
+    press(&mut harness, Key::D);
+    harness.get_by_label("Device device 1");
+    harness.get_by_label("Total of 1 group, 1 block");
+    harness.get_by_label_contains("unknown · 4.88 KiB · ");
+}
+
+#[test]
+fn what_limits_trust_is_said_in_words() {
+    let harness = harness(Some(trace_from_text("alloc a 10\nfree_requested z").unwrap()));
+    harness.get_by_label_contains("frees name blocks that the recording does not know");
+}
+
+#[test]
+fn a_file_read_again_stays_behind_and_keeps_its_total() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.snap");
+    write_trace(std::fs::File::create(&path).unwrap(), &steps()).unwrap();
+    let mut harness = harness(None);
+    open(&mut harness, &path);
+    press(&mut harness, Key::M);
+    press(&mut harness, Key::T);
+    let before = view(&harness);
+    run(&mut harness, Command::Reload);
+    harness.state_mut().open_trace("other", steps());
+    wait_for_files(&mut harness);
+    assert_eq!(harness.state().current().unwrap().recording.name, "other");
+    open(&mut harness, &path);
+    let file = harness.state().current().unwrap();
+    assert_eq!((file.recording.name.as_str(), file.selection.metric), ("disk.snap", Metric::Allocated));
+    assert_eq!(view(&harness), before);
+}
+
+#[test]
+fn an_empty_recording_shows_an_empty_picture() {
+    let mut harness = harness(Some(Trace::default()));
+    for &command in Command::ALL {
+        let opens_window =
+            matches!(command, Command::Open | Command::Quit | Command::Screenshot | Command::Close | Command::Palette);
+        if !opens_window {
+            run(&mut harness, command);
+        }
+    }
+    // From the treemap on to the flame graph and back to the table.
+    run(&mut harness, Command::NextLook);
+    run(&mut harness, Command::NextLook);
+    harness.get_by_label("Total of 0 groups, 0 blocks");
+}
+
+#[test]
+fn a_closed_recording_is_let_go_by_every_thread() {
+    let mut harness = harness(Some(steps()));
+    harness.state_mut().open_trace("other.snap", steps());
+    settle(&mut harness);
+    // Ask for one more picture that is still being drawn when the file goes.
+    press(&mut harness, Key::Num3);
+    let held = std::sync::Arc::downgrade(&harness.state().current().unwrap().recording);
+    let ctx = harness.ctx.clone();
+    harness.state_mut().run(&ctx, Command::ZoomIn);
+    harness.run_steps(1);
+    run(&mut harness, Command::Close);
+    let begun = std::time::Instant::now();
+    while held.strong_count() > 0 {
+        assert!(begun.elapsed().as_secs() < 60, "something holds the closed recording");
+        harness.run_steps(1);
+        std::thread::yield_now();
+    }
+    assert_eq!(harness.state().current().unwrap().recording.name, "steps.snap");
+}
