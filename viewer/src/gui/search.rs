@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{Context, Id, Key, RichText, Role, TextEdit, Ui, WidgetInfo};
+use eframe::egui::{Context, Id, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
 use highwater_snapshots::analysis::{Filter, Matches};
 use highwater_snapshots::units::{format_bytes, format_count};
 
@@ -175,8 +175,14 @@ impl Search {
 
     /// How many blocks meet the conditions, or what is wrong with them.
     fn outcome_ui(&self, ui: &mut Ui) {
-        if let Some(why) = &self.error {
-            ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
+        if let Some(why) = self.error.as_ref().filter(|_| !self.completions.is_offering()) {
+            // On one line, so that what is below stays where it is while one types.
+            let words = RichText::new(why).color(Shades::in_ui(ui).warning);
+            let room = ui.available_size_before_wrap().x.max(theme::LEAST_LABEL);
+            ui.scope(|ui| {
+                ui.set_max_width(room);
+                ui.add(Label::new(words).truncate()).on_hover_text(why);
+            });
         } else if self.pending.is_some() {
             ui.spinner();
         } else if !self.filter.is_empty() {

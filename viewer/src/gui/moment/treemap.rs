@@ -116,6 +116,8 @@ impl Treemap {
                 What::Node(id) | What::Own(id) if tile.depth > 0 => theme::instance(outer, id.0 as usize),
                 what => tile::colour(answer, what),
             };
+            // Darker where others lie in it, so that they stand apart.
+            let colour = if tile.is_filled { theme::edge(colour) } else { colour };
             tile::paint(ui, tile.rect, colour, [&texts[0], &texts[1]], emphasis);
             if on_tile.clicked() {
                 response.request_focus();

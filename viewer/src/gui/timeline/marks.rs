@@ -72,7 +72,7 @@ pub(super) fn paint_mark(painter: &Painter, frame: &PlotFrame, x: f64, name: &st
 pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f64; 2], shades: &Shades) {
     let across = egui::Rangef::new(frame.screen_x(from), frame.screen_x(to));
     let rect = Rect::from_x_y_ranges(across, frame.rect.y_range()).intersect(frame.rect);
-    painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.12));
+    painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.09));
 }
 
 /// Paints the requests that could not be met: a cross each near the foot, where the peak's label never lies, and one

@@ -267,14 +267,6 @@ impl Timeline {
                 marks::paint_outline(painter, frame, &shown.picture.outline, edges, colours);
             }
         }
-        let peak = index.peak(trace, selection.metric);
-        marks::paint_peak(painter, frame, selection.middle_of(trace, peak.position()), &peak, shades);
-        if let Some(hover) = self.hover {
-            marks::paint_cursor(painter, frame, selection.middle_of(trace, hover.moment), hover.total, shades);
-        } else if let Some(pin) = selection.pin {
-            let total = index.moment(trace, drawn_metric(selection.metric), pin.moment).bytes;
-            marks::paint_cursor(painter, frame, selection.middle_of(trace, pin.moment), total, shades);
-        }
         for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
             if let Some(moment) = mark {
                 marks::paint_mark(painter, frame, selection.middle_of(trace, *moment), name, shades);
@@ -283,6 +275,14 @@ impl Timeline {
         if let Some(range) = selection.range() {
             let x = [range.start, range.end].map(|moment| selection.middle_of(trace, moment));
             marks::paint_between(painter, frame, x, shades);
+        }
+        let peak = index.peak(trace, selection.metric);
+        marks::paint_peak(painter, frame, selection.middle_of(trace, peak.position()), &peak, shades);
+        if let Some(hover) = self.hover {
+            marks::paint_cursor(painter, frame, selection.middle_of(trace, hover.moment), hover.total, shades);
+        } else if let Some(pin) = selection.pin {
+            let total = index.moment(trace, drawn_metric(selection.metric), pin.moment).bytes;
+            marks::paint_cursor(painter, frame, selection.middle_of(trace, pin.moment), total, shades);
         }
         let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
         let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
