@@ -18,11 +18,11 @@ use crate::gui::theme;
 pub(super) struct Tile {
     pub(super) rect: Rect,
     pub(super) item: Item,
-    /// 0 for parts of the focus, 1 for parts of these.
+    /// 0 for parts of the focus, 1 for parts of these, and so on.
     pub(super) depth: u8,
     /// Whether tiles of the next depth lie in it.
     is_filled: bool,
-    /// The tile of this node lies around it.
+    /// The outermost tile around it is that of this node.
     part_of: Option<NodeId>,
 }
 
@@ -46,28 +46,33 @@ pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
     }
 }
 
+/// How many tiles lie within each other at most: enough to see `encoder`, `layers`, `3` under a category.
+const MOST_DEPTH: u8 = 3;
+
 /// The tiles of `focus` in `rect`, outer before inner ones. At each depth they fill what they are part of.
 pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
     let mut out = Vec::new();
     lay_out(tree, first_fork(tree, focus), rect, None, &mut out);
-    let outer = out.len();
-    for row in 0..outer {
-        let Tile { rect, item, .. } = &out[row];
-        let What::Node(id) = item.what else {
-            continue;
-        };
+    let mut row = 0;
+    while let Some(Tile { rect, item, depth, part_of, .. }) = out.get(row).cloned() {
         let mut inner = rect.shrink(2.0);
         inner.min.y += theme::TILE_HEADER;
         let has_room = inner.width() > 2.0 * theme::LEAST_LABEL && inner.height() > theme::TILE_HEADER;
-        if has_room && !tree.node(id).is_leaf() {
+        if let What::Node(id) = item.what
+            && has_room
+            && depth < MOST_DEPTH
+            && !tree.node(id).is_leaf()
+        {
             out[row].is_filled = true;
-            lay_out(tree, first_fork(tree, id), inner, Some(id), &mut out);
+            lay_out(tree, first_fork(tree, id), inner, Some((depth, part_of.unwrap_or(id))), &mut out);
         }
+        row += 1;
     }
     out
 }
 
-fn lay_out(tree: &Tree, id: NodeId, rect: Rect, part_of: Option<NodeId>, out: &mut Vec<Tile>) {
+/// Lays out the parts of `id`, which lie in a tile of some depth, and within all in one of the outermost.
+fn lay_out(tree: &Tree, id: NodeId, rect: Rect, within: Option<(u8, NodeId)>, out: &mut Vec<Tile>) {
     let area = f64::from(rect.width() * rect.height());
     let node = tree.node(id);
     let least = theme::LEAST_TILE * node.bytes as f64 / area.max(1.0);
@@ -77,7 +82,8 @@ fn lay_out(tree: &Tree, id: NodeId, rect: Rect, part_of: Option<NodeId>, out: &m
     }
     let weights: Vec<f64> = items.iter().map(|item| item.bytes as f64).collect();
     let places = squarify(&weights, rect);
-    let depth = u8::from(part_of.is_some());
+    let depth = within.map_or(0, |(depth, _)| depth + 1);
+    let part_of = within.map(|(_, outermost)| outermost);
     let tile = |(item, rect)| Tile { rect, item, depth, part_of, is_filled: false };
     out.extend(items.into_iter().zip(places).map(tile));
 }
