@@ -118,7 +118,7 @@ impl Series {
     }
 
     /// `count` samples of `metric` over the states after `range`'s events, each the largest of its share: a small curve
-    /// in which every peak is seen. Takes time in proportion to `count`.
+    /// in which every peak is seen. Each costs what [`Self::largest`] does.
     pub fn samples(&self, trace: &Trace, metric: Metric, range: Range<usize>, count: usize) -> Vec<u64> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         let count = count.max(1);
@@ -127,30 +127,8 @@ impl Series {
         }
         let share = |index: usize| range.start + (range.len() as u128 * index as u128 / count as u128) as usize;
         let shares = (0..count).map(|index| share(index)..share(index + 1).max(share(index) + 1));
-        if range.len() < STRIDE * count {
-            // Short enough to be walked, and too short for the pyramid to show anything.
-            let stride = (range.start / STRIDE).min(self.before.len() - 1);
-            let mut replay = Replay::resume(trace, self.device, stride * STRIDE, self.before[stride]);
-            replay.run_to(range.start);
-            let mut after = Vec::with_capacity(range.len());
-            while replay.position() < range.end && replay.step().is_some() {
-                after.push(replay.totals().get(metric));
-            }
-            let largest = |at: Range<usize>| {
-                let (first, end) = (at.start - range.start, at.end - range.start);
-                after.get(first..end).unwrap_or_default().iter().copied().max().unwrap_or(0)
-            };
-            return shares.map(largest).collect();
-        }
-        // The level whose nodes are no longer than a share: a share meets three of them at most.
-        let level = ((range.len() / count / STRIDE).ilog2() as usize).min(self.maxima.len() - 1);
-        let node = STRIDE << level;
-        let nodes = &self.maxima[level];
-        let largest = |at: Range<usize>| {
-            let met = nodes.get(at.start / node..at.end.div_ceil(node).min(nodes.len())).unwrap_or_default();
-            met.iter().map(|totals| totals.get(metric)).max().unwrap_or(0)
-        };
-        shares.map(largest).collect()
+        let mut walk = self.walk(trace);
+        shares.map(|events| walk.largest(metric, events.start + 1..events.end + 1).1).collect()
     }
 
     /// The largest value of `metric` over the recording and the first event that reaches it; `None` as event where the
@@ -449,12 +427,6 @@ mod tests {
         assert_eq!(series.peak(&trace, Metric::Requested), (5, None));
         assert_eq!(series.walk(&trace).largest_of_each(0..1).requested, 5);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::text::trace_from_text;
 
     #[test]
     fn samples_miss_no_peak_whether_walked_or_looked_up() {
