@@ -24,12 +24,12 @@ const OF_WIDGETS: [Key; 15] = [
 ];
 
 /// The commands whose keys were pressed since the last frame; none while a text field has the keyboard, and none of the
-/// bare keys that another widget takes while it has it.
+/// bare keys that another widget takes while it has it, or with which an open menu is used.
 pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     if ctx.text_edit_focused() {
         return Vec::new();
     }
-    let is_taken = ctx.egui_wants_keyboard_input();
+    let is_taken = ctx.egui_wants_keyboard_input() || egui::Popup::is_any_open(ctx);
     let mut shortcuts: Vec<(KeyboardShortcut, Command)> = Command::ALL
         .iter()
         .flat_map(|&command| command.keys().iter().filter_map(move |key| Some((shortcut(key)?, command))))

@@ -138,3 +138,17 @@ fn requests_that_failed_are_led_to_and_the_programs_regions_have_a_lane() {
     chord(&mut harness, Modifiers::SHIFT, Key::O);
     assert_eq!(moment(&harness), 2);
 }
+
+#[test]
+fn escape_closes_an_open_menu_before_it_lets_go_of_the_block() {
+    let mut harness = harness(Some(steps()));
+    press(&mut harness, Key::G);
+    harness.get_by_role_and_label(Role::Button, "Go").click();
+    settle(&mut harness);
+    harness.get_by_label_contains("Largest block");
+    press(&mut harness, Key::Escape);
+    assert!(harness.query_by_label_contains("Largest block").is_none());
+    assert!(pinned(&harness).is_some());
+    press(&mut harness, Key::Escape);
+    assert_eq!(pinned(&harness), None);
+}
