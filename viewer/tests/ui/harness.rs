@@ -12,7 +12,7 @@ use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, Trace};
 
 /// Two steps over weights of 400 bytes; the optimizer's temporary makes the peak of 1,500 bytes in step 1, at event 21.
-const STEPS: &str = "
+pub(crate) const STEPS: &str = "
     baseline w 400/512 parameter @net.fc1 < new < main
     step 0
     phase forward

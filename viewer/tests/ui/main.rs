@@ -6,5 +6,8 @@ mod opening;
 mod timeline;
 mod steering;
 mod finding;
+mod seen;
+mod effects;
+mod commands;
 mod segments;
 mod pictures;

@@ -1,0 +1,181 @@
+//! Commands: each is tried by its first key and by its place in the menus, and does what it says.
+
+use std::path::PathBuf;
+
+use eframe::egui::{Event, Key, Modifiers, Role};
+use egui_kittest::Harness;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use highwater::command::Command;
+use highwater::gui::{App, keys};
+use highwater_snapshots::Trace;
+use highwater_snapshots::format::write_trace;
+use highwater_snapshots::text::trace_from_text;
+
+use super::effects::{Proof, Stage, proof};
+use super::harness::{STEPS, harness, open, run, settle, wait_for_files};
+use super::seen::{Seen, asked_for};
+
+/// The menus' names.
+const MENUS: [&str; 6] = ["File", "View", "Colour", "Go", "Find", "Help"];
+
+/// Steps, modules, two failed requests, another stream and another device.
+fn rich() -> Trace {
+    let more = "
+        oom 900 #adam @net.fc1 < step < main
+        oom 800
+        alloc s 20/512 input stream=7 < load < main
+        alloc x 50/512 device=1";
+    trace_from_text(&format!("{STEPS}{more}")).unwrap()
+}
+
+/// A file of the recording with its last `missing` bytes cut off. Each try has one of its own.
+fn file(name: &str, missing: usize) -> PathBuf {
+    let mut bytes = Vec::new();
+    write_trace(&mut bytes, &rich()).unwrap();
+    bytes.truncate(bytes.len() - missing);
+    let path = [env!("CARGO_TARGET_TMPDIR"), name].iter().collect();
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// The app on `stage`, after the commands `before`; `name` is that of the try.
+fn staged(stage: Stage, before: &[Command], name: &str) -> Harness<'static, App> {
+    let mut harness = harness(match stage {
+        Stage::One | Stage::Searched | Stage::Three => Some(rich()),
+        Stage::File | Stage::Unfinished => None,
+    });
+    match stage {
+        Stage::One => {}
+        Stage::File => open(&mut harness, &file(&format!("{name}.snap"), 0)),
+        Stage::Unfinished => open(&mut harness, &file(&format!("{name}.snap"), 400)),
+        Stage::Three => {
+            let ctx = harness.ctx.clone();
+            harness.state_mut().run(&ctx, Command::Close);
+            for name in ["first", "second", "third"] {
+                harness.state_mut().open_trace(name, rich());
+            }
+            settle(&mut harness);
+        }
+        Stage::Searched => {
+            let ctx = harness.ctx.clone();
+            harness.state_mut().current_mut().unwrap().search_for(&ctx, "category=gradient");
+            settle(&mut harness);
+        }
+    }
+    for command in before {
+        run(&mut harness, *command);
+    }
+    harness
+}
+
+/// Runs one frame; what it copied and asked of the window comes to `asked`.
+fn frame(harness: &mut Harness<'_, App>, asked: &mut Vec<String>) {
+    harness.step();
+    asked.extend(asked_for(harness));
+}
+
+/// Presses the first key of `command`.
+fn by_key(harness: &mut Harness<'_, App>, command: Command, asked: &mut Vec<String>) {
+    let mut modifiers = Modifiers::NONE;
+    let mut parts: Vec<&str> = command.keys()[0].split('+').collect();
+    let key = Key::from_name(parts.pop().unwrap()).unwrap();
+    for part in parts {
+        modifiers |= match part {
+            "Ctrl" => Modifiers::COMMAND,
+            "Shift" => Modifiers::SHIFT,
+            other => panic!("{other} is no modifier of a first key"),
+        };
+    }
+    let event = |pressed| Event::Key { key, pressed, modifiers, repeat: false, physical_key: None };
+    for event in [Event::ModifiersChanged(modifiers), event(true), event(false)] {
+        harness.event(event);
+        frame(harness, asked);
+    }
+    harness.event(Event::ModifiersChanged(Modifiers::NONE));
+    frame(harness, asked);
+}
+
+/// What a menu calls `command`.
+fn item(command: Command) -> String {
+    format!("{} {}", command.name(), keys::shown(command.keys()[0]))
+}
+
+/// Opens the menu that has `command`, and says whether it can be chosen there.
+fn open_menu(harness: &mut Harness<'_, App>, command: Command) -> bool {
+    let name = item(command);
+    for menu in MENUS {
+        harness.get_by_role_and_label(Role::Button, menu).click();
+        harness.run_steps(3);
+        let found = harness.query_all_by_role_and_label(Role::Button, &name);
+        let can_choose: Vec<bool> = found.map(|item| !item.accesskit_node().is_disabled()).collect();
+        if let [can_choose] = can_choose[..] {
+            return can_choose;
+        }
+        assert!(can_choose.is_empty(), "'{}' is there once", command.name());
+        harness.key_press(Key::Escape);
+        harness.run_steps(2);
+    }
+    panic!("'{}' is in no menu", command.name());
+}
+
+/// Chooses `command` from its menu.
+fn by_menu(harness: &mut Harness<'_, App>, command: Command, asked: &mut Vec<String>) {
+    assert!(open_menu(harness, command), "'{}' can be chosen", command.name());
+    harness.get_by_role_and_label(Role::Button, &item(command)).click();
+    frame(harness, asked);
+    harness.remove_cursor();
+}
+
+type Way = fn(&mut Harness<'_, App>, Command, &mut Vec<String>);
+
+/// Tries every command in one way.
+fn try_all(way: &str, take: Way) {
+    let mut broken = Vec::new();
+    for &command in Command::ALL {
+        let Proof::Effect(stage, before, is_done) = proof(command) else { continue };
+        let mut harness = staged(stage, before, &format!("{command:?}-by-{way}"));
+        assert!(harness.state().can(command), "'{}' makes sense on its stage", command.name());
+        let was = Seen::of(&harness, Vec::new());
+        assert!(!is_done(&was, &was), "the effect of '{}' is not there before", command.name());
+        let mut asked = Vec::new();
+        take(&mut harness, command, &mut asked);
+        wait_for_files(&mut harness);
+        let is = Seen::of(&harness, asked);
+        if !is_done(&was, &is) {
+            broken.push(format!("'{}' before: {was:#?}\nafter: {is:#?}", command.name()));
+        }
+    }
+    assert!(broken.is_empty(), "by {way}, {} commands do not do what they say:\n{}", broken.len(), broken.join("\n"));
+}
+
+#[test]
+fn every_command_does_by_its_key_what_it_says() {
+    try_all("key", by_key);
+}
+
+#[test]
+fn every_command_does_from_its_menu_what_it_says() {
+    try_all("menu", by_menu);
+}
+
+#[test]
+fn commands_whose_effect_cannot_be_seen_here_can_be_chosen() {
+    for &command in Command::ALL {
+        if let Proof::Unseen(why) = proof(command) {
+            let mut harness = staged(Stage::One, &[], "unseen");
+            assert!(harness.state().can(command) && open_menu(&mut harness, command), "{command:?} {why}");
+        }
+    }
+}
+
+#[test]
+fn what_needs_a_recording_cannot_be_chosen_without_one() {
+    let mut harness = harness(None);
+    for &command in Command::ALL {
+        let can = harness.state().can(command);
+        assert_eq!(can, !command.needs_recording(), "{command:?}");
+        assert_eq!(open_menu(&mut harness, command), can, "{command:?}");
+        harness.key_press(Key::Escape);
+        harness.run_steps(2);
+    }
+}

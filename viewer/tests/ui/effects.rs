@@ -1,0 +1,166 @@
+//! Effects: for each command a stage on which it makes sense, and what it changes there.
+
+use highwater::command::Command;
+use highwater::gui::colouring::ColourBy;
+use highwater::gui::layout::{Bottom, Side};
+use highwater::gui::moment::Look;
+use highwater::gui::timeline::Stacking;
+use highwater::selection::Axis;
+use highwater_snapshots::analysis::Metric;
+
+use super::seen::Seen;
+
+/// What is open before a command is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// One recording with steps, modules, failed requests, streams and two devices.
+    One,
+    /// The same, in a file.
+    File,
+    /// A file that its program has not finished.
+    Unfinished,
+    /// Three recordings; the last is in front.
+    Three,
+    /// One, with conditions in the search box.
+    Searched,
+}
+
+/// How it is known that a command does what it says.
+pub(crate) enum Proof {
+    /// The stage, what is done there before, and whether the second that was seen differs from the first as it should.
+    Effect(Stage, &'static [Command], fn(&Seen, &Seen) -> bool),
+    /// Why it is not carried out here: it is looked for in the menu, where it can be chosen.
+    Unseen(&'static str),
+}
+
+/// The proof of each command; what has none does not compile.
+pub(crate) fn proof(command: Command) -> Proof {
+    use Command as C;
+    use Proof::{Effect, Unseen};
+    use Stage::{File, One, Searched, Three, Unfinished};
+    match command {
+        C::Open => Unseen("asks by a dialog of the system"),
+        C::SavePicture => Unseen("asks by a dialog of the system, whatever is shown"),
+        C::Reload => Effect(File, &[], |was, is| is.recording != was.recording && is.file == was.file),
+        C::Close => Effect(One, &[], |_, is| is.file.is_none() && is.tells("Open a recording")),
+        C::Quit => Effect(One, &[], |_, is| is.asks("Close")),
+        C::Palette => Effect(One, &[], |_, is| is.is_typing && is.tells("Find a command")),
+        C::GoToPeak => Effect(One, &[], |was, is| {
+            (is.left() + is.right() - 2.0 * is.peak as f64 - 1.0).abs() < 1e-9 && is.width() < was.width()
+        }),
+        C::FitAll => Effect(One, &[C::GoToPeak], |_, is| (is.left(), is.right()) == (0.0, LENGTH)),
+        C::ZoomIn => Effect(One, &[], |was, is| is.width() * 2.0 == was.width()),
+        C::ZoomOut => Effect(One, &[C::ZoomIn, C::ZoomIn], |was, is| is.width() == was.width() * 2.0),
+        C::ZoomInBytes => Effect(One, &[], |was, is| is.height() * 2.0 == was.height() && is.width() == was.width()),
+        C::ZoomOutBytes => Effect(One, &[C::ZoomInBytes], |was, is| is.height() == was.height() * 2.0),
+        C::PanLeft => Effect(One, &[C::ZoomIn], |was, is| is.left() < was.left() && same_size(was, is)),
+        C::PanRight => Effect(One, &[C::ZoomIn], |was, is| is.left() > was.left() && same_size(was, is)),
+        C::PanUp => Effect(One, &[C::ZoomInBytes], |was, is| is.bottom() > was.bottom() && same_size(was, is)),
+        C::PanDown => {
+            Effect(One, &[C::ZoomInBytes, C::PanUp], |was, is| is.bottom() < was.bottom() && same_size(was, is))
+        }
+        C::PreviousStep => Effect(One, &[C::NextStep, C::NextStep], |was, is| is.right() == was.left()),
+        C::NextStep => Effect(One, &[C::PreviousStep], |was, is| is.left() == was.right()),
+        C::PreviousPeak => Effect(One, &[], |was, is| is.moment < was.moment && is.tells(PINNED)),
+        C::NextPeak => Effect(One, &[C::PreviousPeak], |was, is| is.moment > was.moment && is.moment == is.peak),
+        C::PreviousOom => Effect(One, &[C::NextOom, C::NextOom], |_, is| is.moment == FIRST_OOM),
+        C::NextOom => Effect(One, &[], |_, is| is.moment == FIRST_OOM && is.tells(PINNED)),
+        C::PreviousEvent => Effect(One, &[], |was, is| is.moment + 1 == was.moment),
+        C::NextEvent => Effect(One, &[], |was, is| is.moment == was.moment + 1),
+        C::Undo => Effect(One, &[C::GoToPeak], |_, is| (is.left(), is.right()) == (0.0, LENGTH)),
+        C::Redo => Effect(One, &[C::GoToPeak, C::Undo], |was, is| is.width() < was.width()),
+        C::MarkA => Effect(One, &[], |_, is| is.marks() == [Some(is.peak), None]),
+        C::MarkB => Effect(One, &[], |_, is| is.marks() == [None, Some(is.peak)]),
+        C::Unmark => Effect(One, &[C::MarkA], |was, is| was.marks()[0].is_some() && is.marks() == [None; 2]),
+        C::ShowRange => Effect(One, &[C::MarkB, C::PreviousEvent, C::PreviousEvent, C::MarkA], |was, is| {
+            let range = is.marks().map(|mark| mark.unwrap_or(0) as f64);
+            is.width() < was.width() && is.left() < range[0] && is.right() > range[1]
+        }),
+        C::LargestBlock => Effect(One, &[], |_, is| is.block() == Some(0) && is.settings.side == Side::Block),
+        C::BlockAbove => Effect(One, &[C::LargestBlock], |_, is| is.block().is_some_and(|block| block > 0)),
+        C::BlockBelow => Effect(One, &[C::LargestBlock, C::BlockAbove], |was, is| is.block() < was.block()),
+        C::ZoomToBlock => Effect(One, &[C::LargestBlock, C::BlockAbove], |was, is| {
+            is.width() < was.width() && is.left() <= is.moment as f64 && is.right() >= is.moment as f64
+        }),
+        C::Unpin => Effect(One, &[C::LargestBlock], |was, is| was.block().is_some() && is.block().is_none()),
+        C::ToggleFit => Effect(One, &[], |was, is| fits(is) != fits(was)),
+        C::ToggleAxis => Effect(One, &[], |_, is| selection(is).axis() == Axis::Time && is.right() > 1000.0),
+        C::NextMetric => {
+            Effect(One, &[], |_, is| selection(is).metric == Metric::Allocated && is.tells("Total allocated"))
+        }
+        C::NextDevice => Effect(One, &[], |was, is| selection(is).device != selection(was).device),
+        C::ColourByCategory => Effect(One, &[C::ColourByOp], |_, is| coloured(is, ColourBy::Category, "parameter 27%")),
+        C::ColourByScope => Effect(One, &[], |_, is| coloured(is, ColourBy::Scope(1), "net 100%")),
+        C::ColourByOp => Effect(One, &[], |_, is| coloured(is, ColourBy::Op, "adam 53%")),
+        C::ColourByCallSite => Effect(One, &[], |_, is| coloured(is, ColourBy::CallSite, "step 53%")),
+        C::ColourByLifetime => Effect(One, &[], |_, is| coloured(is, ColourBy::Lifetime, "within a step 20%")),
+        C::ColourByStream => Effect(One, &[], |_, is| coloured(is, ColourBy::Stream, "stream 0 100%")),
+        C::DeeperScope => Effect(One, &[C::ColourByScope], |_, is| coloured(is, ColourBy::Scope(2), "net.fc1 100%")),
+        C::ShallowerScope => {
+            Effect(One, &[C::ColourByScope, C::DeeperScope], |_, is| coloured(is, ColourBy::Scope(1), "net 100%"))
+        }
+        C::ToggleStacking => {
+            Effect(One, &[], |_, is| is.settings.stacking == Stacking::Colour && is.tells("Stack by colour"))
+        }
+        C::ToggleLines => Effect(One, &[], |was, is| !is.settings.has_lines && is.shapes < was.shapes),
+        C::Search => Effect(One, &[], |was, is| is.is_typing && !was.is_typing),
+        C::ClearSearch => Effect(Searched, &[], |was, is| !was.search.is_empty() && is.search.is_empty()),
+        C::ToggleHide => Effect(Searched, &[], |was, is| is.settings.is_hiding && !was.settings.is_hiding),
+        C::ShowMoment => {
+            Effect(One, &[C::ShowStatistics], |_, is| is.settings.side == Side::Moment && is.tells("At the peak"))
+        }
+        C::NextLook => Effect(One, &[], |was, is| {
+            was.settings.choices.look == Look::Table && is.settings.choices.look == Look::Treemap && is.tells("Treemap")
+        }),
+        C::NextKey => Effect(One, &[], |was, is| is.settings.choices.first != was.settings.choices.first),
+        C::ShowBlock => Effect(One, &[], |_, is| is.settings.side == Side::Block && is.tells("Click a band")),
+        C::ShowStatistics => {
+            Effect(One, &[], |_, is| is.settings.side == Side::Statistics && is.tells("Steps: 2 rows"))
+        }
+        C::ShowSegments => {
+            Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Segments) && is.tells("No segments are known"))
+        }
+        C::ShowEvents => Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Events) && is.tells("Events: ")),
+        C::NextFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "first")),
+        C::PreviousFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "second")),
+        C::ToggleFollow => {
+            Effect(Unfinished, &[], |was, is| was.told.contains("following") && !is.told.contains("following"))
+        }
+        C::ScaleUp => Effect(One, &[], |was, is| is.scale > was.scale),
+        C::ScaleDown => Effect(One, &[], |was, is| is.scale < was.scale),
+        C::ScaleReset => Effect(One, &[C::ScaleDown], |was, is| was.scale < 1.0 && is.scale == 1.0),
+        C::ToggleContrast => Effect(One, &[], |_, is| is.settings.has_contrast),
+        C::ToggleTheme => Effect(One, &[], |was, is| is.is_dark != was.is_dark),
+        C::CopyTable => Effect(One, &[], |_, is| is.asks("\"total\"") && is.asks("optimizer_state")),
+        // Where there is something to write, a dialog of the system asks where.
+        C::SaveTable => Effect(One, &[C::ShowBlock], |_, is| is.tells("A block is no table")),
+        C::SaveBelow => Effect(One, &[], |_, is| is.tells("There is no view below the timeline")),
+        C::Screenshot => Effect(One, &[], |_, is| is.asks("Screenshot")),
+    }
+}
+
+/// Moments of the device in front: one more than there are events.
+const LENGTH: f64 = 28.0;
+/// The moment after the first request that failed.
+const FIRST_OOM: usize = 25;
+const PINNED: &str = "At the pinned moment";
+
+fn selection(seen: &Seen) -> &highwater::selection::Selection {
+    seen.selection.as_ref().expect("a recording is open")
+}
+
+fn fits(seen: &Seen) -> bool {
+    selection(seen).fits_bytes()
+}
+
+fn same_size(was: &Seen, is: &Seen) -> bool {
+    (is.width() - was.width()).abs() < 1e-9 && (is.height() - was.height()).abs() < 1e-9
+}
+
+fn coloured(seen: &Seen, by: ColourBy, legend: &str) -> bool {
+    seen.settings.colour_by == by && seen.told.contains(legend)
+}
+
+fn is_named(seen: &Seen, name: &str) -> bool {
+    seen.file.as_deref() == Some(name)
+}
