@@ -9,5 +9,6 @@ mod finding;
 mod seen;
 mod effects;
 mod commands;
+mod tree;
 mod segments;
 mod pictures;
