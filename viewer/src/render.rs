@@ -152,7 +152,11 @@ fn print(
     page: &mut Page<'_>,
 ) -> io::Result<()> {
     let [width, height] = paper.size();
-    let events = format_count(trace.events.len() as u64);
+    let whole = trace.events.len();
+    let last = arguments.to.map_or(whole, |to| to as usize + 1).min(whole);
+    let shown = last.saturating_sub(arguments.from.unwrap_or(0) as usize);
+    let of = if shown < whole { format!(" of {}", format_count(whole as u64)) } else { String::new() };
+    let events = format!("{}{of}", format_count(shown as u64));
     let size = format!("{width} x {height} pixels, {}", format_bytes(bytes));
     page.headline(&format!("Drew {events} events to {} ({size}).", arguments.out.display()))?;
     caveats::print(trace, page)?;

@@ -159,6 +159,7 @@ impl Selection {
         self.pin = None;
         self.marks = [None; 2];
         self.view = self.whole(recording);
+        self.clamp(recording);
     }
 
     /// The chosen total, or the usual one where the device has no such total.
@@ -183,6 +184,7 @@ impl Selection {
         let x = if self.view.x == was.x { now.x } else { self.view.x.clone() };
         let y = if self.view.y == was.y { now.y } else { self.view.y.clone() };
         selection.view = View { x, y };
+        selection.fits_bytes = self.fits_bytes;
         selection.clamp(recording);
         selection
     }
@@ -194,6 +196,7 @@ impl Selection {
         if showed_all {
             self.view.y = self.whole(recording).y;
         }
+        self.clamp(recording);
     }
 
     /// The moments A and B in their order; `None` unless both are set, and apart.

@@ -93,11 +93,18 @@ impl OpenFile {
 
     /// Puts `recording`, read later from the same file, in place of what is open. What is looked at stays, but for the
     /// pinned block, which may be another one now.
-    pub fn replace(&mut self, recording: Recording) {
+    pub fn replace(&mut self, recording: Recording, is_in_front: bool) {
         self.selection = self.selection.carried_over(&self.recording, &recording);
         let former = std::mem::replace(&mut self.recording, Arc::new(recording));
         let held = Arc::downgrade(&former);
-        self.timeline.renew(&self.recording);
+        if is_in_front {
+            // What is in sight stays until the next is there.
+            self.timeline.renew(&self.recording);
+        } else {
+            self.timeline = Timeline::default();
+            self.panel = MomentPanel::new(self.panel.choices);
+            self.shares = Shares::default();
+        }
         discard(former, held);
         self.search.renew(&self.recording);
         self.history = History::new(self.visit());
@@ -263,7 +270,7 @@ impl OpenFile {
     /// Shows tool bar, views and timeline.
     pub fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
         self.timeline.receive(ui.ctx());
-        self.search.receive();
+        self.search.receive(ui.ctx(), &self.recording);
         self.go_to_awaited_peak();
         let mut chosen = None;
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));

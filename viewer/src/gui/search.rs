@@ -22,6 +22,8 @@ pub struct Search {
     worker: Worker<(Arc<Recording>, Filter), (Filter, Matches)>,
     /// The filter last asked for, until its matches are there.
     pending: Option<Filter>,
+    /// Whether the matches are those of the recording before this one.
+    is_stale: bool,
     wants_focus: bool,
     completions: Completions,
 }
@@ -41,6 +43,7 @@ impl Search {
                 Some((filter, matches))
             }),
             pending: None,
+            is_stale: false,
             wants_focus: false,
             completions: Completions::default(),
         }
@@ -63,7 +66,7 @@ impl Search {
 
     /// Whether the matches of what was typed are still being looked for.
     pub fn is_busy(&self) -> bool {
-        self.pending.is_some() || self.completions.is_busy()
+        self.pending.is_some() || self.is_stale || self.completions.is_busy()
     }
 
     /// Takes the keyboard when next shown.
@@ -104,12 +107,19 @@ impl Search {
         if let Some(filter) = self.pending.take() {
             self.filter = filter;
         }
-        self.matches = Arc::new(Matches::of(&recording.trace, &self.filter));
         self.completions = Completions::default();
+        self.is_stale = !self.filter.is_empty();
+        if self.filter.is_empty() {
+            self.matches = Arc::new(Matches::of(&recording.trace, &self.filter));
+        }
     }
 
-    /// Takes in matches that have become known.
-    pub fn receive(&mut self) {
+    /// Takes in matches that have become known, and asks for those of a recording that has taken another's place.
+    pub fn receive(&mut self, ctx: &Context, recording: &Arc<Recording>) {
+        if std::mem::take(&mut self.is_stale) {
+            self.worker.ask(ctx, (Arc::clone(recording), self.filter.clone()));
+            self.pending = Some(self.filter.clone());
+        }
         let found = self.worker.take();
         self.keep(found);
     }

@@ -243,6 +243,20 @@ mod tests {
         assert_eq!(selection.view().y.end, 1000.0 * (1.0 + HEADROOM));
         selection.show(&recording, View { x: 1.0..2.0, y: 0.0..1.0 });
         assert_eq!(selection.view().y, 0.0..100.0 * (1.0 + HEADROOM));
+        let longer = Recording::new("test", None, trace_from_text(&format!("{text}\nalloc d 1")).unwrap());
+        assert!(selection.carried_over(&recording, &longer).fits_bytes(), "also when the file was read again");
+    }
+
+    #[test]
+    fn the_fitted_height_follows_the_total() {
+        let text = "segment_alloc 0x1000 5000\nalloc a 100\nfree a";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        let mut selection = Selection::new(&recording);
+        selection.set_fits_bytes(&recording, true);
+        selection.set_metric(&recording, Metric::Requested);
+        assert_eq!(selection.view().y.end, 100.0 * (1.0 + HEADROOM));
+        selection.set_metric(&recording, Metric::Reserved);
+        assert_eq!(selection.view().y.end, 5000.0 * (1.0 + HEADROOM));
     }
 
     #[test]

@@ -171,7 +171,8 @@ impl Autopsy {
         let holds = |hole: &&Hole| hole.bytes >= needed;
         let own = self.holes.iter().filter(holds).find(|hole| is_home(&hole.home)).copied();
         let other = self.holes.iter().find(holds).copied();
-        let others = map.segments.iter().any(|segment| !is_home(&segment.home));
+        // The stream that asked is not recorded: where others hold the same pool, a hole may be no good to the request.
+        let others = map.segments.iter().any(|segment| segment.home.pool == self.pool && !is_home(&segment.home));
         // Within a segment, returned blocks and free ranges beside them become one free range.
         let longest_after_waiting = map.segments.iter().filter(|segment| is_home(&segment.home));
         let after_waiting = longest_after_waiting.map(|segment| longest_idle(map, segment)).max().unwrap_or(0);
@@ -206,7 +207,15 @@ impl Autopsy {
                 bytes(hole.bytes)
             );
             (Verdict::Fragmentation, why)
-        } else if let Some(hole) = own.or(other) {
+        } else if let Some(hole) = own {
+            let why = format!(
+                "a free range of {} would hold it and serves the {}: the request must have come from another stream \
+                 or pool, which the recording does not say",
+                bytes(hole.bytes),
+                hole.home.text()
+            );
+            (Verdict::Elsewhere, why)
+        } else if let Some(hole) = other {
             let why = format!(
                 "a free range of {} would hold it, but serves the {} alone, not this request",
                 bytes(hole.bytes),

@@ -275,8 +275,11 @@ impl AddressMap {
         let mut next = 0;
         let mut at = 0;
         while let Some(first) = held.get(at) {
-            let same = held[at..].iter().take_while(|extent| extent.growing == first.growing).count();
-            let parts = if first.growing.is_some() { &held[at..at + same] } else { &held[at..=at] };
+            let count = match first.growing {
+                Some(_) => held[at..].iter().take_while(|extent| extent.growing == first.growing).count(),
+                None => 1,
+            };
+            let parts = &held[at..at + count];
             let Some(last) = parts.last() else { break };
             let mut addresses = first.addresses.start..last.addresses.end;
             if let Some(whole) = first.growing.and_then(|row| index.growing().get(row as usize)) {

@@ -82,13 +82,14 @@ impl App {
 
     /// What has become of files that are still being written.
     fn take_followed(&mut self) {
-        for file in &mut self.files {
+        for (row, file) in self.files.iter_mut().enumerate() {
+            let is_in_front = row == self.current;
             match file.following.as_mut().and_then(|following| following.poll()) {
-                Some(Followed::Grown(recording)) => file.replace(*recording),
+                Some(Followed::Grown(recording)) => file.replace(*recording, is_in_front),
                 Some(Followed::Finished(recording)) => {
                     self.said.push(format!("{} is finished: all of it is shown", recording.name));
                     file.following = None;
-                    file.replace(*recording);
+                    file.replace(*recording, is_in_front);
                 }
                 Some(Followed::Lost(why)) => {
                     file.following = None;

@@ -117,7 +117,7 @@ impl App {
     fn show(&mut self, ctx: &egui::Context, recording: Recording) {
         let row = recording.path.as_deref().and_then(|path| self.row_of(path));
         if let Some(row) = row {
-            self.files[row].replace(recording);
+            self.files[row].replace(recording, row == self.current);
             return;
         }
         let look = recording.path.as_deref().and_then(|path| self.settings.look(path)).cloned();

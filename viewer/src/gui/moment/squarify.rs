@@ -21,6 +21,10 @@ pub(super) fn squarify(weights: &[f64], within: Rect) -> Vec<Rect> {
     let mut first = 0;
     while first < rows.len() {
         let side = width.min(height);
+        if side <= 0.0 {
+            // What is left is too small to have taken any room: it keeps its empty place.
+            break;
+        }
         // A row takes weights as long as its worst tile gets no longer by it.
         let (mut sum, mut least, mut most) = (0.0, f64::MAX, 0.0_f64);
         let mut worst = f64::MAX;
@@ -29,7 +33,8 @@ pub(super) fn squarify(weights: &[f64], within: Rect) -> Vec<Rect> {
             let weight = weights[row] * scale;
             let (with, low, high) = (sum + weight, least.min(weight), most.max(weight));
             let next = worst_ratio(with, low, high, side);
-            if next > worst {
+            // A row has one tile at least, however thin.
+            if end > first && next > worst {
                 break;
             }
             (sum, least, most, worst) = (with, low, high, next);
@@ -72,6 +77,17 @@ fn worst_ratio(sum: f64, least: f64, most: f64, side: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn weights_that_vanish_beside_others_take_no_room_and_no_time() {
+        let within = Rect::from_min_size(pos2(0.0, 0.0), vec2(300.0, 200.0));
+        for most in [2_f64.powi(53), 2_f64.powi(55), 2_f64.powi(57), 2_f64.powi(60), 1e300] {
+            let places = squarify(&[most, 3.0, 1.0, 1e-300], within);
+            assert_eq!(places.len(), 4);
+            assert!((f64::from(places[0].area()) - 60_000.0).abs() < 1.0, "{most}: {:?}", places[0]);
+            assert!(places[1..].iter().all(|place| place.area() < 1.0 && !place.min.any_nan()), "{places:?}");
+        }
+    }
 
     fn area(rect: &Rect) -> f32 {
         rect.width() * rect.height()

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use eframe::egui::{Color32, ColorImage};
 use highwater_snapshots::BlockId;
@@ -173,7 +173,18 @@ impl Painter {
 
     /// The pictures that have become ready.
     pub(super) fn take(&mut self) -> Vec<(Part, Picture)> {
-        let ready: Vec<(Part, Picture)> = self.pictures.try_iter().collect();
+        let mut ready: Vec<(Part, Picture)> = Vec::new();
+        loop {
+            match self.pictures.try_recv() {
+                Ok(picture) => ready.push(picture),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    // The thread has broken off: nothing comes any more.
+                    self.pending = [false; 2];
+                    break;
+                }
+            }
+        }
         self.note(&ready);
         ready
     }
@@ -183,6 +194,7 @@ impl Painter {
         let mut ready = self.take();
         while self.is_busy() {
             let Ok(next) = self.pictures.recv() else {
+                self.pending = [false; 2];
                 break;
             };
             self.note(std::slice::from_ref(&next));
