@@ -12,6 +12,7 @@ mod mapped;
 pub mod intern;
 pub mod tables;
 pub mod event;
+pub mod alloc_rules;
 pub mod trace;
 mod keys;
 pub mod levels;

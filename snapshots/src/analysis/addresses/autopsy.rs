@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::extents::{AddressIndex, Home};
 use super::map::{AddressMap, Content, HeldSegment};
 use super::relief::{Relief, relief};
-use super::rules::AllocRules;
+use crate::alloc_rules::AllocRules;
 use crate::analysis::live::LiveIndex;
 use crate::analysis::series::Series;
 use crate::category::Pool;

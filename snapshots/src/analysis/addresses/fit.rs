@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::extents::Home;
 use super::map::{AddressMap, Content, HeldSegment, Piece, Usage};
-use super::rules::AllocRules;
+use crate::alloc_rules::AllocRules;
 use crate::analysis::metric::Totals;
 
 /// One home's segments together, and what they could serve.

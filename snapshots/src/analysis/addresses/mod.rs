@@ -3,7 +3,7 @@
 //! An [`AddressIndex`] knows which ranges were held when; an [`AddressMap`] what lies at every address at one moment;
 //! [`LaneAxis`] and [`lanes`] draw addresses over time; an [`Autopsy`] explains an out-of-memory.
 
-pub mod rules;
+mod rules;
 pub mod extents;
 pub mod map;
 pub mod fit;
@@ -12,6 +12,7 @@ pub mod autopsy;
 pub mod axis;
 pub mod lanes;
 
+pub use crate::alloc_rules::AllocRules;
 pub use autopsy::{Autopsy, Hole, Verdict};
 pub use axis::{Lane, LaneAxis};
 pub use extents::{AddressIndex, Extent, Home};
@@ -19,7 +20,6 @@ pub use fit::{Room, rooms};
 pub use lanes::{LaneRaster, LaneWindow};
 pub use map::{AddressMap, Astray, Content, HeldSegment, Piece, Stray, Usage};
 pub use relief::Relief;
-pub use rules::AllocRules;
 
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,9 @@ use hashbrown::HashMap;
 
 use super::lives::Baseline;
 use super::ranges::Ranges;
-use super::rounding::{Place, Rounding, SMALL_REQUEST, SMALL_SEGMENT};
+use super::splitting::Place;
 use super::start::Start;
+use crate::alloc_rules::{AllocRules, SMALL_REQUEST, SMALL_SEGMENT};
 
 /// Names a segment. Free blocks of one segment merge, those of neighbours do not; mapped pages merge where they touch.
 type Segment = u32;
@@ -22,7 +23,7 @@ const UNKNOWN: Segment = u32::MAX;
 /// The free blocks of a device's segments while its events pass, and the size of every block so far.
 #[derive(Clone, Debug)]
 pub(super) struct Layout<'a> {
-    rounding: &'a Rounding,
+    rules: &'a AllocRules,
     free: Ranges<Segment>,
     /// Segments that are no pages: end and name by address.
     held: BTreeMap<u64, (u64, Segment)>,
@@ -56,12 +57,12 @@ pub(super) struct Request {
 impl<'a> Layout<'a> {
     /// The state before the first event. `baseline` is in the order of places.
     pub(super) fn new<'b>(
-        rounding: &'a Rounding,
+        rules: &'a AllocRules,
         start: &Start,
         baseline: impl ExactSizeIterator<Item = &'b Baseline>,
     ) -> Self {
         let mut layout = Self {
-            rounding,
+            rules,
             free: Ranges::default(),
             held: BTreeMap::new(),
             segments: PAGES,
@@ -92,7 +93,7 @@ impl<'a> Layout<'a> {
     /// Puts a block of the baseline where it lies; the next one begins at `next`.
     fn lay(&mut self, block: &Baseline, place: u32, next: u64) {
         let address = block.address;
-        let rounded = self.rounding.round(block.requested);
+        let rounded = self.rules.round(block.requested);
         let mut bytes = block.allocated.unwrap_or(rounded);
         let free = self.free.holding(address);
         let segment = free.map_or(UNKNOWN, |(_, _, segment)| segment);
@@ -105,7 +106,7 @@ impl<'a> Layout<'a> {
             let rest = gap.saturating_sub(rounded);
             let is_large = segment != PAGES && rounded > SMALL_REQUEST && self.is_large(address);
             let is_clipped = gap >= block.requested && gap < rounded;
-            if is_clipped || is_large && self.rounding.is_slack(rounded, rest) {
+            if is_clipped || is_large && self.rules.is_slack(rounded, rest) {
                 bytes = gap;
             } else if is_large && rest > 0 {
                 self.doubtful.insert(address.saturating_add(bytes), place);
@@ -152,7 +153,7 @@ impl<'a> Layout<'a> {
     /// The next block was handed out.
     pub(super) fn alloc(&mut self, request: &Request) {
         let Request { address, requested, is_private, exact } = *request;
-        let rounded = self.rounding.round(requested);
+        let rounded = self.rules.round(requested);
         let free = self.free.starting_at(address).or_else(|| self.grow_before(address));
         let (bytes, segment) = match free {
             Some((end, segment)) if end - address >= rounded => {
@@ -162,7 +163,7 @@ impl<'a> Layout<'a> {
                     (_, false) => Place::Default,
                 };
                 let rest = end - address - rounded;
-                let by_rule = if self.rounding.splits(rounded, rest, kind) { rounded } else { end - address };
+                let by_rule = if self.rules.splits(rounded, rest, kind) { rounded } else { end - address };
                 self.differing += u64::from(exact.is_some_and(|bytes| bytes != by_rule));
                 let bytes = exact.unwrap_or(by_rule);
                 match address.checked_add(bytes) {

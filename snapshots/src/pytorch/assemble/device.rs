@@ -3,9 +3,9 @@
 use super::super::raw::{Action, BlockState, Extras, RawBlock, RawEvent, RawSegment};
 use super::carve::{Layout, Request};
 use super::lives::{Final, Lives, Skipped};
-use super::rounding::Rounding;
 use super::start::Start;
 use crate::Pool;
+use crate::alloc_rules::AllocRules;
 use crate::error::Problem;
 use crate::ids::DeviceId;
 
@@ -17,7 +17,7 @@ pub(super) const HOST: DeviceId = DeviceId(255);
 pub(super) struct Source<'a> {
     pub(super) blocks: &'a [RawBlock],
     pub(super) extras: &'a [Extras],
-    pub(super) rounding: &'a Rounding,
+    pub(super) rules: &'a AllocRules,
     /// The file has segments, if of other devices: a device without any then has none.
     pub(super) has_segments: bool,
 }
@@ -49,7 +49,7 @@ impl Device {
         let finals = finals(segments, source.blocks);
         let lives = Lives::of(&trace, &finals);
         let pool_id = |event: &RawEvent| source.extras(event).pool_id;
-        let start = Start::of(&trace, segments, source.rounding, pool_id);
+        let start = Start::of(&trace, segments, source.rules, pool_id);
         let mut device = Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new() };
         device.tell_differences(source.has_segments);
         // The host's allocator rounds before it records.
@@ -60,7 +60,7 @@ impl Device {
     }
 
     fn carve(&mut self, source: &Source<'_>) {
-        let mut layout = Layout::new(source.rounding, &self.start, self.lives.baseline_by_place());
+        let mut layout = Layout::new(source.rules, &self.start, self.lives.baseline_by_place());
         let mut known = self.lives.known.iter().peekable();
         let mut allocs = 0;
         for (position, event) in self.trace.iter().enumerate() {
@@ -122,8 +122,8 @@ impl Device {
 
     /// The pool that serves a request.
     #[inline]
-    pub(super) fn pool(&self, rounding: &Rounding, requested: u64) -> Pool {
-        if self.id == HOST { Pool::Small } else { rounding.pool(requested) }
+    pub(super) fn pool(&self, rules: &AllocRules, requested: u64) -> Pool {
+        if self.id == HOST { Pool::Small } else { rules.pool(rules.round(requested)) }
     }
 
     fn problem(&mut self, what: &str) {

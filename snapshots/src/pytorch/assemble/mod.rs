@@ -6,7 +6,7 @@
 //! cut them. Then [`merge`] puts the devices into one order, and [`writer`] tells everything to the builder: one event
 //! of the trace for each event of the snapshot.
 
-mod rounding;
+mod splitting;
 mod ranges;
 mod names;
 mod stacks;
@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::raw::{RawAnnotation, RawEvent, RawSegment, RawSnapshot};
+use crate::alloc_rules::AllocRules;
 use crate::error::Problem;
 use crate::ids::{DeviceId, EventId};
 use crate::tables::Tables;
@@ -43,7 +44,6 @@ use device::{Device, HOST, Source};
 use merge::merge;
 use names::Names;
 use ops::Ops;
-use rounding::Rounding;
 use stacks::{Stacks, take_frames};
 use writer::Writer;
 
@@ -96,9 +96,9 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         builder.add_problem(Problem::new(what));
     }
 
-    let rounding = Rounding::from_settings(&settings);
+    let rules = AllocRules::from_settings(&settings);
     let has_segments = !(segments.is_empty() && host_segments.is_empty());
-    let source = Source { blocks: &blocks, extras: &extras, rounding: &rounding, has_segments };
+    let source = Source { blocks: &blocks, extras: &extras, rules: &rules, has_segments };
     let parts: Vec<_> = parts.devices.into_iter().collect();
     let study = |(ordinal, (trace, segments)): (u16, (Vec<RawEvent>, Vec<&RawSegment>))| {
         Device::study(DeviceId(ordinal), trace, &segments, &source)

@@ -4,8 +4,8 @@ use hashbrown::HashSet;
 
 use super::super::raw::{Action, RawEvent, RawSegment};
 use super::ranges::Ranges;
-use super::rounding::Rounding;
 use crate::Pool;
+use crate::alloc_rules::AllocRules;
 use crate::event::Range;
 use crate::ids::StreamId;
 
@@ -53,7 +53,7 @@ impl Start {
     pub(super) fn of(
         trace: &[RawEvent],
         finals: &[&RawSegment],
-        rounding: &Rounding,
+        rules: &AllocRules,
         pool_id: impl Fn(&RawEvent) -> (u64, u64),
     ) -> Self {
         let mut touched = HashSet::new();
@@ -68,7 +68,7 @@ impl Start {
             };
             gained += if gives { -i128::from(event.size) } else { i128::from(event.size) };
             let is_whole = matches!(event.action, Action::SegmentAlloc | Action::SegmentFree);
-            let pool = if is_whole { rounding.segment_pool(event.size) } else { rounding.page_pool(event.size) };
+            let pool = if is_whole { rules.segment_pool(event.size) } else { rules.page_pool(event.size) };
             let owner = Owner { stream: event.stream, pool, pool_id: pool_id(event) };
             let held = Held { address: event.address, bytes: event.size, owner };
             if !is_whole {

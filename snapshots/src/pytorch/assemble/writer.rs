@@ -62,7 +62,7 @@ impl Writer<'_> {
                 requested: block.requested,
                 allocated: device.allocated(place, block.allocated.unwrap_or(block.requested)),
                 stream: StreamId(block.stream),
-                pool: device.pool(self.source.rounding, block.requested),
+                pool: device.pool(self.source.rules, block.requested),
                 category: Category::Unknown,
                 op: known.map_or(OpId::NONE, |block| self.op(block.forward)),
                 scope: ScopeId::NONE,
@@ -95,7 +95,7 @@ impl Writer<'_> {
     pub(super) fn tell(&mut self, device: &Device, position: usize, event: &RawEvent, time_us: u64) {
         let extras = if event.extras == 0 { Extras::default() } else { self.source.extras(event) };
         let key = device.lives.key(position).unwrap_or(NO_BLOCK);
-        let rounding = self.source.rounding;
+        let rules = self.source.rules;
         let range = |pool| Range { address: event.address, bytes: event.size, stream: StreamId(event.stream), pool };
         let is_whole_free = device.lives.skipped == Skipped::Completions;
         let stack = self.stacks.id(event.stack);
@@ -106,7 +106,7 @@ impl Writer<'_> {
                 requested: event.size,
                 allocated: device.lives.place(position).map_or(event.size, |place| device.allocated(place, event.size)),
                 stream: StreamId(event.stream),
-                pool: device.pool(rounding, event.size),
+                pool: device.pool(rules, event.size),
                 category: self.category(extras.category),
                 op: self.op(extras.forward),
                 scope: ScopeId::NONE,
@@ -114,10 +114,10 @@ impl Writer<'_> {
             Action::FreeRequested if !is_whole_free => What::FreeRequested(key),
             // A completion without a request is both at once.
             Action::FreeRequested | Action::FreeCompleted | Action::Free => What::FreeCompleted(key),
-            Action::SegmentAlloc => What::SegmentAlloc(range(rounding.segment_pool(event.size))),
-            Action::SegmentFree => What::SegmentFree(range(rounding.segment_pool(event.size))),
-            Action::SegmentMap => What::SegmentMap(range(rounding.page_pool(event.size))),
-            Action::SegmentUnmap => What::SegmentUnmap(range(rounding.page_pool(event.size))),
+            Action::SegmentAlloc => What::SegmentAlloc(range(rules.segment_pool(event.size))),
+            Action::SegmentFree => What::SegmentFree(range(rules.segment_pool(event.size))),
+            Action::SegmentMap => What::SegmentMap(range(rules.page_pool(event.size))),
+            Action::SegmentUnmap => What::SegmentUnmap(range(rules.page_pool(event.size))),
             Action::Oom => What::Oom(Oom {
                 requested: event.size,
                 device_free: event.address,
