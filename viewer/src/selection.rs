@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use highwater_snapshots::text::trace_from_text;
 
-    fn recording() -> Recording {
+    pub(super) fn recording() -> Recording {
         let text = "
             step 0 t=0us
             phase forward t=0us

@@ -152,20 +152,8 @@ impl Selection {
 mod tests {
     use super::*;
     use crate::selection::Axis;
+    use crate::selection::tests::recording;
     use highwater_snapshots::text::trace_from_text;
-
-    fn recording() -> Recording {
-        let text = "
-            step 0 t=0us
-            phase forward t=0us
-            alloc a 100 t=10us
-            alloc b 300 t=20us
-            phase backward t=30us
-            free b t=40us
-            free a t=100us
-        ";
-        Recording::new("test", None, trace_from_text(text).unwrap())
-    }
 
     #[test]
     fn the_peak_comes_into_the_middle_with_its_height_in_view() {

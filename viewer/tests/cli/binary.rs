@@ -25,11 +25,19 @@ pub(crate) fn stdout(output: &Output) -> String {
 }
 
 /// A folder with a whole recording, `step.snap`, and its bytes.
-fn folder() -> (tempfile::TempDir, Vec<u8>) {
+pub(crate) fn folder() -> (tempfile::TempDir, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let bytes = write_trace(Vec::new(), &trace()).unwrap();
     std::fs::write(folder.path().join("step.snap"), &bytes).unwrap();
     (folder, bytes)
+}
+
+/// The names of the files in `folder`, sorted.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 #[test]

@@ -1,32 +1,18 @@
 //! Convert: what `highwater convert` writes, says and refuses.
 
 use std::io::Read as _;
-use std::path::Path;
 
 use expect_test::expect;
-use highwater_snapshots::format::{read_file, write_trace};
+use highwater_snapshots::format::read_file;
 use highwater_snapshots::text::text_from_trace;
 use serde_json::{Value, json};
 
-use crate::binary::{highwater, refused, stderr, stdout};
+use crate::binary::{folder, highwater, names, refused, stderr, stdout};
 use crate::sample::trace;
-
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("step.snap"), write_trace(Vec::new(), &trace()).unwrap()).unwrap();
-    folder
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
 
 #[test]
 fn a_recording_becomes_what_the_ending_says() {
-    let folder = folder();
+    let (folder, _) = folder();
     for name in ["a.snap", "a.pickle", "a.pkl", "a.json", "a.folded", "a.json.gz"] {
         let output = highwater(folder.path(), &format!("convert step.snap {name} --json"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -55,7 +41,7 @@ fn a_recording_becomes_what_the_ending_says() {
 
 #[test]
 fn people_are_told_what_was_written_and_what_to_do_with_it() {
-    let folder = folder();
+    let (folder, _) = folder();
     let told = |words: &str| {
         let text = stdout(&highwater(folder.path(), words));
         // The size of a file depends on the compressor.
@@ -85,7 +71,7 @@ fn people_are_told_what_was_written_and_what_to_do_with_it() {
 
 #[test]
 fn what_should_not_be_written_is_refused_before_anything_is_read() {
-    let folder = folder();
+    let (folder, _) = folder();
     std::fs::create_dir(folder.path().join("folder.json")).unwrap();
     let cases = [
         ("convert step.snap", "<OUT>"),
@@ -106,7 +92,7 @@ fn what_should_not_be_written_is_refused_before_anything_is_read() {
 
 #[test]
 fn a_file_that_is_there_is_replaced_and_a_link_leads_on() {
-    let folder = folder();
+    let (folder, _) = folder();
     std::fs::write(folder.path().join("old.json"), "old").unwrap();
     assert_eq!(highwater(folder.path(), "convert step.snap old.json").status.code(), Some(0));
     let snapshot: Value = serde_json::from_slice(&std::fs::read(folder.path().join("old.json")).unwrap()).unwrap();

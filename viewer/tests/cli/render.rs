@@ -5,21 +5,7 @@ use std::path::Path;
 use highwater_snapshots::format::write_trace;
 use serde_json::Value;
 
-use crate::binary::{highwater, refused, stderr, stdout};
-use crate::sample::trace;
-
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("step.snap"), write_trace(Vec::new(), &trace()).unwrap()).unwrap();
-    folder
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
+use crate::binary::{folder, highwater, names, refused, stderr, stdout};
 
 fn drawn(folder: &Path, words: &str) -> Value {
     let output = highwater(folder, words);
@@ -29,7 +15,7 @@ fn drawn(folder: &Path, words: &str) -> Value {
 
 #[test]
 fn a_picture_is_drawn_and_told() {
-    let folder = folder();
+    let (folder, _) = folder();
     let told = drawn(folder.path(), "render step.snap --out a.png --size 800x500 --json");
     let length = std::fs::metadata(folder.path().join("a.png")).unwrap().len();
     let expected = serde_json::json!({
@@ -49,7 +35,7 @@ fn a_picture_is_drawn_and_told() {
 
 #[test]
 fn options_change_what_is_drawn() {
-    let folder = folder();
+    let (folder, _) = folder();
     let svg = |options: &str| {
         drawn(folder.path(), &format!("render step.snap --out a.svg --json {options}"));
         std::fs::read_to_string(folder.path().join("a.svg")).unwrap()
@@ -66,7 +52,7 @@ fn options_change_what_is_drawn() {
 
 #[test]
 fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
-    let folder = folder();
+    let (folder, _) = folder();
     std::fs::create_dir(folder.path().join("folder.png")).unwrap();
     let cases = [
         ("step.snap", "--out"),

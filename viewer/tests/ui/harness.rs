@@ -1,11 +1,14 @@
 //! Harness: the app without a window or a graphics card, the recording that most tests open in it, and hands to use it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use eframe::egui::{Key, Modifiers, Pos2, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater::command::Command;
+use highwater::gui::colouring::ColourBy;
+use highwater::gui::timeline::{Look, Stacking};
 use highwater::gui::{App, Settings};
 use highwater::selection::View;
 use highwater_snapshots::text::trace_from_text;
@@ -99,12 +102,29 @@ pub(crate) fn place_of(harness: &mut Harness<'_, App>, block: BlockId, events: u
 
 /// Clicks what lies at a place of the screen.
 pub(crate) fn click(harness: &mut Harness<'_, App>, at: Pos2) {
+    click_at(harness, at);
+    settle(harness);
+}
+
+/// The same, whatever is on the screen.
+pub(crate) fn click_at<S>(harness: &mut Harness<'_, S>, at: Pos2) {
     harness.hover_at(at);
     harness.run_steps(2);
     harness.drag_at(at);
     harness.run_steps(1);
     harness.drop_at(at);
-    settle(harness);
+}
+
+/// How a timeline is drawn where nothing else is chosen.
+pub(crate) fn look() -> Look {
+    Look {
+        colour_by: ColourBy::Category,
+        stacking: Stacking::Age,
+        has_lines: true,
+        has_overview: true,
+        matches: Arc::default(),
+        is_hiding: false,
+    }
 }
 
 /// The part that is visible.

@@ -16,6 +16,8 @@ use highwater::session::Recording;
 use highwater_snapshots::text::trace_from_text;
 use quick_xml::events::Event;
 
+use super::harness::look;
+
 /// Differences of a channel that no eye sees.
 const TOLERANCE: u8 = 12;
 /// Pixels that may differ by more: a text that moved by a pixel has more.
@@ -44,17 +46,6 @@ fn recording() -> Arc<Recording> {
         }
     }
     Arc::new(Recording::new("steps & <more>.snap", None, trace_from_text(&text).unwrap()))
-}
-
-fn look() -> Look {
-    Look {
-        colour_by: ColourBy::Category,
-        stacking: Stacking::Age,
-        has_lines: true,
-        has_overview: true,
-        matches: Arc::default(),
-        is_hiding: false,
-    }
 }
 
 fn drawn(recording: &Arc<Recording>, selection: Selection, look: Look, paper: Paper) -> Surface {

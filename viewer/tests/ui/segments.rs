@@ -6,15 +6,16 @@ use eframe::egui::accesskit::Toggled;
 use eframe::egui::{CentralPanel, Key, Panel, Pos2, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use highwater::gui::colouring::ColourBy;
 use highwater::gui::scene::{Reason, Scene, Wish};
 use highwater::gui::segments::{SegmentsView, Under};
-use highwater::gui::timeline::{Look, Stacking, Timeline};
+use highwater::gui::timeline::Timeline;
 use highwater::selection::{Pin, Selection};
 use highwater::session::Recording;
 use highwater_snapshots::analysis::{Filter, Matches};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, Trace};
+
+use super::harness::{click_at, look};
 
 const MIB: u64 = 1 << 20;
 
@@ -33,15 +34,7 @@ impl Stage {
     fn ui(&mut self, ui: &mut eframe::egui::Ui) {
         self.timeline.receive(ui.ctx());
         Panel::top("timeline").exact_size(220.0).show(ui, |ui| {
-            let look = Look {
-                colour_by: ColourBy::Category,
-                stacking: Stacking::Age,
-                has_lines: true,
-                has_overview: true,
-                matches: Arc::default(),
-                is_hiding: false,
-            };
-            self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
+            self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look());
         });
         CentralPanel::default().show(ui, |ui| {
             let (trace, metric) = (&self.recording.trace, self.selection.metric);
@@ -109,11 +102,7 @@ fn go_to(harness: &mut Harness<'_, Stage>, moment: usize) {
 }
 
 fn click(harness: &mut Harness<'_, Stage>, at: Pos2) {
-    harness.hover_at(at);
-    harness.run_steps(2);
-    harness.drag_at(at);
-    harness.run_steps(1);
-    harness.drop_at(at);
+    click_at(harness, at);
     settle(harness);
 }
 
