@@ -130,12 +130,12 @@ fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
     };
     let widest = lane.text(format!("step {last}")).size().x;
     let mean = lane.rect.width() / shown.len() as f32;
-    let cells = shown.iter().map(|(step, events)| {
-        let colour = lane.shades.step(*step);
-        Cell { events: events.clone(), colour, what: *step }
-    });
+    let cell = |row: usize| {
+        let (step, events) = &shown[row];
+        Cell { events: events.clone(), colour: lane.shades.step(*step), what: *step }
+    };
     if widest + 6.0 <= mean {
-        lane.paint(cells, |step, room| {
+        lane.paint(shown.len(), cell, |step, room| {
             let galley = lane.text(format!("step {step}"));
             (galley.size().x <= room).then_some(galley)
         });
@@ -145,18 +145,17 @@ fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
     let number = lane.text(last.to_string()).size().x + 12.0;
     let every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
     let every = every.into_iter().find(|every| *every as f32 * mean >= number).unwrap_or(100_000);
-    lane.paint(cells, |step, _| step.is_multiple_of(every).then(|| lane.text(step.to_string())));
+    lane.paint(shown.len(), cell, |step, _| step.is_multiple_of(every).then(|| lane.text(step.to_string())));
 }
 
 fn paint_phases(lane: &Lane<'_>) {
     let rows = lane.trace.spans.rows();
     let shown = in_view(rows, |span| span.first.0..span.end.0, lane.frame, lane.trace, lane.selection);
-    let cells = shown.iter().map(|span| Cell {
-        events: span.first.0..span.end.0,
-        colour: lane.shades.phase(span.phase),
-        what: span.phase,
-    });
-    lane.paint(cells, |phase, room| {
+    let cell = |row: usize| {
+        let span = &shown[row];
+        Cell { events: span.first.0..span.end.0, colour: lane.shades.phase(span.phase), what: span.phase }
+    };
+    lane.paint(shown.len(), cell, |phase, room| {
         let names = [phase.name(), short(*phase)].into_iter().filter(|_| room > 8.0);
         names.map(|name| lane.text(name.to_owned())).find(|galley| galley.size().x <= room)
     });
@@ -164,12 +163,13 @@ fn paint_phases(lane: &Lane<'_>) {
 
 fn paint_regions(lane: &Lane<'_>, regions: &[Region]) {
     let shown = in_view(regions, |region| region.events.clone(), lane.frame, lane.trace, lane.selection);
-    let cells = shown.iter().enumerate().map(|(row, region)| Cell {
-        events: region.events.clone(),
-        colour: lane.shades.step(row as u32),
-        what: region.name,
+    let cell = |row: usize| {
+        let region = &shown[row];
+        Cell { events: region.events.clone(), colour: lane.shades.step(row as u32), what: region.name }
+    };
+    lane.paint(shown.len(), cell, |name, room| {
+        (room > 8.0).then(|| lane.text_within(lane.trace.tables.string(*name), room))
     });
-    lane.paint(cells, |name, room| (room > 8.0).then(|| lane.text_within(lane.trace.tables.string(*name), room)));
 }
 
 /// Notes: a tick each, and its words where they touch neither the next tick nor the words before.
@@ -177,14 +177,10 @@ fn paint_notes(lane: &Lane<'_>, notes: &[(usize, StringId)]) {
     let place = |moment: usize| lane.selection.x_of(lane.trace, moment);
     let shown = notes.partition_point(|(moment, _)| place(*moment) < lane.frame.view.x.start)
         ..notes.partition_point(|(moment, _)| place(*moment) <= lane.frame.view.x.end);
-    let mut ticked_to = f32::MIN;
-    for row in shown.clone() {
-        let (moment, text) = notes[row];
-        let x = lane.frame.screen_x(place(moment));
-        if x < ticked_to + 1.0 {
-            continue;
-        }
-        ticked_to = x;
+    let at = |row: usize| lane.frame.screen_x(place(notes[row].0));
+    let mut row = shown.start;
+    while row < shown.end {
+        let (text, x) = (notes[row].1, at(row));
         lane.painter.vline(x, lane.rect.y_range(), Stroke::new(1.5, lane.shades.cursor));
         let next = notes.get(row + 1).map_or(lane.rect.right(), |(next, _)| lane.frame.screen_x(place(*next)));
         let room = next.min(lane.rect.right()) - x - 8.0;
@@ -193,7 +189,18 @@ fn paint_notes(lane: &Lane<'_>, notes: &[(usize, StringId)]) {
             let place = pos2(x + 4.0, lane.rect.center().y - galley.size().y / 2.0);
             lane.painter.galley(place, galley, lane.shades.strong);
         }
+        row = first_not(row + 1..shown.end, |row| at(row) < x + 1.0);
     }
+}
+
+/// The first of `rows` for which `is_before`, which holds up to some row and for none after it, does not hold.
+fn first_not(rows: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (rows.start, rows.end.max(rows.start));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if is_before(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
 }
 
 /// A phase in few letters.
@@ -223,20 +230,27 @@ impl Lane<'_> {
         self.painter.layout_job(job)
     }
 
-    /// Paints the cells, and over them the labels that `label` gives for a cell and the room in it; a label never
-    /// touches the one before it. Cells that would end within the point in which the last one ended are left to it,
-    /// so that no more are painted than the lane is wide.
-    fn paint<T>(&self, cells: impl Iterator<Item = Cell<T>>, label: impl Fn(&T, f32) -> Option<Arc<Galley>>) {
+    /// Paints `count` cells, which are in order, and over them the labels that `label` gives for a cell and the room in
+    /// it; a label never touches the one before it. Cells that would end within the point in which the last one ended
+    /// are left to it, so that no more are painted, or looked at, than the lane is wide.
+    fn paint<T>(&self, count: usize, cell: impl Fn(usize) -> Cell<T>, label: impl Fn(&T, f32) -> Option<Arc<Galley>>) {
+        let edges = |events: Range<u32>| {
+            let x = self.selection.x_of_events(self.trace, events);
+            let [left, right] = [x.start, x.end].map(|x| self.frame.screen_x(x));
+            (left.max(self.rect.left()), right.min(self.rect.right()))
+        };
         let mut painted_to = self.rect.left();
         let mut labelled_to = self.rect.left() - 4.0;
         let mut labels = Vec::new();
-        for cell in cells {
-            let x = self.selection.x_of_events(self.trace, cell.events);
-            let left = self.frame.screen_x(x.start).max(self.rect.left());
-            let right = self.frame.screen_x(x.end).min(self.rect.right());
-            if right < painted_to + 1.0 {
-                continue;
+        let mut next = 0;
+        loop {
+            let row = first_not(next..count, |row| edges(cell(row).events).1 < painted_to + 1.0);
+            if row == count {
+                break;
             }
+            next = row + 1;
+            let cell = cell(row);
+            let (left, right) = edges(cell.events);
             let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
             let corners = [pos2(left.max(painted_to), self.rect.top()), pos2(right - gap, self.rect.bottom())];
             let cell_rect = Rect::from_min_max(corners[0], corners[1]);
