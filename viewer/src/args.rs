@@ -1,8 +1,8 @@
 //! Args: every command and option as data; clap makes parser and help from it.
 
+mod values;
 mod record;
 mod render;
-mod values;
 
 pub use record::RecordArguments;
 pub use render::{PictureAxis, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments};

@@ -19,12 +19,12 @@
 mod kind;
 mod varint;
 mod section;
-mod walk;
 mod tables_codec;
+mod index;
+mod walk;
 mod columns;
 mod events_encode;
 mod events_decode;
-mod index;
 mod sniff;
 mod writer;
 mod whole;

@@ -12,8 +12,8 @@
 //! `.snap` may expand to [`FREE_EXPANSION`] bytes and [`MOST_EXPANSION`] times as many as it has.
 
 mod file_format;
-mod gunzip;
 mod watch;
+mod gunzip;
 
 use std::io::{BufRead, BufReader, Chain, Cursor, Read};
 use std::ops::ControlFlow;

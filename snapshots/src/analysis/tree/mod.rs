@@ -1,7 +1,7 @@
 //! Tree: bytes of a set of blocks as a tree, by one key or several: what treemaps and flame graphs are drawn from.
 
-mod part;
 mod lines;
+mod part;
 mod build;
 mod condition;
 
