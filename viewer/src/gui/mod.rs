@@ -1,6 +1,7 @@
 //! The desktop app: eframe's window around [`App`], whose state can be driven without one.
 
 pub mod theme;
+pub mod words;
 pub mod keys;
 pub mod layout;
 pub mod colouring;

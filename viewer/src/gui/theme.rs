@@ -382,3 +382,9 @@ pub fn install(ctx: &egui::Context, has_contrast: bool) {
         });
     }
 }
+
+/// A field of the legend's colour.
+pub fn swatch_ui(ui: &mut egui::Ui, colour: Color32) {
+    let (rect, _) = ui.allocate_exact_size(egui::vec2(SWATCH, SWATCH), egui::Sense::hover());
+    ui.painter().rect_filled(rect, 2.0, colour);
+}

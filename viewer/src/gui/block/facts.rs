@@ -8,9 +8,9 @@ use highwater_snapshots::trace::{Block, Owner};
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 use highwater_snapshots::{BlockId, EventId, StackId, Trace};
 
-use super::{event_text, life, phase, size, title};
 use crate::gui::condition;
 use crate::gui::legend::share;
+use crate::gui::words::{event_text, life, phase, size, title};
 use crate::session::{DeviceIndex, Recording};
 
 /// A place that may have made other blocks too.

@@ -11,8 +11,8 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use super::job::Answer;
 use super::names::{self, key_label};
 use super::tile::Act;
-use crate::gui::block::moment_text;
 use crate::gui::scene::Scene;
+use crate::gui::words::moment_text;
 
 /// How what holds memory is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

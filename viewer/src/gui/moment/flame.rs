@@ -10,7 +10,6 @@ use highwater_snapshots::units::format_bytes;
 use super::job::Answer;
 use super::names;
 use super::tile::{self, Act, Emphasis, Item, What};
-use crate::gui::block::swatch_ui;
 use crate::gui::theme;
 
 /// A node in its place: from left to right in points, and in which row.
@@ -169,7 +168,7 @@ pub(super) fn roles_ui(ui: &mut Ui) {
             (LineRole::Allocator, "allocator", "Lines that obtain memory or record it."),
         ];
         for (role, name, meaning) in roles {
-            swatch_ui(ui, theme::role(role));
+            theme::swatch_ui(ui, theme::role(role));
             ui.weak(name).on_hover_text(meaning);
         }
     });

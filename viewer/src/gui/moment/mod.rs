@@ -240,7 +240,7 @@ impl MomentPanel {
         ui.label(RichText::new(what).weak());
         ui.label(big(scene.moment.bytes));
         let metric = scene.moment.metric.name().replace('_', " ");
-        ui.weak(format!("{metric} · {}", super::block::moment_text(&scene.moment)));
+        ui.weak(format!("{metric} · {}", super::words::moment_text(&scene.moment)));
         self.filter_hint_ui(ui, scene);
     }
 

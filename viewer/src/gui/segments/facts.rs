@@ -5,8 +5,8 @@ use highwater_snapshots::analysis::addresses::{Content, HeldSegment, Piece};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{BlockId, Trace};
 
-use crate::gui::block::swatch_ui;
 use crate::gui::theme;
+use crate::gui::theme::swatch_ui;
 
 /// What is at an address at a moment, a line a fact.
 pub(super) fn content_lines(

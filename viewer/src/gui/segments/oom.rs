@@ -134,7 +134,7 @@ fn relief_ui(ui: &mut Ui, autopsy: &Autopsy, is_picture: bool, asked: &mut Asked
         let blocks = if group.blocks == 1 { "1 block".to_owned() } else { format!("{} blocks", group.blocks) };
         ui.horizontal(|ui| {
             let category = group.key.first().and_then(|name| Category::from_name(name));
-            crate::gui::block::swatch_ui(ui, category.map_or(theme::NEUTRAL, theme::category));
+            theme::swatch_ui(ui, category.map_or(theme::NEUTRAL, theme::category));
             ui.label(format!("{}, {blocks}: {named}", bytes(group.bytes)));
         });
     }

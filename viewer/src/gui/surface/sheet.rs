@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{Align, CentralPanel, Frame, Label, Layout, Margin, Panel, RichText, Ui};
+use eframe::egui::{Align, Label, Layout, RichText, Ui};
 use highwater_snapshots::analysis::{Filter, Metric, Moment};
 use highwater_snapshots::units::format_bytes;
 
-use super::views::SheetView;
 use crate::cli::moment::count_of;
 use crate::gui::legend;
 use crate::gui::moment::MomentPanel;
 use crate::gui::scene::Reason;
 use crate::gui::segments::SegmentsView;
 use crate::gui::theme::Shades;
-use crate::gui::timeline::{Look, Stacking, Timeline, drawn_metric, when};
+use crate::gui::timeline::{Look, Stacking, Timeline, drawn_metric};
+use crate::gui::words::when;
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
@@ -48,24 +48,6 @@ impl Sheet {
         }
     }
 
-    /// What it is called.
-    pub fn title(&self, view: SheetView) -> String {
-        format!("{}: {}", self.recording.name, view.name)
-    }
-
-    /// Draws title, view and facts; whether all of it is complete.
-    pub fn sheet_ui(&mut self, ui: &mut Ui, view: SheetView) -> bool {
-        let frame = |ui: &Ui, top: i8, bottom: i8| {
-            Frame::new().fill(ui.visuals().panel_fill).inner_margin(Margin { left: 12, right: 14, top, bottom })
-        };
-        let title = Panel::top("title").frame(frame(ui, 10, 2)).show_separator_line(false);
-        title.show(ui, |ui| self.title_ui(ui));
-        let facts = Panel::bottom("facts").frame(frame(ui, 2, 8)).show_separator_line(false);
-        facts.show(ui, |ui| self.facts_ui(ui));
-        let middle = CentralPanel::default().frame(frame(ui, 2, 2));
-        middle.show(ui, |ui| (view.draw)(self, ui)).inner
-    }
-
     /// The peak of the chosen total.
     fn peak(&self) -> Moment {
         self.recording.devices[self.selection.device].peak(&self.recording.trace, self.selection.metric)
@@ -80,7 +62,7 @@ impl Sheet {
         }
     }
 
-    fn title_ui(&self, ui: &mut Ui) {
+    pub(super) fn title_ui(&self, ui: &mut Ui) {
         let summary = &self.recording.devices[self.selection.device].summary;
         ui.horizontal(|ui| {
             let mut device = self.recording.device_label(self.selection.device);
@@ -99,7 +81,7 @@ impl Sheet {
     }
 
     /// What is drawn, how much there is in it, and how far it can be trusted.
-    fn facts_ui(&self, ui: &mut Ui) {
+    pub(super) fn facts_ui(&self, ui: &mut Ui) {
         let trace = &self.recording.trace;
         let summary = &self.recording.devices[self.selection.device].summary;
         let mut facts = vec![count_of(summary.events, "event"), count_of(summary.allocs, "allocation")];

@@ -1,6 +1,6 @@
 //! Views: what a sheet can show in its middle, each by its name.
 
-use eframe::egui::{RichText, Ui, UiBuilder};
+use eframe::egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui, UiBuilder};
 use highwater_snapshots::analysis::{GroupKey, TreeKey};
 
 use super::sheet::Sheet;
@@ -8,7 +8,7 @@ use crate::gui::layout::Bottom;
 use crate::gui::moment::{Choices, Look};
 use crate::gui::scene::{Reason, Scene};
 use crate::gui::segments::Under;
-use crate::gui::timeline::when;
+use crate::gui::words::when;
 
 /// A view that can be drawn without a window.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +59,24 @@ impl SheetView {
 }
 
 impl Sheet {
+    /// What it is called.
+    pub fn title(&self, view: SheetView) -> String {
+        format!("{}: {}", self.recording.name, view.name)
+    }
+
+    /// Draws title, view and facts; whether all of it is complete.
+    pub fn sheet_ui(&mut self, ui: &mut Ui, view: SheetView) -> bool {
+        let frame = |ui: &Ui, top: i8, bottom: i8| {
+            Frame::new().fill(ui.visuals().panel_fill).inner_margin(Margin { left: 12, right: 14, top, bottom })
+        };
+        let title = Panel::top("title").frame(frame(ui, 10, 2)).show_separator_line(false);
+        title.show(ui, |ui| self.title_ui(ui));
+        let facts = Panel::bottom("facts").frame(frame(ui, 2, 8)).show_separator_line(false);
+        facts.show(ui, |ui| self.facts_ui(ui));
+        let middle = CentralPanel::default().frame(frame(ui, 2, 2));
+        middle.show(ui, |ui| (view.draw)(self, ui)).inner
+    }
+
     /// The timeline, and below it the segments at the pinned moment, or at the peak.
     fn segments_ui(&mut self, ui: &mut Ui) -> bool {
         let whole = ui.available_rect_before_wrap();

@@ -4,20 +4,12 @@ use std::ops::Range;
 
 use eframe::egui::{self, Align2, Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
 use highwater_snapshots::analysis::Moment;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::format_bytes;
 
 use super::frame::PlotFrame;
 use crate::gui::theme::Shades;
+use crate::gui::words::when;
 use crate::selection::Axis;
-
-/// When a moment is, in words: `step 1, optimizer, event 2,345`.
-pub fn when(moment: &Moment) -> String {
-    let Some(event) = moment.event else {
-        return "before the first event".to_owned();
-    };
-    let step = moment.step.map_or_else(String::new, |step| format!("step {step}, "));
-    format!("{step}{}, event {}", moment.phase, format_count(u64::from(event.0)))
-}
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak lies
 /// outside of the view, a label at the side on which it lies.

@@ -4,10 +4,11 @@ mod axis;
 mod frame;
 mod lanes;
 mod marks;
-mod overview;
 mod picture;
+mod overview;
 mod lines;
 mod plot;
+mod hover;
 mod pointer;
 
 use std::ops::Range;
@@ -20,7 +21,6 @@ use highwater_snapshots::analysis::{Matches, Metric};
 use highwater_snapshots::units::format_bytes;
 
 pub use frame::PlotFrame;
-pub use marks::when;
 pub use picture::{Picture, Stacking, drawn_metric};
 
 use super::colouring::ColourBy;

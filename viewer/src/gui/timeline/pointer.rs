@@ -7,8 +7,8 @@ use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 use highwater_snapshots::{BlockId, EventId};
 
 use super::frame::PlotFrame;
+use super::hover::hover_ui;
 use super::{Hover, Timeline, marks};
-use crate::gui::block;
 use crate::gui::theme::{self, Shades};
 use crate::selection::{Pin, Selection};
 use crate::session::Recording;
@@ -77,7 +77,7 @@ impl Timeline {
         );
         tooltip.gap(16.0).show(|ui| {
             ui.set_max_width(theme::TOOLTIP_WIDTH);
-            block::hover_ui(ui, recording, selection, hover, entry);
+            hover_ui(ui, recording, selection, hover, entry);
         });
     }
 

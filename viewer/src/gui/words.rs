@@ -1,0 +1,73 @@
+//! Words: what moments and blocks are called, wherever they are named.
+
+use highwater_snapshots::analysis::{Metric, Moment};
+use highwater_snapshots::trace::Block;
+use highwater_snapshots::units::{format_count, format_nanos};
+use highwater_snapshots::{BlockId, EventId, Trace};
+
+/// When a moment is, in words: `step 1, optimizer, event 2,345`.
+pub fn when(moment: &Moment) -> String {
+    let Some(event) = moment.event else {
+        return "before the first event".to_owned();
+    };
+    let step = moment.step.map_or_else(String::new, |step| format!("step {step}, "));
+    format!("{step}{}, event {}", moment.phase, format_count(u64::from(event.0)))
+}
+
+/// A moment in words: where in the recording, and when.
+pub fn moment_text(moment: &Moment) -> String {
+    let time = moment.time_ns.map_or_else(String::new, |time| format!(", at {}", format_nanos(time)));
+    format!("{}{time}", when(moment))
+}
+
+/// What to call a block: its category and the operation that made it.
+pub fn title(trace: &Trace, block: &Block) -> String {
+    match trace.tables.op_name(block.op) {
+        "" => block.category.to_string(),
+        op => format!("{} of {op}", block.category),
+    }
+}
+
+/// The bytes of a block that count for a total.
+pub fn size(block: &Block, metric: Metric) -> u64 {
+    if metric == Metric::Requested { block.requested } else { block.allocated }
+}
+
+/// From when to when a block lives, in words.
+pub fn life(trace: &Trace, id: BlockId) -> String {
+    // The event at which such a block's free was requested stands for none of the recording.
+    if trace.was_waiting_at_start(id) {
+        return "freed before the recording, waiting for a stream".to_owned();
+    }
+    let block = trace.blocks.get(id);
+    let made = if block.is_baseline() {
+        "from before the recording".to_owned()
+    } else {
+        format!("from {}", phase(trace, block.alloc))
+    };
+    let Some(end) = block.free_requested.index() else {
+        return format!("{made}, kept to the end");
+    };
+    let first = block.alloc.index().unwrap_or(0);
+    let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0);
+    let lasted = format_nanos(time(end).saturating_sub(time(first)));
+    let events = format_count(end.saturating_sub(first) as u64);
+    format!("{made} to {}: {events} events, {lasted}", phase(trace, block.free_requested))
+}
+
+/// Step and phase at an event: `step 3 backward`.
+pub fn phase(trace: &Trace, event: EventId) -> String {
+    let Some(span) = trace.spans.at(event) else {
+        return String::new();
+    };
+    let step = span.step.map_or_else(String::new, |step| format!("step {step} "));
+    format!("{step}{}", span.phase)
+}
+
+/// An event with its time; `none` where there is no event.
+pub fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
+    match trace.events.time_of(event) {
+        Some(time) => format!("event {}, {}", format_count(u64::from(event.0)), format_nanos(time)),
+        None => none.to_owned(),
+    }
+}
