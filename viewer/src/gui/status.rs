@@ -24,7 +24,8 @@ pub fn status_ui(ui: &mut Ui, recording: &Recording, device: usize, [is_drawing,
             facts.push(format!("{} alive before recording", format_bytes(summary.baseline_bytes)));
         }
         if summary.oom_events > 0 {
-            facts.push(format!("{} requests failed (out of memory)", format_count(summary.oom_events)));
+            let plural = if summary.oom_events == 1 { "" } else { "s" };
+            facts.push(format!("{} request{plural} failed (out of memory)", format_count(summary.oom_events)));
         }
         ui.label(RichText::new(facts.join("  ·  ")).weak());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
