@@ -141,7 +141,7 @@ commands! {
     /// The block's panel.
     ShowBlock = "Show the block", "Show all that is known of the pinned block.", ["Ctrl+2"];
     /// The statistics.
-    ShowStatistics = "Show statistics", "Show steps, sizes, lifetimes, settings, and what the numbers rest on.", ["Ctrl+3"];
+    ShowStatistics = "Show statistics", "Show steps, what stays, sizes, lifetimes, and what the numbers rest on; again for the next of these.", ["Ctrl+3"];
     /// The segments.
     ShowSegments = "Show segments", "Show or hide where in the device's memory blocks lie, and what is free.", ["Ctrl+4"];
     /// The events.

@@ -52,7 +52,7 @@ pub struct OpenFile {
     /// The conditions that blocks must meet.
     pub search: Search,
     block: BlockPanel,
-    statistics: StatisticsView,
+    pub(super) statistics: StatisticsView,
     segments: SegmentsView,
     events: EventsView,
     shares: Shares,

@@ -158,6 +158,7 @@ impl OpenFile {
                 settings.choices.first = next_of(&TreeKey::all().collect::<Vec<_>>(), settings.choices.first);
             }
             Command::ShowBlock => settings.side = Side::Block,
+            Command::ShowStatistics if settings.side == Side::Statistics => self.statistics.show_next(),
             Command::ShowStatistics => settings.side = Side::Statistics,
             Command::ShowSegments => toggle(&mut settings.bottom, Bottom::Segments),
             Command::ShowEvents => toggle(&mut settings.bottom, Bottom::Events),

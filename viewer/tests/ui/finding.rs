@@ -91,3 +91,13 @@ fn what_does_not_meet_the_conditions_can_be_hidden_and_comes_back() {
     press(&mut harness, Key::H);
     assert_eq!(stacked(&mut harness), all);
 }
+
+#[test]
+fn what_stays_from_step_to_step_is_two_strokes_away() {
+    let mut harness = harness(Some(steps()));
+    run(&mut harness, Command::ShowStatistics);
+    harness.get_by_label_contains("Steps: ");
+    run(&mut harness, Command::ShowStatistics);
+    assert!(harness.query_all_by_label_contains("Kept: ").count() > 0);
+    harness.get_by_label_contains("net.fc1 · optimizer_state");
+}

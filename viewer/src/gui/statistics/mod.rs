@@ -154,6 +154,12 @@ impl StatisticsView {
         wishes
     }
 
+    /// Shows the next sheet, after the last the first.
+    pub fn show_next(&mut self) {
+        let sheets = self.counted.as_ref().map_or(0, |counted| counted.sheets.len());
+        self.shown = (self.shown + 1) % sheets.max(1);
+    }
+
     /// What is shown: `Steps`, `Kept` …
     pub fn shown(&self) -> &'static str {
         self.counted.as_ref().and_then(|counted| counted.sheets.get(self.shown)).map_or("", |sheet| sheet.name)
