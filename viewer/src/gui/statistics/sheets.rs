@@ -79,10 +79,10 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
 pub(super) fn kept(statistics: &Statistics) -> Sheet {
     let columns = vec![
         words("Module", "Where it was made.", 0.0),
-        words("Category", "What it is for.", 120.0),
+        words("Category", "What it is for.", 116.0),
+        number("Kept", "All bytes made in the recording and never freed.", 84.0),
         words("Grows", "Whether something is kept from every step but the first, and of many the last.", 110.0),
         number("Each step", "The fewest bytes kept from such a step; 0 where it does not grow.", 84.0),
-        number("Kept", "All bytes made in the recording and never freed.", 84.0),
         number("Blocks", "How many blocks these are.", 76.0),
         number("Steps", "From how many steps something is kept.", 70.0),
         words("From", "From which steps, with bytes.", 240.0),
@@ -103,9 +103,9 @@ pub(super) fn kept(statistics: &Statistics) -> Sheet {
             values: vec![
                 Value::Text(scope.to_owned()),
                 Value::Category(group.category),
+                Value::Bytes(group.total.bytes),
                 Value::Text(if group.is_growing { "with every step" } else { "no" }.to_owned()),
                 Value::Bytes(group.least_bytes),
-                Value::Bytes(group.total.bytes),
                 Value::Count(group.total.blocks),
                 Value::Count(steps.count() as u64),
                 Value::Text(told),
@@ -113,7 +113,7 @@ pub(super) fn kept(statistics: &Statistics) -> Sheet {
             wish: Some(Wish::Where(format!("lifetime=kept category={}{place}", group.category.name()))),
         }
     };
-    Sheet { name: "Kept", columns, lines: statistics.growth.iter().map(line).collect(), measure: Some(4) }
+    Sheet { name: "Kept", columns, lines: statistics.growth.iter().map(line).collect(), measure: Some(2) }
 }
 
 const OF_BINS: [Column; 5] = [

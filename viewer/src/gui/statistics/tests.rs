@@ -89,7 +89,7 @@ fn what_grows_with_every_step_comes_first_and_can_be_looked_for() {
     let rows = rows(&harness);
     assert_eq!(
         rows,
-        ["net.cache · buffer · with every step · 10 B · 40 B · 3 · 3 · step 0: 10 B, step 1: 10 B, step 2: 20 B"]
+        ["net.cache · buffer · 40 B · with every step · 10 B · 3 · 3 · step 0: 10 B, step 1: 10 B, step 2: 20 B"]
     );
     harness.get_by_label_contains("net.cache · buffer").click();
     settle(&mut harness);
