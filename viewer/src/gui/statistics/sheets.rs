@@ -160,7 +160,7 @@ pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
         let wish = format!("lifetime={}", row.life.word());
         of_bin(row.life.name().to_owned(), &row.bin, &statistics.blocks, Some(wish))
     });
-    bins("Lifetimes", words("Lives", "How long blocks live, in phases and steps.", 0.0), lines.collect(), 4)
+    bins("Lifetimes", words("Lives", "How long blocks live, in phases and steps.", 124.0), lines.collect(), 4)
 }
 
 /// Blocks by the number of events that they live.
@@ -176,15 +176,16 @@ pub(super) fn lived(statistics: &Statistics) -> Sheet {
     lines.push(of_bin("not known".to_owned(), &statistics.lived.open, &statistics.blocks, None));
     let tooltip = "Events from a block's allocation to the request of its free. Of blocks made before the recording or \
                    not freed in it that is not known.";
-    bins("Lives in events", words("Events lived", tooltip, 0.0), lines, 1)
+    bins("Lives in events", words("Events lived", tooltip, 110.0), lines, 1)
 }
 
 /// All that is known of the recording, its device and its allocator.
 pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     let columns = vec![
-        words("About", "What the fact is about.", 110.0),
-        words("Fact", "What is told.", 230.0),
-        words("Value", "What is known of it.", 0.0),
+        // The value stands in sight beside its name, also where the panel is narrow.
+        words("Fact", "What is told.", 150.0),
+        words("Value", "What is known of it.", 186.0),
+        words("About", "What the fact is about.", 0.0),
     ];
     let mut rows: Vec<(&str, String, String)> = Vec::new();
     let mut add = |about, fact: &str, value: String| {
@@ -241,7 +242,7 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
         add("allocator", "Blocks at each address", format!("{uses:.2} on average"));
     }
     let line = |(about, fact, value): (&str, String, String)| Line {
-        values: vec![Value::Text(about.to_owned()), Value::Text(fact), Value::Text(value)],
+        values: vec![Value::Text(fact), Value::Text(value), Value::Text(about.to_owned())],
         wish: None,
     };
     Sheet { name: "Recording", columns, lines: rows.into_iter().map(line).collect(), measure: None }

@@ -170,8 +170,8 @@ fn trust_is_told_in_words_and_settings_as_facts() {
     show(&mut harness, "Recording");
     harness.get_by_label_contains("1 frees name blocks that the recording does not know");
     harness.get_by_label_contains("totals and peaks before these frees are lower bounds");
-    harness.get_by_label_contains("allocator · Lost to rounding at the peak");
-    harness.get_by_label_contains("recording · Steps · 3");
+    harness.get_by_label_contains("Lost to rounding at the peak · ");
+    harness.get_by_label_contains("Steps · 3 · recording");
     let mut complete = self::harness("alloc a 1");
     show(&mut complete, "Recording");
     complete.get_by_label("Nothing was lost, inferred or guessed: every number is exact.");
