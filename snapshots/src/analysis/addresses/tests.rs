@@ -417,7 +417,9 @@ fn room_that_another_stream_or_pool_holds_is_told_as_elsewhere() {
 
 #[test]
 fn room_that_was_there_after_all_and_limits_are_told_apart() {
-    assert_eq!(crowded("abc", "oom 20971520 free=0").autopsy().verdict, Verdict::Transient);
+    let now = crowded("abc", "oom 20971520 free=0");
+    let small = format!("segment_alloc 0x10000000 2097152 small\n{}", crate::text::text_from_trace(&now.trace));
+    assert_eq!([now, Asked::of(&small, &[])].map(|at| at.autopsy().verdict), [Verdict::Transient; 2]);
     let asked = crowded("a", "oom 20971520 free=33554432");
     assert_eq!(asked.autopsy().verdict, Verdict::Limit);
     let mut asked = crowded("abc", "oom 20971520 free=0");

@@ -183,8 +183,8 @@ pub(super) fn lived(statistics: &Statistics) -> Sheet {
 pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     let columns = vec![
         // The value stands in sight beside its name, also where the panel is narrow.
-        words("Fact", "What is told.", 150.0),
-        words("Value", "What is known of it.", 186.0),
+        words("Fact", "What is told.", 204.0),
+        words("Value", "What is known of it.", 132.0),
         words("About", "What the fact is about.", 0.0),
     ];
     let mut rows: Vec<(&str, String, String)> = Vec::new();
