@@ -1,17 +1,29 @@
 //! What can go wrong when CUDA is asked for.
 
-/// Why there is no CUDA device to use.
+use std::path::PathBuf;
+
+/// Why something could not be done on a CUDA device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    // What is missing.
     /// The driver's library is not installed.
     #[error(
         "no CUDA driver: libcuda.so.1 was not found; install the NVIDIA driver, or use --device cpu or --device meta"
     )]
     NoDriver,
-    /// The driver is there, and refuses.
-    #[error("the CUDA driver cannot be used: {0}")]
-    Driver(cudarc::driver::DriverError),
+    /// The compiler of kernels is not installed.
+    #[error(
+        "no CUDA compiler: libnvrtc.so.13 (or .12) was not found; install the CUDA toolkit, or `pip install \
+         nvidia-cuda-nvrtc`, and name the folder that holds it in HIGHWATER_CUDA_PATH"
+    )]
+    NoCompiler,
+    /// The library of matrix products is not installed.
+    #[error(
+        "no cuBLASLt: libcublasLt.so.13 (or .12) was not found; install the CUDA toolkit, or `pip install nvidia-cublas`, \
+         and name the folder that holds it in HIGHWATER_CUDA_PATH"
+    )]
+    NoProducts,
     /// The driver knows no such device.
     #[error("there is no CUDA device {asked}: the driver has {count}")]
     NoDevice {
@@ -20,7 +32,82 @@ pub enum Error {
         /// How many there are.
         count: u16,
     },
+    /// The device cannot run the kernels.
+    #[error("{name} has compute capability {}.{}; the kernels need 8.0 or later", capability.0, capability.1)]
+    TooOld {
+        /// The device's name.
+        name: String,
+        /// What it has.
+        capability: (i32, i32),
+    },
+
+    // What failed.
+    /// The device has not enough free memory.
+    #[error("the device has not enough free memory")]
+    OutOfMemory,
+    /// The driver refuses.
+    #[error("the CUDA driver failed at {doing}: {message}")]
+    Driver {
+        /// What was asked of it: "cuMemAlloc", "a launch of reduce::max" …
+        doing: String,
+        /// Its own words.
+        message: String,
+    },
+    /// A kernel does not compile.
+    #[error("{unit} does not compile for {arch}:\n{log}")]
+    Compile {
+        /// Which file, for which types.
+        unit: String,
+        /// The architecture.
+        arch: String,
+        /// What the compiler says.
+        log: String,
+    },
+    /// cuBLASLt refuses.
+    #[error("cuBLASLt failed at {doing}: {status}")]
+    Products {
+        /// What was asked of it.
+        doing: String,
+        /// Its own words.
+        status: String,
+    },
+    /// A folder for compiled kernels that cannot be used.
+    #[error("compiled kernels cannot be kept in {}: {why}", path.display())]
+    Cache {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: std::io::Error,
+    },
 }
 
 /// This crate's results.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Words for the driver's errors.
+pub(crate) trait Told<T> {
+    /// Says what was being done.
+    fn told(self, doing: &str) -> Result<T>;
+}
+
+impl<T> Told<T> for Result<T, cudarc::driver::DriverError> {
+    fn told(self, doing: &str) -> Result<T> {
+        use cudarc::driver::sys::CUresult;
+        self.map_err(|error| match error.0 {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory,
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+            | CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+            | CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT => Error::Driver {
+                doing: doing.to_owned(),
+                message: "a CUDA graph is being captured, which is not supported: run this part without capturing"
+                    .to_owned(),
+            },
+            code => {
+                let text = |words: Result<&std::ffi::CStr, _>| words.map(|words| words.to_string_lossy().into_owned());
+                let name = text(error.error_name()).unwrap_or_else(|_| format!("{code:?}"));
+                let words = text(error.error_string()).unwrap_or_default();
+                Error::Driver { doing: doing.to_owned(), message: format!("{name}: {words}") }
+            }
+        })
+    }
+}

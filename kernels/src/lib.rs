@@ -1,11 +1,21 @@
-//! The only crate of Highwater that speaks CUDA.
+//! The only crate of Highwater that speaks CUDA: kernels as text, their compiler, and devices that run them.
 //!
-//! So far it answers one question: is there a driver, and which devices does it have? Nothing here panics when there is
-//! none, and nothing is needed to build it: the driver is loaded when it is first asked for.
+//! Nothing here panics where CUDA is missing, and nothing of it is needed to build: driver, compiler and cuBLASLt are
+//! loaded when they are first asked for. Kernels are compiled for the device at hand when they are first used.
 //! Modules stand in layer order: each uses only what is declared above it.
 
 pub mod error;
+pub mod library;
+pub mod number;
 pub mod probe;
+pub mod source;
+pub mod compile;
+pub mod cache;
+pub mod gpu;
 
 pub use error::{Error, Result};
+pub use gpu::Gpu;
+pub use gpu::launch::{Arguments, Grid, Kernel};
+pub use number::Number;
 pub use probe::{CudaDevice, devices};
+pub use source::Types;

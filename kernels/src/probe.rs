@@ -1,9 +1,10 @@
 //! Probe: which CUDA devices there are, asked without a panic where there is no driver.
-#![expect(unsafe_code, reason = "asks the loader for the driver's library, and the driver for its devices")]
+#![expect(unsafe_code, reason = "asks the driver for its devices")]
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::result;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Told};
+use crate::library;
 
 /// A device as the driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,14 +19,10 @@ pub struct CudaDevice {
 
 /// The devices of this machine, by ordinal. Empty if the driver has none.
 pub fn devices() -> Result<Vec<CudaDevice>> {
-    // cudarc panics in place of an error when a library is missing, so the library is looked for first.
-    // SAFETY: looking for the library only loads it; its constructors are the driver's own.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(Error::NoDriver);
-    }
-    result::init().map_err(Error::Driver)?;
-    let count = result::device::get_count().map_err(Error::Driver)?;
-    (0..count).map(|ordinal| device(ordinal).map_err(Error::Driver)).collect()
+    library::driver()?;
+    result::init().told("cuInit")?;
+    let count = result::device::get_count().told("cuDeviceGetCount")?;
+    (0..count).map(|ordinal| device(ordinal).told("asking for a device")).collect()
 }
 
 /// Device `ordinal`; an error that says how many there are, if there is no such device.
@@ -52,7 +49,7 @@ mod tests {
         match devices() {
             Ok(devices) => assert!(matches!(find(devices.len() as u16), Err(Error::NoDevice { .. }))),
             Err(error) => {
-                assert!(matches!(error, Error::NoDriver | Error::Driver(_)), "{error}");
+                assert!(matches!(error, Error::NoDriver | Error::Driver { .. }), "{error}");
                 let again = find(0).expect_err("there is no driver");
                 assert_eq!(again.to_string(), error.to_string());
                 assert!(Error::NoDriver.to_string().contains("--device meta"));

@@ -1,0 +1,119 @@
+//! Compile: kernels' text to a GPU's own code, by NVRTC. Needs no GPU.
+#![expect(unsafe_code, reason = "calls the compiler's C functions")]
+
+use std::ffi::{CStr, CString, c_char};
+use std::ptr;
+
+use cudarc::nvrtc::{result, sys};
+
+use crate::error::{Error, Result};
+use crate::library;
+use crate::source::{HEADERS, Unit, file};
+
+/// A compiled unit.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The code, as the driver loads it.
+    pub image: Vec<u8>,
+    /// The compiler's remarks: empty if it has none.
+    pub log: String,
+}
+
+/// Compiles `unit` for an architecture such as `sm_90`.
+pub fn compile(unit: Unit, arch: &str) -> Result<Compiled> {
+    library::compiler()?;
+    let program = Program::new(unit, arch)?;
+    let options: Vec<CString> = options(unit, arch).into_iter().map(terminated).collect();
+    let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+    // SAFETY: `program` is alive, and so are the options that the pointers lead to.
+    let outcome = unsafe { sys::nvrtcCompileProgram(program.handle, pointers.len() as i32, pointers.as_ptr()) };
+    let log = program.log();
+    match outcome.result() {
+        Ok(()) => Ok(Compiled { image: program.image()?, log }),
+        Err(error) => Err(program.failed(format!("{error}\n{log}"))),
+    }
+}
+
+/// What identifies the compiler: its version.
+pub fn version() -> Result<String> {
+    library::compiler()?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both places are valid for a number to be written.
+    unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }.result().map_err(|_| Error::NoCompiler)?;
+    Ok(format!("{major}.{minor}"))
+}
+
+/// How `unit` is compiled.
+pub fn options(unit: Unit, arch: &str) -> Vec<String> {
+    vec![
+        format!("--gpu-architecture={arch}"),
+        "--std=c++17".to_owned(),
+        "--generate-line-info".to_owned(),
+        format!("--define-macro=T={}", unit.types.t.name()),
+        format!("--define-macro=U={}", unit.types.u.name()),
+    ]
+}
+
+struct Program<'a> {
+    handle: sys::nvrtcProgram,
+    unit: Unit,
+    arch: &'a str,
+}
+
+impl<'a> Program<'a> {
+    fn new(unit: Unit, arch: &'a str) -> Result<Self> {
+        let mut program = Self { handle: ptr::null_mut(), unit, arch };
+        let Some(file) = file(unit.file) else { return Err(program.failed("there is no such file".to_owned())) };
+        let (text, name) = (terminated(file.text.to_owned()), terminated(format!("{}.cu", file.name)));
+        let texts: Vec<CString> = HEADERS.iter().map(|&(_, text)| terminated(text.to_owned())).collect();
+        let names: Vec<CString> = HEADERS.iter().map(|&(name, _)| terminated(name.to_owned())).collect();
+        let texts: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+        let names_at: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+        let (handle, count) = (&raw mut program.handle, HEADERS.len() as i32);
+        // SAFETY: all strings end in a zero and outlive the call, which copies them.
+        let created = unsafe {
+            sys::nvrtcCreateProgram(handle, text.as_ptr(), name.as_ptr(), count, texts.as_ptr(), names_at.as_ptr())
+        };
+        created.result().map_err(|error| program.failed(error.to_string()))?;
+        Ok(program)
+    }
+
+    fn log(&self) -> String {
+        // SAFETY: the program is alive.
+        let log = unsafe { result::get_program_log(self.handle) }.unwrap_or_default();
+        let bytes: Vec<u8> = log.into_iter().map(|character| character as u8).collect();
+        CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().trim().to_owned()).unwrap_or_default()
+    }
+
+    fn image(&self) -> Result<Vec<u8>> {
+        let mut bytes = 0;
+        // SAFETY: the program is alive and compiled.
+        unsafe { sys::nvrtcGetCUBINSize(self.handle, &raw mut bytes) }
+            .result()
+            .map_err(|error| self.failed(error.to_string()))?;
+        let mut image = vec![0_u8; bytes];
+        // SAFETY: as above, and the image has as many bytes as the compiler has just asked for.
+        unsafe { sys::nvrtcGetCUBIN(self.handle, image.as_mut_ptr().cast()) }
+            .result()
+            .map_err(|error| self.failed(error.to_string()))?;
+        Ok(image)
+    }
+
+    fn failed(&self, log: String) -> Error {
+        Error::Compile { unit: self.unit.to_string(), arch: self.arch.to_owned(), log }
+    }
+}
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        if !self.handle.is_null() {
+            // SAFETY: the handle is the compiler's own, and is not used again. A failure leaves memory behind, no more.
+            drop(unsafe { result::destroy_program(self.handle) });
+        }
+    }
+}
+
+/// Kernels and options are ours and hold no zero.
+fn terminated(text: String) -> CString {
+    CString::new(text).unwrap_or_default()
+}

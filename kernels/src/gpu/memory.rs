@@ -1,0 +1,95 @@
+//! Memory: what the driver hands out and takes back, and copies between it and the host's.
+#![expect(unsafe_code, reason = "asks the driver for memory and copies to and from it")]
+
+use std::ptr;
+
+use cudarc::driver::{result, sys};
+
+use super::Gpu;
+use crate::error::{Result, Told};
+
+/// Bytes of the whole device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// All.
+    pub total_bytes: u64,
+    /// Those that nobody uses.
+    pub free_bytes: u64,
+}
+
+impl Gpu {
+    /// What the device has, and what is free of it, whoever uses the rest.
+    pub fn memory(&self) -> Result<DeviceMemory> {
+        self.bind()?;
+        let (free, total) = result::mem_get_info().told("cuMemGetInfo")?;
+        Ok(DeviceMemory { total_bytes: total as u64, free_bytes: free as u64 })
+    }
+
+    /// Obtains memory; the address of its first byte is a multiple of 512.
+    pub fn reserve(&self, bytes: u64) -> Result<u64> {
+        self.bind()?;
+        // SAFETY: gives an address that nobody else has.
+        unsafe { result::malloc_sync(bytes as usize) }.told("cuMemAlloc")
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) gave; waits for work that uses it.
+    ///
+    /// # Safety
+    /// The address is one that `reserve` gave, and is not used again.
+    pub unsafe fn release(&self, address: u64) -> Result<()> {
+        self.bind()?;
+        // SAFETY: as promised by the caller.
+        unsafe { result::free_sync(address) }.told("cuMemFree")
+    }
+
+    /// Obtains memory of the host that the device copies from and to without a detour.
+    pub fn reserve_pinned(&self, bytes: u64) -> Result<u64> {
+        self.bind()?;
+        // Known to all contexts, as another device may copy from it as well.
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE;
+        // SAFETY: gives an address that nobody else has.
+        let address = unsafe { result::malloc_host(bytes as usize, flags) }.told("cuMemHostAlloc")?;
+        Ok(address.expose_provenance() as u64)
+    }
+
+    /// Gives back what [`reserve_pinned`](Self::reserve_pinned) gave.
+    ///
+    /// # Safety
+    /// The address is one that `reserve_pinned` gave, and is not used again, not by copies under way either.
+    pub unsafe fn release_pinned(&self, address: u64) -> Result<()> {
+        self.bind()?;
+        let pointer = ptr::with_exposed_provenance_mut(address as usize);
+        // SAFETY: as promised by the caller.
+        unsafe { result::free_host(pointer) }.told("cuMemFreeHost")
+    }
+
+    /// Copies `from` to the device in the order of `stream`, and returns once `from` may change.
+    ///
+    /// # Safety
+    /// As many bytes from `to` on are the caller's to write at this point of `stream`.
+    pub unsafe fn copy_in(&self, to: u64, from: &[u8], stream: u64) -> Result<()> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        self.bind()?;
+        let handle = self.streams.handle(stream);
+        // SAFETY: as promised by the caller; `from` is alive until the stream has been waited for.
+        unsafe { result::memcpy_htod_async(to, from, handle) }.told("cuMemcpyHtoDAsync")?;
+        self.synchronize(stream)
+    }
+
+    /// Copies from the device to `to` after all that `stream` was given before, and returns when that is done.
+    ///
+    /// # Safety
+    /// As many bytes from `from` on are the caller's to read at this point of `stream`.
+    pub unsafe fn copy_out(&self, to: &mut [u8], from: u64, stream: u64) -> Result<()> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        self.bind()?;
+        let handle = self.streams.handle(stream);
+        // SAFETY: as promised by the caller; `to` is borrowed until the stream has been waited for.
+        unsafe { result::memcpy_dtoh_async(to, from, handle) }.told("cuMemcpyDtoHAsync")?;
+        self.synchronize(stream)
+    }
+}

@@ -1,0 +1,94 @@
+//! Source: the kernels' text, and what is compiled of it at a time.
+
+use crate::number::Number;
+
+/// A file of kernels.
+#[derive(Debug)]
+pub struct File {
+    /// Its name without the ending.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// The types that it is compiled for: of `T`, and of `U` for each of `T`.
+    pub types: &'static [Types],
+}
+
+/// What `T` and `U` stand for in a file of kernels. Files that know no `U` have it equal to `T`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Types {
+    /// What `T` stands for.
+    pub t: Number,
+    /// What `U` stands for.
+    pub u: Number,
+}
+
+impl Types {
+    /// `T` alone.
+    pub const fn of(t: Number) -> Self {
+        Self { t, u: t }
+    }
+
+    /// `T` and `U`.
+    pub const fn pair(t: Number, u: Number) -> Self {
+        Self { t, u }
+    }
+}
+
+/// What is compiled at once: a file for its types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Unit {
+    /// The file's name.
+    pub file: &'static str,
+    /// What its types are.
+    pub types: Types,
+}
+
+/// What files of kernels include, by name.
+pub const HEADERS: &[(&str, &str)] = &[
+    ("number.cuh", include_str!("../cuda/number.cuh")),
+    ("maths.cuh", include_str!("../cuda/maths.cuh")),
+    ("nest.cuh", include_str!("../cuda/nest.cuh")),
+    ("block.cuh", include_str!("../cuda/block.cuh")),
+];
+
+macro_rules! files {
+    ($($name:literal for $types:expr;)+) => {
+        &[$(File { name: $name, text: include_str!(concat!("../cuda/", $name, ".cu")), types: $types },)+]
+    };
+}
+
+/// Every file of kernels.
+pub const FILES: &[File] = files! {
+    "elementwise" for FLOATS;
+    "fill" for ALL;
+};
+
+const FLOATS: &[Types] =
+    &[Types::of(Number::F64), Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::F16)];
+
+const ALL: &[Types] = &[
+    Types::of(Number::F64),
+    Types::of(Number::F32),
+    Types::of(Number::Bf16),
+    Types::of(Number::F16),
+    Types::of(Number::I64),
+    Types::of(Number::U8),
+    Types::of(Number::Bool),
+];
+
+/// The file of this name.
+pub fn file(name: &str) -> Option<&'static File> {
+    FILES.iter().find(|file| file.name == name)
+}
+
+/// Everything that is ever compiled.
+pub fn units() -> impl Iterator<Item = Unit> {
+    FILES.iter().flat_map(|file| file.types.iter().map(|&types| Unit { file: file.name, types }))
+}
+
+impl std::fmt::Display for Unit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Types { t, u } = self.types;
+        write!(f, "{}.cu for T = {}, U = {}", self.file, t.name(), u.name())
+    }
+}
