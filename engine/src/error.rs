@@ -108,6 +108,18 @@ pub enum Error {
         /// The operation.
         op: &'static str,
     },
+    /// The values of a tensor that is not in the host's memory, where they are needed there.
+    #[error("{op}: this needs the numbers in the host's memory; move the tensor to a cpu device first")]
+    NotOnHost {
+        /// The operation.
+        op: &'static str,
+    },
+    /// An operation that CUDA devices do not have yet.
+    #[error("{op}: CUDA devices cannot do this yet; run on the cpu device")]
+    NotOnCuda {
+        /// The operation.
+        op: &'static str,
+    },
     /// Memory that an operation would change while it is read, or the reverse.
     #[error("{op}: the memory that it writes is in use by another operand or thread; make a copy of one of them first")]
     InUse {
@@ -169,6 +181,11 @@ pub enum Error {
         /// The operation.
         op: &'static str,
     },
+
+    // Devices that may be missing, or fail.
+    /// CUDA is not there, or failed.
+    #[error(transparent)]
+    Cuda(#[from] highwater_kernels::Error),
 
     // Memory.
     /// The allocator could not provide the memory.

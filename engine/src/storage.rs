@@ -1,8 +1,5 @@
 //! Storage: one block of a device's memory, given back when the last tensor that shows it is gone.
-#![expect(
-    unsafe_code,
-    reason = "host memory is seen as slices of numbers; nowhere else but in the allocator's host driver"
-)]
+#![expect(unsafe_code, reason = "host memory is seen as slices of numbers, and a device's is copied to and from")]
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -127,9 +124,45 @@ impl Storage {
         Ok(Writing { storage: self, elements: PhantomData })
     }
 
+    /// The memory for a kernel to read. Fails while it is written.
+    pub(crate) fn lend(&self, op: &'static str) -> Result<Lent<'_>> {
+        let borrow = |borrows: isize| (borrows != WRITING).then(|| borrows + 1);
+        self.borrows.fetch_update(Ordering::Acquire, Ordering::Relaxed, borrow).map_err(|_| Error::InUse { op })?;
+        Ok(Lent { storage: self, is_written: false })
+    }
+
+    /// The memory for a kernel to write. Fails while another kernel that is being given reads or writes it.
+    pub(crate) fn lend_to_write(&self, op: &'static str) -> Result<Lent<'_>> {
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        self.borrows.compare_exchange(0, WRITING, acquire, relaxed).map_err(|_| Error::InUse { op })?;
+        Ok(Lent { storage: self, is_written: true })
+    }
+
+    /// Writes host bytes to the beginning of a CUDA device's memory; they may change once this returns.
+    pub(crate) fn copy_in(&self, op: &'static str, bytes: &[u8]) -> Result<()> {
+        assert!(bytes.len() <= self.bytes, "a copy ends within its storage");
+        let place = self.lend_to_write(op)?;
+        let gpu = self.device.gpu().ok_or(Error::NotOnHost { op })?;
+        // SAFETY: the block is this storage's, and `bytes` fit. It was handed out for this stream, on which earlier
+        // users of the memory are done by the time of the copy.
+        unsafe { gpu.copy_in(place.address(), bytes, self.device.stream().0) }?;
+        Ok(())
+    }
+
+    /// Reads bytes of a CUDA device's memory from `first` on, after waiting for all operations so far.
+    pub(crate) fn copy_out(&self, op: &'static str, first: usize, bytes: &mut [u8]) -> Result<()> {
+        assert!(first + bytes.len() <= self.bytes, "a copy ends within its storage");
+        let place = self.lend(op)?;
+        let gpu = self.device.gpu().ok_or(Error::NotOnHost { op })?;
+        // SAFETY: the block is this storage's, and the bytes lie in it.
+        unsafe { gpu.copy_out(bytes, place.address() + first as u64, self.device.stream().0) }?;
+        self.device.check_faults()
+    }
+
     fn check_host(&self, op: &'static str) -> Result<()> {
         match self.device.kind() {
             Kind::Cpu => Ok(()),
+            Kind::Cuda => Err(Error::NotOnHost { op }),
             Kind::Accounting => Err(Error::NoValues { op }),
         }
     }
@@ -156,6 +189,30 @@ impl Drop for Storage {
 impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of {} on {}", self.bytes, self.category(), self.device)
+    }
+}
+
+/// A device's memory while a kernel that reads or writes it is being given to the device. Kernels of one stream run one
+/// after another, so no borrow is needed while they run.
+pub(crate) struct Lent<'a> {
+    storage: &'a Storage,
+    is_written: bool,
+}
+
+impl Lent<'_> {
+    /// The first byte's address on the device.
+    pub(crate) fn address(&self) -> u64 {
+        self.storage.address()
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if self.is_written {
+            self.storage.borrows.store(0, Ordering::Release);
+        } else {
+            self.storage.borrows.fetch_sub(1, Ordering::Release);
+        }
     }
 }
 

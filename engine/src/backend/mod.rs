@@ -8,7 +8,11 @@ pub mod kind;
 pub mod arithmetic;
 pub mod step;
 pub mod code;
+pub mod nest;
 pub mod cpu;
+pub mod cuda;
+
+use bytemuck::Pod;
 
 use crate::device::Kind;
 use crate::dtype::DType;
@@ -35,6 +39,14 @@ pub struct View<'a> {
     pub dtype: DType,
 }
 
+/// The numbers in order, the last axis fastest, as the host's own. Waits until they are computed.
+pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
+    match input.storage.device().kind() {
+        Kind::Cuda => cuda::elementwise::to_host(input),
+        Kind::Cpu | Kind::Accounting => cpu::elementwise::to_host(input),
+    }
+}
+
 /// Writes the device's dispatch of primitives: the first parameter's device does the work.
 macro_rules! primitives {
     ($($(#[$doc:meta])* $family:ident::$name:ident($first:ident: $first_type:ty $(, $argument:ident: $type:ty)* $(,)?);)+) => {
@@ -45,6 +57,7 @@ macro_rules! primitives {
             }
             match $first.storage.device().kind() {
                 Kind::Cpu => cpu::$family::$name($first, $($argument),*),
+                Kind::Cuda => cuda::$family::$name($first, $($argument),*),
                 Kind::Accounting => Ok(()),
             }
         })+

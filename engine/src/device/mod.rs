@@ -2,24 +2,32 @@
 
 pub mod accounting;
 pub mod cpu;
+pub mod cuda;
 
 use std::fmt;
 use std::sync::Arc;
 
+use highwater_kernels::Gpu;
 use highwater_recorder::api::DeviceClaim;
-use highwater_recorder::{DeviceId, Source, StreamId, api};
+use highwater_recorder::{Category, DeviceId, Source, StreamId, api, scope};
 
-use crate::alloc::{AllocConfig, CachingAllocator, Driver};
-use crate::error::Result;
+use crate::alloc::{AllocConfig, Block, CachingAllocator, Driver};
+use crate::error::{Error, Result};
 
 /// How a device does arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Loops over host memory.
     Cpu,
+    /// Kernels on a CUDA device. They run after the call that asked for them has returned.
+    Cuda,
     /// Not at all: only memory is counted. Called `meta` on the command line.
     Accounting,
 }
+
+/// What a CUDA device keeps for matrix products, which work faster with some room. A whole segment of its own, so that
+/// all other blocks lie as they would without it.
+pub const WORKSPACE_BYTES: u64 = 16 << 20;
 
 /// A place for tensors: an allocator over a driver. Clones are the same device; two calls of a constructor make two
 /// devices, whose tensors cannot meet in one operation.
@@ -28,6 +36,9 @@ pub struct Device(Arc<Inner>);
 
 struct Inner {
     kind: Kind,
+    /// Where kernels run, on a CUDA device.
+    gpu: Option<Arc<Gpu>>,
+    workspace: Option<Block>,
     allocator: Arc<CachingAllocator>,
     /// Outlives the allocator, whose last events carry its number.
     claim: DeviceClaim,
@@ -59,12 +70,41 @@ impl Device {
         Self::over(Kind::Accounting, Box::new(accounting::AccountingDriver::new(capacity)), config)
     }
 
+    /// CUDA device `ordinal`, with the allocator's default settings.
+    ///
+    /// # Errors
+    /// What is missing: the driver, the compiler of kernels, cuBLASLt, the device, memory for the workspace.
+    pub fn cuda(ordinal: u16) -> Result<Self> {
+        Self::cuda_with(ordinal, None, AllocConfig::default())
+    }
+
+    /// CUDA device `ordinal`, of which at most `capacity` bytes are taken, with these settings of the allocator. It holds
+    /// [`WORKSPACE_BYTES`] from the beginning.
+    ///
+    /// # Errors
+    /// As for [`Self::cuda`].
+    pub fn cuda_with(ordinal: u16, capacity: Option<u64>, config: AllocConfig) -> Result<Self> {
+        let gpu = Gpu::open(ordinal)?;
+        let driver = Box::new(cuda::CudaDriver::new(Arc::clone(&gpu), capacity));
+        let mut inner = Inner::over(Kind::Cuda, driver, Some(DeviceId(ordinal)), config);
+        inner.gpu = Some(gpu);
+        inner.take_workspace()?;
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// A device that counts the memory that a CUDA device of `capacity` bytes would take, its workspace included.
+    ///
+    /// # Errors
+    /// If there is no memory for the workspace.
+    pub fn accounting_for_cuda(capacity: u64, config: AllocConfig) -> Result<Self> {
+        let driver = Box::new(accounting::AccountingDriver::new(capacity));
+        let mut inner = Inner::over(Kind::Accounting, driver, None, config);
+        inner.take_workspace()?;
+        Ok(Self(Arc::new(inner)))
+    }
+
     fn over(kind: Kind, driver: Box<dyn Driver>, config: AllocConfig) -> Self {
-        let claim = DeviceClaim::new(None);
-        let allocator = CachingAllocator::new(driver, claim.id(), config);
-        let source: Arc<dyn Source> = allocator.clone();
-        api::register(&source);
-        Self(Arc::new(Inner { kind, allocator, claim }))
+        Self(Arc::new(Inner::over(kind, driver, None, config)))
     }
 
     /// How it does arithmetic.
@@ -92,10 +132,60 @@ impl Device {
         self.kind() != Kind::Accounting
     }
 
-    /// Fails where other work on this device has failed unseen. Operations of the cpu and accounting devices are done
-    /// when they return.
+    /// Where kernels run, on a CUDA device.
+    pub(crate) fn gpu(&self) -> Option<&Gpu> {
+        self.0.gpu.as_deref()
+    }
+
+    /// Memory that matrix products may use on the device's stream: its address and its bytes.
+    pub(crate) fn workspace(&self) -> (u64, u64) {
+        self.0.workspace.as_ref().map_or((0, 0), |block| (block.address(), WORKSPACE_BYTES))
+    }
+
+    /// Waits until all operations are done, and fails where one has failed unseen. Operations of the cpu and accounting
+    /// devices are done when they return.
+    ///
+    /// # Errors
+    /// An index outside of its table that an operation met on the device; what the device's driver reports.
     pub fn synchronize(&self) -> Result<()> {
+        let Some(gpu) = self.gpu() else { return Ok(()) };
+        gpu.synchronize_all()?;
+        self.check_faults()
+    }
+
+    /// Fails if an operation that is done met an index outside of its table.
+    pub(crate) fn check_faults(&self) -> Result<()> {
+        match self.gpu().and_then(Gpu::take_fault) {
+            None => Ok(()),
+            Some(fault) => {
+                let size = usize::try_from(fault.size).unwrap_or(0);
+                Err(Error::Index { op: "an operation on the device", index: fault.index, size })
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn over(kind: Kind, driver: Box<dyn Driver>, number: Option<DeviceId>, config: AllocConfig) -> Self {
+        let claim = DeviceClaim::new(number);
+        let allocator = CachingAllocator::new(driver, claim.id(), config);
+        let source: Arc<dyn Source> = allocator.clone();
+        api::register(&source);
+        Self { kind, gpu: None, workspace: None, allocator, claim }
+    }
+
+    fn take_workspace(&mut self) -> Result<()> {
+        let _category = scope::category(Category::Workspace);
+        self.workspace = Some(self.allocator.malloc(WORKSPACE_BYTES, StreamId::default())?);
         Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(block) = self.workspace.take() {
+            self.allocator.free(block);
+        }
     }
 }
 
@@ -116,9 +206,10 @@ impl fmt::Debug for Device {
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind() {
-            Kind::Cpu => "cpu",
-            Kind::Accounting => "meta",
-        })
+        match (self.kind(), self.gpu()) {
+            (Kind::Cpu, _) => f.write_str("cpu"),
+            (_, Some(gpu)) => write!(f, "cuda:{}", gpu.ordinal()),
+            _ => f.write_str("meta"),
+        }
     }
 }

@@ -84,14 +84,7 @@ fn open_device(options: &Options) -> Result<Device, Error> {
     match options.device {
         DeviceChoice::Meta => Ok(Device::accounting_with(options.capacity.unwrap_or(META_CAPACITY), config)),
         DeviceChoice::Cpu => Ok(Device::cpu_with_capacity(options.capacity.unwrap_or(MAX_CAPACITY), config)),
-        DeviceChoice::Cuda(ordinal) => Err(no_cuda(ordinal)),
+        DeviceChoice::Cuda(ordinal) => Device::cuda_with(ordinal, options.capacity, config)
+            .map_err(|error| Error::Cuda { ordinal, reason: error.to_string() }),
     }
-}
-
-fn no_cuda(ordinal: u16) -> Error {
-    let reason = match highwater_kernels::probe::find(ordinal) {
-        Ok(device) => format!("this build has no driver for {} yet; use --device cpu or --device meta", device.name),
-        Err(error) => error.to_string(),
-    };
-    Error::Cuda { ordinal, reason }
 }

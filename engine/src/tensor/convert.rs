@@ -1,7 +1,7 @@
 //! Convert: a tensor's numbers as Rust values, and its move to another device.
 
 use super::Tensor;
-use crate::backend::cpu::elementwise::to_host;
+use crate::backend::to_host;
 use crate::device::{Device, Kind};
 use crate::dtype::{DType, Element, Truth};
 use crate::error::{Error, Result};

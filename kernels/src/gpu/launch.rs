@@ -73,15 +73,29 @@ impl Arguments {
     /// If there are more than 32, or more than 4096 bytes of them.
     #[must_use]
     pub fn with<A: Pod>(mut self, argument: A) -> Self {
-        let start = self.bytes.next_multiple_of(align_of::<A>());
-        let end = start + size_of::<A>();
-        assert!(align_of::<A>() <= 8 && end <= MOST_BYTES && self.count < MOST_ARGUMENTS, "kernels take less");
+        self.add(align_of::<A>(), bytemuck::bytes_of(&argument));
+        self
+    }
+
+    /// With one more: a struct of the kernel's, made of these words.
+    ///
+    /// # Panics
+    /// As [`with`](Self::with).
+    #[must_use]
+    pub fn with_words(mut self, words: &[u64]) -> Self {
+        self.add(8, bytemuck::cast_slice(words));
+        self
+    }
+
+    fn add(&mut self, alignment: usize, bytes: &[u8]) {
+        let start = self.bytes.next_multiple_of(alignment);
+        let end = start + bytes.len();
+        assert!(alignment <= 8 && end <= MOST_BYTES && self.count < MOST_ARGUMENTS, "kernels take less");
         let memory: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words);
-        memory[start..end].copy_from_slice(bytemuck::bytes_of(&argument));
+        memory[start..end].copy_from_slice(bytes);
         self.places[self.count] = start as u16;
         self.count += 1;
         self.bytes = end;
-        self
     }
 }
 

@@ -32,7 +32,6 @@ pub const LEAST_CAPABILITY: (i32, i32) = (8, 0);
 pub struct Gpu {
     ordinal: u16,
     name: String,
-    device: sys::CUdevice,
     capability: (i32, i32),
     processors: u32,
     streams: Streams,
@@ -70,7 +69,6 @@ impl Gpu {
         Ok(Arc::new(Self {
             ordinal,
             name: known.name,
-            device,
             capability,
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1) as u32,
             streams: Streams::new()?,

@@ -15,8 +15,10 @@ pub(super) struct Products {
 impl Products {
     /// For the device whose context is current.
     pub(super) fn new() -> Result<Self> {
-        let failed =
-            |error: result::CublasError| Error::Products { doing: "cublasLtCreate".to_owned(), status: error.to_string() };
+        let failed = |error: result::CublasError| Error::Products {
+            doing: "cublasLtCreate".to_owned(),
+            status: error.to_string(),
+        };
         Ok(Self { library: Handle(result::create_handle().map_err(failed)?) })
     }
 }

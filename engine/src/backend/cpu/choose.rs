@@ -2,8 +2,8 @@
 
 use bytemuck::Pod;
 
-use super::nest::Nest;
 use crate::backend::View;
+use crate::backend::nest::Nest;
 use crate::error::Result;
 
 /// See [`crate::backend::choose`].

@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
-use super::nest::Nest;
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
+use crate::backend::nest::Nest;
 use crate::error::Result;
 
 /// See [`crate::backend::add_norm`].

@@ -2,8 +2,8 @@
 
 use bytemuck::Pod;
 
-use super::nest::Nest;
 use super::number::{Float, Real};
+use crate::backend::nest::Nest;
 use crate::backend::{Comparison, View};
 use crate::dtype::{DType, Truth};
 use crate::error::Result;

@@ -5,9 +5,9 @@ use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
 use super::functions::{Exp, Function, Gelu, GeluGrad, GeluTanh, GeluTanhGrad, Sigmoid, Silu, SiluGrad, Stored, Tanh};
-use super::nest::Nest;
 use super::number::{Float, Real, with_float};
 use super::wide::wide;
+use crate::backend::nest::Nest;
 use crate::backend::{Binary, Ternary, Unary, View};
 use crate::dtype::{DType, Truth};
 use crate::error::Result;

@@ -5,9 +5,9 @@ use gemm::Parallelism;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use super::nest::Nest;
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
+use crate::backend::nest::Nest;
 use crate::error::Result;
 use crate::layout::Layout;
 

@@ -11,7 +11,6 @@ mod wide;
 mod single;
 mod halves;
 pub mod number;
-pub mod nest;
 mod rows;
 mod columns;
 mod functions;

@@ -1,9 +1,9 @@
 //! Optim: fused optimizer steps. Each number of parameter, gradient and state is read once and written once.
 
-use super::nest::Nest;
 use super::number::{Float, Real};
 use super::split::in_pieces;
 use crate::backend::View;
+use crate::backend::nest::Nest;
 use crate::backend::step::{AdamStep, SgdStep};
 use crate::error::Result;
 use crate::storage::Writing;

@@ -1,11 +1,11 @@
 //! Optim 8-bit: Adam's fused step with averages that are kept as a byte a number.
 
-use super::nest::Nest;
 use super::number::{Float, Real};
 use super::optim::{AdamNumbers, part_mut, with_pair};
 use super::split::{ByBlock, in_pieces};
 use crate::backend::View;
 use crate::backend::code::{CODE_BLOCK, Code};
+use crate::backend::nest::Nest;
 use crate::backend::step::AdamStep;
 use crate::error::Result;
 

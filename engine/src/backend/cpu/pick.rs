@@ -1,8 +1,8 @@
 //! Pick: elements along an axis at given places, and added back there.
 
-use super::nest::Nest;
 use super::number::{Float, with_float};
 use crate::backend::View;
+use crate::backend::nest::Nest;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 

@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
-use super::nest::Nest;
 use super::number::{Float, Real, with_float};
 use super::softmax::part_mut;
+use crate::backend::nest::Nest;
 use crate::backend::{Piecewise, Side, View};
 use crate::error::Result;
 

@@ -1,8 +1,8 @@
 //! Power: numbers raised to a given exponent.
 
-use super::nest::Nest;
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
+use crate::backend::nest::Nest;
 use crate::error::Result;
 
 fn raised<R: Real>(base: R, exponent: f64) -> R {

@@ -4,10 +4,10 @@ use rayon::prelude::*;
 
 use super::ELEMENTS_A_TASK;
 use super::columns::column_sums;
-use super::nest::Nest;
 use super::number::{Float, Real, with_float};
 use super::rows;
 use crate::backend::View;
+use crate::backend::nest::Nest;
 use crate::error::Result;
 use crate::layout::Layout;
 

@@ -1,7 +1,7 @@
 //! Scan: running sums and products along an axis.
 
-use super::nest::Nest;
 use super::number::{Float, Real, with_float};
+use crate::backend::nest::Nest;
 use crate::backend::{Fold, Scan, View};
 use crate::error::Result;
 

@@ -1,8 +1,8 @@
 //! Squared error: how far two tensors are from each other.
 
-use super::nest::Nest;
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
+use crate::backend::nest::Nest;
 use crate::error::Result;
 
 /// See [`crate::backend::squared_error`].

@@ -1,8 +1,8 @@
 //! Variance: sums of squared distances from a mean.
 
-use super::nest::Nest;
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
+use crate::backend::nest::Nest;
 use crate::error::Result;
 use crate::layout::Layout;
 

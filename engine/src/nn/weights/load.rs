@@ -130,6 +130,7 @@ pub fn load_safetensors_with(parameters: &[Parameter], path: impl AsRef<Path>, l
                     Failure::File(why) => wrong(op, path, &format!("{}: {why}", parameter.path)),
                 })?;
             }
+            Kind::Cuda => return Err(crate::Error::NotOnHost { op }),
             Kind::Accounting => {}
         }
     }

@@ -6,7 +6,7 @@ use crate::shape::MAX_RANK;
 /// Loops over `N` operands of the same shape. The first operand, the one written, decides the order: its smallest stride
 /// is the innermost loop.
 #[derive(Clone, Debug)]
-pub(super) struct Nest<const N: usize> {
+pub(in crate::backend) struct Nest<const N: usize> {
     rank: usize,
     lengths: [usize; MAX_RANK],
     strides: [[usize; MAX_RANK]; N],
@@ -16,7 +16,7 @@ pub(super) struct Nest<const N: usize> {
 
 impl<const N: usize> Nest<N> {
     /// The loops over these layouts, which must be of one shape.
-    pub(super) fn new(layouts: [&Layout; N]) -> Self {
+    pub(in crate::backend) fn new(layouts: [&Layout; N]) -> Self {
         let shape = layouts[0].shape();
         debug_assert!(layouts.iter().all(|layout| layout.shape() == shape), "operands of one shape");
         let mut axes: Vec<usize> = (0..shape.rank()).filter(|&axis| shape[axis] != 1).collect();
@@ -43,17 +43,17 @@ impl<const N: usize> Nest<N> {
     }
 
     /// How many elements there are in all.
-    pub(super) fn elements(&self) -> usize {
+    pub(in crate::backend) fn elements(&self) -> usize {
         self.elements
     }
 
     /// The distance between neighbours in the innermost loop, of each operand.
-    pub(super) fn inner_strides(&self) -> [usize; N] {
+    pub(in crate::backend) fn inner_strides(&self) -> [usize; N] {
         std::array::from_fn(|n| self.strides[n][self.rank - 1])
     }
 
     /// Where an element of the first operand lies, counted in the loops' order.
-    pub(super) fn place(&self, element: usize) -> usize {
+    pub(in crate::backend) fn place(&self, element: usize) -> usize {
         let mut rest = element;
         let mut place = self.offsets[0];
         for axis in (0..self.rank).rev() {
@@ -63,13 +63,18 @@ impl<const N: usize> Nest<N> {
         place
     }
 
+    /// The loops' lengths, and each operand's strides, from the outermost to the innermost.
+    pub(in crate::backend) fn axes(&self) -> (&[usize], [&[usize]; N]) {
+        (&self.lengths[..self.rank], std::array::from_fn(|n| &self.strides[n][..self.rank]))
+    }
+
     /// Where the first element of each operand lies.
-    pub(super) fn offsets(&self) -> [usize; N] {
+    pub(in crate::backend) fn offsets(&self) -> [usize; N] {
         self.offsets
     }
 
     /// Whether the written operand's elements lie one after another in the loops' order.
-    pub(super) fn writes_contiguously(&self) -> bool {
+    pub(in crate::backend) fn writes_contiguously(&self) -> bool {
         self.rank == 1 && (self.strides[0][0] == 1 || self.lengths[0] == 1) || {
             let mut expected = 1;
             (0..self.rank).rev().all(|axis| {
@@ -82,7 +87,7 @@ impl<const N: usize> Nest<N> {
 
     /// The parts that the outermost loop goes through: how many there are, and how far apart in the written operand; none
     /// if there is one part only, or if parts lie within one another.
-    pub(super) fn parts(&self) -> Option<[usize; 2]> {
+    pub(in crate::backend) fn parts(&self) -> Option<[usize; 2]> {
         if self.elements == 0 {
             return None;
         }
@@ -93,7 +98,7 @@ impl<const N: usize> Nest<N> {
     }
 
     /// Calls `row(offsets, length)` for the innermost loops that make up elements `start` to `end`, in the loops' order.
-    pub(super) fn rows(&self, start: usize, end: usize, mut row: impl FnMut([usize; N], usize)) {
+    pub(in crate::backend) fn rows(&self, start: usize, end: usize, mut row: impl FnMut([usize; N], usize)) {
         if start >= end {
             return;
         }
@@ -135,7 +140,7 @@ impl<const N: usize> Nest<N> {
     }
 
     /// Calls `element(offsets)` for every element.
-    pub(super) fn each(&self, mut element: impl FnMut([usize; N])) {
+    pub(in crate::backend) fn each(&self, mut element: impl FnMut([usize; N])) {
         let strides = self.inner_strides();
         self.rows(0, self.elements, |offsets, length| {
             for i in 0..length {

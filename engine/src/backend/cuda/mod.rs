@@ -1,0 +1,10 @@
+//! CUDA backend: kernels on a device, given to its stream. A call returns before the work is done.
+//!
+//! Each file is the twin of the one of the same name in `cpu`, and starts the kernels of the one of the same name in the
+//! kernels crate. `launch` is what all of them use. Nothing here allocates device memory.
+
+mod launch;
+pub mod elementwise;
+mod missing;
+
+pub use missing::*;

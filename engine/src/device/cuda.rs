@@ -1,0 +1,157 @@
+//! Cuda driver: memory of a CUDA device, as its own driver hands it out.
+#![expect(unsafe_code, reason = "gives memory back to the device")]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use highwater_kernels::{Error, Gpu};
+use highwater_recorder::StreamId;
+
+use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
+
+/// A device's memory, and what was handed out of it.
+#[derive(Debug)]
+pub struct CudaDriver {
+    gpu: Arc<Gpu>,
+    /// The most bytes that are handed out.
+    limit: u64,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: u64,
+    segments: HashMap<u64, u64>,
+    addresses: HashMap<u64, u64>,
+}
+
+impl CudaDriver {
+    /// All of the device's memory, or at most `limit` bytes of it.
+    pub fn new(gpu: Arc<Gpu>, limit: Option<u64>) -> Self {
+        Self { gpu, limit: limit.unwrap_or(u64::MAX), held: Mutex::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn room(&self, held: &Held, bytes: u64) -> Result<(), DriverError> {
+        if bytes > self.limit.saturating_sub(held.bytes) { Err(DriverError::OutOfMemory) } else { Ok(()) }
+    }
+}
+
+fn told(doing: &'static str) -> impl Fn(Error) -> DriverError {
+    move |error| match error {
+        Error::OutOfMemory => DriverError::OutOfMemory,
+        other => DriverError::Other { doing, message: other.to_string() },
+    }
+}
+
+impl Driver for CudaDriver {
+    fn kind(&self) -> DriverKind {
+        DriverKind::Cuda
+    }
+
+    fn name(&self) -> String {
+        self.gpu.name().to_owned()
+    }
+
+    /// Counts what anybody uses, also outside of this program.
+    fn capacity(&self) -> Result<Capacity, DriverError> {
+        let memory = self.gpu.memory().map_err(told("capacity"))?;
+        let room = self.limit.saturating_sub(self.held().bytes);
+        Ok(Capacity { total: memory.total_bytes.min(self.limit), free: memory.free_bytes.min(room) })
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
+        let mut held = self.held();
+        self.room(&held, bytes)?;
+        let address = self.gpu.reserve(bytes).map_err(told("reserve"))?;
+        held.bytes += bytes;
+        held.segments.insert(address, bytes);
+        Ok(address)
+    }
+
+    fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        let mut held = self.held();
+        if held.segments.get(&address) != Some(&bytes) {
+            let message = format!("no segment of {bytes} bytes at {address:#x} is held");
+            return Err(DriverError::Other { doing: "release", message });
+        }
+        // SAFETY: obtained by `reserve`; the allocator gives back only what no block uses. The driver waits for work.
+        unsafe { self.gpu.release(address) }.map_err(told("release"))?;
+        held.segments.remove(&address);
+        held.bytes -= bytes;
+        Ok(())
+    }
+
+    fn page_bytes(&self) -> Option<u64> {
+        self.gpu.page_bytes()
+    }
+
+    fn reserve_addresses(&self, bytes: u64) -> Result<u64, DriverError> {
+        let address = self.gpu.reserve_addresses(bytes).map_err(told("reserve addresses"))?;
+        self.held().addresses.insert(address, bytes);
+        Ok(address)
+    }
+
+    fn map(&self, address: u64, bytes: u64, page: u64) -> Result<(), DriverError> {
+        let mut held = self.held();
+        self.room(&held, bytes)?;
+        // SAFETY: the allocator maps whole pages of its own addresses, where nothing is mapped.
+        unsafe { self.gpu.map(address, bytes, page) }.map_err(told("map"))?;
+        held.bytes += bytes;
+        Ok(())
+    }
+
+    fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        let mut held = self.held();
+        // Unlike giving a segment back, this does not wait for work that was given before its memory was freed.
+        self.gpu.synchronize_all().map_err(told("unmap"))?;
+        // SAFETY: the allocator unmaps whole pages that it mapped and that no block uses; the device is idle.
+        unsafe { self.gpu.unmap(address, bytes) }.map_err(told("unmap"))?;
+        held.bytes -= bytes;
+        Ok(())
+    }
+
+    fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        // SAFETY: obtained by `reserve_addresses`; the allocator has unmapped all of it.
+        unsafe { self.gpu.release_addresses(address, bytes) }.map_err(told("release addresses"))?;
+        self.held().addresses.remove(&address);
+        Ok(())
+    }
+
+    fn record_event(&self, stream: StreamId) -> Result<DriverEvent, DriverError> {
+        self.gpu.record_event(stream.0).map(DriverEvent).map_err(told("record event"))
+    }
+
+    fn query(&self, event: DriverEvent) -> Result<bool, DriverError> {
+        self.gpu.query(event.0).map_err(told("query event"))
+    }
+
+    fn wait(&self, event: DriverEvent) -> Result<(), DriverError> {
+        self.gpu.wait(event.0).map_err(told("wait for event"))
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<(), DriverError> {
+        self.gpu.synchronize(stream.0).map_err(told("synchronize"))
+    }
+}
+
+impl Drop for CudaDriver {
+    /// Gives everything back. What fails here fails again for whoever uses the device next.
+    fn drop(&mut self) {
+        drop(self.gpu.synchronize_all());
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for &address in held.segments.keys() {
+            // SAFETY: obtained by `reserve`; the allocator is gone, and with it all blocks.
+            drop(unsafe { self.gpu.release(address) });
+        }
+        for (&address, &bytes) in &held.addresses {
+            // SAFETY: the range is the allocator's, which is gone; the device is idle.
+            drop(unsafe { self.gpu.unmap(address, bytes) });
+            // SAFETY: obtained by `reserve_addresses`, and nothing is mapped there any more.
+            drop(unsafe { self.gpu.release_addresses(address, bytes) });
+        }
+    }
+}
