@@ -10,6 +10,10 @@
 #define KERNEL extern "C" __global__
 #define EXPORT(name)
 #define EXPORT_PLAIN(name)
+// Shared memory that a launch asks for, as an array of `type`. There is one such piece, whatever its name.
+#define DYNAMIC_SHARED(type, name)                                      \
+    extern __shared__ __align__(16) unsigned char dynamic_shared_memory[]; \
+    type* name = (type*)dynamic_shared_memory
 #endif
 
 typedef unsigned int u32;

@@ -1,0 +1,276 @@
+//! Compiler: the functions of `libnvrtc.so`, which have the host's C++ compiler make a shared object of kernels.
+//!
+//! The header `shim/cuda.h` stands before a program's own text, and says what CUDA's words mean on the host.
+#![expect(unsafe_code, reason = "functions that C calls")]
+
+use std::collections::HashMap;
+use std::ffi::{CStr, OsString, c_char, c_int};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::failure::{Code, Result, answer, fail};
+use crate::image::image_of;
+
+/// What stands before kernels, by name.
+const SHIM: &[(&str, &str)] = &[
+    ("cuda.h", include_str!("shim/cuda.h")),
+    ("launch.h", include_str!("shim/launch.h")),
+    ("fibres.h", include_str!("shim/fibres.h")),
+    ("warps.h", include_str!("shim/warps.h")),
+    ("atomics.h", include_str!("shim/atomics.h")),
+    ("numbers.h", include_str!("shim/numbers.h")),
+    ("maths.h", include_str!("shim/maths.h")),
+];
+
+/// How kernels are compiled. Kernels reinterpret memory as nvcc allows it, hence without strict aliasing.
+const OPTIONS: [&str; 8] =
+    ["-O2", "-shared", "-fPIC", "-std=c++17", "-w", "-fno-strict-aliasing", "-fvisibility=hidden", "-fno-math-errno"];
+
+/// `NVRTC_ERROR_…`.
+const INVALID_INPUT: i32 = 3;
+const INVALID_PROGRAM: i32 = 4;
+const INVALID_OPTION: i32 = 5;
+const COMPILATION: i32 = 6;
+const INTERNAL: i32 = 11;
+
+#[derive(Clone, Default)]
+struct Program {
+    name: String,
+    text: Vec<u8>,
+    headers: Vec<(String, Vec<u8>)>,
+    log: String,
+    image: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Programs {
+    next: u64,
+    known: HashMap<u64, Program>,
+}
+
+fn programs() -> MutexGuard<'static, Programs> {
+    static PROGRAMS: OnceLock<Mutex<Programs>> = OnceLock::new();
+    PROGRAMS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The host's compiler: what `CXX` names, or `c++`.
+pub(crate) fn host_compiler() -> OsString {
+    std::env::var_os("CXX").filter(|name| !name.is_empty()).unwrap_or_else(|| "c++".into())
+}
+
+/// Runs a call, and answers with `code` in place of the driver's numbers.
+fn answer_with(code: i32, call: impl FnOnce() -> Result<()>) -> i32 {
+    if answer(call) == 0 { 0 } else { code }
+}
+
+/// A text of C's.
+///
+/// # Safety
+/// `text` is null, or ends in a zero and can be read.
+unsafe fn text(text: *const c_char) -> Result<String> {
+    if text.is_null() {
+        return fail(Code::InvalidValue, "no text");
+    }
+    // SAFETY: as promised by the caller.
+    Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> i32 {
+    answer_with(INVALID_INPUT, || {
+        if major.is_null() || minor.is_null() {
+            return fail(Code::InvalidValue, "no place for the version");
+        }
+        // SAFETY: the caller's places.
+        unsafe {
+            major.write(13);
+            minor.write(own_version());
+        }
+        Ok(())
+    })
+}
+
+/// A digest of all that compiled kernels depend on beside themselves, so that no cache mixes them with another's.
+fn own_version() -> c_int {
+    static VERSION: OnceLock<c_int> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let compiler = Command::new(host_compiler()).arg("--version").output().map(|told| told.stdout);
+        let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+        let texts = SHIM.iter().map(|(_, text)| text.as_bytes()).chain(OPTIONS.map(str::as_bytes));
+        for byte in texts.chain([&*compiler.unwrap_or_default()]).flatten() {
+            digest = (digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        ((digest >> 33) as c_int).max(1)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nvrtcCreateProgram(
+    program: *mut u64,
+    source: *const c_char,
+    name: *const c_char,
+    count: c_int,
+    headers: *const *const c_char,
+    names: *const *const c_char,
+) -> i32 {
+    answer_with(INVALID_INPUT, || {
+        // SAFETY: texts and tables are the caller's, as the compiler's manual says; so is the place.
+        unsafe {
+            let name = if name.is_null() { "default_program".to_owned() } else { text(name)? };
+            let mut made = Program { name, text: text(source)?.into_bytes(), ..Program::default() };
+            for index in 0..usize::try_from(count).unwrap_or(0) {
+                made.headers.push((text(*names.add(index))?, text(*headers.add(index))?.into_bytes()));
+            }
+            if program.is_null() {
+                return fail(Code::InvalidValue, "no place for the program");
+            }
+            let mut programs = programs();
+            programs.next += 1;
+            let handle = programs.next;
+            programs.known.insert(handle, made);
+            program.write(handle);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nvrtcDestroyProgram(program: *mut u64) -> i32 {
+    answer_with(INVALID_PROGRAM, || {
+        // SAFETY: the caller's place.
+        match unsafe { program.as_mut() } {
+            Some(handle) if programs().known.remove(handle).is_some() => {
+                *handle = 0;
+                Ok(())
+            }
+            _ => fail(Code::InvalidHandle, "there is no such program"),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nvrtcCompileProgram(program: u64, count: c_int, options: *const *const c_char) -> i32 {
+    let mut status = INTERNAL;
+    let code = answer(|| {
+        let Some(found) = programs().known.get(&program).cloned() else {
+            status = INVALID_PROGRAM;
+            return fail(Code::InvalidHandle, "there is no such program");
+        };
+        let mut macros = Vec::new();
+        for index in 0..usize::try_from(count).unwrap_or(0) {
+            // SAFETY: the caller's table of as many texts.
+            let option = unsafe { text(*options.add(index)) }?;
+            match Setting::of(&option) {
+                Some(Setting::Macro(name, value)) => macros.push((name, value)),
+                Some(Setting::OfGpus) => {}
+                None => {
+                    status = INVALID_OPTION;
+                    return fail(Code::InvalidValue, format!("the stand-in does not know the option {option}"));
+                }
+            }
+        }
+        let (log, image) = match compile(&found, &macros) {
+            Ok(object) => (String::new(), image_of(&object)),
+            Err(log) => {
+                status = COMPILATION;
+                (log, Vec::new())
+            }
+        };
+        let is_compiled = !image.is_empty();
+        if let Some(program) = programs().known.get_mut(&program) {
+            (program.log, program.image) = (log, image);
+        }
+        if is_compiled { Ok(()) } else { fail(Code::Unknown, "the kernels do not compile") }
+    });
+    if code == 0 { 0 } else { status }
+}
+
+enum Setting {
+    Macro(String, String),
+    /// Means nothing on the host.
+    OfGpus,
+}
+
+impl Setting {
+    fn of(option: &str) -> Option<Self> {
+        if let Some(definition) = option.strip_prefix("--define-macro=").or_else(|| option.strip_prefix("-D")) {
+            let (name, value) = definition.split_once('=').unwrap_or((definition, "1"));
+            return Some(Self::Macro(name.to_owned(), value.to_owned()));
+        }
+        let of_gpus =
+            ["--gpu-architecture=", "--std=", "--generate-line-info", "--fmad=", "--use_fast_math", "-lineinfo"];
+        of_gpus.iter().any(|known| option.starts_with(known)).then_some(Self::OfGpus)
+    }
+}
+
+/// The shared object of a program, or what the compiler says.
+fn compile(program: &Program, macros: &[(String, String)]) -> Result<Vec<u8>, String> {
+    let folder = tempfile::tempdir().map_err(|why| format!("no temporary folder: {why}"))?;
+    let write = |path: &Path, text: &[u8]| {
+        let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        parent.and_then(|()| std::fs::write(path, text)).map_err(|why| format!("{}: {why}", path.display()))
+    };
+    let shim = folder.path().join("shim");
+    for (name, text) in SHIM {
+        write(&shim.join(name), text.as_bytes())?;
+    }
+    // Macros such as T come behind the host's own headers, which know nothing of them.
+    let defined: String = macros.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
+    write(&shim.join("prelude.h"), format!("#include \"cuda.h\"\n{defined}").as_bytes())?;
+    for (name, text) in &program.headers {
+        write(&folder.path().join(name), text)?;
+    }
+    write(&folder.path().join(&program.name), &program.text)?;
+    let run = Command::new(host_compiler())
+        .args(OPTIONS)
+        .args(["-I", ".", "-include", "shim/prelude.h", "-x", "c++", &program.name, "-o", "kernels.so"])
+        .current_dir(folder.path())
+        .output()
+        .map_err(|why| format!("{}: {why}", host_compiler().display()))?;
+    if !run.status.success() {
+        return Err(format!("{}\n{}", String::from_utf8_lossy(&run.stderr).trim(), run.status));
+    }
+    std::fs::read(folder.path().join("kernels.so")).map_err(|why| format!("kernels.so: {why}"))
+}
+
+/// Answers with a part of a compiled program.
+fn tell(program: u64, tell: impl FnOnce(&Program) -> Result<()>) -> i32 {
+    answer_with(INVALID_PROGRAM, || match programs().known.get(&program) {
+        Some(program) => tell(program),
+        None => fail(Code::InvalidHandle, "there is no such program"),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nvrtcGetProgramLogSize(program: u64, bytes: *mut usize) -> i32 {
+    // SAFETY: the caller's place.
+    tell(program, |program| unsafe { crate::driver::put(bytes, program.log.len() + 1) })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nvrtcGetProgramLog(program: u64, place: *mut c_char) -> i32 {
+    tell(program, |program| {
+        // SAFETY: the caller's place, of as many bytes as `nvrtcGetProgramLogSize` told.
+        unsafe {
+            std::ptr::copy_nonoverlapping(program.log.as_ptr().cast(), place, program.log.len());
+            place.add(program.log.len()).write(0);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nvrtcGetCUBINSize(program: u64, bytes: *mut usize) -> i32 {
+    // SAFETY: the caller's place.
+    tell(program, |program| unsafe { crate::driver::put(bytes, program.image.len()) })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nvrtcGetCUBIN(program: u64, place: *mut c_char) -> i32 {
+    tell(program, |program| {
+        // SAFETY: the caller's place, of as many bytes as `nvrtcGetCUBINSize` told.
+        unsafe { std::ptr::copy_nonoverlapping(program.image.as_ptr().cast(), place, program.image.len()) };
+        Ok(())
+    })
+}

@@ -1,0 +1,23 @@
+//! Driver: the functions of `libcuda.so.1`, by the names that cudarc looks up.
+#![expect(unsafe_code, reason = "writes to places that C gives")]
+
+mod devices;
+mod memory;
+mod pages;
+mod streams;
+mod kernels;
+
+use crate::failure::{Code, Result, fail};
+
+/// Writes an answer to the place that C gave for it.
+///
+/// # Safety
+/// The place is null or can be written.
+pub(crate) unsafe fn put<V>(place: *mut V, value: V) -> Result<()> {
+    if place.is_null() {
+        return fail(Code::InvalidValue, "no place for the answer");
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { place.write(value) };
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! Image: compiled kernels as the compiler hands them over and the driver takes them: a shared object behind a header.
+//!
+//! ```text
+//!  0  "HWstndin"   what tells it from a GPU's code
+//!  8  u64          bytes of the shared object
+//! 16  the shared object
+//! ```
+#![expect(unsafe_code, reason = "reads an image at an address")]
+
+use crate::failure::{Code, Result, fail};
+
+const MARK: [u8; 8] = *b"HWstndin";
+const HEADER: usize = 16;
+
+/// An image of a shared object.
+pub(crate) fn image_of(object: &[u8]) -> Vec<u8> {
+    [&MARK[..], &(object.len() as u64).to_le_bytes(), object].concat()
+}
+
+/// The shared object in an image.
+///
+/// # Safety
+/// At `image` there are at least eight bytes to be read, and, if they are this compiler's, the image that it made.
+pub(crate) unsafe fn object_in<'a>(image: *const u8) -> Result<&'a [u8]> {
+    // SAFETY: as promised by the caller.
+    if image.is_null() || unsafe { image.cast::<[u8; 8]>().read_unaligned() } != MARK {
+        return fail(Code::InvalidImage, "the code is not the stand-in's: another compiler made it");
+    }
+    // SAFETY: it is an image, which has a header and as many bytes as that says.
+    unsafe {
+        let bytes = u64::from_le_bytes(image.add(8).cast::<[u8; 8]>().read_unaligned());
+        Ok(std::slice::from_raw_parts(image.add(HEADER), bytes as usize))
+    }
+}

@@ -1,0 +1,137 @@
+//! Machine: the devices that the process sees, behind one lock.
+
+use std::cell::Cell;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::failure::{Code, Result, fail};
+use crate::memory::{Blocks, Budget, CONTEXT_BYTES};
+use crate::pages::Pages;
+use crate::programs::Programs;
+use crate::settings::Settings;
+use crate::streams::Streams;
+
+/// Everything that the driver knows.
+pub(crate) struct Machine {
+    pub(crate) settings: Settings,
+    /// How often each device's context is held.
+    held: Vec<u32>,
+    pub(crate) budget: Budget,
+    pub(crate) blocks: Blocks,
+    pub(crate) pinned: Blocks,
+    pub(crate) pages: Pages,
+    pub(crate) streams: Streams,
+    pub(crate) programs: Programs,
+}
+
+static MACHINE: OnceLock<Result<Mutex<Machine>, String>> = OnceLock::new();
+
+thread_local! {
+    static CURRENT: Cell<Option<u16>> = const { Cell::new(None) };
+}
+
+/// The first context's handle; the others follow.
+const CONTEXTS: u64 = 0x4300_0000_0000;
+
+/// Reads the settings and makes the devices, once.
+pub(crate) fn start() -> Result<()> {
+    let made = MACHINE.get_or_init(|| {
+        let settings = Settings::read()?;
+        let devices = usize::from(settings.devices);
+        Ok(Mutex::new(Machine {
+            held: vec![0; devices],
+            budget: Budget::new(devices, settings.memory_bytes),
+            blocks: Blocks::default(),
+            pinned: Blocks::default(),
+            pages: Pages::default(),
+            streams: Streams::new(devices, settings.is_lazy),
+            programs: Programs::default(),
+            settings,
+        }))
+    });
+    made.as_ref().map(drop).or_else(|words| fail(Code::InvalidValue, words.as_str()))
+}
+
+/// The machine, for the length of a call. Work runs under this lock.
+pub(crate) fn machine() -> Result<MutexGuard<'static, Machine>> {
+    match MACHINE.get() {
+        Some(Ok(machine)) => Ok(machine.lock().unwrap_or_else(PoisonError::into_inner)),
+        _ => fail(Code::NotInitialized, "cuInit was not called"),
+    }
+}
+
+/// Makes a context, or none, this thread's own.
+pub(crate) fn set_current(context: u64) -> Result<()> {
+    let device = match context {
+        0 => None,
+        context => Some(machine()?.device_of_context(context)? as u16),
+    };
+    CURRENT.set(device);
+    Ok(())
+}
+
+/// This thread's context; 0 for none.
+pub(crate) fn current_context() -> u64 {
+    CURRENT.get().map_or(0, |device| CONTEXTS + u64::from(device) * 16)
+}
+
+/// The machine and the device whose context is this thread's own.
+pub(crate) fn current() -> Result<(MutexGuard<'static, Machine>, usize)> {
+    let machine = machine()?;
+    match CURRENT.get().map(usize::from) {
+        Some(device) if machine.held.get(device).is_some_and(|&held| held > 0) => Ok((machine, device)),
+        Some(device) => fail(Code::InvalidContext, format!("the context of device {device} is not held any more")),
+        None => fail(Code::InvalidContext, "no context is current on this thread"),
+    }
+}
+
+impl Machine {
+    /// A device by its number.
+    pub(crate) fn device(&self, number: i32) -> Result<usize> {
+        match usize::try_from(number) {
+            Ok(device) if device < self.held.len() => Ok(device),
+            _ => fail(Code::InvalidDevice, format!("there is no device {number}: there are {}", self.held.len())),
+        }
+    }
+
+    fn device_of_context(&self, context: u64) -> Result<usize> {
+        let device = (0..self.held.len()).find(|&device| context == CONTEXTS + device as u64 * 16);
+        device.map_or_else(|| fail(Code::InvalidContext, format!("there is no context {context:#x}")), Ok)
+    }
+
+    /// Holds a device's context, and gives its handle.
+    pub(crate) fn hold(&mut self, device: usize) -> Result<u64> {
+        if self.held[device] == 0 {
+            self.budget.take(device, CONTEXT_BYTES)?;
+        }
+        self.held[device] += 1;
+        Ok(CONTEXTS + device as u64 * 16)
+    }
+
+    /// Lets a device's context go; with the last who held it, all that was made in it goes.
+    pub(crate) fn let_go(&mut self, device: usize) -> Result<()> {
+        match self.held[device] {
+            0 => return fail(Code::InvalidContext, format!("the context of device {device} is not held")),
+            1 => {
+                // What fails in the last work has nobody to be told.
+                let _ = self.streams.drain_device(device);
+                self.streams.reset(device);
+                self.programs.reset(device);
+                self.blocks.reset(&mut self.budget, device);
+                self.pinned.reset(&mut self.budget, device);
+                self.budget.give_back(device, CONTEXT_BYTES);
+            }
+            _ => {}
+        }
+        self.held[device] -= 1;
+        Ok(())
+    }
+
+    /// Fails unless all these bytes are a device's.
+    pub(crate) fn check_device(&self, address: u64, bytes: usize) -> Result<()> {
+        let place = address as usize;
+        if self.blocks.hold(place, bytes) || self.pages.hold(place, bytes) || self.pinned.hold(place, bytes) {
+            return Ok(());
+        }
+        fail(Code::InvalidValue, format!("{bytes} bytes from {address:#x} on are not memory that was handed out"))
+    }
+}

@@ -1,0 +1,89 @@
+//! Mapping: memory of the host that stands in for a device's, between pages that fault when they are touched.
+#![expect(unsafe_code, reason = "maps memory of the host")]
+
+use std::ptr;
+
+use crate::failure::{Code, Result, fail};
+
+/// What fresh memory is full of: not a number in every type of fractions.
+pub(crate) const FRESH: u8 = 0xff;
+
+/// What addresses of memory are multiples of, as the driver promises it.
+pub(crate) const ALIGNMENT: usize = 512;
+
+/// Pages of the host, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: usize,
+    bytes: usize,
+}
+
+impl Mapping {
+    /// Addresses that fault.
+    pub(crate) fn reserve(bytes: usize) -> Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping of the system's choice touches nothing that there is.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return fail(Code::OutOfMemory, format!("the host has no {bytes} bytes of addresses"));
+        }
+        Ok(Self { start: start.expose_provenance(), bytes })
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Makes a part, whole pages from `offset` on, readable and writable.
+    pub(crate) fn open(&self, offset: usize, bytes: usize) -> Result<()> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        let start = ptr::with_exposed_provenance_mut(self.start + offset);
+        // SAFETY: the part lies in this mapping, which is nobody else's.
+        if !inside || unsafe { libc::mprotect(start, bytes, protection) } != 0 {
+            return fail(Code::OutOfMemory, format!("the host has no {bytes} bytes of memory"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `reserve`; whoever dropped this uses it no more.
+        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(self.start), self.bytes) };
+    }
+}
+
+/// Bytes of a page of the host.
+pub(crate) fn host_page() -> usize {
+    // SAFETY: asks for a number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Memory whose first byte is aligned and whose end lies as near as alignment allows before a page that faults.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    _mapping: Mapping,
+    /// Its first byte.
+    pub(crate) address: usize,
+    /// Its size.
+    pub(crate) bytes: usize,
+}
+
+impl Guarded {
+    /// Full of [`FRESH`].
+    pub(crate) fn new(bytes: usize) -> Result<Self> {
+        let page = host_page();
+        let Some(whole) = bytes.checked_next_multiple_of(page).filter(|whole| whole.checked_add(2 * page).is_some())
+        else {
+            return fail(Code::OutOfMemory, format!("{bytes} bytes are more than there are addresses"));
+        };
+        let mapping = Mapping::reserve(whole + 2 * page)?;
+        mapping.open(page, whole)?;
+        let start = mapping.start() + page;
+        // SAFETY: just opened for writing.
+        unsafe { ptr::write_bytes(ptr::with_exposed_provenance_mut::<u8>(start), FRESH, whole) };
+        Ok(Self { address: start + whole - bytes.next_multiple_of(ALIGNMENT), _mapping: mapping, bytes })
+    }
+}

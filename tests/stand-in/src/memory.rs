@@ -1,0 +1,121 @@
+//! Memory: what each device has, and the blocks that were handed out of it and of the host's.
+
+use std::collections::BTreeMap;
+
+use crate::failure::{Code, Result, fail};
+use crate::mapping::{ALIGNMENT, Guarded};
+
+/// What a context takes of a device's memory for itself.
+pub(crate) const CONTEXT_BYTES: u64 = 8 << 20;
+
+/// How much of each device's memory is taken.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    total: u64,
+    used: Vec<u64>,
+}
+
+impl Budget {
+    /// Of so many devices with so much each.
+    pub(crate) fn new(devices: usize, total: u64) -> Self {
+        Self { total, used: vec![0; devices] }
+    }
+
+    /// Bytes of a device.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Bytes of it that nobody has.
+    pub(crate) fn free(&self, device: usize) -> u64 {
+        self.total.saturating_sub(self.used.get(device).copied().unwrap_or(self.total))
+    }
+
+    /// Takes bytes of a device, if it has them.
+    pub(crate) fn take(&mut self, device: usize, bytes: u64) -> Result<()> {
+        let free = self.free(device);
+        match self.used.get_mut(device).filter(|_| bytes <= free) {
+            Some(used) => {
+                *used += bytes;
+                Ok(())
+            }
+            None => fail(Code::OutOfMemory, format!("{bytes} bytes of device {device}, which has {free}")),
+        }
+    }
+
+    /// Takes bytes back.
+    pub(crate) fn give_back(&mut self, device: usize, bytes: u64) {
+        if let Some(used) = self.used.get_mut(device) {
+            *used = used.saturating_sub(bytes);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Block {
+    device: usize,
+    memory: Guarded,
+    taken: u64,
+}
+
+/// Blocks of memory by address.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks(BTreeMap<usize, Block>);
+
+impl Blocks {
+    /// A block of a device's memory.
+    pub(crate) fn reserve(&mut self, budget: &mut Budget, device: usize, bytes: usize) -> Result<usize> {
+        let taken = (bytes as u64).checked_next_multiple_of(ALIGNMENT as u64).unwrap_or(u64::MAX);
+        budget.take(device, taken)?;
+        let made = self.add(device, bytes, taken);
+        if made.is_err() {
+            budget.give_back(device, taken);
+        }
+        made
+    }
+
+    /// A block of the host's memory.
+    pub(crate) fn reserve_pinned(&mut self, device: usize, bytes: usize) -> Result<usize> {
+        self.add(device, bytes, 0)
+    }
+
+    fn add(&mut self, device: usize, bytes: usize, taken: u64) -> Result<usize> {
+        if bytes == 0 {
+            return fail(Code::InvalidValue, "no bytes are asked for");
+        }
+        let memory = Guarded::new(bytes)?;
+        let address = memory.address;
+        self.0.insert(address, Block { device, memory, taken });
+        Ok(address)
+    }
+
+    /// The device of the block that begins at `address`.
+    pub(crate) fn device_of(&self, address: usize) -> Result<usize> {
+        match self.0.get(&address) {
+            Some(block) => Ok(block.device),
+            None => fail(Code::InvalidValue, format!("no block begins at {address:#x}")),
+        }
+    }
+
+    /// Gives a block back.
+    pub(crate) fn release(&mut self, budget: &mut Budget, address: usize) {
+        if let Some(block) = self.0.remove(&address) {
+            budget.give_back(block.device, block.taken);
+        }
+    }
+
+    /// Whether all these bytes are of one block.
+    pub(crate) fn hold(&self, address: usize, bytes: usize) -> bool {
+        let before = self.0.range(..=address).next_back();
+        before.is_some_and(|(&start, block)| {
+            address.checked_add(bytes).is_some_and(|end| end <= start + block.memory.bytes)
+        })
+    }
+
+    /// Gives all blocks of a device back.
+    pub(crate) fn reset(&mut self, budget: &mut Budget, device: usize) {
+        let gone: Vec<usize> =
+            self.0.iter().filter(|(_, block)| block.device == device).map(|(&start, _)| start).collect();
+        gone.into_iter().for_each(|address| self.release(budget, address));
+    }
+}

@@ -1,0 +1,47 @@
+//! Settings: what the stand-in is told by variables of the environment.
+
+/// How many devices there are; 1 unless set.
+pub const DEVICES_VARIABLE: &str = "HIGHWATER_STAND_IN_DEVICES";
+/// Bytes of memory of each device; 1 GiB unless set.
+pub const MEMORY_VARIABLE: &str = "HIGHWATER_STAND_IN_MEMORY_BYTES";
+/// Compute capability of each device, such as `8.0`; `9.0` unless set.
+pub const CAPABILITY_VARIABLE: &str = "HIGHWATER_STAND_IN_CAPABILITY";
+/// `1` keeps work until something waits for it; else it runs when it is given.
+pub const LAZY_VARIABLE: &str = "HIGHWATER_STAND_IN_LAZY";
+/// A number that shuffles the order of blocks, warps and lanes; 0 or unset leaves them in their order.
+pub const SEED_VARIABLE: &str = "HIGHWATER_STAND_IN_SEED";
+
+/// What the variables say.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) devices: u16,
+    pub(crate) memory_bytes: u64,
+    pub(crate) capability: (i32, i32),
+    pub(crate) is_lazy: bool,
+    pub(crate) seed: u64,
+}
+
+impl Settings {
+    /// Reads the variables; one that does not read as what it should be is named.
+    pub(crate) fn read() -> Result<Self, String> {
+        let capability = text(CAPABILITY_VARIABLE).unwrap_or_else(|| "9.0".to_owned());
+        let parts =
+            capability.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        Ok(Self {
+            devices: number(DEVICES_VARIABLE, 1)?,
+            memory_bytes: number(MEMORY_VARIABLE, 1 << 30)?,
+            capability: parts.ok_or_else(|| format!("{CAPABILITY_VARIABLE} is '{capability}', not like 9.0"))?,
+            is_lazy: number::<u8>(LAZY_VARIABLE, 0)? != 0,
+            seed: number(SEED_VARIABLE, 0)?,
+        })
+    }
+}
+
+fn text(variable: &str) -> Option<String> {
+    Some(std::env::var_os(variable)?.to_string_lossy().trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn number<N: std::str::FromStr>(variable: &str, unset: N) -> Result<N, String> {
+    let Some(text) = text(variable) else { return Ok(unset) };
+    text.parse().map_err(|_| format!("{variable} is '{text}', which is not a number that fits"))
+}

@@ -1,0 +1,145 @@
+//! Setup: a test of what speaks CUDA, run where the loader finds the stand-in.
+//!
+//! The loader looks at `LD_LIBRARY_PATH` only when a program starts. So a test runs itself again, in a process of its
+//! own with the variables set, and looks how that went:
+//!
+//! ```ignore
+//! #[test]
+//! fn what_is_reserved_can_be_released() {
+//!     Setup::new().memory_bytes(64 << 20).run(|| {
+//!         let gpu = Gpu::open(0).expect("there is a device");
+//!         …
+//!     });
+//! }
+//! ```
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::libraries::install;
+use crate::settings::{CAPABILITY_VARIABLE, DEVICES_VARIABLE, LAZY_VARIABLE, MEMORY_VARIABLE, SEED_VARIABLE};
+
+/// `1` has tests use CUDA's own libraries and a GPU, in the test's own process.
+pub const GPU_VARIABLE: &str = "HIGHWATER_TEST_GPU";
+/// If set, a stand-in that cannot be used fails the tests that need it, which are skipped otherwise.
+pub const REQUIRED_VARIABLE: &str = "HIGHWATER_REQUIRE_STAND_IN";
+/// Set in the process that runs a test's body.
+const INSIDE_VARIABLE: &str = "HIGHWATER_STAND_IN_INSIDE";
+
+/// The stand-in's settings for a test.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    variables: Vec<(OsString, OsString)>,
+    is_for_stand_in: bool,
+}
+
+impl Setup {
+    /// One device of 1 GiB that does its work at once.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Work is done when something waits for it, and no sooner.
+    #[must_use]
+    pub fn lazy(self) -> Self {
+        self.variable(LAZY_VARIABLE, "1")
+    }
+
+    /// So many devices.
+    #[must_use]
+    pub fn devices(self, count: u16) -> Self {
+        self.variable(DEVICES_VARIABLE, count.to_string())
+    }
+
+    /// So much memory on each device.
+    #[must_use]
+    pub fn memory_bytes(self, bytes: u64) -> Self {
+        self.variable(MEMORY_VARIABLE, bytes.to_string())
+    }
+
+    /// Devices of this compute capability.
+    #[must_use]
+    pub fn capability(self, major: i32, minor: i32) -> Self {
+        self.variable(CAPABILITY_VARIABLE, format!("{major}.{minor}"))
+    }
+
+    /// Blocks, warps and lanes take turns in another order for each seed but 0.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        self.variable(SEED_VARIABLE, seed.to_string())
+    }
+
+    /// With another variable of the environment.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.push((name.into(), value.into()));
+        self
+    }
+
+    /// Skipped where tests use a GPU: what it looks at is the stand-in's own.
+    #[must_use]
+    pub fn only_on_stand_in(mut self) -> Self {
+        self.is_for_stand_in = true;
+        self
+    }
+
+    /// Lets a program find the stand-in in place of CUDA, set up like this.
+    ///
+    /// # Errors
+    /// Why the stand-in cannot be used here.
+    pub fn apply(&self, command: &mut Command) -> Result<(), String> {
+        let folder = install()?;
+        let mut paths = vec![folder.clone()];
+        paths.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
+        let paths = std::env::join_paths(paths).map_err(|why| why.to_string())?;
+        for other in ["HIGHWATER_CUDA_PATH", "CUDA_HOME", "CUDA_PATH"] {
+            command.env_remove(other);
+        }
+        command.env("LD_LIBRARY_PATH", paths).env("HIGHWATER_KERNEL_CACHE", folder.join("kernels"));
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        Ok(())
+    }
+
+    /// Runs `body`, the whole of a test, in a process that finds the stand-in; or right away, where tests use a GPU.
+    ///
+    /// # Panics
+    /// If the body does, with what it printed.
+    pub fn run<F: FnOnce()>(self, body: F) {
+        if std::env::var_os(INSIDE_VARIABLE).is_some() {
+            return body();
+        }
+        if std::env::var_os(GPU_VARIABLE).is_some_and(|value| value == "1") {
+            return if self.is_for_stand_in { skip("it tests the stand-in itself") } else { body() };
+        }
+        let name = test_name::<F>();
+        let test = std::env::current_exe().expect("a test knows its own path");
+        let mut command = Command::new(test);
+        command
+            .args([&*name, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
+            .env(INSIDE_VARIABLE, "1");
+        if let Err(why) = self.apply(&mut command) {
+            assert!(std::env::var_os(REQUIRED_VARIABLE).is_none(), "{why}");
+            return skip(&why);
+        }
+        let run = command.output().expect("a test can be run again");
+        let (told, words) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+        let has_run = told.contains("test result: ok. 1 passed");
+        assert!(run.status.success() && has_run, "{name} on the stand-in: {}\n{told}\n{words}", run.status);
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "says that nothing was tested, and why")]
+fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
+/// What the test's harness calls the test that is running: its thread's name, or, where tests have no threads of their
+/// own, the path of its body.
+fn test_name<F>() -> String {
+    let thread = std::thread::current();
+    if let Some(name) = thread.name().filter(|&name| name != "main") {
+        return name.to_owned();
+    }
+    let path = std::any::type_name::<F>().split("::{{closure}}").next().unwrap_or_default();
+    path.split_once("::").map_or(path, |(_crate, rest)| rest).to_owned()
+}
