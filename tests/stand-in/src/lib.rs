@@ -36,3 +36,6 @@ pub mod libraries;
 pub mod setup;
 
 pub use setup::Setup;
+
+#[cfg(test)]
+mod tests;

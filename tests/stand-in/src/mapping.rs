@@ -61,7 +61,10 @@ pub(crate) fn host_page() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Memory whose first byte is aligned and whose end lies as near as alignment allows before a page that faults.
+/// How much on both sides of memory faults.
+const GUARD_BYTES: usize = 1 << 20;
+
+/// Memory whose first byte is aligned and whose end lies as near as alignment allows before addresses that fault.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     _mapping: Mapping,
@@ -72,18 +75,17 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// Full of [`FRESH`].
-    pub(crate) fn new(bytes: usize) -> Result<Self> {
-        let page = host_page();
-        let Some(whole) = bytes.checked_next_multiple_of(page).filter(|whole| whole.checked_add(2 * page).is_some())
-        else {
+    /// Full of [`FRESH`], at a multiple of `alignment`, which divides a page.
+    pub(crate) fn new(bytes: usize, alignment: usize) -> Result<Self> {
+        let whole = bytes.checked_next_multiple_of(host_page());
+        let Some((whole, all)) = whole.and_then(|whole| Some((whole, whole.checked_add(2 * GUARD_BYTES)?))) else {
             return fail(Code::OutOfMemory, format!("{bytes} bytes are more than there are addresses"));
         };
-        let mapping = Mapping::reserve(whole + 2 * page)?;
-        mapping.open(page, whole)?;
-        let start = mapping.start() + page;
+        let mapping = Mapping::reserve(all)?;
+        mapping.open(GUARD_BYTES, whole)?;
+        let start = mapping.start() + GUARD_BYTES;
         // SAFETY: just opened for writing.
         unsafe { ptr::write_bytes(ptr::with_exposed_provenance_mut::<u8>(start), FRESH, whole) };
-        Ok(Self { address: start + whole - bytes.next_multiple_of(ALIGNMENT), _mapping: mapping, bytes })
+        Ok(Self { address: start + whole - bytes.next_multiple_of(alignment), _mapping: mapping, bytes })
     }
 }

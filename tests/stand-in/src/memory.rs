@@ -83,7 +83,7 @@ impl Blocks {
         if bytes == 0 {
             return fail(Code::InvalidValue, "no bytes are asked for");
         }
-        let memory = Guarded::new(bytes)?;
+        let memory = Guarded::new(bytes, ALIGNMENT)?;
         let address = memory.address;
         self.0.insert(address, Block { device, memory, taken });
         Ok(address)

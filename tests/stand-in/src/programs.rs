@@ -15,6 +15,8 @@ use crate::streams::Work;
 
 /// Shared memory that a block gets without asking.
 const UNASKED_SHARED_BYTES: u32 = 48 << 10;
+/// What its address is a multiple of.
+const SHARED_ALIGNMENT: usize = 16;
 /// The most threads of a block.
 pub(crate) const MOST_THREADS: u32 = 1024;
 /// The most bytes that a kernel's arguments take.
@@ -38,7 +40,7 @@ struct Launch {
     /// Shared memory that the launch asks for.
     shared: *mut c_void,
     shared_bytes: u64,
-    /// Stacks for the threads of a block, each after a page that faults.
+    /// Stacks for the threads of a block, each after addresses that fault.
     stacks: *mut c_void,
     stack_bytes: u64,
     guard_bytes: u64,
@@ -262,7 +264,7 @@ impl Function {
     fn run(&self, shape: Shape, words: &mut [u64], places: &[usize], seed: u64) -> Result<()> {
         let start = words.as_mut_ptr().cast::<u8>();
         let arguments: Vec<*mut c_void> = places.iter().map(|&place| start.wrapping_add(place).cast()).collect();
-        let shared = Guarded::new((shape.shared_bytes as usize).next_multiple_of(16).max(16))?;
+        let shared = Guarded::new((shape.shared_bytes as usize).max(1), SHARED_ALIGNMENT)?;
         let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
         let stacks = match &mut *stacks {
             Some(stacks) => stacks,
@@ -277,7 +279,7 @@ impl Function {
             shared_bytes: u64::from(shape.shared_bytes),
             stacks: std::ptr::with_exposed_provenance_mut(stacks.0.start()),
             stack_bytes: STACK_BYTES as u64,
-            guard_bytes: host_page() as u64,
+            guard_bytes: guard_bytes() as u64,
             words: told.as_mut_ptr(),
             words_bytes: told.len() as u64,
         };
@@ -298,13 +300,18 @@ struct Stacks(Mapping);
 
 static STACKS: Mutex<Option<Stacks>> = Mutex::new(None);
 
-/// Bytes of a thread's stack, with the page below that faults.
+/// Bytes of a thread's stack, with what faults.
 const STACK_BYTES: usize = 128 << 10;
+
+/// The lowest of them, which fault.
+fn guard_bytes() -> usize {
+    host_page().max(16 << 10)
+}
 
 impl Stacks {
     fn new() -> Result<Self> {
         let mapping = Mapping::reserve(STACK_BYTES * MOST_THREADS as usize)?;
-        let guard = host_page();
+        let guard = guard_bytes();
         for thread in 0..MOST_THREADS as usize {
             mapping.open(thread * STACK_BYTES + guard, STACK_BYTES - guard)?;
         }

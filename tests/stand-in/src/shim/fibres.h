@@ -14,6 +14,7 @@ enum Wait { NOTHING, ENDED, BLOCK, WARP, SHUFFLE, VOTE, MATCH };
 
 struct Fibre {
     void* stack;
+    uint3 place;
     Wait wait;
     // Lanes that it waits for.
     unsigned mask;
@@ -37,39 +38,34 @@ static void* fibre_argument;
 
 #if defined(__x86_64__)
 
-extern "C" __attribute__((visibility("hidden"))) void highwater_switch(void** from, void* to);
-asm(R"(
-.text
-.type highwater_switch, @function
-highwater_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq %rsi, %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-.size highwater_switch, . - highwater_switch
-)");
-
-inline void switch_to(void** from, void* to) { highwater_switch(from, to); }
+// Keeps on the stack where to go on and the frame; the compiler keeps whatever else it needs, below which 128 bytes may
+// be in use that nobody reserved. Without a call, processors still guess where the caller's own return goes.
+inline void switch_to(void** from, void* to) {
+    asm volatile(R"(
+        leaq -128(%%rsp), %%rsp
+        pushq %%rbp
+        leaq 1f(%%rip), %%rax
+        pushq %%rax
+        movq %%rsp, (%%rdi)
+        movq %%rsi, %%rsp
+        popq %%rax
+        jmpq *%%rax
+    1:
+        popq %%rbp
+        leaq 128(%%rsp), %%rsp
+    )"
+                 : "+D"(from), "+S"(to)
+                 :
+                 : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1",
+                   "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",
+                   "xmm14", "xmm15", "cc", "memory");
+}
 
 // A stack on which `start` begins when it is switched to.
 inline void* new_stack(unsigned, char*, char* high, void (*start)()) {
     void** top = (void**)((uintptr_t)high & ~(uintptr_t)15);
     *--top = nullptr;
     *--top = (void*)start;
-    for (int saved = 0; saved < 6; saved++) {
-        *--top = nullptr;
-    }
     return top;
 }
 
@@ -125,7 +121,7 @@ inline void meet(Wait wait, unsigned mask, uint64_t value) {
 
 inline void resume(unsigned thread) {
     current = thread;
-    set_thread(thread);
+    threadIdx = fibres[thread].place;
     switch_to(&scheduler, fibres[thread].stack);
 }
 
@@ -210,6 +206,8 @@ inline void run_block() {
         char* low = launch.stacks + thread * launch.stack_bytes + launch.guard_bytes;
         // Stacks begin at different places of their pages, so that they share the processor's cache.
         char* high = launch.stacks + (thread + 1) * launch.stack_bytes - thread % 32 * 128;
+        set_thread(thread);
+        fibres[thread].place = threadIdx;
         fibres[thread].wait = NOTHING;
         fibres[thread].stack = new_stack(thread, low, high, start_fibre);
     }

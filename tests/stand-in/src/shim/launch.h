@@ -169,6 +169,8 @@ void each_thread(Body body) {
         Order order(blockDim.x * blockDim.y * blockDim.z, running->seed);
         for (unsigned place = 0; place < order.count; place++) {
             set_thread(order.at(place));
+            // For whoever asks in which thread it went wrong, the numbers are there, also if the kernel reads them not.
+            asm volatile("" ::: "memory");
             body();
         }
     });
