@@ -1,0 +1,98 @@
+//! Harness: the same tensors on the cpu device and on a CUDA device, and a comparison of what became of them.
+
+use highwater_engine::backend::View;
+use highwater_engine::{DType, Device, Rng, Shape, Tensor};
+use highwater_stand_in::Setup;
+
+/// The types in which primitives compute.
+pub(crate) const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::Bf16, DType::F16];
+
+/// Runs `body` with the cpu device and a CUDA device.
+pub(crate) fn on_both(body: impl FnOnce(&Both)) {
+    Setup::new().run(|| body(&Both { cpu: Device::cpu(), cuda: Device::cuda(0).expect("there is a CUDA device") }));
+}
+
+/// The two devices.
+pub(crate) struct Both {
+    pub(crate) cpu: Device,
+    pub(crate) cuda: Device,
+}
+
+/// The same tensor on both devices.
+pub(crate) struct Pair {
+    pub(crate) cpu: Tensor,
+    pub(crate) cuda: Tensor,
+}
+
+impl Both {
+    /// `tensor`, which lives on the cpu device, on both, contiguous.
+    pub(crate) fn pair(&self, tensor: Tensor) -> Pair {
+        let cuda = tensor.to_device(&self.cuda).expect("there is room");
+        Pair { cpu: tensor, cuda }
+    }
+
+    /// Normal numbers, the same for the same seed.
+    pub(crate) fn normal(&self, shape: impl Into<Shape>, dtype: DType, seed: u64) -> Pair {
+        let tensor = Tensor::randn(shape, DType::F32, &self.cpu, &mut Rng::new(seed)).expect("there is room");
+        self.pair(tensor.to_dtype(dtype).expect("numbers become numbers"))
+    }
+
+    /// Numbers from `low` up to but not including `high`, the same for the same seed.
+    pub(crate) fn uniform(&self, shape: impl Into<Shape>, range: [f64; 2], dtype: DType, seed: u64) -> Pair {
+        let tensor = Tensor::uniform(shape, range, DType::F32, &self.cpu, &mut Rng::new(seed)).expect("there is room");
+        self.pair(tensor.to_dtype(dtype).expect("numbers become numbers"))
+    }
+
+    /// The given whole numbers.
+    pub(crate) fn indices(&self, shape: impl Into<Shape>, numbers: &[i64]) -> Pair {
+        self.pair(Tensor::from_slice(numbers, shape, &self.cpu).expect("they fill the shape"))
+    }
+
+    /// Memory that nothing was written to on either device, full of `value`: what a kernel leaves alone stays equal.
+    pub(crate) fn full(&self, shape: impl Into<Shape>, value: f64, dtype: DType) -> Pair {
+        self.pair(Tensor::full(shape, value, dtype, &self.cpu).expect("there is room"))
+    }
+}
+
+impl Pair {
+    /// The same view of both.
+    pub(crate) fn map(&self, view: impl Fn(&Tensor) -> highwater_engine::Result<Tensor>) -> Self {
+        Self { cpu: view(&self.cpu).expect("a view"), cuda: view(&self.cuda).expect("a view") }
+    }
+
+    /// Fails unless both are equal but for rounding: `relative` to the number's size, or `absolute`, for single precision;
+    /// narrower types round more, doubles less.
+    pub(crate) fn assert_close(&self, what: &str, relative: f64, absolute: f64) {
+        let (expected, found) = (numbers(&self.cpu), numbers(&self.cuda));
+        assert_eq!(expected.len(), found.len(), "{what}");
+        let rounding = match self.cpu.dtype() {
+            DType::F64 => 1e-9,
+            DType::Bf16 => 65536.0,
+            DType::F16 => 8192.0,
+            _ => 1.0,
+        };
+        for (place, (&expected, &found)) in expected.iter().zip(&found).enumerate() {
+            let is_same = expected == found || expected.is_nan() && found.is_nan();
+            let most = (expected.abs() * relative * rounding).max(absolute * rounding);
+            assert!(
+                is_same || (expected - found).abs() <= most,
+                "{what}, {}: element {place} is {found:e} and should be {expected:e}",
+                self.cpu.dtype(),
+            );
+        }
+    }
+
+    /// Fails unless both are equal bit by bit, as far as numbers tell.
+    pub(crate) fn assert_equal(&self, what: &str) {
+        self.assert_close(what, 0.0, 0.0);
+    }
+}
+
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    tensor.to_f64_vec().expect("the numbers can be read")
+}
+
+/// A tensor as primitives take it.
+pub(crate) fn view(tensor: &Tensor) -> View<'_> {
+    View { storage: tensor.storage(), layout: tensor.layout(), dtype: tensor.dtype() }
+}
