@@ -49,6 +49,9 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("maths.cuh", include_str!("../cuda/maths.cuh")),
     ("nest.cuh", include_str!("../cuda/nest.cuh")),
     ("block.cuh", include_str!("../cuda/block.cuh")),
+    ("prefix.cuh", include_str!("../cuda/prefix.cuh")),
+    ("buckets.cuh", include_str!("../cuda/buckets.cuh")),
+    ("window.cuh", include_str!("../cuda/window.cuh")),
 ];
 
 macro_rules! files {
@@ -61,6 +64,12 @@ macro_rules! files {
 pub const FILES: &[File] = files! {
     "elementwise" for FLOATS;
     "fill" for ALL;
+    "index" for FLOATS;
+    "pick" for ALL;
+    "pool" for FLOATS;
+    "reduce" for FLOATS;
+    "scan" for FLOATS;
+    "unfold" for FLOATS;
 };
 
 const FLOATS: &[Types] =

@@ -1,0 +1,89 @@
+// Pick: elements along an axis at given places, and added back there. T is any type for `gather`, any fraction for the
+// others.
+//
+// Adding goes line by line where there are many lines along the axis, a thread each; else by the buckets of
+// buckets.cuh. Either adds in the order of the places.
+#include "buckets.cuh"
+#include "nest.cuh"
+
+// The operands: what is written, what is read, places; of the one that is picked from, the first of each line.
+KERNEL void gather(T* out, const T* in, const i64* places, u64 elements, u64 size, u64 stride, Fault* fault,
+                   const Nest<3> nest) {
+    for (u64 i = first_element(); i < elements; i += all_threads()) {
+        Offsets<3> at = offsets_of(nest, i);
+        i64 place = places[at.of[2]];
+        if (place < 0 || (u64)place >= size) {
+            tell(fault, place, (i64)size);
+        } else {
+            out[at.of[0]] = in[at.of[1] + (u64)place * stride];
+        }
+    }
+}
+EXPORT_PLAIN(gather)
+
+// Lines of `size` elements that are added to, of `length` elements that are added, and of as many places; and how far
+// apart the elements of each are.
+struct Lines {
+    u64 lines;
+    u64 size;
+    u64 length;
+    u64 strides[3];
+};
+
+KERNEL void scatter_lines(T* out, const T* in, const i64* places, const Lines lines, Fault* fault,
+                          const Nest<3> nest) {
+    for (u64 line = first_element(); line < lines.lines; line += all_threads()) {
+        Offsets<3> at = offsets_of(nest, line);
+        for (u64 i = 0; i < lines.length; i++) {
+            i64 place = places[at.of[2] + i * lines.strides[2]];
+            if (place < 0 || (u64)place >= lines.size) {
+                tell(fault, place, (i64)lines.size);
+                continue;
+            }
+            T* target = out + at.of[0] + (u64)place * lines.strides[0];
+            *target = store<T>(load(*target) + load(in[at.of[1] + i * lines.strides[1]]));
+        }
+    }
+}
+EXPORT_PLAIN(scatter_lines)
+
+// Writes the bucket of each of `count` elements from `first` on; none for one whose place is outside of its line.
+KERNEL void bucket_places(u16* buckets, const i64* places, u64 first, u64 count, u64 size, u64 stride, u32 many,
+                          Fault* fault, const Nest<3> nest) {
+    for (u64 i = first_element(); i < count; i += all_threads()) {
+        Offsets<3> at = offsets_of(nest, first + i);
+        i64 place = places[at.of[2]];
+        bool is_place = place >= 0 && (u64)place < size;
+        buckets[i] = is_place ? bucket_of(at.of[0] + (u64)place * stride, many) : NO_BUCKET;
+        if (!is_place) {
+            tell(fault, place, (i64)size);
+        }
+    }
+}
+EXPORT_PLAIN(bucket_places)
+
+// Adds those of `count` elements from `first` on that go to places with this block's bucket.
+KERNEL void scatter_buckets(T* out, const T* in, const i64* places, const u16* buckets, u64 first, u64 count,
+                            u64 stride, const Nest<3> nest) {
+    __shared__ Sorted sorted;
+    __shared__ Real values[THREADS];
+    each_window(buckets, count, (u16)blockIdx.x, [&](const u32* things, u32 number) {
+        u32 thing = threadIdx.x < number ? things[threadIdx.x] : 0;
+        Offsets<3> at = offsets_of(nest, first + thing);
+        u32 rank = sort_window(sorted, number, thing, at.of[0] + (u64)places[at.of[2]] * stride);
+        if (threadIdx.x < number) {
+            values[rank] = load(in[at.of[1]]);
+        }
+        __syncthreads();
+        u32 end = end_of_run(sorted, number, threadIdx.x);
+        if (end > threadIdx.x) {
+            T* target = out + sorted.keys[threadIdx.x];
+            Real sum = load(*target);
+            for (u32 i = threadIdx.x; i < end; i++) {
+                sum += values[i];
+            }
+            *target = store<T>(sum);
+        }
+    });
+}
+EXPORT(scatter_buckets)

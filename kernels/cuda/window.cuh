@@ -1,0 +1,38 @@
+// Window: how the kernel of a convolution or pooling moves over images.
+#pragma once
+#include "number.cuh"
+
+// Of two numbers each, the first is down, the second to the right.
+struct Window {
+    u64 kernel[2];
+    u64 stride[2];
+    u64 padding[2];
+    // How many places there are in all, and the first that is meant, counted row by row.
+    u64 places[2];
+    u64 first;
+};
+
+// Division, which is cheap where both numbers fit in 32 bits.
+__device__ inline u64 quotient(u64 of, u64 by) { return (of | by) >> 32 ? of / by : (u32)of / (u32)by; }
+
+// From one number up to another.
+struct Range {
+    u64 start;
+    u64 end;
+};
+
+// The windows along an axis that a pixel lies in.
+__device__ inline Range windows_over(const Window& window, u32 axis, u64 pixel) {
+    u64 at = pixel + window.padding[axis], stride = window.stride[axis], kernel = window.kernel[axis];
+    u64 end = quotient(at, stride) + 1;
+    u64 start = at < kernel ? 0 : quotient(at - kernel, stride) + 1;
+    return {start, end < window.places[axis] ? end : window.places[axis]};
+}
+
+// The pixels of an axis of `size` that the window at `place` covers.
+__device__ inline Range pixels_under(const Window& window, u32 axis, u64 place, u64 size) {
+    u64 start = place * window.stride[axis], end = start + window.kernel[axis], padding = window.padding[axis];
+    end = end < padding ? 0 : end - padding;
+    start = start < padding ? 0 : start - padding;
+    return {start, end < size ? end : size};
+}
