@@ -74,6 +74,20 @@ pub enum Error {
         /// The shape that they should fill.
         shape: Box<str>,
     },
+    /// Matrices that are stored neither by rows nor by columns.
+    #[error(
+        "matrices of the {what} of {op} have shape {size:?} and strides {strides:?}: neither by rows nor by columns; copy it first"
+    )]
+    Lines {
+        /// The operation.
+        op: &'static str,
+        /// Which operand.
+        what: &'static str,
+        /// Rows and columns.
+        size: [usize; 2],
+        /// Numbers from one row to the next, and from one column to the next.
+        strides: [usize; 2],
+    },
 
     // Elements and devices.
     /// An element type that the operation does not take.

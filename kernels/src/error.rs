@@ -71,6 +71,12 @@ pub enum Error {
         /// Its own words.
         status: String,
     },
+    /// cuBLASLt cannot compute this at all.
+    #[error("cuBLASLt has no algorithm for {product}")]
+    NoAlgorithm {
+        /// Which product: its sizes and layouts.
+        product: String,
+    },
     /// A folder for compiled kernels that cannot be used.
     #[error("compiled kernels cannot be kept in {}: {why}", path.display())]
     Cache {

@@ -16,6 +16,8 @@ pub mod gpu;
 pub use error::{Error, Result};
 pub use gpu::Gpu;
 pub use gpu::launch::{Arguments, Grid, Kernel};
+pub use gpu::product::{Matrix, Order, Product};
+pub use gpu::products::Workspace;
 pub use number::Number;
 pub use probe::{CudaDevice, devices};
 pub use source::Types;

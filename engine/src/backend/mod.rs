@@ -95,6 +95,9 @@ primitives! {
     /// `out = scale · left · right + keep · out` over the last two axes; earlier axes are equal or repeated. Where `out`
     /// repeats along an earlier axis, products are summed over it.
     matmul::matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64);
+    /// `out = left · right + bias`, like `matmul`, with one number of `bias` for each column of `out`, which repeats along
+    /// no axis.
+    matmul::matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: View<'_>);
 
     /// Softmax along the last axis, or its logarithm. Without an input, of `out` itself. Contiguous.
     softmax::softmax(out: View<'_>, input: Option<View<'_>>);

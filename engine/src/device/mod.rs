@@ -137,9 +137,12 @@ impl Device {
         self.0.gpu.as_deref()
     }
 
-    /// Memory that matrix products may use on the device's stream: its address and its bytes.
+    /// Memory that matrix products may use on the device's stream: its address and its bytes. There is one workspace, and
+    /// it is the default stream's, where products use it one after another. On other streams, whose work may run at the
+    /// same time, there is none: products there take algorithms that need none, and the device no more memory.
     pub(crate) fn workspace(&self) -> (u64, u64) {
-        self.0.workspace.as_ref().map_or((0, 0), |block| (block.address(), WORKSPACE_BYTES))
+        let workspace = self.0.workspace.as_ref().filter(|_| self.stream() == StreamId::default());
+        workspace.map_or((0, 0), |block| (block.address(), WORKSPACE_BYTES))
     }
 
     /// Waits until all operations are done, and fails where one has failed unseen. Operations of the cpu and accounting

@@ -1,6 +1,6 @@
 //! Linear: a layer's product and bias in one operation.
 
-use super::product::{ProductGradient, RightIs, check, multiply};
+use super::product::{ProductGradient, RightIs, check, multiply, multiply_onto_bias};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend;
 use crate::error::{Error, Result};
@@ -33,10 +33,10 @@ impl Tensor {
         }
         let shape = self.shape().with_axis(self.rank() - 1, outputs);
         let out = Self::empty(shape, self.dtype(), self.device())?;
-        if let Some(bias) = bias {
-            backend::copy(out.view(), bias.broadcast_to(op, &shape)?.view())?;
+        match bias {
+            Some(bias) => multiply_onto_bias(&out, &self.operand()?, &weight.turned().operand()?, bias)?,
+            None => multiply(&out, &self.operand()?, &weight.turned().operand()?, 0.0)?,
         }
-        multiply(&out, &self.operand()?, &weight.turned().operand()?, if bias.is_some() { 1.0 } else { 0.0 })?;
         let mut inputs = vec![self, weight];
         inputs.extend(bias);
         Ok(operation.record(out, &inputs, |needs| {

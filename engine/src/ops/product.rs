@@ -65,12 +65,32 @@ pub(super) fn multiply(out: &Tensor, left: &Tensor, right: &Tensor, keep: f64) -
 
 /// [`multiply`], with the product times `scale`.
 pub(super) fn multiply_scaled(out: &Tensor, left: &Tensor, right: &Tensor, [scale, keep]: [f64; 2]) -> Result<()> {
+    multiply_onto(out, left, right, Onto::Kept { scale, keep })
+}
+
+/// `out = left · right + bias`, with a number of `bias` for each column. Nothing is summed over batches.
+pub(super) fn multiply_onto_bias(out: &Tensor, left: &Tensor, right: &Tensor, bias: &Tensor) -> Result<()> {
+    multiply_onto(out, left, right, Onto::Bias(bias))
+}
+
+/// What a product is added to.
+#[derive(Clone, Copy)]
+enum Onto<'a> {
+    Kept { scale: f64, keep: f64 },
+    Bias(&'a Tensor),
+}
+
+fn multiply_onto(out: &Tensor, left: &Tensor, right: &Tensor, onto: Onto<'_>) -> Result<()> {
     let out = out.view();
     let op = "matmul";
     let [in_batch, left_batch, right_batch] = [out.layout.shape(), left.shape(), right.shape()].map(batch_of);
     let run = |o: &Layout, l: &Layout, r: &Layout| {
         let (left, right) = (View { layout: l, ..left.view() }, View { layout: r, ..right.view() });
-        backend::matmul(View { layout: o, ..out }, left, right, scale, keep)
+        let out = View { layout: o, ..out };
+        match onto {
+            Onto::Kept { scale, keep } => backend::matmul(out, left, right, scale, keep),
+            Onto::Bias(bias) => backend::matmul_bias(out, left, right, bias.view()),
+        }
     };
     // One product of taller matrices: rows of all batches below one another …
     if right_batch.rank() == 0
@@ -89,7 +109,8 @@ pub(super) fn multiply_scaled(out: &Tensor, left: &Tensor, right: &Tensor, [scal
     let batch = Shape::broadcast(op, &left_batch, &right_batch)?;
     if batch.elements() == 0 {
         // The sum of no products is zero, where there is a place to write it.
-        return if keep == 0.0 { backend::fill(out, 0.0) } else { Ok(()) };
+        let is_kept = matches!(onto, Onto::Kept { keep, .. } if keep != 0.0);
+        return if is_kept { Ok(()) } else { backend::fill(out, 0.0) };
     }
     let spread = |layout: &Layout| {
         let shape = layout.shape();

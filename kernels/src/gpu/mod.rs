@@ -8,6 +8,8 @@ pub mod pages;
 pub mod streams;
 pub mod programs;
 pub mod faults;
+pub mod product;
+mod descriptions;
 pub mod products;
 
 use std::sync::Arc;

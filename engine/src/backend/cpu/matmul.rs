@@ -20,6 +20,12 @@ pub fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: 
     with_float!("matmul", out.dtype, T => matmul_as::<T>(out, left, right, scale, keep))
 }
 
+/// See [`crate::backend::matmul_bias`].
+pub fn matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: View<'_>) -> Result<()> {
+    super::elementwise::copy(out, View { layout: &bias.layout.expand("matmul", out.layout.shape())?, ..bias })?;
+    matmul(out, left, right, 1.0, 1.0)
+}
+
 fn matmul_as<T: Product>(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64) -> Result<()> {
     let (l, r) = (left.storage.read::<T>("matmul")?, right.storage.read::<T>("matmul")?);
     let mut o = out.storage.write::<T>("matmul")?;

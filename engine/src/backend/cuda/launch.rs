@@ -1,7 +1,7 @@
 //! Launch: what a primitive hands to a kernel: addresses of views, loops over them, numbers.
 #![expect(unsafe_code, reason = "starts kernels, which read and write device memory by addresses")]
 
-use highwater_kernels::{Arguments, Gpu, Grid, Kernel, Number, Types};
+use highwater_kernels::{Arguments, Gpu, Grid, Kernel, Number, Product, Types, Workspace};
 
 use crate::backend::View;
 use crate::backend::nest::Nest;
@@ -133,6 +133,15 @@ impl<'a> Queue<'a> {
         // every type; views end within their storages (`check_end`), and a kernel stays within its views. A storage that
         // is freed is given only to later work of the same stream, or waits for the streams that used it.
         unsafe { self.gpu.launch(kernel, grid, self.stream, arguments) }?;
+        Ok(())
+    }
+
+    /// Gives a matrix product to the stream, of [`Place`]s that the caller still holds, within views of them. The
+    /// workspace is the one that the device has for this stream.
+    pub(super) fn multiply(&self, product: &Product, workspace: Workspace) -> Result<()> {
+        // SAFETY: as for `launch`; what is multiplied are the views' own matrices. Only this stream's work is given the
+        // workspace, piece after piece.
+        unsafe { self.gpu.multiply(product, workspace, self.stream) }?;
         Ok(())
     }
 }

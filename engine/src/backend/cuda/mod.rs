@@ -5,6 +5,7 @@
 
 mod launch;
 pub mod elementwise;
+pub mod matmul;
 mod missing;
 
 pub use missing::*;

@@ -1,0 +1,228 @@
+//! Product: which matrices are multiplied, and how they lie in memory.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::number::Number;
+
+/// The most products that are computed by one call: what all of the library's kernels can count.
+const MOST_BATCHES: u64 = 65_535;
+
+/// Which way a matrix is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Numbers of a row lie one after another.
+    Rows,
+    /// Numbers of a column lie one after another.
+    Columns,
+}
+
+impl Order {
+    /// That of the matrix with rows and columns exchanged.
+    #[must_use]
+    pub const fn turned(self) -> Self {
+        match self {
+            Self::Rows => Self::Columns,
+            Self::Columns => Self::Rows,
+        }
+    }
+}
+
+/// Matrices of one size in a device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// Where the first number is.
+    pub address: u64,
+    /// Which way each is stored.
+    pub order: Order,
+    /// Numbers from the beginning of one row to that of the next, or of one column by columns.
+    pub leading: u64,
+    /// Numbers from one matrix to the next. 0 for one and the same.
+    pub batch_stride: u64,
+}
+
+impl Matrix {
+    /// Rows and columns exchanged.
+    #[must_use]
+    pub const fn turned(self) -> Self {
+        Self { order: self.order.turned(), ..self }
+    }
+
+    /// The same matrices from number `batch` on.
+    const fn from(self, batch: u64, number: Number) -> Self {
+        Self { address: self.address + batch * self.batch_stride * number.size() as u64, ..self }
+    }
+}
+
+/// `out = scale · left · right + keep · out + bias`, as often as there are batches. Fractions; those of two bytes are
+/// multiplied and summed in single precision, and rounded once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Product {
+    /// What all numbers are.
+    pub number: Number,
+    /// Rows of `out` and `left`.
+    pub rows: u64,
+    /// Columns of `left`, rows of `right`.
+    pub inner: u64,
+    /// Columns of `out` and `right`.
+    pub columns: u64,
+    /// How many products.
+    pub batches: u64,
+    /// Where the result goes. Its matrices do not overlap one another, nor what is multiplied.
+    pub out: Matrix,
+    /// The first factor.
+    pub left: Matrix,
+    /// The second factor.
+    pub right: Matrix,
+    /// Where one number for each column is that is added to every row. `out` is by rows then.
+    pub bias: Option<u64>,
+    /// What the product is multiplied with.
+    pub scale: f64,
+    /// What `out` is multiplied with before the product is added. With 0, `out` is not read.
+    pub keep: f64,
+}
+
+impl Product {
+    /// The same with `out` by columns, which is how the library writes: by rows, it is the product of the exchanged
+    /// matrices in exchanged order.
+    pub(super) const fn by_columns(self) -> Self {
+        match self.out.order {
+            Order::Columns => self,
+            Order::Rows => Self {
+                rows: self.columns,
+                columns: self.rows,
+                out: self.out.turned(),
+                left: self.right.turned(),
+                right: self.left.turned(),
+                ..self
+            },
+        }
+    }
+
+    /// The same in parts that can be asked for in one call each.
+    pub(super) fn parts(self) -> impl Iterator<Item = Self> {
+        (0..self.batches).step_by(MOST_BATCHES as usize).map(move |first| Self {
+            batches: (self.batches - first).min(MOST_BATCHES),
+            out: self.out.from(first, self.number),
+            left: self.left.from(first, self.number),
+            right: self.right.from(first, self.number),
+            ..self
+        })
+    }
+
+    /// Fails if this is no product that the library could be asked for.
+    pub(super) fn check(&self) -> Result<()> {
+        let Self { rows, inner, columns, .. } = *self;
+        let wrong = |why: &str| Err(Error::Products { doing: self.to_string(), status: why.to_owned() });
+        if !Number::FLOATS.contains(&self.number) {
+            return wrong("only fractions are multiplied");
+        }
+        if inner == 0 {
+            return wrong("without inner numbers there is nothing to multiply: scale the result instead");
+        }
+        let matrices = [(self.out, rows, columns), (self.left, rows, inner), (self.right, inner, columns)];
+        for (matrix, rows, columns) in matrices {
+            let length = if matrix.order == Order::Rows { columns } else { rows };
+            if matrix.leading < length {
+                return wrong("rows, or columns, overlap one another");
+            }
+            if !matrix.address.is_multiple_of(self.number.size() as u64) {
+                return wrong("an address is no multiple of a number's size");
+            }
+            if matrix.leading > i64::MAX as u64 || matrix.batch_stride > i64::MAX as u64 {
+                return wrong("distances have 63 bits");
+            }
+        }
+        if self.bias.is_some() && self.out.order == Order::Columns {
+            return wrong("a bias is added to results by rows");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, inner, columns, batches, .. } = self;
+        write!(f, "a product of {} [{rows} × {inner}] · [{inner} × {columns}]", self.number.name())?;
+        if *batches != 1 {
+            write!(f, ", {batches} times")?;
+        }
+        for (name, matrix) in [("left", self.left), ("right", self.right), ("out", self.out)] {
+            let order = if matrix.order == Order::Rows { "rows" } else { "columns" };
+            let separator = if name == "left" { " (" } else { ", " };
+            write!(f, "{separator}{name} by {order} of {}", matrix.leading)?;
+            if *batches != 1 {
+                write!(f, " every {}", matrix.batch_stride)?;
+            }
+        }
+        if self.bias.is_some() {
+            f.write_str(", with a bias")?;
+        }
+        f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn product() -> Product {
+        let matrix = |leading| Matrix { address: 4096, order: Order::Rows, leading, batch_stride: 100 };
+        Product {
+            number: Number::F32,
+            rows: 2,
+            inner: 3,
+            columns: 5,
+            batches: 1,
+            out: matrix(5),
+            left: matrix(4),
+            right: Matrix { order: Order::Columns, ..matrix(3) },
+            bias: None,
+            scale: 1.0,
+            keep: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_product_says_its_sizes_and_layouts() {
+        let words = product().to_string();
+        let expected =
+            "a product of f32 [2 × 3] · [3 × 5] (left by rows of 4, right by columns of 3, out by rows of 5)";
+        assert_eq!(words, expected);
+        assert!(
+            Product { batches: 7, ..product() }.to_string().contains("· [3 × 5], 7 times (left by rows of 4 every 100")
+        );
+    }
+
+    #[test]
+    fn what_is_stored_by_rows_becomes_the_exchanged_product_by_columns() {
+        let turned = product().by_columns();
+        assert_eq!((turned.rows, turned.inner, turned.columns), (5, 3, 2));
+        assert_eq!(
+            (turned.out.order, turned.left.order, turned.right.order),
+            (Order::Columns, Order::Rows, Order::Columns)
+        );
+        assert_eq!((turned.left.leading, turned.right.leading), (3, 4));
+        assert_eq!(turned.by_columns(), turned);
+    }
+
+    #[test]
+    fn many_batches_come_in_parts_that_follow_one_another() {
+        let parts: Vec<Product> = Product { batches: 65_540, ..product() }.parts().collect();
+        assert_eq!(parts.iter().map(|part| part.batches).collect::<Vec<_>>(), [65_535, 5]);
+        assert_eq!(parts[1].out.address, 4096 + 65_535 * 100 * 4);
+        assert_eq!(Product { batches: 0, ..product() }.parts().count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_asked_for_is_refused_with_the_reason() {
+        let reason = |product: Product| product.check().expect_err("it is wrong").to_string();
+        assert!(product().check().is_ok());
+        assert!(reason(Product { left: Matrix { leading: 2, ..product().left }, ..product() }).contains("overlap"));
+        assert!(reason(Product { number: Number::I64, ..product() }).contains("i64"));
+        assert!(reason(Product { out: Matrix { address: 2, ..product().out }, ..product() }).contains("address"));
+        assert!(reason(Product { inner: 0, ..product() }).contains("[2 × 0]"));
+        let turned = Matrix { order: Order::Columns, ..product().out };
+        assert!(reason(Product { bias: Some(4096), out: turned, ..product() }).contains("bias"));
+    }
+}
