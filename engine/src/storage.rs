@@ -5,14 +5,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::slice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
-use highwater_recorder::{Category, context};
+use highwater_recorder::{Category, StreamId, context};
 
 use crate::alloc::Block;
-use crate::device::{Device, Kind};
+use crate::device::{Device, Kind, Stream};
 use crate::error::{Error, Result};
 
 /// One block of memory. Not `Clone`: a copy may run out of memory, so copying is an operation that can fail.
@@ -27,6 +27,8 @@ pub struct Storage {
     // Readers at work, or -1 while somebody writes. Alternatives: a RwLock would make a mistake wait for ever where this
     // makes it an error; no check at all would make it a data race.
     borrows: AtomicIsize,
+    /// Of pinned memory: streams of its device that were given copies from it, which may be under way.
+    copies: Mutex<Vec<StreamId>>,
 }
 
 const WRITING: isize = -1;
@@ -43,6 +45,7 @@ impl Storage {
             version: AtomicU32::new(0),
             savers: AtomicU32::new(0),
             borrows: AtomicIsize::new(0),
+            copies: Mutex::default(),
         }))
     }
 
@@ -59,6 +62,25 @@ impl Storage {
     /// The first byte's address on the device; meaningless on the accounting device.
     pub fn address(&self) -> u64 {
         self.block().address()
+    }
+
+    /// The stream that the memory was allocated for, on which it is used unless others are
+    /// [named](Self::record_stream).
+    pub fn stream(&self) -> StreamId {
+        self.block().stream()
+    }
+
+    /// Says that work on `stream` uses the memory: once freed, it is handed out again when that work is done. Of pinned
+    /// memory, `stream` is its device's.
+    ///
+    /// # Errors
+    /// If the stream is neither of this memory's device nor, for pinned memory, of the device that it is pinned for.
+    pub fn record_stream(&self, stream: &Stream) -> Result<()> {
+        let device = &self.device;
+        let its = if device == stream.device() { Some(stream.id()) } else { device.pinned_stream(stream) };
+        let its = its.ok_or(Error::Devices { op: "record_stream" })?;
+        device.allocator().record_stream(self.block(), its);
+        Ok(())
     }
 
     fn block(&self) -> &Block {
@@ -117,11 +139,15 @@ impl Storage {
     }
 
     /// The memory as numbers, to write. Fails while anybody else reads or writes it, and on a device without values.
+    /// Waits for copies from pinned memory.
     pub(crate) fn write<T: Pod>(&self, op: &'static str) -> Result<Writing<'_, T>> {
         self.check_host(op)?;
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         self.borrows.compare_exchange(0, WRITING, acquire, relaxed).map_err(|_| Error::InUse { op })?;
-        Ok(Writing { storage: self, elements: PhantomData })
+        let writing = Writing { storage: self, elements: PhantomData };
+        // From here on nobody gives another.
+        self.finish_copies()?;
+        Ok(writing)
     }
 
     /// The memory for a kernel to read. Fails while it is written.
@@ -146,6 +172,52 @@ impl Storage {
         // SAFETY: the block is this storage's, and `bytes` fit. It was handed out for this stream, on which earlier
         // users of the memory are done by the time of the copy.
         unsafe { gpu.copy_in(place.address(), bytes, self.device.stream().0) }?;
+        Ok(())
+    }
+
+    /// Writes the bytes of pinned memory from `first` on to the beginning of its CUDA device's memory `to`, without waiting.
+    pub(crate) fn copy_pinned_to(&self, op: &'static str, first: usize, to: &Self) -> Result<()> {
+        assert!(first + to.bytes <= self.bytes, "a copy ends within its storage");
+        let stream = to.device.current_stream();
+        let (from, place) = (self.lend(op)?, to.lend_to_write(op)?);
+        let gpu = to.device.gpu().ok_or(Error::NotOnHost { op })?;
+        // Before the copy is given: if that fails, a stream too many does no harm.
+        self.record_stream(&stream)?;
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        if !copies.contains(&stream.id()) {
+            copies.push(stream.id());
+        }
+        let (from, bytes) = (from.address() + first as u64, to.bytes as u64);
+        // SAFETY: `place` is that storage's block, handed out for this stream. `from` is memory of the pool of pinned memory
+        // of this very device, else naming the stream would have failed. Freeing it waits for the stream, as does writing.
+        unsafe { gpu.copy_from_pinned(place.address(), from, bytes, stream.id().0) }?;
+        Ok(())
+    }
+
+    /// Waits until no copy from this memory is under way. Only pinned memory has any.
+    fn finish_copies(&self) -> Result<()> {
+        let Some(gpu) = self.device.pinned_for() else { return Ok(()) };
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(stream) = copies.last() {
+            gpu.synchronize(stream.0)?;
+            copies.pop();
+        }
+        Ok(())
+    }
+
+    /// Writes the bytes of one CUDA device's memory from `first` on to the beginning of another's, without waiting. The
+    /// streams that the thread is in on both devices wait for each other.
+    pub(crate) fn copy_across(&self, op: &'static str, first: usize, to: &Self) -> Result<()> {
+        assert!(first + to.bytes <= self.bytes, "a copy ends within its storage");
+        let (from, place) = (self.lend(op)?, to.lend_to_write(op)?);
+        let (Some(gpu), Some(other)) = (self.device.gpu(), to.device.gpu()) else {
+            return Err(Error::NotOnHost { op });
+        };
+        let (from, bytes) = (from.address() + first as u64, to.bytes as u64);
+        let streams = (self.device.stream().0, to.device.stream().0);
+        // SAFETY: both blocks are these storages', and the bytes lie in them. The copy is work of this device's stream, as
+        // any other; the other's stream, for which `to` was handed out, waits for it.
+        unsafe { gpu.copy_across(from, streams.0, (other, place.address()), streams.1, bytes) }?;
         Ok(())
     }
 
@@ -193,7 +265,7 @@ impl fmt::Debug for Storage {
 }
 
 /// A device's memory while a kernel that reads or writes it is being given to the device. Kernels of one stream run one
-/// after another, so no borrow is needed while they run.
+/// after another, so no borrow is needed while they run; who works with several lets them wait for one another.
 pub(crate) struct Lent<'a> {
     storage: &'a Storage,
     is_written: bool,

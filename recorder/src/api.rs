@@ -65,7 +65,14 @@ pub fn register(source: &Arc<dyn Source>) {
     crate::environment::start_once();
     if level::records_events() {
         hub::start_device(&**source);
+        source.sample();
     }
+}
+
+/// Whether events are kept at all: for what costs something to find out.
+#[inline]
+pub fn is_recording() -> bool {
+    level::records_events()
 }
 
 /// A segment was obtained from the driver. Call after it succeeded.

@@ -403,3 +403,11 @@ pub(crate) fn start_device(source: &dyn Source) {
         }
     });
 }
+
+/// Has every allocator say what is in use on its device, if anything is recorded. Not under any lock.
+pub(crate) fn sample() {
+    if level::records_events() {
+        let sources = lock().sources();
+        sources.iter().for_each(|source| source.sample());
+    }
+}

@@ -170,6 +170,7 @@ fn begin_events(level: Level, stacks_on: StacksOn) {
         hub::start_device(&*source);
     }
     hub::lock().open();
+    hub::sample();
 }
 
 /// Enters a training step, or leaves all of them: recordings of chosen steps begin with the first of them, and end
@@ -187,8 +188,9 @@ pub(crate) fn enter_step(step: Option<u32>) {
         }
     }
     hub::lock().set_step(step);
-    if let Some((true, Stage::Waiting, level, stacks_on)) = wish {
-        begin_events(level, stacks_on);
+    match wish {
+        Some((true, Stage::Waiting, level, stacks_on)) => begin_events(level, stacks_on),
+        _ => hub::sample(),
     }
 }
 

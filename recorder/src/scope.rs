@@ -74,7 +74,9 @@ pub fn category(category: Category) -> ContextGuard {
 
 /// Enters a phase of the step, for the whole program, until the guard drops.
 pub fn phase(phase: Phase) -> PhaseGuard {
-    PhaseGuard { former: hub::lock().set_phase(phase) }
+    let former = hub::lock().set_phase(phase);
+    hub::sample();
+    PhaseGuard { former }
 }
 
 /// Returns to the former phase when dropped.
@@ -87,6 +89,7 @@ pub struct PhaseGuard {
 impl Drop for PhaseGuard {
     fn drop(&mut self) {
         hub::lock().set_phase(self.former);
+        hub::sample();
     }
 }
 

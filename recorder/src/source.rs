@@ -14,4 +14,9 @@ pub trait Source: Send + Sync {
     /// Scopes and ops in the state are those of [`context`](crate::context) at the time of the allocation. Stacks are
     /// not asked for: set [`StackId::NONE`](crate::StackId::NONE).
     fn freeze(&self, read: &mut dyn FnMut(StartingState));
+
+    /// Says by [`device_used`](crate::api::device_used) what the driver says is in use, where others use the device as well.
+    /// Asked when a recording begins and at each boundary of steps and phases, not under any lock. What the allocator
+    /// obtains and gives back in between, it samples itself.
+    fn sample(&self) {}
 }

@@ -11,6 +11,8 @@ pub enum DriverKind {
     Cuda,
     /// Addresses without memory: everything is counted, nothing can be read.
     Accounting,
+    /// Host memory that a device copies from and to by itself.
+    Pinned,
 }
 
 impl DriverKind {
@@ -20,6 +22,7 @@ impl DriverKind {
             Self::Cpu => "cpu",
             Self::Cuda => "cuda",
             Self::Accounting => "accounting",
+            Self::Pinned => "pinned",
         }
     }
 }

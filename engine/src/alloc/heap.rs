@@ -10,7 +10,7 @@ use highwater_recorder::{DeviceId, Pool, api};
 use super::arena::{Arena, BlockIndex, Record, Use};
 use super::block::Block;
 use super::config::AllocConfig;
-use super::driver::Driver;
+use super::driver::{Driver, DriverKind};
 use super::event_queue::EventQueues;
 use super::free_list::FreeList;
 use super::stats::AllocStats;
@@ -74,6 +74,18 @@ impl Heap {
     #[inline]
     pub(super) fn collects_garbage(&self) -> bool {
         self.memory_fraction < 1.0 && self.config.garbage_collection_threshold().is_some()
+    }
+
+    /// Tells a running recording what is in use on the whole device, if others use it as well. Called where what this heap
+    /// holds has changed, and at boundaries of phases.
+    pub(super) fn sample(&self) {
+        if self.driver.kind() != DriverKind::Cuda || !api::is_recording() {
+            return;
+        }
+        // A driver that fails here fails again at the next request, which is where the program learns of it.
+        if let Ok(capacity) = self.driver.capacity() {
+            api::device_used(self.device, capacity.total.saturating_sub(capacity.free));
+        }
     }
 
     /// Enters a segment or a reservation that the driver just gave. It is in no list yet.

@@ -44,7 +44,9 @@ impl Heap {
             self.stats.oversize_segments.decrease(1);
         }
         api::release(self.device, range);
-        self.driver.release(range.address, range.bytes)
+        self.driver.release(range.address, range.bytes)?;
+        self.sample();
+        Ok(())
     }
 
     /// With a limit on splitting, gives back the smallest segment that the request could have been cut from had it been

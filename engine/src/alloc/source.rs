@@ -27,6 +27,10 @@ impl Source for CachingAllocator {
         let heap = self.heap();
         read(heap.starting_state());
     }
+
+    fn sample(&self) {
+        self.heap().sample();
+    }
 }
 
 impl Heap {

@@ -49,7 +49,7 @@ impl CpuDriver {
 
     /// At most `bytes`, and no more than the host has, for trying out what a smaller machine would do.
     pub fn with_capacity(bytes: u64) -> Self {
-        Self { total: bytes.min(host_memory().unwrap_or(NO_LIMIT)), held: Mutex::default() }
+        Self { total: bytes.min(host_memory()), held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -139,8 +139,12 @@ fn give_back(segment: &Segment) {
     unsafe { std::alloc::dealloc(pointer, segment.layout) };
 }
 
-/// Bytes of memory in this machine, where `/proc` says so.
-fn host_memory() -> Option<u64> {
+/// Bytes of memory in this machine.
+pub(super) fn host_memory() -> u64 {
+    said_by_proc().unwrap_or(NO_LIMIT)
+}
+
+fn said_by_proc() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -3,9 +3,12 @@
 pub mod accounting;
 pub mod cpu;
 pub mod cuda;
+pub mod pinned;
+pub mod stream;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use highwater_kernels::Gpu;
 use highwater_recorder::api::DeviceClaim;
@@ -13,6 +16,8 @@ use highwater_recorder::{Category, DeviceId, Source, StreamId, api, scope};
 
 use crate::alloc::{AllocConfig, Block, CachingAllocator, Driver};
 use crate::error::{Error, Result};
+
+pub use stream::{Stream, StreamGuard};
 
 /// How a device does arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +45,21 @@ struct Inner {
     gpu: Option<Arc<Gpu>>,
     workspace: Option<Block>,
     allocator: Arc<CachingAllocator>,
+    /// How many streams were made that are only numbers.
+    streams: AtomicU64,
+    /// Its pinned host memory, once asked for.
+    pinned: OnceLock<Device>,
+    /// Of pinned host memory: who copies from it.
+    owner: Option<Owner>,
     /// Outlives the allocator, whose last events carry its number.
     claim: DeviceClaim,
+}
+
+/// Whose host memory is pinned.
+#[derive(Clone)]
+struct Owner {
+    number: DeviceId,
+    gpu: Option<Arc<Gpu>>,
 }
 
 impl Device {
@@ -107,6 +125,54 @@ impl Device {
         Self(Arc::new(Inner::over(kind, driver, None, config)))
     }
 
+    /// Host memory from which this device copies by itself while the program goes on, and to which it copies without a
+    /// detour. It is a device of its own, with an allocator and an entry in recordings; tensors there compute as on the
+    /// cpu. Made when first asked for; on devices without a GPU, it is memory as theirs.
+    ///
+    /// A copy [to this device](crate::Tensor::to_device) returns before it is done. Until then the memory is not handed
+    /// out again, and whoever changes the tensor waits.
+    pub fn pinned(&self) -> Self {
+        if self.is_pinned() {
+            return self.clone();
+        }
+        let make = || {
+            let (kind, driver) = match (self.kind(), &self.0.gpu) {
+                (_, Some(gpu)) => (Kind::Cpu, pinned::PinnedDriver::of_gpu(Arc::clone(gpu))),
+                (Kind::Accounting, None) => {
+                    let driver = accounting::AccountingDriver::new(cpu::host_memory());
+                    (Kind::Accounting, pinned::PinnedDriver::plain(Box::new(driver)))
+                }
+                (_, None) => (Kind::Cpu, pinned::PinnedDriver::plain(Box::new(cpu::CpuDriver::new()))),
+            };
+            let number = Some(pinned::number_of(self.id()));
+            let mut inner = Inner::over(kind, Box::new(driver), number, AllocConfig::default());
+            inner.owner = Some(Owner { number: self.id(), gpu: self.0.gpu.clone() });
+            Self(Arc::new(inner))
+        };
+        self.0.pinned.get_or_init(make).clone()
+    }
+
+    /// Whether this is some device's pinned host memory.
+    pub fn is_pinned(&self) -> bool {
+        self.0.owner.is_some()
+    }
+
+    /// What this pinned host memory calls a stream that copies from it; none if that is not its device's.
+    pub(crate) fn pinned_stream(&self, stream: &Stream) -> Option<StreamId> {
+        let owner = self.0.owner.as_ref()?;
+        let is_its = match (&owner.gpu, &stream.device().0.gpu) {
+            (Some(gpu), Some(other)) => Arc::ptr_eq(gpu, other),
+            (None, None) => owner.number == stream.device().id(),
+            _ => false,
+        };
+        is_its.then(|| pinned::stream_of(stream.id()))
+    }
+
+    /// The GPU that copies from this pinned host memory.
+    pub(crate) fn pinned_for(&self) -> Option<&Gpu> {
+        self.0.owner.as_ref()?.gpu.as_deref()
+    }
+
     /// How it does arithmetic.
     pub fn kind(&self) -> Kind {
         self.0.kind
@@ -115,11 +181,6 @@ impl Device {
     /// Its number in recordings.
     pub fn id(&self) -> DeviceId {
         self.0.claim.id()
-    }
-
-    /// The stream on which its operations run.
-    pub fn stream(&self) -> StreamId {
-        StreamId::default()
     }
 
     /// Its allocator, with the statistics.
@@ -137,12 +198,20 @@ impl Device {
         self.0.gpu.as_deref()
     }
 
-    /// Memory that matrix products may use on the device's stream: its address and its bytes. There is one workspace, and
-    /// it is the default stream's, where products use it one after another. On other streams, whose work may run at the
-    /// same time, there is none: products there take algorithms that need none, and the device no more memory.
+    /// Tells this device from all others that live.
+    fn number(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    /// Memory that kernels may use between two launches on the stream that this thread is in: its address and its bytes.
+    /// There is one workspace, and it is the default stream's, where kernels use it one after another. On other streams,
+    /// whose work may run at the same time, there is none: what works without takes longer there, and the device no more
+    /// memory.
     pub(crate) fn workspace(&self) -> (u64, u64) {
-        let workspace = self.0.workspace.as_ref().filter(|_| self.stream() == StreamId::default());
-        workspace.map_or((0, 0), |block| (block.address(), WORKSPACE_BYTES))
+        match &self.0.workspace {
+            Some(block) if self.stream() == block.stream() => (block.address(), WORKSPACE_BYTES),
+            _ => (0, 0),
+        }
     }
 
     /// Waits until all operations are done, and fails where one has failed unseen. Operations of the cpu and accounting
@@ -174,7 +243,16 @@ impl Inner {
         let allocator = CachingAllocator::new(driver, claim.id(), config);
         let source: Arc<dyn Source> = allocator.clone();
         api::register(&source);
-        Self { kind, gpu: None, workspace: None, allocator, claim }
+        Self {
+            kind,
+            gpu: None,
+            workspace: None,
+            allocator,
+            streams: AtomicU64::new(0),
+            pinned: OnceLock::new(),
+            owner: None,
+            claim,
+        }
     }
 
     fn take_workspace(&mut self) -> Result<()> {
@@ -210,6 +288,7 @@ impl fmt::Debug for Device {
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.kind(), self.gpu()) {
+            _ if self.is_pinned() => f.write_str("pinned"),
             (Kind::Cpu, _) => f.write_str("cpu"),
             (_, Some(gpu)) => write!(f, "cuda:{}", gpu.ordinal()),
             _ => f.write_str("meta"),

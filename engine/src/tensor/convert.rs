@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use crate::backend::to_host;
-use crate::device::{Device, Kind};
+use crate::device::{Device, Kind, Stream};
 use crate::dtype::{DType, Element, Truth};
 use crate::error::{Error, Result};
 
@@ -45,13 +45,43 @@ impl Tensor {
     }
 
     /// The same numbers on `device`; this tensor if it is there already. Without history.
+    ///
+    /// A copy to a CUDA device from its [pinned memory](Device::pinned), or from another CUDA device, returns before it is
+    /// done; it is work of the stream that the thread is in. Other copies wait.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
+        let op = "to_device";
         if self.device() == device {
             return Ok(self.detach());
         }
         if device.kind() == Kind::Accounting {
             return Self::empty(self.shape(), self.dtype(), device);
         }
+        let (from, to) = (self.device().kind(), device.kind());
+        if from == Kind::Accounting {
+            return Err(Error::NoValues { op });
+        }
+        let source = match (self.is_contiguous(), from) {
+            (true, _) => self.detach(),
+            // Other CUDA devices and the host copy memory that lies in one piece.
+            (false, Kind::Cuda) if to == Kind::Cuda => self.copied()?,
+            (false, _) => return self.to_device_by_number(device),
+        };
+        let out = Self::empty(self.shape(), self.dtype(), device)?;
+        let (storage, bytes) = (source.storage(), out.storage().bytes());
+        let first = source.layout().offset() * self.dtype().size();
+        match (from, to) {
+            (Kind::Cuda, Kind::Cuda) => storage.copy_across(op, first, out.storage())?,
+            (Kind::Cuda, _) => storage.copy_out(op, first, &mut out.storage().write(op)?)?,
+            (_, Kind::Cuda) if self.device().pinned_stream(&device.current_stream()).is_some() => {
+                storage.copy_pinned_to(op, first, out.storage())?;
+            }
+            (_, Kind::Cuda) => out.storage().copy_in(op, &storage.read(op)?[first..first + bytes])?,
+            (_, _) => out.storage().write::<u8>(op)?.copy_from_slice(&storage.read(op)?[first..first + bytes]),
+        }
+        Ok(out)
+    }
+
+    fn to_device_by_number(&self, device: &Device) -> Result<Self> {
         match self.dtype() {
             DType::F64 => Self::from_slice(&self.to_vec::<f64>()?, self.shape(), device),
             DType::F32 => Self::from_slice(&self.to_vec::<f32>()?, self.shape(), device),
@@ -61,5 +91,15 @@ impl Tensor {
             DType::U8 => Self::from_slice(&self.to_vec::<u8>()?, self.shape(), device),
             DType::Bool => Self::from_slice(&self.to_vec::<Truth>()?, self.shape(), device),
         }
+    }
+
+    /// Says that work on `stream` uses the tensor's memory, which belongs to another stream: once freed, it is handed out
+    /// again only when what `stream` has been given by then is done. See [`crate::device::stream`] for who says so when.
+    ///
+    /// # Errors
+    /// If the stream is neither of the tensor's device nor, for a tensor in pinned memory, of the device that it is pinned
+    /// for.
+    pub fn record_stream(&self, stream: &Stream) -> Result<()> {
+        self.storage().record_stream(stream)
     }
 }

@@ -78,6 +78,49 @@ impl Gpu {
         self.synchronize(stream)
     }
 
+    /// Gives `stream` a copy to the device from pinned memory of the host, and returns at once.
+    ///
+    /// # Safety
+    /// `bytes` bytes from `to` on are the caller's to write at this point of `stream`. As many from `from` on lie in memory
+    /// that [`reserve_pinned`](Self::reserve_pinned) gave, and stay there unchanged until `stream` is past the copy.
+    pub unsafe fn copy_from_pinned(&self, to: u64, from: u64, bytes: u64, stream: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.bind()?;
+        let handle = self.streams.handle(stream);
+        let from = ptr::with_exposed_provenance(from as usize);
+        // SAFETY: as promised by the caller.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, bytes as usize, handle) }.result().told("cuMemcpyHtoDAsync")
+    }
+
+    /// Gives `stream` a copy from this device to `other`, perhaps of another GPU, and returns at once. The copy waits for
+    /// what `other_stream` there has been given so far, and what that is given from now on waits for the copy.
+    ///
+    /// # Safety
+    /// `bytes` bytes from `from` on are the caller's to read at this point of `stream`, and as many from `to` on the
+    /// caller's to write at this point of `other_stream`.
+    pub unsafe fn copy_across(
+        &self,
+        from: u64,
+        stream: u64,
+        (other, to): (&Self, u64),
+        other_stream: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.follow(stream, other, other_stream)?;
+        self.bind()?;
+        let handle = self.streams.handle(stream);
+        let (source, target) = (self.context.handle.0, other.context.handle.0);
+        // SAFETY: as promised by the caller; both contexts are held.
+        unsafe { result::memcpy_peer_async(target, to, source, from, bytes as usize, handle) }
+            .told("cuMemcpyPeerAsync")?;
+        other.follow(other_stream, self, stream)
+    }
+
     /// Copies from the device to `to` after all that `stream` was given before, and returns when that is done.
     ///
     /// # Safety

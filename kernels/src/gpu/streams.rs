@@ -112,11 +112,13 @@ impl Gpu {
         Ok(())
     }
 
-    /// Lets all work that `stream` is given from now on wait for what `other` has been given so far.
-    pub fn follow(&self, stream: u64, other: u64) -> Result<()> {
-        let number = self.record_event(other)?;
-        let mut events = self.streams.events();
+    /// Lets all work that `stream` is given from now on wait for what stream `awaited` of `other`, perhaps another device,
+    /// has been given so far.
+    pub fn follow(&self, stream: u64, other: &Self, awaited: u64) -> Result<()> {
+        let number = other.record_event(awaited)?;
+        let mut events = other.streams.events();
         let handle = known(&events, number)?;
+        self.bind()?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: both handles are alive. The driver keeps what it needs of the event.
         let told = unsafe { result::stream::wait_event(self.streams.handle(stream), handle.0, flags) };

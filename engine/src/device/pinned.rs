@@ -1,0 +1,177 @@
+//! Pinned driver: host memory that a device copies from and to by itself, while the program goes on.
+#![expect(unsafe_code, reason = "gives host memory back to the device's driver, and clears it")]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use highwater_kernels::{Error, Gpu};
+use highwater_recorder::{DeviceId, StreamId};
+
+use super::cpu::host_memory;
+use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
+
+/// Pools of pinned memory count from here in recordings: above all GPUs that a machine has, whose numbers stay theirs.
+const FIRST_NUMBER: u16 = 32;
+
+/// The stream for which blocks of pinned memory are allocated: the host's own work.
+pub(super) const HOST: StreamId = StreamId(0);
+
+/// The number in recordings that the pool of device `owner` wishes for.
+pub(super) fn number_of(owner: DeviceId) -> DeviceId {
+    DeviceId(FIRST_NUMBER.saturating_add(owner.0))
+}
+
+/// What the pool calls stream `stream` of its device, beside [`HOST`].
+pub(super) fn stream_of(stream: StreamId) -> StreamId {
+    StreamId(stream.0 + 1)
+}
+
+/// Pinned host memory of one device. Streams are the host's, 0, and the device's, each one higher than there.
+pub struct PinnedDriver {
+    memory: Memory,
+}
+
+enum Memory {
+    /// Pinned for a CUDA device.
+    Locked { gpu: Arc<Gpu>, total: u64, held: Mutex<Held> },
+    /// A device that copies by itself needs none; its pool is what its own kind of memory is, under another name.
+    Plain(Box<dyn Driver>),
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: u64,
+    segments: HashMap<u64, u64>,
+}
+
+impl PinnedDriver {
+    /// Memory that `gpu` copies from and to.
+    pub fn of_gpu(gpu: Arc<Gpu>) -> Self {
+        Self { memory: Memory::Locked { gpu, total: host_memory(), held: Mutex::default() } }
+    }
+
+    /// Memory of `driver`, for a device without a GPU.
+    pub fn plain(driver: Box<dyn Driver>) -> Self {
+        Self { memory: Memory::Plain(driver) }
+    }
+}
+
+fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn told(doing: &'static str) -> impl Fn(Error) -> DriverError {
+    move |error| match error {
+        Error::OutOfMemory => DriverError::OutOfMemory,
+        other => DriverError::Other { doing, message: other.to_string() },
+    }
+}
+
+/// The device's own number of a stream; none for the host's.
+fn of_device(stream: StreamId) -> Option<u64> {
+    stream.0.checked_sub(1)
+}
+
+/// The host's work is done when it is asked about: this stands for all its events. The device's numbers count from 1.
+const REACHED: DriverEvent = DriverEvent(0);
+
+impl Driver for PinnedDriver {
+    fn kind(&self) -> DriverKind {
+        DriverKind::Pinned
+    }
+
+    fn name(&self) -> String {
+        "pinned host memory".to_owned()
+    }
+
+    /// Counts as used what this driver handed out.
+    fn capacity(&self) -> Result<Capacity, DriverError> {
+        match &self.memory {
+            Memory::Locked { total, held, .. } => {
+                Ok(Capacity { total: *total, free: total.saturating_sub(lock(held).bytes) })
+            }
+            Memory::Plain(driver) => driver.capacity(),
+        }
+    }
+
+    /// The memory is zero.
+    fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
+        let (gpu, held) = match &self.memory {
+            Memory::Locked { gpu, held, .. } => (gpu, held),
+            Memory::Plain(driver) => return driver.reserve(bytes),
+        };
+        let address = gpu.reserve_pinned(bytes).map_err(told("reserve"))?;
+        // SAFETY: the memory is new, as long as was asked for, and the host's to write; its address was exposed.
+        unsafe {
+            std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(address as usize), 0, bytes as usize)
+        };
+        let mut held = lock(held);
+        held.bytes += bytes;
+        held.segments.insert(address, bytes);
+        Ok(address)
+    }
+
+    fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        let (gpu, held) = match &self.memory {
+            Memory::Locked { gpu, held, .. } => (gpu, held),
+            Memory::Plain(driver) => return driver.release(address, bytes),
+        };
+        let mut held = lock(held);
+        if held.segments.get(&address) != Some(&bytes) {
+            let message = format!("no segment of {bytes} bytes at {address:#x} is held");
+            return Err(DriverError::Other { doing: "release", message });
+        }
+        // SAFETY: obtained by `reserve`. The allocator gives back only what no block uses, and a block is used until the
+        // streams that copy from it have done so.
+        unsafe { gpu.release_pinned(address) }.map_err(told("release"))?;
+        held.segments.remove(&address);
+        held.bytes -= bytes;
+        Ok(())
+    }
+
+    fn record_event(&self, stream: StreamId) -> Result<DriverEvent, DriverError> {
+        match (&self.memory, of_device(stream)) {
+            (Memory::Locked { gpu, .. }, Some(stream)) => {
+                gpu.record_event(stream).map(DriverEvent).map_err(told("record event"))
+            }
+            (Memory::Locked { .. }, None) => Ok(REACHED),
+            (Memory::Plain(driver), _) => driver.record_event(stream),
+        }
+    }
+
+    fn query(&self, event: DriverEvent) -> Result<bool, DriverError> {
+        match &self.memory {
+            Memory::Locked { .. } if event == REACHED => Ok(true),
+            Memory::Locked { gpu, .. } => gpu.query(event.0).map_err(told("query event")),
+            Memory::Plain(driver) => driver.query(event),
+        }
+    }
+
+    fn wait(&self, event: DriverEvent) -> Result<(), DriverError> {
+        match &self.memory {
+            Memory::Locked { .. } if event == REACHED => Ok(()),
+            Memory::Locked { gpu, .. } => gpu.wait(event.0).map_err(told("wait for event")),
+            Memory::Plain(driver) => driver.wait(event),
+        }
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<(), DriverError> {
+        match (&self.memory, of_device(stream)) {
+            (Memory::Locked { gpu, .. }, Some(stream)) => gpu.synchronize(stream).map_err(told("synchronize")),
+            (Memory::Locked { .. }, None) => Ok(()),
+            (Memory::Plain(driver), _) => driver.synchronize(stream),
+        }
+    }
+}
+
+impl Drop for PinnedDriver {
+    /// Gives everything back, once no copy is under way.
+    fn drop(&mut self) {
+        let Memory::Locked { gpu, held, .. } = &mut self.memory else { return };
+        drop(gpu.synchronize_all());
+        for &address in held.get_mut().unwrap_or_else(PoisonError::into_inner).segments.keys() {
+            // SAFETY: obtained by `reserve`; the allocator is gone, and with it all blocks; the device is idle.
+            drop(unsafe { gpu.release_pinned(address) });
+        }
+    }
+}
