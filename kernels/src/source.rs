@@ -48,6 +48,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("number.cuh", include_str!("../cuda/number.cuh")),
     ("maths.cuh", include_str!("../cuda/maths.cuh")),
     ("nest.cuh", include_str!("../cuda/nest.cuh")),
+    ("map.cuh", include_str!("../cuda/map.cuh")),
     ("block.cuh", include_str!("../cuda/block.cuh")),
 ];
 
