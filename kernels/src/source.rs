@@ -49,6 +49,8 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("maths.cuh", include_str!("../cuda/maths.cuh")),
     ("nest.cuh", include_str!("../cuda/nest.cuh")),
     ("map.cuh", include_str!("../cuda/map.cuh")),
+    ("rows.cuh", include_str!("../cuda/rows.cuh")),
+    ("exponents.cuh", include_str!("../cuda/exponents.cuh")),
     ("block.cuh", include_str!("../cuda/block.cuh")),
 ];
 
@@ -62,6 +64,7 @@ macro_rules! files {
 pub const FILES: &[File] = files! {
     "elementwise" for FLOATS;
     "fill" for ALL;
+    "softmax" for FLOATS;
 };
 
 const FLOATS: &[Types] =

@@ -5,6 +5,8 @@
 
 mod launch;
 pub mod elementwise;
+mod rows;
+pub mod softmax;
 mod missing;
 
 pub use missing::*;
