@@ -48,6 +48,8 @@ pub fn options(unit: Unit, arch: &str) -> Vec<String> {
     vec![
         format!("--gpu-architecture={arch}"),
         "--std=c++17".to_owned(),
+        // Lambdas are the device's, as all here is.
+        "-default-device".to_owned(),
         "--generate-line-info".to_owned(),
         format!("--define-macro=T={}", unit.types.t.name()),
         format!("--define-macro=U={}", unit.types.u.name()),

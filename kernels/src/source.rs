@@ -48,6 +48,9 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("number.cuh", include_str!("../cuda/number.cuh")),
     ("maths.cuh", include_str!("../cuda/maths.cuh")),
     ("nest.cuh", include_str!("../cuda/nest.cuh")),
+    ("map.cuh", include_str!("../cuda/map.cuh")),
+    ("rows.cuh", include_str!("../cuda/rows.cuh")),
+    ("exponents.cuh", include_str!("../cuda/exponents.cuh")),
     ("block.cuh", include_str!("../cuda/block.cuh")),
     ("prefix.cuh", include_str!("../cuda/prefix.cuh")),
     ("buckets.cuh", include_str!("../cuda/buckets.cuh")),
@@ -70,6 +73,7 @@ pub const FILES: &[File] = files! {
     "reduce" for FLOATS;
     "scan" for FLOATS;
     "unfold" for FLOATS;
+    "softmax" for FLOATS;
 };
 
 const FLOATS: &[Types] =

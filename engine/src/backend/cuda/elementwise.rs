@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use highwater_kernels::{Arguments, Kernel};
 
-use super::launch::{Place, Queue, check_float, nest_words, reading, types, writing};
+use super::launch::{Place, Queue, check_float, is_in_order, nest_words, reading, types, writing};
 use crate::backend::nest::Nest;
 use crate::backend::{Binary, Ternary, Unary, View};
 use crate::dtype::DType;
@@ -57,12 +57,6 @@ pub fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let near = input.layout.at(0);
     Nest::new([&order, &near]).each(|[to, from]| numbers[to] = memory[from]);
     Ok(numbers)
-}
-
-/// Whether operands lie one after another, all in the same order.
-fn is_in_order<const N: usize>(nest: &Nest<N>) -> bool {
-    let (lengths, strides) = nest.axes();
-    lengths.len() == 1 && (lengths[0] == 1 || strides.iter().all(|strides| strides[0] == 1))
 }
 
 /// Names of a function's kernels: for memory in order, and for any layout.

@@ -103,6 +103,12 @@ pub(super) fn nest_words<const N: usize>(nest: &Nest<N>) -> Vec<u64> {
     words
 }
 
+/// Whether operands lie one after another, all in the same order.
+pub(super) fn is_in_order<const N: usize>(nest: &Nest<N>) -> bool {
+    let (lengths, strides) = nest.axes();
+    lengths.len() == 1 && (lengths[0] == 1 || strides.iter().all(|strides| strides[0] == 1))
+}
+
 /// A device's stream, to which kernels are given.
 pub(super) struct Queue<'a> {
     gpu: &'a Gpu,

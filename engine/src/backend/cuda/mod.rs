@@ -6,6 +6,8 @@
 mod launch;
 pub mod elementwise;
 pub mod matmul;
+mod rows;
+pub mod softmax;
 mod missing;
 
 pub use missing::*;

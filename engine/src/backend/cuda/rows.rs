@@ -1,0 +1,95 @@
+//! Rows: how many threads share a row of numbers, and what kernels over rows read where it does not lie in order.
+
+use highwater_kernels::gpu::launch::THREADS;
+use highwater_kernels::{Arguments, Grid};
+
+use super::elementwise::copy;
+use super::launch::Queue;
+use crate::backend::View;
+use crate::error::Result;
+
+/// Lanes of a warp.
+const WARP: u64 = 32;
+/// The most packs of 16 bytes of a row that one lane goes over while there are rows enough for all.
+const PACKS_A_LANE: u64 = 8;
+
+/// The rows of contiguous memory, as kernels that include rows.cuh go over them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rows {
+    count: u64,
+    width: u64,
+    lanes: u32,
+    blocks: u32,
+}
+
+impl Rows {
+    /// Along the last axis.
+    pub(super) fn of(queue: &Queue<'_>, view: View<'_>) -> Self {
+        let width = view.layout.shape().last().copied().unwrap_or(1);
+        let rows = view.layout.elements().checked_div(width).unwrap_or(0);
+        Self::new(queue.gpu().processors(), [rows as u64, width as u64], view.dtype.size() as u64)
+    }
+
+    /// `rows` of `width` numbers of `bytes` bytes, for a device of so many processors. Short rows are for some lanes of a
+    /// warp, long ones for a block, and so are rather short ones where blocks would be too few.
+    fn new(processors: u32, [rows, width]: [u64; 2], bytes: u64) -> Self {
+        let threads = u64::from(THREADS);
+        let packs = (width * bytes).div_ceil(16);
+        let lanes = packs.next_power_of_two().min(WARP);
+        let blocks = (rows * lanes).div_ceil(threads);
+        let is_long = packs > WARP * PACKS_A_LANE;
+        let are_few = packs > 2 * WARP && blocks < u64::from(processors);
+        let (lanes, blocks) = if is_long || are_few { (threads, rows) } else { (lanes, blocks) };
+        let most_blocks = u64::from(processors) * 16;
+        Self { count: rows, width, lanes: lanes as u32, blocks: blocks.min(most_blocks) as u32 }
+    }
+
+    /// The blocks that go over them.
+    pub(super) fn grid(&self) -> Grid {
+        Grid::row(self.blocks)
+    }
+
+    /// A kernel's arguments, with how many rows there are, their length, and who shares one.
+    pub(super) fn with(&self, arguments: Arguments) -> Arguments {
+        arguments.with(self.count).with(self.width).with(self.lanes)
+    }
+}
+
+/// What a kernel reads that writes `out`: the input, if it lies in order; else, none: `out` itself, which has a copy.
+pub(super) fn in_order<'a>(out: View<'_>, input: Option<View<'a>>) -> Result<Option<View<'a>>> {
+    match input {
+        Some(input) if !input.layout.is_contiguous() => copy(out, input).map(|()| None),
+        other => Ok(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lanes_and_blocks(rows: u64, width: u64) -> (u32, u32) {
+        let rows = Rows::new(132, [rows, width], 4);
+        (rows.lanes, rows.blocks)
+    }
+
+    #[test]
+    fn short_rows_share_a_warp_and_long_ones_have_a_block_each() {
+        assert_eq!(lanes_and_blocks(1 << 20, 3), (1, 132 * 16));
+        assert_eq!(lanes_and_blocks(1000, 10), (4, 16));
+        assert_eq!(lanes_and_blocks(8192, 768), (32, 1024));
+        assert_eq!(lanes_and_blocks(1000, 50257), (256, 1000));
+        assert_eq!(lanes_and_blocks(8192, 50257), (256, 132 * 16));
+    }
+
+    #[test]
+    fn few_rows_have_a_block_each_though_they_are_short() {
+        assert_eq!(lanes_and_blocks(197, 1024), (256, 197));
+        assert_eq!(lanes_and_blocks(197, 64), (16, 13));
+    }
+
+    #[test]
+    fn there_is_nothing_to_start_for_no_rows() {
+        assert_eq!(lanes_and_blocks(0, 5).1, 0);
+        assert_eq!(lanes_and_blocks(0, 0).1, 0);
+    }
+}
