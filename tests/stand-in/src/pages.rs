@@ -175,7 +175,7 @@ impl Pages {
             return fail(Code::InvalidValue, format!("{bytes} bytes from {offset} on of memory of {}", physical.bytes));
         }
         let reserved = self.reserved.range(..=address).next_back();
-        if !reserved.is_some_and(|(start, reserved)| address + bytes <= start + reserved.bytes)
+        if reserved.is_none_or(|(start, reserved)| address + bytes > start + reserved.bytes)
             || !address.is_multiple_of(GRANULARITY)
         {
             return fail(Code::InvalidValue, format!("{bytes} bytes from {address:#x} on are not reserved pages"));

@@ -249,8 +249,8 @@ impl Function {
             }
             // SAFETY: the argument is of this size by the caller's promise, and the place was checked.
             unsafe {
-                std::ptr::copy_nonoverlapping(argument, words.as_mut_ptr().cast::<u8>().add(start), size as usize)
-            };
+                std::ptr::copy_nonoverlapping(argument, words.as_mut_ptr().cast::<u8>().add(start), size as usize);
+            }
             places.push(start);
         }
         // SAFETY: as promised by the caller, there is one more.

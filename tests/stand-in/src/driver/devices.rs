@@ -106,7 +106,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribut
 pub(super) fn most_shared_bytes(capability: (i32, i32)) -> c_int {
     match capability {
         (8, 0 | 7) => 163 << 10,
-        (8, _) | (12.., _) => 99 << 10,
+        (8 | 12.., _) => 99 << 10,
         _ => 227 << 10,
     }
 }

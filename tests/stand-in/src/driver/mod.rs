@@ -1,8 +1,8 @@
 //! Driver: the functions of `libcuda.so.1`, by the names that cudarc looks up.
 #![expect(unsafe_code, reason = "writes to places that C gives")]
 
-mod devices;
-mod memory;
+pub(crate) mod devices;
+pub(crate) mod memory;
 mod pages;
 mod streams;
 mod kernels;

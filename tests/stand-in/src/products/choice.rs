@@ -1,0 +1,141 @@
+//! Choice: a product that fits together, and the way in which it is computed.
+
+use super::descriptions::{Element, Layout, Operation, Wish};
+use super::{Result, Status, refuse};
+
+/// A product of four matrices: left, right, added, and out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Problem {
+    pub(super) operation: Operation,
+    pub(super) layouts: [Layout; 4],
+    /// Rows of the output, its columns, and how many products are summed for each element.
+    pub(super) size: [u64; 3],
+}
+
+/// `CUBLAS_COMPUTE_…`.
+const SINGLE: i32 = 68;
+const SINGLE_PEDANTIC: i32 = 69;
+const DOUBLE: i32 = 70;
+const DOUBLE_PEDANTIC: i32 = 71;
+const SINGLE_FAST: [i32; 3] = [74, 75, 77];
+
+const NAMES: [&str; 4] = ["A", "B", "C", "D"];
+
+impl Problem {
+    /// Fails unless the four fit together and the types are ones that GPUs multiply.
+    pub(super) fn new(operation: Operation, layouts: [Layout; 4]) -> Result<Self> {
+        layouts.iter().zip(NAMES).try_for_each(|(layout, name)| layout.check(name))?;
+        let [a, b, c, d] = &layouts;
+        let turned = |layout: &Layout, index: usize| {
+            let shape = [layout.rows, layout.columns];
+            if operation.transposed[index] { [shape[1], shape[0]] } else { shape }
+        };
+        let ([rows, inner], [other_inner, columns]) = (turned(a, 0), turned(b, 1));
+        if inner != other_inner {
+            return refuse(Status::InvalidValue, format!("A has {inner} columns and B {other_inner} rows"));
+        }
+        for (layout, name) in [(c, "C"), (d, "D")] {
+            if (layout.rows, layout.columns) != (rows, columns) {
+                let shape = format!("{} × {}", layout.rows, layout.columns);
+                return refuse(Status::InvalidValue, format!("{name} is {shape}, the product {rows} × {columns}"));
+            }
+        }
+        if layouts.iter().any(|layout| layout.batch != a.batch) {
+            let batches = layouts.map(|layout| layout.batch);
+            return refuse(Status::InvalidValue, format!("batches of {batches:?}"));
+        }
+        if !d.is_apart() {
+            return refuse(Status::InvalidValue, "the matrices of D overlap one another");
+        }
+        if c.has_rows_together != d.has_rows_together {
+            return refuse(Status::NotSupported, "C and D lie in different orders");
+        }
+        let problem = Self { operation, layouts, size: [rows, columns, inner] };
+        problem.check_types()?;
+        Ok(problem)
+    }
+
+    fn check_types(&self) -> Result<()> {
+        let [a, b, c, d] = self.layouts.map(|layout| layout.element);
+        let Operation { compute, scale, .. } = self.operation;
+        let is_known = match (compute, scale) {
+            (DOUBLE | DOUBLE_PEDANTIC, Element::F64) => a == Element::F64 && d == a,
+            (SINGLE | SINGLE_PEDANTIC, Element::F32) => a != Element::F64 && (d == a || d == Element::F32),
+            (fast, Element::F32) if SINGLE_FAST.contains(&fast) => a == Element::F32 && d == a,
+            _ => false,
+        };
+        if !is_known || a != b || c != d {
+            let words =
+                format!("{a:?} times {b:?} and {c:?} gives {d:?}, computed by {compute} with {scale:?} factors");
+            return refuse(Status::NotSupported, words);
+        }
+        Ok(())
+    }
+
+    /// What tells it from problems that another choice is made for.
+    fn digest(&self) -> u64 {
+        let layouts = self.layouts.iter().flat_map(|layout| {
+            [layout.element.size(), layout.element as u64, u64::from(layout.has_rows_together), layout.batch as u64]
+        });
+        let transposed = self.operation.transposed.map(u64::from);
+        let numbers = layouts.chain(self.size).chain(transposed).chain([self.operation.compute as u64]);
+        numbers.fold(0xcbf2_9ce4_8422_2325, |digest, number| (digest ^ number).wrapping_mul(0x0000_0100_0000_01b3))
+    }
+}
+
+/// The way in which a product is computed: `cublasLtMatmulAlgo_t`, which callers only keep and hand back.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Choice {
+    mark: u64,
+    digest: u64,
+    workspace_bytes: u64,
+    alignments: [u32; 4],
+    unused: [u64; 3],
+}
+
+const MARK: u64 = u64::from_le_bytes(*b"HWchoice");
+
+/// What larger products ask for, if they may, so that a workspace that is somebody else's shows.
+const WORKSPACE_BYTES: u64 = 256 << 10;
+const SMALL: u64 = 1 << 12;
+
+impl Choice {
+    /// For a problem, as wished.
+    pub(super) fn new(problem: &Problem, wish: &Wish) -> Self {
+        let is_small = problem.size.iter().fold(1_u64, |all, &side| all.saturating_mul(side)) < SMALL;
+        let workspace_bytes = if is_small { 0 } else { WORKSPACE_BYTES.min(wish.workspace_bytes) };
+        Self { mark: MARK, digest: problem.digest(), workspace_bytes, alignments: wish.alignments, unused: [0; 3] }
+    }
+
+    /// Bytes of workspace that it needs.
+    pub(super) fn workspace_bytes(&self) -> u64 {
+        self.workspace_bytes
+    }
+
+    /// Fails unless it was made for this problem, and for matrices at such addresses.
+    pub(super) fn check(&self, problem: &Problem, addresses: [u64; 4]) -> Result<()> {
+        if self.mark != MARK || self.digest != problem.digest() {
+            return refuse(Status::InvalidValue, "the algorithm was chosen for another product");
+        }
+        for ((address, alignment), name) in addresses.into_iter().zip(self.alignments).zip(NAMES) {
+            if !address.is_multiple_of(u64::from(alignment)) {
+                let words = format!("{name} is at {address:#x}; the algorithm was chosen for multiples of {alignment}");
+                return refuse(Status::InvalidValue, words);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails unless a workspace is as much as it needs, where it may be.
+    pub(super) fn check_workspace(&self, address: u64, bytes: u64) -> Result<()> {
+        if bytes < self.workspace_bytes {
+            let words = format!("a workspace of {bytes} bytes; the algorithm needs {}", self.workspace_bytes);
+            return refuse(Status::InvalidValue, words);
+        }
+        if bytes > 0 && (address == 0 || !address.is_multiple_of(256)) {
+            return refuse(Status::InvalidValue, format!("a workspace at {address:#x}, no multiple of 256"));
+        }
+        Ok(())
+    }
+}
