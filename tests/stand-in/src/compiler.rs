@@ -176,7 +176,11 @@ pub(crate) unsafe extern "C" fn nvrtcCompileProgram(program: u64, count: c_int, 
                 Some(Setting::OfGpus) => {}
                 None => {
                     status = INVALID_OPTION;
-                    return fail(Code::InvalidValue, format!("the stand-in does not know the option {option}"));
+                    let words = format!("the stand-in does not know the option {option}");
+                    if let Some(program) = programs().known.get_mut(&program) {
+                        program.log.clone_from(&words);
+                    }
+                    return fail(Code::InvalidValue, words);
                 }
             }
         }
@@ -208,8 +212,17 @@ impl Setting {
             let (name, value) = definition.split_once('=').unwrap_or((definition, "1"));
             return Some(Self::Macro(name.to_owned(), value.to_owned()));
         }
-        let of_gpus =
-            ["--gpu-architecture=", "--std=", "--generate-line-info", "--fmad=", "--use_fast_math", "-lineinfo"];
+        let of_gpus = [
+            "--gpu-architecture=",
+            "--std=",
+            "-default-device",
+            "--default-device",
+            "--device-as-default-execution-space",
+            "--generate-line-info",
+            "-lineinfo",
+            "--fmad=",
+            "--use_fast_math",
+        ];
         of_gpus.iter().any(|known| option.starts_with(known)).then_some(Self::OfGpus)
     }
 }
