@@ -1,99 +1,74 @@
-// Elementwise: one output element from the input elements at the same place. T is any fraction.
-//
-// Every function comes twice: for operands that lie one after another, and for any layout.
-#include "maths.cuh"
-#include "map.cuh"
+// Elementwise: one output element from the input elements at the same place, in any layout. T is any fraction.
+#include "functions.cuh"
+#include "lines.cuh"
 
-// `a` and `b` are the function's own numbers, which few have.
-#define UNARY(NAME, VALUE)                                                                                           \
-    struct Unary_##NAME {                                                                                            \
-        Real a, b;                                                                                                   \
-        __device__ Real operator()(Real x) const { return VALUE; }                                                   \
-    };                                                                                                               \
-    KERNEL void unary_##NAME(T* out, const T* in, u64 elements, u32 is_aligned, f64 a, f64 b) {                      \
-        map_all(out, in, elements, is_aligned, Unary_##NAME{(Real)a, (Real)b});                                      \
-    }                                                                                                                \
-    EXPORT_PLAIN(unary_##NAME)                                                                                       \
-    KERNEL void unary_##NAME##_nest(T* out, const T* in, u64 elements, const Nest<2> nest, f64 a, f64 b) {           \
-        map_nest(out, in, elements, nest, Unary_##NAME{(Real)a, (Real)b});                                           \
-    }                                                                                                                \
-    EXPORT_PLAIN(unary_##NAME##_nest)
+// Elements that a thread takes at a time: 16 bytes of them.
+const u32 WIDTH = 16 / sizeof(T);
 
-#define BINARY(NAME, VALUE)                                                                                          \
-    struct Binary_##NAME {                                                                                           \
-        Real a;                                                                                                      \
-        __device__ Real operator()(Real l, Real r) const { return VALUE; }                                           \
-    };                                                                                                               \
-    KERNEL void binary_##NAME(T* out, const T* left, const T* right, u64 elements, u32 is_aligned, f64 a) {          \
-        zip_all(out, left, right, elements, is_aligned, Binary_##NAME{(Real)a});                                     \
-    }                                                                                                                \
-    EXPORT_PLAIN(binary_##NAME)                                                                                      \
-    KERNEL void binary_##NAME##_nest(T* out, const T* left, const T* right, u64 elements, const Nest<3> nest,        \
-                                     f64 a) {                                                                        \
-        zip_nest(out, left, right, elements, nest, Binary_##NAME{(Real)a});                                          \
-    }                                                                                                                \
-    EXPORT_PLAIN(binary_##NAME##_nest)
+#define UNARY(NAME)                                                                                             \
+    KERNEL void unary_##NAME(T* out, const T* in, const Lines<2> lines, f64 a, f64 b) {                         \
+        Share share = share_of_line(lines);                                                                     \
+        Unary_##NAME function{(Real)a, (Real)b};                                                                \
+        each_line(lines, [&](const Offsets<2>& at) {                                                            \
+            write_line<WIDTH>(share, line_of(out, lines, at, 0), function, line_of(in, lines, at, 1));          \
+        });                                                                                                     \
+    }                                                                                                           \
+    EXPORT_PLAIN(unary_##NAME)
 
-#define TERNARY(NAME, VALUE)                                                                                         \
-    KERNEL void ternary_##NAME(T* out, const T* left, const T* right, u64 elements, const Nest<3> nest, f64 scale) { \
-        Real a = (Real)scale;                                                                                        \
-        for (u64 i = first_element(); i < elements; i += all_threads()) {                                            \
-            Offsets<3> at = offsets_of(nest, i);                                                                     \
-            Real o = load(out[at.of[0]]), l = load(left[at.of[1]]), r = load(right[at.of[2]]);                       \
-            out[at.of[0]] = store<T>(VALUE);                                                                         \
-        }                                                                                                            \
-    }                                                                                                                \
+#define BINARY(NAME)                                                                                            \
+    KERNEL void binary_##NAME(T* out, const T* left, const T* right, const Lines<3> lines, f64 a) {             \
+        Share share = share_of_line(lines);                                                                     \
+        Binary_##NAME function{(Real)a};                                                                        \
+        each_line(lines, [&](const Offsets<3>& at) {                                                            \
+            write_line<WIDTH>(share, line_of(out, lines, at, 0), function, line_of(left, lines, at, 1),         \
+                              line_of(right, lines, at, 2));                                                    \
+        });                                                                                                     \
+    }                                                                                                           \
+    EXPORT_PLAIN(binary_##NAME)
+
+#define TERNARY(NAME)                                                                                           \
+    KERNEL void ternary_##NAME(T* out, const T* left, const T* right, const Lines<3> lines, f64 a) {            \
+        Share share = share_of_line(lines);                                                                     \
+        Ternary_##NAME function{(Real)a};                                                                       \
+        each_line(lines, [&](const Offsets<3>& at) {                                                            \
+            Line<T> written = line_of(out, lines, at, 0);                                                       \
+            write_line<WIDTH>(share, written, function, written, line_of(left, lines, at, 1),                   \
+                              line_of(right, lines, at, 2));                                                    \
+        });                                                                                                     \
+    }                                                                                                           \
     EXPORT_PLAIN(ternary_##NAME)
 
-__device__ inline Real gelu_inner(Real x) { return Real(0.7978845608028654) * (x + Real(0.044715) * x * x * x); }
+UNARY(affine)
+UNARY(exp)
+UNARY(log)
+UNARY(sqrt)
+UNARY(square)
+UNARY(tanh)
+UNARY(sin)
+UNARY(cos)
+UNARY(sigmoid)
+UNARY(silu)
+UNARY(relu)
+UNARY(gelu)
+UNARY(gelu_tanh)
 
-__device__ inline Real gelu_grad(Real g, Real x) {
-    Real density = exp(-(x * x) / Real(2)) * Real(0.3989422804014327);
-    return g * (normal_share(x) + x * density);
-}
+BINARY(add)
+BINARY(sub)
+BINARY(mul)
+BINARY(div)
+BINARY(add_scaled)
+BINARY(lerp)
+BINARY(neg_mul)
+BINARY(square_grad)
+BINARY(sqrt_grad)
+BINARY(tanh_grad)
+BINARY(sin_grad)
+BINARY(cos_grad)
+BINARY(sigmoid_grad)
+BINARY(silu_grad)
+BINARY(relu_grad)
+BINARY(gelu_grad)
+BINARY(gelu_tanh_grad)
 
-__device__ inline Real gelu_tanh_grad(Real g, Real x) {
-    Real t = tanh(gelu_inner(x));
-    Real slope = Real(0.7978845608028654) * (Real(1) + Real(3 * 0.044715) * x * x);
-    return g * (Real(1) + t + x * (Real(1) - t * t) * slope) / Real(2);
-}
-
-__device__ inline Real silu_grad(Real g, Real x) {
-    Real s = sigmoid(x);
-    return g * s * (Real(1) + x * (Real(1) - s));
-}
-
-UNARY(affine, a * x + b)
-UNARY(exp, exp(x))
-UNARY(log, log(x))
-UNARY(sqrt, sqrt(x))
-UNARY(square, x * x)
-UNARY(tanh, tanh(x))
-UNARY(sin, sin(x))
-UNARY(cos, cos(x))
-UNARY(sigmoid, sigmoid(x))
-UNARY(silu, x * sigmoid(x))
-UNARY(relu, x <= Real(0) ? Real(0) : x)
-UNARY(gelu, x * normal_share(x))
-UNARY(gelu_tanh, x * Real(0.5) * (Real(1) + tanh(gelu_inner(x))))
-
-BINARY(add, l + r)
-BINARY(sub, l - r)
-BINARY(mul, l * r)
-BINARY(div, l / r)
-BINARY(add_scaled, l + a * r)
-BINARY(lerp, l + a * (r - l))
-BINARY(neg_mul, -(l * r))
-BINARY(square_grad, Real(2) * l * r)
-BINARY(sqrt_grad, l / (Real(2) * r))
-BINARY(tanh_grad, l * (Real(1) - r * r))
-BINARY(sin_grad, l * cos(r))
-BINARY(cos_grad, -(l * sin(r)))
-BINARY(sigmoid_grad, l * r * (Real(1) - r))
-BINARY(silu_grad, silu_grad(l, r))
-BINARY(relu_grad, r <= Real(0) ? Real(0) : l)
-BINARY(gelu_grad, gelu_grad(l, r))
-BINARY(gelu_tanh_grad, gelu_tanh_grad(l, r))
-
-TERNARY(add_mul, o + a * l * r)
-TERNARY(add_div, o + a * l / r)
+TERNARY(add_mul)
+TERNARY(add_div)

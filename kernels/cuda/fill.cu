@@ -1,17 +1,61 @@
-// Fill: one value everywhere, and copies from one layout to another. T is any type.
-#include "nest.cuh"
+// Fill: one value everywhere, and copies from one layout to another. T stands for all types of as many bytes.
+#include "lines.cuh"
 
-KERNEL void fill(T* out, u64 elements, const Nest<1> nest, const T value) {
-    for (u64 i = first_element(); i < elements; i += all_threads()) {
-        out[offsets_of(nest, i).of[0]] = value;
-    }
+// Elements that a thread takes at a time: 16 bytes of them.
+const u32 WIDTH = 16 / sizeof(T);
+
+KERNEL void fill(T* out, const Lines<1> lines, const T value) {
+    Share share = share_of_line(lines);
+    each_line(lines, [&](const Offsets<1>& at) {
+        write_line<WIDTH>(share, line_of(out, lines, at, 0), [&] { return value; });
+    });
 }
 EXPORT_PLAIN(fill)
 
-KERNEL void copy(T* out, const T* in, u64 elements, const Nest<2> nest) {
-    for (u64 i = first_element(); i < elements; i += all_threads()) {
-        Offsets<2> at = offsets_of(nest, i);
-        out[at.of[0]] = in[at.of[1]];
-    }
+KERNEL void copy(T* out, const T* in, const Lines<2> lines) {
+    Share share = share_of_line(lines);
+    each_line(lines, [&](const Offsets<2>& at) {
+        write_line<WIDTH>(share, line_of(out, lines, at, 0), [](T x) { return x; }, line_of(in, lines, at, 1));
+    });
 }
 EXPORT_PLAIN(copy)
+
+// Matrices whose rows lie one after another where they are written, and whose columns do where they are read.
+struct Turned {
+    u64 rows, columns;
+    // From one row to the next in `out`, from one column to the next in `in`.
+    u64 row_distance, column_distance;
+    // The matrices, and how many there are.
+    u64 count;
+    Nest<2> matrices;
+};
+
+const u32 TILE = sizeof(T) < 4 ? 64 : 32;
+
+// A block reads a tile by columns and writes it by rows, so that both go over memory in order.
+KERNEL void copy_turned(T* out, const T* in, const Turned turned) {
+    // A row is one longer than its numbers: those of a column lie in different banks.
+    __shared__ T tile[TILE][TILE + 1];
+    u64 down = (turned.rows + TILE - 1) / TILE, across = (turned.columns + TILE - 1) / TILE;
+    for (u64 number = blockIdx.x; number < down * across * turned.count; number += gridDim.x) {
+        Offsets<2> at = offsets_of(turned.matrices, number / across / down);
+        u64 row = number / across % down * TILE, column = number % across * TILE;
+        for (u32 y = threadIdx.y; y < TILE; y += blockDim.y) {
+            for (u32 x = threadIdx.x; x < TILE; x += blockDim.x) {
+                if (column + y < turned.columns && row + x < turned.rows) {
+                    tile[y][x] = in[at.of[1] + (column + y) * turned.column_distance + row + x];
+                }
+            }
+        }
+        __syncthreads();
+        for (u32 y = threadIdx.y; y < TILE; y += blockDim.y) {
+            for (u32 x = threadIdx.x; x < TILE; x += blockDim.x) {
+                if (row + y < turned.rows && column + x < turned.columns) {
+                    out[at.of[0] + (row + y) * turned.row_distance + column + x] = tile[x][y];
+                }
+            }
+        }
+        __syncthreads();
+    }
+}
+EXPORT(copy_turned)

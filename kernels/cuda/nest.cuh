@@ -20,15 +20,20 @@ struct Offsets {
     u64 of[operands];
 };
 
+// Of the first `axes` axes alone. The outermost needs no division: what is left is the position there.
 template <class Index, u32 operands>
-__device__ inline Offsets<operands> offsets_in(const Nest<operands>& nest, u64 element) {
+__device__ inline Offsets<operands> offsets_in(const Nest<operands>& nest, u32 axes, u64 element) {
     Index at[operands] = {};
     Index rest = (Index)element;
-    for (u32 axis = nest.rank; axis-- > 0;) {
-        Index length = (Index)nest.lengths[axis];
-        Index next = rest / length;
-        Index position = rest - next * length;
-        rest = next;
+#pragma unroll 1
+    for (u32 axis = axes; axis-- > 0;) {
+        Index position = rest;
+        if (axis > 0) {
+            Index length = (Index)nest.lengths[axis];
+            Index next = rest / length;
+            position = rest - next * length;
+            rest = next;
+        }
         for (u32 operand = 0; operand < operands; operand++) {
             at[operand] += position * (Index)nest.strides[operand][axis];
         }
@@ -40,10 +45,15 @@ __device__ inline Offsets<operands> offsets_in(const Nest<operands>& nest, u64 e
     return offsets;
 }
 
+template <u32 operands>
+__device__ inline Offsets<operands> offsets_along(const Nest<operands>& nest, u32 axes, u64 element) {
+    return nest.is_small ? offsets_in<u32>(nest, axes, element) : offsets_in<u64>(nest, axes, element);
+}
+
 // Where element number `element` of the loops lies.
 template <u32 operands>
 __device__ inline Offsets<operands> offsets_of(const Nest<operands>& nest, u64 element) {
-    return nest.is_small ? offsets_in<u32>(nest, element) : offsets_in<u64>(nest, element);
+    return offsets_along(nest, nest.rank, element);
 }
 
 // This thread's place among all of a row of blocks, and how many there are: for loops that go round until all is done.

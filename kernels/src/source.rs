@@ -47,10 +47,12 @@ pub struct Unit {
 pub const HEADERS: &[(&str, &str)] = &[
     ("number.cuh", include_str!("../cuda/number.cuh")),
     ("maths.cuh", include_str!("../cuda/maths.cuh")),
+    ("functions.cuh", include_str!("../cuda/functions.cuh")),
     ("nest.cuh", include_str!("../cuda/nest.cuh")),
     ("map.cuh", include_str!("../cuda/map.cuh")),
     ("rows.cuh", include_str!("../cuda/rows.cuh")),
     ("exponents.cuh", include_str!("../cuda/exponents.cuh")),
+    ("lines.cuh", include_str!("../cuda/lines.cuh")),
     ("block.cuh", include_str!("../cuda/block.cuh")),
     ("prefix.cuh", include_str!("../cuda/prefix.cuh")),
     ("buckets.cuh", include_str!("../cuda/buckets.cuh")),
@@ -66,7 +68,6 @@ macro_rules! files {
 /// Every file of kernels.
 pub const FILES: &[File] = files! {
     "elementwise" for FLOATS;
-    "fill" for ALL;
     "index" for FLOATS;
     "pick" for ALL;
     "pool" for FLOATS;
@@ -74,10 +75,15 @@ pub const FILES: &[File] = files! {
     "scan" for FLOATS;
     "unfold" for FLOATS;
     "softmax" for FLOATS;
+    "fill" for SIZES;
 };
 
 const FLOATS: &[Types] =
     &[Types::of(Number::F64), Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::F16)];
+
+/// A type for each number of bytes that elements have: for kernels that move them and compute nothing.
+const SIZES: &[Types] =
+    &[Types::of(Number::F64), Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::U8)];
 
 const ALL: &[Types] = &[
     Types::of(Number::F64),

@@ -85,8 +85,13 @@ fn check_end(view: View<'_>) {
 
 /// Loops over operands, as kernels take them: `struct Nest` in nest.cuh.
 pub(super) fn nest_words<const N: usize>(nest: &Nest<N>) -> Vec<u64> {
-    const SMALL: u64 = 1 << 31;
     let (lengths, strides) = nest.axes();
+    loop_words(lengths, strides)
+}
+
+/// The same of loops of these lengths, and each operand's strides.
+pub(super) fn loop_words<const N: usize>(lengths: &[usize], strides: [&[usize]; N]) -> Vec<u64> {
+    const SMALL: u64 = 1 << 31;
     let elements: u64 = lengths.iter().map(|&length| length as u64).product();
     let reach = |strides: &[usize]| -> u64 {
         lengths.iter().zip(strides).map(|(&length, &stride)| (length as u64).saturating_sub(1) * stride as u64).sum()

@@ -4,6 +4,8 @@
 //! kernels crate. `launch` is what all of them use. Nothing here allocates device memory.
 
 mod launch;
+mod lines;
+mod turned;
 pub mod elementwise;
 pub mod matmul;
 mod rows;
