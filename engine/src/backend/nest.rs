@@ -68,6 +68,17 @@ impl<const N: usize> Nest<N> {
         (&self.lengths[..self.rank], std::array::from_fn(|n| &self.strides[n][..self.rank]))
     }
 
+    /// The loops but for the innermost, and that one's length and each operand's stride in it.
+    pub(in crate::backend) fn split_innermost(&self) -> (Self, usize, [usize; N]) {
+        let inner = self.rank - 1;
+        let (length, strides) = (self.lengths[inner], self.inner_strides());
+        let mut outer = Self { rank: inner.max(1), elements: self.lengths[..inner].iter().product(), ..self.clone() };
+        if inner == 0 {
+            outer.lengths[0] = 1;
+        }
+        (outer, length, strides)
+    }
+
     /// Where the first element of each operand lies.
     pub(in crate::backend) fn offsets(&self) -> [usize; N] {
         self.offsets
@@ -189,6 +200,15 @@ mod tests {
         for start in 0..60 {
             assert_eq!(places(start), all[start..]);
         }
+    }
+
+    #[test]
+    fn the_innermost_loop_can_be_taken_off() {
+        let wide = Layout::contiguous(Shape::from([4, 6]));
+        let (outer, length, strides) = Nest::new([&wide.narrow("test", 1, 2, 3).unwrap()]).split_innermost();
+        assert_eq!((outer.elements(), outer.axes(), length, strides), (4, (&[4][..], [&[6][..]]), 3, [1]));
+        let (outer, length, strides) = Nest::new([&wide]).split_innermost();
+        assert_eq!((outer.elements(), outer.axes().0, length, strides), (1, &[1][..], 24, [1]));
     }
 
     #[test]

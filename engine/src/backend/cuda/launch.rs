@@ -83,6 +83,12 @@ fn check_end(view: View<'_>) {
     assert!(view.layout.end() * view.dtype.size() <= view.storage.bytes(), "a view ends within its storage");
 }
 
+/// Rows of blocks side by side, as many across and down as are useful, or as a device takes: kernels go round.
+pub(super) fn blocks(across: u64, down: u64) -> Grid {
+    const MOST: [u64; 2] = [1 << 24, u16::MAX as u64];
+    Grid { blocks: [across.min(MOST[0]) as u32, down.min(MOST[1]) as u32, 1], ..Grid::row(0) }
+}
+
 /// Loops over operands, as kernels take them: `struct Nest` in nest.cuh.
 pub(super) fn nest_words<const N: usize>(nest: &Nest<N>) -> Vec<u64> {
     let (lengths, strides) = nest.axes();

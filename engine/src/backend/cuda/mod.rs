@@ -10,6 +10,14 @@ pub mod elementwise;
 pub mod matmul;
 mod rows;
 pub mod softmax;
+pub mod reduce;
+mod buckets;
+pub mod index;
+pub mod pick;
+pub mod scan;
+mod window;
+pub mod unfold;
+pub mod pool;
 mod missing;
 
 pub use missing::*;

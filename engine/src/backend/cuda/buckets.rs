@@ -1,0 +1,62 @@
+//! Buckets: room in the workspace to find what is added to the same place; see buckets.cuh in the kernels crate.
+
+use super::launch::blocks;
+use crate::device::Device;
+use highwater_kernels::Grid;
+
+/// Bytes that say which bucket a thing is in.
+const BYTES_A_THING: u64 = 2;
+/// The most buckets: blocks that keep any device busy.
+const MOST: u64 = 1024;
+/// Things that a bucket has on average before further buckets are worth it.
+const THINGS_A_BUCKET: u64 = 4;
+
+/// Where the buckets of things are written.
+pub(super) struct Buckets {
+    address: u64,
+    /// Things whose buckets fit.
+    room: u64,
+}
+
+/// Some things, one after another.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    /// The first of them.
+    pub(super) first: u64,
+    /// How many there are.
+    pub(super) count: u64,
+}
+
+impl Buckets {
+    /// In the workspace of a CUDA device.
+    pub(super) fn of(device: &Device) -> Self {
+        let (address, bytes) = device.workspace();
+        Self { address, room: bytes / BYTES_A_THING }
+    }
+
+    /// Where the workspace begins.
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// `things` in their order, as many at a time as there is room for.
+    pub(super) fn parts(&self, things: u64) -> impl Iterator<Item = Part> + use<> {
+        let room = self.room.max(1);
+        (0..things.div_ceil(room)).map(move |part| {
+            let first = part * room;
+            Part { first, count: room.min(things - first) }
+        })
+    }
+}
+
+impl Part {
+    /// How many buckets there are: a power of two.
+    pub(super) fn buckets(&self) -> u64 {
+        self.count.div_ceil(THINGS_A_BUCKET).next_power_of_two().min(MOST)
+    }
+
+    /// A block for each bucket.
+    pub(super) fn grid(&self) -> Grid {
+        blocks(self.buckets(), 1)
+    }
+}

@@ -1,0 +1,122 @@
+//! Scan: running sums and products along an axis.
+
+use bytemuck::{Pod, Zeroable};
+use highwater_kernels::gpu::launch::THREADS;
+use highwater_kernels::{Arguments, Grid, Kernel};
+
+use super::launch::{Queue, blocks, check_float, nest_words, reading, types, writing};
+use crate::backend::nest::Nest;
+use crate::backend::{Fold, Scan, View};
+use crate::error::Result;
+use crate::layout::Layout;
+
+const FILE: &str = "scan";
+const BLOCK: u64 = THREADS as u64;
+const WARP: u64 = 32;
+
+/// Lines from this length on have a block each, where they are fewer than so many.
+const LONG: u64 = 4096;
+const FEW_LINES: u64 = 1024;
+
+/// `struct Walk` in scan.cu.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Walk {
+    lines: u64,
+    length: u64,
+    strides: [u64; 3],
+    is_product: u32,
+    is_exclusive: u32,
+    is_backwards: u32,
+    padding: u32,
+}
+
+/// Who walks along a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Walker {
+    Thread,
+    Warp,
+    Block,
+}
+
+impl Walk {
+    fn new<const N: usize>(layouts: [&Layout; N], axis: usize, nest: &Nest<N>, scan: Scan) -> Self {
+        let mut strides = [0; 3];
+        strides.iter_mut().zip(layouts).for_each(|(stride, layout)| *stride = layout.strides()[axis] as u64);
+        Self {
+            lines: nest.elements() as u64,
+            length: layouts[0].shape()[axis] as u64,
+            strides,
+            is_product: u32::from(scan.fold == Fold::Product),
+            is_exclusive: u32::from(scan.exclusive),
+            is_backwards: u32::from(scan.backwards),
+            padding: 0,
+        }
+    }
+
+    /// Threads of a warp walk along lines whose elements lie one after another; else neighbours walk along neighbouring
+    /// lines, unless those are too few.
+    fn walker(&self) -> Walker {
+        let is_few = self.lines < FEW_LINES;
+        if self.length >= LONG && is_few && self.is_product == 0 {
+            Walker::Block
+        } else if self.length >= WARP && (is_few || self.strides[0] == 1) {
+            Walker::Warp
+        } else {
+            Walker::Thread
+        }
+    }
+
+    fn grid(&self, queue: &Queue<'_>) -> Grid {
+        match self.walker() {
+            Walker::Thread => queue.over(self.lines as usize, 1),
+            Walker::Warp => blocks(self.lines.div_ceil(BLOCK / WARP), 1),
+            Walker::Block => blocks(self.lines, 1),
+        }
+    }
+}
+
+/// See [`crate::backend::scan`].
+pub fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> Result<()> {
+    let op = "scan";
+    check_float(op, out.dtype)?;
+    if out.layout.elements() == 0 {
+        return Ok(());
+    }
+    let queue = Queue::of(out.storage.device(), op)?;
+    let layouts = [out.layout, input.map_or(out.layout, |input| input.layout)];
+    let nest = Nest::new(layouts.map(|layout| layout.select(axis, 0)).each_ref());
+    let walk = Walk::new(layouts, axis, &nest, scan);
+    let from = input.map(|input| reading(input, op)).transpose()?;
+    let to = writing(out, op)?;
+    let from = from.as_ref().unwrap_or(&to);
+    let name = match walk.walker() {
+        Walker::Thread => "scan_lines",
+        Walker::Warp => "scan_rows",
+        Walker::Block => "scan_long",
+    };
+    let arguments = Arguments::new().with(to.address()).with(from.address()).with(walk).with_words(&nest_words(&nest));
+    queue.launch(Kernel::new(FILE, name, types(out.dtype)), walk.grid(&queue), &arguments)
+}
+
+/// See [`crate::backend::product_backward`].
+pub fn product_backward(out: View<'_>, grad: View<'_>, input: View<'_>, axis: usize, exclusive: bool) -> Result<()> {
+    let op = "cumprod";
+    let before = Scan { fold: Fold::Product, exclusive: true, backwards: false };
+    scan(out, Some(input), axis, before)?;
+    if out.layout.elements() == 0 {
+        return Ok(());
+    }
+    let queue = Queue::of(out.storage.device(), op)?;
+    let layouts = [out.layout, grad.layout, input.layout];
+    let nest = Nest::new(layouts.map(|layout| layout.select(axis, 0)).each_ref());
+    let walk = Walk::new(layouts, axis, &nest, Scan { exclusive, ..before });
+    let (slopes, factors, to) = (reading(grad, op)?, reading(input, op)?, writing(out, op)?);
+    let name = match walk.walker() {
+        Walker::Thread => "product_backward_lines",
+        Walker::Warp | Walker::Block => "product_backward_rows",
+    };
+    let arguments = Arguments::new().with(to.address()).with(slopes.address()).with(factors.address());
+    let arguments = arguments.with(walk).with_words(&nest_words(&nest));
+    queue.launch(Kernel::new(FILE, name, types(out.dtype)), walk.grid(&queue), &arguments)
+}

@@ -1,0 +1,131 @@
+//! Unfold: an image's windows as columns of a matrix, so that a convolution is a matrix product; and the reverse.
+
+use bytemuck::{Pod, Zeroable};
+use highwater_kernels::gpu::launch::THREADS;
+use highwater_kernels::{Arguments, Kernel};
+
+use super::launch::{Queue, blocks, check_float, reading, types, writing};
+use super::window::WindowWords;
+use crate::backend::{View, Window};
+use crate::error::Result;
+
+const FILE: &str = "unfold";
+const BLOCK: u64 = THREADS as u64;
+
+/// `struct Unfolded` in unfold.cu.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Unfolded {
+    channels: u64,
+    size: [u64; 2],
+    strides: [u64; 3],
+    count: u64,
+    down: u64,
+    right: u64,
+}
+
+impl Unfolded {
+    fn new(columns: View<'_>, image: View<'_>) -> Self {
+        let (shape, strides) = (image.layout.shape(), image.layout.strides());
+        Self {
+            channels: shape[0] as u64,
+            size: [shape[1] as u64, shape[2] as u64],
+            strides: [strides[0] as u64, strides[1] as u64, strides[2] as u64],
+            count: columns.layout.shape()[1] as u64,
+            down: columns.layout.strides()[0] as u64,
+            right: columns.layout.strides()[1] as u64,
+        }
+    }
+}
+
+/// `struct Region` in unfold.cu.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Region {
+    first: [u64; 2],
+    size: [u64; 2],
+}
+
+impl Region {
+    /// The pixels of an image of `size` that `count` windows cover; all of its width if they are in several lines.
+    fn of(window: Window, count: u64, size: [u64; 2]) -> Self {
+        let width = window.places[1] as u64;
+        let (first, last) = (window.first as u64, window.first as u64 + count - 1);
+        let lines = [first / width, last / width];
+        let columns = if lines[0] == lines[1] { [first % width, last % width] } else { [0, width - 1] };
+        let mut region = Self { first: [0; 2], size: [0; 2] };
+        for (axis, [first, last]) in [lines, columns].into_iter().enumerate() {
+            let [stride, padding, kernel] =
+                [window.stride, window.padding, window.kernel].map(|pair| pair[axis] as u64);
+            let end = (last * stride + kernel).saturating_sub(padding).min(size[axis]);
+            region.first[axis] = (first * stride).saturating_sub(padding).min(end);
+            region.size[axis] = end - region.first[axis];
+        }
+        region
+    }
+}
+
+/// Threads of a block that lie beside one another along a line of so many elements.
+fn across(length: u64) -> u64 {
+    length.next_power_of_two().clamp(1, BLOCK)
+}
+
+/// See [`crate::backend::unfold`].
+pub fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
+    let op = "conv2d";
+    check_float(op, out.dtype)?;
+    let queue = Queue::of(out.storage.device(), op)?;
+    let shape = Unfolded::new(out, image);
+    let (from, to) = (reading(image, op)?, writing(out, op)?);
+    let across = across(shape.count);
+    let grid = blocks(shape.count.div_ceil(across), shape.channels.div_ceil(BLOCK / across));
+    let arguments = Arguments::new()
+        .with(to.address())
+        .with(from.address())
+        .with(WindowWords::from(window))
+        .with(shape)
+        .with(across as u32);
+    queue.launch(Kernel::new(FILE, "unfold", types(out.dtype)), grid, &arguments)
+}
+
+/// See [`crate::backend::fold_add`].
+pub fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()> {
+    let op = "conv2d";
+    check_float(op, image.dtype)?;
+    let queue = Queue::of(image.storage.device(), op)?;
+    let shape = Unfolded::new(columns, image);
+    if shape.count == 0 {
+        return Ok(());
+    }
+    let (from, to) = (reading(columns, op)?, writing(image, op)?);
+    let region = Region::of(window, shape.count, shape.size);
+    let across = across(region.size[1]);
+    let lines = shape.channels * region.size[0];
+    let grid = blocks(region.size[1].div_ceil(across), lines.div_ceil(BLOCK / across));
+    let arguments = Arguments::new()
+        .with(to.address())
+        .with(from.address())
+        .with(WindowWords::from(window))
+        .with(shape)
+        .with(region)
+        .with(across as u32);
+    queue.launch(Kernel::new(FILE, "fold_add", types(image.dtype)), grid, &arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_go_back_to_no_pixels_but_those_of_their_windows() {
+        let window = Window { kernel: [3, 2], stride: [2, 1], padding: [1, 0], places: [4, 5], first: 6 };
+        let region = |first, count| {
+            let region = Region::of(Window { first, ..window }, count, [8, 6]);
+            [0, 1].map(|axis| region.first[axis]..region.first[axis] + region.size[axis])
+        };
+        assert_eq!(region(6, 2), [1..4, 1..4]);
+        assert_eq!(region(0, 5), [0..2, 0..6]);
+        assert_eq!(region(4, 2), [0..4, 0..6]);
+        assert_eq!(region(15, 5), [5..8, 0..6]);
+    }
+}

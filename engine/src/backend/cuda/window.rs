@@ -1,0 +1,25 @@
+//! Window: how a convolution or pooling moves over images, as kernels take it.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::backend::Window;
+
+/// `struct Window` in window.cuh.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct WindowWords {
+    kernel: [u64; 2],
+    stride: [u64; 2],
+    padding: [u64; 2],
+    places: [u64; 2],
+    first: u64,
+}
+
+impl From<Window> for WindowWords {
+    fn from(window: Window) -> Self {
+        let Window { kernel, stride, padding, places, first } = window;
+        let [kernel, stride, padding, places] =
+            [kernel, stride, padding, places].map(|pair| pair.map(|length| length as u64));
+        Self { kernel, stride, padding, places, first: first as u64 }
+    }
+}
