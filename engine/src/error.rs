@@ -76,7 +76,7 @@ pub enum Error {
     },
     /// Matrices that are stored neither by rows nor by columns.
     #[error(
-        "matrices of the {what} of {op} have shape {size:?} and strides {strides:?}: neither by rows nor by columns; copy it first"
+        "the {what} of {op} has matrices of shape {size:?} and strides {strides:?}: they are stored neither by rows nor by columns; make a copy of it first"
     )]
     Lines {
         /// The operation.

@@ -1,7 +1,7 @@
 //! Products: matrix products by cuBLASLt, each planned when it is first asked for.
 //!
-//! A plan is the library's own words for a product and the algorithm that it chose. Planning takes tens of microseconds,
-//! so plans are kept: a product that was seen before costs a look-up and one call.
+//! A plan is the library's own words for a product and the algorithm that it chose. Choosing takes longer
+//! than many a product, so plans are kept: a product that was seen before costs a look-up and one call.
 #![expect(unsafe_code, reason = "calls cuBLASLt's C functions")]
 
 use std::collections::HashMap;
@@ -69,9 +69,10 @@ struct Lie {
 }
 
 impl Lie {
-    fn of(matrix: Matrix) -> Self {
+    fn of(product: &Product, matrix: Matrix) -> Self {
         let Matrix { address, order, leading, batch_stride } = matrix;
-        Self { order, leading, batch_stride, aligned: aligned(address) }
+        let apart = if product.batches > 1 { batch_stride * product.number.size() as u64 } else { 0 };
+        Self { order, leading, batch_stride, aligned: aligned(address | apart) }
     }
 }
 
@@ -85,7 +86,7 @@ impl Key {
         Self {
             number,
             sizes: [rows, inner, columns, batches],
-            matrices: [product.out, product.left, product.right].map(Lie::of),
+            matrices: [product.out, product.left, product.right].map(|matrix| Lie::of(product, matrix)),
             bias: product.bias.map(aligned),
             workspace_bytes: workspace.bytes,
         }

@@ -2,7 +2,7 @@
 //!
 //! A batch axis that lies behind the rows, the columns or the inner axis of all operands makes these longer; so a batch
 //! with one and the same right operand is one product of taller matrices, and a sum over a batch one of longer rows. Of
-//! the batch axes that are left, the longest is counted by the library, and the others here.
+//! the batch axes that are left, the longest along which results lie apart is counted by the library, the others here.
 
 use highwater_kernels::{Matrix, Order, Product, Workspace};
 
@@ -185,7 +185,10 @@ fn multiply(axes: &Axes, views: [View<'_>; 3], bias: Option<View<'_>>, [scale, k
     let (address, bytes) = out.storage.device().workspace();
     let workspace = Workspace { address, bytes };
     let mut counted = axes.batches.clone();
-    let longest = (0..counted.len()).filter(|&axis| counted[axis].strides[OUT] != 0).max_by_key(|&a| counted[a].length);
+    let extent =
+        (axes.rows.length - 1) * axes.rows.strides[OUT] + (axes.columns.length - 1) * axes.columns.strides[OUT];
+    let lies_apart = |&axis: &usize| counted[axis].strides[OUT] > extent;
+    let longest = (0..counted.len()).filter(lies_apart).max_by_key(|&axis| counted[axis].length);
     let batch = longest.map_or(Axis { length: 1, strides: [0; 3] }, |axis| counted.remove(axis));
     let size = out.dtype.size() as u64;
     let matrix = |operand: usize, place: &Place<'_>, offset: usize| {
