@@ -93,7 +93,8 @@ impl Machine {
         }
     }
 
-    fn device_of_context(&self, context: u64) -> Result<usize> {
+    /// The device of a context.
+    pub(crate) fn device_of_context(&self, context: u64) -> Result<usize> {
         let device = (0..self.held.len()).find(|&device| context == CONTEXTS + device as u64 * 16);
         device.map_or_else(|| fail(Code::InvalidContext, format!("there is no context {context:#x}")), Ok)
     }

@@ -126,6 +126,27 @@ pub(crate) extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, 
     })
 }
 
+/// From one device to another, in the order of a stream of the current one.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuMemcpyPeerAsync(
+    to: u64,
+    to_context: u64,
+    from: u64,
+    from_context: u64,
+    bytes: usize,
+    stream: u64,
+) -> i32 {
+    answer(|| {
+        let (mut machine, device) = current()?;
+        machine.device_of_context(to_context)?;
+        machine.device_of_context(from_context)?;
+        let stream = machine.streams.find(stream, device)?;
+        machine.check_device(to, bytes)?;
+        machine.check_device(from, bytes)?;
+        machine.streams.give(stream, copy(to, from, bytes))
+    })
+}
+
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemsetD8Async(to: u64, byte: c_uchar, bytes: usize, stream: u64) -> i32 {
     answer(|| set(to, byte, bytes, stream))

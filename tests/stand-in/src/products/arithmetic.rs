@@ -53,10 +53,10 @@ number!(f32, f32, |x| x, |x| x);
 number!(bf16, f32, bf16::to_f32, bf16::from_f32);
 number!(f16, f32, f16::to_f32, f16::from_f32);
 
-/// Computes `D = alpha · A · B + beta · C` for each matrix of the batch. `C` is not read where beta is 0.
+/// Computes `D = alpha · A · B + beta · C + bias` for each matrix of the batch. `C` is not read where beta is 0.
 ///
 /// # Safety
-/// At the addresses lie matrices as the problem describes them; nothing else reads `D` or writes any of them meanwhile.
+/// At the addresses lie matrices, and a bias, as the problem describes them; nothing else reads `D` or writes any of them meanwhile.
 /// `D` overlaps `C` only where they are the same, and none of the others.
 pub(super) unsafe fn compute(problem: &Problem, addresses: [u64; 4], factors: [f64; 2]) {
     let [a, _, _, d] = problem.layouts.map(|layout| layout.element);
@@ -85,6 +85,7 @@ unsafe fn batch<I: Number, O: Number<Real = I::Real>>(problem: &Problem, address
         (addresses[index] + offset) as usize
     };
     let [.., c, d] = problem.layouts.map(|layout| layout.strides().map(|stride| stride as usize));
+    let bias = problem.operation.bias;
     for number in 0..problem.layouts[0].batch as usize {
         // SAFETY: the matrices of this number, by the caller's promise.
         unsafe {
@@ -123,6 +124,8 @@ unsafe fn batch<I: Number, O: Number<Real = I::Real>>(problem: &Problem, address
         }
         let added = std::ptr::with_exposed_provenance::<O>(at(2, number, size_of::<O>()));
         let out = std::ptr::with_exposed_provenance_mut::<O>(at(3, number, size_of::<O>()));
+        let each = bias.address as usize + number * bias.batch_stride as usize * size_of::<O>();
+        let each = std::ptr::with_exposed_provenance::<O>(each);
         for column in 0..columns {
             for row in 0..rows {
                 let mut value = scale * product[column * rows + row];
@@ -130,6 +133,9 @@ unsafe fn batch<I: Number, O: Number<Real = I::Real>>(problem: &Problem, address
                 unsafe {
                     if keep != I::Real::default() {
                         value = value + keep * added.add(row * c[0] + column * c[1]).read_unaligned().real();
+                    }
+                    if bias.is_added {
+                        value = value + each.add(row).read_unaligned().real();
                     }
                     out.add(row * d[0] + column * d[1]).write_unaligned(O::nearest(value));
                 }

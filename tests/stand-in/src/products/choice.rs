@@ -50,6 +50,10 @@ impl Problem {
         if c.has_rows_together != d.has_rows_together {
             return refuse(Status::NotSupported, "C and D lie in different orders");
         }
+        let bias = operation.bias;
+        if bias.is_added && (d.has_rows_together || bias.element.is_some_and(|element| element != d.element)) {
+            return refuse(Status::NotSupported, "a bias of another type than D, or added to D by rows");
+        }
         let problem = Self { operation, layouts, size: [rows, columns, inner] };
         problem.check_types()?;
         Ok(problem)
@@ -78,7 +82,10 @@ impl Problem {
             [layout.element.size(), layout.element as u64, u64::from(layout.has_rows_together), layout.batch as u64]
         });
         let transposed = self.operation.transposed.map(u64::from);
-        let numbers = layouts.chain(self.size).chain(transposed).chain([self.operation.compute as u64]);
+        let numbers = layouts
+            .chain(self.size)
+            .chain(transposed)
+            .chain([self.operation.compute as u64, u64::from(self.operation.bias.is_added)]);
         numbers.fold(0xcbf2_9ce4_8422_2325, |digest, number| (digest ^ number).wrapping_mul(0x0000_0100_0000_01b3))
     }
 }

@@ -157,6 +157,26 @@ pub(super) struct Operation {
     pub(super) scale: Element,
     /// Whether the left and the right matrix are transposed.
     pub(super) transposed: [bool; 2],
+    pub(super) bias: Bias,
+}
+
+/// A number for each row of the output that is added to all of that row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bias {
+    pub(super) is_added: bool,
+    /// Where the numbers are.
+    pub(super) address: u64,
+    /// Elements from one matrix's numbers to those of the next.
+    pub(super) batch_stride: i64,
+    /// Their type, if it was said: that of the output.
+    pub(super) element: Option<Element>,
+}
+
+impl Operation {
+    /// A product of two matrices as they are.
+    pub(super) fn new(compute: i32, scale: Element) -> Self {
+        Self { compute, scale, transposed: [false; 2], bias: Bias::default() }
+    }
 }
 
 impl Described for Operation {
@@ -168,27 +188,21 @@ impl Described for Operation {
             1 | 2 => Ok(true),
             other => refuse(Status::InvalidValue, format!("operation {other} on a matrix")),
         };
-        // Host pointers to factors, nothing done to the third matrix, nothing added at the end.
-        let expected = match attribute {
-            0 => {
-                self.compute = value.int()?;
-                return Ok(());
-            }
-            1 => {
-                self.scale = Element::of(value.int()?)?;
-                return Ok(());
-            }
-            3 | 4 => {
-                self.transposed[attribute as usize - 3] = transposed()?;
-                return Ok(());
-            }
-            2 | 5 => 0,
-            7 => 1,
+        match attribute {
+            0 => self.compute = value.int()?,
+            1 => self.scale = Element::of(value.int()?)?,
+            3 | 4 => self.transposed[attribute as usize - 3] = transposed()?,
+            7 => match value.int()? {
+                1 => self.bias.is_added = false,
+                4 => self.bias.is_added = true,
+                other => return refuse(Status::NotSupported, format!("epilogue {other} of a product")),
+            },
+            8 => self.bias.address = value.count()?,
+            10 => self.bias.batch_stride = value.long()?,
+            26 => self.bias.element = Some(Element::of(value.int()?)?),
+            // Factors on the host, and a third matrix as it is.
+            2 | 5 if value.int()? == 0 => {}
             other => return refuse(Status::NotSupported, format!("attribute {other} of a product")),
-        };
-        if value.int()? != expected {
-            let words = format!("attribute {attribute} of a product is {}, not {expected}", value.int()?);
-            return refuse(Status::NotSupported, words);
         }
         Ok(())
     }

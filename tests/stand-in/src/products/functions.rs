@@ -143,7 +143,7 @@ pub(crate) extern "C" fn cublasLtMatrixLayoutDestroy(layout: u64) -> i32 {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cublasLtMatmulDescCreate(operation: *mut u64, compute: c_int, scale: c_int) -> i32 {
     answer("cublasLtMatmulDescCreate", || {
-        let new = Operation { compute, scale: Element::of(scale)?, transposed: [false; 2] };
+        let new = Operation::new(compute, Element::of(scale)?);
         // SAFETY: the caller's place.
         unsafe { enter(operation, &mut known(), |known| &mut known.operations, new) }
     })
@@ -298,6 +298,17 @@ pub(crate) unsafe extern "C" fn cublasLtMatmul(
         for ((address, layout), name) in addresses.into_iter().zip(&problem.layouts).zip(["A", "B", "C", "D"]) {
             if let Err(failure) = machine.check_device(address, layout.extent() as usize) {
                 return refuse(Status::InvalidValue, format!("{name}: {}", failure.words));
+            }
+        }
+        let bias = problem.operation.bias;
+        if bias.is_added {
+            let [size, rows] = [problem.layouts[3].element.size(), problem.size[0]];
+            let batches = (problem.layouts[3].batch as u64 - 1).saturating_mul(bias.batch_stride.max(0) as u64);
+            let bytes = batches.saturating_add(rows).saturating_mul(size);
+            if bias.batch_stride < 0 || machine.check_device(bias.address, bytes as usize).is_err() {
+                let words =
+                    format!("the bias, {bytes} bytes from {:#x} on, is not memory that was handed out", bias.address);
+                return refuse(Status::InvalidValue, words);
             }
         }
         check_overlap(&problem, addresses, [workspace, workspace_bytes as u64])?;

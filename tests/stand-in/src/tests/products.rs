@@ -286,6 +286,37 @@ fn products_are_those_of_plain_loops() {
 }
 
 #[test]
+fn a_bias_is_added_to_every_column() {
+    for kind in [Kind::F64, Kind::F32, Kind::Bf16] {
+        let mut product = product([kind; 2], [7, 5, 9], 0, 2, [0.5, 1.0]);
+        let plain = product.run(product.addresses(), (0, 0));
+        assert_eq!(plain, 0);
+        let before = product.matrices[3].found();
+        let bias = Matrix::new(kind, [7, 1], false, 1, 3);
+        let set = |operation: u64, attribute: i32, value: &[u8]| {
+            // SAFETY: the value is this function's own.
+            unsafe { cublasLtMatmulDescSetAttribute(operation, attribute, value.as_ptr().cast(), value.len()) }
+        };
+        assert_eq!(set(product.operation, 7, &4_i32.to_ne_bytes()), 0);
+        let layouts = [0, 1, 2, 3].map(|index| product.matrices[index].layout);
+        product.chosen = choose(product.library, product.operation, layouts, wish(0, 256)).expect("an algorithm");
+        assert_eq!(product.run(product.addresses(), (0, 0)), INVALID_VALUE, "no bias is given");
+        assert_eq!(set(product.operation, 8, &bias.address.to_ne_bytes()), 0);
+        assert_eq!(product.run(product.addresses(), (0, 0)), 0);
+        let out = &product.matrices[3];
+        for (number, row, column) in (0..2).flat_map(|n| (0..7).flat_map(move |r| (0..5).map(move |c| (n, r, c)))) {
+            let place = out.place(number, row, column);
+            let expected = before[place] + bias.numbers[row];
+            assert_eq!(out.found()[place], kind.number(&kind.bytes(expected)), "{kind:?} {number} {row} {column}");
+        }
+        assert_eq!(set(product.operation, 26, &(Kind::F16 as i32).to_ne_bytes()), 0);
+        let other = choose(product.library, product.operation, layouts, wish(0, 256)).map(drop);
+        assert_eq!(other, Err(NOT_SUPPORTED));
+        assert_eq!(set(product.operation, 7, &2_i32.to_ne_bytes()), NOT_SUPPORTED);
+    }
+}
+
+#[test]
 fn a_workspace_is_used_and_checked() {
     let large = product([Kind::F32; 2], [64, 64, 64], 0, 1, [1.0, 0.0]);
     let need = large.chosen.workspace_bytes;
