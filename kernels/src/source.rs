@@ -50,6 +50,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("nest.cuh", include_str!("../cuda/nest.cuh")),
     ("map.cuh", include_str!("../cuda/map.cuh")),
     ("rows.cuh", include_str!("../cuda/rows.cuh")),
+    ("columns.cuh", include_str!("../cuda/columns.cuh")),
     ("exponents.cuh", include_str!("../cuda/exponents.cuh")),
     ("block.cuh", include_str!("../cuda/block.cuh")),
     ("prefix.cuh", include_str!("../cuda/prefix.cuh")),
@@ -74,6 +75,8 @@ pub const FILES: &[File] = files! {
     "scan" for FLOATS;
     "unfold" for FLOATS;
     "softmax" for FLOATS;
+    "norm" for FLOATS;
+    "rms_norm" for FLOATS;
 };
 
 const FLOATS: &[Types] =

@@ -7,7 +7,10 @@ mod launch;
 pub mod elementwise;
 pub mod matmul;
 mod rows;
+mod columns;
 pub mod softmax;
+pub mod norm;
+pub mod rms_norm;
 mod missing;
 
 pub use missing::*;
