@@ -25,8 +25,9 @@ __device__ inline Offsets<operands> offsets_in(const Nest<operands>& nest, u64 e
     Index at[operands] = {};
     Index rest = (Index)element;
     for (u32 axis = nest.rank; axis-- > 0;) {
+        // What is left for the outermost axis is the position there: a division less, the only one of a single loop.
         Index length = (Index)nest.lengths[axis];
-        Index next = rest / length;
+        Index next = axis > 0 ? rest / length : 0;
         Index position = rest - next * length;
         rest = next;
         for (u32 operand = 0; operand < operands; operand++) {

@@ -52,6 +52,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("rows.cuh", include_str!("../cuda/rows.cuh")),
     ("columns.cuh", include_str!("../cuda/columns.cuh")),
     ("exponents.cuh", include_str!("../cuda/exponents.cuh")),
+    ("parts.cuh", include_str!("../cuda/parts.cuh")),
     ("block.cuh", include_str!("../cuda/block.cuh")),
     ("prefix.cuh", include_str!("../cuda/prefix.cuh")),
     ("buckets.cuh", include_str!("../cuda/buckets.cuh")),
@@ -66,17 +67,23 @@ macro_rules! files {
 
 /// Every file of kernels.
 pub const FILES: &[File] = files! {
+    "batch_norm" for FLOATS;
+    "chunked_loss" for FLOATS;
+    "clip" for FLOATS;
     "elementwise" for FLOATS;
     "fill" for ALL;
     "index" for FLOATS;
+    "loss" for FLOATS;
+    "norm" for FLOATS;
     "pick" for ALL;
     "pool" for FLOATS;
     "reduce" for FLOATS;
-    "scan" for FLOATS;
-    "unfold" for FLOATS;
-    "softmax" for FLOATS;
-    "norm" for FLOATS;
     "rms_norm" for FLOATS;
+    "scan" for FLOATS;
+    "softmax" for FLOATS;
+    "squared_error" for FLOATS;
+    "unfold" for FLOATS;
+    "variance" for FLOATS;
 };
 
 const FLOATS: &[Types] =
