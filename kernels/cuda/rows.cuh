@@ -139,3 +139,15 @@ __device__ inline void walk(const Team& team, u64 width, u64 head, F f) {
         f(at, Count<1>());
     }
 }
+
+// How often one whole number goes into another, and what is left.
+struct Division {
+    u64 quotient;
+    u64 rest;
+};
+
+__device__ inline Division divide(u64 number, u64 by) {
+    // Half as many bits take a fraction of the time.
+    u64 quotient = (number | by) >> 32 == 0 ? (u32)number / (u32)by : number / by;
+    return {quotient, number - quotient * by};
+}

@@ -51,8 +51,10 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("nest.cuh", include_str!("../cuda/nest.cuh")),
     ("map.cuh", include_str!("../cuda/map.cuh")),
     ("rows.cuh", include_str!("../cuda/rows.cuh")),
+    ("columns.cuh", include_str!("../cuda/columns.cuh")),
     ("exponents.cuh", include_str!("../cuda/exponents.cuh")),
     ("lines.cuh", include_str!("../cuda/lines.cuh")),
+    ("parts.cuh", include_str!("../cuda/parts.cuh")),
     ("block.cuh", include_str!("../cuda/block.cuh")),
     ("prefix.cuh", include_str!("../cuda/prefix.cuh")),
     ("buckets.cuh", include_str!("../cuda/buckets.cuh")),
@@ -67,15 +69,23 @@ macro_rules! files {
 
 /// Every file of kernels.
 pub const FILES: &[File] = files! {
+    "batch_norm" for FLOATS;
+    "chunked_loss" for FLOATS;
+    "clip" for FLOATS;
     "elementwise" for FLOATS;
     "index" for FLOATS;
+    "loss" for FLOATS;
+    "norm" for FLOATS;
     "pick" for ALL;
     "pool" for FLOATS;
     "reduce" for FLOATS;
+    "rms_norm" for FLOATS;
     "scan" for FLOATS;
-    "unfold" for FLOATS;
     "softmax" for FLOATS;
     "fill" for SIZES;
+    "squared_error" for FLOATS;
+    "unfold" for FLOATS;
+    "variance" for FLOATS;
 };
 
 const FLOATS: &[Types] =

@@ -82,6 +82,30 @@ impl Pair {
         }
     }
 
+    /// Fails unless both are equal but for how they round: once to their type, in which neighbours may be hit, and while
+    /// they are computed by `roundings` roundings of the largest number, in the precision of the type's arithmetic.
+    pub(crate) fn assert_near(&self, what: &str, roundings: f64) {
+        let dtype = self.cpu.dtype();
+        let (expected, found) = (numbers(&self.cpu), numbers(&self.cuda));
+        assert_eq!(expected.len(), found.len(), "{what}");
+        let largest = expected.iter().map(|number| number.abs()).filter(|size| size.is_finite()).fold(0.0, f64::max);
+        let computed = if dtype == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+        // Between neighbours, relative to the number, and at least, where numbers are so small that they lose digits.
+        let (stored, least) = match dtype {
+            DType::Bf16 => (f64::exp2(-7.0), 0.0),
+            DType::F16 => (f64::exp2(-10.0), f64::exp2(-24.0)),
+            _ => (0.0, 0.0),
+        };
+        for (place, (&expected, &found)) in expected.iter().zip(&found).enumerate() {
+            let is_same = expected == found || expected.is_nan() && found.is_nan();
+            let most = (expected.abs() * stored).max(least) + largest * roundings * computed;
+            assert!(
+                is_same || (expected - found).abs() <= most,
+                "{what}, {dtype}: element {place} is {found:e} and should be {expected:e}, not {most:e} away"
+            );
+        }
+    }
+
     /// Fails unless both are equal bit by bit, as far as numbers tell.
     pub(crate) fn assert_equal(&self, what: &str) {
         self.assert_close(what, 0.0, 0.0);
@@ -90,6 +114,12 @@ impl Pair {
 
 fn numbers(tensor: &Tensor) -> Vec<f64> {
     tensor.to_f64_vec().expect("the numbers can be read")
+}
+
+/// Calls a primitive on the cpu device and on the CUDA device: `call` gets at either's tensor of a pair.
+pub(crate) fn run(call: impl Fn(fn(&Pair) -> View<'_>) -> highwater_engine::Result<()>) {
+    call(|pair| view(&pair.cpu)).expect("the processor computes");
+    call(|pair| view(&pair.cuda)).expect("a kernel starts");
 }
 
 /// A tensor as primitives take it.

@@ -4,3 +4,4 @@
 mod harness;
 mod elementwise;
 mod matmul;
+mod softmax;

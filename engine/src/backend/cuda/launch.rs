@@ -124,13 +124,20 @@ pub(super) fn is_in_order<const N: usize>(nest: &Nest<N>) -> bool {
 pub(super) struct Queue<'a> {
     gpu: &'a Gpu,
     stream: u64,
+    workspace: (u64, u64),
 }
 
 impl<'a> Queue<'a> {
     /// The stream on which `device` runs operations now.
     pub(super) fn of(device: &'a Device, op: &'static str) -> Result<Self> {
         let gpu = device.gpu().ok_or(Error::NotOnHost { op })?;
-        Ok(Self { gpu, stream: device.stream().0 })
+        Ok(Self { gpu, stream: device.stream().0, workspace: device.workspace() })
+    }
+
+    /// Memory for what one kernel leaves to the next: its address and its bytes. Whatever is given to the stream later
+    /// may overwrite it.
+    pub(super) fn workspace(&self) -> (u64, u64) {
+        self.workspace
     }
 
     /// The device.

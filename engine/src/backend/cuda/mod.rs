@@ -9,6 +9,7 @@ mod turned;
 pub mod elementwise;
 pub mod matmul;
 mod rows;
+mod columns;
 pub mod softmax;
 pub mod reduce;
 mod buckets;
@@ -18,6 +19,8 @@ pub mod scan;
 mod window;
 pub mod unfold;
 pub mod pool;
+pub mod norm;
+pub mod rms_norm;
 mod missing;
 
 pub use missing::*;
