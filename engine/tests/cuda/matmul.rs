@@ -1,7 +1,7 @@
 //! Matrix products.
 
 use highwater_engine::backend;
-use highwater_engine::{DType, Shape};
+use highwater_engine::{DType, Result, Shape, Tensor};
 
 use crate::harness::{Both, FLOATS, Pair, on_both, view};
 
@@ -87,71 +87,51 @@ fn matrices_may_be_stored_by_rows_and_by_columns_with_room_between() {
     });
 }
 
-/// Shapes and views of three operands.
-type Views =
-    [(&'static [usize], fn(&highwater_engine::Tensor) -> highwater_engine::Result<highwater_engine::Tensor>); 3];
+/// An operand: the shape that it has in memory, and the view that is multiplied.
+type Operand = (&'static [usize], fn(&Tensor) -> Result<Tensor>);
 
-/// Every way in which batches come.
-const BATCHES: [(&str, Views); 11] = [
-    (
-        "one after another",
-        [(&[5, 3, 7], |t| Ok(t.detach())), (&[5, 3, 4], |t| Ok(t.detach())), (&[5, 4, 7], |t| Ok(t.detach()))],
-    ),
-    (
-        "one right operand for all",
-        [(&[5, 3, 7], |t| Ok(t.detach())), (&[5, 3, 4], |t| Ok(t.detach())), (&[4, 7], |t| t.expand([5, 4, 7]))],
-    ),
-    (
-        "one left operand for all",
-        [(&[5, 3, 7], |t| Ok(t.detach())), (&[3, 4], |t| t.expand([5, 3, 4])), (&[5, 4, 7], |t| Ok(t.detach()))],
-    ),
+/// As it is in memory.
+fn whole(tensor: &Tensor) -> Result<Tensor> {
+    Ok(tensor.detach())
+}
+
+fn heads_first(tensor: &Tensor) -> Result<Tensor> {
+    tensor.transpose(1, 2)
+}
+
+/// Every way in which batches come: out, left and right.
+const BATCHES: [(&str, [Operand; 3]); 11] = [
+    ("one after another", [(&[5, 3, 7], whole), (&[5, 3, 4], whole), (&[5, 4, 7], whole)]),
+    ("one right operand for all", [(&[5, 3, 7], whole), (&[5, 3, 4], whole), (&[4, 7], |t| t.expand([5, 4, 7]))]),
+    ("one left operand for all", [(&[5, 3, 7], whole), (&[3, 4], |t| t.expand([5, 3, 4])), (&[5, 4, 7], whole)]),
     (
         "heads between places and width",
-        [
-            (&[2, 6, 3, 4], |t| t.transpose(1, 2)),
-            (&[2, 6, 3, 5], |t| t.transpose(1, 2)),
-            (&[2, 5, 3, 4], |t| t.transpose(1, 2)),
-        ],
+        [(&[2, 6, 3, 4], heads_first), (&[2, 6, 3, 5], heads_first), (&[2, 5, 3, 4], heads_first)],
     ),
     (
         "heads, turned",
-        [
-            (&[2, 3, 6, 6], |t| Ok(t.detach())),
-            (&[2, 6, 3, 5], |t| t.transpose(1, 2)),
-            (&[2, 6, 3, 5], |t| t.permute(&[0, 2, 3, 1])),
-        ],
+        [(&[2, 3, 6, 6], whole), (&[2, 6, 3, 5], heads_first), (&[2, 6, 3, 5], |t| t.permute(&[0, 2, 3, 1]))],
     ),
     (
         "every other matrix, and results by columns",
         [
             (&[6, 7, 3], |t| t.transpose(1, 2)?.narrow(0, 1, 4)),
             (&[4, 2, 3, 5], |t| t.narrow(1, 1, 1)?.squeeze(1)),
-            (&[4, 5, 7], |t| Ok(t.detach())),
+            (&[4, 5, 7], whole),
         ],
     ),
     (
         "summed, side by side in longer rows",
-        [(&[3, 7], |t| t.expand([5, 3, 7])), (&[3, 5, 4], |t| t.transpose(0, 1)), (&[5, 4, 7], |t| Ok(t.detach()))],
+        [(&[3, 7], |t| t.expand([5, 3, 7])), (&[3, 5, 4], |t| t.transpose(0, 1)), (&[5, 4, 7], whole)],
     ),
-    (
-        "summed, one after another",
-        [(&[3, 7], |t| t.expand([5, 3, 7])), (&[5, 3, 4], |t| Ok(t.detach())), (&[5, 4, 7], |t| Ok(t.detach()))],
-    ),
+    ("summed, one after another", [(&[3, 7], |t| t.expand([5, 3, 7])), (&[5, 3, 4], whole), (&[5, 4, 7], whole)]),
     (
         "summed over the outer of two axes",
-        [
-            (&[2, 3, 7], |t| t.expand([4, 2, 3, 7])),
-            (&[4, 2, 3, 5], |t| Ok(t.detach())),
-            (&[2, 5, 7], |t| t.expand([4, 2, 5, 7])),
-        ],
+        [(&[2, 3, 7], |t| t.expand([4, 2, 3, 7])), (&[4, 2, 3, 5], whole), (&[2, 5, 7], |t| t.expand([4, 2, 5, 7]))],
     ),
     (
         "summed over the inner of two axes, and repeated",
-        [
-            (&[4, 1, 3, 7], |t| t.expand([4, 2, 3, 7])),
-            (&[4, 2, 3, 5], |t| Ok(t.detach())),
-            (&[5, 7], |t| t.expand([4, 2, 5, 7])),
-        ],
+        [(&[4, 1, 3, 7], |t| t.expand([4, 2, 3, 7])), (&[4, 2, 3, 5], whole), (&[5, 7], |t| t.expand([4, 2, 5, 7]))],
     ),
     (
         "three axes that do not join",
@@ -163,16 +143,23 @@ const BATCHES: [(&str, Views); 11] = [
     ),
 ];
 
+fn shape(lengths: &[usize]) -> Shape {
+    Shape::from_slice(lengths).expect("a shape")
+}
+
 #[test]
 fn batches_may_lie_in_any_way_and_be_summed() {
     on_both(|both| {
         for dtype in FLOATS {
             for (what, [out, left, right]) in BATCHES {
-                let left = both.normal(left.0, dtype, 1).map(left.1);
-                let right = both.normal(right.0, dtype, 2).map(right.1);
+                let left = both.normal(shape(left.0), dtype, 1).map(left.1);
+                let right = both.normal(shape(right.0), dtype, 2).map(right.1);
                 for (scale, keep) in [(1.0, 0.0), (1.0, 1.0), (0.5, 2.0)] {
-                    let all =
-                        if keep == 0.0 { both.full(out.0, f64::NAN, dtype) } else { both.normal(out.0, dtype, 3) };
+                    let all = if keep == 0.0 {
+                        both.full(shape(out.0), f64::NAN, dtype)
+                    } else {
+                        both.normal(shape(out.0), dtype, 3)
+                    };
                     multiply(&all.map(out.1), &left, &right, scale, keep);
                     // Halves are rounded after each product that is summed, of which there may be fewer here.
                     if what.starts_with("summed") && dtype.size() == 2 {
@@ -243,9 +230,11 @@ fn a_bias_is_added_in_every_batch() {
         for dtype in [DType::F32, DType::Bf16] {
             let bias = both.normal([7], dtype, 3);
             for (what, [out, left, right]) in &BATCHES[..3] {
-                let all = both.full(out.0, f64::NAN, dtype);
-                let (left, right) =
-                    (both.normal(left.0, dtype, 1).map(left.1), both.normal(right.0, dtype, 2).map(right.1));
+                let all = both.full(shape(out.0), f64::NAN, dtype);
+                let (left, right) = (
+                    both.normal(shape(left.0), dtype, 1).map(left.1),
+                    both.normal(shape(right.0), dtype, 2).map(right.1),
+                );
                 multiply_onto_bias(&all.map(out.1), &left, &right, &bias);
                 assert_close(&all, what);
             }
@@ -282,8 +271,8 @@ fn what_is_stored_neither_way_is_refused_with_its_strides() {
         let (right, out) =
             (both.normal([1, 1, 5, 3], DType::F32, 2).cuda, both.full([1, 1, 4, 3], 0.0, DType::F32).cuda);
         let refused = backend::matmul(view(&out), view(&neither), view(&right), 1.0, 0.0).expect_err("it is neither");
-        let expected = "the first factor of matmul has matrices of shape [4, 5] and strides [20, 2]: they are stored neither by \
-             rows nor by columns; make a copy of it first";
+        let expected = "the first factor of matmul has matrices of shape [4, 5] and strides [20, 2]: they are stored \
+                        neither by rows nor by columns; make a copy of it first";
         assert_eq!(refused.to_string(), expected);
     });
 }
