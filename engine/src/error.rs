@@ -221,6 +221,6 @@ impl Error {
 
     /// Whether the device ran out of memory.
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::Alloc(_))
+        matches!(self, Self::Alloc(AllocError::OutOfMemory(_) | AllocError::TooLarge { .. }))
     }
 }

@@ -164,14 +164,14 @@ impl Storage {
         Ok(Lent { storage: self, is_written: true })
     }
 
-    /// Writes host bytes to the beginning of a CUDA device's memory; they may change once this returns.
-    pub(crate) fn copy_in(&self, op: &'static str, bytes: &[u8]) -> Result<()> {
-        assert!(bytes.len() <= self.bytes, "a copy ends within its storage");
+    /// Writes host bytes to a CUDA device's memory from `first` on; they may change once this returns.
+    pub(crate) fn copy_in(&self, op: &'static str, first: usize, bytes: &[u8]) -> Result<()> {
+        assert!(first + bytes.len() <= self.bytes, "a copy ends within its storage");
         let place = self.lend_to_write(op)?;
         let gpu = self.device.gpu().ok_or(Error::NotOnHost { op })?;
         // SAFETY: the block is this storage's, and `bytes` fit. It was handed out for this stream, on which earlier
         // users of the memory are done by the time of the copy.
-        unsafe { gpu.copy_in(place.address(), bytes, self.device.stream().0) }?;
+        unsafe { gpu.copy_in(place.address() + first as u64, bytes, self.device.stream().0) }?;
         Ok(())
     }
 

@@ -43,8 +43,11 @@ pub enum Error {
 
     // What failed.
     /// The device has not enough free memory.
-    #[error("the device has not enough free memory")]
-    OutOfMemory,
+    #[error("the device has not enough free memory for {doing}")]
+    OutOfMemory {
+        /// What was asked of the driver.
+        doing: String,
+    },
     /// The driver refuses.
     #[error("the CUDA driver failed at {doing}: {message}")]
     Driver {
@@ -100,7 +103,7 @@ impl<T> Told<T> for Result<T, cudarc::driver::DriverError> {
     fn told(self, doing: &str) -> Result<T> {
         use cudarc::driver::sys::CUresult;
         self.map_err(|error| match error.0 {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory,
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { doing: doing.to_owned() },
             CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
             | CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
             | CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT => Error::Driver {

@@ -32,8 +32,9 @@ pub(super) const MAX_REQUEST: u64 = 1 << 60;
 /// | `per_process_memory_fraction` | from 0 to 1 | 1 |
 /// | `expandable_segments` | `True`, `False` | `False` |
 ///
-/// `backend:native` and PyTorch's settings of pinned host memory, of locking and of graph capture are accepted, so that
-/// a string that works there works here; they decide nothing about device memory and are left out when printing.
+/// `backend:native` and PyTorch's settings of pinned host memory and of locking are accepted, so that a string that works
+/// there works here; they decide nothing about device memory and are left out when printing. CUDA graphs are not supported:
+/// `graph_capture_record_stream_reuse` may only be `False`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocConfig {
     pub(super) large_segment_bytes: u64,

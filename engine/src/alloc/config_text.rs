@@ -11,7 +11,6 @@ const KEYS: &str = "large_segment_size_mb, max_split_size_mb, max_non_split_roun
 const WITHOUT_EFFECT: &[&str] = &[
     "release_lock_on_cudamalloc",
     "release_lock_on_hipmalloc",
-    "graph_capture_record_stream_reuse",
     "pinned_use_cuda_host_register",
     "pinned_use_hip_host_register",
     "pinned_num_register_threads",
@@ -62,6 +61,13 @@ pub(super) fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, Con
             "backend" => match reader.value()? {
                 "native" => {}
                 other => return Err(invalid("backend", other, "'native', the caching allocator")),
+            },
+            "graph_capture_record_stream_reuse" => match reader.value()? {
+                "False" => {}
+                other => {
+                    let allowed = "'False': CUDA graphs are not supported, and nothing is captured";
+                    return Err(invalid("graph_capture_record_stream_reuse", other, allowed));
+                }
             },
             key if WITHOUT_EFFECT.contains(&key) => {
                 reader.value()?;

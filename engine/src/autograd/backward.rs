@@ -50,28 +50,29 @@ fn walk(result: &Tensor, grad: Tensor) -> Result<()> {
     let _mode = no_grad();
     let Some(root) = result.node() else {
         let edges = [Edge::to(result)];
-        InputGradients::new(&edges, &mut Sums::default()).give(0, grad)?;
+        InputGradients::new(&edges, &mut Sums::new(result)).give(0, grad)?;
         return result.run_hooks();
     };
     let (mut nodes, mut contributions) = reachable(root);
     // Later operations first. Whatever uses a result runs after what made it, so every node meets its whole gradient.
     nodes.sort_unstable_by_key(|node| node.sequence);
-    let mut sums = Sums::default();
-    sums.0.insert(root.id(), grad);
+    let mut sums = Sums::new(result);
+    sums.begin(root.id(), grad);
     while let Some(node) = nodes.pop() {
-        let grad = sums.0.remove(&node.id());
         let Some(work) = node.take_work() else {
-            match grad {
-                Some(_) => return Err(Error::Consumed { op: node.name }),
-                None => continue,
+            match sums.has(node.id()) {
+                true => return Err(Error::Consumed { op: node.name }),
+                false => continue,
             }
         };
-        if let Some(grad) = grad {
+        let stream = result.device().enter_stream(node.stream);
+        if let Some(grad) = sums.take(node.id())? {
             let _op = scope::op_again(node.op);
             let _scope = scope::scope_again(node.scope);
             let _category = scope::category(Category::Temporary);
             work.gradient.backward(grad, &mut InputGradients::new(&work.edges, &mut sums))?;
         }
+        drop(stream);
         for edge in work.edges.iter().flatten() {
             if let Edge::Leaf(leaf) = edge {
                 let left = contributions.get_mut(&leaf.id()).expect("every reachable leaf was counted");

@@ -66,6 +66,6 @@ pub fn record<G: Gradient + 'static>(
     let edges: Vec<Option<Edge>> = inputs.iter().map(|input| Edge::to(input)).collect();
     let needs: Vec<bool> = edges.iter().map(Option::is_some).collect();
     let work = Work { gradient: Box::new(gradient(&needs)), edges };
-    let node = Node::new(operation.name, *output.shape(), work);
+    let node = Node::new(operation.name, &output, work);
     output.computed_by(node)
 }

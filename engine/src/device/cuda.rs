@@ -42,7 +42,7 @@ impl CudaDriver {
 
 fn told(doing: &'static str) -> impl Fn(Error) -> DriverError {
     move |error| match error {
-        Error::OutOfMemory => DriverError::OutOfMemory,
+        Error::OutOfMemory { .. } => DriverError::OutOfMemory,
         other => DriverError::Other { doing, message: other.to_string() },
     }
 }

@@ -62,7 +62,7 @@ fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
 
 fn told(doing: &'static str) -> impl Fn(Error) -> DriverError {
     move |error| match error {
-        Error::OutOfMemory => DriverError::OutOfMemory,
+        Error::OutOfMemory { .. } => DriverError::OutOfMemory,
         other => DriverError::Other { doing, message: other.to_string() },
     }
 }

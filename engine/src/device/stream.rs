@@ -79,6 +79,11 @@ impl Device {
         entered.ok().flatten().unwrap_or_default()
     }
 
+    /// The stream of this number.
+    pub(crate) fn stream_of(&self, id: StreamId) -> Stream {
+        Stream { device: self.clone(), id }
+    }
+
     /// Puts the thread into stream `id` of this device until the guard drops.
     pub(crate) fn enter_stream(&self, id: StreamId) -> StreamGuard {
         let former = self.stream();

@@ -75,7 +75,7 @@ impl Tensor {
             (_, Kind::Cuda) if self.device().pinned_stream(&device.current_stream()).is_some() => {
                 storage.copy_pinned_to(op, first, out.storage())?;
             }
-            (_, Kind::Cuda) => out.storage().copy_in(op, &storage.read(op)?[first..first + bytes])?,
+            (_, Kind::Cuda) => out.storage().copy_in(op, 0, &storage.read(op)?[first..first + bytes])?,
             (_, _) => out.storage().write::<u8>(op)?.copy_from_slice(&storage.read(op)?[first..first + bytes]),
         }
         Ok(out)

@@ -55,7 +55,7 @@ impl Tensor {
         let out = Self::empty(shape, T::DTYPE, device)?;
         match device.kind() {
             Kind::Cpu => out.storage().write::<T>(op)?[..expected].copy_from_slice(numbers),
-            Kind::Cuda => out.storage().copy_in(op, bytemuck::cast_slice(numbers))?,
+            Kind::Cuda => out.storage().copy_in(op, 0, bytemuck::cast_slice(numbers))?,
             Kind::Accounting => {}
         }
         Ok(out)

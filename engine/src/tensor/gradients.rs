@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use highwater_recorder::{Category, scope};
+use highwater_recorder::{Category, StreamId, scope};
 
 use super::Tensor;
 use super::node::Edge;
@@ -11,8 +11,63 @@ use crate::error::Result;
 use crate::shape::Shape;
 
 /// The sums of a backward pass that are under way: by node, for those that have not run yet.
-#[derive(Default)]
-pub(crate) struct Sums(pub(crate) HashMap<usize, Tensor>);
+pub(crate) struct Sums {
+    by_node: HashMap<usize, Sum>,
+    /// The stream of whoever called backward, on which gradients of leaves are added up.
+    caller: StreamId,
+}
+
+/// A gradient, and the stream that wrote it last.
+struct Sum {
+    tensor: Tensor,
+    stream: StreamId,
+}
+
+impl Sum {
+    fn new(tensor: Tensor) -> Self {
+        let stream = tensor.device().stream();
+        Self { tensor, stream }
+    }
+
+    /// The gradient, for the stream that the thread is in now.
+    fn here(self) -> Result<Tensor> {
+        let device = self.tensor.device();
+        if device.stream() != self.stream {
+            let here = device.current_stream();
+            here.wait_for(&device.stream_of(self.stream))?;
+            self.tensor.record_stream(&here)?;
+        }
+        Ok(self.tensor)
+    }
+
+    /// Whether the stream that the thread is in now can add to it in place.
+    fn is_usable(&self) -> bool {
+        let is_here = self.tensor.device().stream() == self.stream;
+        is_here && self.tensor.is_contiguous() && self.tensor.is_free_to_write()
+    }
+}
+
+impl Sums {
+    /// None yet, of a backward pass from `result`.
+    pub(crate) fn new(result: &Tensor) -> Self {
+        Self { by_node: HashMap::new(), caller: result.device().stream() }
+    }
+
+    /// Gives a node its whole gradient.
+    pub(crate) fn begin(&mut self, node: usize, grad: Tensor) {
+        self.by_node.insert(node, Sum::new(grad));
+    }
+
+    /// Whether a node has a gradient, or a part of it.
+    pub(crate) fn has(&self, node: usize) -> bool {
+        self.by_node.contains_key(&node)
+    }
+
+    /// Takes a node's gradient out, for the stream that the thread is in.
+    pub(crate) fn take(&mut self, node: usize) -> Result<Option<Tensor>> {
+        self.by_node.remove(&node).map(Sum::here).transpose()
+    }
+}
 
 /// What an operation's backward gives its results to: one place for each input.
 pub struct InputGradients<'a> {
@@ -38,13 +93,17 @@ impl<'a> InputGradients<'a> {
         };
         assert_eq!(grad.shape(), edge.shape(), "a gradient has the shape of its tensor");
         match edge {
-            Edge::Leaf(leaf) => leaf.add_grad(grad),
+            Edge::Leaf(leaf) => {
+                let sum = Sum::new(grad);
+                let _stream = leaf.device().enter_stream(self.sums.caller);
+                leaf.add_grad(sum.here()?)
+            }
             Edge::Node(node) => {
-                let sum = match self.sums.0.remove(&node.id()) {
+                let sum = match self.sums.take(node.id())? {
                     Some(existing) => existing.accumulate(grad)?,
                     None => grad,
                 };
-                self.sums.0.insert(node.id(), sum);
+                self.sums.begin(node.id(), sum);
                 Ok(())
             }
         }
@@ -56,22 +115,21 @@ impl<'a> InputGradients<'a> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return None;
         };
-        let usable = |sum: &Tensor| sum.is_contiguous() && sum.is_free_to_write();
         match edge {
             Edge::Leaf(leaf) => {
-                let sum = leaf.take_grad()?;
-                if usable(&sum) {
-                    return Some(sum);
+                let sum = Sum { tensor: leaf.take_grad()?, stream: self.sums.caller };
+                if sum.is_usable() {
+                    return Some(sum.tensor);
                 }
-                leaf.set_grad(sum).expect("a gradient goes back to where it was");
+                leaf.set_grad(sum.tensor).expect("a gradient goes back to where it was");
                 None
             }
             Edge::Node(node) => {
-                let sum = self.sums.0.remove(&node.id())?;
-                if usable(&sum) {
-                    return Some(sum);
+                let sum = self.sums.by_node.remove(&node.id())?;
+                if sum.is_usable() {
+                    return Some(sum.tensor);
                 }
-                self.sums.0.insert(node.id(), sum);
+                self.sums.by_node.insert(node.id(), sum);
                 None
             }
         }

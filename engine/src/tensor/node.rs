@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use highwater_recorder::{OpId, ScopeId, scope};
+use highwater_recorder::{OpId, ScopeId, StreamId, scope};
 
 use super::gradients::InputGradients;
 use super::{Tensor, lock};
@@ -25,6 +25,8 @@ pub(crate) struct Node {
     pub(crate) op: OpId,
     /// The module in which it ran; its backward runs there too.
     pub(crate) scope: ScopeId,
+    /// The stream on which it ran; its backward runs there too.
+    pub(crate) stream: StreamId,
     /// Grows in the order of execution, so that backward can walk in the reverse of it.
     pub(crate) sequence: u64,
     /// The result's shape.
@@ -66,16 +68,17 @@ impl Edge {
 }
 
 impl Node {
-    /// A node for the operation that runs on this thread.
-    pub(crate) fn new(name: &'static str, shape: Shape, work: Work) -> Arc<Self> {
+    /// A node for the operation that runs on this thread and has computed `output`.
+    pub(crate) fn new(name: &'static str, output: &Tensor, work: Work) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let sequence = NEXT.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self {
             name,
             op: scope::current_op(),
             scope: scope::current_scope(),
+            stream: output.device().stream(),
             sequence,
-            shape,
+            shape: *output.shape(),
             work: Mutex::new(Some(work)),
         })
     }

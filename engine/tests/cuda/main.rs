@@ -1,7 +1,9 @@
-//! CUDA devices beside the cpu device: every kernel against its plain loop, on a GPU where HIGHWATER_TEST_GPU is 1, else
-//! on the stand-in for CUDA's libraries.
+//! CUDA devices: every kernel against its plain loop on the cpu device, and what devices do beside computing; on a GPU
+//! where HIGHWATER_TEST_GPU is 1, else on the stand-in for CUDA's libraries.
 
 mod harness;
 mod elementwise;
 mod matmul;
 mod softmax;
+mod recorded;
+mod streams;

@@ -4,10 +4,11 @@ use std::io::{self, Read, Write};
 
 use half::{bf16, f16};
 
+use crate::backend::{View, to_host};
+use crate::device::Kind;
 use crate::dtype::{DType, Element, Truth};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::storage::Storage;
 
 /// So many elements are in host memory at a time.
 const PIECE: usize = 1 << 16;
@@ -102,53 +103,76 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Host memory seen in a layout, whose elements stand in a file one after another.
-pub(super) struct Place<'a> {
-    pub(super) storage: &'a Storage,
-    pub(super) layout: &'a Layout,
-    pub(super) dtype: DType,
+/// Reads all elements of a view, which are of type `stored` in the file.
+pub(super) fn read(view: View<'_>, file: &mut impl Read, stored: DType) -> Result<(), Failure> {
+    with_number!(view.dtype, T => with_number!(stored, S => read_as::<T, S>(view, file, |number| {
+        if S::DTYPE == T::DTYPE { bytemuck::cast(number) } else { T::narrow(number.wide()) }
+    })))
 }
 
-impl Place<'_> {
-    /// Reads all elements, which are of type `stored` in the file.
-    pub(super) fn read_from(&self, file: &mut impl Read, stored: DType) -> Result<(), Failure> {
-        with_number!(self.dtype, T => with_number!(stored, S => self.read_as::<T, S>(file, |number| {
-            if S::DTYPE == T::DTYPE { bytemuck::cast(number) } else { T::narrow(number.wide()) }
-        })))
+fn read_as<T: Number, S: Number>(
+    view: View<'_>,
+    file: &mut impl Read,
+    convert: impl Fn(S) -> T,
+) -> Result<(), Failure> {
+    let (op, storage, layout) = ("load_safetensors", view.storage, view.layout);
+    if storage.device().kind() == Kind::Cpu {
+        return scatter(&mut storage.write::<T>(op)?, layout, file, convert);
     }
+    // What lies on a device is put together here, with what lies between its elements, and copied there in one piece.
+    let (first, end) = (layout.offset(), layout.end());
+    let mut memory = vec![T::zeroed(); end.saturating_sub(first)];
+    if layout.elements() < memory.len() {
+        storage.copy_out(op, first * size_of::<T>(), bytemuck::cast_slice_mut(&mut memory))?;
+    }
+    scatter(&mut memory, &layout.at(0), file, convert)?;
+    Ok(storage.copy_in(op, first * size_of::<T>(), bytemuck::cast_slice(&memory))?)
+}
 
-    fn read_as<T: Number, S: Number>(&self, file: &mut impl Read, convert: impl Fn(S) -> T) -> Result<(), Failure> {
-        let mut memory = self.storage.write::<T>("load_safetensors")?;
-        let mut bytes = vec![0; PIECE.min(self.layout.elements()) * size_of::<S>()];
-        let mut place = Walk::new(self.layout);
-        let mut left = self.layout.elements();
-        while left > 0 {
-            let piece = &mut bytes[..left.min(PIECE) * size_of::<S>()];
-            file.read_exact(piece)?;
-            for number in piece.chunks_exact(size_of::<S>()) {
-                memory[place.next()] = convert(S::from_bytes(number));
-            }
-            left -= left.min(PIECE);
+/// Reads the elements of a layout of `memory`.
+fn scatter<T: Number, S: Number>(
+    memory: &mut [T],
+    layout: &Layout,
+    file: &mut impl Read,
+    convert: impl Fn(S) -> T,
+) -> Result<(), Failure> {
+    let mut bytes = vec![0; PIECE.min(layout.elements()) * size_of::<S>()];
+    let mut place = Walk::new(layout);
+    let mut left = layout.elements();
+    while left > 0 {
+        let piece = &mut bytes[..left.min(PIECE) * size_of::<S>()];
+        file.read_exact(piece)?;
+        for number in piece.chunks_exact(size_of::<S>()) {
+            memory[place.next()] = convert(S::from_bytes(number));
         }
-        Ok(())
+        left -= left.min(PIECE);
     }
+    Ok(())
+}
 
-    /// Writes all elements, in their own type.
-    pub(super) fn write_to(&self, file: &mut impl Write) -> Result<(), Failure> {
-        with_number!(self.dtype, T => {
-            let memory = self.storage.read::<T>("save_safetensors")?;
-            let mut bytes = Vec::with_capacity(PIECE.min(self.layout.elements()) * size_of::<T>());
-            let mut place = Walk::new(self.layout);
-            let mut left = self.layout.elements();
-            while left > 0 {
-                bytes.clear();
-                (0..left.min(PIECE)).for_each(|_| memory[place.next()].append_to(&mut bytes));
-                file.write_all(&bytes)?;
-                left -= left.min(PIECE);
-            }
-            Ok(())
-        })
+/// Writes all elements of a view, in their own type.
+pub(super) fn write(view: View<'_>, file: &mut impl Write) -> Result<(), Failure> {
+    with_number!(view.dtype, T => {
+        if view.storage.device().kind() == Kind::Cpu {
+            return gather(&view.storage.read::<T>("save_safetensors")?, view.layout, file);
+        }
+        let numbers = to_host::<T>(view)?;
+        gather(&numbers, &Layout::contiguous(*view.layout.shape()), file)
+    })
+}
+
+/// Writes the elements of a layout of `memory`.
+fn gather<T: Number>(memory: &[T], layout: &Layout, file: &mut impl Write) -> Result<(), Failure> {
+    let mut bytes = Vec::with_capacity(PIECE.min(layout.elements()) * size_of::<T>());
+    let mut place = Walk::new(layout);
+    let mut left = layout.elements();
+    while left > 0 {
+        bytes.clear();
+        (0..left.min(PIECE)).for_each(|_| memory[place.next()].append_to(&mut bytes));
+        file.write_all(&bytes)?;
+        left -= left.min(PIECE);
     }
+    Ok(())
 }
 
 /// Where the elements of a layout lie, the last axis fastest.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::header::{LENGTH_BYTES, word, wrong};
-use super::numbers::{Failure, Place};
+use super::numbers::{self, Failure};
 use crate::error::{Error, Result};
 use crate::nn::Parameter;
 
@@ -31,9 +31,7 @@ pub fn save_safetensors(parameters: &[Parameter], path: impl AsRef<Path>) -> Res
     let mut write = || -> Result<(), Failure> {
         file.write_all(&header)?;
         for parameter in &parameters {
-            let tensor = &parameter.tensor;
-            let place = Place { storage: tensor.storage(), layout: tensor.layout(), dtype: tensor.dtype() };
-            place.write_to(&mut file)?;
+            numbers::write(parameter.tensor.view(), &mut file)?;
         }
         file.flush()?;
         Ok(fs::rename(&partial.0, path)?)

@@ -1,0 +1,58 @@
+//! Recorded: what a recording of a piece of a test says.
+
+use highwater_recorder::snapshots::Trace;
+use highwater_recorder::snapshots::event::What;
+use highwater_recorder::snapshots::units::format_bytes;
+use highwater_recorder::{DeviceId, HistoryOptions, Level, record_memory_history};
+
+/// What `body` does, recorded.
+pub fn record(body: impl FnOnce()) -> Trace {
+    let options = HistoryOptions::in_memory().level(Level::Events);
+    let recorded = record_memory_history(options, || {
+        body();
+        Ok(())
+    });
+    let trace = recorded.expect("recording in memory works").trace.expect("the trace was wanted");
+    assert_eq!(trace.problems, []);
+    trace
+}
+
+/// A line for each event of a device's memory, without addresses.
+pub fn lines(trace: &Trace, device: DeviceId) -> String {
+    let mut out = String::new();
+    for id in trace.events.ids().filter(|&id| trace.events.device[id.index().expect("an event")] == device) {
+        let what = trace.what(id);
+        let text = match what {
+            What::DeviceUsed(_) | What::Phase(_) | What::Step(_) => continue,
+            What::SegmentAlloc(range)
+            | What::SegmentFree(range)
+            | What::SegmentMap(range)
+            | What::SegmentUnmap(range) => {
+                format!("{} for stream {}", format_bytes(range.bytes), range.stream.0)
+            }
+            What::Alloc(alloc) => {
+                format!("{} {} for stream {}", alloc.block, format_bytes(alloc.requested), alloc.stream.0)
+            }
+            What::FreeRequested(block) | What::FreeCompleted(block) => block.to_string(),
+            What::Oom(oom) => format!("{}, {} free", format_bytes(oom.requested), format_bytes(oom.device_free)),
+            _ => String::new(),
+        };
+        out.push_str(format!("{} {text}", what.kind().name()).trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// What the driver said was in use on a device, each time, with what the allocator held of it by then.
+pub fn samples(trace: &Trace, device: DeviceId) -> Vec<(u64, u64)> {
+    let (mut reserved, mut found) = (0, Vec::new());
+    for id in trace.events.ids().filter(|&id| trace.events.device[id.index().expect("an event")] == device) {
+        match trace.what(id) {
+            What::SegmentAlloc(range) | What::SegmentMap(range) => reserved += range.bytes,
+            What::SegmentFree(range) | What::SegmentUnmap(range) => reserved -= range.bytes,
+            What::DeviceUsed(bytes) => found.push((bytes, reserved)),
+            _ => {}
+        }
+    }
+    found
+}
