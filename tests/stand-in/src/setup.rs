@@ -13,8 +13,10 @@
 //! }
 //! ```
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use crate::libraries::install;
 use crate::settings::{CAPABILITY_VARIABLE, DEVICES_VARIABLE, LAZY_VARIABLE, MEMORY_VARIABLE, SEED_VARIABLE};
@@ -23,8 +25,11 @@ use crate::settings::{CAPABILITY_VARIABLE, DEVICES_VARIABLE, LAZY_VARIABLE, MEMO
 pub const GPU_VARIABLE: &str = "HIGHWATER_TEST_GPU";
 /// If set, a stand-in that cannot be used fails the tests that need it, which are skipped otherwise.
 pub const REQUIRED_VARIABLE: &str = "HIGHWATER_REQUIRE_STAND_IN";
-/// Set in the process that runs a test's body.
+/// Set in the process that runs a test's body: to which of the test's bodies that is.
 const INSIDE_VARIABLE: &str = "HIGHWATER_STAND_IN_INSIDE";
+
+/// What is printed when a body has come to its end.
+const DONE: &str = "the test's body has run on the stand-in";
 
 /// The stand-in's settings for a test.
 #[derive(Clone, Debug, Default)]
@@ -100,32 +105,54 @@ impl Setup {
         Ok(())
     }
 
-    /// Runs `body`, the whole of a test, in a process that finds the stand-in; or right away, where tests use a GPU.
+    /// Runs `body` in a process that finds the stand-in; or right away, where tests use a GPU.
+    ///
+    /// A test may do so several times, each in a process of its own that runs the test up to there; what it does beside
+    /// that is done in each.
     ///
     /// # Panics
     /// If the body does, with what it printed.
     pub fn run<F: FnOnce()>(self, body: F) {
-        if std::env::var_os(INSIDE_VARIABLE).is_some() {
-            return body();
+        let name = test_name::<F>();
+        let turn = turn_of(&name);
+        if let Some(inside) = std::env::var_os(INSIDE_VARIABLE) {
+            if inside == *turn.to_string() {
+                body();
+                say_done();
+            }
+            return;
         }
         if std::env::var_os(GPU_VARIABLE).is_some_and(|value| value == "1") {
             return if self.is_for_stand_in { skip("it tests the stand-in itself") } else { body() };
         }
-        let name = test_name::<F>();
         let test = std::env::current_exe().expect("a test knows its own path");
         let mut command = Command::new(test);
         command
             .args([&*name, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
-            .env(INSIDE_VARIABLE, "1");
+            .env(INSIDE_VARIABLE, turn.to_string());
         if let Err(why) = self.apply(&mut command) {
             assert!(std::env::var_os(REQUIRED_VARIABLE).is_none(), "{why}");
             return skip(&why);
         }
         let run = command.output().expect("a test can be run again");
         let (told, words) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-        let has_run = told.contains("test result: ok. 1 passed");
+        let has_run = told.contains(DONE);
         assert!(run.status.success() && has_run, "{name} on the stand-in: {}\n{told}\n{words}", run.status);
     }
+}
+
+#[expect(clippy::print_stdout, reason = "tells the process that waits for it")]
+fn say_done() {
+    println!("{DONE}");
+}
+
+/// How often this test has asked for a process before.
+fn turn_of(test: &str) -> u32 {
+    static TURNS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = turns.entry(test.to_owned()).or_default();
+    *turn += 1;
+    *turn - 1
 }
 
 #[expect(clippy::print_stderr, reason = "says that nothing was tested, and why")]

@@ -1,6 +1,27 @@
 // Maths: functions that CUDA has and C++ has not; those of <math.h> come in both precisions already.
 #pragma once
 
+// C++ has these for whole numbers, too, CUDA has not: what would not compile for a GPU shall not compile here.
+#define NOT_OF_WHOLE_NUMBERS(NAME)                                                                       \
+    template <class Whole, class = typename std::enable_if<std::is_integral<Whole>::value>::type>        \
+    double NAME(Whole) = delete;
+NOT_OF_WHOLE_NUMBERS(exp)
+NOT_OF_WHOLE_NUMBERS(exp2)
+NOT_OF_WHOLE_NUMBERS(expm1)
+NOT_OF_WHOLE_NUMBERS(log)
+NOT_OF_WHOLE_NUMBERS(log2)
+NOT_OF_WHOLE_NUMBERS(log10)
+NOT_OF_WHOLE_NUMBERS(log1p)
+NOT_OF_WHOLE_NUMBERS(sqrt)
+NOT_OF_WHOLE_NUMBERS(cbrt)
+NOT_OF_WHOLE_NUMBERS(sin)
+NOT_OF_WHOLE_NUMBERS(cos)
+NOT_OF_WHOLE_NUMBERS(tan)
+NOT_OF_WHOLE_NUMBERS(tanh)
+NOT_OF_WHOLE_NUMBERS(erf)
+NOT_OF_WHOLE_NUMBERS(erfc)
+#undef NOT_OF_WHOLE_NUMBERS
+
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float rsqrt(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
