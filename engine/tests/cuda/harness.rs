@@ -116,6 +116,19 @@ fn numbers(tensor: &Tensor) -> Vec<f64> {
     tensor.to_f64_vec().expect("the numbers can be read")
 }
 
+impl Both {
+    /// Runs `body` on the CUDA device's default stream, and on another, where kernels have no workspace.
+    pub(crate) fn with_and_without_workspace(&self, body: impl Fn()) {
+        body();
+        let stream = self.cuda.new_stream().expect("there is one more");
+        stream.wait_for(&self.cuda.default_stream()).expect("it waits");
+        let entered = stream.enter();
+        body();
+        drop(entered);
+        self.cuda.default_stream().wait_for(&stream).expect("it waits");
+    }
+}
+
 /// Calls a primitive on the cpu device and on the CUDA device: `call` gets at either's tensor of a pair.
 pub(crate) fn run(call: impl Fn(fn(&Pair) -> View<'_>) -> highwater_engine::Result<()>) {
     call(|pair| view(&pair.cpu)).expect("the processor computes");

@@ -4,6 +4,14 @@
 mod harness;
 mod elementwise;
 mod matmul;
+mod batch_norm;
+mod chunked_loss;
+mod clip;
+mod loss;
+mod norm;
+mod rms_norm;
 mod softmax;
+mod squared_error;
+mod variance;
 mod recorded;
 mod streams;

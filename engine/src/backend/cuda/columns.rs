@@ -31,10 +31,20 @@ pub(super) struct Columns {
 impl Columns {
     /// Of `[rows, columns]` elements of a type, read at these places, for `kinds` sums of each column.
     pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType, places: &[&Place<'_>], kinds: u64) -> Self {
+        let (_, room) = queue.workspace();
+        Self::with_room(queue, size, dtype, places, room / (kinds * dtype.statistics().size() as u64))
+    }
+
+    /// The same, with room for so many sums of each kind.
+    pub(super) fn with_room(
+        queue: &Queue<'_>,
+        size: [u64; 2],
+        dtype: DType,
+        places: &[&Place<'_>],
+        sums: u64,
+    ) -> Self {
         let pack = 16 / dtype.size() as u64;
         let is_wide = size[1].is_multiple_of(pack) && places.iter().all(|place| place.is_wide());
-        let (_, room) = queue.workspace();
-        let sums = room / (kinds * dtype.statistics().size() as u64);
         Self::cut(queue.gpu().processors(), size, if is_wide { pack } else { 1 }, sums)
     }
 

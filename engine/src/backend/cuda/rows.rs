@@ -6,6 +6,7 @@ use highwater_kernels::{Arguments, Grid};
 use super::elementwise::copy;
 use super::launch::Queue;
 use crate::backend::View;
+use crate::dtype::DType;
 use crate::error::Result;
 
 /// Lanes of a warp.
@@ -27,12 +28,17 @@ impl Rows {
     pub(super) fn of(queue: &Queue<'_>, view: View<'_>) -> Self {
         let width = view.layout.shape().last().copied().unwrap_or(1);
         let rows = view.layout.elements().checked_div(width).unwrap_or(0);
-        Self::new(queue.gpu().processors(), [rows as u64, width as u64], view.dtype.size() as u64)
+        Self::new(queue, [rows as u64, width as u64], view.dtype)
+    }
+
+    /// So many rows of so many numbers.
+    pub(super) fn new(queue: &Queue<'_>, size: [u64; 2], dtype: DType) -> Self {
+        Self::shared(queue.gpu().processors(), size, dtype.size() as u64)
     }
 
     /// `rows` of `width` numbers of `bytes` bytes, for a device of so many processors. Short rows are for some lanes of a
     /// warp, long ones for a block, and so are rather short ones where blocks would be too few.
-    fn new(processors: u32, [rows, width]: [u64; 2], bytes: u64) -> Self {
+    fn shared(processors: u32, [rows, width]: [u64; 2], bytes: u64) -> Self {
         let threads = u64::from(THREADS);
         let packs = (width * bytes).div_ceil(16);
         let lanes = packs.next_power_of_two().min(WARP);
@@ -47,6 +53,11 @@ impl Rows {
     /// The blocks that go over them.
     pub(super) fn grid(&self) -> Grid {
         Grid::row(self.blocks)
+    }
+
+    /// Who shares a row: so many lanes of a warp, or a block.
+    pub(super) fn lanes(&self) -> u32 {
+        self.lanes
     }
 
     /// A kernel's arguments, with how many rows there are, their length, and who shares one.
@@ -68,7 +79,7 @@ mod tests {
     use super::*;
 
     fn lanes_and_blocks(rows: u64, width: u64) -> (u32, u32) {
-        let rows = Rows::new(132, [rows, width], 4);
+        let rows = Rows::shared(132, [rows, width], 4);
         (rows.lanes, rows.blocks)
     }
 

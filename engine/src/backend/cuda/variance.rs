@@ -1,0 +1,200 @@
+//! Variance: sums of squared distances from a mean.
+
+use highwater_kernels::gpu::launch::THREADS;
+use highwater_kernels::{Arguments, Grid, Kernel};
+
+use super::launch::{Queue, check_float, nest_words, reading, types, writing};
+use crate::backend::View;
+use crate::backend::nest::Nest;
+use crate::error::Result;
+use crate::layout::Layout;
+
+const FILE: &str = "variance";
+const OP: &str = "var";
+
+/// The layout without the axes for which `leave` holds.
+fn without(layout: &Layout, leave: impl Fn(usize) -> bool) -> Layout {
+    (0..layout.shape().rank()).rev().filter(|&axis| leave(axis)).fold(*layout, |layout, axis| layout.select(axis, 0))
+}
+
+/// How the elements of an input are taken together, and by whom: `struct Shape` of variance.cu.
+struct Together<const N: usize> {
+    outer: Nest<N>,
+    inner: Nest<1>,
+    across: u32,
+    is_across: bool,
+    parts: u32,
+    blocks: u32,
+    parts_at: u64,
+}
+
+impl<const N: usize> Together<N> {
+    /// Along the axes in which the first operand repeats. The second is the input.
+    fn new(queue: &Queue<'_>, operands: [&Layout; N]) -> Self {
+        let (shape, strides) = (operands[1].shape(), operands[0].strides());
+        let is_summed = |axis: usize| strides[axis] == 0 || shape[axis] == 1;
+        let outer = operands.map(|layout| without(layout, is_summed));
+        let inner = without(operands[1], |axis| !is_summed(axis));
+        let (outer, inner) = (Nest::new(outer.each_ref()), Nest::new([&inner]));
+        let (address, bytes) = queue.workspace();
+        let mut together =
+            Self { outer, inner, across: 1, is_across: false, parts: 1, blocks: 0, parts_at: address };
+        together.share(queue.gpu().processors(), bytes / 8);
+        together
+    }
+
+    fn places(&self) -> u64 {
+        self.outer.elements() as u64
+    }
+
+    fn elements(&self) -> u64 {
+        self.inner.elements() as u64
+    }
+
+    /// Finds out who shares what, with room for so many sums of parts.
+    fn share(&mut self, processors: u32, room: u64) {
+        const WARP: u64 = 32;
+        const ELEMENTS_A_THREAD: u64 = 8;
+        let (places, elements, threads) = (self.places(), self.elements(), u64::from(THREADS));
+        if places == 0 || elements == 0 {
+            return;
+        }
+        // Neighbouring threads have what is nearer in memory.
+        self.is_across = places > 1 && self.outer.inner_strides()[1] < self.inner.inner_strides()[0];
+        let most_sharing = elements.next_power_of_two().min(threads);
+        let least_across = if self.is_across { places.next_power_of_two().min(WARP) } else { 1 };
+        let across = (threads / most_sharing).max(least_across);
+        let tiles = places.div_ceil(across);
+        let busy = u64::from(processors) * 8;
+        let worth = elements.div_ceil(threads / across * ELEMENTS_A_THREAD);
+        let wanted = busy.div_ceil(tiles).min(worth).min(room / places).min(65535);
+        self.across = across as u32;
+        self.parts = if tiles * 2 > busy { 1 } else { wanted.max(1) as u32 };
+        self.blocks = tiles.min(u64::from(processors) * 16) as u32;
+    }
+
+    /// The blocks that sum.
+    fn grid(&self) -> Grid {
+        Grid { blocks: [self.blocks, self.parts, 1], ..Grid::row(1) }
+    }
+
+    fn shape_words(&self) -> [u64; 3] {
+        [self.places(), self.elements(), u64::from(self.across) | u64::from(self.is_across) << 32]
+    }
+
+    /// A kernel's arguments, with all of this.
+    fn with(&self, arguments: Arguments) -> Arguments {
+        let arguments = arguments.with_words(&self.shape_words());
+        arguments.with_words(&nest_words(&self.outer)).with_words(&nest_words(&self.inner))
+    }
+
+    /// Puts parts together, if there are several.
+    fn end(
+        &self,
+        queue: &Queue<'_>,
+        kernel: Kernel,
+        out: u64,
+        rest: impl FnOnce(Arguments) -> Arguments,
+    ) -> Result<()> {
+        if self.parts == 1 {
+            return Ok(());
+        }
+        let arguments = Arguments::new()
+            .with(out)
+            .with(self.parts_at)
+            .with(self.parts)
+            .with_words(&self.shape_words())
+            .with_words(&nest_words(&self.outer));
+        // The lanes of a warp share a place.
+        let grid = queue.over(self.outer.elements() * 32, 1);
+        queue.launch(kernel, grid, &rest(arguments))
+    }
+}
+
+/// See [`crate::backend::exact_mean`].
+pub fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
+    check_float(OP, input.dtype)?;
+    let queue = Queue::of(out.storage.device(), OP)?;
+    let kernel = |name| Kernel::new(FILE, name, types(input.dtype));
+    let together = Together::new(&queue, [out.layout, input.layout]);
+    let (from, to) = (reading(input, OP)?, writing(out, OP)?);
+    let arguments = Arguments::new().with(to.address()).with(together.parts_at).with(from.address());
+    queue.launch(kernel("exact_mean"), together.grid(), &together.with(arguments))?;
+    together.end(&queue, kernel("end_exact_mean"), to.address(), |arguments| arguments)
+}
+
+/// See [`crate::backend::variance`].
+pub fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> Result<()> {
+    check_float(OP, out.dtype)?;
+    let queue = Queue::of(out.storage.device(), OP)?;
+    let kernel = |name| Kernel::new(FILE, name, types(input.dtype));
+    let together = Together::new(&queue, [out.layout, input.layout, mean.layout]);
+    let (from, means, to) = (reading(input, OP)?, reading(mean, OP)?, writing(out, OP)?);
+    let arguments =
+        Arguments::new().with(to.address()).with(together.parts_at).with(from.address()).with(means.address());
+    queue.launch(kernel("variance"), together.grid(), &together.with(arguments).with(scale))?;
+    together.end(&queue, kernel("end_variance"), to.address(), |arguments| arguments.with(scale))
+}
+
+/// See [`crate::backend::variance_backward`].
+pub fn variance_backward(
+    out: View<'_>,
+    grad: View<'_>,
+    input: Option<View<'_>>,
+    mean: View<'_>,
+    scale: f64,
+) -> Result<()> {
+    check_float(OP, out.dtype)?;
+    let queue = Queue::of(out.storage.device(), OP)?;
+    let nest = Nest::new([out.layout, grad.layout, input.map_or(out.layout, |input| input.layout), mean.layout]);
+    let (grads, from) = (reading(grad, OP)?, input.map(|input| reading(input, OP)).transpose()?);
+    let (means, to) = (reading(mean, OP)?, writing(out, OP)?);
+    let arguments = Arguments::new()
+        .with(to.address())
+        .with(grads.address())
+        .with(from.as_ref().unwrap_or(&to).address())
+        .with(means.address())
+        .with(nest.elements() as u64)
+        .with_words(&nest_words(&nest))
+        .with(scale);
+    let grid = queue.over(nest.elements(), 1);
+    queue.launch(Kernel::new(FILE, "variance_backward", types(out.dtype)), grid, &arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::Shape;
+
+    /// Whether neighbouring threads have neighbouring places, how many places a block has, blocks and parts.
+    fn shared(shape: &[usize], summed: &[usize], room: u64) -> (bool, u32, u32, u32) {
+        let input = Layout::contiguous(Shape::filled(shape));
+        let kept = shape.iter().enumerate().map(|(axis, &length)| if summed.contains(&axis) { 1 } else { length });
+        let kept: Vec<usize> = kept.collect();
+        let out = Layout::contiguous(Shape::filled(&kept)).expand("test", input.shape()).expect("axes of length 1");
+        let is_summed = |axis: usize| out.strides()[axis] == 0 || input.shape()[axis] == 1;
+        let outer = [&out, &input].map(|layout| without(layout, is_summed));
+        let inner = without(&input, |axis| !is_summed(axis));
+        let (outer, inner) = (Nest::new(outer.each_ref()), Nest::new([&inner]));
+        let mut together = Together { outer, inner, across: 1, is_across: false, parts: 1, blocks: 0, parts_at: 0 };
+        together.share(132, room);
+        (together.is_across, together.across, together.blocks, together.parts)
+    }
+
+    #[test]
+    fn threads_stand_in_the_order_of_memory() {
+        let room = 1 << 21;
+        assert_eq!(shared(&[100_000, 8], &[1], room), (false, 32, 2112, 1), "short rows");
+        assert_eq!(shared(&[10_000, 3000], &[1], room), (false, 1, 2112, 1), "long rows");
+        assert_eq!(shared(&[4096, 768], &[0], room), (true, 32, 24, 44), "columns");
+        assert_eq!(shared(&[2, 100_000], &[0], room), (true, 128, 782, 1), "many short columns");
+    }
+
+    #[test]
+    fn what_few_blocks_would_sum_is_cut_into_parts_if_there_is_room() {
+        assert_eq!(shared(&[1000, 1000], &[0, 1], 1 << 21), (false, 1, 1, 489));
+        assert_eq!(shared(&[1000, 1000], &[0, 1], 0), (false, 1, 1, 1));
+        assert_eq!(shared(&[5, 7], &[0, 1], 1 << 21), (false, 4, 1, 1));
+        assert_eq!(shared(&[0, 7], &[0], 1 << 21).2, 0, "there is nothing to start");
+    }
+}
