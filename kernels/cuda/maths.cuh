@@ -12,3 +12,7 @@ template <class R>
 __device__ inline R normal_share(R x) {
     return R(0.5) * (R(1) + erf(x * R(0.70710678118654752440)));
 }
+
+// Both at once, for the price of little more than one.
+__device__ inline void sine_and_cosine(f32 angle, f32* sine, f32* cosine) { sincosf(angle, sine, cosine); }
+__device__ inline void sine_and_cosine(f64 angle, f64* sine, f64* cosine) { sincos(angle, sine, cosine); }
