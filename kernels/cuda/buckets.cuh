@@ -59,29 +59,34 @@ __device__ inline u32 end_of_run(const Sorted& sorted, u32 count, u32 start) {
     return end;
 }
 
-__device__ inline Pack<u16, LOOK> look(const u16* buckets, u64 count, u64 at) {
+// The buckets of LOOK things from `at` on: those that were written before, or, where they were not, those that `bucket`
+// finds.
+template <class Bucket>
+__device__ inline Pack<u16, LOOK> look(const u16* buckets, u64 count, u64 at, Bucket bucket) {
     Pack<u16, LOOK> seen;
-    if (at + LOOK <= count) {
+    if (buckets && at + LOOK <= count) {
         return *(const Pack<u16, LOOK>*)(buckets + at);
     }
     for (u32 k = 0; k < LOOK; k++) {
-        seen.element[k] = at + k < count ? buckets[at + k] : NO_BUCKET;
+        u64 thing = at + k;
+        seen.element[k] = thing >= count ? NO_BUCKET : buckets ? buckets[thing] : bucket(thing);
     }
     return seen;
 }
 
-// Calls `take(things, count)` for each window of bucket `own`, with the numbers of its things in ascending order, in
-// memory of the block. `buckets`, aligned to 16 bytes, has the bucket of each of less than 2^32 things. Every thread of a
-// block of THREADS takes part, in `take` too.
-template <class Take>
-__device__ inline void each_window(const u16* buckets, u64 count, u16 own, Take take) {
+// Calls `take(things, number)` for each window of bucket `own`, with the numbers of its things in ascending order, in
+// memory of the block. `buckets`, aligned to 16 bytes, has the bucket of each of less than 2^32 things; without it,
+// `bucket(thing)` is asked in every block, which takes longer. Every thread of a block of THREADS takes part, in `take`
+// too.
+template <class Bucket, class Take>
+__device__ inline void each_window(const u16* buckets, u64 count, u16 own, Bucket bucket, Take take) {
     __shared__ u32 things[THREADS + LOOKS];
     u32 held = 0;
-    Pack<u16, LOOK> next = look(buckets, count, threadIdx.x * LOOK);
+    Pack<u16, LOOK> next = look(buckets, count, threadIdx.x * LOOK, bucket);
     for (u64 first = 0; first < count; first += LOOKS) {
         u64 at = first + threadIdx.x * LOOK;
         Pack<u16, LOOK> seen = next;
-        next = look(buckets, count, at + LOOKS);
+        next = look(buckets, count, at + LOOKS, bucket);
         u32 found = 0;
         for (u32 k = 0; k < LOOK; k++) {
             found += seen.element[k] == own;

@@ -42,28 +42,44 @@ KERNEL void gather_rows_wide(T* out, const T* table, const i64* indices, u64 cou
 }
 EXPORT_PLAIN(gather_rows_wide)
 
-// Writes the bucket of each index; none for one outside of the table.
+// The bucket of a row, of `many`; none for an index outside of the table.
+__device__ inline u16 bucket_of_row(i64 index, u64 rows, u32 many) {
+    return index >= 0 && (u64)index < rows ? bucket_of((u64)index, many) : NO_BUCKET;
+}
+
+// Writes the bucket of each index, if there is room, and tells of those outside of the table.
 KERNEL void bucket_rows(u16* buckets, const i64* indices, u64 count, u64 rows, u32 many, Fault* fault) {
     for (u64 i = first_element(); i < count; i += all_threads()) {
-        i64 index = indices[i];
-        bool is_row = index >= 0 && (u64)index < rows;
-        buckets[i] = is_row ? bucket_of((u64)index, many) : NO_BUCKET;
-        if (!is_row) {
-            tell(fault, index, (i64)rows);
+        u16 bucket = bucket_of_row(indices[i], rows, many);
+        if (buckets) {
+            buckets[i] = bucket;
+        }
+        if (bucket == NO_BUCKET) {
+            tell(fault, indices[i], (i64)rows);
         }
     }
 }
 EXPORT_PLAIN(bucket_rows)
 
-// Adds rows to the rows of the table with this block's bucket. Of the block's warps, `across` lie beside one another
-// along rows; the others take other rows of the table.
+// A table to whose rows others are added.
+struct Table {
+    u64 rows;
+    u64 columns;
+    // How many rows are added.
+    u64 count;
+    // Of the block's warps, how many lie beside one another along rows; the others take other rows of the table.
+    u64 across;
+};
+
+// Adds rows to the rows of the table with this block's bucket.
 template <u32 width>
-__device__ inline void add(T* table, const T* added, const i64* indices, const u16* buckets, u64 count, u64 columns,
-                           u32 across) {
+__device__ inline void add(T* out, const T* added, const i64* indices, const u16* buckets, const Table& table) {
     __shared__ Sorted sorted;
-    u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, across = (u32)table.across;
     u32 x = warp % across * WARP + lane, y = warp / across, down = THREADS / WARP / across;
-    each_window(buckets, count, (u16)blockIdx.x, [&](const u32* things, u32 number) {
+    u64 columns = table.columns;
+    auto bucket = [&](u64 thing) { return bucket_of_row(indices[thing], table.rows, gridDim.x); };
+    each_window(buckets, table.count, (u16)blockIdx.x, bucket, [&](const u32* things, u32 number) {
         u32 thing = threadIdx.x < number ? things[threadIdx.x] : 0;
         sort_window(sorted, number, thing, (u64)indices[thing]);
         for (u32 start = y; start < number; start += down) {
@@ -71,7 +87,7 @@ __device__ inline void add(T* table, const T* added, const i64* indices, const u
             if (end == start) {
                 continue;
             }
-            T* row = table + sorted.keys[start] * columns;
+            T* row = out + sorted.keys[start] * columns;
             for (u64 column = (u64)x * width; column < columns; column += (u64)across * WARP * width) {
                 Pack<T, width>* place = (Pack<T, width>*)(row + column);
                 Pack<T, width> pack = *place;
@@ -95,15 +111,13 @@ __device__ inline void add(T* table, const T* added, const i64* indices, const u
     });
 }
 
-KERNEL void add_rows(T* table, const T* added, const i64* indices, const u16* buckets, u64 count, u64 columns,
-                     u32 across) {
-    add<1>(table, added, indices, buckets, count, columns, across);
+KERNEL void add_rows(T* out, const T* added, const i64* indices, const u16* buckets, const Table table) {
+    add<1>(out, added, indices, buckets, table);
 }
 EXPORT(add_rows)
 
 // Where rows begin at multiples of 16 bytes and have a multiple of them.
-KERNEL void add_rows_wide(T* table, const T* added, const i64* indices, const u16* buckets, u64 count, u64 columns,
-                          u32 across) {
-    add<WIDTH>(table, added, indices, buckets, count, columns, across);
+KERNEL void add_rows_wide(T* out, const T* added, const i64* indices, const u16* buckets, const Table table) {
+    add<WIDTH>(out, added, indices, buckets, table);
 }
 EXPORT(add_rows_wide)

@@ -47,30 +47,55 @@ KERNEL void scatter_lines(T* out, const T* in, const i64* places, const Lines li
 }
 EXPORT_PLAIN(scatter_lines)
 
-// Writes the bucket of each of `count` elements from `first` on; none for one whose place is outside of its line.
-KERNEL void bucket_places(u16* buckets, const i64* places, u64 first, u64 count, u64 size, u64 stride, u32 many,
-                          Fault* fault, const Nest<3> nest) {
-    for (u64 i = first_element(); i < count; i += all_threads()) {
-        Offsets<3> at = offsets_of(nest, first + i);
+// Elements that are added along an axis: `count` from `first` on in the loops' order, to lines of `size`.
+struct Added {
+    u64 first;
+    u64 count;
+    u64 size;
+    u64 stride;
+};
+
+// Where an element goes, and its bucket, of `many`; none where its place is outside of its line.
+struct Goal {
+    u64 at;
+    u16 bucket;
+};
+
+__device__ inline Goal goal_of(const Added& added, const Offsets<3>& at, i64 place, u32 many) {
+    u64 goal = at.of[0] + (u64)place * added.stride;
+    return {goal, place >= 0 && (u64)place < added.size ? bucket_of(goal, many) : NO_BUCKET};
+}
+
+// Writes the bucket of each element, if there is room, and tells of places outside of their lines.
+KERNEL void bucket_places(u16* buckets, const i64* places, const Added added, u32 many, Fault* fault,
+                          const Nest<3> nest) {
+    for (u64 i = first_element(); i < added.count; i += all_threads()) {
+        Offsets<3> at = offsets_of(nest, added.first + i);
         i64 place = places[at.of[2]];
-        bool is_place = place >= 0 && (u64)place < size;
-        buckets[i] = is_place ? bucket_of(at.of[0] + (u64)place * stride, many) : NO_BUCKET;
-        if (!is_place) {
-            tell(fault, place, (i64)size);
+        Goal goal = goal_of(added, at, place, many);
+        if (buckets) {
+            buckets[i] = goal.bucket;
+        }
+        if (goal.bucket == NO_BUCKET) {
+            tell(fault, place, (i64)added.size);
         }
     }
 }
 EXPORT_PLAIN(bucket_places)
 
-// Adds those of `count` elements from `first` on that go to places with this block's bucket.
-KERNEL void scatter_buckets(T* out, const T* in, const i64* places, const u16* buckets, u64 first, u64 count,
-                            u64 stride, const Nest<3> nest) {
+// Adds those elements that go to places with this block's bucket.
+KERNEL void scatter_buckets(T* out, const T* in, const i64* places, const u16* buckets, const Added added,
+                            const Nest<3> nest) {
     __shared__ Sorted sorted;
     __shared__ Real values[THREADS];
-    each_window(buckets, count, (u16)blockIdx.x, [&](const u32* things, u32 number) {
+    auto bucket = [&](u64 thing) {
+        Offsets<3> at = offsets_of(nest, added.first + thing);
+        return goal_of(added, at, places[at.of[2]], gridDim.x).bucket;
+    };
+    each_window(buckets, added.count, (u16)blockIdx.x, bucket, [&](const u32* things, u32 number) {
         u32 thing = threadIdx.x < number ? things[threadIdx.x] : 0;
-        Offsets<3> at = offsets_of(nest, first + thing);
-        u32 rank = sort_window(sorted, number, thing, at.of[0] + (u64)places[at.of[2]] * stride);
+        Offsets<3> at = offsets_of(nest, added.first + thing);
+        u32 rank = sort_window(sorted, number, thing, goal_of(added, at, places[at.of[2]], gridDim.x).at);
         if (threadIdx.x < number) {
             values[rank] = load(in[at.of[1]]);
         }

@@ -1,7 +1,7 @@
 //! Harness: the same tensors on the cpu device and on a CUDA device, and a comparison of what became of them.
 
 use highwater_engine::backend::View;
-use highwater_engine::{DType, Device, Rng, Shape, Tensor};
+use highwater_engine::{DType, Device, Result, Rng, Shape, Tensor};
 use highwater_stand_in::Setup;
 
 /// The types in which primitives compute.
@@ -43,6 +43,15 @@ impl Both {
         self.pair(tensor.to_dtype(dtype).expect("numbers become numbers"))
     }
 
+    /// Whole numbers from `low` up to but not including `high`, as fractions: whatever the order in which few of them are
+    /// added, nothing is rounded.
+    pub(crate) fn whole(&self, shape: impl Into<Shape>, range: [f64; 2], dtype: DType, seed: u64) -> Pair {
+        let tensor = Tensor::uniform(shape, range, DType::F64, &self.cpu, &mut Rng::new(seed)).expect("there is room");
+        let whole: Vec<f64> = numbers(&tensor).into_iter().map(f64::floor).collect();
+        let tensor = Tensor::from_slice(&whole, *tensor.shape(), &self.cpu).expect("they fill the shape");
+        self.pair(tensor.to_dtype(dtype).expect("numbers become numbers"))
+    }
+
     /// The given whole numbers.
     pub(crate) fn indices(&self, shape: impl Into<Shape>, numbers: &[i64]) -> Pair {
         self.pair(Tensor::from_slice(numbers, shape, &self.cpu).expect("they fill the shape"))
@@ -56,7 +65,7 @@ impl Both {
 
 impl Pair {
     /// The same view of both.
-    pub(crate) fn map(&self, view: impl Fn(&Tensor) -> highwater_engine::Result<Tensor>) -> Self {
+    pub(crate) fn map(&self, view: impl Fn(&Tensor) -> Result<Tensor>) -> Self {
         Self { cpu: view(&self.cpu).expect("a view"), cuda: view(&self.cuda).expect("a view") }
     }
 
@@ -110,6 +119,12 @@ impl Pair {
     pub(crate) fn assert_equal(&self, what: &str) {
         self.assert_close(what, 0.0, 0.0);
     }
+}
+
+/// Has a primitive compute on both devices; `on` picks a pair's tensor of the device in question.
+pub(crate) fn compute(primitive: impl Fn(fn(&Pair) -> &Tensor) -> Result<()>) {
+    primitive(|pair| &pair.cpu).expect("the processor computes");
+    primitive(|pair| &pair.cuda).expect("a kernel starts");
 }
 
 fn numbers(tensor: &Tensor) -> Vec<f64> {

@@ -1,8 +1,9 @@
 //! Buckets: room in the workspace to find what is added to the same place; see buckets.cuh in the kernels crate.
 
+use highwater_kernels::Grid;
+
 use super::launch::blocks;
 use crate::device::Device;
-use highwater_kernels::Grid;
 
 /// Bytes that say which bucket a thing is in.
 const BYTES_A_THING: u64 = 2;
@@ -11,10 +12,13 @@ const MOST: u64 = 1024;
 /// Things that a bucket has on average before further buckets are worth it.
 const THINGS_A_BUCKET: u64 = 4;
 
-/// Where the buckets of things are written.
+/// Things at a time where their buckets are not written: their numbers fit in 32 bits.
+const UNWRITTEN: u64 = 1 << 31;
+
+/// Where the buckets of things are written; on a stream without a workspace, nowhere.
 pub(super) struct Buckets {
     address: u64,
-    /// Things whose buckets fit.
+    /// Things at a time.
     room: u64,
 }
 
@@ -31,17 +35,17 @@ impl Buckets {
     /// In the workspace of a CUDA device.
     pub(super) fn of(device: &Device) -> Self {
         let (address, bytes) = device.workspace();
-        Self { address, room: bytes / BYTES_A_THING }
+        Self { address, room: if bytes == 0 { UNWRITTEN } else { bytes / BYTES_A_THING } }
     }
 
-    /// Where the workspace begins.
+    /// Where they are written, or 0.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// `things` in their order, as many at a time as there is room for.
+    /// So many things in their order, as many at a time as there is room for.
     pub(super) fn parts(&self, things: u64) -> impl Iterator<Item = Part> + use<> {
-        let room = self.room.max(1);
+        let room = self.room;
         (0..things.div_ceil(room)).map(move |part| {
             let first = part * room;
             Part { first, count: room.min(things - first) }

@@ -1,5 +1,6 @@
 //! Index: rows picked from a table, and added back to it.
 
+use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;
 use highwater_kernels::{Arguments, Kernel};
 
@@ -11,6 +12,16 @@ use crate::error::Result;
 const FILE: &str = "index";
 const BLOCK: u64 = THREADS as u64;
 const WARP: u64 = 32;
+
+/// `struct Table` in index.cu.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Table {
+    rows: u64,
+    columns: u64,
+    count: u64,
+    across: u64,
+}
 
 /// Elements of a row that a thread takes at a time, where rows of `columns` begin at these places.
 fn width(view: View<'_>, columns: u64, places: [&Place<'_>; 2]) -> u64 {
@@ -69,9 +80,7 @@ pub fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> Result<(
             .with(added)
             .with(indices)
             .with(buckets.address())
-            .with(part.count)
-            .with(columns)
-            .with(across as u32);
+            .with(Table { rows, columns, count: part.count, across });
         queue.launch(kernel(if width == 1 { "add_rows" } else { "add_rows_wide" }), part.grid(), &arguments)?;
     }
     Ok(())

@@ -27,6 +27,16 @@ struct Lines {
     strides: [u64; 3],
 }
 
+/// `struct Added` in pick.cu.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Added {
+    first: u64,
+    count: u64,
+    size: u64,
+    stride: u64,
+}
+
 /// The elements of `whole` that meet `places`, but for `axis`, of which it has the first alone; as many as are asked for
 /// stand in for what is not there.
 fn first_of_lines(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result<Layout> {
@@ -85,11 +95,12 @@ pub fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize
     let nest = nest_words(&Nest::new([&first, input.layout, places.layout]));
     let buckets = Buckets::of(out.storage.device());
     for part in buckets.parts(elements as u64) {
-        let arguments = begin().with(buckets.address()).with(at.address()).with(part.first).with(part.count);
-        let arguments = arguments.with(size).with(stride).with(part.buckets() as u32).with(fault).with_words(&nest);
+        let added = Added { first: part.first, count: part.count, size, stride };
+        let arguments = begin().with(buckets.address()).with(at.address()).with(added).with(part.buckets() as u32);
+        let arguments = arguments.with(fault).with_words(&nest);
         queue.launch(kernel("bucket_places"), queue.over(part.count as usize, 1), &arguments)?;
         let arguments = begin().with(to.address()).with(from.address()).with(at.address()).with(buckets.address());
-        let arguments = arguments.with(part.first).with(part.count).with(stride).with_words(&nest);
+        let arguments = arguments.with(added).with_words(&nest);
         queue.launch(kernel("scatter_buckets"), part.grid(), &arguments)?;
     }
     Ok(())

@@ -1,0 +1,188 @@
+//! Sums and largest values along axes.
+
+use highwater_engine::backend;
+use highwater_engine::{DType, Error, Result, Shape, Tensor};
+
+use crate::harness::{Both, FLOATS, Pair, compute, on_both, view};
+
+/// Adds half the sums of whole numbers over `axes` of a view of `shape` to what is there: nothing is rounded, so that any
+/// number that is missed or counted twice is seen.
+fn assert_sums(both: &Both, shape: &[usize], turn: impl Fn(&Tensor) -> Result<Tensor>, axes: &[usize], dtype: DType) {
+    let input = both.whole(Shape::from_slice(shape).expect("few axes"), [-2.0, 3.0], dtype, 1).map(turn);
+    let lengths: Vec<usize> = input.cpu.shape().iter().copied().collect();
+    let kept = lengths.iter().enumerate().map(|(axis, &length)| if axes.contains(&axis) { 1 } else { length });
+    let kept: Vec<usize> = kept.collect();
+    let out = both.whole(Shape::from_slice(&kept).expect("few axes"), [-9.0, 9.0], dtype, 2);
+    assert_added(&out, &out, &input);
+}
+
+/// `out` is a view of `whole`.
+fn assert_added(whole: &Pair, out: &Pair, input: &Pair) {
+    let repeated = out.map(|t| t.expand(*input.cpu.shape()));
+    compute(|on| backend::add_sum(view(on(&repeated)), view(on(input)), 0.5));
+    whole.assert_equal(&format!("{:?} to {:?}", input.cpu.layout(), out.cpu.layout()));
+}
+
+/// The shape with another length of one axis.
+fn with_axis(shape: &Shape, axis: usize, length: usize) -> Shape {
+    let mut lengths: Vec<usize> = shape.iter().copied().collect();
+    lengths[axis] = length;
+    Shape::from_slice(&lengths).expect("as many axes")
+}
+
+fn as_is(tensor: &Tensor) -> Result<Tensor> {
+    Ok(tensor.detach())
+}
+
+#[test]
+fn sums_over_rows_miss_nothing() {
+    on_both(|both| {
+        for dtype in FLOATS {
+            for shape in [[37, 300], [5, 3], [70, 1], [700, 40], [1, 1]] {
+                assert_sums(both, &shape, as_is, &[1], dtype);
+            }
+            // Rows that begin anywhere.
+            assert_sums(both, &[6, 311], |t| t.narrow(1, 3, 295), &[1], dtype);
+            // A row is summed by a block, in pieces, and those in parts.
+            assert_sums(both, &[3, 20_011], as_is, &[1], dtype);
+            assert_sums(both, &[41, 997], as_is, &[0, 1], dtype);
+            // As the bias of images: rows of several images.
+            assert_sums(both, &[3, 5, 9, 11], as_is, &[0, 2, 3], dtype);
+            assert_sums(both, &[2, 3, 90, 70], as_is, &[0, 2, 3], dtype);
+        }
+    });
+}
+
+#[test]
+fn sums_over_columns_miss_nothing() {
+    on_both(|both| {
+        for dtype in FLOATS {
+            for shape in [[300, 40], [300, 37], [2, 1500], [1, 64], [3, 5]] {
+                assert_sums(both, &shape, as_is, &[0], dtype);
+            }
+            assert_sums(both, &[6, 50, 24], as_is, &[1], dtype);
+            assert_sums(both, &[6, 7, 8, 5], as_is, &[0, 2], dtype);
+            assert_sums(both, &[40, 100], |t| t.narrow(1, 8, 48), &[0], dtype);
+            // In parts.
+            assert_sums(both, &[9_001, 8], as_is, &[0], dtype);
+            assert_sums(both, &[9_001, 3], as_is, &[0], dtype);
+        }
+    });
+}
+
+#[test]
+fn sums_may_be_over_any_layout() {
+    on_both(|both| {
+        for dtype in [DType::F32, DType::F16] {
+            assert_sums(both, &[40, 30], |t| t.transpose(0, 1), &[0], dtype);
+            assert_sums(both, &[40, 30], |t| t.transpose(0, 1), &[1], dtype);
+            assert_sums(both, &[4, 5, 6, 7], |t| t.permute(&[2, 0, 3, 1]), &[1, 2], dtype);
+            assert_sums(both, &[4, 5, 6, 7], |t| t.permute(&[3, 1, 0, 2]), &[0], dtype);
+            assert_sums(both, &[4, 5, 6, 7], |t| t.permute(&[3, 1, 0, 2]), &[], dtype);
+            // Nothing lies beside anything.
+            assert_sums(both, &[300, 4], |t| t.narrow(1, 2, 1), &[0], dtype);
+            assert_sums(both, &[30, 20, 4], |t| t.narrow(2, 1, 1), &[0, 2], dtype);
+            // The input is repeated.
+            assert_sums(both, &[1, 1], |t| t.expand([30, 20]), &[0, 1], dtype);
+            assert_sums(both, &[30, 1], |t| t.expand([30, 20]), &[0], dtype);
+            assert_sums(both, &[], as_is, &[], dtype);
+            // There is nothing to sum, or nothing to sum to.
+            assert_sums(both, &[0, 5], as_is, &[0], dtype);
+            assert_sums(both, &[5, 0], as_is, &[0], dtype);
+        }
+    });
+}
+
+#[test]
+fn sums_go_to_any_layout_and_leave_what_lies_beside() {
+    on_both(|both| {
+        for dtype in [DType::F32, DType::Bf16] {
+            let input = both.whole([6, 9_001, 5], [-2.0, 3.0], dtype, 1);
+            let wide = both.whole([9, 8], [-9.0, 9.0], dtype, 2);
+            assert_added(&wide, &wide.map(|t| t.narrow(0, 2, 5)?.narrow(1, 1, 6)?.transpose(0, 1)?.unsqueeze(1)), &input);
+            let wide = both.whole([6, 3, 2], [-9.0, 9.0], dtype, 3);
+            assert_added(&wide, &wide.map(|t| t.narrow(1, 1, 1)?.narrow(2, 1, 1)), &input);
+        }
+    });
+}
+
+#[test]
+fn sums_of_fractions_agree_within_rounding() {
+    on_both(|both| {
+        for (shape, axis) in [([3, 20_011], 1), ([9_001, 8], 0), ([9_001, 3], 0), ([300, 37], 1)] {
+            for (dtype, most) in [(DType::F64, 1e-6), (DType::F32, 2e-6), (DType::Bf16, 1.5e-7), (DType::F16, 1.5e-7)] {
+                let input = both.uniform(shape, [0.0, 2.0], dtype, 1);
+                let out = both.full(with_axis(&Shape::from(shape), axis, 1), 0.25, dtype);
+                let repeated = out.map(|t| t.expand(shape));
+                compute(|on| backend::add_sum(view(on(&repeated)), view(on(&input)), 0.125));
+                out.assert_close(&format!("{shape:?} over {axis}"), most, 0.0);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_stream_without_a_workspace_sums_as_well() {
+    on_both(|both| {
+        let stream = both.cuda.new_stream().expect("a stream");
+        let input = both.whole([9_001, 8], [-2.0, 3.0], DType::F32, 1);
+        let out = both.full([1, 8], 0.0, DType::F32);
+        let repeated = out.map(|t| t.expand([9_001, 8]));
+        let entered = stream.enter();
+        compute(|on| backend::add_sum(view(on(&repeated)), view(on(&input)), 1.0));
+        out.assert_equal("beside the default stream");
+        drop(entered);
+    });
+}
+
+#[test]
+fn the_first_of_the_largest_is_found_and_what_is_no_number_is_largest() {
+    on_both(|both| {
+        for dtype in FLOATS {
+            for (shape, axis) in
+                [([7, 5], 1), ([7, 40], 1), ([40, 7], 0), ([300, 3], 1), ([2, 700], 1), ([700, 3], 0), ([3, 5_000], 1), ([4, 1], 1)]
+            {
+                let input = both.whole(shape, [-4.0, 4.0], dtype, 1);
+                assert_largest(both, &input, axis);
+            }
+            let turned = both.whole([9, 6, 20], [-9.0, 9.0], dtype, 2).map(|t| t.permute(&[2, 0, 1])?.narrow(1, 2, 5));
+            (0..3).for_each(|axis| assert_largest(both, &turned, axis));
+        }
+        let mut numbers = vec![f32::NEG_INFINITY; 6 * 1_030];
+        numbers[3] = f32::NAN;
+        numbers[900] = f32::NAN;
+        numbers[1_031] = -5.0;
+        numbers[2_070] = f32::INFINITY;
+        numbers[2_071] = f32::NAN;
+        numbers[4 * 1_030] = f32::NAN;
+        let input = both.pair(Tensor::from_slice(&numbers, [6, 1_030], &both.cpu).expect("they fill it"));
+        (0..2).for_each(|axis| assert_largest(both, &input, axis));
+        assert_largest(both, &input.map(|t| t.narrow(1, 0, 40)), 1);
+    });
+}
+
+fn assert_largest(both: &Both, input: &Pair, axis: usize) {
+    let shape = with_axis(input.cpu.shape(), axis, 1);
+    let (out, places) = (both.full(shape, 7.0, input.cpu.dtype()), both.full(shape, 7.0, DType::I64));
+    compute(|on| backend::max(view(on(&out)), view(on(&places)), view(on(input)), axis));
+    let what = format!("{:?} along {axis}", input.cpu.layout());
+    out.assert_equal(&what);
+    places.assert_equal(&format!("places of {what}"));
+    let wide = both.full(with_axis(input.cpu.shape(), axis, input.cpu.shape()[axis] + 2), 5.0, input.cpu.dtype());
+    let grads = wide.map(|t| t.narrow(axis as isize, 1, input.cpu.shape()[axis]));
+    compute(|on| backend::put(view(on(&grads)), view(on(&out)), view(on(&places)), axis));
+    wide.assert_equal(&format!("gradients of {what}"));
+}
+
+#[test]
+fn a_place_outside_of_its_line_is_told_and_nothing_written_for_it() {
+    on_both(|both| {
+        let (grad, out) = (both.full([3, 1], 2.0, DType::F32), both.full([5, 4], 9.0, DType::F32));
+        let places = both.indices([3, 1], &[3, 4, 0]);
+        let part = out.cuda.narrow(0, 1, 3).expect("a part");
+        backend::put(view(&part), view(&grad.cuda), view(&places.cuda), 1).expect("a kernel starts");
+        assert!(matches!(both.cuda.synchronize(), Err(Error::Index { index: 4, size: 4, .. })));
+        let expected = [9.0, 9.0, 9.0, 9.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 9.0, 9.0, 9.0, 9.0];
+        assert_eq!(out.cuda.to_f64_vec().expect("they can be read"), expected);
+    });
+}
