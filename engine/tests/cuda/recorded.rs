@@ -6,7 +6,7 @@ use highwater_recorder::snapshots::units::format_bytes;
 use highwater_recorder::{DeviceId, HistoryOptions, Level, record_memory_history};
 
 /// What `body` does, recorded.
-pub fn record(body: impl FnOnce()) -> Trace {
+pub(crate) fn record(body: impl FnOnce()) -> Trace {
     let options = HistoryOptions::in_memory().level(Level::Events);
     let recorded = record_memory_history(options, || {
         body();
@@ -18,7 +18,7 @@ pub fn record(body: impl FnOnce()) -> Trace {
 }
 
 /// A line for each event of a device's memory, without addresses.
-pub fn lines(trace: &Trace, device: DeviceId) -> String {
+pub(crate) fn lines(trace: &Trace, device: DeviceId) -> String {
     let mut out = String::new();
     for id in trace.events.ids().filter(|&id| trace.events.device[id.index().expect("an event")] == device) {
         let what = trace.what(id);
@@ -44,7 +44,7 @@ pub fn lines(trace: &Trace, device: DeviceId) -> String {
 }
 
 /// What the driver said was in use on a device, each time, with what the allocator held of it by then.
-pub fn samples(trace: &Trace, device: DeviceId) -> Vec<(u64, u64)> {
+pub(crate) fn samples(trace: &Trace, device: DeviceId) -> Vec<(u64, u64)> {
     let (mut reserved, mut found) = (0, Vec::new());
     for id in trace.events.ids().filter(|&id| trace.events.device[id.index().expect("an event")] == device) {
         match trace.what(id) {
