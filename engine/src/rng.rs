@@ -29,6 +29,11 @@ pub struct Draw {
 }
 
 impl Draw {
+    /// The seed, and the place of the first group in its stream: for those who compute the words elsewhere.
+    pub(crate) fn place(&self) -> [u64; 2] {
+        [self.seed, self.start]
+    }
+
     /// The four words of group `group` of this draw.
     pub fn words(&self, group: u64) -> [u32; 4] {
         let place = self.start.wrapping_add(group);

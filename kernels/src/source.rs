@@ -54,6 +54,9 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("columns.cuh", include_str!("../cuda/columns.cuh")),
     ("exponents.cuh", include_str!("../cuda/exponents.cuh")),
     ("lines.cuh", include_str!("../cuda/lines.cuh")),
+    ("many.cuh", include_str!("../cuda/many.cuh")),
+    ("philox.cuh", include_str!("../cuda/philox.cuh")),
+    ("steps.cuh", include_str!("../cuda/steps.cuh")),
     ("parts.cuh", include_str!("../cuda/parts.cuh")),
     ("block.cuh", include_str!("../cuda/block.cuh")),
     ("prefix.cuh", include_str!("../cuda/prefix.cuh")),
@@ -83,6 +86,20 @@ pub const FILES: &[File] = files! {
     "scan" for FLOATS;
     "softmax" for FLOATS;
     "fill" for SIZES;
+    "each" for FLOATS;
+    "cast" for ALL;
+    "random" for FLOATS;
+    "arange" for NUMBERS;
+    "channel_dropout" for FLOATS;
+    "compare" for ALL;
+    "choose" for SIZES;
+    "piecewise" for FLOATS;
+    "power" for FLOATS;
+    "frequencies" for FLOATS;
+    "swiglu" for FLOATS;
+    "rotary" for FLOATS;
+    "optim" for STEPPED;
+    "optim_8bit" for STEPPED;
     "squared_error" for FLOATS;
     "unfold" for FLOATS;
     "variance" for FLOATS;
@@ -90,6 +107,25 @@ pub const FILES: &[File] = files! {
 
 const FLOATS: &[Types] =
     &[Types::of(Number::F64), Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::F16)];
+
+/// Fractions, and whole numbers that can be counted with.
+const NUMBERS: &[Types] = &[
+    Types::of(Number::F64),
+    Types::of(Number::F32),
+    Types::of(Number::Bf16),
+    Types::of(Number::F16),
+    Types::of(Number::I64),
+];
+
+/// A parameter's type and its gradient's.
+const STEPPED: &[Types] = &[
+    Types::of(Number::F64),
+    Types::of(Number::F32),
+    Types::of(Number::Bf16),
+    Types::of(Number::F16),
+    Types::pair(Number::F32, Number::Bf16),
+    Types::pair(Number::F32, Number::F16),
+];
 
 /// A type for each number of bytes that elements have: for kernels that move them and compute nothing.
 const SIZES: &[Types] =

@@ -7,6 +7,7 @@
 pub mod kind;
 pub mod arithmetic;
 pub mod step;
+pub mod call;
 pub mod code;
 pub mod nest;
 pub mod cpu;
@@ -21,6 +22,7 @@ use crate::layout::Layout;
 use crate::rng::Draw;
 use crate::storage::Storage;
 
+pub use call::Call;
 pub use code::{CODE_BLOCK, Code};
 pub use kind::{
     AttentionSize, Binary, Comparison, Distribution, Fold, Piecewise, Rotation, Scan, Side, Spread, Ternary, Unary,
@@ -44,6 +46,27 @@ pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     match input.storage.device().kind() {
         Kind::Cuda => cuda::elementwise::to_host(input),
         Kind::Cpu | Kind::Accounting => cpu::elementwise::to_host(input),
+    }
+}
+
+/// Runs one call.
+pub(crate) fn run(call: Call<'_>) -> Result<()> {
+    match call {
+        Call::Unary(out, function, input) => unary(out, function, input),
+        Call::Binary(out, function, left, right) => binary(out, function, left, right),
+        Call::Ternary(out, function, left, right) => ternary(out, function, left, right),
+        Call::Sgd(parameter, rounded, grad, direction, step) => sgd(parameter, rounded, grad, direction, step),
+        Call::Adam(parameter, rounded, grad, moments, step) => adam(parameter, rounded, grad, moments, step),
+        Call::Adam8bit(parameter, rounded, grad, state, step) => adam_8bit(parameter, rounded, grad, state, step),
+    }
+}
+
+/// Runs all of these calls, of one device. None writes what another reads or writes: where a kernel's launch takes longer
+/// than its work, many calls share one.
+pub fn each(calls: &[Call<'_>]) -> Result<()> {
+    match calls.first().map(|call| call.out().storage.device().kind()) {
+        Some(Kind::Cuda) if !arithmetic::is_left_out() => cuda::each::each(calls),
+        _ => calls.iter().try_for_each(|&call| run(call)),
     }
 }
 

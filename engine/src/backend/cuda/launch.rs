@@ -52,6 +52,11 @@ impl Place<'_> {
         self.lent.address() + self.first_byte
     }
 
+    /// The address of another view of the same memory.
+    pub(super) fn address_of(&self, view: View<'_>) -> u64 {
+        self.lent.address() + first_byte(view)
+    }
+
     /// Whether it begins where many elements can be moved at once.
     pub(super) fn is_wide(&self) -> bool {
         self.address().is_multiple_of(WIDE_BYTES)

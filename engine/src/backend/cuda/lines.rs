@@ -37,13 +37,28 @@ impl Lines {
         let units = if is_packed { length.div_ceil(width) } else { length } as u64;
         let mut words = nest_words(nest);
         words.extend([count, u64::from(is_packed)]);
-        Self { words, grid: grid(units, count, u64::from(queue.gpu().processors()) * BLOCKS_A_PROCESSOR) }
+        Self { words, grid: grid(units, count, most_blocks(queue)) }
     }
 
     /// These arguments with the loops behind.
     pub(super) fn after(&self, arguments: Arguments) -> Arguments {
         arguments.with_words(&self.words)
     }
+}
+
+/// Lines of `length` elements of so many bytes that lie one after another from each of these addresses on, `count` of
+/// them: whether they are moved in packs, and the grid. What is absent is at 0.
+pub(super) fn in_order(queue: &Queue<'_>, addresses: &[u64], bytes: usize, [length, count]: [usize; 2]) -> (u32, Grid) {
+    let width = WIDE_BYTES / bytes;
+    let is_aligned = |address: &u64| address.is_multiple_of(WIDE_BYTES as u64);
+    let is_packed = addresses.iter().all(is_aligned) && (count == 1 || length.is_multiple_of(width));
+    let units = if is_packed { length.div_ceil(width) } else { length };
+    (u32::from(is_packed), grid(units as u64, count as u64, most_blocks(queue)))
+}
+
+/// How many blocks are useful at once.
+pub(super) fn most_blocks(queue: &Queue<'_>) -> u64 {
+    u64::from(queue.gpu().processors()) * BLOCKS_A_PROCESSOR
 }
 
 /// For `lines` lines of `units` elements or packs, at most about `most` blocks.

@@ -1,0 +1,37 @@
+//! Call: a primitive with its arguments, as plain data, so that many can be given to a device at once.
+
+use super::View;
+use super::kind::{Binary, Ternary, Unary};
+use super::step::{AdamStep, SgdStep};
+
+/// A call of one of the primitives that training makes for many tensors in a row: its arguments, in the primitive's
+/// order.
+#[derive(Clone, Copy)]
+pub enum Call<'a> {
+    /// [`unary`](super::unary).
+    Unary(View<'a>, Unary, Option<View<'a>>),
+    /// [`binary`](super::binary).
+    Binary(View<'a>, Binary, Option<View<'a>>, View<'a>),
+    /// [`ternary`](super::ternary).
+    Ternary(View<'a>, Ternary, View<'a>, View<'a>),
+    /// [`sgd`](super::sgd).
+    Sgd(View<'a>, Option<View<'a>>, View<'a>, Option<View<'a>>, SgdStep),
+    /// [`adam`](super::adam).
+    Adam(View<'a>, Option<View<'a>>, View<'a>, [View<'a>; 2], AdamStep),
+    /// [`adam_8bit`](super::adam_8bit).
+    Adam8bit(View<'a>, Option<View<'a>>, View<'a>, [View<'a>; 4], AdamStep),
+}
+
+impl<'a> Call<'a> {
+    /// The first argument, whose device does the work.
+    pub fn out(&self) -> View<'a> {
+        match *self {
+            Self::Unary(out, ..)
+            | Self::Binary(out, ..)
+            | Self::Ternary(out, ..)
+            | Self::Sgd(out, ..)
+            | Self::Adam(out, ..)
+            | Self::Adam8bit(out, ..) => out,
+        }
+    }
+}

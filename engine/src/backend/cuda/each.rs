@@ -1,0 +1,101 @@
+//! Each: many calls of primitives, of which those that differ only in their tensors share launches.
+
+use highwater_kernels::Kernel;
+
+use super::launch::{Queue, is_in_order, types};
+use super::many::{self, Operand, Part, Work};
+use super::{optim, optim_8bit};
+use crate::backend::nest::Nest;
+use crate::backend::{Binary, Call, Ternary, Unary, View, run};
+use crate::error::Result;
+
+/// See [`crate::backend::each`].
+pub fn each(calls: &[Call<'_>]) -> Result<()> {
+    let mut launches: Vec<(Work, Vec<Part<'_>>)> = Vec::new();
+    for &call in calls {
+        match shared(call)? {
+            None => run(call)?,
+            Some((work, part)) => match launches.iter_mut().rev().find(|(other, _)| *other == work) {
+                Some((_, parts)) => parts.push(part),
+                None => launches.push((work, vec![part])),
+            },
+        }
+    }
+    let Some(first) = calls.first() else { return Ok(()) };
+    let queue = Queue::of(first.out().storage.device(), "each")?;
+    launches.iter().try_for_each(|(work, parts)| many::launch(&queue, work, parts))
+}
+
+/// What a call has in common with others, and its own part; nothing where it needs a launch of its own.
+fn shared(call: Call<'_>) -> Result<Option<(Work, Part<'_>)>> {
+    Ok(match call {
+        Call::Unary(out, function, input) => unary(out, function, input),
+        Call::Binary(out, function, left, right) => binary(out, function, left, right),
+        Call::Ternary(out, function, left, right) => ternary(out, function, left, right),
+        Call::Sgd(parameter, rounded, grad, direction, step) => {
+            optim::sgd_part(parameter, rounded, grad, direction, step)?
+        }
+        Call::Adam(parameter, rounded, grad, moments, step) => {
+            optim::adam_part(parameter, rounded, grad, moments, step)?
+        }
+        Call::Adam8bit(parameter, rounded, grad, state, step) => {
+            optim_8bit::adam_part(parameter, rounded, grad, state, step)?
+        }
+    })
+}
+
+/// A function of each.cu, of `out` and what is read, if all lies in order.
+fn part<'a, const N: usize>(
+    name: &'static str,
+    numbers: [f64; 2],
+    nest: &Nest<N>,
+    out: View<'a>,
+    read: &[Operand<'a>],
+) -> Option<(Work, Part<'a>)> {
+    if !out.dtype.is_float() || !is_in_order(nest) {
+        return None;
+    }
+    let work = Work {
+        op: "each",
+        kernel: Kernel::new("each", name, types(out.dtype)),
+        bytes: 4000,
+        numbers: numbers.map(f64::to_bits).to_vec(),
+    };
+    let mut operands = vec![Operand::Written(out)];
+    operands.extend(read);
+    Some((work, Part { elements: nest.elements(), operands }))
+}
+
+/// What is read if it is given, else what is written.
+fn read_or_same(view: Option<View<'_>>) -> Operand<'_> {
+    view.map_or(Operand::Same(0), Operand::Read)
+}
+
+fn unary<'a>(out: View<'a>, function: Unary, input: Option<View<'a>>) -> Option<(Work, Part<'a>)> {
+    let (name, numbers) = match function {
+        Unary::Affine { scale, shift } => ("unary_affine_each", [scale, shift]),
+        Unary::Sqrt => ("unary_sqrt_each", [0.0; 2]),
+        _ => return None,
+    };
+    let nest = Nest::new([out.layout, input.unwrap_or(out).layout]);
+    part(name, numbers, &nest, out, &[read_or_same(input)])
+}
+
+fn binary<'a>(out: View<'a>, function: Binary, left: Option<View<'a>>, right: View<'a>) -> Option<(Work, Part<'a>)> {
+    let (name, number) = match function {
+        Binary::AddScaled(scale) => ("binary_add_scaled_each", scale),
+        Binary::Lerp(weight) => ("binary_lerp_each", weight),
+        _ => return None,
+    };
+    let nest = Nest::new([out.layout, left.unwrap_or(out).layout, right.layout]);
+    part(name, [number, 0.0], &nest, out, &[read_or_same(left), Operand::Read(right)])
+}
+
+fn ternary<'a>(out: View<'a>, function: Ternary, left: View<'a>, right: View<'a>) -> Option<(Work, Part<'a>)> {
+    let (name, scale) = match function {
+        Ternary::AddMul(scale) => ("ternary_add_mul_each", scale),
+        Ternary::AddDiv(scale) => ("ternary_add_div_each", scale),
+    };
+    let nest = Nest::new([out.layout, left.layout, right.layout]);
+    part(name, [scale, 0.0], &nest, out, &[Operand::Read(left), Operand::Read(right)])
+}
