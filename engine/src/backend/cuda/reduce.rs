@@ -106,7 +106,8 @@ impl Sum<'_> {
         let pieces = length.div_ceil(piece);
         let across = length.div_ceil(at_a_time).next_power_of_two().min(group);
         let blocks_a_part = sums.div_ceil(BLOCK / group);
-        let useful = if is_large { (terms / (BLOCK * TERMS_A_THREAD)).min(rows * pieces / (group / across)) } else { 1 };
+        let useful =
+            if is_large { (terms / (BLOCK * TERMS_A_THREAD)).min(rows * pieces / (group / across)) } else { 1 };
         let parts = self.parts(sums, blocks_a_part, useful);
         let shape = Rows {
             sums,
@@ -135,8 +136,7 @@ impl Sum<'_> {
             self.places.0.is_wide() && strides.all(|&stride| (stride as u64).is_multiple_of(self.width()))
         };
         let strides: Vec<usize> = others.map(|axis| input.strides()[axis]).collect();
-        let is_wide =
-            input.strides()[column] == 1 && columns.is_multiple_of(self.width()) && are_wide(strides.iter());
+        let is_wide = input.strides()[column] == 1 && columns.is_multiple_of(self.width()) && are_wide(strides.iter());
         let width = if is_wide { self.width() } else { 1 };
         let (rows, takes) = (terms.elements() as u64, columns / width);
         let down = rows.div_ceil(8).next_power_of_two().min(8);

@@ -42,11 +42,8 @@ pub fn rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight:
     let weight = weight.map(|weight| reading(weight, OP)).transpose()?;
     let to = writing(out, OP)?;
     let rows = Rows::of(&queue, input);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(inverses.address())
-        .with(from.address())
-        .with(address_of(&weight));
+    let arguments =
+        Arguments::new().with(to.address()).with(inverses.address()).with(from.address()).with(address_of(&weight));
     queue.launch(Kernel::new(FILE, "rms_norm_again", types(input.dtype)), rows.grid(), &rows.with(arguments))
 }
 
