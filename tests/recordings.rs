@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use highwater_engine::device::WORKSPACE_BYTES;
 use highwater_engine::scenario::{self, DeviceChoice, Options, Report};
 use highwater_engine::{DType, Device, Tensor};
 use highwater_recorder::{Category, HistoryOptions, Level, Recording, scope};
 use highwater_snapshots::analysis::{Metric, Moment, Series, verify};
 use highwater_snapshots::format::read_file;
-use highwater_snapshots::text::event_text;
 use highwater_snapshots::{Phase, Trace};
+use highwater_tests::same_events::{difference, lines};
 
 fn record(name: &str, options: &Options, path: &Path) -> (Report, Trace) {
     let _turn = highwater_tests::recording_turn();
@@ -89,18 +90,34 @@ fn cpu_and_meta_make_the_same_events() {
     let events = |device, name: &str| {
         let options = Options { steps: 2, device, ..Options::default() };
         let (_, trace) = record("vit-small", &options, &folder.path().join(name));
-        let without_place = |text: String| {
-            let words = text.split(" < ").next().unwrap_or_default().split(' ');
-            words.filter(|word| !word.starts_with("0x") && !word.starts_with("device=")).collect::<Vec<_>>().join(" ")
-        };
-        let lines: Vec<String> = trace.events.ids().map(|id| without_place(event_text(&trace, id))).collect();
-        lines
+        lines(&trace)
     };
     let (cpu, meta) = (events(DeviceChoice::Cpu, "cpu.snap"), events(DeviceChoice::Meta, "meta.snap"));
     assert!(cpu.len() > 500, "{} events", cpu.len());
-    let first = cpu.iter().zip(&meta).position(|(cpu, meta)| cpu != meta);
-    assert_eq!(first.map(|at| (&cpu[at], &meta[at])), None);
-    assert_eq!(cpu.len(), meta.len());
+    assert_eq!(difference(&cpu, &meta), None);
+    assert_eq!(difference(&cpu, &meta[1..]).map(|first| first.same), Some(0));
+    assert_eq!(difference(&cpu, &meta[..7]).map(|first| (first.same, first.lines[1].clone())), Some((7, None)));
+}
+
+#[test]
+fn counting_for_a_gpu_counts_what_the_gpu_keeps_for_itself() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let run = |device| {
+        let options = Options { steps: 1, device, ..Options::default() };
+        record("mlp", &options, &folder.path().join("m.snap")).1
+    };
+    let (plain, for_gpu) = (run(DeviceChoice::Meta), run(DeviceChoice::MetaForCuda));
+    let reserved = |trace: &Trace| Series::build(trace, trace.main_device()).peak(trace, Metric::Reserved).0;
+    assert_eq!(reserved(&for_gpu), reserved(&plain) + WORKSPACE_BYTES);
+    let workspace = for_gpu.blocks.get(for_gpu.blocks.ids().next().expect("it has blocks"));
+    assert_eq!((workspace.category, workspace.requested), (Category::Workspace, WORKSPACE_BYTES));
+    // Blocks are numbered from the workspace on there; all else is the same.
+    let unnumbered = |trace: &Trace| {
+        let is_number = |word: &&str| word.strip_prefix('b').is_some_and(|rest| rest.parse::<u64>().is_ok());
+        let line = |line: &String| line.split(' ').filter(|word| !is_number(word)).collect::<Vec<_>>().join(" ");
+        lines(trace).iter().map(line).collect::<Vec<_>>()
+    };
+    assert_eq!(difference(&unnumbered(&plain), &unnumbered(&for_gpu)), None);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Harness: what the tests across crates share.
 
+pub mod command;
 pub mod pytorch;
 pub mod pytorch_table;
+pub mod same_events;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use highwater_engine::DType;
-use highwater_engine::optim::Form;
-use highwater_engine::scenario::{self, OptimizerKind, Options};
+use highwater_engine::scenario;
 use highwater_snapshots::Phase;
 use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::analysis::phases::{PhaseRow, phases};
 use highwater_snapshots::format::read_file;
 use serde::Deserialize;
+
+use crate::command::parse;
 
 /// Requested bytes of one training step. Stages that a run does not have are left out.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub fn runs() -> Vec<Run> {
 
 /// Does what `command` says, on the accounting device, and measures it from its recording in `folder`.
 pub fn measure(command: &str, steps: usize, folder: &Path) -> Vec<Stages> {
-    let (name, mut options) = parse(command);
+    let (name, mut options) = parse(command).unwrap_or_else(|why| panic!("{command}: {why}"));
     options.steps = steps as u32;
     let file = folder.join("run.snap");
     let report = scenario::record(&name, &options, &file).unwrap_or_else(|error| panic!("{command}: {error}"));
@@ -89,58 +89,5 @@ fn stages(rows: &[PhaseRow], step: u32) -> Stages {
         after_backward: backward.end_bytes,
         optimizer_peak: optimizer.map(|row| row.peak_bytes),
         after_zero_grad: last.end_bytes,
-    }
-}
-
-/// The words of a command as the command line reads them.
-fn parse(command: &str) -> (String, Options) {
-    let mut words = command.split_whitespace();
-    let name = words.next().expect("a command names its scenario").to_owned();
-    let mut options = Options::default();
-    while let Some(word) = words.next() {
-        match word {
-            "--checkpoint" => options.checkpoint = true,
-            "--foreach" => options.form = Some(Form::Foreach),
-            "--no-foreach" => options.form = Some(Form::PerTensor),
-            "--fused" => options.form = Some(Form::Fused),
-            "--optimizer-in-backward" => options.optimizer_in_backward = true,
-            _ => {
-                let value = words.next().unwrap_or_else(|| panic!("{command}: {word} has no value"));
-                give(&mut options, word, value);
-            }
-        }
-    }
-    (name, options)
-}
-
-fn give(options: &mut Options, word: &str, value: &str) {
-    let size = || Some(value.parse().unwrap_or_else(|_| panic!("{word} {value} is no size")));
-    let number = || Some(value.parse().unwrap_or_else(|_| panic!("{word} {value} is no number")));
-    let sizes = &mut options.sizes;
-    match word {
-        "--batch" => sizes.batch = size(),
-        "--seq" => sizes.seq = size(),
-        "--width" => sizes.width = size(),
-        "--layers" => sizes.layers = size(),
-        "--heads" => sizes.heads = size(),
-        "--key-heads" => sizes.key_heads = size(),
-        "--hidden" => sizes.hidden = size(),
-        "--freeze" => sizes.freeze = size(),
-        "--vocab" => sizes.vocab = size(),
-        "--positions" => sizes.positions = size(),
-        "--classes" => sizes.classes = size(),
-        "--image" => sizes.image = size(),
-        "--patch" => sizes.patch = size(),
-        "--chunk" => sizes.chunk = size(),
-        "--padding" => sizes.padding = size(),
-        "--lora" => options.lora = size(),
-        "--dtype" => options.dtype = DType::from_name(value),
-        "--autocast" => options.autocast = DType::from_name(value),
-        "--adapters" => options.adapters = DType::from_name(value),
-        "--variant" => options.variant = Some(value.to_owned()),
-        "--optimizer" => options.optimizer = Some(value.parse::<OptimizerKind>().expect("a known optimizer")),
-        "--momentum" => options.momentum = number(),
-        "--weight-decay" => options.weight_decay = number(),
-        _ => panic!("the harness does not know {word}"),
     }
 }

@@ -94,6 +94,7 @@ fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
     Ok(Options {
         device: match arguments.device {
             RunDevice::Meta => DeviceChoice::Meta,
+            RunDevice::MetaForCuda => DeviceChoice::MetaForCuda,
             RunDevice::Cpu => DeviceChoice::Cpu,
             RunDevice::Cuda(ordinal) => DeviceChoice::Cuda(ordinal),
         },

@@ -39,6 +39,11 @@ impl CachingAllocator {
         &*self.driver
     }
 
+    /// The device's name, as its driver has it.
+    pub fn device_name(&self) -> String {
+        self.driver.name()
+    }
+
     /// The size of the device and what is free of it, as its driver says.
     pub fn capacity(&self) -> Result<Capacity, DriverError> {
         self.driver.capacity()

@@ -18,6 +18,7 @@ pub mod rnn;
 pub mod branch;
 pub mod language;
 pub mod catalog;
+pub mod session;
 pub mod run;
 
 pub use catalog::all;
@@ -26,3 +27,4 @@ pub use error::Error;
 pub use options::{DeviceChoice, OptimizerKind, Options, Sizes};
 pub use report::{OutOfMemory, Report};
 pub use run::record;
+pub use session::Session;

@@ -158,6 +158,8 @@ pub enum DeviceChoice {
     /// On the accounting device: every byte is counted, nothing is computed, nothing is needed.
     #[default]
     Meta,
+    /// On the accounting device, with what a CUDA device keeps for itself.
+    MetaForCuda,
     /// On the host.
     Cpu,
     /// On the GPU of this number.
@@ -168,6 +170,7 @@ impl fmt::Display for DeviceChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Meta => f.write_str("meta"),
+            Self::MetaForCuda => f.write_str("meta:cuda"),
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
         }

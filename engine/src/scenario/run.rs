@@ -2,21 +2,16 @@
 
 use std::path::Path;
 
-use highwater_recorder::{HistoryOptions, Phase, WhenBehind, record_memory_history, scope};
+use highwater_recorder::{HistoryOptions, WhenBehind, record_memory_history, scope};
 
 use super::catalog;
 use super::definition::Scenario;
 use super::error::Error;
-use super::options::{DeviceChoice, Options};
+use super::options::Options;
 use super::report::{OutOfMemory, Report};
-use super::training::Training;
-use crate::alloc::{AllocConfig, AllocError};
+use super::session::{Session, open_device};
+use crate::alloc::AllocError;
 use crate::device::Device;
-
-/// What the accounting device has unless told otherwise: more than any GPU, so that nothing ends before its time.
-const META_CAPACITY: u64 = 200 << 30;
-/// More than any machine has; sums of such sizes are far from overflowing.
-const MAX_CAPACITY: u64 = 1 << 56;
 
 /// Runs scenario `name` and records it to `out`. The recording is complete also when the run ended for want of memory:
 /// then the report says so.
@@ -53,38 +48,18 @@ struct Run {
     steps_done: u32,
     outcome: crate::Result<()>,
     /// Lives until the recording is finished, so that this ends with the model alive.
-    training: Option<Training>,
+    session: Option<Session>,
 }
 
 fn train(scenario: &Scenario, device: &Device, options: &Options) -> Run {
-    let mut run = Run { losses: Vec::new(), steps_done: 0, outcome: Ok(()), training: None };
-    run.outcome = build(scenario, device, options).and_then(|training| {
-        let training = run.training.insert(training);
+    let mut run = Run { losses: Vec::new(), steps_done: 0, outcome: Ok(()), session: None };
+    run.outcome = Session::on(scenario, device.clone(), options).and_then(|session| {
+        let session = run.session.insert(session);
         for step in 0..options.steps {
-            run.losses.extend(training.step(step)?);
+            run.losses.extend(session.step()?);
             run.steps_done = step + 1;
         }
         Ok(())
     });
     run
-}
-
-fn build(scenario: &Scenario, device: &Device, options: &Options) -> crate::Result<Training> {
-    let _phase = scope::phase(Phase::Setup);
-    let task = (scenario.build)(device, options)?;
-    Training::new(task, scenario.optimizer, options)
-}
-
-fn open_device(options: &Options) -> Result<Device, Error> {
-    if let Some(capacity) = options.capacity.filter(|&capacity| capacity > MAX_CAPACITY) {
-        let need = "give at most 72057594037927936 bytes, which are 64 PiB";
-        return Err(Error::OptionValue { option: "--capacity", value: capacity.to_string(), need });
-    }
-    let config: AllocConfig = options.alloc_conf.as_deref().unwrap_or_default().parse()?;
-    match options.device {
-        DeviceChoice::Meta => Ok(Device::accounting_with(options.capacity.unwrap_or(META_CAPACITY), config)),
-        DeviceChoice::Cpu => Ok(Device::cpu_with_capacity(options.capacity.unwrap_or(MAX_CAPACITY), config)),
-        DeviceChoice::Cuda(ordinal) => Device::cuda_with(ordinal, options.capacity, config)
-            .map_err(|error| Error::Cuda { ordinal, reason: error.to_string() }),
-    }
 }

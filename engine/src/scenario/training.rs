@@ -9,6 +9,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::nn::Parameter;
 use crate::optim::{Adam, AdamW, Optimizer, Rule, Sgd, Stepping, run_in_backward};
+use crate::tensor::Tensor;
 
 /// A task being trained.
 pub(crate) struct Training {
@@ -16,6 +17,15 @@ pub(crate) struct Training {
     stepping: StepsWhen,
     recomputes: bool,
     products: Option<DType>,
+}
+
+/// What becomes of a step's loss.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LossIs {
+    /// The host waits for it, and reads it.
+    Read,
+    /// Nobody looks at it, and nobody waits.
+    LeftAlone,
 }
 
 /// When parameters change.
@@ -59,22 +69,10 @@ impl Training {
         Ok(Self { task, stepping, recomputes: !options.no_recompute, products: options.autocast })
     }
 
-    /// One step; gives the loss, where the device has values.
-    pub(crate) fn step(&mut self, number: u32) -> Result<Option<f64>> {
+    /// One step; gives the loss, if it is read and the device has values.
+    pub(crate) fn step(&mut self, number: u32, loss_is: LossIs) -> Result<Option<f64>> {
         scope::step(number);
-        let _way = (!self.recomputes).then(no_recompute);
-        let loss = {
-            let _phase = scope::phase(Phase::Forward);
-            let _products = self.products.map(autocast);
-            self.task.loss()?
-        };
-        let value = {
-            let _phase = scope::phase(Phase::Backward);
-            self.task.backward(&loss)?;
-            let value = if loss.device().has_values() { Some(loss.item()?) } else { None };
-            drop(loss);
-            value
-        };
+        let value = self.forward_and_backward(loss_is)?;
         if let StepsWhen::AfterBackward(optimizer) = &mut self.stepping {
             let _phase = scope::phase(Phase::Optimizer);
             optimizer.step()?;
@@ -90,6 +88,31 @@ impl Training {
             }
         }
         Ok(value)
+    }
+}
+
+impl Training {
+    fn forward_and_backward(&self, loss_is: LossIs) -> Result<Option<f64>> {
+        let _way = (!self.recomputes).then(no_recompute);
+        let loss = {
+            let _phase = scope::phase(Phase::Forward);
+            let _products = self.products.map(autocast);
+            self.task.loss()?
+        };
+        let _phase = scope::phase(Phase::Backward);
+        self.task.backward(&loss)?;
+        let is_read = loss_is == LossIs::Read && loss.device().has_values();
+        let value = is_read.then(|| loss.item()).transpose()?;
+        // Within the phase.
+        drop(loss);
+        Ok(value)
+    }
+
+    /// The gradients of a forward and a backward, by the parameters' paths.
+    pub(crate) fn gradients(&mut self) -> Result<Vec<(String, Tensor)>> {
+        self.forward_and_backward(LossIs::LeftAlone)?;
+        let parameters = self.task.parameters().into_iter();
+        Ok(parameters.filter_map(|parameter| Some((parameter.path, parameter.tensor.take_grad()?))).collect())
     }
 }
 

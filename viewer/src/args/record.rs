@@ -20,9 +20,9 @@ pub struct RecordArguments {
     /// Name the scenarios and say what each shows
     #[arg(long)]
     pub list: bool,
-    /// Where to run: meta counts every byte and computes nothing, cpu computes, cuda:N is a GPU, for which this
-    /// build has no driver yet
-    #[arg(long, value_name = "meta|cpu|cuda[:N]", default_value = "meta")]
+    /// Where to run: meta counts every byte and computes nothing, meta:cuda counts what a GPU keeps for itself as well, cpu
+    /// computes, cuda:N is a GPU
+    #[arg(long, value_name = "meta[:cuda]|cpu|cuda[:N]", default_value = "meta")]
     pub device: RunDevice,
     /// How many training steps
     #[arg(long, value_name = "N", default_value_t = 3)]
