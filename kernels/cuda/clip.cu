@@ -1,4 +1,5 @@
 // Clip: how large gradients are, and gradients made smaller. T is any fraction; norms are doubles.
+#include "lines.cuh"
 #include "parts.cuh"
 #include "rows.cuh"
 
@@ -57,29 +58,27 @@ END_NORM(largest, Largest)
 KERNEL void finish_norm(f64* total, f64 order) { *total = order == 2 ? sqrt(*total) : pow(*total, 1 / order); }
 EXPORT_PLAIN(finish_norm)
 
-// What is in order is changed by packs, if they are aligned.
+// Changes every element.
 template <class F>
-__device__ inline void change(T* out, u64 elements, u32 is_in_order, u32 is_aligned, const Nest<2>& nest, F function) {
-    if (is_in_order) {
-        map_all(out, out, elements, is_aligned, function);
-    } else {
-        map_nest(out, out, elements, nest, function);
-    }
+__device__ inline void change(T* out, const Lines<1>& lines, F function) {
+    Share share = share_of_line(lines);
+    each_line(lines, [&](const Offsets<1>& at) {
+        Line<T> line = line_of(out, lines, at, 0);
+        write_line<WIDTH>(share, line, [=](T x) { return store<T>(function(load(x))); }, line);
+    });
 }
 
-KERNEL void clip_to_norm(T* out, u64 elements, u32 is_in_order, u32 is_aligned, const Nest<2> nest, const f64* norm,
-                         f64 most) {
+KERNEL void clip_to_norm(T* out, const f64* norm, f64 most, const Lines<1> lines) {
     f64 share = most / (*norm + 1e-6);
     // Written so that what is no number stays so.
     Real factor = (Real)(share > 1 ? 1 : share);
-    change(out, elements, is_in_order, is_aligned, nest, [=](Real x) { return x * factor; });
+    change(out, lines, [=](Real x) { return x * factor; });
 }
 EXPORT_PLAIN(clip_to_norm)
 
-KERNEL void clamp(T* out, u64 elements, u32 is_in_order, u32 is_aligned, const Nest<2> nest, f64 least, f64 most) {
+KERNEL void clamp(T* out, f64 least, f64 most, const Lines<1> lines) {
     Real low = (Real)least, high = (Real)most;
-    change(out, elements, is_in_order, is_aligned, nest,
-           [=](Real x) { return x < low ? low : x > high ? high : x; });
+    change(out, lines, [=](Real x) { return x < low ? low : x > high ? high : x; });
 }
 EXPORT_PLAIN(clamp)
 

@@ -2,7 +2,11 @@
 // fraction.
 #pragma once
 #include "block.cuh"
-#include "map.cuh"
+#include "nest.cuh"
+
+// Elements that a thread takes at a time: 16 bytes of them.
+const u32 WIDTH = 16 / sizeof(T);
+typedef Pack<T, WIDTH> Wide;
 
 // Lanes of a warp that share a row, a power of two of them; the warp's other lanes have the rows that follow.
 struct Lanes {

@@ -1,4 +1,5 @@
 // Squared error: how far two tensors are from each other, and the gradient. T is any fraction.
+#include "lines.cuh"
 #include "parts.cuh"
 #include "rows.cuh"
 
@@ -43,15 +44,15 @@ KERNEL void end_squared_error(T* loss, const f64* parts, u32 blocks, f64 scale) 
 }
 EXPORT(end_squared_error)
 
-// `left` may be `out`. `nest` is over out, left and right.
-KERNEL void squared_error_backward(T* out, const T* left, const T* right, const T* grad, u64 elements, u32 is_in_order,
-                                   u32 is_aligned, const Nest<3> nest, f64 scale) {
+// `left` may be `out`. `lines` are over out, left and right.
+KERNEL void squared_error_backward(T* out, const T* left, const T* right, const T* grad, f64 scale,
+                                   const Lines<3> lines) {
     Real factor = load(*grad) * (Real)scale;
-    auto slope = [=](Real l, Real r) { return factor * (l - r); };
-    if (is_in_order) {
-        zip_all(out, left, right, elements, is_aligned, slope);
-    } else {
-        zip_nest(out, left, right, elements, nest, slope);
-    }
+    Share share = share_of_line(lines);
+    each_line(lines, [&](const Offsets<3>& at) {
+        write_line<WIDTH>(share, line_of(out, lines, at, 0),
+                          [=](T l, T r) { return store<T>(factor * (load(l) - load(r))); },
+                          line_of(left, lines, at, 1), line_of(right, lines, at, 2));
+    });
 }
 EXPORT_PLAIN(squared_error_backward)

@@ -5,6 +5,7 @@
 // order that memory has: neighbours have neighbouring places where `is_across`, else neighbouring elements. Where places
 // are few there are several rows of blocks, each for a part of the elements: what they sum lies apart, in double
 // precision, and a second kernel puts it together in order.
+#include "lines.cuh"
 #include "rows.cuh"
 
 struct Shape {
@@ -113,13 +114,15 @@ KERNEL void end_variance(T* out, const f64* parts, u32 count, const Shape shape,
 }
 EXPORT(end_variance)
 
-// `in` may be `out`. `nest` is over out, grad, input and mean.
-KERNEL void variance_backward(T* out, const T* grad, const T* in, const Real* mean, u64 elements, const Nest<4> nest,
-                              f64 scale) {
-    for (u64 i = first_element(); i < elements; i += all_threads()) {
-        Offsets<4> at = offsets_of(nest, i);
-        Real distance = load(in[at.of[2]]) - mean[at.of[3]];
-        out[at.of[0]] = store<T>((Real)scale * load(grad[at.of[1]]) * distance);
-    }
+// `in` may be `out`. `lines` are over out, grad, input and mean, as many at a time as are 16 bytes of means.
+KERNEL void variance_backward(T* out, const T* grad, const T* in, const Real* mean, f64 scale, const Lines<4> lines) {
+    Real factor = (Real)scale;
+    Share share = share_of_line(lines);
+    each_line(lines, [&](const Offsets<4>& at) {
+        write_line<16 / sizeof(Real)>(share, line_of(out, lines, at, 0),
+                                      [=](T g, T x, Real m) { return store<T>(factor * load(g) * (load(x) - m)); },
+                                      line_of(grad, lines, at, 1), line_of(in, lines, at, 2),
+                                      line_of(mean, lines, at, 3));
+    });
 }
 EXPORT_PLAIN(variance_backward)

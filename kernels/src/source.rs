@@ -49,7 +49,6 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("maths.cuh", include_str!("../cuda/maths.cuh")),
     ("functions.cuh", include_str!("../cuda/functions.cuh")),
     ("nest.cuh", include_str!("../cuda/nest.cuh")),
-    ("map.cuh", include_str!("../cuda/map.cuh")),
     ("rows.cuh", include_str!("../cuda/rows.cuh")),
     ("columns.cuh", include_str!("../cuda/columns.cuh")),
     ("exponents.cuh", include_str!("../cuda/exponents.cuh")),

@@ -3,6 +3,7 @@
 use highwater_kernels::{Arguments, Grid, Kernel};
 
 use super::launch::{Queue, check_float, is_in_order, nest_words, reading, types, writing};
+use super::lines::Lines;
 use super::parts::Parts;
 use crate::backend::View;
 use crate::backend::nest::Nest;
@@ -70,7 +71,7 @@ pub fn clamp(out: View<'_>, least: f64, most: f64) -> Result<()> {
     change(op, "clamp", out, |arguments| arguments.with(least).with(most))
 }
 
-/// Changes every element by a kernel whose last arguments are `rest`.
+/// Changes every element by a kernel that takes these arguments after the first.
 fn change(
     op: &'static str,
     name: &'static str,
@@ -78,16 +79,10 @@ fn change(
     rest: impl FnOnce(Arguments) -> Arguments,
 ) -> Result<()> {
     let queue = Queue::of(out.storage.device(), op)?;
-    let nest = Nest::new([out.layout, out.layout]);
     let to = writing(out, op)?;
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(nest.elements() as u64)
-        .with(u32::from(is_in_order(&nest)))
-        .with(u32::from(to.is_wide()))
-        .with_words(&nest_words(&nest));
-    let grid = queue.over(nest.elements(), if is_in_order(&nest) { elements_a_thread(out) } else { 1 });
-    queue.launch(Kernel::new(FILE, name, types(out.dtype)), grid, &rest(arguments))
+    let lines = Lines::new(&queue, &Nest::new([out.layout]), [(&to, out.dtype.size())]);
+    let arguments = lines.after(rest(Arguments::new().with(to.address())));
+    queue.launch(Kernel::new(FILE, name, types(out.dtype)), lines.grid, &arguments)
 }
 
 /// See [`crate::backend::find_nonfinite`].

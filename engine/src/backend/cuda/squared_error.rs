@@ -2,7 +2,8 @@
 
 use highwater_kernels::{Arguments, Kernel};
 
-use super::launch::{Place, Queue, check_float, is_in_order, nest_words, reading, types, writing};
+use super::launch::{Queue, check_float, is_in_order, nest_words, reading, types, writing};
+use super::lines::Lines;
 use super::parts::Parts;
 use crate::backend::View;
 use crate::backend::nest::Nest;
@@ -46,17 +47,9 @@ pub fn squared_error_backward(
     let (l, r) = (left.map(|left| reading(left, OP)).transpose()?, reading(right, OP)?);
     let (factor, to) = (reading(grad, OP)?, writing(out, OP)?);
     let l = l.as_ref().unwrap_or(&to);
-    let is_in_order = is_in_order(&nest);
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(l.address())
-        .with(r.address())
-        .with(factor.address())
-        .with(nest.elements() as u64)
-        .with(u32::from(is_in_order))
-        .with(u32::from([&to, l, &r].into_iter().all(Place::is_wide)))
-        .with_words(&nest_words(&nest))
-        .with(scale);
-    let grid = queue.over(nest.elements(), if is_in_order { 16 / out.dtype.size() as u64 } else { 1 });
-    queue.launch(Kernel::new(FILE, "squared_error_backward", types(out.dtype)), grid, &arguments)
+    let lines = Lines::new(&queue, &nest, [&to, l, &r].map(|place| (place, out.dtype.size())));
+    let arguments =
+        Arguments::new().with(to.address()).with(l.address()).with(r.address()).with(factor.address()).with(scale);
+    let kernel = Kernel::new(FILE, "squared_error_backward", types(out.dtype));
+    queue.launch(kernel, lines.grid, &lines.after(arguments))
 }

@@ -4,8 +4,10 @@ use highwater_kernels::gpu::launch::THREADS;
 use highwater_kernels::{Arguments, Grid, Kernel};
 
 use super::launch::{Queue, check_float, nest_words, reading, types, writing};
+use super::lines::Lines;
 use crate::backend::View;
 use crate::backend::nest::Nest;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::Layout;
 
@@ -37,8 +39,7 @@ impl<const N: usize> Together<N> {
         let inner = without(operands[1], |axis| !is_summed(axis));
         let (outer, inner) = (Nest::new(outer.each_ref()), Nest::new([&inner]));
         let (address, bytes) = queue.workspace();
-        let mut together =
-            Self { outer, inner, across: 1, is_across: false, parts: 1, blocks: 0, parts_at: address };
+        let mut together = Self { outer, inner, across: 1, is_across: false, parts: 1, blocks: 0, parts_at: address };
         together.share(queue.gpu().processors(), bytes / 8);
         together
     }
@@ -149,16 +150,17 @@ pub fn variance_backward(
     let nest = Nest::new([out.layout, grad.layout, input.map_or(out.layout, |input| input.layout), mean.layout]);
     let (grads, from) = (reading(grad, OP)?, input.map(|input| reading(input, OP)).transpose()?);
     let (means, to) = (reading(mean, OP)?, writing(out, OP)?);
+    let from = from.as_ref().unwrap_or(&to);
+    let [bytes, of_means] = [out.dtype, mean.dtype].map(DType::size);
+    let lines = Lines::new(&queue, &nest, [(&to, bytes), (&grads, bytes), (from, bytes), (&means, of_means)]);
     let arguments = Arguments::new()
         .with(to.address())
         .with(grads.address())
-        .with(from.as_ref().unwrap_or(&to).address())
+        .with(from.address())
         .with(means.address())
-        .with(nest.elements() as u64)
-        .with_words(&nest_words(&nest))
         .with(scale);
-    let grid = queue.over(nest.elements(), 1);
-    queue.launch(Kernel::new(FILE, "variance_backward", types(out.dtype)), grid, &arguments)
+    let kernel = Kernel::new(FILE, "variance_backward", types(out.dtype));
+    queue.launch(kernel, lines.grid, &lines.after(arguments))
 }
 
 #[cfg(test)]
