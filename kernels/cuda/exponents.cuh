@@ -5,7 +5,14 @@
 // e to x, in as many digits as are left of it in T.
 __device__ inline Real exponent(Real x) {
     if constexpr (sizeof(T) == 2) {
-        return exp2(x * Real(1.4426950408889634));
+        Real scaled = x * Real(1.4426950408889634);
+#ifdef CUDA_ON_CPU
+        return exp2(scaled);
+#else
+        f32 y;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(scaled));
+        return y;
+#endif
     } else {
         return exp(x);
     }
@@ -14,38 +21,36 @@ __device__ inline Real exponent(Real x) {
 // Below every number.
 __device__ inline Real least() { return (Real)-of_bits(0x7f800000u); }
 
-// Of numbers so far: the largest, and the sum of e to each one's distance from it.
+// Of numbers so far: the largest, and the sum of e to each one's distance from it. What is no number makes the sum none.
 struct Exponents {
     Real largest;
     Real sum;
 
     __device__ static Exponents none() { return {least(), Real(0)}; }
 
-    // What numbers are measured from. Infinite numbers below have no distance from one another; they add nothing.
-    __device__ static Real origin(Real largest) { return largest == least() ? Real(0) : largest; }
-
-    __device__ void rise(Real to) {
-        if (to != largest) {
-            sum *= exponent(largest - to);
-            largest = to;
-        }
+    // Measures from what is not smaller than the largest. Infinite numbers below have no distance from one another; from
+    // 0 on they add nothing, as they should. Without branches, so that a thread can go on to the next numbers.
+    __device__ Real rise(Real to) {
+        Real origin = to == least() ? Real(0) : to;
+        sum *= exponent(largest - origin);
+        largest = to;
+        return origin;
     }
 
     template <u32 n>
     __device__ void add(const Reals<n>& x) {
         Real most = largest;
         for (u32 k = 0; k < n; k++) {
-            most = Largest::of(most, x.of[k]);
+            most = max(most, x.of[k]);
         }
-        rise(most);
-        Real from = origin(most);
+        Real origin = rise(most);
         for (u32 k = 0; k < n; k++) {
-            sum += exponent(x.of[k] - from);
+            sum += exponent(x.of[k] - origin);
         }
     }
 
     __device__ void join(Exponents other) {
-        Real most = Largest::of(largest, other.largest);
+        Real most = max(largest, other.largest);
         rise(most);
         other.rise(most);
         sum += other.sum;
@@ -62,8 +67,7 @@ template <class Team>
 __device__ inline Exponents exponents_of(const Team& team, const T* row, u64 length) {
     Exponents own = Exponents::none();
     walk(team, length, head_of(length, row), [&](u64 at, auto count) { own.add(get(row, at, count)); });
-    Real largest = team.template fold<Largest>(own.largest);
-    own.rise(largest);
+    own.rise(team.template fold<Largest>(own.largest));
     own.sum = team.template fold<Sum>(own.sum);
     return own;
 }

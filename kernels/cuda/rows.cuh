@@ -132,14 +132,25 @@ __device__ inline u64 head_of(u64 width, const T* row, const Others*... others) 
 // whole pack, and `f(place, Count<WIDTH>())` for each pack, with its first place. So each is always the same thread's.
 template <class Team, class F>
 __device__ inline void walk(const Team& team, u64 width, u64 head, F f) {
-    u64 packs = (width - head) / WIDTH;
-    for (u64 at = team.place(); at < head; at += team.size()) {
+    u64 packs = (width - head) / WIDTH, step = team.size();
+#pragma unroll 1
+    for (u64 at = team.place(); at < head; at += step) {
         f(at, Count<1>());
     }
-    for (u64 pack = team.place(); pack < packs; pack += team.size()) {
+    // Four at a time, so that a thread waits for several packs at once.
+    u64 pack = team.place();
+    for (; pack + 3 * step < packs; pack += 4 * step) {
+        f(head + pack * WIDTH, Count<WIDTH>());
+        f(head + (pack + step) * WIDTH, Count<WIDTH>());
+        f(head + (pack + 2 * step) * WIDTH, Count<WIDTH>());
+        f(head + (pack + 3 * step) * WIDTH, Count<WIDTH>());
+    }
+#pragma unroll 1
+    for (; pack < packs; pack += step) {
         f(head + pack * WIDTH, Count<WIDTH>());
     }
-    for (u64 at = head + packs * WIDTH + team.place(); at < width; at += team.size()) {
+#pragma unroll 1
+    for (u64 at = head + packs * WIDTH + team.place(); at < width; at += step) {
         f(at, Count<1>());
     }
 }
