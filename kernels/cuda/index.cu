@@ -117,7 +117,7 @@ KERNEL void add_rows(T* out, const T* added, const i64* indices, const u16* buck
 EXPORT(add_rows)
 
 // Where rows begin at multiples of 16 bytes and have a multiple of them.
-KERNEL void add_rows_wide(T* out, const T* added, const i64* indices, const u16* buckets, const Table table) {
+KERNEL void __launch_bounds__(THREADS, 4) add_rows_wide(T* out, const T* added, const i64* indices, const u16* buckets, const Table table) {
     add<WIDTH>(out, added, indices, buckets, table);
 }
 EXPORT(add_rows_wide)

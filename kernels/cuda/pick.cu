@@ -84,7 +84,7 @@ KERNEL void bucket_places(u16* buckets, const i64* places, const Added added, u3
 EXPORT_PLAIN(bucket_places)
 
 // Adds those elements that go to places with this block's bucket.
-KERNEL void scatter_buckets(T* out, const T* in, const i64* places, const u16* buckets, const Added added,
+KERNEL void __launch_bounds__(THREADS, 4) scatter_buckets(T* out, const T* in, const i64* places, const u16* buckets, const Added added,
                             const Nest<3> nest) {
     __shared__ Sorted sorted;
     __shared__ Real values[THREADS];

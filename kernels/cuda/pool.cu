@@ -72,7 +72,7 @@ KERNEL void max_pool(T* out, u8* bytes, i64* wholes, const T* in, const Window w
 EXPORT_PLAIN(max_pool)
 
 // The strides are those of `grad`; `out` and the places lie one after another.
-KERNEL void max_pool_backward(T* out, const T* grad, const u8* bytes, const i64* wholes, const Window window,
+KERNEL void __launch_bounds__(THREADS, 4) max_pool_backward(T* out, const T* grad, const u8* bytes, const i64* wholes, const Window window,
                               const Images images) {
     u64 elements = images.planes * images.size[0] * images.size[1];
     for (u64 element = first_element(); element < elements; element += all_threads()) {

@@ -49,7 +49,7 @@ struct Region {
 
 // Each pixel gathers from the columns that it is in, in the order of their rows. Threads of a block lie `across` beside
 // one another along the image's lines.
-KERNEL void fold_add(T* image, const T* columns, const Window window, const Unfolded shape, const Region region,
+KERNEL void __launch_bounds__(THREADS, 4) fold_add(T* image, const T* columns, const Window window, const Unfolded shape, const Region region,
                      u32 across) {
     u32 x = threadIdx.x % across, y = threadIdx.x / across, beside = THREADS / across;
     u64 lines = shape.channels * region.size[0];

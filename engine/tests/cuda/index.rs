@@ -16,7 +16,8 @@ fn indices(both: &Both, count: usize, rows: usize, seed: u64) -> Pair {
 fn rows_are_picked() {
     on_both(|both| {
         for dtype in FLOATS {
-            for [count, rows, columns] in [[77, 50, 5], [3, 9, 264], [40, 7, 1], [5, 3, 8], [0, 3, 4], [300, 2, 1_040]] {
+            for [count, rows, columns] in [[77, 50, 5], [3, 9, 264], [40, 7, 1], [5, 3, 8], [0, 3, 4], [300, 2, 1_040]]
+            {
                 let (table, indices) = (both.normal([rows, columns], dtype, 1), indices(both, count, rows, 2));
                 let wide = both.full([count + 2, columns], 3.0, dtype);
                 let out = wide.map(|t| t.narrow(0, 1, count));
@@ -75,7 +76,7 @@ fn assert_added(both: &Both, table: &Pair, added: &Pair, indices: &Pair) {
     let (rows, columns) = (table.cpu.shape()[0], table.cpu.shape()[1]);
     let wide = both.full([rows + 2, columns], 3.0, table.cpu.dtype());
     let inner = wide.map(|t| t.narrow(0, 1, rows));
-    compute(|on| on(&inner).copy_(on(table)));
+    compute(|on| backend::copy(view(on(&inner)), view(on(table))));
     compute(|on| backend::add_rows(view(on(&inner)), view(on(added)), view(on(indices))));
     wide.assert_equal(&format!("{} rows of {columns} to {rows}", added.cpu.shape()[0]));
 }

@@ -91,13 +91,19 @@ fn means_count_padding_or_not() {
 #[test]
 fn the_gradient_of_a_mean_is_shared() {
     on_both(|both| {
-        for (dtype, most) in [(DType::F64, 0.0), (DType::F32, 0.0), (DType::Bf16, 4e-7), (DType::F16, 4e-7)] {
+        for dtype in FLOATS {
+            // The processor rounds halves after each window, a kernel once: as single precision does at the end.
+            let exact = if dtype.size() == 2 { DType::F32 } else { dtype };
             for (size, window) in cases() {
                 for counts_padding in [false, true] {
-                    let shape = result_shape(size, &window);
-                    let (sum, grad) = (both.full(size, 1.0, dtype), grads(both, shape, dtype));
-                    compute(|on| backend::avg_pool_backward(view(on(&sum)), view(on(&grad)), window, counts_padding));
-                    sum.assert_close(&format!("{size:?} under {window:?}, {counts_padding}"), most, most);
+                    let (sum, grad) = (both.full(size, 1.0, dtype), grads(both, result_shape(size, &window), dtype));
+                    let [wide, wide_grad] = [&sum.cpu, &grad.cpu].map(|t| t.to_dtype(exact).expect("wider numbers"));
+                    backend::avg_pool_backward(view(&wide), view(&wide_grad), window, counts_padding)
+                        .expect("it computes");
+                    backend::avg_pool_backward(view(&sum.cuda), view(&grad.cuda), window, counts_padding)
+                        .expect("a kernel starts");
+                    let found = Pair { cpu: wide.to_dtype(dtype).expect("numbers"), cuda: sum.cuda };
+                    found.assert_equal(&format!("{size:?} under {window:?}, {counts_padding}"));
                 }
             }
         }
@@ -108,7 +114,8 @@ fn the_gradient_of_a_mean_is_shared() {
 fn no_images_have_no_windows() {
     on_both(|both| {
         let window = cases()[0].1;
-        let (input, out) = (both.full([0, 3, 8, 10], 1.0, DType::F32).cuda, both.full([0, 3, 4, 5], 1.0, DType::F32).cuda);
+        let (input, out) =
+            (both.full([0, 3, 8, 10], 1.0, DType::F32).cuda, both.full([0, 3, 4, 5], 1.0, DType::F32).cuda);
         let places = both.full([0, 3, 4, 5], 0.0, DType::U8).cuda;
         backend::max_pool(view(&out), Some(view(&places)), view(&input), window).expect("nothing to start");
         backend::avg_pool(view(&out), view(&input), window, true).expect("nothing to start");

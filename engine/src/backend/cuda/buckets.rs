@@ -38,6 +38,12 @@ impl Buckets {
         Self { address, room: if bytes == 0 { UNWRITTEN } else { bytes / BYTES_A_THING } }
     }
 
+    /// Room for few things, in tests.
+    #[cfg(test)]
+    pub(super) fn small(device: &Device, room: u64) -> Self {
+        Self { room, ..Self::of(device) }
+    }
+
     /// Where they are written, or 0.
     pub(super) fn address(&self) -> u64 {
         self.address

@@ -55,6 +55,10 @@ pub fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> Result<
 
 /// See [`crate::backend::add_rows`].
 pub fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> Result<()> {
+    add_rows_by(table, added, indices, &Buckets::of(table.storage.device()))
+}
+
+fn add_rows_by(table: View<'_>, added: View<'_>, indices: View<'_>, buckets: &Buckets) -> Result<()> {
     let op = "embedding";
     check_float(op, table.dtype)?;
     let queue = Queue::of(table.storage.device(), op)?;
@@ -63,7 +67,6 @@ pub fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> Result<(
     let width = width(table, columns, [&from, &to]);
     let kernel = |name| Kernel::new(FILE, name, types(table.dtype));
     let across = columns.div_ceil(WARP * width).next_power_of_two().min(BLOCK / WARP);
-    let buckets = Buckets::of(table.storage.device());
     for part in buckets.parts(indices.layout.elements() as u64) {
         let indices = at.address() + part.first * size_of::<i64>() as u64;
         let added = from.address() + part.first * columns * table.dtype.size() as u64;
@@ -84,4 +87,29 @@ pub fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> Result<(
         queue.launch(kernel(if width == 1 { "add_rows" } else { "add_rows_wide" }), part.grid(), &arguments)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_stand_in::Setup;
+
+    use super::*;
+    use crate::device::Device;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn indices_that_there_is_no_room_for_are_taken_in_parts() {
+        Setup::new().run(|| {
+            let device = Device::cuda(0).expect("there is a device");
+            let tensor = |numbers: &[f32], shape| Tensor::from_slice(numbers, shape, &device).expect("there is room");
+            let table = tensor(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [3, 2]);
+            let added = tensor(&std::array::from_fn::<f32, 20, _>(|place| place as f32), [10, 2]);
+            let indices = [2_i64, 0, 2, 2, 0, 0, 2, 0, 0, 2];
+            let places = Tensor::from_slice(&indices, [10], &device).expect("there is room");
+            let buckets = Buckets::small(&device, 4);
+            add_rows_by(table.view(), added.view(), places.view(), &buckets).expect("kernels start");
+            let expected = [1.0 + 50.0, 2.0 + 55.0, 3.0, 4.0, 5.0 + 40.0, 6.0 + 45.0];
+            assert_eq!(table.to_vec::<f32>().expect("numbers"), expected);
+        });
+    }
 }

@@ -72,36 +72,96 @@ pub fn gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> 
 pub fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
     let op = "scatter_add";
     check_float(op, out.dtype)?;
-    let queue = Queue::of(out.storage.device(), op)?;
     let (elements, length) = (places.layout.elements(), places.layout.shape()[axis]);
     if elements == 0 {
         return Ok(());
     }
-    let (size, fault) = (out.layout.shape()[axis] as u64, queue.gpu().fault_address());
     let first = first_of_lines(op, out.layout, places.layout, axis)?;
-    let (from, at, to) = (reading(input, op)?, reading(places, op)?, writing(out, op)?);
-    let kernel = |name| Kernel::new(FILE, name, types(out.dtype));
-    let begin = Arguments::new;
+    let scatter = Scatter { op, views: [out, input, places], first, axis };
     if length <= SHORT || elements / length >= MANY_LINES {
-        let layouts = [&first, input.layout, places.layout];
-        let nest = Nest::new(layouts.map(|layout| layout.select(axis, 0)).each_ref());
-        let strides = [out, input, places].map(|view| view.layout.strides()[axis] as u64);
-        let lines = Lines { lines: nest.elements() as u64, size, length: length as u64, strides };
-        let arguments = begin().with(to.address()).with(from.address()).with(at.address()).with(lines).with(fault);
-        let arguments = arguments.with_words(&nest_words(&nest));
-        return queue.launch(kernel("scatter_lines"), queue.over(nest.elements(), 1), &arguments);
+        scatter.by_lines()
+    } else {
+        scatter.by_buckets(&Buckets::of(out.storage.device()))
     }
-    let stride = out.layout.strides()[axis] as u64;
-    let nest = nest_words(&Nest::new([&first, input.layout, places.layout]));
-    let buckets = Buckets::of(out.storage.device());
-    for part in buckets.parts(elements as u64) {
-        let added = Added { first: part.first, count: part.count, size, stride };
-        let arguments = begin().with(buckets.address()).with(at.address()).with(added).with(part.buckets() as u32);
-        let arguments = arguments.with(fault).with_words(&nest);
-        queue.launch(kernel("bucket_places"), queue.over(part.count as usize, 1), &arguments)?;
-        let arguments = begin().with(to.address()).with(from.address()).with(at.address()).with(buckets.address());
-        let arguments = arguments.with(added).with_words(&nest);
-        queue.launch(kernel("scatter_buckets"), part.grid(), &arguments)?;
+}
+
+/// Elements that are added to others.
+struct Scatter<'a> {
+    op: &'static str,
+    /// What is added to, what is added, and places.
+    views: [View<'a>; 3],
+    /// Where the lines that are added to begin.
+    first: Layout,
+    axis: usize,
+}
+
+impl Scatter<'_> {
+    fn size(&self) -> u64 {
+        self.views[0].layout.shape()[self.axis] as u64
     }
-    Ok(())
+
+    fn strides(&self) -> [u64; 3] {
+        self.views.map(|view| view.layout.strides()[self.axis] as u64)
+    }
+
+    fn kernel(&self, name: &'static str) -> Kernel {
+        Kernel::new(FILE, name, types(self.views[0].dtype))
+    }
+
+    /// A thread goes along each line.
+    fn by_lines(&self) -> Result<()> {
+        let [out, input, places] = self.views;
+        let queue = Queue::of(out.storage.device(), self.op)?;
+        let (from, at, to) = (reading(input, self.op)?, reading(places, self.op)?, writing(out, self.op)?);
+        let layouts = [&self.first, input.layout, places.layout];
+        let nest = Nest::new(layouts.map(|layout| layout.select(self.axis, 0)).each_ref());
+        let length = places.layout.shape()[self.axis] as u64;
+        let lines = Lines { lines: nest.elements() as u64, size: self.size(), length, strides: self.strides() };
+        let arguments = Arguments::new().with(to.address()).with(from.address()).with(at.address()).with(lines);
+        let arguments = arguments.with(queue.gpu().fault_address()).with_words(&nest_words(&nest));
+        queue.launch(self.kernel("scatter_lines"), queue.over(nest.elements(), 1), &arguments)
+    }
+
+    /// A block looks after each bucket.
+    fn by_buckets(&self, buckets: &Buckets) -> Result<()> {
+        let [out, input, places] = self.views;
+        let queue = Queue::of(out.storage.device(), self.op)?;
+        let (from, at, to) = (reading(input, self.op)?, reading(places, self.op)?, writing(out, self.op)?);
+        let nest = nest_words(&Nest::new([&self.first, input.layout, places.layout]));
+        for part in buckets.parts(places.layout.elements() as u64) {
+            let added = Added { first: part.first, count: part.count, size: self.size(), stride: self.strides()[0] };
+            let arguments = Arguments::new().with(buckets.address()).with(at.address()).with(added);
+            let arguments = arguments.with(part.buckets() as u32).with(queue.gpu().fault_address()).with_words(&nest);
+            queue.launch(self.kernel("bucket_places"), queue.over(part.count as usize, 1), &arguments)?;
+            let arguments = Arguments::new().with(to.address()).with(from.address()).with(at.address());
+            let arguments = arguments.with(buckets.address()).with(added).with_words(&nest);
+            queue.launch(self.kernel("scatter_buckets"), part.grid(), &arguments)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_stand_in::Setup;
+
+    use super::*;
+    use crate::device::Device;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn places_that_there_is_no_room_for_are_taken_in_parts() {
+        Setup::new().run(|| {
+            let device = Device::cuda(0).expect("there is a device");
+            let tensor = |numbers: &[f32], shape| Tensor::from_slice(numbers, shape, &device).expect("there is room");
+            let (out, added) =
+                (tensor(&[1.0, 2.0, 3.0], 3), tensor(&std::array::from_fn::<f32, 10, _>(|i| i as f32), 10));
+            let places = Tensor::from_slice(&[2_i64, 0, 2, 2, 0, 0, 2, 0, 0, 2], 10, &device).expect("there is room");
+            let first = first_of_lines("test", out.layout(), places.layout(), 0).expect("it fits");
+            let views = [out.view(), added.view(), places.view()];
+            let scatter = Scatter { op: "test", views, first, axis: 0 };
+            scatter.by_buckets(&Buckets::small(&device, 4)).expect("kernels start");
+            assert_eq!(out.to_vec::<f32>().expect("numbers"), [1.0 + 25.0, 2.0, 3.0 + 20.0]);
+        });
+    }
 }
