@@ -2,10 +2,11 @@
 //! stacks are as well; how much memory it took; and whether the allocator and the driver agree on it. Prints one JSON
 //! object.
 //!
-//!     step_time [--device D] [--warm-up N] [--steps N] [--rounds N] SCENARIO [OPTION…]
+//!     step_time [--device D] [--warm-up N] [--rounds N] [--seconds S] SCENARIO [OPTION…]
 //!
 //! After the steps to warm up, rounds are run one after another, in each as many steps in each of the three ways, so that
-//! a clock that drifts drifts for all. A step's time is that until the device has done all of its work.
+//! a clock that drifts drifts for all; as many as take about the given seconds, 20 at most. A step's time is that until
+//! the device has done all of its work.
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::error::Error;
@@ -21,12 +22,15 @@ use serde_json::{Value, json};
 const WAYS: [(&str, Option<Level>); 3] =
     [("off", None), ("events", Some(Level::Events)), ("stacks", Some(Level::Stacks))];
 
+/// Steps in one way in one round, at most.
+const MOST_STEPS: f64 = 20.0;
+
 /// How the steps are run.
 struct Plan {
     device: DeviceChoice,
     warm_up: u32,
-    steps: u32,
     rounds: u32,
+    seconds: f64,
     /// The scenario and its options.
     command: String,
 }
@@ -37,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn plan() -> Result<Plan, Box<dyn Error>> {
-    let mut plan = Plan { device: DeviceChoice::Cuda(0), warm_up: 3, steps: 10, rounds: 3, command: String::new() };
+    let mut plan = Plan { device: DeviceChoice::Cuda(0), warm_up: 3, rounds: 3, seconds: 20.0, command: String::new() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} has no value"));
@@ -51,8 +55,8 @@ fn plan() -> Result<Plan, Box<dyn Error>> {
                 }
             }
             "--warm-up" => plan.warm_up = value()?.parse()?,
-            "--steps" => plan.steps = value()?.parse()?,
             "--rounds" => plan.rounds = value()?.parse()?,
+            "--seconds" => plan.seconds = value()?.parse()?,
             _ => {
                 plan.command = [word].into_iter().chain(words).collect::<Vec<_>>().join(" ");
                 break;
@@ -68,8 +72,9 @@ fn measure(plan: &Plan) -> Result<Value, Box<dyn Error>> {
     let mut session = Session::start(&name, &options).map_err(|why| why.to_string())?;
     let device = session.device().clone();
     let folder = tempfile::tempdir()?;
-    let mut first = timed(&mut session, 1)?;
-    first.extend(timed(&mut session, plan.warm_up.saturating_sub(1))?);
+    let warm_up = timed(&mut session, plan.warm_up.max(1))?;
+    let all_us = f64::from(plan.rounds) * WAYS.len() as f64 * *warm_up.last().unwrap_or(&1) as f64;
+    let steps = (plan.seconds * 1e6 / all_us).clamp(1.0, MOST_STEPS) as u32;
     let mut times = WAYS.map(|_| Vec::new());
     let mut events = 0;
     for _ in 0..plan.rounds {
@@ -77,13 +82,13 @@ fn measure(plan: &Plan) -> Result<Value, Box<dyn Error>> {
             let to_file =
                 |level: Level| HistoryOptions::to_file(folder.path().join(format!("{way}.snap"))).level(level);
             let recording = level.map(|level| Recording::start(to_file(level))).transpose()?;
-            times.extend(timed(&mut session, plan.steps)?);
+            times.extend(timed(&mut session, steps)?);
             if let Some(recording) = recording {
                 let counts = recording.finish()?.counts;
                 if counts.events_lost > 0 {
                     return Err(format!("{} events were lost", counts.events_lost).into());
                 }
-                events = counts.events / u64::from(plan.steps.max(1));
+                events = counts.events / u64::from(steps);
             }
         }
     }
@@ -92,7 +97,7 @@ fn measure(plan: &Plan) -> Result<Value, Box<dyn Error>> {
     Ok(json!({
         "command": plan.command,
         "device": device.allocator().device_name(),
-        "warm_up_us": first,
+        "warm_up_us": warm_up,
         "step": ways.collect::<serde_json::Map<_, _>>(),
         "events_a_step": events,
         "max_requested_bytes": stats.requested_bytes.all.peak,

@@ -71,7 +71,8 @@ def rendered(raw, z, steps):
     return (weights[..., None] * rgb).sum(-2), (weights * z).sum(-1), weights.sum(-1)
 
 
-def nerf(variant, width, layers=8, image=100, samples=64, chunk=65536, run_again=False):
+def scene(width, layers=8, image=100, samples=64, chunk=65536, run_again=False):
+    """A field, and what renders a picture with it and gives its loss."""
     field, rays = Field(width, layers).to(CUDA), image * image
     origins, directions, target = (torch.rand(rays, 3, device=CUDA) for _ in range(3))
     look = (lambda x: checkpoint(field, x, use_reentrant=False)) if run_again else field
@@ -86,6 +87,11 @@ def nerf(variant, width, layers=8, image=100, samples=64, chunk=65536, run_again
         colour, depth, opacity = rendered(raw, z, steps)
         return ((colour - target) ** 2).mean()
 
+    return field, forward
+
+
+def nerf(variant, width, **sizes):
+    field, forward = scene(width, **sizes)
     train(variant, list(field.parameters()), forward, optimizer=torch.optim.AdamW(field.parameters(), lr=5e-4))
 
 
@@ -173,31 +179,36 @@ def write(name):
     LINES.clear()
 
 
-nerf("64", 64)
-nerf("256", 256)
-nerf("64-whole", 64, chunk=640_000)
-nerf("64-small", 64, image=32)
-nerf("256-small", 256, image=32)
-nerf("128-odd", 128, layers=7, image=70, samples=48, chunk=20_000)
-nerf("64-shallow", 64, layers=3, image=64, chunk=10_000)
-nerf("64-again", 64, run_again=True)
-nerf("256-again", 256, run_again=True)
-write("nerf.txt")
+def main():
+    nerf("64", 64)
+    nerf("256", 256)
+    nerf("64-whole", 64, chunk=640_000)
+    nerf("64-small", 64, image=32)
+    nerf("256-small", 256, image=32)
+    nerf("128-odd", 128, layers=7, image=70, samples=48, chunk=20_000)
+    nerf("64-shallow", 64, layers=3, image=64, chunk=10_000)
+    nerf("64-again", 64, run_again=True)
+    nerf("256-again", 256, run_again=True)
+    write("nerf.txt")
 
-chain("x", 1000, 100)
-chain("both", 1000, 100, start_too=True)
-chain("by-hand", 1000, 100)
-chain("x-short", 300, 7)
-chain("both-short", 300, 7, start_too=True)
-chain("by-hand-short", 300, 7)
-rnn("weighted", 100, 64, 1000, "weighted")
-rnn("input-added", 100, 64, 1000, "input-added")
-rnn("input-added-wide", 100, 1000, 1000, "input-added")
-rnn("cell", 100, 64, 1000, "cell")
-rnn("weighted-other", 17, 200, 96, "weighted")
-rnn("cell-other", 17, 200, 96, "cell")
-sums("sum", 1000)
-branches("trunk", 512, 1024, 4, False)
-branches("branches", 512, 1024, 4, True)
-branches("branches-other", 2000, 256, 7, True)
-write("loops.txt")
+    chain("x", 1000, 100)
+    chain("both", 1000, 100, start_too=True)
+    chain("by-hand", 1000, 100)
+    chain("x-short", 300, 7)
+    chain("both-short", 300, 7, start_too=True)
+    chain("by-hand-short", 300, 7)
+    rnn("weighted", 100, 64, 1000, "weighted")
+    rnn("input-added", 100, 64, 1000, "input-added")
+    rnn("input-added-wide", 100, 1000, 1000, "input-added")
+    rnn("cell", 100, 64, 1000, "cell")
+    rnn("weighted-other", 17, 200, 96, "weighted")
+    rnn("cell-other", 17, 200, 96, "cell")
+    sums("sum", 1000)
+    branches("trunk", 512, 1024, 4, False)
+    branches("branches", 512, 1024, 4, True)
+    branches("branches-other", 2000, 256, 7, True)
+    write("loops.txt")
+
+
+if __name__ == "__main__":
+    main()
