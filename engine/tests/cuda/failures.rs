@@ -1,9 +1,10 @@
 //! Failures: what goes wrong on a device is told by whatever waits for it, and by nothing as something else.
+#![expect(unsafe_code, reason = "takes memory away from under a tensor, to see what becomes of it")]
 
 use highwater_engine::alloc::AllocError;
 use highwater_engine::nn::{Parameter, save_safetensors};
 use highwater_engine::{DType, Device, Error, Result, Tensor};
-use highwater_kernels::{Arguments, Gpu, Kernel, Number, Types};
+use highwater_kernels::Gpu;
 use highwater_recorder::ScopeId;
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_stand_in::Setup;
@@ -52,18 +53,15 @@ fn an_index_outside_of_its_table_is_told_by_the_next_that_waits() {
     });
 }
 
-/// Has the device write where nothing is.
-#[expect(unsafe_code, reason = "a launch with a wrong address, to see what becomes of it")]
-fn break_device() {
-    let gpu = Gpu::open(0).expect("the same device");
-    let kernel = Kernel::new("elementwise", "unary_affine", Types::of(Number::F32));
-    let arguments = Arguments::new().with(64_u64).with(64_u64).with(1000_u64).with(0_u32).with(2.0_f64).with(1.0_f64);
-    // SAFETY: none; the stand-in catches it, as a GPU does.
-    let started = unsafe { gpu.launch(kernel, gpu.grid_over(1000, 1), 0, &arguments) };
-    // It is for those who wait to tell, unless the device was that fast.
-    drop(started);
-    // Else its end waits, and takes the failure with it.
-    std::mem::forget(gpu);
+/// Has the device write where nothing is any more.
+fn break_device(device: &Device) {
+    let written = Tensor::empty(30 << 20, DType::U8, device).expect("there is memory");
+    let other = Gpu::open(0).expect("the same device");
+    // SAFETY: none; the kernel that writes there fails, on the stand-in as on a GPU.
+    unsafe { other.release(written.storage().address()) }.expect("a segment of its own");
+    // The launch may tell, or whoever waits for it.
+    drop(written.fill_(1.0));
+    std::mem::forget(written);
 }
 
 #[test]
@@ -71,7 +69,7 @@ fn a_device_that_failed_says_so_and_never_that_memory_is_short() {
     Setup::new().only_on_stand_in().run(|| {
         let device = cuda();
         let before = Tensor::ones(10, DType::F32, &device).expect("there is memory");
-        break_device();
+        break_device(&device);
         let words = |error: Error| {
             assert!(!error.is_out_of_memory(), "{error}");
             let words = error.to_string();

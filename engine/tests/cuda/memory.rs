@@ -139,7 +139,7 @@ fn expandable_segments_give_back_pages_that_do_not_suffice() {
             "{told}"
         );
         let samples = samples(&trace, device.id());
-        assert!(samples.len() > 4, "{samples:?}");
+        assert!(samples.len() > 3, "{samples:?}");
         for (used, reserved) in samples {
             assert_eq!(used, reserved + 20 * MIB + CONTEXT);
         }
