@@ -1,6 +1,7 @@
 //! Driver: what the allocator asks of a device. The cpu, cuda and accounting devices differ in this and in nothing else.
 
 use highwater_recorder::StreamId;
+use highwater_recorder::snapshots::trace::PINNED_DRIVER;
 
 /// Which kind of memory a driver hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,13 +17,13 @@ pub enum DriverKind {
 }
 
 impl DriverKind {
-    /// The one spelling.
+    /// The one spelling, in recordings too.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
             Self::Cuda => "cuda",
             Self::Accounting => "accounting",
-            Self::Pinned => "pinned",
+            Self::Pinned => PINNED_DRIVER,
         }
     }
 }

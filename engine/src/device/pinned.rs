@@ -5,20 +5,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_kernels::{Error, Gpu};
+use highwater_recorder::snapshots::trace::PINNED_DEVICE;
 use highwater_recorder::{DeviceId, StreamId};
 
 use super::cpu::host_memory;
 use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// Pools of pinned memory count from here in recordings: above all GPUs that a machine has, whose numbers stay theirs.
-const FIRST_NUMBER: u16 = 32;
-
 /// The stream for which blocks of pinned memory are allocated: the host's own work.
 pub(super) const HOST: StreamId = StreamId(0);
 
-/// The number in recordings that the pool of device `owner` wishes for.
+/// The number in recordings that the pool of device `owner` wishes for: several count down.
 pub(super) fn number_of(owner: DeviceId) -> DeviceId {
-    DeviceId(FIRST_NUMBER.saturating_add(owner.0))
+    DeviceId(PINNED_DEVICE.0.saturating_sub(owner.0))
 }
 
 /// What the pool calls stream `stream` of its device, beside [`HOST`].

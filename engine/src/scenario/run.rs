@@ -59,7 +59,8 @@ fn train(scenario: &Scenario, device: &Device, options: &Options) -> Run {
             run.losses.extend(session.step()?);
             run.steps_done = step + 1;
         }
-        Ok(())
+        // What went wrong after the last loss was looked at.
+        device.synchronize()
     });
     run
 }

@@ -1,5 +1,6 @@
 //! Session: a scenario that is set up on a device, and stepped by whoever holds it.
 
+use highwater_recorder::snapshots::units::format_bytes;
 use highwater_recorder::{Phase, scope};
 
 use super::catalog;
@@ -7,7 +8,7 @@ use super::definition::Scenario;
 use super::error::Error;
 use super::options::{DeviceChoice, Options};
 use super::training::{LossIs, Training};
-use crate::alloc::AllocConfig;
+use crate::alloc::{AllocConfig, AllocError};
 use crate::device::Device;
 use crate::tensor::Tensor;
 
@@ -96,6 +97,13 @@ pub(crate) fn open_device(options: &Options) -> Result<Device, Error> {
         DeviceChoice::MetaForCuda => Ok(Device::accounting_for_cuda(of_meta, config)?),
         DeviceChoice::Cpu => Ok(Device::cpu_with_capacity(options.capacity.unwrap_or(MAX_CAPACITY), config)),
         DeviceChoice::Cuda(ordinal) => Device::cuda_with(ordinal, options.capacity, config)
-            .map_err(|error| Error::Cuda { ordinal, reason: error.to_string() }),
+            .map_err(|error| Error::Cuda { ordinal, reason: why_not_open(&error) }),
     }
+}
+
+/// Why a CUDA device cannot be used, in a line.
+fn why_not_open(error: &crate::Error) -> String {
+    let crate::Error::Alloc(AllocError::OutOfMemory(oom)) = error else { return error.to_string() };
+    let [wanted, room] = [oom.requested, oom.device_free].map(format_bytes);
+    format!("matrix products keep {wanted} there, of which {room} can be had: give more --capacity, or free the device")
 }

@@ -53,6 +53,13 @@ impl Tensor {
         if self.device() == device {
             return Ok(self.detach());
         }
+        // Whoever copies from pinned memory by itself may be at it when that is freed. On devices that are done when a call
+        // returns, saying so makes recordings the same.
+        let stream = device.current_stream();
+        let is_pinned = self.device().pinned_stream(&stream).is_some();
+        if is_pinned {
+            self.record_stream(&stream)?;
+        }
         if device.kind() == Kind::Accounting {
             return Self::empty(self.shape(), self.dtype(), device);
         }
@@ -72,9 +79,7 @@ impl Tensor {
         match (from, to) {
             (Kind::Cuda, Kind::Cuda) => storage.copy_across(op, first, out.storage())?,
             (Kind::Cuda, _) => storage.copy_out(op, first, &mut out.storage().write(op)?)?,
-            (_, Kind::Cuda) if self.device().pinned_stream(&device.current_stream()).is_some() => {
-                storage.copy_pinned_to(op, first, out.storage())?;
-            }
+            (_, Kind::Cuda) if is_pinned => storage.copy_pinned_to(op, first, out.storage())?,
             (_, Kind::Cuda) => out.storage().copy_in(op, 0, &storage.read(op)?[first..first + bytes])?,
             (_, _) => out.storage().write::<u8>(op)?.copy_from_slice(&storage.read(op)?[first..first + bytes]),
         }

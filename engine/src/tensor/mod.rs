@@ -202,7 +202,7 @@ impl Tensor {
         self.leaf().and_then(|leaf| lock(&leaf.grad).take())
     }
 
-    /// Puts a gradient into this leaf in place of what is there. Fails if its shape or type is not the leaf's.
+    /// Puts a gradient into this leaf in place of what is there. Fails if its shape, type or device is not the leaf's.
     pub fn set_grad(&self, grad: Self) -> Result<()> {
         if grad.shape() != self.shape() {
             return Err(Error::shapes(
@@ -212,6 +212,7 @@ impl Tensor {
                 "a gradient has the shape of its tensor",
             ));
         }
+        self.check_device("set_grad", &grad)?;
         if grad.dtype() != self.dtype() {
             return Err(Error::DType {
                 op: "set_grad",

@@ -17,9 +17,15 @@ pub(crate) fn record(body: impl FnOnce()) -> Trace {
     trace
 }
 
-/// A line for each event of a device's memory, without addresses.
+/// A line for each event of a device's memory, without addresses, its blocks numbered as they come.
 pub(crate) fn lines(trace: &Trace, device: DeviceId) -> String {
-    let mut out = String::new();
+    let (mut out, mut known) = (String::new(), Vec::new());
+    let mut number = |block: u64| {
+        known.iter().position(|&known| known == block).unwrap_or_else(|| {
+            known.push(block);
+            known.len() - 1
+        })
+    };
     for id in trace.events.ids().filter(|&id| trace.events.device[id.index().expect("an event")] == device) {
         let what = trace.what(id);
         let text = match what {
@@ -31,9 +37,9 @@ pub(crate) fn lines(trace: &Trace, device: DeviceId) -> String {
                 format!("{} for stream {}", format_bytes(range.bytes), range.stream.0)
             }
             What::Alloc(alloc) => {
-                format!("{} {} for stream {}", alloc.block, format_bytes(alloc.requested), alloc.stream.0)
+                format!("{} {} for stream {}", number(alloc.block), format_bytes(alloc.requested), alloc.stream.0)
             }
-            What::FreeRequested(block) | What::FreeCompleted(block) => block.to_string(),
+            What::FreeRequested(block) | What::FreeCompleted(block) => number(block).to_string(),
             What::Oom(oom) => format!("{}, {} free", format_bytes(oom.requested), format_bytes(oom.device_free)),
             _ => String::new(),
         };

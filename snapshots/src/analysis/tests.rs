@@ -3,6 +3,7 @@
 use super::*;
 use crate::event::EventKind;
 use crate::text::{text_from_trace, trace_from_text};
+use crate::trace::{DeviceFacts, PINNED_DRIVER};
 use crate::{BlockId, DeviceId, EventId, Phase, Trace};
 
 use breakdown::{GroupKey, Lifetime};
@@ -304,6 +305,17 @@ fn devices_are_kept_apart() {
     assert_eq!((peak(0), peak(1)), ((100, Some(EventId(0))), (200, Some(EventId(1)))));
     assert_eq!(trace.device_ids(), [DeviceId(0), DeviceId(1)]);
     assert_eq!(trace.main_device(), DeviceId(1));
+    // What stands for most people's device is no GPU only if there is none.
+    let mut pinned = trace.clone();
+    let facts = |device, driver: &str| DeviceFacts {
+        device: DeviceId(device),
+        driver: driver.to_owned(),
+        ..Default::default()
+    };
+    pinned.devices = vec![facts(0, "cuda"), facts(1, PINNED_DRIVER)];
+    assert_eq!(pinned.main_device(), DeviceId(0));
+    pinned.devices = vec![facts(0, PINNED_DRIVER), facts(1, PINNED_DRIVER)];
+    assert_eq!(pinned.main_device(), DeviceId(1));
     let live = LiveIndex::build(&trace, DeviceId(1));
     assert_eq!(live.before_position(&trace, Metric::Active, trace.events.len()), [BlockId(2)]);
 }

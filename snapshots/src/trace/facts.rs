@@ -31,6 +31,12 @@ pub struct Header {
     pub facts: Vec<(String, String)>,
 }
 
+/// The driver of host memory that devices copy from by themselves: an allocator as any, but no device that computes.
+pub const PINNED_DRIVER: &str = "host";
+
+/// The number of such memory in recordings of PyTorch and of the engine: above all GPUs that a machine has.
+pub const PINNED_DEVICE: DeviceId = DeviceId(255);
+
 /// What is known of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
@@ -40,7 +46,7 @@ pub struct DeviceFacts {
     pub name: String,
     /// Its memory in bytes; 0 if unknown.
     pub capacity_bytes: u64,
-    /// The driver behind the allocator: `cpu`, `accounting`, `cuda 13.0` …
+    /// The driver behind the allocator: `cpu`, `accounting`, `cuda 13.0`, [`PINNED_DRIVER`] …
     pub driver: String,
     /// The allocator's settings, as name and value.
     pub settings: Vec<(String, String)>,

@@ -11,7 +11,7 @@ mod spans;
 pub use annotations::{Annotation, Attribute, Owner};
 pub use blocks::{Block, Blocks};
 pub use events::Events;
-pub use facts::{DeviceFacts, Header, Trust};
+pub use facts::{DeviceFacts, Header, PINNED_DEVICE, PINNED_DRIVER, Trust};
 pub use segments::{Segment, SegmentRole, Segments};
 pub use spans::{Span, Spans};
 
@@ -185,7 +185,8 @@ impl Trace {
         self.devices.iter().find(|facts| facts.device == device)
     }
 
-    /// The device that most people mean when they name none: the one with the most blocks.
+    /// The device that most people mean when they name none: the one with the most blocks, and pinned host memory only if
+    /// there is nothing else.
     pub fn main_device(&self) -> DeviceId {
         let ids = self.device_ids();
         if ids.len() < 2 {
@@ -195,7 +196,9 @@ impl Trace {
         for device in &self.blocks.device {
             counts[usize::from(device.0)] += 1;
         }
-        ids.into_iter().max_by_key(|id| (counts[usize::from(id.0)], std::cmp::Reverse(*id))).unwrap_or_default()
+        let is_host = |id| self.device_facts(id).is_some_and(|facts| facts.driver == PINNED_DRIVER);
+        let rank = |id: &DeviceId| (!is_host(*id), counts[usize::from(id.0)], std::cmp::Reverse(*id));
+        ids.into_iter().max_by_key(rank).unwrap_or_default()
     }
 
     /// The event again in the form in which it was recorded; a free of an unknown block names block `u64::MAX`.

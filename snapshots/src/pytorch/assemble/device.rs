@@ -8,9 +8,10 @@ use crate::Pool;
 use crate::alloc_rules::AllocRules;
 use crate::error::Problem;
 use crate::ids::DeviceId;
+use crate::trace::PINNED_DEVICE;
 
 /// Pinned host memory stands as a device with this ordinal.
-pub(super) const HOST: DeviceId = DeviceId(255);
+pub(super) const HOST: DeviceId = PINNED_DEVICE;
 
 /// What all devices share.
 #[derive(Clone, Copy, Debug)]

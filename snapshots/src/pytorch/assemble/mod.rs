@@ -35,7 +35,7 @@ use crate::alloc_rules::AllocRules;
 use crate::error::Problem;
 use crate::ids::{DeviceId, EventId};
 use crate::tables::Tables;
-use crate::trace::{DeviceFacts, Header};
+use crate::trace::{DeviceFacts, Header, PINNED_DRIVER};
 use crate::{Trace, TraceBuilder};
 
 use annotations::{Mark, annotations};
@@ -200,7 +200,7 @@ fn origin<'a>(traces: impl Iterator<Item = &'a [RawEvent]>, annotations: &[RawAn
 }
 
 fn facts(device: DeviceId, settings: &[(String, String)]) -> DeviceFacts {
-    let (name, driver) = if device == HOST { ("pinned host memory", "host") } else { ("", "cuda") };
+    let (name, driver) = if device == HOST { ("pinned host memory", PINNED_DRIVER) } else { ("", "cuda") };
     DeviceFacts {
         device,
         name: name.to_owned(),

@@ -4,12 +4,12 @@ use crate::category::Category;
 use crate::event::EventKind;
 use crate::ids::{BlockId, DeviceId, EventId, OpId, StackId, StringId};
 use crate::pytorch::raw::{Action, RawEvent};
-use crate::trace::{Block, Owner, Subject, Trace};
+use crate::trace::{Block, Owner, PINNED_DEVICE, Subject, Trace};
 
 use super::further::{Facts, Further};
 
 /// The ordinal under which pinned host memory is kept.
-pub(super) const HOST: DeviceId = DeviceId(255);
+pub(super) const HOST: DeviceId = PINNED_DEVICE;
 
 /// An event on its way into a file.
 #[derive(Clone, Copy, Debug)]
