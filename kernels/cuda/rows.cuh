@@ -113,7 +113,8 @@ __device__ inline void put(T* row, u64 at, const Reals<n>& numbers) {
     for (u32 k = 0; k < n; k++) {
         pack.element[k] = store<T>(numbers.of[k]);
     }
-    *(Pack<T, n>*)(row + at) = pack;
+    // Counted in packs: of a pack at any element, the compiler would store the elements one by one.
+    ((Pack<T, n>*)(row + at % n))[at / n] = pack;
 }
 
 __device__ inline u64 bytes_past_a_pack(const void* place) { return (u64)place % sizeof(Wide); }
