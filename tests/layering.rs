@@ -188,6 +188,17 @@ fn a_module_uses_only_what_is_declared_above_it() {
 }
 
 #[test]
+fn every_file_of_kernels_says_what_it_is_for_and_ends_before_its_limit() {
+    let mut files = sources(&root().join("kernels/cuda"), &[".cu", ".cuh"]);
+    files.extend(sources(&root().join("tests/stand-in/src/shim"), &[".h"]));
+    assert!(files.len() > 10, "kernels and what they run on are there");
+    for (path, text) in files {
+        assert!(text.starts_with("// "), "{path}: the first line says what the file is for");
+        assert!(text.lines().count() <= MOST_LINES, "{path}: more than {MOST_LINES} lines");
+    }
+}
+
+#[test]
 fn every_file_says_what_it_is_for_and_ends_before_its_limit() {
     let mut broken = Vec::new();
     for (path, text) in rust_sources() {

@@ -1,7 +1,10 @@
 //! Opening: which devices there are, and what is said of those that cannot be used.
 
+use std::process::Command;
+
 use highwater_kernels::{Error, Gpu, devices};
 use highwater_stand_in::Setup;
+use highwater_stand_in::setup::{GPU_VARIABLE, REQUIRED_VARIABLE};
 
 use crate::block::{Block, gpu};
 
@@ -15,6 +18,22 @@ fn the_stand_in_is_a_device_like_any() {
         assert_eq!((gpu.ordinal(), gpu.name(), gpu.capability()), (0, "Highwater stand-in", (9, 0)));
         assert!(gpu.processors() > 0);
     });
+}
+
+#[test]
+fn without_a_compiler_tests_are_skipped_unless_they_are_required() {
+    let run = |required: bool| {
+        let mut command = Command::new(std::env::current_exe().expect("a test knows its own path"));
+        command.args(["opening::the_stand_in_is_a_device_like_any", "--exact", "--nocapture"]);
+        command.env("CXX", "/there/is/none").env_remove(GPU_VARIABLE).env_remove(REQUIRED_VARIABLE);
+        command.envs(required.then_some((REQUIRED_VARIABLE, "1")));
+        let run = command.output().expect("it can be run");
+        (run.status.success(), String::from_utf8_lossy(&run.stderr).into_owned())
+    };
+    let (succeeds, words) = run(false);
+    assert!(succeeds && words.contains("skipped: ") && words.contains("install g++"), "{words}");
+    let (succeeds, words) = run(true);
+    assert!(!succeeds && words.contains("install g++"), "{words}");
 }
 
 #[test]

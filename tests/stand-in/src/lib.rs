@@ -26,6 +26,7 @@ mod mapping;
 mod streams;
 mod memory;
 mod pages;
+mod shared_memory;
 mod programs;
 mod machine;
 mod image;

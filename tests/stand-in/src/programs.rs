@@ -11,6 +11,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::failure::{Code, Result, fail};
 use crate::mapping::{Guarded, Mapping, host_page};
+use crate::shared_memory::{MARK, Variable, shared_variables};
 use crate::streams::Work;
 
 /// Shared memory that a block gets without asking.
@@ -40,6 +41,9 @@ struct Launch {
     /// Shared memory that the launch asks for.
     shared: *mut c_void,
     shared_bytes: u64,
+    /// Shared memory that the kernels of the file declare.
+    declared: *const Declared,
+    declared_count: u64,
     /// Stacks for the threads of a block, each after addresses that fault.
     stacks: *mut c_void,
     stack_bytes: u64,
@@ -49,13 +53,32 @@ struct Launch {
     words_bytes: u64,
 }
 
+/// A variable in shared memory: `cpu::Declared` of `launch.h`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Declared {
+    place: *mut c_void,
+    bytes: u64,
+}
+
 /// What `run` answers beside 0 for success: `cpu::Outcome` of `launch.h`.
 const ILLEGAL_ADDRESS: c_int = 2;
 
 struct Module {
     device: usize,
-    library: Arc<Library>,
+    library: Arc<Loaded>,
 }
+
+/// A shared object of kernels in memory.
+struct Loaded {
+    library: Library,
+    declared: Vec<Declared>,
+}
+
+// SAFETY: the places are read and written by kernels only, one of which runs at a time.
+unsafe impl Send for Loaded {}
+// SAFETY: as above.
+unsafe impl Sync for Loaded {}
 
 /// A kernel that can be launched.
 #[derive(Clone)]
@@ -64,7 +87,7 @@ pub(crate) struct Function {
     module: u64,
     export: &'static Export,
     // The export lies in it.
-    _library: Arc<Library>,
+    library: Arc<Loaded>,
     most_shared_bytes: u32,
 }
 
@@ -108,8 +131,9 @@ impl Programs {
         // SAFETY: this crate's compiler made it; it has no constructors but those of the kernels' own constants.
         match unsafe { Library::open(Some(file.path()), RTLD_NOW | RTLD_LOCAL) } {
             Ok(library) => {
+                let declared = declared_in(&library, object)?;
                 let handle = self.handle();
-                self.modules.insert(handle, Module { device, library: Arc::new(library) });
+                self.modules.insert(handle, Module { device, library: Arc::new(Loaded { library, declared }) });
                 Ok(handle)
             }
             Err(why) => failed(&why),
@@ -150,17 +174,15 @@ impl Programs {
         };
         let name = name.to_string_lossy().into_owned();
         // SAFETY: symbols of this name are exports; only `launch.h` makes them.
-        let export = unsafe { library.get::<*const Export>(format!("highwater_export_{name}\0").as_bytes()) };
+        let export = unsafe { library.library.get::<*const Export>(format!("highwater_export_{name}\0").as_bytes()) };
         let Ok(export) = export else {
             return fail(Code::NotFound, format!("no kernel {name} is exported by EXPORT or EXPORT_PLAIN"));
         };
         // SAFETY: constant data of the library, which every function keeps loaded.
         let export: &'static Export = unsafe { &**export };
         let handle = self.handle();
-        self.functions.insert(
-            handle,
-            Function { name, module, export, _library: library, most_shared_bytes: UNASKED_SHARED_BYTES },
-        );
+        self.functions
+            .insert(handle, Function { name, module, export, library, most_shared_bytes: UNASKED_SHARED_BYTES });
         Ok(handle)
     }
 
@@ -179,6 +201,19 @@ impl Programs {
             None => fail(Code::InvalidHandle, format!("there is no function {handle:#x}")),
         }
     }
+}
+
+/// Where a loaded library's variables in shared memory are.
+fn declared_in(library: &Library, object: &[u8]) -> Result<Vec<Declared>> {
+    // SAFETY: only the address is taken.
+    let mark = unsafe { library.get::<*mut c_void>(MARK.as_bytes()) };
+    let Ok(mark) = mark else { return fail(Code::InvalidImage, format!("the kernels have no symbol {MARK}")) };
+    let mark = mark.as_raw_ptr();
+    let place = |variable: Variable| Declared {
+        place: mark.wrapping_byte_offset(variable.distance as isize),
+        bytes: variable.bytes,
+    };
+    Ok(shared_variables(object)?.into_iter().map(place).collect())
 }
 
 impl Function {
@@ -277,6 +312,8 @@ impl Function {
             seed,
             shared: std::ptr::with_exposed_provenance_mut(shared.address),
             shared_bytes: u64::from(shape.shared_bytes),
+            declared: self.library.declared.as_ptr(),
+            declared_count: self.library.declared.len() as u64,
             stacks: std::ptr::with_exposed_provenance_mut(stacks.0.start()),
             stack_bytes: STACK_BYTES as u64,
             guard_bytes: guard_bytes() as u64,

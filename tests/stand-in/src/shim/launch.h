@@ -15,6 +15,12 @@ static const int warpSize = 32;
 
 namespace cpu {
 
+// As `Declared` in programs.rs: a variable in shared memory.
+struct Declared {
+    void* place;
+    uint64_t bytes;
+};
+
 // As `Launch` in programs.rs.
 struct Launch {
     unsigned blocks[3];
@@ -22,6 +28,8 @@ struct Launch {
     uint64_t seed;
     char* shared;
     uint64_t shared_bytes;
+    const Declared* declared;
+    uint64_t declared_count;
     char* stacks;
     uint64_t stack_bytes;
     uint64_t guard_bytes;
@@ -158,6 +166,11 @@ void each_block(Block block) {
         blockIdx.y = number / gridDim.x % gridDim.y;
         blockIdx.z = number / gridDim.x / gridDim.y;
         memset(launch.shared, FRESH, launch.shared_bytes);
+        for (uint64_t i = 0; i < launch.declared_count; i++) {
+            memset(launch.declared[i].place, FRESH, launch.declared[i].bytes);
+        }
+        // The compiler does not know what was written to just now.
+        asm volatile("" ::: "memory");
         block();
     }
 }
@@ -177,5 +190,8 @@ void each_thread(Body body) {
 }
 
 }  // namespace cpu
+
+// From here the driver counts to variables in shared memory, which have no names that it could ask for.
+extern "C" __attribute__((visibility("default"))) char highwater_mark = 1;
 
 #define DYNAMIC_SHARED(type, name) type* name = (type*)cpu::running->shared

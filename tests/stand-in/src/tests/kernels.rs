@@ -107,6 +107,24 @@ KERNEL void dynamic(int* out) {
 }
 EXPORT(dynamic)
 
+template <int count>
+__device__ int kept(int value) {
+    __shared__ int all[count];
+    int before = all[threadIdx.x];
+    all[threadIdx.x] = value;
+    __syncthreads();
+    return before;
+}
+KERNEL void declared(int* out) {
+    __shared__ int last;
+    int* own = out + blockIdx.x * 3 * blockDim.x + threadIdx.x;
+    own[0] = last;
+    own[blockDim.x] = kept<64>(threadIdx.x);
+    own[2 * blockDim.x] = kept<32>(threadIdx.x);
+    last = 3;
+}
+EXPORT(declared)
+
 KERNEL void counted(unsigned* out) {
     atomicAdd(out, 1);
     atomicMax(out + 1, blockIdx.x * 100 + threadIdx.x);
@@ -175,6 +193,11 @@ fn shared_memory_is_fresh_for_each_block_and_atomics_count() {
     trial.run_with_shared("dynamic", [2, 32], 128, &mut out).expect("it runs");
     assert!(out[..32].iter().all(|&value| value == -1), "{out:?}");
     assert!(out[32..].iter().enumerate().all(|(i, &value)| value as usize == i ^ 1), "{out:?}");
+    let mut found = vec![[0_i32; 32]; 9];
+    trial.run("declared", [3, 32], &mut found).expect("it runs");
+    for block in found.chunks(3) {
+        assert_eq!((block[0][0], block[1], block[2]), (-1, [-1; 32], [-1; 32]));
+    }
     let mut counts = vec![0_u32; 4];
     trial.run("counted", [3, 50], &mut counts).expect("it runs");
     assert_eq!(counts, [150, 249, 7, 1]);
