@@ -16,7 +16,8 @@ fn indices(both: &Both, count: usize, rows: usize, seed: u64) -> Pair {
 fn rows_are_picked() {
     on_both(|both| {
         for dtype in FLOATS {
-            for [count, rows, columns] in [[77, 50, 5], [3, 9, 264], [40, 7, 1], [5, 3, 8], [0, 3, 4], [300, 2, 1_040]] {
+            for [count, rows, columns] in [[77, 50, 5], [3, 9, 264], [40, 7, 1], [5, 3, 8], [0, 3, 4], [300, 2, 1_040]]
+            {
                 let (table, indices) = (both.normal([rows, columns], dtype, 1), indices(both, count, rows, 2));
                 let wide = both.full([count + 2, columns], 3.0, dtype);
                 let out = wide.map(|t| t.narrow(0, 1, count));

@@ -122,7 +122,8 @@ fn rows_may_begin_anywhere() {
     on_both(|both| {
         for dtype in FLOATS {
             // From 0 or 1 numbers into memory on, of 16 columns, so that packs are read where all begin alike.
-            for [to, from, slopes, of_weight] in [[1, 1, 1, 1], [1, 1, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]] {
+            for [to, from, slopes, of_weight] in [[1, 1, 1, 1], [1, 1, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]
+            {
                 let rows = |start: usize| move |t: &Tensor| t.narrow(0, start, 16 * 20)?.reshape([20, 16]);
                 let memory = both.full(400, 7.0, dtype);
                 let (out, input) = (memory.map(rows(to)), both.uniform(400, [-1.0, 3.0], dtype, 1).map(rows(from)));

@@ -108,7 +108,8 @@ fn the_gradient_of_a_mean_is_shared() {
 fn no_images_have_no_windows() {
     on_both(|both| {
         let window = cases()[0].1;
-        let (input, out) = (both.full([0, 3, 8, 10], 1.0, DType::F32).cuda, both.full([0, 3, 4, 5], 1.0, DType::F32).cuda);
+        let (input, out) =
+            (both.full([0, 3, 8, 10], 1.0, DType::F32).cuda, both.full([0, 3, 4, 5], 1.0, DType::F32).cuda);
         let places = both.full([0, 3, 4, 5], 0.0, DType::U8).cuda;
         backend::max_pool(view(&out), Some(view(&places)), view(&input), window).expect("nothing to start");
         backend::avg_pool(view(&out), view(&input), window, true).expect("nothing to start");

@@ -99,7 +99,11 @@ fn sums_go_to_any_layout_and_leave_what_lies_beside() {
         for dtype in [DType::F32, DType::Bf16] {
             let input = both.whole([6, 9_001, 5], [-2.0, 3.0], dtype, 1);
             let wide = both.whole([9, 8], [-9.0, 9.0], dtype, 2);
-            assert_added(&wide, &wide.map(|t| t.narrow(0, 2, 5)?.narrow(1, 1, 6)?.transpose(0, 1)?.unsqueeze(1)), &input);
+            assert_added(
+                &wide,
+                &wide.map(|t| t.narrow(0, 2, 5)?.narrow(1, 1, 6)?.transpose(0, 1)?.unsqueeze(1)),
+                &input,
+            );
             let wide = both.whole([6, 3, 2], [-9.0, 9.0], dtype, 3);
             assert_added(&wide, &wide.map(|t| t.narrow(1, 1, 1)?.narrow(2, 1, 1)), &input);
         }
@@ -139,9 +143,16 @@ fn a_stream_without_a_workspace_sums_as_well() {
 fn the_first_of_the_largest_is_found_and_what_is_no_number_is_largest() {
     on_both(|both| {
         for dtype in FLOATS {
-            for (shape, axis) in
-                [([7, 5], 1), ([7, 40], 1), ([40, 7], 0), ([300, 3], 1), ([2, 700], 1), ([700, 3], 0), ([3, 5_000], 1), ([4, 1], 1)]
-            {
+            for (shape, axis) in [
+                ([7, 5], 1),
+                ([7, 40], 1),
+                ([40, 7], 0),
+                ([300, 3], 1),
+                ([2, 700], 1),
+                ([700, 3], 0),
+                ([3, 5_000], 1),
+                ([4, 1], 1),
+            ] {
                 let input = both.whole(shape, [-4.0, 4.0], dtype, 1);
                 assert_largest(both, &input, axis);
             }
@@ -182,7 +193,8 @@ fn a_place_outside_of_its_line_is_told_and_nothing_written_for_it() {
         let part = out.cuda.narrow(0, 1, 3).expect("a part");
         backend::put(view(&part), view(&grad.cuda), view(&places.cuda), 1).expect("a kernel starts");
         assert!(matches!(both.cuda.synchronize(), Err(Error::Index { index: 4, size: 4, .. })));
-        let expected = [9.0, 9.0, 9.0, 9.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 9.0, 9.0, 9.0, 9.0];
+        let expected =
+            [9.0, 9.0, 9.0, 9.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 9.0, 9.0, 9.0, 9.0];
         assert_eq!(out.cuda.to_f64_vec().expect("they can be read"), expected);
     });
 }

@@ -6,9 +6,11 @@ use highwater_engine::{DType, Shape};
 use crate::harness::{FLOATS, Pair, compute, on_both, view};
 
 fn scans(fold: Fold) -> impl Iterator<Item = Scan> {
-    [(false, false), (false, true), (true, false), (true, true)]
-        .into_iter()
-        .map(move |(exclusive, backwards)| Scan { fold, exclusive, backwards })
+    [(false, false), (false, true), (true, false), (true, true)].into_iter().map(move |(exclusive, backwards)| Scan {
+        fold,
+        exclusive,
+        backwards,
+    })
 }
 
 /// Lines for a thread, a warp and a block each.
@@ -103,7 +105,8 @@ fn gradients_of_running_products_go_through_zeros() {
 fn lines_may_lie_in_any_layout() {
     on_both(|both| {
         for (axis, fold) in [(0, Fold::Sum), (1, Fold::Sum), (2, Fold::Sum), (0, Fold::Product), (2, Fold::Product)] {
-            let input = both.whole([5, 90, 4], [-1.0, 2.0], DType::F32, 1).map(|t| t.permute(&[1, 2, 0])?.narrow(0, 7, 40));
+            let input =
+                both.whole([5, 90, 4], [-1.0, 2.0], DType::F32, 1).map(|t| t.permute(&[1, 2, 0])?.narrow(0, 7, 40));
             let grad = both.whole([5, 40, 4], [-2.0, 3.0], DType::F32, 2).map(|t| t.permute(&[1, 2, 0]));
             let wide = both.full([40, 6, 7], 9.0, DType::F32);
             let out = wide.map(|t| t.narrow(1, 1, 4)?.narrow(2, 2, 5));

@@ -43,7 +43,8 @@ fn means_and_variances_along_any_axes_are_those_of_the_processor() {
                         let input = if turned {
                             let mut lengths = shape.to_vec();
                             lengths.reverse();
-                            let turned = both.uniform(Shape::from_slice(&lengths).expect("few axes"), [-1.0, 3.0], dtype, 1);
+                            let turned =
+                                both.uniform(Shape::from_slice(&lengths).expect("few axes"), [-1.0, 3.0], dtype, 1);
                             turned.map(|t| t.transpose(0, -1))
                         } else {
                             both.uniform(shape, [-1.0, 3.0], dtype, 1)

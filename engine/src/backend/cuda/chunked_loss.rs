@@ -17,8 +17,7 @@ pub fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result
     let queue = Queue::of(count.storage.device(), op)?;
     let (labels, counted) = (reading(targets, op)?, writing(count, op)?);
     let places = targets.layout.elements() as u64;
-    let arguments =
-        Arguments::new().with(counted.address()).with(labels.address()).with(places).with(ignored);
+    let arguments = Arguments::new().with(counted.address()).with(labels.address()).with(places).with(ignored);
     queue.launch(Kernel::new(FILE, "count_targets", types(count.dtype)), Grid::row(1), &arguments)
 }
 

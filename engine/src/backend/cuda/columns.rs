@@ -36,13 +36,7 @@ impl Columns {
     }
 
     /// The same, with room for so many sums of each kind.
-    pub(super) fn with_room(
-        queue: &Queue<'_>,
-        size: [u64; 2],
-        dtype: DType,
-        places: &[&Place<'_>],
-        sums: u64,
-    ) -> Self {
+    pub(super) fn with_room(queue: &Queue<'_>, size: [u64; 2], dtype: DType, places: &[&Place<'_>], sums: u64) -> Self {
         let pack = 16 / dtype.size() as u64;
         let is_wide = size[1].is_multiple_of(pack) && places.iter().all(|place| place.is_wide());
         Self::cut(queue.gpu().processors(), size, if is_wide { pack } else { 1 }, sums)

@@ -117,8 +117,7 @@ pub fn cross_entropy_backward(
     let is_wide = size.places.is_multiple_of(pack) && to.is_wide() && from.is_wide();
     let elements = out.layout.elements();
     let grid: Grid = queue.over(elements, if is_wide { pack } else { 1 });
-    let arguments =
-        arguments.with(elements as u64).with(size.classes).with(size.places).with(u32::from(is_wide));
+    let arguments = arguments.with(elements as u64).with(size.classes).with(size.places).with(u32::from(is_wide));
     queue.launch(Kernel::new(FILE, "cross_entropy_backward_of_places", types(out.dtype)), grid, &arguments)
 }
 

@@ -37,8 +37,7 @@ impl<const N: usize> Together<N> {
         let inner = without(operands[1], |axis| !is_summed(axis));
         let (outer, inner) = (Nest::new(outer.each_ref()), Nest::new([&inner]));
         let (address, bytes) = queue.workspace();
-        let mut together =
-            Self { outer, inner, across: 1, is_across: false, parts: 1, blocks: 0, parts_at: address };
+        let mut together = Self { outer, inner, across: 1, is_across: false, parts: 1, blocks: 0, parts_at: address };
         together.share(queue.gpu().processors(), bytes / 8);
         together
     }
