@@ -86,6 +86,7 @@ pub const FILES: &[File] = files! {
     "softmax" for FLOATS;
     "fill" for SIZES;
     "each" for FLOATS;
+    "clip_each" for FLOATS;
     "cast" for ALL;
     "random" for FLOATS;
     "arange" for NUMBERS;

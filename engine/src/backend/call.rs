@@ -20,6 +20,14 @@ pub enum Call<'a> {
     Adam(View<'a>, Option<View<'a>>, View<'a>, [View<'a>; 2], AdamStep),
     /// [`adam_8bit`](super::adam_8bit).
     Adam8bit(View<'a>, Option<View<'a>>, View<'a>, [View<'a>; 4], AdamStep),
+    /// [`add_norm`](super::add_norm). Several may add to one total.
+    AddNorm(View<'a>, View<'a>, f64),
+    /// [`clip_to_norm`](super::clip_to_norm).
+    ClipToNorm(View<'a>, View<'a>, f64),
+    /// [`clamp`](super::clamp).
+    Clamp(View<'a>, f64, f64),
+    /// [`find_nonfinite`](super::find_nonfinite). Several may tell of what they find in one place.
+    FindNonfinite(View<'a>, View<'a>),
 }
 
 impl<'a> Call<'a> {
@@ -31,7 +39,11 @@ impl<'a> Call<'a> {
             | Self::Ternary(out, ..)
             | Self::Sgd(out, ..)
             | Self::Adam(out, ..)
-            | Self::Adam8bit(out, ..) => out,
+            | Self::Adam8bit(out, ..)
+            | Self::AddNorm(out, ..)
+            | Self::ClipToNorm(out, ..)
+            | Self::Clamp(out, ..)
+            | Self::FindNonfinite(out, ..) => out,
         }
     }
 }

@@ -58,11 +58,15 @@ pub(crate) fn run(call: Call<'_>) -> Result<()> {
         Call::Sgd(parameter, rounded, grad, direction, step) => sgd(parameter, rounded, grad, direction, step),
         Call::Adam(parameter, rounded, grad, moments, step) => adam(parameter, rounded, grad, moments, step),
         Call::Adam8bit(parameter, rounded, grad, state, step) => adam_8bit(parameter, rounded, grad, state, step),
+        Call::AddNorm(total, input, order) => add_norm(total, input, order),
+        Call::ClipToNorm(out, norm, most) => clip_to_norm(out, norm, most),
+        Call::Clamp(out, least, most) => clamp(out, least, most),
+        Call::FindNonfinite(found, input) => find_nonfinite(found, input),
     }
 }
 
-/// Runs all of these calls, of one device. None writes what another reads or writes: where a kernel's launch takes longer
-/// than its work, many calls share one.
+/// Runs all of these calls, of one device. None writes what another reads or writes, but
+/// for what a call says that several may write. Where a kernel's launch takes longer than its work, many calls share one.
 pub fn each(calls: &[Call<'_>]) -> Result<()> {
     match calls.first().map(|call| call.out().storage.device().kind()) {
         Some(Kind::Cuda) if !arithmetic::is_left_out() => cuda::each::each(calls),

@@ -1,6 +1,7 @@
 //! Adam: steps scaled by running averages of the gradient and of its square; and AdamW, which decays weights apart.
 
 use super::moments::{Averaging, Moments};
+use super::pending::Pending;
 use super::rule::{Form, Rule, Update, demand_not_negative};
 use crate::error::Result;
 
@@ -73,6 +74,10 @@ impl Rule for Adam {
     fn update(&self, updates: Vec<Update<'_, Moments>>) -> Result<()> {
         self.averaging().update(updates)
     }
+
+    fn prepare<'a>(&self, updates: Vec<Update<'a, Moments>>, pending: &mut Pending<'a>) -> Result<()> {
+        self.averaging().prepare(updates, pending)
+    }
 }
 
 impl Rule for AdamW {
@@ -97,6 +102,10 @@ impl Rule for AdamW {
 
     fn update(&self, updates: Vec<Update<'_, Moments>>) -> Result<()> {
         self.averaging().update(updates)
+    }
+
+    fn prepare<'a>(&self, updates: Vec<Update<'a, Moments>>, pending: &mut Pending<'a>) -> Result<()> {
+        self.averaging().prepare(updates, pending)
     }
 }
 

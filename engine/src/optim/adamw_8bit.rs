@@ -1,12 +1,11 @@
 //! AdamW 8-bit: AdamW that remembers a byte for each number of its averages.
 
-use highwater_recorder::scope;
-
 use super::adam::AdamW;
 use super::moments::{Averaging, Moments};
+use super::pending::{Going, Pending, Step};
 use super::rule::{Form, Rule, Update, begin_fused, count, demand_not_negative, remember};
 use crate::autograd::Operation;
-use crate::backend::{self, CODE_BLOCK};
+use crate::backend::CODE_BLOCK;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -82,7 +81,13 @@ impl Rule for AdamW8bit {
         true
     }
 
-    fn update(&self, mut updates: Vec<Update<'_, Moments8bit>>) -> Result<()> {
+    fn update(&self, updates: Vec<Update<'_, Moments8bit>>) -> Result<()> {
+        let mut pending = Pending::default();
+        self.prepare(updates, &mut pending)?;
+        pending.run()
+    }
+
+    fn prepare<'a>(&self, mut updates: Vec<Update<'a, Moments8bit>>, pending: &mut Pending<'a>) -> Result<()> {
         {
             let _operation = Operation::begin("adamw_8bit.state");
             updates.iter_mut().try_for_each(|update| self.begin(update))?;
@@ -98,18 +103,17 @@ impl Rule for AdamW8bit {
                     full.push(Update { parameter, rounded, scope, grad, grad_scale, state });
                 }
                 Some(Moments8bit::Coded(Coded { steps, codes, scales })) => {
-                    let _scope = scope::scope_again(scope);
                     begin_fused(op, parameter)?;
                     count(steps);
                     let step = averaging.fused_step(*steps, grad_scale);
-                    let state = [&codes[0], &codes[1], &scales[0], &scales[1]].map(Tensor::view);
-                    backend::adam_8bit(parameter.view(), rounded.map(Tensor::view), grad.view(), state, step)?;
+                    let going = Going::Adam8bit([&codes[0], &codes[1], &scales[0], &scales[1]], step);
+                    pending.add(Step { parameter, rounded, grad, going });
                 }
                 None => {}
             }
         }
         drop(operation);
-        averaging.update(full)
+        averaging.prepare(full, pending)
     }
 }
 

@@ -1,11 +1,10 @@
 //! Clip: gradients made smaller where they are too large. Nothing is read back: shares are computed on the device.
 
-use highwater_recorder::scope;
-
 use super::in_backward::demand_gradients_left;
+use super::pending::run_each;
 use super::rule::demand;
 use crate::autograd::Operation;
-use crate::backend;
+use crate::backend::{self, Call};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::nn::Parameter;
@@ -35,10 +34,10 @@ pub fn clip_grad_norm_of(parameters: &[Parameter], largest: f64, order: f64) -> 
     demand(op, largest >= 0.0, || format!("the largest norm is {largest}; give 0 or more"))?;
     let total = norm(op, parameters, order)?;
     let _operation = Operation::begin("clip_grad_norm.scale");
-    each_grad(parameters, |grad| {
+    run_each(gradients(parameters).iter().map(|grad| {
         grad.begin_change(op)?;
-        backend::clip_to_norm(grad.view(), total.view(), largest)
-    })?;
+        Ok(Call::ClipToNorm(grad.view(), total.view(), largest))
+    }))?;
     Ok(total)
 }
 
@@ -51,10 +50,10 @@ pub fn clip_grad_value(parameters: &[Parameter], largest: f64) -> Result<()> {
     demand(op, largest >= 0.0, || format!("the largest value is {largest}; give 0 or more"))?;
     demand_gradients_left(op, parameters)?;
     let _operation = Operation::begin(op);
-    each_grad(parameters, |grad| {
+    run_each(gradients(parameters).iter().map(|grad| {
         grad.begin_change(op)?;
-        backend::clamp(grad.view(), -largest, largest)
-    })
+        Ok(Call::Clamp(grad.view(), -largest, largest))
+    }))
 }
 
 fn norm(op: &'static str, parameters: &[Parameter], order: f64) -> Result<Tensor> {
@@ -64,21 +63,15 @@ fn norm(op: &'static str, parameters: &[Parameter], order: f64) -> Result<Tensor
     demand_gradients_left(op, parameters)?;
     let _operation = Operation::begin(op);
     let total = Tensor::zeros((), DType::F64, first.tensor.device())?;
-    each_grad(parameters, |grad| {
+    run_each(gradients(parameters).iter().map(|grad| {
         total.check_device(op, grad)?;
-        backend::add_norm(total.view(), grad.view(), order)
-    })?;
+        Ok(Call::AddNorm(total.view(), grad.view(), order))
+    }))?;
     backend::finish_norm(total.view(), order)?;
     Ok(total)
 }
 
-/// Calls `each` with every gradient, within its parameter's scope.
-pub(super) fn each_grad(parameters: &[Parameter], mut each: impl FnMut(&Tensor) -> Result<()>) -> Result<()> {
-    for parameter in parameters {
-        if let Some(grad) = parameter.tensor.grad() {
-            let _scope = scope::scope_again(parameter.scope);
-            each(&grad)?;
-        }
-    }
-    Ok(())
+/// The gradients that there are.
+pub(super) fn gradients(parameters: &[Parameter]) -> Vec<Tensor> {
+    parameters.iter().filter_map(|parameter| parameter.tensor.grad()).collect()
 }

@@ -2,12 +2,13 @@
 
 use highwater_recorder::{Category, Phase, scope};
 
-use super::clip::each_grad;
+use super::clip::gradients;
 use super::in_backward::demand_gradients_left;
 use super::optimizer::Optimizer;
+use super::pending::run_each;
 use super::rule::{demand, scale_in_place};
 use crate::autograd::{Operation, no_grad};
-use crate::backend;
+use crate::backend::Call;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::nn::Parameter;
@@ -99,7 +100,7 @@ impl LossScaler {
         if self.unscaled.is_none() {
             let is_found = find(parameters)?;
             let _mode = no_grad();
-            each_grad(parameters, |grad| scale_in_place(grad, 1.0 / self.scale))?;
+            scale_in_place(gradients(parameters).iter().map(|grad| (grad, 1.0 / self.scale)))?;
             self.unscaled = Some(is_found);
         }
         Ok(())
@@ -152,10 +153,10 @@ fn find(parameters: &[Parameter]) -> Result<bool> {
     let _operation = Operation::begin(op);
     let _category = scope::category(Category::Temporary);
     let found = Tensor::zeros((), DType::F32, first.tensor.device())?;
-    each_grad(parameters, |grad| {
+    run_each(gradients(parameters).iter().map(|grad| {
         found.check_device(op, grad)?;
-        backend::find_nonfinite(found.view(), grad.view())
-    })?;
+        Ok(Call::FindNonfinite(found.view(), grad.view()))
+    }))?;
     Ok(found.device().has_values() && found.item()? != 0.0)
 }
 

@@ -1,6 +1,7 @@
 //! Master weights: parameters of a narrow type that are trained in single precision.
 
 use super::optimizer::scale_all_in_place;
+use super::pending::Pending;
 use super::rule::{Rule, Update, begin_fused, remember};
 use crate::autograd::Operation;
 use crate::backend;
@@ -55,7 +56,7 @@ impl<R: Rule> Rule for MasterWeights<R> {
             let _operation = Operation::begin("master_weights.state");
             updates.iter_mut().try_for_each(begin)?;
         }
-        let mut wide = Vec::new();
+        let (mut wide, mut pending) = (Vec::new(), Pending::default());
         for update in updates {
             let Update { parameter, rounded, scope, grad, grad_scale, state } = update;
             let Some(Master { weight, state }) = state else { continue };
@@ -63,7 +64,12 @@ impl<R: Rule> Rule for MasterWeights<R> {
                 Some(weight) => {
                     let update =
                         Update { parameter: &*weight, rounded: Some(parameter), scope, grad, grad_scale, state };
-                    if self.rule.is_fused() { self.update_fused(update) } else { self.update_widened(update) }?;
+                    if self.rule.is_fused() {
+                        begin_fused("master_weights", parameter)?;
+                        self.rule.prepare(vec![update], &mut pending)?;
+                    } else {
+                        self.update_widened(update)?;
+                    }
                 }
                 None => wide.push(Update { parameter, rounded, scope, grad, grad_scale, state }),
             }
@@ -71,18 +77,12 @@ impl<R: Rule> Rule for MasterWeights<R> {
         if !self.rule.is_fused() {
             scale_all_in_place(&mut wide)?;
         }
-        self.rule.update(wide)
+        self.rule.prepare(wide, &mut pending)?;
+        pending.run()
     }
 }
 
 impl<R: Rule> MasterWeights<R> {
-    fn update_fused(&self, update: Update<'_, R::State>) -> Result<()> {
-        if let Some(rounded) = update.rounded {
-            begin_fused("master_weights", rounded)?;
-        }
-        self.rule.update(vec![update])
-    }
-
     fn update_widened(&self, update: Update<'_, R::State>) -> Result<()> {
         let _operation = Operation::begin("master_weights.widen");
         let Update { parameter, rounded, grad, grad_scale, .. } = update;

@@ -15,6 +15,7 @@
 //! # Ok::<(), highwater_engine::Error>(())
 //! ```
 
+pub mod pending;
 pub mod rule;
 pub mod optimizer;
 pub mod in_backward;
@@ -36,6 +37,7 @@ pub use in_backward::{InBackward, run_in_backward};
 pub use loss_scaler::{LossScaler, LossScaling};
 pub use master_weights::MasterWeights;
 pub use optimizer::{Optimizer, Stepping};
+pub use pending::Pending;
 pub use rule::{Form, Rule, Update};
 pub use schedule::Schedule;
 pub use sgd::Sgd;

@@ -2,9 +2,10 @@
 
 use highwater_recorder::scope;
 
+use super::pending::{Going, Pending, Step, run_each};
 use super::rule::{Form, Target, Update, begin_fused, count, decayed_grads, demand, demand_not_negative, remember};
 use crate::autograd::Operation;
-use crate::backend::{self, AdamStep, Unary};
+use crate::backend::{AdamStep, Binary, Call, Ternary, Unary};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -84,49 +85,63 @@ impl Averaging {
     }
 
     /// Adds to the averages and moves the parameters along them.
-    pub(super) fn update(&self, mut updates: Vec<Update<'_, Moments>>) -> Result<()> {
+    pub(super) fn update(&self, updates: Vec<Update<'_, Moments>>) -> Result<()> {
+        let mut pending = Pending::default();
+        self.prepare(updates, &mut pending)?;
+        pending.run()
+    }
+
+    /// [`Self::update`], of which fused steps are left to `pending`.
+    pub(super) fn prepare<'a>(&self, mut updates: Vec<Update<'a, Moments>>, pending: &mut Pending<'a>) -> Result<()> {
         Moments::count_steps(&mut updates)?;
         match self.form {
             Form::Foreach => self.together(updates),
             Form::PerTensor => updates.into_iter().try_for_each(|update| self.together(vec![update])),
-            Form::Fused => self.fused(updates),
+            Form::Fused => self.fused(updates, pending),
         }
     }
 
     fn together(&self, updates: Vec<Update<'_, Moments>>) -> Result<()> {
         let [beta_mean, beta_square] = self.betas;
         if self.keep != 1.0 {
-            let _operation = Operation::begin("adamw.weight_decay");
-            updates.iter().try_for_each(|update| update.parameter.affine_(self.keep, 0.0))?;
+            let op = "adamw.weight_decay";
+            let _operation = Operation::begin(op);
+            let decay = Unary::Affine { scale: self.keep, shift: 0.0 };
+            run_each(updates.iter().map(|update| update.parameter.map_call(op, decay)))?;
         }
         let (grads, targets) = decayed_grads("adam.weight_decay", updates, self.weight_decay)?;
-        in_turn("adam.mean", &targets, &grads, |grad, _, moments| moments.mean.lerp_(grad, 1.0 - beta_mean))?;
-        in_turn("adam.square", &targets, &grads, |grad, _, moments| {
-            moments.square.affine_(beta_square, 0.0)?;
-            moments.square.addcmul_(grad, grad, 1.0 - beta_square)
-        })?;
+        let weight = Binary::Lerp(1.0 - beta_mean);
+        in_turn("adam.mean", &targets, &grads, |op, grad, _, moments| moments.mean.zip_call(op, weight, grad))?;
+        {
+            let op = "adam.square";
+            let _operation = Operation::begin(op);
+            let keep = Unary::Affine { scale: beta_square, shift: 0.0 };
+            let add = Ternary::AddMul(1.0 - beta_square);
+            run_in_turn(op, &targets, &grads, |op, _, _, moments| moments.square.map_call(op, keep))?;
+            run_in_turn(op, &targets, &grads, |op, grad, _, moments| moments.square.combine_call(op, add, grad, grad))?;
+        }
         let divisors = roots(&targets, grads)?;
-        in_turn("adam.divisor", &targets, &divisors, |divisor, _, moments| {
+        in_turn("adam.divisor", &targets, &divisors, |op, divisor, _, moments| {
             let [_, correction] = self.corrections(moments.steps);
-            divisor.affine_(1.0 / correction.sqrt(), self.epsilon)
+            divisor.map_call(op, Unary::Affine { scale: 1.0 / correction.sqrt(), shift: self.epsilon })
         })?;
-        in_turn("adam.update", &targets, &divisors, |divisor, parameter, moments| {
+        in_turn("adam.update", &targets, &divisors, |op, divisor, parameter, moments| {
             let [correction, _] = self.corrections(moments.steps);
-            parameter.addcdiv_(&moments.mean, divisor, -self.learning_rate / correction)
+            let step = Ternary::AddDiv(-self.learning_rate / correction);
+            parameter.combine_call(op, step, &moments.mean, divisor)
         })
     }
 
-    fn fused(&self, updates: Vec<Update<'_, Moments>>) -> Result<()> {
+    fn fused<'a>(&self, updates: Vec<Update<'a, Moments>>, pending: &mut Pending<'a>) -> Result<()> {
         let op = "adam.fused";
         let _operation = Operation::begin(op);
         for update in updates {
-            let _scope = scope::scope_again(update.scope);
-            let Some(moments) = &*update.state else { continue };
-            begin_fused(op, update.parameter)?;
-            let step = self.fused_step(moments.steps, update.grad_scale);
-            let rounded = update.rounded.map(Tensor::view);
-            let averages = [moments.mean.view(), moments.square.view()];
-            backend::adam(update.parameter.view(), rounded, update.grad.view(), averages, step)?;
+            let Update { parameter, rounded, grad, grad_scale, state, .. } = update;
+            let Some(moments) = &*state else { continue };
+            begin_fused(op, parameter)?;
+            let step = self.fused_step(moments.steps, grad_scale);
+            let going = Going::Adam([&moments.mean, &moments.square], step);
+            pending.add(Step { parameter, rounded, grad, going });
         }
         Ok(())
     }
@@ -140,31 +155,40 @@ fn roots(targets: &[Target<'_, Moments>], grads: Vec<Tensor>) -> Result<Vec<Tens
     for (target, grad) in targets.iter().zip(grads) {
         let _scope = scope::scope_again(target.scope);
         let Some(moments) = &*target.state else { continue };
-        let root = if grad.is_free_to_write() {
+        roots.push(if grad.is_free_to_write() {
             grad
         } else {
             drop(grad);
             moments.square.same_shape()?
-        };
-        backend::unary(root.view(), Unary::Sqrt, Some(moments.square.view()))?;
-        roots.push(root);
+        });
     }
+    let squares = targets.iter().filter_map(|target| target.state.as_ref()).map(|moments| &moments.square);
+    run_each(
+        roots.iter().zip(squares).map(|(root, square)| Ok(Call::Unary(root.view(), Unary::Sqrt, Some(square.view())))),
+    )?;
     Ok(roots)
 }
 
-/// Operation `op`, for one parameter after another, each within its own scope and with one of `operands`.
-fn in_turn(
+/// Operation `op`: calls of one parameter after another, each with one of `operands`.
+fn in_turn<'a>(
     op: &'static str,
-    targets: &[Target<'_, Moments>],
-    operands: &[Tensor],
-    mut each: impl FnMut(&Tensor, &Tensor, &Moments) -> Result<()>,
+    targets: &'a [Target<'_, Moments>],
+    operands: &'a [Tensor],
+    call: impl Fn(&'static str, &'a Tensor, &'a Tensor, &'a Moments) -> Result<Call<'a>>,
 ) -> Result<()> {
     let _operation = Operation::begin(op);
-    for (target, operand) in targets.iter().zip(operands) {
-        let _scope = scope::scope_again(target.scope);
-        if let Some(moments) = &*target.state {
-            each(operand, target.parameter, moments)?;
-        }
-    }
-    Ok(())
+    run_in_turn(op, targets, operands, call)
+}
+
+/// The same as a part of an operation.
+fn run_in_turn<'a>(
+    op: &'static str,
+    targets: &'a [Target<'_, Moments>],
+    operands: &'a [Tensor],
+    call: impl Fn(&'static str, &'a Tensor, &'a Tensor, &'a Moments) -> Result<Call<'a>>,
+) -> Result<()> {
+    run_each(targets.iter().zip(operands).filter_map(|(target, operand)| {
+        let moments = target.state.as_ref()?;
+        Some(call(op, operand, target.parameter, moments))
+    }))
 }

@@ -104,10 +104,8 @@ impl<R: Rule> Optimizer for Stepping<R> {
 
 /// Multiplies each gradient with its scale, which is 1 from then on.
 pub(super) fn scale_all_in_place<S>(updates: &mut [Update<'_, S>]) -> Result<()> {
-    for update in updates {
-        scale_in_place(&update.grad, update.grad_scale)?;
-        update.grad_scale = 1.0;
-    }
+    scale_in_place(updates.iter().map(|update| (&update.grad, update.grad_scale)))?;
+    updates.iter_mut().for_each(|update| update.grad_scale = 1.0);
     Ok(())
 }
 

@@ -2,8 +2,9 @@
 
 use highwater_recorder::{Category, ScopeId, scope};
 
+use super::pending::{Pending, run_each};
 use crate::autograd::Operation;
-use crate::backend::{Binary, arithmetic};
+use crate::backend::{self, Binary, Call, Unary, arithmetic};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -63,6 +64,13 @@ pub trait Rule: Clone + Send + 'static {
     /// out](arithmetic::is_left_out), a step is not counted, but takes all the memory of one; what is remembered is then
     /// made all the same, since that happens once.
     fn update(&self, updates: Vec<Update<'_, Self::State>>) -> Result<()>;
+
+    /// [`Self::update`] with all its memory and all its operations, but a fused rule may leave the arithmetic to
+    /// `pending`, so that it can be done together with that of other calls.
+    fn prepare<'a>(&self, updates: Vec<Update<'a, Self::State>>, pending: &mut Pending<'a>) -> Result<()> {
+        let _ = pending;
+        self.update(updates)
+    }
 }
 
 /// Fails, naming optimizer `op`, unless `holds`.
@@ -107,30 +115,46 @@ pub(crate) fn decayed_grads<'a, S>(
     updates: Vec<Update<'a, S>>,
     decay: f64,
 ) -> Result<(Vec<Tensor>, Vec<Target<'a, S>>)> {
-    let _operation = (decay != 0.0).then(|| Operation::begin(op));
-    let decayed = |update: Update<'a, S>| {
-        let Update { parameter, scope, grad, state, .. } = update;
-        let _scope = scope::scope_again(scope);
-        let grad = if decay == 0.0 { grad } else { grad.into_zip(Binary::AddScaled(decay), parameter, op)? };
-        Ok((grad, Target { parameter, scope, state }))
-    };
-    updates.into_iter().map(decayed).collect()
-}
-
-/// Multiplies a gradient in place, for a rule that does not do it itself. Fails for f16, where small numbers would become
-/// 0: that is what the scale was for.
-pub(crate) fn scale_in_place(grad: &Tensor, scale: f64) -> Result<()> {
-    let op = "unscale";
-    if scale == 1.0 {
-        return Ok(());
+    let (mut grads, mut targets) = (Vec::with_capacity(updates.len()), Vec::with_capacity(updates.len()));
+    for Update { parameter, scope, grad, state, .. } in updates {
+        grads.push(grad);
+        targets.push(Target { parameter, scope, state });
     }
-    if grad.dtype() == DType::F16 {
-        let need = "f16 would lose small numbers when unscaled in place; use Form::Fused or MasterWeights, which unscale as \
-                    they go, and clip them before by `scaler.scale()` times the norm";
-        return Err(Error::DType { op, found: DType::F16, need });
+    if decay == 0.0 {
+        return Ok((grads, targets));
     }
     let _operation = Operation::begin(op);
-    grad.affine_(scale, 0.0)
+    let mut sums = Vec::with_capacity(grads.len());
+    for (grad, target) in grads.iter().zip(&targets) {
+        let _scope = scope::scope_again(target.scope);
+        grad.check_alike(op, target.parameter)?;
+        sums.push(if grad.is_free_to_write() { None } else { Some(grad.same_shape()?) });
+    }
+    let mut calls = Vec::with_capacity(grads.len());
+    for ((grad, sum), target) in grads.iter().zip(&sums).zip(&targets) {
+        let (out, left) = sum.as_ref().map_or((grad, None), |sum| (sum, Some(grad.view())));
+        calls.push(Call::Binary(out.view(), Binary::AddScaled(decay), left, target.parameter.view()));
+    }
+    backend::each(&calls)?;
+    drop(calls);
+    let grads = grads.into_iter().zip(sums).map(|(grad, sum)| sum.unwrap_or(grad)).collect();
+    Ok((grads, targets))
+}
+
+/// Multiplies gradients in place, for a rule that does not do it itself. Fails for f16, where small numbers would become
+/// 0: that is what the scale was for.
+pub(crate) fn scale_in_place<'a>(grads: impl IntoIterator<Item = (&'a Tensor, f64)>) -> Result<()> {
+    let op = "unscale";
+    let scaled = grads.into_iter().filter(|&(_, scale)| scale != 1.0);
+    run_each(scaled.map(|(grad, scale)| {
+        if grad.dtype() == DType::F16 {
+            let need = "f16 would lose small numbers when unscaled in place; use Form::Fused or MasterWeights, which \
+                        unscale as they go, and clip them before by `scaler.scale()` times the norm";
+            return Err(Error::DType { op, found: DType::F16, need });
+        }
+        let _operation = Operation::begin(op);
+        grad.map_call(op, Unary::Affine { scale, shift: 0.0 })
+    }))
 }
 
 /// Fails unless a fused step can go through `parameter`; counts the change.

@@ -1,10 +1,9 @@
 //! SGD: stochastic gradient descent, with momentum, weight decay and Nesterov's variant.
 
-use highwater_recorder::scope;
-
+use super::pending::{Going, Pending, Step, run_each};
 use super::rule::{Form, Rule, Update, begin_fused, count, decayed_grads, demand, demand_not_negative, remember};
 use crate::autograd::Operation;
-use crate::backend::{self, SgdStep};
+use crate::backend::{Binary, SgdStep, Unary};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -76,7 +75,13 @@ impl Rule for Sgd {
         self.form == Form::Fused
     }
 
-    fn update(&self, mut updates: Vec<Update<'_, Momentum>>) -> Result<()> {
+    fn update(&self, updates: Vec<Update<'_, Momentum>>) -> Result<()> {
+        let mut pending = Pending::default();
+        self.prepare(updates, &mut pending)?;
+        pending.run()
+    }
+
+    fn prepare<'a>(&self, mut updates: Vec<Update<'a, Momentum>>, pending: &mut Pending<'a>) -> Result<()> {
         if self.momentum != 0.0 {
             let _operation = Operation::begin("sgd.state");
             updates.iter_mut().try_for_each(count_step)?;
@@ -84,7 +89,7 @@ impl Rule for Sgd {
         match self.form {
             Form::Foreach => self.update_together(updates),
             Form::PerTensor => updates.into_iter().try_for_each(|update| self.update_together(vec![update])),
-            Form::Fused => self.update_fused(updates),
+            Form::Fused => self.prepare_fused(updates, pending),
         }
     }
 }
@@ -109,41 +114,53 @@ impl Sgd {
 
     fn update_together(&self, updates: Vec<Update<'_, Momentum>>) -> Result<()> {
         let (grads, targets) = decayed_grads("sgd.weight_decay", updates, self.weight_decay)?;
+        let known: Vec<Known<'_>> = targets
+            .iter()
+            .zip(&grads)
+            .map(|(target, grad)| Known { parameter: target.parameter, grad, momentum: self.direction(target.state) })
+            .collect();
         if self.momentum != 0.0 {
-            // Turns the directions towards the gradients.
-            let _operation = Operation::begin("sgd.momentum");
-            for (target, grad) in targets.iter().zip(&grads) {
-                match self.direction(target.state) {
-                    Some(Momentum { steps: 0 | 1, direction }) => direction.copy_(grad)?,
-                    Some(Momentum { direction, .. }) => {
-                        direction.affine_(self.momentum, 0.0)?;
-                        direction.add_scaled_(grad, 1.0 - self.dampening)?;
-                    }
-                    None => {}
-                }
-            }
+            self.turn("sgd.momentum", &known)?;
         }
-        let _operation = Operation::begin("sgd.update");
-        for (target, grad) in targets.iter().zip(&grads) {
-            match self.direction(target.state) {
-                Some(Momentum { direction, .. }) if self.nesterov => {
-                    target.parameter.add_scaled_(grad, -self.learning_rate)?;
-                    target.parameter.add_scaled_(direction, -self.learning_rate * self.momentum)?;
-                }
-                Some(Momentum { direction, .. }) => target.parameter.add_scaled_(direction, -self.learning_rate)?,
-                None => target.parameter.add_scaled_(grad, -self.learning_rate)?,
-            }
+        let op = "sgd.update";
+        let _operation = Operation::begin(op);
+        let step = Binary::AddScaled(-self.learning_rate);
+        if self.nesterov {
+            run_each(known.iter().map(|known| known.parameter.zip_call(op, step, known.grad)))?;
+            let further = Binary::AddScaled(-self.learning_rate * self.momentum);
+            let with_momentum = known.iter().filter_map(|known| Some((known.parameter, &known.momentum?.direction)));
+            return run_each(with_momentum.map(|(parameter, direction)| parameter.zip_call(op, further, direction)));
         }
-        Ok(())
+        run_each(known.iter().map(|known| {
+            let way = known.momentum.map_or(known.grad, |momentum| &momentum.direction);
+            known.parameter.zip_call(op, step, way)
+        }))
     }
 
-    fn update_fused(&self, updates: Vec<Update<'_, Momentum>>) -> Result<()> {
+    /// Turns the directions towards the gradients.
+    fn turn(&self, op: &'static str, known: &[Known<'_>]) -> Result<()> {
+        let _operation = Operation::begin(op);
+        let mut former = Vec::with_capacity(known.len());
+        for Known { grad, momentum, .. } in known {
+            match momentum {
+                Some(Momentum { steps: 0 | 1, direction }) => direction.copy_(grad)?,
+                Some(Momentum { direction, .. }) => former.push((direction, *grad)),
+                None => {}
+            }
+        }
+        let keep = Unary::Affine { scale: self.momentum, shift: 0.0 };
+        run_each(former.iter().map(|(direction, _)| direction.map_call(op, keep)))?;
+        let enter = Binary::AddScaled(1.0 - self.dampening);
+        run_each(former.iter().map(|(direction, grad)| direction.zip_call(op, enter, grad)))
+    }
+
+    fn prepare_fused<'a>(&self, updates: Vec<Update<'a, Momentum>>, pending: &mut Pending<'a>) -> Result<()> {
         let op = "sgd.fused";
         let _operation = Operation::begin(op);
         for update in updates {
-            let _scope = scope::scope_again(update.scope);
-            begin_fused(op, update.parameter)?;
-            let momentum = self.direction(update.state);
+            let Update { parameter, rounded, grad, grad_scale, state, .. } = update;
+            begin_fused(op, parameter)?;
+            let momentum = self.direction(state);
             let step = SgdStep {
                 learning_rate: self.learning_rate,
                 momentum: self.momentum,
@@ -151,12 +168,18 @@ impl Sgd {
                 weight_decay: self.weight_decay,
                 nesterov: self.nesterov,
                 is_first: momentum.is_some_and(|momentum| momentum.steps <= 1),
-                grad_scale: update.grad_scale,
+                grad_scale,
             };
-            let direction = momentum.map(|momentum| momentum.direction.view());
-            let rounded = update.rounded.map(Tensor::view);
-            backend::sgd(update.parameter.view(), rounded, update.grad.view(), direction, step)?;
+            let going = Going::Sgd(momentum.map(|momentum| &momentum.direction), step);
+            pending.add(Step { parameter, rounded, grad, going });
         }
         Ok(())
     }
+}
+
+/// What a step that is not fused knows of a parameter.
+struct Known<'a> {
+    parameter: &'a Tensor,
+    grad: &'a Tensor,
+    momentum: Option<&'a Momentum>,
 }

@@ -5,7 +5,7 @@
 
 use super::Tensor;
 use super::grad_mode::is_grad_enabled;
-use crate::backend::{self, Binary, Unary};
+use crate::backend::{self, Binary, Call, Ternary, Unary};
 use crate::error::{Error, Result};
 
 impl Tensor {
@@ -60,12 +60,39 @@ impl Tensor {
 
     /// Adds `scale · left · right`, both of this shape.
     pub fn addcmul_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
-        self.combine_("addcmul_", backend::Ternary::AddMul(scale), left, right)
+        self.combine_("addcmul_", Ternary::AddMul(scale), left, right)
     }
 
     /// Adds `scale · left / right`, both of this shape.
     pub fn addcdiv_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
-        self.combine_("addcdiv_", backend::Ternary::AddDiv(scale), left, right)
+        self.combine_("addcdiv_", Ternary::AddDiv(scale), left, right)
+    }
+
+    /// `function` of every number, to be done along with other calls.
+    pub(crate) fn map_call(&self, op: &'static str, function: Unary) -> Result<Call<'_>> {
+        self.begin_change(op)?;
+        Ok(Call::Unary(self.view(), function, None))
+    }
+
+    /// `function` of this and `right`, of this shape, to be done along with other calls.
+    pub(crate) fn zip_call<'a>(&'a self, op: &'static str, function: Binary, right: &'a Self) -> Result<Call<'a>> {
+        self.begin_change(op)?;
+        self.check_alike(op, right)?;
+        Ok(Call::Binary(self.view(), function, None, right.view()))
+    }
+
+    /// `function` of this, `left` and `right`, all of this shape, to be done along with other calls.
+    pub(crate) fn combine_call<'a>(
+        &'a self,
+        op: &'static str,
+        function: Ternary,
+        left: &'a Self,
+        right: &'a Self,
+    ) -> Result<Call<'a>> {
+        self.begin_change(op)?;
+        self.check_alike(op, left)?;
+        self.check_alike(op, right)?;
+        Ok(Call::Ternary(self.view(), function, left.view(), right.view()))
     }
 
     fn map_(&self, op: &'static str, function: Unary) -> Result<()> {
@@ -79,7 +106,7 @@ impl Tensor {
         backend::binary(self.view(), function, None, right.broadcast_to(op, self.shape())?.view())
     }
 
-    fn combine_(&self, op: &'static str, function: backend::Ternary, left: &Self, right: &Self) -> Result<()> {
+    fn combine_(&self, op: &'static str, function: Ternary, left: &Self, right: &Self) -> Result<()> {
         self.begin_change(op)?;
         self.check_operand(op, left)?;
         self.check_operand(op, right)?;
@@ -102,6 +129,15 @@ impl Tensor {
     /// Fails if `other` lives on another device.
     pub(crate) fn check_device(&self, op: &'static str, other: &Self) -> Result<()> {
         if self.device() == other.device() { Ok(()) } else { Err(Error::Devices { op }) }
+    }
+
+    /// Fails unless `other` lives on this device, has elements of this type, and is of this shape.
+    pub(crate) fn check_alike(&self, op: &'static str, other: &Self) -> Result<()> {
+        self.check_operand(op, other)?;
+        if self.shape() == other.shape() {
+            return Ok(());
+        }
+        Err(Error::shapes(op, self.shape(), other.shape(), "both must be of one shape"))
     }
 
     /// Fails if `other` lives on another device, or has other elements.

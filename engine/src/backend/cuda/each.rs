@@ -3,19 +3,22 @@
 use highwater_kernels::Kernel;
 
 use super::launch::{Queue, is_in_order, types};
-use super::many::{self, Operand, Part, Work};
-use super::{optim, optim_8bit};
+use super::many::{self, Common, Operand, Part, Work};
+use super::{clip_each, optim, optim_8bit};
 use crate::backend::nest::Nest;
 use crate::backend::{Binary, Call, Ternary, Unary, View, run};
 use crate::error::Result;
 
+/// Bytes in which each.cu's kernels are told of tensors.
+const BYTES: usize = 4000;
+
 /// See [`crate::backend::each`].
 pub fn each(calls: &[Call<'_>]) -> Result<()> {
-    let mut launches: Vec<(Work, Vec<Part<'_>>)> = Vec::new();
+    let mut launches: Vec<(Work<'_>, Vec<Part<'_>>)> = Vec::new();
     for &call in calls {
         match shared(call)? {
             None => run(call)?,
-            Some((work, part)) => match launches.iter_mut().rev().find(|(other, _)| *other == work) {
+            Some((work, part)) => match launches.iter_mut().rev().find(|(other, _)| other.is_same(&work)) {
                 Some((_, parts)) => parts.push(part),
                 None => launches.push((work, vec![part])),
             },
@@ -27,7 +30,7 @@ pub fn each(calls: &[Call<'_>]) -> Result<()> {
 }
 
 /// What a call has in common with others, and its own part; nothing where it needs a launch of its own.
-fn shared(call: Call<'_>) -> Result<Option<(Work, Part<'_>)>> {
+fn shared(call: Call<'_>) -> Result<Option<(Work<'_>, Part<'_>)>> {
     Ok(match call {
         Call::Unary(out, function, input) => unary(out, function, input),
         Call::Binary(out, function, left, right) => binary(out, function, left, right),
@@ -41,6 +44,10 @@ fn shared(call: Call<'_>) -> Result<Option<(Work, Part<'_>)>> {
         Call::Adam8bit(parameter, rounded, grad, state, step) => {
             optim_8bit::adam_part(parameter, rounded, grad, state, step)?
         }
+        Call::AddNorm(total, input, order) => clip_each::add_norm(total, input, order)?,
+        Call::ClipToNorm(out, norm, most) => clip_each::clip_to_norm(out, norm, most)?,
+        Call::Clamp(out, least, most) => clip_each::clamp(out, least, most)?,
+        Call::FindNonfinite(found, input) => clip_each::find_nonfinite(found, input)?,
     })
 }
 
@@ -51,14 +58,15 @@ fn part<'a, const N: usize>(
     nest: &Nest<N>,
     out: View<'a>,
     read: &[Operand<'a>],
-) -> Option<(Work, Part<'a>)> {
+) -> Option<(Work<'a>, Part<'a>)> {
     if !out.dtype.is_float() || !is_in_order(nest) {
         return None;
     }
     let work = Work {
         op: "each",
         kernel: Kernel::new("each", name, types(out.dtype)),
-        bytes: 4000,
+        bytes: BYTES,
+        common: Common::Nothing,
         numbers: numbers.map(f64::to_bits).to_vec(),
     };
     let mut operands = vec![Operand::Written(out)];
@@ -71,7 +79,7 @@ fn read_or_same(view: Option<View<'_>>) -> Operand<'_> {
     view.map_or(Operand::Same(0), Operand::Read)
 }
 
-fn unary<'a>(out: View<'a>, function: Unary, input: Option<View<'a>>) -> Option<(Work, Part<'a>)> {
+fn unary<'a>(out: View<'a>, function: Unary, input: Option<View<'a>>) -> Option<(Work<'a>, Part<'a>)> {
     let (name, numbers) = match function {
         Unary::Affine { scale, shift } => ("unary_affine_each", [scale, shift]),
         Unary::Sqrt => ("unary_sqrt_each", [0.0; 2]),
@@ -81,7 +89,12 @@ fn unary<'a>(out: View<'a>, function: Unary, input: Option<View<'a>>) -> Option<
     part(name, numbers, &nest, out, &[read_or_same(input)])
 }
 
-fn binary<'a>(out: View<'a>, function: Binary, left: Option<View<'a>>, right: View<'a>) -> Option<(Work, Part<'a>)> {
+fn binary<'a>(
+    out: View<'a>,
+    function: Binary,
+    left: Option<View<'a>>,
+    right: View<'a>,
+) -> Option<(Work<'a>, Part<'a>)> {
     let (name, number) = match function {
         Binary::AddScaled(scale) => ("binary_add_scaled_each", scale),
         Binary::Lerp(weight) => ("binary_lerp_each", weight),
@@ -91,7 +104,7 @@ fn binary<'a>(out: View<'a>, function: Binary, left: Option<View<'a>>, right: Vi
     part(name, [number, 0.0], &nest, out, &[read_or_same(left), Operand::Read(right)])
 }
 
-fn ternary<'a>(out: View<'a>, function: Ternary, left: View<'a>, right: View<'a>) -> Option<(Work, Part<'a>)> {
+fn ternary<'a>(out: View<'a>, function: Ternary, left: View<'a>, right: View<'a>) -> Option<(Work<'a>, Part<'a>)> {
     let (name, scale) = match function {
         Ternary::AddMul(scale) => ("ternary_add_mul_each", scale),
         Ternary::AddDiv(scale) => ("ternary_add_div_each", scale),

@@ -1,16 +1,23 @@
 //! Many: one operation on many tensors in one launch.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use highwater_kernels::{Arguments, Grid, Kernel};
 
 use super::launch::{Place, Queue, reading, writing};
 use crate::backend::View;
 use crate::error::Result;
+use crate::storage::Storage;
 
 /// Elements of a tensor that a block takes: as in many.cuh.
 const CHUNK: usize = 8192;
 
 /// More chunks than one launch has.
-const BEHIND_ALL: u32 = u32::MAX;
+const BEHIND_ALL: u64 = u32::MAX as u64;
+
+/// The most blocks of a launch.
+const MOST_CHUNKS: u64 = i32::MAX as u64;
 
 /// What a tensor's part in a launch is given by, operand by operand.
 #[derive(Clone, Copy)]
@@ -32,91 +39,208 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// What tensors must have in common to share a launch.
-#[derive(Clone, PartialEq)]
-pub(super) struct Work {
-    pub(super) op: &'static str,
-    pub(super) kernel: Kernel,
-    /// Bytes of arguments in which the kernel is told of tensors: as it declares them.
-    pub(super) bytes: usize,
-    /// The kernel's second and last argument.
-    pub(super) numbers: Vec<u64>,
-}
-
 /// A tensor's part of a launch. Its operands lie one after another, all in the same order.
-#[derive(Clone)]
 pub(super) struct Part<'a> {
     pub(super) elements: usize,
     pub(super) operands: Vec<Operand<'a>>,
 }
 
+/// What tensors must have in common to share a launch.
+pub(super) struct Work<'a> {
+    pub(super) op: &'static str,
+    pub(super) kernel: Kernel,
+    /// Bytes of arguments in which the kernel is told of tensors: as it declares them.
+    pub(super) bytes: usize,
+    /// What all have in common.
+    pub(super) common: Common<'a>,
+    /// The kernel's second and last argument, behind the address of what is in common, if anything is.
+    pub(super) numbers: Vec<u64>,
+}
+
+/// Memory that all tensors of a launch share.
+#[derive(Clone, Copy)]
+pub(super) enum Common<'a> {
+    /// None.
+    Nothing,
+    /// A number that is read.
+    Read(View<'a>),
+    /// A number that is written, by whoever has something to say.
+    Written(View<'a>),
+    /// The workspace, where each block leaves a double; this kernel then adds them to this number.
+    Parts(Kernel, View<'a>),
+}
+
+impl Work<'_> {
+    /// Whether both do the same, with the same numbers.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let is_same_view = |one: View<'_>, other: View<'_>| {
+            std::ptr::eq(one.storage, other.storage) && one.layout.offset() == other.layout.offset()
+        };
+        let has_same_common = match (self.common, other.common) {
+            (Common::Nothing, Common::Nothing) => true,
+            (Common::Read(one), Common::Read(other)) | (Common::Written(one), Common::Written(other)) => {
+                is_same_view(one, other)
+            }
+            (Common::Parts(_, one), Common::Parts(_, other)) => is_same_view(one, other),
+            _ => false,
+        };
+        has_same_common && self.kernel == other.kernel && self.numbers == other.numbers
+    }
+}
+
+/// How many blocks go over so many elements.
+pub(super) fn chunks(elements: usize) -> u64 {
+    elements.div_ceil(CHUNK) as u64
+}
+
 /// Does `work` on all of these, in as few launches as can tell of them.
-pub(super) fn launch(queue: &Queue<'_>, work: &Work, parts: &[Part<'_>]) -> Result<()> {
-    let parts: Vec<&Part<'_>> = parts.iter().filter(|part| part.elements > 0).collect();
-    let Some(operands) = parts.first().map(|part| part.operands.len()) else { return Ok(()) };
+pub(super) fn launch(queue: &Queue<'_>, work: &Work<'_>, parts: &[Part<'_>]) -> Result<()> {
+    let operands = parts.first().map_or(0, |part| part.operands.len());
     // As `tensors_in` of many.cuh counts them.
     let most = work.bytes / (operands * 8 + 12) / 2 * 2;
-    for parts in parts.chunks(most) {
-        let mut tensors = Tensors::new(operands, most);
-        for part in parts {
-            tensors.add(work.op, part)?;
+    let (workspace, workspace_bytes) = queue.workspace();
+    let mut left = Left { address: workspace, blocks: 0, most: workspace_bytes / 8 };
+    let mut tensors = Tensors::new(most);
+    for part in parts.iter().filter(|part| part.elements > 0) {
+        let is_beyond_room = tensors.chunks + chunks(part.elements) > work.most_chunks(&left);
+        if tensors.parts.len() == most || is_beyond_room {
+            work.give(queue, &tensors, &mut left)?;
+            tensors = Tensors::new(most);
         }
-        let grid = Grid::row(tensors.chunks);
-        let arguments = Arguments::new().with_words(&tensors.words()).with_words(&work.numbers);
-        queue.launch(work.kernel, grid, &arguments)?;
+        tensors.add(part);
     }
-    Ok(())
+    work.give(queue, &tensors, &mut left)?;
+    match work.common {
+        Common::Parts(end, total) => left.gather(queue, end, &writing(total, work.op)?),
+        _ => Ok(()),
+    }
+}
+
+impl Work<'_> {
+    /// The most chunks of a launch.
+    fn most_chunks(&self, left: &Left) -> u64 {
+        match self.common {
+            Common::Parts(..) => left.most.min(MOST_CHUNKS),
+            _ => MOST_CHUNKS,
+        }
+    }
+
+    /// Launches the kernel on these.
+    fn give(&self, queue: &Queue<'_>, tensors: &Tensors<'_>, left: &mut Left) -> Result<()> {
+        let common = match self.common {
+            Common::Nothing => None,
+            Common::Read(view) => Some(reading(view, self.op)?),
+            Common::Written(view) | Common::Parts(_, view) => Some(writing(view, self.op)?),
+        };
+        let mut numbers = self.numbers.clone();
+        match (self.common, &common) {
+            (Common::Parts(end, _), Some(total)) => {
+                if left.blocks + tensors.chunks > left.most {
+                    left.gather(queue, end, total)?;
+                }
+                numbers.insert(0, left.address + 8 * left.blocks);
+                left.blocks += tensors.chunks;
+            }
+            (_, Some(place)) => numbers.insert(0, place.address()),
+            (_, None) => {}
+        }
+        let lendings = tensors.lend(self.op)?;
+        let arguments = Arguments::new().with_words(&tensors.words(&lendings)).with_words(&numbers);
+        queue.launch(self.kernel, Grid::row(tensors.chunks as u32), &arguments)
+    }
+}
+
+/// What blocks left in the workspace.
+struct Left {
+    address: u64,
+    blocks: u64,
+    most: u64,
+}
+
+impl Left {
+    /// Adds all to `total`, so that the workspace is free.
+    fn gather(&mut self, queue: &Queue<'_>, end: Kernel, total: &Place<'_>) -> Result<()> {
+        if self.blocks == 0 {
+            return Ok(());
+        }
+        let arguments = Arguments::new().with(total.address()).with(self.address).with(self.blocks as u32);
+        self.blocks = 0;
+        queue.launch(end, Grid::row(1), &arguments)
+    }
 }
 
 /// Tensors as a kernel takes them: `struct Many` in many.cuh.
 struct Tensors<'a> {
     most: usize,
-    /// Held until the kernel is given.
-    places: Vec<Place<'a>>,
-    addresses: Vec<Vec<u64>>,
-    elements: Vec<u64>,
-    ends: Vec<u32>,
-    chunks: u32,
+    parts: Vec<&'a Part<'a>>,
+    chunks: u64,
 }
 
 impl<'a> Tensors<'a> {
-    fn new(operands: usize, most: usize) -> Self {
-        let addresses = vec![Vec::with_capacity(most); operands];
-        Self { most, places: Vec::new(), addresses, elements: Vec::new(), ends: Vec::new(), chunks: 0 }
+    fn new(most: usize) -> Self {
+        Self { most, parts: Vec::with_capacity(most), chunks: 0 }
     }
 
-    fn add(&mut self, op: &'static str, part: &Part<'a>) -> Result<()> {
-        for (number, operand) in part.operands.iter().enumerate() {
-            let address = match *operand {
-                Operand::Read(view) => self.keep(reading(view, op)?),
-                Operand::Written(view) => self.keep(writing(view, op)?),
-                Operand::Same(other) => self.addresses[other].last().copied().unwrap_or(0),
-                Operand::Absent => 0,
-            };
-            self.addresses[number].push(address);
+    fn add(&mut self, part: &'a Part<'a>) {
+        self.chunks += chunks(part.elements);
+        self.parts.push(part);
+    }
+
+    /// Where their memory is, which is held as long as this is kept.
+    fn lend(&self, op: &'static str) -> Result<Lendings<'a>> {
+        let mut lendings = Lendings::new();
+        let operands = || self.parts.iter().flat_map(|part| &part.operands);
+        // Several tensors may lie in the same memory: what is written is then lent first, and once.
+        for operand in operands() {
+            if let Operand::Written(view) = *operand
+                && let Entry::Vacant(entry) = lendings.entry(std::ptr::from_ref(view.storage))
+            {
+                entry.insert(writing(view, op)?);
+            }
         }
-        self.elements.push(part.elements as u64);
-        self.chunks += part.elements.div_ceil(CHUNK) as u32;
-        self.ends.push(self.chunks);
-        Ok(())
+        for operand in operands() {
+            if let Operand::Read(view) = *operand
+                && let Entry::Vacant(entry) = lendings.entry(std::ptr::from_ref(view.storage))
+            {
+                entry.insert(reading(view, op)?);
+            }
+        }
+        Ok(lendings)
     }
 
-    fn keep(&mut self, place: Place<'a>) -> u64 {
-        let address = place.address();
-        self.places.push(place);
-        address
-    }
-
-    fn words(&self) -> Vec<u64> {
-        let padded = |numbers: &[u64]| {
-            let mut words = vec![0; self.most];
-            words[..numbers.len()].copy_from_slice(numbers);
-            words
+    fn words(&self, lendings: &Lendings<'_>) -> Vec<u64> {
+        let operands = self.parts.first().map_or(0, |part| part.operands.len());
+        let address = |view: View<'_>| {
+            let place = lendings.get(&std::ptr::from_ref(view.storage));
+            place.map_or(0, |place| place.address_of(view))
         };
-        let mut words: Vec<u64> = self.addresses.iter().flat_map(|addresses| padded(addresses)).collect();
-        words.extend(padded(&self.elements));
-        let end = |tensor: usize| u64::from(self.ends.get(tensor).copied().unwrap_or(BEHIND_ALL));
-        words.extend((0..self.most).step_by(2).map(|tensor| end(tensor) | end(tensor + 1) << 32));
+        let of_operand = |part: &Part<'_>, mut number: usize| loop {
+            match part.operands[number] {
+                Operand::Read(view) | Operand::Written(view) => return address(view),
+                Operand::Same(other) => number = other,
+                Operand::Absent => return 0,
+            }
+        };
+        let padded = |numbers: Vec<u64>, padding: u64| {
+            let missing = self.most - numbers.len();
+            numbers.into_iter().chain(std::iter::repeat_n(padding, missing))
+        };
+        let of_parts = |number: &dyn Fn(&Part<'_>) -> u64| self.parts.iter().map(|part| number(part)).collect();
+        let mut words = Vec::new();
+        for operand in 0..operands {
+            words.extend(padded(of_parts(&|part| of_operand(part, operand)), 0));
+        }
+        words.extend(padded(of_parts(&|part| part.elements as u64), 0));
+        let mut end = 0;
+        let ends = self.parts.iter().map(|part| {
+            end += chunks(part.elements);
+            end
+        });
+        let ends: Vec<u64> = padded(ends.collect(), BEHIND_ALL).collect();
+        words.extend(ends.chunks_exact(2).map(|pair| pair[0] | pair[1] << 32));
         words
     }
 }
+
+/// Memory that is lent, by storage.
+type Lendings<'a> = BTreeMap<*const Storage, Place<'a>>;

@@ -41,6 +41,7 @@ pub mod rotary;
 mod many;
 pub mod optim;
 pub mod optim_8bit;
+mod clip_each;
 pub mod each;
 mod missing;
 

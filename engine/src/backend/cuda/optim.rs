@@ -3,7 +3,7 @@
 use highwater_kernels::{Arguments, Kernel, Types};
 
 use super::launch::{Queue, address_of, is_in_order, nest_words, number, reading, writing};
-use super::many::{self, Operand, Part, Work};
+use super::many::{self, Common, Operand, Part, Work};
 use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::backend::step::{AdamStep, SgdStep};
@@ -61,11 +61,17 @@ pub(super) fn sgd_part<'a>(
     grad: View<'a>,
     direction: Option<View<'a>>,
     step: SgdStep,
-) -> Result<Option<(Work, Part<'a>)>> {
+) -> Result<Option<(Work<'a>, Part<'a>)>> {
     let op = "sgd";
     let types = pair(op, parameter.dtype, grad.dtype)?;
     let nest = Nest::new([parameter.layout, grad.layout]);
-    let work = Work { op, kernel: Kernel::new(FILE, "sgd_each", types), bytes: BYTES, numbers: sgd_numbers(step) };
+    let work = Work {
+        op,
+        kernel: Kernel::new(FILE, "sgd_each", types),
+        bytes: BYTES,
+        common: Common::Nothing,
+        numbers: sgd_numbers(step),
+    };
     let operands =
         [Operand::Written(parameter), Operand::written(rounded), Operand::Read(grad), Operand::written(direction)];
     let part = Part { elements: nest.elements(), operands: operands.to_vec() };
@@ -118,11 +124,17 @@ pub(super) fn adam_part<'a>(
     grad: View<'a>,
     moments: [View<'a>; 2],
     step: AdamStep,
-) -> Result<Option<(Work, Part<'a>)>> {
+) -> Result<Option<(Work<'a>, Part<'a>)>> {
     let op = "adam";
     let types = pair(op, parameter.dtype, grad.dtype)?;
     let nest = Nest::new([parameter.layout, grad.layout]);
-    let work = Work { op, kernel: Kernel::new(FILE, "adam_each", types), bytes: BYTES, numbers: adam_numbers(step) };
+    let work = Work {
+        op,
+        kernel: Kernel::new(FILE, "adam_each", types),
+        bytes: BYTES,
+        common: Common::Nothing,
+        numbers: adam_numbers(step),
+    };
     let mut operands = vec![Operand::Written(parameter), Operand::written(rounded), Operand::Read(grad)];
     operands.extend(moments.map(Operand::Written));
     Ok(is_in_order(&nest).then_some((work, Part { elements: nest.elements(), operands })))

@@ -3,7 +3,7 @@
 use highwater_kernels::{Arguments, Kernel};
 
 use super::launch::{Queue, address_of, is_in_order, nest_words, reading, writing};
-use super::many::{self, Operand, Part, Work};
+use super::many::{self, Common, Operand, Part, Work};
 use super::optim::{adam_numbers, pair};
 use crate::backend::View;
 use crate::backend::code::{CODE_BLOCK, Code};
@@ -53,11 +53,11 @@ pub(super) fn adam_part<'a>(
     grad: View<'a>,
     state: [View<'a>; 4],
     step: AdamStep,
-) -> Result<Option<(Work, Part<'a>)>> {
+) -> Result<Option<(Work<'a>, Part<'a>)>> {
     let types = pair(OP, parameter.dtype, grad.dtype)?;
     let nest = Nest::new([parameter.layout, grad.layout]);
     let kernel = Kernel::new(FILE, "adam_8bit_each", types);
-    let work = Work { op: OP, kernel, bytes: BYTES, numbers: numbers(step) };
+    let work = Work { op: OP, kernel, bytes: BYTES, common: Common::Nothing, numbers: numbers(step) };
     let mut operands = vec![Operand::Written(parameter), Operand::written(rounded), Operand::Read(grad)];
     operands.extend(state.map(Operand::Written));
     Ok(is_in_order(&nest).then_some((work, Part { elements: nest.elements(), operands })))

@@ -1,0 +1,60 @@
+//! Pending: arithmetic of many parameters, gathered so that a device is given it at once.
+
+use crate::backend::{self, AdamStep, Call, SgdStep};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// Fused steps that are prepared, but not yet computed.
+#[derive(Debug, Default)]
+pub struct Pending<'a> {
+    steps: Vec<Step<'a>>,
+}
+
+/// One parameter's fused step.
+#[derive(Debug)]
+pub(crate) struct Step<'a> {
+    pub(crate) parameter: &'a Tensor,
+    /// Takes over the new parameter, in the gradient's type.
+    pub(crate) rounded: Option<&'a Tensor>,
+    pub(crate) grad: Tensor,
+    pub(crate) going: Going<'a>,
+}
+
+/// Along what a parameter goes.
+#[derive(Debug)]
+pub(crate) enum Going<'a> {
+    /// The direction, if there is momentum.
+    Sgd(Option<&'a Tensor>, SgdStep),
+    /// The averages of the gradient and of its square.
+    Adam([&'a Tensor; 2], AdamStep),
+    /// Both as codes, and their scales.
+    Adam8bit([&'a Tensor; 4], AdamStep),
+}
+
+impl<'a> Pending<'a> {
+    pub(crate) fn add(&mut self, step: Step<'a>) {
+        self.steps.push(step);
+    }
+
+    /// Computes all steps.
+    pub fn run(self) -> Result<()> {
+        let calls: Vec<Call<'_>> = self.steps.iter().map(Step::call).collect();
+        backend::each(&calls)
+    }
+}
+
+impl Step<'_> {
+    fn call(&self) -> Call<'_> {
+        let (parameter, rounded, grad) = (self.parameter.view(), self.rounded.map(Tensor::view), self.grad.view());
+        match self.going {
+            Going::Sgd(direction, step) => Call::Sgd(parameter, rounded, grad, direction.map(Tensor::view), step),
+            Going::Adam(moments, step) => Call::Adam(parameter, rounded, grad, moments.map(Tensor::view), step),
+            Going::Adam8bit(state, step) => Call::Adam8bit(parameter, rounded, grad, state.map(Tensor::view), step),
+        }
+    }
+}
+
+/// Runs all of these calls, unless one cannot be made.
+pub(crate) fn run_each<'a>(calls: impl IntoIterator<Item = Result<Call<'a>>>) -> Result<()> {
+    backend::each(&calls.into_iter().collect::<Result<Vec<_>>>()?)
+}
