@@ -26,3 +26,4 @@ mod pick;
 mod scan;
 mod unfold;
 mod pool;
+mod attention;

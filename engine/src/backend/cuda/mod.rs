@@ -42,6 +42,8 @@ mod many;
 pub mod optim;
 pub mod optim_8bit;
 pub mod each;
+mod attention_tiles;
+pub mod attention;
 mod missing;
 
 pub use missing::*;
