@@ -61,6 +61,14 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("prefix.cuh", include_str!("../cuda/prefix.cuh")),
     ("buckets.cuh", include_str!("../cuda/buckets.cuh")),
     ("window.cuh", include_str!("../cuda/window.cuh")),
+    ("copies.cuh", include_str!("../cuda/copies.cuh")),
+    ("tensor_cores.cuh", include_str!("../cuda/tensor_cores.cuh")),
+    ("attention.cuh", include_str!("../cuda/attention.cuh")),
+    ("attention_threads.cuh", include_str!("../cuda/attention_threads.cuh")),
+    ("attention_tensor_cores.cuh", include_str!("../cuda/attention_tensor_cores.cuh")),
+    ("attention_forward.cuh", include_str!("../cuda/attention_forward.cuh")),
+    ("attention_backward.cuh", include_str!("../cuda/attention_backward.cuh")),
+    ("attention_plans.cuh", include_str!("../cuda/attention_plans.cuh")),
 ];
 
 macro_rules! files {
@@ -103,6 +111,14 @@ pub const FILES: &[File] = files! {
     "squared_error" for FLOATS;
     "unfold" for FLOATS;
     "variance" for FLOATS;
+    "attention_32" for FLOATS;
+    "attention_64" for FLOATS;
+    "attention_64_large" for SINGLES_AND_HALVES;
+    "attention_96" for FLOATS;
+    "attention_128" for FLOATS;
+    "attention_128_large" for HALVES;
+    "attention_256" for FLOATS;
+    "attention_sums" for FLOATS;
 };
 
 const FLOATS: &[Types] =
@@ -130,6 +146,9 @@ const STEPPED: &[Types] = &[
 /// A type for each number of bytes that elements have: for kernels that move them and compute nothing.
 const SIZES: &[Types] =
     &[Types::of(Number::F64), Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::U8)];
+const SINGLES_AND_HALVES: &[Types] = &[Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::F16)];
+
+const HALVES: &[Types] = &[Types::of(Number::Bf16), Types::of(Number::F16)];
 
 const ALL: &[Types] = &[
     Types::of(Number::F64),

@@ -27,3 +27,4 @@ mod scan;
 mod unfold;
 mod pool;
 mod scenarios;
+mod attention;

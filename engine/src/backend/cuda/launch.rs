@@ -8,7 +8,7 @@ use crate::backend::nest::Nest;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::storage::Lent;
+use crate::storage::{Lent, Storage};
 
 /// Bytes that kernels move at a time where memory is contiguous and begins at a multiple of them.
 const WIDE_BYTES: u64 = 16;
@@ -73,6 +73,26 @@ pub(super) fn reading<'a>(view: View<'a>, op: &'static str) -> Result<Place<'a>>
 pub(super) fn writing<'a>(view: View<'a>, op: &'static str) -> Result<Place<'a>> {
     check_end(view);
     Ok(Place { lent: view.storage.lend_to_write(op)?, first_byte: first_byte(view) })
+}
+
+/// Views that a kernel writes, of which several may lie in one memory: what is lent, and the address of each view's first
+/// element.
+pub(super) fn writing_all<'a, const N: usize>(
+    views: [View<'a>; N],
+    op: &'static str,
+) -> Result<(Vec<Lent<'a>>, [u64; N])> {
+    let mut lent: Vec<(&Storage, Lent<'a>)> = Vec::with_capacity(N);
+    let mut addresses = [0; N];
+    for (view, address) in views.into_iter().zip(&mut addresses) {
+        check_end(view);
+        let known = lent.iter().position(|(storage, _)| std::ptr::eq(*storage, view.storage));
+        let index = known.unwrap_or(lent.len());
+        if known.is_none() {
+            lent.push((view.storage, view.storage.lend_to_write(op)?));
+        }
+        *address = lent[index].1.address() + first_byte(view);
+    }
+    Ok((lent.into_iter().map(|(_, lent)| lent).collect(), addresses))
 }
 
 /// The address of a view that may be absent; 0 then. The place is kept by the caller while the kernel is given.

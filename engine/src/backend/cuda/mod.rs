@@ -43,6 +43,8 @@ pub mod optim;
 pub mod optim_8bit;
 mod clip_each;
 pub mod each;
+mod attention_tiles;
+pub mod attention;
 mod missing;
 
 pub use missing::*;

@@ -1,0 +1,175 @@
+//! Attention's tiles: which file of kernels serves rows of a width, and how large its blocks' tiles are. What
+//! `attention_plans.cuh` says, as far as launches depend on it.
+
+/// What a kernel computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The result.
+    Forward,
+    /// The gradients of keys and values.
+    KeyGradients,
+    /// The gradients of queries.
+    QueryGradients,
+}
+
+impl Step {
+    /// What kernels of it are called.
+    pub(super) fn kernel(self) -> &'static str {
+        match self {
+            Self::Forward => "attention_forward",
+            Self::KeyGradients => "attention_key_gradients",
+            Self::QueryGradients => "attention_query_gradients",
+        }
+    }
+}
+
+/// The widest rows that kernels take.
+pub(super) const MOST_WIDTH: usize = 256;
+
+/// A file of kernels for one padded width.
+#[derive(Debug)]
+struct File {
+    name: &'static str,
+    width: usize,
+    /// Whether it is for many rows only.
+    is_large: bool,
+    /// Rows and columns of tiles: of numbers of 2 bytes and of 4, for each step; `None` where it has no kernel.
+    halves: [Option<[usize; 2]>; 3],
+    singles: [Option<[usize; 2]>; 3],
+}
+
+const FILES: [File; 7] = [
+    File {
+        name: "attention_32",
+        width: 32,
+        is_large: false,
+        halves: [Some([64, 64]), Some([64, 64]), Some([64, 64])],
+        singles: [Some([64, 64]), Some([64, 64]), Some([64, 64])],
+    },
+    File {
+        name: "attention_64_large",
+        width: 64,
+        is_large: true,
+        halves: [Some([128, 64]), Some([128, 32]), Some([128, 32])],
+        singles: [Some([128, 64]), Some([128, 32]), Some([128, 32])],
+    },
+    File {
+        name: "attention_64",
+        width: 64,
+        is_large: false,
+        halves: [Some([64, 64]), Some([64, 32]), Some([64, 64])],
+        singles: [Some([32, 64]), Some([32, 32]), Some([32, 64])],
+    },
+    File {
+        name: "attention_96",
+        width: 96,
+        is_large: false,
+        halves: [Some([64, 64]), Some([64, 32]), Some([64, 32])],
+        singles: [Some([64, 32]), Some([64, 32]), Some([64, 32])],
+    },
+    File {
+        name: "attention_128_large",
+        width: 128,
+        is_large: true,
+        halves: [Some([128, 64]), None, Some([128, 32])],
+        singles: [None; 3],
+    },
+    File {
+        name: "attention_128",
+        width: 128,
+        is_large: false,
+        halves: [Some([64, 64]), Some([64, 64]), Some([64, 64])],
+        singles: [Some([64, 32]), Some([64, 32]), Some([64, 32])],
+    },
+    File {
+        name: "attention_256",
+        width: MOST_WIDTH,
+        is_large: false,
+        halves: [Some([64, 32]), Some([32, 32]), Some([64, 32])],
+        singles: [Some([32, 32]), Some([32, 32]), Some([32, 32])],
+    },
+];
+
+/// How a step is divided among blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiles {
+    /// The file of kernels.
+    pub(super) file: &'static str,
+    /// Rows of a block's own tile.
+    pub(super) rows: usize,
+    /// Shared memory that a block takes.
+    pub(super) shared_bytes: u32,
+}
+
+impl Tiles {
+    /// Those for rows of `width` numbers of `bytes` each, at most [`MOST_WIDTH`]. `heads` heads have `rows` rows each.
+    pub(super) fn new(step: Step, [width, bytes]: [usize; 2], [heads, rows]: [usize; 2], processors: usize) -> Self {
+        // Large tiles read less for each product, once there are enough of them to occupy the device.
+        let suits = |file: &&File| {
+            let tile = file.tile(step, bytes);
+            let enough = |tile: [usize; 2]| !file.is_large || heads * rows.div_ceil(tile[0]) >= 2 * processors;
+            file.width >= width && tile.is_some_and(enough)
+        };
+        let file = FILES.iter().find(suits).unwrap_or(&FILES[FILES.len() - 1]);
+        let [rows, columns] = file.tile(step, bytes).unwrap_or(DOUBLES);
+        Self { file: file.name, rows, shared_bytes: shared_bytes(step, [file.width, bytes], [rows, columns]) as u32 }
+    }
+}
+
+/// Rows and columns of tiles of doubles, which have one size for all.
+const DOUBLES: [usize; 2] = [16, 16];
+
+impl File {
+    fn tile(&self, step: Step, bytes: usize) -> Option<[usize; 2]> {
+        match bytes {
+            2 => self.halves[step as usize],
+            4 => self.singles[step as usize],
+            _ => (!self.is_large).then_some(DOUBLES),
+        }
+    }
+}
+
+fn shared_bytes(step: Step, [width, bytes]: [usize; 2], [rows, columns]: [usize; 2]) -> usize {
+    // Each line ends in 16 bytes more.
+    let line = width * bytes + 16;
+    let (of_real, is_by_threads) = (bytes.max(4), bytes > 2);
+    // Where threads multiply, they show one another weights.
+    let shown = if is_by_threads { rows * (columns + 8) * of_real } else { 0 };
+    match step {
+        Step::Forward => (rows + 2 * columns) * line + shown,
+        // Two numbers for each row of queries as well.
+        Step::KeyGradients => 2 * (rows + columns) * line + 2 * columns * of_real + shown,
+        Step::QueryGradients => 2 * (rows + columns) * line + shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEPS: [Step; 3] = [Step::Forward, Step::KeyGradients, Step::QueryGradients];
+
+    #[test]
+    fn every_width_has_tiles_that_fit_into_a_block_of_the_oldest_gpu() {
+        const MOST_SHARED_BYTES: u32 = 163 << 10;
+        for step in STEPS {
+            for bytes in [2, 4, 8] {
+                for width in 1..=MOST_WIDTH {
+                    for heads in [1, 1 << 20] {
+                        let tiles = Tiles::new(step, [width, bytes], [heads, 1000], 132);
+                        let padded = FILES.iter().find(|file| file.name == tiles.file).map_or(0, |file| file.width);
+                        assert!(padded >= width && tiles.shared_bytes <= MOST_SHARED_BYTES, "{tiles:?} for {width}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn large_tiles_are_for_many_rows() {
+        let file = |heads| Tiles::new(Step::Forward, [64, 2], [heads, 1024], 132).file;
+        assert_eq!([file(8), file(96)], ["attention_64", "attention_64_large"]);
+        let keys = Tiles::new(Step::KeyGradients, [128, 2], [1 << 20, 1024], 132);
+        assert_eq!(keys.file, "attention_128");
+    }
+}

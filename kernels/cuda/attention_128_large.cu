@@ -1,0 +1,7 @@
+// Attention for rows of 97 to 128 numbers, where there are many.
+#include "attention_plans.cuh"
+
+typedef Plans<sizeof(T), 128, LARGE> Chosen;
+
+ATTENTION_FORWARD(Chosen::Forward)
+ATTENTION_QUERY_GRADIENTS(Chosen::QueryGradients)

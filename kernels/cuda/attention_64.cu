@@ -1,0 +1,8 @@
+// Attention for rows of 33 to 64 numbers.
+#include "attention_plans.cuh"
+
+typedef Plans<sizeof(T), 64, SMALL> Chosen;
+
+ATTENTION_FORWARD(Chosen::Forward)
+ATTENTION_KEY_GRADIENTS(Chosen::KeyGradients)
+ATTENTION_QUERY_GRADIENTS(Chosen::QueryGradients)

@@ -1,0 +1,119 @@
+// Attention's plans: how tiles are cut, by the bytes of a number and the width that rows are padded to.
+//
+// The engine knows them as well, in `backend/cuda/attention_tiles.rs`. No plan needs registers that a thread has not.
+#pragma once
+#include "attention_backward.cuh"
+#include "attention_forward.cuh"
+
+// Who multiplies; columns of a tile; whether the block's own rows are held in registers; and how many blocks share a
+// processor, as far as registers decide.
+template <class Team, u32 PADDED_WIDTH, u32 TILE_COLUMNS, bool ARE_ROWS_HELD, u32 RESIDENT_BLOCKS>
+struct Plan {
+    typedef Team Warps;
+    static const u32 WIDTH = PADDED_WIDTH;
+    static const u32 COLUMNS = TILE_COLUMNS;
+    static const bool IS_HELD = ARE_ROWS_HELD;
+    static const u32 BLOCKS = RESIDENT_BLOCKS;
+};
+
+// Tiles of as few rows as serve the width, or large ones: fewer reads for each product, but fewer blocks.
+enum Size { SMALL, LARGE };
+
+template <u32 BYTES, u32 WIDTH, Size size>
+struct Plans;
+
+// Rows of threads: 8 of each 16 bytes that a thread reads are used for as many products as its rows are high.
+template <u32 HEIGHT>
+using Threads = ByThreads<HEIGHT, 1>;
+template <u32 HEIGHT>
+using Tensors = ByTensorCores<T, HEIGHT, 1>;
+
+// 16-bit numbers.
+template <>
+struct Plans<2, 32, SMALL> {
+    typedef Plan<Tensors<1>, 32, 64, true, 4> Forward;
+    typedef Plan<Tensors<1>, 32, 64, false, 3> KeyGradients;
+    typedef Plan<Tensors<1>, 32, 64, true, 3> QueryGradients;
+};
+template <>
+struct Plans<2, 64, SMALL> {
+    typedef Plan<Tensors<1>, 64, 64, true, 3> Forward;
+    typedef Plan<Tensors<1>, 64, 32, false, 3> KeyGradients;
+    typedef Plan<Tensors<1>, 64, 64, true, 3> QueryGradients;
+};
+template <>
+struct Plans<2, 64, LARGE> {
+    typedef Plan<Tensors<2>, 64, 64, true, 2> Forward;
+    typedef Plan<Tensors<2>, 64, 32, false, 2> KeyGradients;
+    typedef Plan<Tensors<2>, 64, 32, true, 2> QueryGradients;
+};
+template <>
+struct Plans<2, 96, SMALL> {
+    typedef Plan<Tensors<1>, 96, 64, true, 3> Forward;
+    typedef Plan<Tensors<1>, 96, 32, false, 2> KeyGradients;
+    typedef Plan<Tensors<1>, 96, 32, true, 3> QueryGradients;
+};
+template <>
+struct Plans<2, 128, SMALL> {
+    typedef Plan<Tensors<1>, 128, 64, false, 3> Forward;
+    typedef Plan<Tensors<1>, 128, 64, false, 2> KeyGradients;
+    typedef Plan<Tensors<1>, 128, 64, false, 3> QueryGradients;
+};
+// Two gradients of higher tiles would not fit in registers: those of keys and values have small tiles only.
+template <>
+struct Plans<2, 128, LARGE> {
+    typedef Plan<Tensors<2>, 128, 64, false, 2> Forward;
+    typedef Plan<Tensors<2>, 128, 32, false, 2> QueryGradients;
+};
+template <>
+struct Plans<2, 256, SMALL> {
+    typedef Plan<Tensors<1>, 256, 32, false, 2> Forward;
+    typedef Plan<ByTensorCores<T, 1, 2>, 256, 32, false, 2> KeyGradients;
+    typedef Plan<Tensors<1>, 256, 32, false, 2> QueryGradients;
+};
+
+// Single precision.
+template <>
+struct Plans<4, 32, SMALL> {
+    typedef Plan<Threads<4>, 32, 64, false, 3> Forward;
+    typedef Plan<Threads<4>, 32, 64, false, 2> KeyGradients;
+    typedef Plan<Threads<4>, 32, 64, false, 3> QueryGradients;
+};
+template <>
+struct Plans<4, 64, SMALL> {
+    typedef Plan<Threads<2>, 64, 64, false, 4> Forward;
+    typedef Plan<Threads<2>, 64, 32, false, 4> KeyGradients;
+    typedef Plan<Threads<2>, 64, 64, false, 4> QueryGradients;
+};
+template <>
+struct Plans<4, 64, LARGE> {
+    typedef Plan<Threads<8>, 64, 64, false, 2> Forward;
+    typedef Plan<Threads<8>, 64, 32, false, 2> KeyGradients;
+    typedef Plan<Threads<8>, 64, 32, false, 2> QueryGradients;
+};
+template <>
+struct Plans<4, 96, SMALL> {
+    typedef Plan<Threads<4>, 96, 32, false, 3> Forward;
+    typedef Plan<Threads<4>, 96, 32, false, 2> KeyGradients;
+    typedef Plan<Threads<4>, 96, 32, false, 2> QueryGradients;
+};
+template <>
+struct Plans<4, 128, SMALL> {
+    typedef Plan<Threads<4>, 128, 32, false, 2> Forward;
+    typedef Plan<Threads<4>, 128, 32, false, 2> KeyGradients;
+    typedef Plan<Threads<4>, 128, 32, false, 2> QueryGradients;
+};
+template <>
+struct Plans<4, 256, SMALL> {
+    typedef Plan<Threads<2>, 256, 32, false, 2> Forward;
+    typedef Plan<Threads<2>, 256, 32, false, 2> KeyGradients;
+    typedef Plan<Threads<2>, 256, 32, false, 2> QueryGradients;
+};
+
+// Double precision.
+template <u32 PADDED_WIDTH>
+struct Plans<8, PADDED_WIDTH, SMALL> {
+    typedef Plan<Threads<1>, PADDED_WIDTH, 16, false, 1> Forward;
+    typedef Plan<Threads<1>, PADDED_WIDTH, 16, false, 1> KeyGradients;
+    typedef Plan<Threads<1>, PADDED_WIDTH, 16, false, 1> QueryGradients;
+};
