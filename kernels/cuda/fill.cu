@@ -31,15 +31,17 @@ struct Turned {
 };
 
 const u32 TILE = sizeof(T) < 4 ? 64 : 32;
+// By how much a row of a tile is longer than its numbers, so that those of a column lie in different banks, of 4 bytes.
+const u32 BESIDE = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
 
 // A block reads a tile by columns and writes it by rows, so that both go over memory in order.
 KERNEL void copy_turned(T* out, const T* in, const Turned turned) {
-    // A row is one longer than its numbers: those of a column lie in different banks.
-    __shared__ T tile[TILE][TILE + 1];
+    __shared__ T tile[TILE][TILE + BESIDE];
     u64 down = (turned.rows + TILE - 1) / TILE, across = (turned.columns + TILE - 1) / TILE;
     for (u64 number = blockIdx.x; number < down * across * turned.count; number += gridDim.x) {
-        Offsets<2> at = offsets_of(turned.matrices, number / across / down);
-        u64 row = number / across % down * TILE, column = number % across * TILE;
+        u64 line = quotient(number, across), matrix = quotient(line, down);
+        Offsets<2> at = offsets_of(turned.matrices, matrix);
+        u64 row = (line - matrix * down) * TILE, column = (number - line * across) * TILE;
         for (u32 y = threadIdx.y; y < TILE; y += blockDim.y) {
             for (u32 x = threadIdx.x; x < TILE; x += blockDim.x) {
                 if (column + y < turned.columns && row + x < turned.rows) {
