@@ -31,25 +31,44 @@ struct Turned {
 };
 
 const u32 TILE = sizeof(T) < 4 ? 64 : 32;
+// By how much a row of a tile is longer than its numbers, so that those of a column lie in different banks, of 4 bytes.
+const u32 BESIDE = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
+// Threads of a block that share a row of a tile, and rows that a block has at a time.
+const u32 ABREAST = 32, AT_ONCE = 8;
 
 // A block reads a tile by columns and writes it by rows, so that both go over memory in order.
 KERNEL void copy_turned(T* out, const T* in, const Turned turned) {
-    // A row is one longer than its numbers: those of a column lie in different banks.
-    __shared__ T tile[TILE][TILE + 1];
+    __shared__ T tile[TILE][TILE + BESIDE];
     u64 down = (turned.rows + TILE - 1) / TILE, across = (turned.columns + TILE - 1) / TILE;
     for (u64 number = blockIdx.x; number < down * across * turned.count; number += gridDim.x) {
-        Offsets<2> at = offsets_of(turned.matrices, number / across / down);
-        u64 row = number / across % down * TILE, column = number % across * TILE;
-        for (u32 y = threadIdx.y; y < TILE; y += blockDim.y) {
-            for (u32 x = threadIdx.x; x < TILE; x += blockDim.x) {
+        u64 line = quotient(number, across), matrix = quotient(line, down);
+        Offsets<2> at = offsets_of(turned.matrices, matrix);
+        u64 row = (line - matrix * down) * TILE, column = (number - line * across) * TILE;
+        // All is asked for before any of it is waited for.
+        T own[TILE / AT_ONCE][TILE / ABREAST] = {};
+#pragma unroll
+        for (u32 j = 0; j < TILE / AT_ONCE; j++) {
+#pragma unroll
+            for (u32 i = 0; i < TILE / ABREAST; i++) {
+                u32 y = threadIdx.y + j * AT_ONCE, x = threadIdx.x + i * ABREAST;
                 if (column + y < turned.columns && row + x < turned.rows) {
-                    tile[y][x] = in[at.of[1] + (column + y) * turned.column_distance + row + x];
+                    own[j][i] = in[at.of[1] + (column + y) * turned.column_distance + row + x];
                 }
             }
         }
+#pragma unroll
+        for (u32 j = 0; j < TILE / AT_ONCE; j++) {
+#pragma unroll
+            for (u32 i = 0; i < TILE / ABREAST; i++) {
+                tile[threadIdx.y + j * AT_ONCE][threadIdx.x + i * ABREAST] = own[j][i];
+            }
+        }
         __syncthreads();
-        for (u32 y = threadIdx.y; y < TILE; y += blockDim.y) {
-            for (u32 x = threadIdx.x; x < TILE; x += blockDim.x) {
+#pragma unroll
+        for (u32 j = 0; j < TILE / AT_ONCE; j++) {
+#pragma unroll
+            for (u32 i = 0; i < TILE / ABREAST; i++) {
+                u32 y = threadIdx.y + j * AT_ONCE, x = threadIdx.x + i * ABREAST;
                 if (row + y < turned.rows && column + x < turned.columns) {
                     out[at.of[0] + (row + y) * turned.row_distance + column + x] = tile[x][y];
                 }

@@ -2,6 +2,9 @@
 #pragma once
 #include "number.cuh"
 
+// Division, which is cheap where both numbers fit in 32 bits.
+__device__ inline u64 quotient(u64 of, u64 by) { return (of | by) >> 32 ? of / by : (u32)of / (u32)by; }
+
 const u32 MAX_RANK = 8;
 
 // Axes from the outermost to the innermost. Strides are in elements; each operand begins at its own pointer.

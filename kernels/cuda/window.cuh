@@ -1,6 +1,6 @@
 // Window: how the kernel of a convolution or pooling moves over images.
 #pragma once
-#include "number.cuh"
+#include "nest.cuh"
 
 // Of two numbers each, the first is down, the second to the right.
 struct Window {
@@ -11,9 +11,6 @@ struct Window {
     u64 places[2];
     u64 first;
 };
-
-// Division, which is cheap where both numbers fit in 32 bits.
-__device__ inline u64 quotient(u64 of, u64 by) { return (of | by) >> 32 ? of / by : (u32)of / (u32)by; }
 
 // From one number up to another.
 struct Range {

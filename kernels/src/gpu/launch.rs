@@ -50,12 +50,14 @@ impl Grid {
 /// The most bytes that a kernel's arguments take: what every driver allows.
 const MOST_BYTES: usize = 4096;
 const MOST_ARGUMENTS: usize = 32;
+/// Words that most kernels' arguments fit in.
+const USUAL_WORDS: usize = 64;
 
 /// A kernel's arguments, in the order in which it declares them, each of its type's size and alignment.
 #[derive(Debug)]
 pub struct Arguments {
-    // Of words, for their alignment.
-    words: [u64; MOST_BYTES / 8],
+    // Of words, for their alignment. Not in an array: it would be copied with each argument that is added.
+    words: Vec<u64>,
     places: [u16; MOST_ARGUMENTS],
     count: usize,
     bytes: usize,
@@ -64,7 +66,7 @@ pub struct Arguments {
 impl Arguments {
     /// None yet.
     pub const fn new() -> Self {
-        Self { words: [0; MOST_BYTES / 8], places: [0; MOST_ARGUMENTS], count: 0, bytes: 0 }
+        Self { words: Vec::new(), places: [0; MOST_ARGUMENTS], count: 0, bytes: 0 }
     }
 
     /// With one more: a number, or numbers laid out as in C.
@@ -91,6 +93,10 @@ impl Arguments {
         let start = self.bytes.next_multiple_of(alignment);
         let end = start + bytes.len();
         assert!(alignment <= 8 && end <= MOST_BYTES && self.count < MOST_ARGUMENTS, "kernels take less");
+        if self.words.is_empty() {
+            self.words.reserve(USUAL_WORDS);
+        }
+        self.words.resize(end.div_ceil(8), 0);
         let memory: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words);
         memory[start..end].copy_from_slice(bytes);
         self.places[self.count] = start as u16;

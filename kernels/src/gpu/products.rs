@@ -203,13 +203,15 @@ impl Plan {
             let kept = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
             search.set(OfSearch::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kept)?;
         }
-        for (attribute, lie) in [
-            (OfSearch::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, left),
-            (OfSearch::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, right),
-            (OfSearch::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out),
-            (OfSearch::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out),
+        // The library is not told how a bias is aligned: it is read with the results that it is added to.
+        let with_bias = bias.map_or(out.aligned, |bias| out.aligned.min(aligned(bias)));
+        for (attribute, bytes) in [
+            (OfSearch::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, left.aligned),
+            (OfSearch::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, right.aligned),
+            (OfSearch::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out.aligned),
+            (OfSearch::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, with_bias),
         ] {
-            search.set(attribute, lie.aligned as u32)?;
+            search.set(attribute, bytes as u32)?;
         }
         // SAFETY: everything named is alive; the result written in place is `out` in both roles.
         let found = unsafe {
