@@ -4,7 +4,8 @@ use crate::ids::{DeviceId, EventId};
 use crate::trace::Trace;
 use crate::{BlockId, Phase};
 
-use super::breakdown::{Breakdown, GroupKey, Grouping};
+use super::breakdown::{Breakdown, Grouping};
+use super::group_key::GroupKey;
 use super::filter::Filter;
 use super::live::LiveIndex;
 use super::metric::{Metric, Totals};
