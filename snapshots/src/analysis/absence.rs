@@ -237,7 +237,8 @@ mod tests {
                 let is_gone = |id: BlockId| Some(id) == gone;
                 let found = absences(&trace, DeviceId(0), metric, &[&by_category, &by_block], is_gone);
                 for (category, absence) in found[0].iter().enumerate() {
-                    let is_left_out = |id: BlockId| is_gone(id) || trace.blocks.category[id.0 as usize] as usize == category;
+                    let is_left_out =
+                        |id: BlockId| is_gone(id) || trace.blocks.category[id.0 as usize] as usize == category;
                     assert_eq!(*absence, by_definition(&trace, metric, is_left_out), "{metric} without {category}");
                 }
                 for (block, absence) in found[1].iter().enumerate() {

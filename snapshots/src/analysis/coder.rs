@@ -1,13 +1,14 @@
-//! Coder: a block's value of a key as a number, and such a number as text.
+//! Coder: a block's value of a key as a number, and such a number as text; all blocks in groups by such numbers.
 
 use std::collections::HashMap;
 
-use crate::ids::{StackId, StringId};
+use crate::ids::{BlockId, DeviceId, StackId, StringId};
 use crate::intern::Interner;
 use crate::tables::SourceLine;
 use crate::trace::{Block, Trace};
 use crate::units::format_bytes;
 
+use super::absence::{Grouped, NO_GROUP};
 use super::frames::user_line;
 use super::group_key::GroupKey;
 use super::lifetime::{Lifetime, phase_of, step_of};
@@ -89,4 +90,66 @@ fn name_of(name: Option<&'static str>) -> String {
 fn exact_size(bytes: u64) -> String {
     let text = format_bytes(bytes);
     if text.contains('.') { format!("{bytes} B") } else { text }
+}
+
+/// The blocks of a device in groups, each with the values that its blocks share.
+pub(super) struct Groups<'a> {
+    keys: &'a [GroupKey],
+    coder: Coder<'a>,
+    /// By block.
+    pub(super) grouped: Grouped,
+    codes: Vec<Vec<u64>>,
+}
+
+impl<'a> Groups<'a> {
+    /// Groups the blocks of `device` that `is_counted` picks by `keys`.
+    pub(super) fn of(
+        trace: &'a Trace,
+        device: DeviceId,
+        keys: &'a [GroupKey],
+        is_counted: impl Fn(BlockId) -> bool,
+    ) -> Self {
+        let mut coder = Coder::new(trace);
+        let mut number_of: HashMap<Vec<u64>, u32> = HashMap::new();
+        let mut codes = Vec::new();
+        let mut code = vec![0; keys.len()];
+        let of_block = |id: BlockId| {
+            if trace.blocks.device[id.0 as usize] != device || !is_counted(id) {
+                return NO_GROUP;
+            }
+            let block = trace.blocks.get(id);
+            for (slot, &key) in code.iter_mut().zip(keys) {
+                *slot = coder.code(&block, key);
+            }
+            if let Some(&number) = number_of.get(&code) {
+                return number;
+            }
+            let number = codes.len() as u32;
+            number_of.insert(code.clone(), number);
+            codes.push(code.clone());
+            number
+        };
+        let group_of = trace.blocks.ids().map(of_block).collect();
+        Self { keys, coder, grouped: Grouped { group_of, groups: codes.len() }, codes }
+    }
+
+    /// The values that the blocks of group `number` share, one a key.
+    pub(super) fn codes(&self, number: usize) -> &[u64] {
+        &self.codes[number]
+    }
+
+    /// These values in words.
+    pub(super) fn names(&self, number: usize) -> Vec<String> {
+        self.keys.iter().zip(&self.codes[number]).map(|(&key, &code)| self.coder.label(key, code)).collect()
+    }
+
+    /// The stack of the blocks, where that is one of the keys.
+    pub(super) fn stack(&self, number: usize) -> StackId {
+        let pairs = self.keys.iter().zip(&self.codes[number]);
+        pairs
+            .filter(|(key, _)| **key == GroupKey::Stack)
+            .map(|(_, &code)| StackId(code as u32))
+            .next()
+            .unwrap_or(StackId::NONE)
+    }
 }

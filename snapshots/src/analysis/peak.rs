@@ -5,8 +5,8 @@ use crate::trace::Trace;
 use crate::{BlockId, Phase};
 
 use super::breakdown::{Breakdown, Grouping};
-use super::group_key::GroupKey;
 use super::filter::Filter;
+use super::group_key::GroupKey;
 use super::live::LiveIndex;
 use super::metric::{Metric, Totals};
 use super::series::Series;

@@ -5,8 +5,8 @@ use rayon::slice::ParallelSliceMut;
 
 use crate::analysis::between::bytes_of;
 use crate::analysis::group_key::GroupKey;
-use crate::analysis::lifetime::{phase_of, step_of};
 use crate::analysis::lifetime::Lifetime;
+use crate::analysis::lifetime::{phase_of, step_of};
 use crate::analysis::metric::Metric;
 use crate::ids::{BlockId, ScopeId, StackId, StringId};
 use crate::trace::Trace;
