@@ -1,9 +1,11 @@
 //! Args: every command and option as data; clap makes parser and help from it.
 
 mod values;
+mod explain;
 mod record;
 mod render;
 
+pub use explain::ExplainArguments;
 pub use record::RecordArguments;
 pub use render::{PictureAxis, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments};
 pub use values::{At, Categories, GroupKeys, RunDevice, Where};
@@ -47,6 +49,8 @@ pub enum Command {
     Peak(PeakArguments),
     /// Say what each step and phase did to memory
     Phases(PhasesArguments),
+    /// Say what the peak is made of, what it would be without each part, and what could be done
+    Explain(ExplainArguments),
     /// List the events
     Events(EventsArguments),
     /// Check checksums and invariants; status 2 if a recording is not sound

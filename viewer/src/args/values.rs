@@ -1,5 +1,6 @@
 //! Values: what options take, read from text with mistakes explained.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -57,6 +58,13 @@ impl FromStr for At {
 /// What to group by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupKeys(pub Vec<GroupKey>);
+
+impl fmt::Display for GroupKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|key| key.name()).collect();
+        f.write_str(&names.join(","))
+    }
+}
 
 impl FromStr for GroupKeys {
     type Err = String;
@@ -116,8 +124,8 @@ impl FromStr for RunDevice {
     }
 }
 
-impl std::fmt::Display for RunDevice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for RunDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Meta => f.write_str("meta"),
             Self::Cpu => f.write_str("cpu"),
@@ -128,11 +136,20 @@ impl std::fmt::Display for RunDevice {
 
 /// Reads a metric; knows all names.
 pub(super) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
-    let value = |metric: Metric| match metric {
+    parser_of(&Metric::ALL)
+}
+
+/// Reads a metric that is a sum over blocks; knows their names.
+pub(super) fn block_metric_parser() -> impl TypedValueParser<Value = Metric> {
+    parser_of(&Metric::OF_BLOCKS)
+}
+
+fn parser_of(metrics: &[Metric]) -> impl TypedValueParser<Value = Metric> + use<> {
+    let value = |metric: &Metric| match metric {
         Metric::DeviceUsed => PossibleValue::new(metric.name()).alias("device-used"),
         _ => PossibleValue::new(metric.name()),
     };
-    PossibleValuesParser::new(Metric::ALL.map(value))
+    PossibleValuesParser::new(metrics.iter().map(value))
         .map(|name| Metric::from_name(&name.replace('-', "_")).expect("only names of metrics are possible"))
 }
 

@@ -41,9 +41,10 @@ impl Cause {
         self.category as usize * Phase::ALL.len() + self.phase as usize
     }
 
-    /// Whether a program could do without such blocks. Without parameters there is nothing to train.
+    /// Whether a program could do without such blocks. Parameters are what is trained, and an optimizer needs its state.
     fn is_dispensable(self) -> bool {
-        !matches!(self.category, Category::Parameter | Category::Buffer | Category::Input)
+        use Category::{Buffer, Input, OptimizerState, Parameter};
+        !matches!(self.category, Parameter | Buffer | Input | OptimizerState)
     }
 }
 
