@@ -29,11 +29,13 @@ pub mod statistics;
 pub mod verify;
 pub mod addresses;
 pub mod explain;
+pub mod diff;
 
 pub use addresses::{AddressIndex, AddressMap, Autopsy};
 pub use between::{Balance, Question};
 pub use breakdown::{Breakdown, Group};
 pub use complete::{Completion, complete};
+pub use diff::Diff;
 pub use explain::Explanation;
 pub use filter::Filter;
 pub use group_key::GroupKey;
