@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use highwater_snapshots::analysis::diff::DiffAt;
 use highwater_snapshots::analysis::{Filter, GroupKey, Metric};
 use highwater_snapshots::event::EventKind;
 
@@ -52,6 +53,37 @@ impl FromStr for At {
             "end" => Ok(Self::End),
             _ => text.parse().map(Self::Event).map_err(|_| "give the number of an event, 'start' or 'end'".to_owned()),
         }
+    }
+}
+
+/// A moment of one side of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComparedAt(pub DiffAt);
+
+impl fmt::Display for ComparedAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            DiffAt::Peak => f.write_str("peak"),
+            DiffAt::End => f.write_str("end"),
+            DiffAt::Step(step) => write!(f, "step:{step}"),
+            DiffAt::StepEnd(step) => write!(f, "step-end:{step}"),
+        }
+    }
+}
+
+impl FromStr for ComparedAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse().map_err(|_| format!("'{text}' is no number of a step: write step:3"));
+        let at = match (text, text.split_once(':')) {
+            ("peak", _) => DiffAt::Peak,
+            ("end", _) => DiffAt::End,
+            (_, Some(("step", step))) => DiffAt::Step(number(step)?),
+            (_, Some(("step-end", step))) => DiffAt::StepEnd(number(step)?),
+            _ => return Err("moments are peak, end, step:N (the peak of step N) and step-end:N".to_owned()),
+        };
+        Ok(Self(at))
     }
 }
 
@@ -174,5 +206,10 @@ mod tests {
         assert_eq!("17".parse(), Ok(At::Event(17)));
         assert_eq!("end".parse(), Ok(At::End));
         assert!("-1".parse::<At>().is_err());
+        for text in ["peak", "end", "step:3", "step-end:0"] {
+            assert_eq!(text.parse::<ComparedAt>().unwrap().to_string(), text);
+        }
+        assert!("step:x".parse::<ComparedAt>().unwrap_err().contains("step:3"));
+        assert!("3".parse::<ComparedAt>().unwrap_err().contains("step:N"));
     }
 }

@@ -261,9 +261,24 @@ pub enum DiffAt {
     End,
     /// The peak within a step.
     Step(u32),
+    /// The end of a step.
+    StepEnd(u32),
 }
 
 impl DiffAt {
+    /// The ends of the last two steps that a recording has whole, for what lives on from one step to the next; none if it
+    /// has fewer than two. The last of more than two steps counts as whole only where something comes after it.
+    pub fn last_steps(trace: &Trace) -> Option<[Self; 2]> {
+        let mut steps = trace.spans.steps().to_vec();
+        let reaches_end =
+            |step: &u32| trace.spans.step_range(*step).is_some_and(|range| range.end as usize >= trace.events.len());
+        if steps.len() > 2 && steps.last().is_some_and(reaches_end) {
+            steps.pop();
+        }
+        let [.., a, b] = steps[..] else { return None };
+        Some([Self::StepEnd(a), Self::StepEnd(b)])
+    }
+
     /// The moment in a recording; none if it has no such step.
     pub fn find(self, asked: Asked<'_>, metric: Metric) -> Option<Moment> {
         let Asked { trace, series, .. } = asked;
@@ -271,6 +286,10 @@ impl DiffAt {
             Self::Peak => Some(Moment::peak(trace, series, metric)),
             Self::End => {
                 let last = trace.events.len().checked_sub(1).map(crate::EventId::from_index);
+                Some(Moment::at(trace, series, metric, last))
+            }
+            Self::StepEnd(step) => {
+                let last = trace.spans.step_range(step)?.end.checked_sub(1).map(crate::EventId);
                 Some(Moment::at(trace, series, metric, last))
             }
             Self::Step(step) => {
