@@ -73,7 +73,7 @@ fn other_trace() -> Trace {
         .replace("alloc a 3000/3072", "alloc a 6000/6144")
         .replace("alloc t 4096 temporary < step < train < main\n", "")
         .replace("free t\n", "")
-        .replace("< forward < train", "< forward < wrapped < train");
+        .replace("< step < train", "< step < wrapped < train");
     let mut other = trace_from_text(&text).unwrap();
     other.header = Header { program: "train --wide".into(), ..trace().header };
     other.devices = trace().devices;
