@@ -3,4 +3,5 @@
 mod crash;
 mod layering;
 mod pytorch_bytes;
+mod reasons;
 mod recordings;

@@ -1,12 +1,16 @@
 //! Args: every command and option as data; clap makes parser and help from it.
 
 mod values;
+mod diff;
+mod explain;
 mod record;
 mod render;
 
+pub use diff::DiffArguments;
+pub use explain::ExplainArguments;
 pub use record::RecordArguments;
 pub use render::{PictureAxis, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments};
-pub use values::{At, Categories, GroupKeys, RunDevice, Where};
+pub use values::{At, Categories, ComparedAt, GroupKeys, RunDevice, Where};
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -47,6 +51,10 @@ pub enum Command {
     Peak(PeakArguments),
     /// Say what each step and phase did to memory
     Phases(PhasesArguments),
+    /// Say what the peak is made of, what it would be without each part, and what could be done
+    Explain(ExplainArguments),
+    /// Say what makes the difference between two recordings, or between two steps of one
+    Diff(Box<DiffArguments>),
     /// List the events
     Events(EventsArguments),
     /// Check checksums and invariants; status 2 if a recording is not sound

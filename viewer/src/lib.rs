@@ -64,6 +64,8 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Info(arguments)) => on_stdout(|page| cli::info(&arguments, page)),
         Some(Command::Peak(arguments)) => on_stdout(|page| cli::peak(&arguments, page)),
         Some(Command::Phases(arguments)) => on_stdout(|page| cli::phases(&arguments, page)),
+        Some(Command::Explain(arguments)) => on_stdout(|page| cli::explain(&arguments, page)),
+        Some(Command::Diff(arguments)) => on_stdout(|page| cli::diff(&arguments, page)),
         Some(Command::Events(arguments)) => on_stdout(|page| cli::events(&arguments, page)),
         Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),
         Some(Command::Convert(arguments)) => on_stdout(|page| cli::convert::run(&arguments, page)),

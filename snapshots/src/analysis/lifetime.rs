@@ -1,4 +1,4 @@
-//! Lifetime: how long a block lives, in phases and steps.
+//! Lifetime: when a block was made and how long it lives, in phases and steps.
 
 use crate::ids::EventId;
 use crate::trace::{Block, Trace};
@@ -61,4 +61,17 @@ impl Lifetime {
             },
         }
     }
+}
+
+/// The phase in which a block was made; the baseline counts as setup.
+pub fn phase_of(trace: &Trace, block: &Block) -> crate::Phase {
+    if block.is_baseline() {
+        return crate::Phase::Setup;
+    }
+    trace.spans.at(block.alloc).map_or(crate::Phase::Other, |span| span.phase)
+}
+
+/// The step in which a block was made; none for the baseline and before the first step.
+pub fn step_of(trace: &Trace, block: &Block) -> Option<u32> {
+    if block.is_baseline() { None } else { trace.spans.at(block.alloc)?.step }
 }

@@ -4,8 +4,9 @@ use crate::ids::{DeviceId, EventId};
 use crate::trace::Trace;
 use crate::{BlockId, Phase};
 
-use super::breakdown::{Breakdown, GroupKey, Grouping};
+use super::breakdown::{Breakdown, Grouping};
 use super::filter::Filter;
+use super::group_key::GroupKey;
 use super::live::LiveIndex;
 use super::metric::{Metric, Totals};
 use super::series::Series;

@@ -6,7 +6,6 @@ use crate::text::{text_from_trace, trace_from_text};
 use crate::trace::{DeviceFacts, PINNED_DRIVER};
 use crate::{BlockId, DeviceId, EventId, Phase, Trace};
 
-use breakdown::{GroupKey, Lifetime};
 use peak::Query;
 
 /// A baseline weight, two steps, a spike in the second step's optimizer, a gradient that waits for a stream.

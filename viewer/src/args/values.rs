@@ -1,9 +1,11 @@
 //! Values: what options take, read from text with mistakes explained.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use highwater_snapshots::analysis::diff::DiffAt;
 use highwater_snapshots::analysis::{Filter, GroupKey, Metric};
 use highwater_snapshots::event::EventKind;
 
@@ -54,9 +56,47 @@ impl FromStr for At {
     }
 }
 
+/// A moment of one side of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComparedAt(pub DiffAt);
+
+impl fmt::Display for ComparedAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            DiffAt::Peak => f.write_str("peak"),
+            DiffAt::End => f.write_str("end"),
+            DiffAt::Step(step) => write!(f, "step:{step}"),
+            DiffAt::StepEnd(step) => write!(f, "step-end:{step}"),
+        }
+    }
+}
+
+impl FromStr for ComparedAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse().map_err(|_| format!("'{text}' is no number of a step: write step:3"));
+        let at = match (text, text.split_once(':')) {
+            ("peak", _) => DiffAt::Peak,
+            ("end", _) => DiffAt::End,
+            (_, Some(("step", step))) => DiffAt::Step(number(step)?),
+            (_, Some(("step-end", step))) => DiffAt::StepEnd(number(step)?),
+            _ => return Err("moments are peak, end, step:N (the peak of step N) and step-end:N".to_owned()),
+        };
+        Ok(Self(at))
+    }
+}
+
 /// What to group by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupKeys(pub Vec<GroupKey>);
+
+impl fmt::Display for GroupKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|key| key.name()).collect();
+        f.write_str(&names.join(","))
+    }
+}
 
 impl FromStr for GroupKeys {
     type Err = String;
@@ -119,8 +159,8 @@ impl FromStr for RunDevice {
     }
 }
 
-impl std::fmt::Display for RunDevice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for RunDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Meta => f.write_str("meta"),
             Self::MetaForCuda => f.write_str("meta:cuda"),
@@ -132,11 +172,20 @@ impl std::fmt::Display for RunDevice {
 
 /// Reads a metric; knows all names.
 pub(super) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
-    let value = |metric: Metric| match metric {
+    parser_of(&Metric::ALL)
+}
+
+/// Reads a metric that is a sum over blocks; knows their names.
+pub(super) fn block_metric_parser() -> impl TypedValueParser<Value = Metric> {
+    parser_of(&Metric::OF_BLOCKS)
+}
+
+fn parser_of(metrics: &[Metric]) -> impl TypedValueParser<Value = Metric> + use<> {
+    let value = |metric: &Metric| match metric {
         Metric::DeviceUsed => PossibleValue::new(metric.name()).alias("device-used"),
         _ => PossibleValue::new(metric.name()),
     };
-    PossibleValuesParser::new(Metric::ALL.map(value))
+    PossibleValuesParser::new(metrics.iter().map(value))
         .map(|name| Metric::from_name(&name.replace('-', "_")).expect("only names of metrics are possible"))
 }
 
@@ -161,5 +210,10 @@ mod tests {
         assert_eq!("17".parse(), Ok(At::Event(17)));
         assert_eq!("end".parse(), Ok(At::End));
         assert!("-1".parse::<At>().is_err());
+        for text in ["peak", "end", "step:3", "step-end:0"] {
+            assert_eq!(text.parse::<ComparedAt>().unwrap().to_string(), text);
+        }
+        assert!("step:x".parse::<ComparedAt>().unwrap_err().contains("step:3"));
+        assert!("3".parse::<ComparedAt>().unwrap_err().contains("step:N"));
     }
 }

@@ -13,6 +13,8 @@ pub mod peaks;
 pub mod info;
 pub mod peak;
 pub mod phases;
+pub mod explain;
+pub mod diff;
 pub mod events;
 pub mod verify;
 pub(crate) mod destination;
@@ -22,7 +24,9 @@ pub mod summary;
 use std::io::Write as _;
 
 use self::categories::read_with;
+use self::diff::DiffReport;
 use self::events::EventsListing;
+use self::explain::ExplainReport;
 use self::info::InfoReport;
 use self::outcome::{Failure, Status};
 use self::page::Page;
@@ -30,7 +34,9 @@ use self::peak::PeakReport;
 use self::phases::PhasesReport;
 use self::recording::{keep_only, read};
 use self::verify::VerifyReport;
-use crate::args::{EventsArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments};
+use crate::args::{
+    DiffArguments, EventsArguments, ExplainArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments,
+};
 
 /// Lets `write` write to standard output, buffered, as a page that fits it.
 pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -> Result<Status, Failure> {
@@ -71,6 +77,32 @@ pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = PhasesReport::of(&recording.trace, arguments)?;
     if arguments.source.json {
+        page.json(&report.figures())?;
+    } else {
+        report.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// `highwater explain`.
+pub fn explain(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let recording = read_with(&arguments.source.file, &arguments.categories)?;
+    let report = ExplainReport::of(&recording.trace, arguments)?;
+    if arguments.source.json {
+        page.json(&report.figures())?;
+    } else {
+        report.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// `highwater diff`.
+pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let first = read_with(&arguments.a, &arguments.categories)?;
+    let second = arguments.b.as_ref().map(|file| read_with(file, &arguments.categories)).transpose()?;
+    let traces = [&first.trace, second.as_ref().map_or(&first.trace, |recording| &recording.trace)];
+    let report = DiffReport::of(traces, arguments)?;
+    if arguments.json {
         page.json(&report.figures())?;
     } else {
         report.print(page)?;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use eframe::egui::Color32;
-use highwater_snapshots::analysis::breakdown::Lifetime;
+use highwater_snapshots::analysis::Lifetime;
 use highwater_snapshots::analysis::frames::user_line;
 use highwater_snapshots::analysis::{Matches, Metric};
 use highwater_snapshots::tables::SourceLine;

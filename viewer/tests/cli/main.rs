@@ -3,6 +3,7 @@
 mod sample;
 mod answers;
 mod figures;
+mod reasons;
 mod binary;
 mod convert;
 #[cfg(feature = "gui")]

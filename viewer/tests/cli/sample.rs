@@ -2,7 +2,9 @@
 
 use clap::Parser as _;
 use highwater::args::{self, Arguments};
+use highwater::cli::diff::DiffReport;
 use highwater::cli::events::EventsListing;
+use highwater::cli::explain::ExplainReport;
 use highwater::cli::info::InfoReport;
 use highwater::cli::outcome::Failure;
 use highwater::cli::page::Page;
@@ -65,7 +67,20 @@ pub(crate) fn trace() -> Trace {
     trace
 }
 
-/// What the command `words` prints of `trace`.
+/// The recording that is compared with [`trace`]: its layer is twice as wide, and its optimizer has no temporary.
+fn other_trace() -> Trace {
+    let text = STEP
+        .replace("alloc a 3000/3072", "alloc a 6000/6144")
+        .replace("alloc t 4096 temporary < step < train < main\n", "")
+        .replace("free t\n", "")
+        .replace("< step < train", "< step < wrapped < train");
+    let mut other = trace_from_text(&text).unwrap();
+    other.header = Header { program: "train --wide".into(), ..trace().header };
+    other.devices = trace().devices;
+    other
+}
+
+/// What the command `words` prints of `trace`; a second file is [`other_trace`].
 pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
     let words = shell_words(words);
     let arguments = Arguments::try_parse_from(["highwater".to_owned()].into_iter().chain(words)).expect("good usage");
@@ -94,6 +109,24 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
             keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
             let report = PhasesReport::of(&recording.trace, &arguments)?;
             if arguments.source.json {
+                page.json(&report.figures())?;
+            } else {
+                report.print(page)?;
+            }
+        }
+        args::Command::Explain(arguments) => {
+            let report = ExplainReport::of(&recording.trace, &arguments)?;
+            if arguments.source.json {
+                page.json(&report.figures())?;
+            } else {
+                report.print(page)?;
+            }
+        }
+        args::Command::Diff(arguments) => {
+            let other = arguments.b.is_some().then(other_trace);
+            let traces = [&recording.trace, other.as_ref().unwrap_or(&recording.trace)];
+            let report = DiffReport::of(traces, &arguments)?;
+            if arguments.json {
                 page.json(&report.figures())?;
             } else {
                 report.print(page)?;

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::map::{AddressMap, Content, HeldSegment};
-use crate::analysis::breakdown::{Breakdown, Group, GroupKey, Grouping};
+use crate::analysis::breakdown::{Breakdown, Group, Grouping};
+use crate::analysis::group_key::GroupKey;
 use crate::analysis::metric::Metric;
 use crate::ids::BlockId;
 use crate::trace::Trace;

@@ -4,8 +4,9 @@ use hashbrown::HashMap;
 use rayon::slice::ParallelSliceMut;
 
 use crate::analysis::between::bytes_of;
-use crate::analysis::breakdown::{GroupKey, phase_of, step_of};
+use crate::analysis::group_key::GroupKey;
 use crate::analysis::lifetime::Lifetime;
+use crate::analysis::lifetime::{phase_of, step_of};
 use crate::analysis::metric::Metric;
 use crate::ids::{BlockId, ScopeId, StackId, StringId};
 use crate::trace::Trace;

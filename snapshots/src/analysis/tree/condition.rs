@@ -1,6 +1,6 @@
 //! Condition: the words of `--where` that select the blocks of one node and no others of its tree.
 
-use crate::analysis::breakdown::GroupKey;
+use crate::analysis::group_key::GroupKey;
 use crate::ids::{ScopeId, StackId};
 use crate::trace::Trace;
 

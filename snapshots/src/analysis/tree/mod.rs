@@ -8,7 +8,7 @@ mod condition;
 use crate::ids::{BlockId, StackId};
 use crate::tables::Tables;
 
-use super::breakdown::GroupKey;
+use super::group_key::GroupKey;
 
 pub use part::Part;
 

@@ -1,7 +1,7 @@
 //! Facts: everything known of one block, as names and values.
 
+use highwater_snapshots::analysis::Lifetime;
 use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::breakdown::Lifetime;
 use highwater_snapshots::analysis::frames::user_line;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::{Block, Owner};

@@ -1,0 +1,78 @@
+//! Function: what stays of a line of a stack when code is moved: the function's name, without what a compiler adds.
+
+/// The name of a function without a compiler's hash (`::h0123456789abcdef`), without numbers of closures, and with all
+/// of its type parameters as one: `vit::Block<_>::forward::{{closure}}`.
+pub(super) fn bare_name(name: &str) -> String {
+    let name = without_hash(name);
+    let mut bare = String::with_capacity(name.len());
+    let mut depth = 0_usize;
+    let mut before = ' ';
+    for c in name.chars() {
+        match c {
+            // `<T as Trait>::method` begins with a bracket; `f<T>` and `f::<T>` have one after a name.
+            '<' if before.is_alphanumeric() || before == '_' || before == ':' || depth > 0 => {
+                if depth == 0 {
+                    bare.push_str("<_>");
+                }
+                depth += 1;
+            }
+            '>' if depth > 0 && before != '-' => depth -= 1,
+            _ if depth > 0 => {}
+            _ => bare.push(c),
+        }
+        before = c;
+    }
+    without_numbers(&bare)
+}
+
+fn without_hash(name: &str) -> &str {
+    match name.rsplit_once("::h") {
+        Some((head, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => head,
+        _ => name,
+    }
+}
+
+/// `{{closure}}#3`, `{closure#3}` and `<lambda>.3` without the number, which shifts when another one is added before.
+fn without_numbers(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(at) = rest.find("closure") {
+        let (head, tail) = rest.split_at(at + "closure".len());
+        out.push_str(head);
+        let number = tail.strip_prefix("}}#").or_else(|| tail.strip_prefix('#'));
+        rest = match number {
+            Some(number) => {
+                if tail.starts_with("}}") {
+                    out.push_str("}}");
+                }
+                number.trim_start_matches(|c: char| c.is_ascii_digit())
+            }
+            None => tail,
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_compiler_adds_goes_and_what_a_person_wrote_stays() {
+        for (name, bare) in [
+            ("train::main", "train::main"),
+            ("train::main::h0123456789abcdef", "train::main"),
+            ("net::Block<f32, 3>::forward", "net::Block<_>::forward"),
+            ("run::<Vec<Option<u8>>>::go", "run::<_>::go"),
+            ("<net::Block as Module>::forward", "<net::Block as Module>::forward"),
+            ("step::{{closure}}#12", "step::{{closure}}"),
+            ("step::{closure#2}::inner", "step::{closure}::inner"),
+            ("map<fn(u8) -> u8>::call", "map<_>::call"),
+            ("at::native::add(at::Tensor const&)", "at::native::add(at::Tensor const&)"),
+            ("_call_impl", "_call_impl"),
+        ] {
+            assert_eq!(bare_name(name), bare, "{name}");
+        }
+    }
+}

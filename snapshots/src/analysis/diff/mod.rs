@@ -1,0 +1,310 @@
+//! Diff: what makes the difference between two moments, of two recordings or of one; the differences of the groups add
+//! up to the difference of the totals.
+
+mod function;
+mod paths;
+mod pairs;
+mod unite;
+mod settings;
+mod steps;
+
+use std::collections::HashMap;
+
+use crate::ids::BlockId;
+use crate::trace::Trace;
+
+use super::between::bytes_of;
+use super::filter::Filter;
+use super::group_key::GroupKey;
+use super::live::LiveIndex;
+use super::metric::Metric;
+use super::peak::{Moment, beside_blocks};
+use super::series::Series;
+
+pub use settings::{Setting, settings};
+pub use steps::{PhasePair, paired_steps, phase_pairs};
+
+use unite::Unite;
+
+/// A recording, and what is needed to ask of one of its devices.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The recording.
+    pub trace: &'a Trace,
+    /// The totals of the device.
+    pub series: &'a Series,
+    /// Its live blocks.
+    pub live: &'a LiveIndex,
+}
+
+/// How two moments are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct DiffQuery<'a> {
+    /// By what blocks are grouped.
+    pub keys: &'a [GroupKey],
+    /// How many groups are listed.
+    pub top: usize,
+    /// Which blocks are looked at, on both sides.
+    pub filter: &'a Filter,
+}
+
+/// How the two sides of a group were found to be the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Likeness {
+    /// All values of the keys are equal.
+    #[default]
+    Equal,
+    /// The same functions call one another, from other lines or files.
+    Moved,
+    /// Functions stand between others that did not before, or have other names.
+    Alike,
+}
+
+impl Likeness {
+    /// In a word or two.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::Moved => "lines moved",
+            Self::Alike => "calls changed",
+        }
+    }
+}
+
+/// What became of a group from A to B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Only A has it.
+    OnlyInA,
+    /// Only B has it.
+    OnlyInB,
+    /// B has more bytes of it.
+    Grown,
+    /// B has fewer bytes of it.
+    Shrunk,
+    /// Both have the same bytes of it.
+    Same,
+}
+
+impl Change {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OnlyInA => "only in A",
+            Self::OnlyInB => "only in B",
+            Self::Grown => "grown",
+            Self::Shrunk => "shrunk",
+            Self::Same => "same",
+        }
+    }
+}
+
+/// Blocks that share the values of all keys, on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiffGroup {
+    /// The values of the keys, as B has them, else A.
+    pub key: Vec<String>,
+    /// Their bytes in A.
+    pub a_bytes: u64,
+    /// Their bytes in B.
+    pub b_bytes: u64,
+    /// How many they are in A.
+    pub a_blocks: u64,
+    /// How many they are in B.
+    pub b_blocks: u64,
+    /// How the two sides were found to be the same.
+    pub likeness: Likeness,
+}
+
+impl DiffGroup {
+    /// B's bytes less A's.
+    pub fn delta(&self) -> i128 {
+        i128::from(self.b_bytes) - i128::from(self.a_bytes)
+    }
+
+    /// What became of it.
+    pub fn change(&self) -> Change {
+        let (is_in_a, is_in_b) = (self.a_blocks > 0 || self.a_bytes > 0, self.b_blocks > 0 || self.b_bytes > 0);
+        match (is_in_a, is_in_b, self.delta()) {
+            (true, false, _) => Change::OnlyInA,
+            (false, true, _) => Change::OnlyInB,
+            (_, _, ..=-1) => Change::Shrunk,
+            (_, _, 1..) => Change::Grown,
+            (_, _, 0) => Change::Same,
+        }
+    }
+}
+
+/// The difference of two moments. All sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diff {
+    /// The moment of A.
+    pub a: Moment,
+    /// The moment of B.
+    pub b: Moment,
+    /// A's bytes in blocks that meet the filter; all, without one.
+    pub a_bytes: u64,
+    /// B's.
+    pub b_bytes: u64,
+    /// The groups that differ most, in either direction.
+    pub groups: Vec<DiffGroup>,
+    /// A's and B's bytes in groups that are not listed.
+    pub rest_bytes: [u64; 2],
+    /// How many groups are not listed.
+    pub rest_groups: u64,
+}
+
+impl Diff {
+    /// B's bytes less A's, as far as they meet the filter: the sum of all differences.
+    pub fn delta(&self) -> i128 {
+        i128::from(self.b_bytes) - i128::from(self.a_bytes)
+    }
+
+    /// Compares moment `a` of one recording with moment `b` of the other, or of the same. Both are of the same metric.
+    pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &DiffQuery<'_>) -> Self {
+        let [first, second] = sides;
+        let (of_a, of_b) = rayon::join(|| blocks_at(first, &a, query.filter), || blocks_at(second, &b, query.filter));
+        let mut unite = Unite::of([first.trace, second.trace], [&of_a.blocks, &of_b.blocks], query.keys);
+        let mut sums: HashMap<Vec<u64>, Sums> = HashMap::new();
+        let mut code = Vec::with_capacity(query.keys.len());
+        for (side, (asked, found)) in [(first, &of_a), (second, &of_b)].into_iter().enumerate() {
+            for &id in &found.blocks {
+                unite.code(side, id, &mut code);
+                let bytes = bytes_of(asked.trace, a.metric, id);
+                match sums.get_mut(&code) {
+                    Some(sum) => sum.add(side, bytes),
+                    None => sums.entry(code.clone()).or_default().add(side, bytes),
+                }
+            }
+        }
+        let mut groups: Vec<DiffGroup> = beside(&of_a, &of_b, query.keys.len());
+        groups.extend(sums.into_iter().map(|(code, sum)| {
+            let (key, likeness) = unite.names(&code, sum.blocks);
+            let ([a_bytes, b_bytes], [a_blocks, b_blocks]) = (sum.bytes, sum.blocks);
+            DiffGroup { key, a_bytes, b_bytes, a_blocks, b_blocks, likeness }
+        }));
+        groups.sort_by(|x, y| {
+            let rank = |group: &DiffGroup| (group.delta().unsigned_abs(), group.a_bytes.max(group.b_bytes));
+            rank(y).cmp(&rank(x)).then_with(|| x.key.cmp(&y.key))
+        });
+        let all = |of: fn(&DiffGroup) -> u64| groups.iter().map(of).sum();
+        let (a_bytes, b_bytes) = (all(|group| group.a_bytes), all(|group| group.b_bytes));
+        let rest = groups.split_off(query.top.min(groups.len()));
+        let rest_of = |of: fn(&DiffGroup) -> u64| rest.iter().map(of).sum();
+        let rest_bytes = [rest_of(|group| group.a_bytes), rest_of(|group| group.b_bytes)];
+        Self { a, b, a_bytes, b_bytes, groups, rest_bytes, rest_groups: rest.len() as u64 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    bytes: [u64; 2],
+    blocks: [u64; 2],
+}
+
+impl Sums {
+    fn add(&mut self, side: usize, bytes: u64) {
+        self.bytes[side] += bytes;
+        self.blocks[side] += 1;
+    }
+}
+
+/// What holds memory at a moment of one side.
+struct Found {
+    blocks: Vec<BlockId>,
+    /// Bytes that no block accounts for, by name.
+    beside: Vec<(&'static str, u64)>,
+}
+
+fn blocks_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
+    let Asked { trace, series, live } = asked;
+    let mut blocks = live.before_position(trace, moment.metric, moment.position());
+    if !filter.is_empty() {
+        let mut matcher = filter.on(trace);
+        blocks.retain(|&id| matcher.matches(id));
+        return Found { blocks, beside: Vec::new() };
+    }
+    let (is_split, beside) = beside_blocks(moment.metric, &series.before_position(trace, moment.position()));
+    if !is_split {
+        blocks.clear();
+    }
+    Found { blocks, beside }
+}
+
+/// Groups of what no block accounts for.
+fn beside(a: &Found, b: &Found, keys: usize) -> Vec<DiffGroup> {
+    let mut names: Vec<&'static str> = a.beside.iter().chain(&b.beside).map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let bytes =
+        |found: &Found, name: &str| found.beside.iter().filter(|(of, _)| *of == name).map(|(_, bytes)| bytes).sum();
+    let group = |name: &'static str| DiffGroup {
+        key: vec![name.to_owned(); keys],
+        a_bytes: bytes(a, name),
+        b_bytes: bytes(b, name),
+        a_blocks: 0,
+        b_blocks: 0,
+        likeness: Likeness::Equal,
+    };
+    names.into_iter().map(group).filter(|group| group.a_bytes > 0 || group.b_bytes > 0).collect()
+}
+
+/// A moment to compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiffAt {
+    /// The peak of the recording.
+    #[default]
+    Peak,
+    /// The end of the recording.
+    End,
+    /// The peak within a step.
+    Step(u32),
+    /// The end of a step.
+    StepEnd(u32),
+}
+
+impl DiffAt {
+    /// The ends of the last two steps that a recording has whole, for what lives on from one step to the next; none if it
+    /// has fewer than two. The last of more than two steps counts as whole only where something comes after it.
+    pub fn last_steps(trace: &Trace) -> Option<[Self; 2]> {
+        let mut steps = trace.spans.steps().to_vec();
+        let reaches_end =
+            |step: &u32| trace.spans.step_range(*step).is_some_and(|range| range.end as usize >= trace.events.len());
+        if steps.len() > 2 && steps.last().is_some_and(reaches_end) {
+            steps.pop();
+        }
+        let [.., a, b] = steps[..] else { return None };
+        Some([Self::StepEnd(a), Self::StepEnd(b)])
+    }
+
+    /// The moment in a recording; none if it has no such step.
+    pub fn find(self, asked: Asked<'_>, metric: Metric) -> Option<Moment> {
+        let Asked { trace, series, .. } = asked;
+        match self {
+            Self::Peak => Some(Moment::peak(trace, series, metric)),
+            Self::End => {
+                let last = trace.events.len().checked_sub(1).map(crate::EventId::from_index);
+                Some(Moment::at(trace, series, metric, last))
+            }
+            Self::StepEnd(step) => {
+                let last = trace.spans.step_range(step)?.end.checked_sub(1).map(crate::EventId);
+                Some(Moment::at(trace, series, metric, last))
+            }
+            Self::Step(step) => {
+                let range = trace.spans.step_range(step)?;
+                let events = range.start as usize..range.end as usize;
+                let event = series.largest(trace, metric, events.clone()).map(|(_, event)| event);
+                // A step that only frees is largest before its first event.
+                let start = series.before_position(trace, events.start).get(metric);
+                let at_start = event.is_none_or(|event| series.after(trace, event).get(metric) < start);
+                let event = if at_start { events.start.checked_sub(1).map(crate::EventId::from_index) } else { event };
+                Some(Moment::at(trace, series, metric, event))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

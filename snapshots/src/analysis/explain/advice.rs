@@ -1,0 +1,354 @@
+//! Advice: what could be done about a peak, each piece with its figure and its reason, and only where the recording
+//! supports it.
+
+use std::collections::HashMap;
+
+use super::parts::{Cause, Parts};
+use super::{Layers, after};
+use crate::analysis::absence::{Absence, Grouped, absences};
+use crate::analysis::between::bytes_of;
+use crate::analysis::lifetime::Lifetime;
+use crate::analysis::metric::{Metric, Totals};
+use crate::analysis::peak::Moment;
+use crate::analysis::series::Series;
+use crate::ids::{BlockId, ScopeId};
+use crate::trace::Trace;
+use crate::units::format_bytes;
+use crate::{Category, Phase};
+
+/// What concerns less than this share of the peak, in percent, is not worth a word.
+const LEAST_PERCENT: u64 = 5;
+/// Activations and state below this share are what every training step has.
+const LEAST_PERCENT_OF_STATE: u64 = 10;
+/// Memory beside the blocks is not worth a word below this.
+const LEAST_BESIDE: u64 = 64 << 20;
+
+/// What could be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Remedy {
+    /// An optimizer without intermediate results for all parameters at once.
+    FusedOptimizer,
+    /// The optimizer's step within backward.
+    StepInBackward,
+    /// Activations computed again in backward.
+    Checkpoint,
+    /// Optimizer state in fewer bytes, or on more devices.
+    SmallerState,
+    /// Intermediate results that are alive at once.
+    FewerTemporaries,
+    /// Segments that grow.
+    ExpandableSegments,
+    /// Blocks that another stream holds back.
+    StreamWaits,
+    /// Memory that others use.
+    OutsideAllocator,
+    /// A recording that begins earlier.
+    EarlierRecording,
+}
+
+/// One piece of advice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// What could be done.
+    pub remedy: Remedy,
+    /// The bytes at the peak that it concerns.
+    pub bytes: u64,
+    /// The peak without all of these: what the remedy comes near at best. None where it concerns no blocks of the peak.
+    pub without: Option<Moment>,
+    /// All that in words.
+    pub text: String,
+}
+
+/// What advice is drawn from.
+pub(super) struct Scene<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) series: &'a Series,
+    pub(super) peak: &'a Moment,
+    pub(super) totals: &'a Totals,
+    pub(super) at_peak: &'a [BlockId],
+    pub(super) parts: &'a Parts,
+}
+
+/// Everything that can be said, what saves most first.
+pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
+    let rules = [
+        scene.fused_optimizer(of_parts),
+        scene.step_in_backward(),
+        scene.checkpoint(),
+        scene.smaller_state(),
+        scene.fewer_temporaries(of_parts, Phase::Forward),
+        scene.fewer_temporaries(of_parts, Phase::Backward),
+        scene.stream_waits(),
+        scene.expandable_segments(),
+        scene.outside(),
+        scene.earlier_recording(),
+    ];
+    let mut advice: Vec<Advice> = rules.into_iter().flatten().collect();
+    let saved = |one: &Advice| one.without.map_or(0, |without| scene.peak.bytes.saturating_sub(without.bytes));
+    advice.sort_by_key(|one| std::cmp::Reverse((saved(one), one.bytes)));
+    advice
+}
+
+impl Scene<'_> {
+    fn is_much(&self, bytes: u64, percent: u64) -> bool {
+        bytes > 0 && u128::from(bytes) * 100 >= u128::from(self.peak.bytes) * u128::from(percent)
+    }
+
+    fn share(&self, bytes: u64) -> String {
+        share(bytes, self.peak.bytes)
+    }
+
+    /// The blocks at the peak that `is_one` picks, and their bytes.
+    fn pick(&self, is_one: impl Fn(BlockId) -> bool) -> (Vec<BlockId>, u64) {
+        let picked: Vec<BlockId> = self.at_peak.iter().copied().filter(|id| is_one(*id)).collect();
+        let bytes = picked.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
+        (picked, bytes)
+    }
+
+    fn of_cause(&self, cause: Cause) -> (Vec<BlockId>, u64) {
+        self.pick(|id| self.parts.cause(id) == Some(cause))
+    }
+
+    /// The operation that made most of the bytes of `blocks`, in brackets.
+    fn mostly(&self, blocks: &[BlockId]) -> String {
+        let mut sums: HashMap<&str, u64> = HashMap::new();
+        for &id in blocks {
+            let name = self.trace.tables.op_name(self.trace.blocks.op[id.0 as usize]);
+            *sums.entry(name).or_default() += bytes_of(self.trace, self.peak.metric, id);
+        }
+        let most = sums.into_iter().filter(|(name, _)| !name.is_empty()).max_by_key(|(name, bytes)| (*bytes, *name));
+        most.map_or_else(String::new, |(name, bytes)| format!(" ({} of them by {name})", format_bytes(bytes)))
+    }
+
+    fn left(&self, absence: &Absence) -> Moment {
+        after(self.trace, self.series, self.peak.metric, absence)
+    }
+
+    /// What the peak would be without the blocks that `is_gone` picks, alive at the peak or not.
+    fn left_without(&self, is_gone: impl Fn(BlockId) -> bool) -> Moment {
+        let grouped = Grouped::one(self.trace, is_gone);
+        let found = absences(self.trace, self.series.device(), self.peak.metric, &[&grouped], |_| false);
+        self.left(&found[0][0])
+    }
+
+    fn fused_optimizer(&self, of_parts: &[Absence]) -> Option<Advice> {
+        let cause = Cause { category: Category::Temporary, phase: Phase::Optimizer };
+        let (blocks, bytes) = self.of_cause(cause);
+        if !self.is_much(bytes, LEAST_PERCENT) || blocks.len() < 2 {
+            return None;
+        }
+        let without = self.left(self.parts.without(cause, of_parts));
+        let text = format!(
+            "{} ({}) are intermediate results of the optimizer, {} at once{}. A fused optimizer has none, one that goes \
+             parameter by parameter (foreach=False) one at a time: {}.",
+            format_bytes(bytes),
+            self.share(bytes),
+            blocks.len(),
+            self.mostly(&blocks),
+            self.at_best(&without),
+        );
+        Some(Advice { remedy: Remedy::FusedOptimizer, bytes, without: Some(without), text })
+    }
+
+    /// Gradients that outlive their phase: they wait for the optimizer.
+    fn step_in_backward(&self) -> Option<Advice> {
+        let trace = self.trace;
+        let waits = |id: BlockId| {
+            let block = trace.blocks.get(id);
+            block.device == self.peak.device
+                && block.category == Category::Gradient
+                && matches!(Lifetime::of(trace, &block), Lifetime::Step | Lifetime::Steps | Lifetime::Kept)
+        };
+        let (_, bytes) = self.pick(waits);
+        if !self.is_much(bytes, LEAST_PERCENT) || !trace.spans.rows().iter().any(|span| span.phase == Phase::Optimizer)
+        {
+            return None;
+        }
+        let without = self.left_without(waits);
+        let text = format!(
+            "{} ({}) are gradients that wait for the optimizer. A step within backward changes each parameter as soon as \
+             its gradient is complete, and frees the gradient at once: {}.",
+            format_bytes(bytes),
+            self.share(bytes),
+            self.at_best(&without),
+        );
+        Some(Advice { remedy: Remedy::StepInBackward, bytes, without: Some(without), text })
+    }
+
+    /// Activations of modules that come in numbers, such as the blocks of a transformer.
+    fn checkpoint(&self) -> Option<Advice> {
+        let trace = self.trace;
+        let is_activation = |id: BlockId| trace.blocks.category[id.0 as usize] == Category::Activation;
+        let (blocks, _) = self.pick(is_activation);
+        let mut rows: HashMap<ScopeId, Option<(String, String)>> = HashMap::new();
+        let mut row_of =
+            |scope: ScopeId| rows.entry(scope).or_insert_with(|| numbered(&trace.tables.scope_path(scope))).clone();
+        let mut sums: HashMap<String, (u64, std::collections::BTreeSet<String>)> = HashMap::new();
+        for &id in &blocks {
+            if let Some((row, number)) = row_of(trace.blocks.scope[id.0 as usize]) {
+                let sum = sums.entry(row).or_default();
+                sum.0 += bytes_of(trace, self.peak.metric, id);
+                sum.1.insert(number);
+            }
+        }
+        let (row, (bytes, numbers)) = sums.into_iter().max_by_key(|(row, (bytes, _))| (*bytes, row.clone()))?;
+        if !self.is_much(bytes, LEAST_PERCENT_OF_STATE) || numbers.len() < 2 {
+            return None;
+        }
+        let is_in_row: Vec<bool> = (0..trace.tables.scopes.len())
+            .map(|scope| row_of(ScopeId(scope as u32)).is_some_and(|(of, _)| of == row))
+            .collect();
+        let in_row = |scope: ScopeId| scope.index().is_some_and(|scope| is_in_row.get(scope) == Some(&true));
+        let without = self.left_without(|id| {
+            trace.blocks.device[id.0 as usize] == self.peak.device
+                && is_activation(id)
+                && in_row(trace.blocks.scope[id.0 as usize])
+        });
+        let ops = trace.tables.ops.len().max(1);
+        let again = trace.tables.ops.iter().filter(|op| in_row(op.scope)).count();
+        let text = format!(
+            "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps their inputs alone \
+             and computes the rest again, {} of all operations: {}.",
+            format_bytes(bytes),
+            self.share(bytes),
+            numbers.len(),
+            share(again as u64, ops as u64),
+            self.at_best(&without),
+        );
+        Some(Advice { remedy: Remedy::Checkpoint, bytes, without: Some(without), text })
+    }
+
+    fn smaller_state(&self) -> Option<Advice> {
+        let of = |category| self.pick(|id| self.trace.blocks.category[id.0 as usize] == category).1;
+        let (bytes, parameters) = (of(Category::OptimizerState), of(Category::Parameter));
+        if !self.is_much(bytes, LEAST_PERCENT_OF_STATE) {
+            return None;
+        }
+        let beside = match bytes.checked_div(parameters) {
+            Some(_) => format!(", {:.1} times the parameters", bytes as f64 / parameters as f64),
+            None => String::new(),
+        };
+        let text = format!(
+            "{} ({}) are optimizer state{beside}. State of 8 bits takes a quarter of that if it is of 32 now ({}), sharded \
+             over N ranks an N-th.",
+            format_bytes(bytes),
+            self.share(bytes),
+            format_bytes(bytes / 4),
+        );
+        let is_state = |id: BlockId| self.trace.blocks.category[id.0 as usize] == Category::OptimizerState;
+        Some(Advice { remedy: Remedy::SmallerState, bytes, without: Some(self.left_without(is_state)), text })
+    }
+
+    fn fewer_temporaries(&self, of_parts: &[Absence], phase: Phase) -> Option<Advice> {
+        let cause = Cause { category: Category::Temporary, phase };
+        let (blocks, bytes) = self.of_cause(cause);
+        if !self.is_much(bytes, LEAST_PERCENT) {
+            return None;
+        }
+        let without = self.left(self.parts.without(cause, of_parts));
+        let text = format!(
+            "{} ({}) are intermediate results of {phase} that are alive at once, {} of them{}. Operations in place, fused, \
+             or on parts of the batch need fewer: {}.",
+            format_bytes(bytes),
+            self.share(bytes),
+            blocks.len(),
+            self.mostly(&blocks),
+            self.at_best(&without),
+        );
+        Some(Advice { remedy: Remedy::FewerTemporaries, bytes, without: Some(without), text })
+    }
+
+    fn stream_waits(&self) -> Option<Advice> {
+        let peak = Moment::peak(self.trace, self.series, Metric::Active);
+        let totals = self.series.before_position(self.trace, peak.position());
+        let bytes = totals.active - totals.allocated;
+        if bytes < LEAST_BESIDE || !self.is_much(bytes, LEAST_PERCENT) {
+            return None;
+        }
+        let text = format!(
+            "{} are freed and wait for another stream when most memory is active ({}). Let that stream be waited for \
+             before the blocks are freed, or copy on the stream that uses them.",
+            format_bytes(bytes),
+            format_bytes(totals.active),
+        );
+        Some(Advice { remedy: Remedy::StreamWaits, bytes, without: None, text })
+    }
+
+    fn expandable_segments(&self) -> Option<Advice> {
+        let peak = Moment::peak(self.trace, self.series, Metric::Reserved);
+        let totals = self.series.before_position(self.trace, peak.position());
+        let bytes = totals.reserved.checked_sub(totals.active)?;
+        let settings = self.trace.device_facts(self.peak.device).map_or(&[][..], |facts| &facts.settings);
+        let is_on = settings.iter().any(|(_, value)| value.to_lowercase().contains("expandable_segments:true"));
+        if is_on || bytes < LEAST_BESIDE || u128::from(bytes) * 10 < u128::from(totals.reserved) {
+            return None;
+        }
+        let text = format!(
+            "{} ({}) of the {} reserved at most are free in segments, where only requests of their size find room. With \
+             expandable_segments:True the allocator keeps fewer such holes; `highwater whatif` tells how many.",
+            format_bytes(bytes),
+            share(bytes, totals.reserved),
+            format_bytes(totals.reserved),
+        );
+        Some(Advice { remedy: Remedy::ExpandableSegments, bytes, without: None, text })
+    }
+
+    fn outside(&self) -> Option<Advice> {
+        let bytes = Layers::of(self.totals)?.outside?;
+        if bytes < LEAST_BESIDE
+            || u128::from(bytes) * 100 < u128::from(self.totals.device_used) * u128::from(LEAST_PERCENT)
+        {
+            return None;
+        }
+        let text = format!(
+            "{} ({}) of the {} in use on the device are outside the allocator: contexts, libraries, other processes. \
+             `nvidia-smi` tells the processes.",
+            format_bytes(bytes),
+            share(bytes, self.totals.device_used),
+            format_bytes(self.totals.device_used),
+        );
+        Some(Advice { remedy: Remedy::OutsideAllocator, bytes, without: None, text })
+    }
+
+    fn earlier_recording(&self) -> Option<Advice> {
+        let is_unknown = |id: BlockId| {
+            let block = self.trace.blocks.get(id);
+            block.is_baseline() && !block.stack.is_some() && block.category == Category::Unknown
+        };
+        let (_, bytes) = self.pick(is_unknown);
+        if !self.is_much(bytes, 2 * LEAST_PERCENT_OF_STATE) {
+            return None;
+        }
+        let text = format!(
+            "{} ({}) were alive before recording began, and nothing tells who made them: begin to record before the model \
+             is built.",
+            format_bytes(bytes),
+            self.share(bytes),
+        );
+        Some(Advice { remedy: Remedy::EarlierRecording, bytes, without: None, text })
+    }
+
+    /// What is left without the blocks in question, and where the peak is then.
+    fn at_best(&self, without: &Moment) -> String {
+        let saved = self.peak.bytes - without.bytes;
+        let moved =
+            if without.phase == self.peak.phase { String::new() } else { format!(", and lie in {}", without.phase) };
+        format!("at best the peak would be {}, {} less{moved}", format_bytes(without.bytes), format_bytes(saved))
+    }
+}
+
+/// The part of a module path before its first number, and that number: `blocks` and `3` of `blocks.3.mlp`.
+fn numbered(path: &str) -> Option<(String, String)> {
+    let mut before: Vec<&str> = Vec::new();
+    for part in path.split('.') {
+        if !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return (!before.is_empty()).then(|| (before.join("."), part.to_owned()));
+        }
+        before.push(part);
+    }
+    None
+}
+
+fn share(part: u64, whole: u64) -> String {
+    format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
+}

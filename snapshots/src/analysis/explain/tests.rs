@@ -1,0 +1,149 @@
+//! Tests of explanations: sums, absences, advice where it is due and none where it is not.
+
+use super::*;
+use crate::Phase;
+use crate::text::trace_from_text;
+
+fn explain(text: &str, keys: &[GroupKey], filter: &str) -> (Trace, Explanation) {
+    let trace = trace_from_text(text).expect("the text is a trace");
+    let device = trace.main_device();
+    let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));
+    let filter: Filter = filter.parse().expect("the filter is one");
+    let query = ExplainQuery { metric: Metric::Requested, keys, top: 3, filter: &filter };
+    let explanation = Explanation::of(&trace, &series, &live, &query);
+    (trace, explanation)
+}
+
+/// A step whose peak lies in the optimizer; without its intermediate results it would lie in backward.
+const STEP: &str = "
+    alloc w1 1000 parameter @blocks.0
+    alloc w2 1000 parameter @blocks.1
+    step 0
+    phase forward
+    alloc x 10 input
+    alloc a1 600 activation #mlp @blocks.0
+    alloc a2 700 activation #mlp @blocks.1
+    phase backward
+    alloc g2 1000 gradient @blocks.1
+    free a2
+    alloc g1 1000 gradient @blocks.0
+    free a1
+    phase optimizer
+    alloc s1 1000 optimizer_state @blocks.0
+    alloc s2 1000 optimizer_state @blocks.1
+    alloc t1 1000 temporary #adam.sqrt @blocks.0
+    alloc t2 1000 temporary #adam.sqrt @blocks.1
+    free t1
+    free t2
+    phase zero_grad
+    free g1
+    free g2
+";
+
+#[test]
+fn groups_and_rest_add_up_to_the_peak_and_each_says_what_would_be_left() {
+    let (_, explanation) = explain(STEP, &[GroupKey::Category], "");
+    assert_eq!(explanation.peak.bytes, 8010);
+    assert_eq!(explanation.peak.phase, Phase::Optimizer);
+    let told: Vec<(&str, u64, u64, Phase)> = explanation
+        .groups
+        .iter()
+        .map(|group| (group.key[0].as_str(), group.bytes_at_peak, group.without.bytes, group.without.phase))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("parameter", 2000, 6010, Phase::Optimizer),
+            ("gradient", 2000, 6010, Phase::Optimizer),
+            ("optimizer_state", 2000, 6010, Phase::Optimizer),
+        ]
+    );
+    let listed: u64 = explanation.groups.iter().map(|group| group.bytes_at_peak).sum();
+    assert_eq!((listed + explanation.rest_bytes, explanation.rest_groups), (8010, 2));
+}
+
+#[test]
+fn what_a_filter_picks_is_also_taken_away_as_a_whole() {
+    let (_, explanation) = explain(STEP, &[GroupKey::Category], "category=temporary,gradient,optimizer_state");
+    let filtered = explanation.filtered.expect("there is a filter");
+    assert_eq!((filtered.bytes_at_peak, filtered.blocks_at_peak), (6000, 6));
+    // Then the activations are the peak: 2000 of weights, 10 of input, 1300.
+    assert_eq!((filtered.without.bytes, filtered.without.phase), (3310, Phase::Forward));
+    assert_eq!(filtered.saved_bytes(&explanation.peak), 4700);
+    assert_eq!(explanation.groups.iter().map(|group| group.bytes_at_peak).sum::<u64>(), 6000);
+}
+
+#[test]
+fn removals_follow_one_another_each_from_what_the_ones_before_have_left() {
+    let (_, explanation) = explain(STEP, &[GroupKey::Category], "");
+    let told: Vec<(String, u64, u64)> =
+        explanation.removals.iter().map(|one| (one.cause.name(), one.bytes_at_peak, one.left.bytes)).collect();
+    assert_eq!(told[0], ("gradient made in backward".to_owned(), 2000, 6010));
+    assert_eq!(told[1].2, 4010);
+    let left: Vec<u64> = told.iter().map(|(.., left)| *left).collect();
+    assert!(left.is_sorted_by(|a, b| a > b), "{left:?}");
+    assert!(told.iter().all(|(name, ..)| !name.starts_with("parameter")), "a program cannot do without");
+}
+
+#[test]
+fn advice_is_given_where_the_recording_supports_it() {
+    let (_, explanation) = explain(STEP, &[GroupKey::Category], "");
+    let remedies: Vec<Remedy> = explanation.advice.iter().map(|one| one.remedy).collect();
+    for due in [Remedy::FusedOptimizer, Remedy::StepInBackward, Remedy::SmallerState] {
+        assert!(remedies.contains(&due), "{due:?} is not in {remedies:?}");
+    }
+    // At the peak no activation is alive, nobody waits, nothing is outside, and who made the baseline is known.
+    assert_eq!(remedies.len(), 3, "{:?}", explanation.advice);
+    let fused = explanation.advice.iter().find(|one| one.remedy == Remedy::FusedOptimizer).expect("it is there");
+    assert_eq!((fused.bytes, fused.without.map(|without| without.bytes)), (2000, Some(6010)));
+    assert!(fused.text.contains("adam.sqrt") && fused.text.contains("25 %"), "{}", fused.text);
+}
+
+#[test]
+fn activations_of_numbered_modules_can_be_checkpointed() {
+    let text = "
+        alloc w 100 parameter
+        step 0
+        phase forward
+        alloc a0 600 activation #mlp @net.blocks.0.mlp
+        alloc a1 700 activation #mlp @net.blocks.1.mlp
+        alloc h 50 activation #head @head
+        phase backward
+        free h
+        free a1
+        free a0
+    ";
+    let (_, explanation) = explain(text, &[GroupKey::Scope], "");
+    let [advice] = &explanation.advice[..] else { panic!("one piece: {:?}", explanation.advice) };
+    assert_eq!(advice.remedy, Remedy::Checkpoint);
+    assert_eq!((advice.bytes, advice.without.map(|without| without.bytes)), (1300, Some(150)));
+    assert!(advice.text.contains("2 modules net.blocks.*") && advice.text.contains("67 %"), "{}", advice.text);
+}
+
+#[test]
+fn where_all_is_parameters_there_is_no_advice() {
+    let (_, explanation) = explain("alloc w 1000 parameter\nalloc v 10 parameter", &[GroupKey::Category], "");
+    assert_eq!(explanation.advice, []);
+    assert_eq!(explanation.removals, []);
+    assert_eq!(explanation.groups[0].without.bytes, 0);
+}
+
+#[test]
+fn layers_add_up_from_what_was_asked_for_to_the_device() {
+    let text = "
+        segment_alloc 0x200000 2097152
+        alloc a 1000/1024
+        alloc b 500/512
+        device_used 9000000
+        free_requested b
+        alloc c 700/1024
+    ";
+    let (trace, explanation) = explain(text, &[GroupKey::Category], "");
+    let layers = explanation.layers.expect("the recording is sound");
+    let series = Series::build(&trace, explanation.peak.device);
+    let totals = series.before_position(&trace, explanation.peak.position());
+    assert_eq!(layers.requested + layers.rounding + layers.waiting, totals.active);
+    assert_eq!(layers.waiting, 512);
+    assert_eq!(layers.requested + layers.rounding + layers.waiting + layers.free_in_segments, totals.reserved);
+    assert_eq!(layers.outside, Some(9_000_000 - 2_097_152));
+}

@@ -1,0 +1,54 @@
+//! Diff: the options of `highwater diff`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use highwater_snapshots::analysis::{GroupKey, Metric};
+
+use super::values::{ComparedAt, GroupKeys, metric_parser};
+use super::{BlockChoice, CategoryChoice};
+
+/// Groups that are named when it is not told how many.
+const TOP: usize = 20;
+
+/// `highwater diff`.
+#[derive(Clone, Debug, Args)]
+pub struct DiffArguments {
+    /// The first recording; `-` is standard input
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// The second recording; without it, steps of the first are compared
+    #[arg(value_name = "B")]
+    pub b: Option<PathBuf>,
+    /// The moment to compare: peak, end, step:N (the peak of step N) or step-end:N [default: peak; of one recording, the
+    /// ends of its last two whole steps: what lives on]
+    #[arg(long, value_name = "MOMENT")]
+    pub at: Option<ComparedAt>,
+    /// The moment of B, where it is another one [default: as --at; of one recording, the step after it]
+    #[arg(long, value_name = "MOMENT")]
+    pub at_b: Option<ComparedAt>,
+    /// The total to compare
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
+    pub metric: Metric,
+    /// Look at device N of A [default: the one with the most blocks]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
+    /// Look at device N of B [default: as --device]
+    #[arg(long, value_name = "N")]
+    pub device_b: Option<u16>,
+    /// Group by these, separated by commas: category, op, scope, phase, step, stack, frame, size, stream, pool, lifetime
+    #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(vec![GroupKey::Category]))]
+    pub by: GroupKeys,
+    /// Name the K groups that differ most; the others are summed up as the rest
+    #[arg(long, value_name = "K", default_value_t = TOP)]
+    pub top: usize,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+    /// Print one JSON object: sizes in bytes, times in microseconds since 1970
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,36 @@
+//! Explain: the options of `highwater explain`.
+
+use clap::Args;
+use highwater_snapshots::analysis::{GroupKey, Metric};
+
+use super::values::{GroupKeys, block_metric_parser};
+use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
+
+/// Groups that are named when it is not told how many.
+const TOP: usize = 12;
+
+/// `highwater explain`.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// The total whose peak to explain: requested, allocated or active
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
+    pub metric: Metric,
+    /// Group by these, separated by commas: category, op, scope, phase, step, stack, frame, size, stream, pool, lifetime
+    #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(vec![GroupKey::Category, GroupKey::Phase]))]
+    pub by: GroupKeys,
+    /// Name the K largest groups; the others are summed up as the rest
+    #[arg(long, value_name = "K", default_value_t = TOP)]
+    pub top: usize,
+    /// The blocks.
+    #[command(flatten)]
+    pub blocks: BlockChoice,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}

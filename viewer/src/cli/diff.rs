@@ -1,0 +1,443 @@
+//! Diff: `highwater diff`, what makes the difference between two recordings, or between two moments of one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use highwater_snapshots::analysis::diff::{
+    Asked, Change, DiffAt, DiffGroup, DiffQuery, Likeness, PhasePair, Setting, phase_pairs, settings,
+};
+use highwater_snapshots::analysis::phases::{PhaseRow, phases};
+use highwater_snapshots::analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{DeviceId, Trace};
+use serde::Serialize;
+
+use super::caveats;
+use super::moment::{PeakFigure, count_of, when};
+use super::outcome::Failure;
+use super::page::Page;
+use super::recording::{check_metric, choose_device, names_operations};
+use super::shell::quoted;
+use super::table::{Column, Table};
+use crate::args::{ComparedAt, DiffArguments, is_stdin};
+
+/// Phases that differ, told at most.
+const TOLD_PHASES: usize = 12;
+
+/// The answer, for people and programs.
+#[derive(Debug)]
+pub struct DiffReport<'a> {
+    traces: [&'a Trace; 2],
+    arguments: &'a DiffArguments,
+    diff: Diff,
+    settings: Vec<Setting>,
+    /// The peak of each total on both sides.
+    totals: Vec<(Metric, [u64; 2])>,
+    phases: Vec<PhasePair>,
+}
+
+impl<'a> DiffReport<'a> {
+    /// Asks both recordings, which may be one.
+    pub fn of(traces: [&'a Trace; 2], arguments: &'a DiffArguments) -> Result<Self, Failure> {
+        let wanted = [arguments.device, arguments.device_b.or(arguments.device)];
+        let mut devices = [DeviceId::default(); 2];
+        for (side, device) in devices.iter_mut().enumerate() {
+            *device = choose_device(traces[side], wanted[side]).map_err(|failure| of_side(failure, side))?;
+            check_metric(traces[side], *device, arguments.metric).map_err(|failure| of_side(failure, side))?;
+        }
+        let index = |side: usize| {
+            let (trace, device): (&Trace, _) = (traces[side], devices[side]);
+            rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device))
+        };
+        let (a, b) = rayon::join(|| index(0), || index(1));
+        let asked = [
+            Asked { trace: traces[0], series: &a.0, live: &a.1 },
+            Asked { trace: traces[1], series: &b.0, live: &b.1 },
+        ];
+        let at = moments_of(arguments, traces[0])?;
+        let find = |side: usize| {
+            let missing = || {
+                let which = ["A", "B"][side];
+                Failure::Usage(format!("{} of {which}: the recording has no such step", ComparedAt(at[side])))
+            };
+            at[side].find(asked[side], arguments.metric).ok_or_else(missing)
+        };
+        let query = DiffQuery { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
+        let diff = Diff::of(asked, [find(0)?, find(1)?], &query);
+        let peak = |asked: &Asked<'_>, metric| Moment::peak(asked.trace, asked.series, metric).bytes;
+        let totals = Metric::ALL.map(|metric| (metric, [peak(&asked[0], metric), peak(&asked[1], metric)]));
+        let rows = |side: usize| phases(traces[side], devices[side], arguments.metric);
+        let phases = if arguments.b.is_some() { phase_pairs(&rows(0), &rows(1)) } else { Vec::new() };
+        Ok(Self {
+            traces,
+            arguments,
+            diff,
+            settings: settings([(traces[0], devices[0]), (traces[1], devices[1])]),
+            totals: totals.into_iter().filter(|(_, bytes)| *bytes != [0, 0]).collect(),
+            phases,
+        })
+    }
+
+    /// The answer for programs: the deltas of groups and rest sum to `delta_bytes`, with a filter to `filtered_delta_bytes`.
+    pub fn figures(&self) -> impl Serialize {
+        let filter = self.arguments.blocks.filter.stated();
+        let delta = i128::from(self.diff.b.bytes) - i128::from(self.diff.a.bytes);
+        DiffFigures {
+            a: SideFigures::of(self.traces[0], &self.arguments.a, &self.diff.a),
+            b: SideFigures::of(self.traces[1], self.arguments.b.as_ref().unwrap_or(&self.arguments.a), &self.diff.b),
+            delta_bytes: delta,
+            filter: filter.map(str::to_owned),
+            filtered_delta_bytes: filter.map(|_| self.diff.delta()),
+            groups: self.diff.groups.iter().map(|group| GroupFigures::of(group, &self.arguments.by.0)).collect(),
+            rest_a_bytes: self.diff.rest_bytes[0],
+            rest_b_bytes: self.diff.rest_bytes[1],
+            rest_delta_bytes: i128::from(self.diff.rest_bytes[1]) - i128::from(self.diff.rest_bytes[0]),
+            rest_groups: self.diff.rest_groups,
+            settings: self.settings.iter().filter(|setting| setting.differs()).cloned().collect(),
+            peaks: self.totals.iter().map(|(metric, bytes)| (metric.name(), TotalFigures::of(*bytes))).collect(),
+            phases: self.phases.iter().map(PhaseFigures::of).collect(),
+        }
+    }
+
+    /// The answer in words.
+    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Diff { a, b, .. } = &self.diff;
+        let metric = self.arguments.metric.name().replace('_', " ");
+        let delta = i128::from(b.bytes) - i128::from(a.bytes);
+        let words = match delta {
+            0 => format!("B takes as much as A: {} {metric}.", format_bytes(a.bytes)),
+            _ => {
+                let more = if delta > 0 { "more" } else { "less" };
+                let size = format_bytes(u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX));
+                format!(
+                    "B takes {size} {more} than A: {} {metric} after {}.",
+                    format_bytes(b.bytes),
+                    format_bytes(a.bytes)
+                )
+            }
+        };
+        page.headline(&words)?;
+        for (side, moment) in [("A", a), ("B", b)] {
+            let file =
+                if side == "B" { self.arguments.b.as_ref().unwrap_or(&self.arguments.a) } else { &self.arguments.a };
+            page.line(&format!("{side}: {}, {}.", file.display(), when(moment.event, moment.step, moment.phase)))?;
+        }
+        self.print_settings(page)?;
+        if self.arguments.b.is_some() {
+            page.gap()?;
+            page.line("Peaks of the whole recordings:")?;
+            page.table(&self.totals())?;
+            self.print_phases(page)?;
+        }
+        page.gap()?;
+        if let Some(filter) = self.arguments.blocks.filter.stated() {
+            page.line(&format!("Of this, {} in blocks with {filter}:", signed(self.diff.delta())))?;
+        } else {
+            page.line("What makes the difference:")?;
+        }
+        page.table(&self.table())?;
+        self.print_likeness(page)?;
+        caveats::print(self.traces[0], page)?;
+        if self.arguments.b.is_some() {
+            caveats::print(self.traces[1], page)?;
+        }
+        page.gap()?;
+        page.hint(&self.hint())
+    }
+
+    fn print_settings(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let differing: Vec<&Setting> = self.settings.iter().filter(|setting| setting.differs()).collect();
+        if differing.is_empty() {
+            return Ok(());
+        }
+        page.gap()?;
+        let mut table = Table::new(vec![
+            Column::text("set differently"),
+            Column::text("in A").giving_way(),
+            Column::text("in B").giving_way(),
+        ]);
+        for setting in differing {
+            let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+            table.push(vec![setting.name.clone(), value(&setting.a), value(&setting.b)]);
+        }
+        page.table(&table)
+    }
+
+    fn totals(&self) -> Table {
+        let mut table = Table::new(vec![
+            Column::text("total"),
+            Column::number("A"),
+            Column::number("B"),
+            Column::number("difference"),
+        ]);
+        for (metric, [a, b]) in &self.totals {
+            let delta = signed(i128::from(*b) - i128::from(*a));
+            table.push(vec![metric.name().replace('_', " "), format_bytes(*a), format_bytes(*b), delta]);
+        }
+        table
+    }
+
+    /// The phases whose peaks differ, those that differ most where there are many, in their order.
+    fn print_phases(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let differing: Vec<&PhasePair> = self.phases.iter().filter(|pair| phase_delta(pair) != 0).collect();
+        if differing.is_empty() {
+            return Ok(());
+        }
+        let mut sizes: Vec<u128> = differing.iter().map(|pair| phase_delta(pair).unsigned_abs()).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let least = sizes.get(TOLD_PHASES.saturating_sub(1)).copied().unwrap_or(0);
+        let told: Vec<&&PhasePair> =
+            differing.iter().filter(|pair| phase_delta(pair).unsigned_abs() >= least).take(TOLD_PHASES).collect();
+        page.gap()?;
+        let more = differing.len() - told.len();
+        let which = if more > 0 { format!(" The {} that differ most:", told.len()) } else { String::new() };
+        page.line(&format!("Peaks of {}.{which}", count_of(differing.len() as u64, "differing phase")))?;
+        let mut table = Table::new(vec![
+            Column::text("step"),
+            Column::text("phase"),
+            Column::number("A"),
+            Column::number("B"),
+            Column::number("difference"),
+        ]);
+        for pair in told {
+            let peak = |row: &Option<_>| row.as_ref().map_or_else(|| "-".to_owned(), peak_text);
+            let delta = signed(phase_delta(pair));
+            table.push(vec![step_text(pair), phase_name(pair).to_owned(), peak(&pair.a), peak(&pair.b), delta]);
+        }
+        page.table(&table)
+    }
+
+    fn table(&self) -> Table {
+        let keys = &self.arguments.by.0;
+        let column = |key: &GroupKey| match key {
+            GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).giving_way_within(),
+            _ => Column::text(key.name()).giving_way(),
+        };
+        let mut columns: Vec<Column> = keys.iter().map(column).collect();
+        columns.extend([Column::number("A"), Column::number("B"), Column::number("difference"), Column::text("")]);
+        let mut table = Table::new(columns);
+        let mut row = |mut names: Vec<String>, [a, b]: [u64; 2], change: String| {
+            names.resize(keys.len(), String::new());
+            names.extend([format_bytes(a), format_bytes(b), signed(i128::from(b) - i128::from(a)), change]);
+            table.push(names);
+        };
+        for group in &self.diff.groups {
+            let change = match group.change() {
+                Change::Same | Change::Grown | Change::Shrunk => String::new(),
+                change => change.name().to_owned(),
+            };
+            let change = match group.likeness {
+                Likeness::Equal => change,
+                likeness => format!("{change} ({})", likeness.name()).trim_start().to_owned(),
+            };
+            row(group.key.clone(), [group.a_bytes, group.b_bytes], change);
+        }
+        if self.diff.rest_groups > 0 {
+            row(vec![count_of(self.diff.rest_groups, "more group")], self.diff.rest_bytes, String::new());
+        }
+        row(vec!["total".to_owned()], [self.diff.a_bytes, self.diff.b_bytes], String::new());
+        table
+    }
+
+    fn print_likeness(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let loosely = self.diff.groups.iter().filter(|group| group.likeness == Likeness::Alike).count() as u64;
+        if loosely > 0 {
+            let s = if loosely == 1 { " was" } else { "s were" };
+            page.warning(&format!(
+                "{loosely} group{s} matched loosely: functions stand between others that did not before, or have new names."
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn hint(&self) -> String {
+        let name = |file: &Path| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
+        let mut files = name(&self.arguments.a);
+        if let Some(b) = &self.arguments.b {
+            files = format!("{files} {}", name(b));
+        }
+        let is_by_code = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack));
+        if names_operations(self.traces[0]) && !self.arguments.by.0.contains(&GroupKey::Scope) {
+            return format!("Next: highwater diff {files} --by scope,op   for the modules and operations behind it");
+        }
+        if is_by_code {
+            return format!("Next: highwater explain {}   for what could be done", name(&self.arguments.a));
+        }
+        format!("Next: highwater diff {files} --by frame   for the lines of code behind it")
+    }
+}
+
+/// The moments of both sides that the options mean.
+fn moments_of(arguments: &DiffArguments, first: &Trace) -> Result<[DiffAt; 2], Failure> {
+    let (at, at_b) = (arguments.at.map(|at| at.0), arguments.at_b.map(|at| at.0));
+    if arguments.b.is_some() {
+        let at = at.unwrap_or_default();
+        return Ok([at, at_b.unwrap_or(at)]);
+    }
+    match (at, at_b) {
+        (Some(a), Some(b)) => Ok([a, b]),
+        (Some(DiffAt::Step(step)), None) => Ok([DiffAt::Step(step), DiffAt::Step(step.saturating_add(1))]),
+        (Some(DiffAt::StepEnd(step)), None) => Ok([DiffAt::StepEnd(step), DiffAt::StepEnd(step.saturating_add(1))]),
+        (None, None) => DiffAt::last_steps(first).ok_or_else(|| {
+            let text = "of one recording, steps are compared, and this one has fewer than two; name a second recording";
+            Failure::Usage(text.to_owned())
+        }),
+        _ => Err(Failure::Usage("of one recording, name both moments: --at and --at-b".to_owned())),
+    }
+}
+
+fn of_side(failure: Failure, side: usize) -> Failure {
+    match failure {
+        Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),
+        other => other,
+    }
+}
+
+/// `+1.50 GiB`, `−12.00 KiB`, `0 B`.
+pub fn signed(delta: i128) -> String {
+    let size = format_bytes(u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX));
+    match delta {
+        0 => size,
+        1.. => format!("+{size}"),
+        _ => format!("−{size}"),
+    }
+}
+
+fn phase_delta(pair: &PhasePair) -> i128 {
+    let peak = |row: &Option<_>| row.as_ref().map_or(0, |row: &PhaseRow| row.peak_bytes);
+    i128::from(peak(&pair.b)) - i128::from(peak(&pair.a))
+}
+
+fn peak_text(row: &PhaseRow) -> String {
+    format_bytes(row.peak_bytes)
+}
+
+fn phase_name(pair: &PhasePair) -> &'static str {
+    pair.a.as_ref().or(pair.b.as_ref()).map_or("", |row| row.phase.name())
+}
+
+/// `3`, or `3 and 5` where the numbers differ.
+fn step_text(pair: &PhasePair) -> String {
+    let step = |row: &Option<PhaseRow>| row.as_ref().and_then(|row| row.step);
+    match (step(&pair.a), step(&pair.b)) {
+        (Some(a), Some(b)) if a != b => format!("{a} and {b}"),
+        (Some(step), _) | (_, Some(step)) => step.to_string(),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct DiffFigures {
+    a: SideFigures,
+    b: SideFigures,
+    delta_bytes: i128,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filtered_delta_bytes: Option<i128>,
+    groups: Vec<GroupFigures>,
+    rest_a_bytes: u64,
+    rest_b_bytes: u64,
+    rest_delta_bytes: i128,
+    rest_groups: u64,
+    settings: Vec<Setting>,
+    peaks: BTreeMap<&'static str, TotalFigures>,
+    phases: Vec<PhaseFigures>,
+}
+
+#[derive(Debug, Serialize)]
+struct SideFigures {
+    file: String,
+    device: u16,
+    metric: Metric,
+    #[serde(flatten)]
+    figure: PeakFigure,
+    step: Option<u32>,
+    phase: &'static str,
+    trust: caveats::TrustFigures,
+    problems: Vec<String>,
+}
+
+impl SideFigures {
+    fn of(trace: &Trace, file: &Path, moment: &Moment) -> Self {
+        Self {
+            file: file.display().to_string(),
+            device: moment.device.0,
+            metric: moment.metric,
+            figure: PeakFigure::of(trace, moment),
+            step: moment.step,
+            phase: moment.phase.name(),
+            trust: caveats::TrustFigures::of(trace),
+            problems: caveats::problem_texts(trace),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct GroupFigures {
+    /// The values of all keys, joined.
+    key: String,
+    /// The values by key.
+    keys: BTreeMap<&'static str, String>,
+    a_bytes: u64,
+    b_bytes: u64,
+    delta_bytes: i128,
+    a_blocks: u64,
+    b_blocks: u64,
+    change: Change,
+    likeness: Likeness,
+}
+
+impl GroupFigures {
+    fn of(group: &DiffGroup, keys: &[GroupKey]) -> Self {
+        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
+        Self {
+            key: group.key.join(", "),
+            keys: named.collect(),
+            a_bytes: group.a_bytes,
+            b_bytes: group.b_bytes,
+            delta_bytes: group.delta(),
+            a_blocks: group.a_blocks,
+            b_blocks: group.b_blocks,
+            change: group.change(),
+            likeness: group.likeness,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct TotalFigures {
+    a_bytes: u64,
+    b_bytes: u64,
+    delta_bytes: i128,
+}
+
+impl TotalFigures {
+    fn of([a, b]: [u64; 2]) -> Self {
+        Self { a_bytes: a, b_bytes: b, delta_bytes: i128::from(b) - i128::from(a) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct PhaseFigures {
+    a_step: Option<u32>,
+    b_step: Option<u32>,
+    phase: &'static str,
+    a_peak_bytes: Option<u64>,
+    b_peak_bytes: Option<u64>,
+    delta_bytes: i128,
+}
+
+impl PhaseFigures {
+    fn of(pair: &PhasePair) -> Self {
+        Self {
+            a_step: pair.a.as_ref().and_then(|row| row.step),
+            b_step: pair.b.as_ref().and_then(|row| row.step),
+            phase: phase_name(pair),
+            a_peak_bytes: pair.a.as_ref().map(|row| row.peak_bytes),
+            b_peak_bytes: pair.b.as_ref().map(|row| row.peak_bytes),
+            delta_bytes: phase_delta(pair),
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Explain: `highwater explain`, why the peak is so high and what would lower it.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Layers, Removal};
+use highwater_snapshots::analysis::frames::short_stack;
+use highwater_snapshots::analysis::{Explanation, GroupKey, LiveIndex, Metric, Moment, Series};
+use highwater_snapshots::units::{format_bytes, format_count};
+use serde::Serialize;
+
+use super::caveats::{self, TrustFigures, problem_texts};
+use super::moment::{PeakFigure, count_of, how_much_and_when, when};
+use super::outcome::Failure;
+use super::page::Page;
+use super::recording::{choose_device, names_operations};
+use super::shell::next_command;
+use super::table::{Column, Table, bar, percent};
+use crate::args::ExplainArguments;
+
+/// The answer, for people and programs.
+#[derive(Debug)]
+pub struct ExplainReport<'a> {
+    trace: &'a Trace,
+    arguments: &'a ExplainArguments,
+    explanation: Explanation,
+}
+
+impl<'a> ExplainReport<'a> {
+    /// Asks `trace`.
+    pub fn of(trace: &'a Trace, arguments: &'a ExplainArguments) -> Result<Self, Failure> {
+        let device = choose_device(trace, arguments.device.device)?;
+        let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
+        let query = ExplainQuery {
+            metric: arguments.metric,
+            keys: &arguments.by.0,
+            top: arguments.top,
+            filter: &arguments.blocks.filter.filter,
+        };
+        Ok(Self { trace, arguments, explanation: Explanation::of(trace, &series, &live, &query) })
+    }
+
+    /// The answer for programs: bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
+    pub fn figures(&self) -> impl Serialize {
+        let Explanation { peak, groups, filtered, .. } = &self.explanation;
+        let figures = |group: &ExplainedGroup| GroupFigures::of(group, peak, &self.arguments.by.0);
+        ExplainFigures {
+            device: peak.device.0,
+            metric: peak.metric,
+            peak: MomentFigures::of(self.trace, peak),
+            layers: self.explanation.layers,
+            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
+            filtered: filtered.as_ref().map(figures),
+            groups: groups.iter().map(figures).collect(),
+            rest_bytes: self.explanation.rest_bytes,
+            rest_groups: self.explanation.rest_groups,
+            removals: self.explanation.removals.iter().map(|one| RemovalFigures::of(one, self.trace)).collect(),
+            advice: self.explanation.advice.iter().map(|one| one.text.clone()).collect(),
+            trust: TrustFigures::of(self.trace),
+            problems: problem_texts(self.trace),
+        }
+    }
+
+    /// The answer in words.
+    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Explanation { peak, filtered, removals, advice, .. } = &self.explanation;
+        let devices = self.trace.device_ids();
+        let on = if devices.len() > 1 { format!(", on device {}", peak.device.0) } else { String::new() };
+        page.headline(&format!("Peak: {}{on}.", how_much_and_when(peak)))?;
+        if let (Some(filter), Some(group)) = (self.arguments.blocks.filter.stated(), filtered) {
+            page.line(&format!(
+                "Of these, {} ({}) are in blocks with {filter}. Without all such blocks the peak would be {}, {} less, {}.",
+                format_bytes(group.bytes_at_peak),
+                percent(group.bytes_at_peak, peak.bytes),
+                format_bytes(group.without.bytes),
+                format_bytes(group.saved_bytes(peak)),
+                when(group.without.event, group.without.step, group.without.phase),
+            ))?;
+        }
+        self.print_advice(page, advice)?;
+        page.gap()?;
+        page.line("What it is made of, and the peak without all blocks of a group:")?;
+        page.table(&self.table())?;
+        if !removals.is_empty() {
+            page.gap()?;
+            page.line("Without one part after another, each time the one that saves most:")?;
+            page.table(&self.removals())?;
+        }
+        self.print_layers(page)?;
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        page.hint(&self.hint())
+    }
+
+    fn print_advice(&self, page: &mut Page<'_>, advice: &[Advice]) -> io::Result<()> {
+        if advice.is_empty() {
+            return Ok(());
+        }
+        page.gap()?;
+        let width = page.width().unwrap_or(110).saturating_sub(2).max(40);
+        for one in advice {
+            for (position, line) in wrapped(&one.text, width).iter().enumerate() {
+                page.line(&format!("{} {line}", if position == 0 { "•" } else { " " }))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn table(&self) -> Table {
+        let Explanation { peak, groups, rest_bytes, rest_groups, filtered, .. } = &self.explanation;
+        let keys = &self.arguments.by.0;
+        let total = filtered.as_ref().map_or(peak.bytes, |group| group.bytes_at_peak);
+        let column = |key: &GroupKey| match key {
+            GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).giving_way_within(),
+            _ => Column::text(key.name()).giving_way(),
+        };
+        let mut columns: Vec<Column> = keys.iter().map(column).collect();
+        columns.extend([Column::number("at the peak"), Column::number("share"), Column::text("")]);
+        columns.extend([Column::number("blocks"), Column::number("without it"), Column::number("saves")]);
+        columns.push(Column::text("the peak is then in"));
+        let mut table = Table::new(columns);
+        for group in groups {
+            let mut row = group.key.clone();
+            if let Some(at) = keys.iter().position(|key| *key == GroupKey::Stack)
+                && group.stack.is_some()
+            {
+                row[at] = short_stack(&self.trace.tables, group.stack).join("\n");
+            }
+            row.extend(bytes_cells(group.bytes_at_peak, total));
+            row.push(format_count(group.blocks_at_peak));
+            row.extend([format_bytes(group.without.bytes), format_bytes(group.saved_bytes(peak))]);
+            row.push(place(&group.without));
+            table.push(row);
+        }
+        let mut plain = |name: String, bytes: u64| {
+            let mut row = vec![name];
+            row.resize(keys.len(), String::new());
+            row.extend(bytes_cells(bytes, total));
+            row.resize(keys.len() + 7, String::new());
+            table.push(row);
+        };
+        if *rest_groups > 0 {
+            plain(count_of(*rest_groups, "more group"), *rest_bytes);
+        }
+        plain("total".to_owned(), total);
+        table
+    }
+
+    fn removals(&self) -> Table {
+        let mut table = Table::new(vec![
+            Column::text("without"),
+            Column::number("it holds"),
+            Column::number("peak left"),
+            Column::text("in"),
+        ]);
+        for removal in &self.explanation.removals {
+            let row = [removal.cause.name(), format_bytes(removal.bytes_at_peak), format_bytes(removal.left.bytes)];
+            table.push(row.into_iter().chain([place(&removal.left)]).collect());
+        }
+        table
+    }
+
+    fn print_layers(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Some(layers) = &self.explanation.layers else { return Ok(()) };
+        let mut parts = vec![format!("{} requested", format_bytes(layers.requested))];
+        let mut add = |bytes: u64, what: &str| {
+            if bytes > 0 {
+                parts.push(format!("{} {what}", format_bytes(bytes)));
+            }
+        };
+        add(layers.rounding, "rounding");
+        add(layers.waiting, "waiting for a stream");
+        add(layers.free_in_segments, "free in segments");
+        let reserved = layers.requested + layers.rounding + layers.waiting + layers.free_in_segments;
+        add(layers.outside.unwrap_or(0), "outside the allocator");
+        if reserved == 0 || parts.len() < 2 {
+            return Ok(());
+        }
+        let all = match layers.outside {
+            Some(outside) => format!("{} in use on the device", format_bytes(reserved + outside)),
+            None => format!("{} reserved", format_bytes(reserved)),
+        };
+        page.gap()?;
+        page.line(&format!("At that moment: {} = {all}.", parts.join(" + ")))
+    }
+
+    fn hint(&self) -> String {
+        let file = &self.arguments.source.file;
+        if self.arguments.by.0.contains(&GroupKey::Scope) || !names_operations(self.trace) {
+            return next_command(&["explain"], file, &["--by", "frame"], "for the lines of code behind it");
+        }
+        next_command(&["explain"], file, &["--by", "scope,op"], "for the modules and operations behind it")
+    }
+}
+
+fn bytes_cells(bytes: u64, total: u64) -> [String; 3] {
+    [format_bytes(bytes), percent(bytes, total), bar(bytes, total, 12)]
+}
+
+/// `backward, step 1`.
+fn place(moment: &Moment) -> String {
+    match (moment.event, moment.step) {
+        (None, _) => "the beginning".to_owned(),
+        (_, Some(step)) => format!("{}, step {step}", moment.phase),
+        (_, None) => moment.phase.to_string(),
+    }
+}
+
+/// `text` in lines of at most `width` characters, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always one");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+#[derive(Debug, Serialize)]
+struct ExplainFigures {
+    device: u16,
+    metric: Metric,
+    peak: MomentFigures,
+    layers: Option<Layers>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filtered: Option<GroupFigures>,
+    groups: Vec<GroupFigures>,
+    rest_bytes: u64,
+    rest_groups: u64,
+    removals: Vec<RemovalFigures>,
+    advice: Vec<String>,
+    trust: TrustFigures,
+    problems: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct MomentFigures {
+    #[serde(flatten)]
+    figure: PeakFigure,
+    step: Option<u32>,
+    phase: &'static str,
+}
+
+impl MomentFigures {
+    fn of(trace: &Trace, moment: &Moment) -> Self {
+        Self { figure: PeakFigure::of(trace, moment), step: moment.step, phase: moment.phase.name() }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct GroupFigures {
+    /// The values of all keys, joined.
+    key: String,
+    /// The values by key.
+    keys: BTreeMap<&'static str, String>,
+    bytes_at_peak: u64,
+    blocks_at_peak: u64,
+    peak_without: u64,
+    saved_bytes: u64,
+    new_peak_event: Option<u32>,
+    new_peak_step: Option<u32>,
+    new_peak_phase: &'static str,
+}
+
+impl GroupFigures {
+    fn of(group: &ExplainedGroup, peak: &Moment, keys: &[GroupKey]) -> Self {
+        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
+        Self {
+            key: group.key.join(", "),
+            keys: named.collect(),
+            bytes_at_peak: group.bytes_at_peak,
+            blocks_at_peak: group.blocks_at_peak,
+            peak_without: group.without.bytes,
+            saved_bytes: group.saved_bytes(peak),
+            new_peak_event: group.without.event.map(|event| event.0),
+            new_peak_step: group.without.step,
+            new_peak_phase: group.without.phase.name(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct RemovalFigures {
+    without: String,
+    /// The condition that picks the blocks, as `--where` has it.
+    condition: String,
+    bytes_at_peak: u64,
+    peak: MomentFigures,
+}
+
+impl RemovalFigures {
+    fn of(removal: &Removal, trace: &Trace) -> Self {
+        Self {
+            without: removal.cause.name(),
+            condition: removal.cause.condition(),
+            bytes_at_peak: removal.bytes_at_peak,
+            peak: MomentFigures::of(trace, &removal.left),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_breaks_between_words_and_loses_none() {
+        let text = "one two three four five";
+        assert_eq!(wrapped(text, 9), ["one two", "three", "four five"]);
+        assert_eq!(wrapped(text, 100), [text]);
+        assert_eq!(wrapped("incomprehensibilities", 5), ["incomprehensibilities"]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Reasons: what `explain` and `diff` print, for people and for programs.
+
+use expect_test::{Expect, expect};
+use highwater_snapshots::text::trace_from_text;
+use serde_json::Value;
+
+use crate::sample::{answer, json, trace};
+
+fn check(words: &str, expected: &Expect) {
+    expected.assert_eq(&answer(trace(), words).unwrap());
+}
+
+fn sum(rows: &Value, key: &str) -> i64 {
+    rows.as_array().unwrap().iter().map(|row| row[key].as_i64().unwrap()).sum()
+}
+
+#[test]
+fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
+    check("explain step.snap", &expect![[r#"
+        Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
+
+        • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. State of 8 bits takes a quarter of that if it is
+          of 32 now (2 KiB), sharded over N ranks an N-th.
+        • 4 KiB (19 %) are gradients that wait for the optimizer. A step within backward changes each parameter as
+          soon as its gradient is complete, and frees the gradient at once: at best the peak would be 16.98 KiB, 4 KiB
+          less.
+
+        What it is made of, and the peak without all blocks of a group:
+          category         phase      at the peak    share                blocks  without it   saves  the peak is then in
+          optimizer_state  optimizer        8 KiB   38.1 %  ████▌              1   12.98 KiB   8 KiB  optimizer, step 0
+          parameter        setup            4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+          gradient         backward         4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+          temporary        optimizer        4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+          input            forward         1000 B    4.7 %  ▌                  1      20 KiB  1000 B  optimizer, step 0
+          total                         20.98 KiB  100.0 %  ████████████
+
+        Without one part after another, each time the one that saves most:
+          without                      it holds  peak left  in
+          gradient made in backward       4 KiB  16.98 KiB  optimizer, step 0
+          temporary made in optimizer     4 KiB  12.98 KiB  optimizer, step 0
+
+        At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
+
+        Next: highwater explain step.snap --by scope,op   for the modules and operations behind it
+    "#]]);
+}
+
+#[test]
+fn explain_tells_what_would_be_left_without_chosen_blocks() {
+    check("explain step.snap --by scope --where 'category=gradient,temporary'", &expect![[r#"
+        Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
+        Of these, 8 KiB (38.1 %) are in blocks with category=gradient,temporary. Without all such blocks the peak would be 12.98 KiB, 8 KiB less, at event 10, step 0, optimizer.
+
+        • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. State of 8 bits takes a quarter of that if it is
+          of 32 now (2 KiB), sharded over N ranks an N-th.
+        • 4 KiB (19 %) are gradients that wait for the optimizer. A step within backward changes each parameter as
+          soon as its gradient is complete, and frees the gradient at once: at best the peak would be 16.98 KiB, 4 KiB
+          less.
+
+        What it is made of, and the peak without all blocks of a group:
+          scope   at the peak    share                blocks  without it  saves  the peak is then in
+          layer         4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
+          (none)        4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
+          total         8 KiB  100.0 %  ████████████
+
+        Without one part after another, each time the one that saves most:
+          without                      it holds  peak left  in
+          gradient made in backward       4 KiB  16.98 KiB  optimizer, step 0
+          temporary made in optimizer     4 KiB  12.98 KiB  optimizer, step 0
+
+        At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
+
+        Next: highwater explain step.snap --by frame   for the lines of code behind it
+    "#]]);
+}
+
+#[test]
+fn explained_groups_and_rest_sum_to_the_peak() {
+    for metric in ["requested", "allocated", "active"] {
+        for keys in ["category", "op,scope", "stack", "category,phase", "size"] {
+            for top in ["0", "1", "100"] {
+                let words = format!("explain step.snap --json --metric {metric} --by {keys} --top {top}");
+                let explained = json(trace(), &words);
+                let listed = sum(&explained["groups"], "bytes_at_peak") + explained["rest_bytes"].as_i64().unwrap();
+                assert_eq!(listed, explained["peak"]["bytes"].as_i64().unwrap(), "{words}: {explained}");
+                for group in explained["groups"].as_array().unwrap() {
+                    let left = group["peak_without"].as_i64().unwrap() + group["saved_bytes"].as_i64().unwrap();
+                    assert_eq!(left, explained["peak"]["bytes"].as_i64().unwrap(), "{group}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn diff_says_what_makes_the_difference() {
+    check("diff step.snap wide.snap", &expect![[r#"
+        B takes 4 KiB less than A: 16.98 KiB requested after 20.98 KiB.
+        A: step.snap, at event 11, step 0, optimizer.
+        B: wide.snap, at event 10, step 0, optimizer.
+
+          set differently  in A   in B
+          program          train  train --wide
+
+        Peaks of the whole recordings:
+          total              A          B  difference
+          requested  20.98 KiB  16.98 KiB      −4 KiB
+          allocated     21 KiB     17 KiB      −4 KiB
+          active        21 KiB     17 KiB      −4 KiB
+          reserved       4 MiB      4 MiB         0 B
+
+        Peaks of 3 differing phases.
+          step  phase              A          B  difference
+          0     forward     7.91 KiB  10.84 KiB   +2.93 KiB
+          0     backward   11.91 KiB  14.84 KiB   +2.93 KiB
+          0     optimizer  20.98 KiB  16.98 KiB      −4 KiB
+
+        What makes the difference:
+          category                 A          B  difference
+          temporary            4 KiB        0 B      −4 KiB  only in A
+          optimizer_state      8 KiB      8 KiB         0 B
+          gradient             4 KiB      4 KiB         0 B
+          parameter            4 KiB      4 KiB         0 B
+          input               1000 B     1000 B         0 B
+          total            20.98 KiB  16.98 KiB      −4 KiB
+
+        Next: highwater diff step.snap wide.snap --by scope,op   for the modules and operations behind it
+    "#]]);
+}
+
+#[test]
+fn diff_matches_stacks_through_a_function_that_was_put_in_and_says_so() {
+    check("diff step.snap wide.snap --at step:0 --by stack --where category=optimizer_state,temporary", &expect![[r#"
+        B takes 4 KiB less than A: 16.98 KiB requested after 20.98 KiB.
+        A: step.snap, at event 11, step 0, optimizer.
+        B: wide.snap, at event 10, step 0, optimizer.
+
+          set differently  in A   in B
+          program          train  train --wide
+
+        Peaks of the whole recordings:
+          total              A          B  difference
+          requested  20.98 KiB  16.98 KiB      −4 KiB
+          allocated     21 KiB     17 KiB      −4 KiB
+          active        21 KiB     17 KiB      −4 KiB
+          reserved       4 MiB      4 MiB         0 B
+
+        Peaks of 3 differing phases.
+          step  phase              A          B  difference
+          0     forward     7.91 KiB  10.84 KiB   +2.93 KiB
+          0     backward   11.91 KiB  14.84 KiB   +2.93 KiB
+          0     optimizer  20.98 KiB  16.98 KiB      −4 KiB
+
+        Of this, 0 B in blocks with category=activation:
+          stack    A    B  difference
+          total  0 B  0 B         0 B
+
+        Next: highwater diff step.snap wide.snap --by scope,op   for the modules and operations behind it
+    "#]]);
+}
+
+#[test]
+fn diff_of_one_recording_tells_what_lives_on() {
+    check("diff step.snap", &expect![[r#"
+        B takes 1000 B more than A: 12.98 KiB requested after 12 KiB.
+        A: step.snap, at event 18, step 0, zero_grad.
+        B: step.snap, at event 21, step 1, other.
+
+        What makes the difference:
+          category              A          B  difference
+          input               0 B     1000 B     +1000 B  only in B
+          optimizer_state   8 KiB      8 KiB         0 B
+          parameter         4 KiB      4 KiB         0 B
+          total            12 KiB  12.98 KiB     +1000 B
+
+        Next: highwater diff step.snap --by scope,op   for the modules and operations behind it
+    "#]]);
+}
+
+#[test]
+fn differences_sum_for_every_metric_key_and_moment() {
+    for metric in ["requested", "allocated", "active", "reserved"] {
+        for keys in ["category", "op,scope", "stack", "frame", "lifetime,phase,step"] {
+            for options in ["", "--at end", "--at step:0", "--at step-end:1 --at-b peak", "--top 1", "--top 0"] {
+                let words = format!("diff step.snap wide.snap --json --metric {metric} --by {keys} {options}");
+                let diff = json(trace(), &words);
+                let listed = sum(&diff["groups"], "delta_bytes") + diff["rest_delta_bytes"].as_i64().unwrap();
+                assert_eq!(listed, diff["delta_bytes"].as_i64().unwrap(), "{words}: {diff}");
+                let sides = diff["b"]["bytes"].as_i64().unwrap() - diff["a"]["bytes"].as_i64().unwrap();
+                assert_eq!(sides, diff["delta_bytes"].as_i64().unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn questions_about_two_recordings_that_cannot_be_answered_are_refused() {
+    let why = |words: &str| answer(trace(), words).unwrap_err().to_string();
+    assert!(why("diff step.snap wide.snap --at step:9").contains("step:9 of A"));
+    assert!(why("diff step.snap wide.snap --at-b step:9").contains("step:9 of B"));
+    assert!(why("diff step.snap wide.snap --device-b 3").starts_with("B: --device 3"));
+    assert!(why("diff step.snap --at end").contains("--at-b"));
+    let one_step = trace_from_text("step 0\nalloc a 10").unwrap();
+    assert!(answer(one_step, "diff step.snap").unwrap_err().to_string().contains("fewer than two"));
+}
