@@ -17,6 +17,7 @@ mod recorded;
 mod devices;
 mod failures;
 mod memory;
+mod parity;
 mod pinned;
 mod weights;
 mod streams;
