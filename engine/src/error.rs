@@ -128,12 +128,6 @@ pub enum Error {
         /// The operation.
         op: &'static str,
     },
-    /// An operation that CUDA devices do not have yet.
-    #[error("{op}: CUDA devices cannot do this yet; run on the cpu device")]
-    NotOnCuda {
-        /// The operation.
-        op: &'static str,
-    },
     /// Memory that an operation would change while it is read, or the reverse.
     #[error("{op}: the memory that it writes is in use by another operand or thread; make a copy of one of them first")]
     InUse {

