@@ -52,6 +52,28 @@ impl Both {
         self.pair(tensor.to_dtype(dtype).expect("numbers become numbers"))
     }
 
+    /// Numbers in every way in which a matrix of this shape can lie in memory, each with its name.
+    pub(crate) fn layouts(
+        &self,
+        [rows, columns]: [usize; 2],
+        make: impl Fn(&Self, Shape) -> Pair,
+    ) -> Vec<(&'static str, Pair)> {
+        let of = |shape: &[usize]| make(self, Shape::from_slice(shape).expect("few axes"));
+        vec![
+            ("in order", of(&[rows, columns])),
+            (
+                "from an odd place on",
+                of(&[rows * columns + 1]).map(|t| t.narrow(0, 1, rows * columns)?.reshape([rows, columns])),
+            ),
+            ("transposed", of(&[columns, rows]).map(|t| t.transpose(0, 1))),
+            ("narrowed to some columns", of(&[rows, columns + 16]).map(|t| t.narrow(1, 8, columns))),
+            ("every third column", of(&[rows, columns, 3]).map(|t| t.select(2, 1))),
+            ("one row repeated", of(&[columns]).map(|t| t.expand([rows, columns]))),
+            ("one column repeated", of(&[rows, 1]).map(|t| t.expand([rows, columns]))),
+            ("one number repeated", of(&[1, 1]).map(|t| t.expand([rows, columns]))),
+        ]
+    }
+
     /// The given whole numbers.
     pub(crate) fn indices(&self, shape: impl Into<Shape>, numbers: &[i64]) -> Pair {
         self.pair(Tensor::from_slice(numbers, shape, &self.cpu).expect("they fill the shape"))

@@ -3,6 +3,18 @@
 
 mod harness;
 mod elementwise;
+mod cast;
+mod random;
+mod channel_dropout;
+mod compare;
+mod choose;
+mod piecewise;
+mod power;
+mod frequencies;
+mod swiglu;
+mod rotary;
+mod optim;
+mod each;
 mod matmul;
 mod batch_norm;
 mod chunked_loss;
