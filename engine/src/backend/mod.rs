@@ -84,7 +84,10 @@ macro_rules! primitives {
             }
             match $first.storage.device().kind() {
                 Kind::Cpu => cpu::$family::$name($first, $($argument),*),
-                Kind::Cuda => cuda::$family::$name($first, $($argument),*),
+                Kind::Cuda => {
+                    let _turn = $first.storage.device().workspace_turn();
+                    cuda::$family::$name($first, $($argument),*)
+                }
                 Kind::Accounting => Ok(()),
             }
         })+

@@ -8,7 +8,7 @@ pub mod stream;
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use highwater_kernels::Gpu;
 use highwater_recorder::api::DeviceClaim;
@@ -44,6 +44,8 @@ struct Inner {
     /// Where kernels run, on a CUDA device.
     gpu: Option<Arc<Gpu>>,
     workspace: Option<Block>,
+    /// Held by the thread whose work uses the workspace now.
+    workspace_turn: Mutex<()>,
     allocator: Arc<CachingAllocator>,
     /// How many streams were made that are only numbers.
     streams: AtomicU64,
@@ -214,6 +216,13 @@ impl Device {
         }
     }
 
+    /// Keeps other threads' work from coming between what this thread gives to its stream until the guard drops: what one
+    /// kernel leaves in the workspace is for the next. Nothing is held where the stream has no workspace.
+    pub(crate) fn workspace_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        let (_, bytes) = self.workspace();
+        (bytes > 0).then(|| self.0.workspace_turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Waits until all operations are done, and fails where one has failed unseen. Operations of the cpu and accounting
     /// devices are done when they return.
     ///
@@ -247,6 +256,7 @@ impl Inner {
             kind,
             gpu: None,
             workspace: None,
+            workspace_turn: Mutex::default(),
             allocator,
             streams: AtomicU64::new(0),
             pinned: OnceLock::new(),

@@ -25,7 +25,8 @@ pub fn each(calls: &[Call<'_>]) -> Result<()> {
         }
     }
     let Some(first) = calls.first() else { return Ok(()) };
-    let queue = Queue::of(first.out().storage.device(), "each")?;
+    let device = first.out().storage.device();
+    let (_turn, queue) = (device.workspace_turn(), Queue::of(device, "each")?);
     launches.iter().try_for_each(|(work, parts)| many::launch(&queue, work, parts))
 }
 
