@@ -1,5 +1,6 @@
 //! Scenarios: losses and gradients of whole training steps are those of the cpu device.
 
+use highwater_engine::DType;
 use highwater_engine::scenario::{DeviceChoice, Options, Session, Sizes};
 use highwater_stand_in::Setup;
 
@@ -75,7 +76,7 @@ fn gradients_and_losses_are_those_of_the_processor() {
             let largest = expected.iter().fold(0.0_f64, |largest, number| largest.max(number.abs()));
             for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
                 let difference = (expected - found).abs();
-                assert!(difference <= share * largest, "{name}, {path}, {place}: {found:e} should be {expected:e}");
+                assert!(difference <= share * largest, "{name}, {path}, {place}: {found:e} should be {expected:e}, of {largest:e} at most");
             }
         }
         for step in 0..3 {
