@@ -170,7 +170,7 @@ fn gradients_of_many_tensors_are_measured_and_clipped_as_each() {
                 for order in [2.0, 1.0, 3.0, f64::INFINITY] {
                     let total = both.full((), 0.25, DType::F64);
                     run_each(|of| grads.iter().map(|grad| Call::AddNorm(of(&total), of(grad), order)).collect());
-                    total.assert_close(&format!("norm of order {order} of {dtype}"), 1e-6, 0.0);
+                    total.assert_close(&format!("norm of order {order} of {dtype}"), 1e-4, 0.0);
                 }
                 let norm = both.full((), 3.0, DType::F64);
                 run_each(|of| grads.iter().map(|grad| Call::ClipToNorm(of(grad), of(&norm), 2.0)).collect());

@@ -110,7 +110,7 @@ fn averages_are_coded_as_on_the_processor() {
     on_both(|both| {
         for [dtype, narrow] in TYPES {
             for shape in [[0, 3], [1, 1], [1, 255], [1, 256], [7, 109], [4, 256], [3, 2900]] {
-                let elements = shape[0] * shape[1];
+                let elements: usize = shape[0] * shape[1];
                 let blocks = elements.div_ceil(CODE_BLOCK);
                 for (place, (name, grad)) in
                     both.layouts(shape, |both, shape| both.normal(shape, narrow, 1)).iter().enumerate()

@@ -61,11 +61,12 @@ pub(super) fn most_blocks(queue: &Queue<'_>) -> u64 {
     u64::from(queue.gpu().processors()) * BLOCKS_A_PROCESSOR
 }
 
-/// For `lines` lines of `units` elements or packs, at most about `most` blocks.
+/// For `lines` lines of `units` elements or packs, at most about `most` blocks. Where there is one line, all threads lie
+/// along it.
 pub(super) fn grid(units: u64, lines: u64, most: u64) -> Grid {
     const MOST_ALONG_Y: u64 = 65_535;
     let across = units.clamp(1, u64::from(THREADS)).next_power_of_two();
-    let down = u64::from(THREADS) / across;
+    let down = (u64::from(THREADS) / across).min(lines.clamp(1, u64::from(THREADS)).next_power_of_two());
     let along = units.div_ceil(across).min(most);
     let over = lines.div_ceil(down).min((most / along.max(1)).clamp(1, MOST_ALONG_Y));
     Grid { blocks: [along as u32, over as u32, 1], threads: [across as u32, down as u32, 1], shared_bytes: 0 }
@@ -86,7 +87,8 @@ mod tests {
         assert_eq!(shape(1000, 1), (4, 1, 256, 1));
         assert_eq!(shape(1000, 1000), (4, 25, 256, 1), "no more blocks than can run at once");
         assert_eq!(shape(1 << 40, 3), (100, 1, 256, 1));
-        assert_eq!(shape(1, 1), (1, 1, 1, 256));
+        assert_eq!(shape(3, 1), (1, 1, 4, 1), "no thread for a second line");
+        assert_eq!(shape(1, 5), (1, 1, 1, 8));
     }
 
     #[test]
