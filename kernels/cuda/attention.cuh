@@ -1,8 +1,9 @@
 // Attention: what its kernels share: where rows lie, which keys are seen, tiles of rows in shared memory.
 //
-// Attention goes by tiles as in Dao: "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
-// 2023. A block has a tile of rows, queries or keys, of one head, and goes over tiles of the others, its columns. Scores
-// never leave registers; backward computes them again. No two blocks write the same row, so that sums have one order.
+// Attention goes by tiles as in Dao: "FlashAttention-2: Faster Attention with Better Parallelism and Work
+// Partitioning", 2023. A block has a tile of rows, queries or keys, of one head, and goes over tiles of the others, its
+// columns. Scores never leave registers; backward computes them again. No two blocks write the same row, so that sums
+// have one order.
 //
 // How a warp multiplies tiles is told by a type: `ByTensorCores` for 16-bit numbers, `ByThreads` for others. In both, a
 // few neighbouring lanes share rows, and have each some of their columns.
@@ -75,16 +76,11 @@ __device__ inline Share share_of_queries(const Sight& sight, u32 tile_rows) {
     return share;
 }
 
-// Where parts of the gradients of keys and values wait to be added up: in the rows of the queries' gradient, which is
-// written later. A row of numbers of type Real takes the rows of so many heads, one after another.
-const u32 WAITING_HEADS = sizeof(Real) / sizeof(T);
-
-// Where number `column` of a row of the key's gradient waits, or, with `which` 1, of the value's.
-__device__ inline Real* waiting_at(const Rows<T>& rows, const Sight& sight, const Share& share, u32 part, u32 which,
-                                   u32 place, u32 column) {
-    u32 a_head = sight.width / WAITING_HEADS, later = WAITING_HEADS > 1 && column >= a_head;
-    u32 head = share.head * sight.heads_a_key + (2 * part + which) * WAITING_HEADS + later;
-    return (Real*)rows.at(share.batch, head, place) + column - later * a_head;
+// Where a row of a part of the gradients of keys waits to be added to the others, or, with `which` 1, of values.
+__device__ inline Real* waiting_row(Real* waiting, const Sight& sight, const Share& share, u32 part, u32 which,
+                                    u32 place) {
+    u64 heads = sight.heads / sight.heads_a_key, row = (share.batch * heads + share.head) * sight.keys + place;
+    return waiting + ((part * 2 + which) * sight.batches * heads * sight.keys + row) * sight.width;
 }
 
 // The least power of two that is not less.
@@ -122,6 +118,17 @@ __device__ inline void fetch(T* tile, const T* rows, u64 stride, u32 count, cons
         u32 row = index / WIDTH, column = index % WIDTH;
         bool is_there = row < count && column < sight.width;
         tile[row * Line<WIDTH>::length + column] = is_there ? rows[row * stride + column] : T();
+    }
+}
+
+template <u32 ROWS, u32 COUNT>
+__device__ inline void clear(Real (&numbers)[ROWS][COUNT]) {
+#pragma unroll
+    for (u32 i = 0; i < ROWS; i++) {
+#pragma unroll
+        for (u32 j = 0; j < COUNT; j++) {
+            numbers[i][j] = Real(0);
+        }
     }
 }
 

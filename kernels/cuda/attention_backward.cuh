@@ -1,7 +1,7 @@
 // Attention, backward: the gradients of keys and values by tiles of keys, then those of queries by tiles of queries.
 //
-// Both compute weights again from the logarithms of the rows' sums. With g the result's gradient, a weight's own gradient is
-// g · valueᵀ, and a score's is the weight times (that less delta), delta the row's sum of g · result.
+// Both compute weights again from the logarithms of the rows' sums. With g the result's gradient, a weight's own
+// gradient is g · valueᵀ, and a score's is the weight times (that less delta), delta the row's sum of g · result.
 #pragma once
 #include "attention_tensor_cores.cuh"
 #include "attention_threads.cuh"
@@ -16,24 +16,13 @@ struct Known {
     Rows<const T> value;
 };
 
-// The logarithm of a row's sum of exponents, times log₂ e, and its delta.
+// The logarithm of a row's sum of exponents, and its delta.
 struct RowNumbers {
     Real log_sum;
     Real delta;
 };
 
-template <u32 ROWS, u32 COUNT>
-__device__ inline void clear(Real (&numbers)[ROWS][COUNT]) {
-#pragma unroll
-    for (u32 i = 0; i < ROWS; i++) {
-#pragma unroll
-        for (u32 j = 0; j < COUNT; j++) {
-            numbers[i][j] = Real(0);
-        }
-    }
-}
-
-// Of a score, makes the product before its scale a weight, and the weight's gradient the score's.
+// Makes a product of query and key its weight, and the weight's gradient the score's.
 __device__ inline void differentiate(Real& score, Real& slope, const RowNumbers& row, Real factor, bool sees) {
     Real weight = sees ? power_of_two(score * factor - row.log_sum * Real(LOG2_E)) : Real(0);
     slope = weight * (slope - row.delta);
@@ -42,7 +31,8 @@ __device__ inline void differentiate(Real& score, Real& slope, const RowNumbers&
 
 // Begins to fetch the numbers of `COUNT` rows.
 template <u32 COUNT>
-__device__ inline void fetch_numbers(RowNumbers* numbers, const Known& known, const Share& at, u32 first, const Sight& sight) {
+__device__ inline void fetch_numbers(RowNumbers* numbers, const Known& known, const Share& at, u32 first,
+                                     const Sight& sight) {
     for (u32 row = threadIdx.x; row < COUNT; row += TEAM_THREADS) {
         bool is_there = first + row < sight.places;
         u32 place = is_there ? first + row : first;
@@ -51,11 +41,18 @@ __device__ inline void fetch_numbers(RowNumbers* numbers, const Known& known, co
     }
 }
 
-// Writes a tile's rows, or leaves them to be added to other parts.
+// What differs between the gradients of keys and of values.
+struct Target {
+    Rows<T> out;
+    Real* waiting;
+    u32 part;
+    u32 which;
+};
+
+// Writes rows of a tile, or leaves them to be added to other parts.
 template <class Warps, u32 COUNT>
-__device__ inline void write_tile(const Rows<T>& out, const Rows<T>& waiting, const Real (&sums)[Warps::ROWS][COUNT],
-                                  Real factor, const Sight& sight, const Share& share, u32 part, u32 which, u32 first_row,
-                                  u32 first_column) {
+__device__ inline void write_tile(const Target& target, const Real (&sums)[Warps::ROWS][COUNT], Real factor,
+                                  const Sight& sight, const Share& share, u32 first_row, u32 first_column) {
 #pragma unroll
     for (u32 i = 0; i < Warps::ROWS; i++) {
         u32 place = first_row + Warps::row(i);
@@ -63,22 +60,23 @@ __device__ inline void write_tile(const Rows<T>& out, const Rows<T>& waiting, co
             continue;
         }
         if (sight.parts == 1) {
-            write_row<Warps>(out.at(share.batch, share.head, place), sums[i], factor, sight, first_column);
+            write_row<Warps>(target.out.at(share.batch, share.head, place), sums[i], factor, sight, first_column);
             continue;
         }
+        Real* row = waiting_row(target.waiting, sight, share, target.part, target.which, place);
 #pragma unroll
         for (u32 j = 0; j < COUNT; j++) {
             u32 column = first_column + Warps::width_column(j);
             if (column < sight.width) {
-                *waiting_at(waiting, sight, share, part, which, place, column) = sums[i][j] * factor;
+                row[column] = sums[i][j] * factor;
             }
         }
     }
 }
 
 // Gradients of a tile of keys and their values, as far as they come through the heads of one part.
-template <class Warps, u32 WIDTH, u32 QUERIES, bool is_held>
-__device__ inline void differentiate_keys(const Rows<T>& query_grad, const Rows<T>& key_grad, const Rows<T>& value_grad,
+template <class Warps, u32 WIDTH, u32 QUERIES>
+__device__ inline void differentiate_keys(const Rows<T>& key_grad, const Rows<T>& value_grad, Real* waiting,
                                           const Known& known, const Sight& sight, const Share& share, u32 part) {
     const u32 ROWS = Warps::ROWS, TILE_ROWS = Warps::TILE_ROWS, LINE = Line<WIDTH>::length;
     const u32 COUNT = QUERIES / Warps::LANES, SUMS = WIDTH / Warps::PARTS / Warps::LANES;
@@ -102,35 +100,30 @@ __device__ inline void differentiate_keys(const Rows<T>& query_grad, const Rows<
     u32 start = begin;
     bool is_left = begin < sight.places && at.head < end_head;
     if (is_left) {
-        fetch<TILE_ROWS, WIDTH>(key_tile, known.key.at(share.batch, share.head, first), known.key.place, left_over, sight);
-        fetch<TILE_ROWS, WIDTH>(value_tile, known.value.at(share.batch, share.head, first), known.value.place, left_over,
+        fetch<TILE_ROWS, WIDTH>(key_tile, known.key.at(share.batch, share.head, first), known.key.place, left_over,
                                 sight);
-        fetch<QUERIES, WIDTH>(grad_tile, known.grad.at(at.batch, at.head, start), known.grad.place, sight.places - start,
-                              sight);
+        fetch<TILE_ROWS, WIDTH>(value_tile, known.value.at(share.batch, share.head, first), known.value.place,
+                                left_over, sight);
+        fetch<QUERIES, WIDTH>(grad_tile, known.grad.at(at.batch, at.head, start), known.grad.place,
+                              sight.places - start, sight);
         fetch_numbers<QUERIES>(numbers, known, at, start, sight);
-        wait_for_copies();
-        __syncthreads();
     }
-    typename Warps::template Left<WIDTH, is_held> keys(key_tile), values(value_tile);
-    if (is_left) {
-        keys.hold();
-        values.hold();
-    }
+    typename Warps::template Left<WIDTH, false> keys(key_tile), values(value_tile);
     while (is_left) {
         wait_for_copies();
         __syncthreads();
-        fetch<QUERIES, WIDTH>(query_tile, known.query.at(at.batch, at.head, start), known.query.place, sight.places - start,
-                              sight);
+        fetch<QUERIES, WIDTH>(query_tile, known.query.at(at.batch, at.head, start), known.query.place,
+                              sight.places - start, sight);
         Real scores[ROWS][COUNT], slopes[ROWS][COUNT];
         // Whether any of these queries sees a key of this warp.
         bool is_seen = !sight.is_causal || start + QUERIES > first + Warps::warp_row();
         if (is_seen) {
-            Warps::template multiply_turned<WIDTH, is_held>(slopes, values, grad_tile);
+            Warps::template multiply_turned<WIDTH, false>(slopes, values, grad_tile);
         }
         wait_for_copies();
         __syncthreads();
         if (is_seen) {
-            Warps::template multiply_turned<WIDTH, is_held>(scores, keys, query_tile);
+            Warps::template multiply_turned<WIDTH, false>(scores, keys, query_tile);
             bool is_masked = sight.is_causal && start < first + TILE_ROWS;
             Real factor = (Real)(sight.scale * LOG2_E);
 #pragma unroll
@@ -161,8 +154,8 @@ __device__ inline void differentiate_keys(const Rows<T>& query_grad, const Rows<
             Warps::template multiply_weights<WIDTH>(of_key, slopes, query_tile + width_part, shown);
         }
     }
-    write_tile<Warps>(key_grad, query_grad, of_key, (Real)sight.scale, sight, share, part, 0, first, width_part);
-    write_tile<Warps>(value_grad, query_grad, of_value, Real(1), sight, share, part, 1, first, width_part);
+    write_tile<Warps>(Target{key_grad, waiting, part, 0}, of_key, (Real)sight.scale, sight, share, first, width_part);
+    write_tile<Warps>(Target{value_grad, waiting, part, 1}, of_value, Real(1), sight, share, first, width_part);
 }
 
 // Gradients of a tile of queries.
@@ -183,8 +176,10 @@ __device__ inline void differentiate_queries(const Rows<T>& query_grad, const Kn
     u32 width_part = Warps::part() * (WIDTH / Warps::PARTS);
     const T* key_rows = known.key.at(share.batch, key_head, 0);
     const T* value_rows = known.value.at(share.batch, key_head, 0);
-    fetch<TILE_ROWS, WIDTH>(query_tile, known.query.at(share.batch, share.head, first), known.query.place, left_over, sight);
-    fetch<TILE_ROWS, WIDTH>(grad_tile, known.grad.at(share.batch, share.head, first), known.grad.place, left_over, sight);
+    fetch<TILE_ROWS, WIDTH>(query_tile, known.query.at(share.batch, share.head, first), known.query.place, left_over,
+                            sight);
+    fetch<TILE_ROWS, WIDTH>(grad_tile, known.grad.at(share.batch, share.head, first), known.grad.place, left_over,
+                            sight);
     fetch<KEYS, WIDTH>(value_tile, value_rows, known.value.place, end, sight);
     RowNumbers rows[ROWS];
 #pragma unroll
@@ -236,28 +231,28 @@ __device__ inline void differentiate_queries(const Rows<T>& query_grad, const Kn
     for (u32 i = 0; i < ROWS; i++) {
         u32 place = first + Warps::row(i);
         if (place < sight.places) {
-            write_row<Warps>(query_grad.at(share.batch, share.head, place), sums[i], (Real)sight.scale, sight, width_part);
+            write_row<Warps>(query_grad.at(share.batch, share.head, place), sums[i], (Real)sight.scale, sight,
+                             width_part);
         }
     }
 }
 
-#define ATTENTION_KEY_GRADIENTS(PLAN)                                                                                \
-    KERNEL __launch_bounds__(TEAM_THREADS, PLAN::BLOCKS) void attention_key_gradients(                               \
-        const Rows<T> query_grad, const Rows<T> key_grad, const Rows<T> value_grad, const Known known,               \
-        const Sight sight) {                                                                                         \
-        u64 index = sight.first_share + blockIdx.x;                                                                  \
-        /* The first tiles are seen by the most queries. */                                                          \
-        Share share = share_of(index / sight.parts, sight.batches, sight.heads / sight.heads_a_key);                 \
-        differentiate_keys<PLAN::Warps, PLAN::WIDTH, PLAN::COLUMNS, PLAN::IS_HELD>(                                  \
-            query_grad, key_grad, value_grad, known, sight, share, (u32)(index % sight.parts));                      \
-    }                                                                                                                \
+#define ATTENTION_KEY_GRADIENTS(PLAN)                                                                                  \
+    KERNEL __launch_bounds__(TEAM_THREADS, PLAN::BLOCKS) void attention_key_gradients(                                 \
+        const Rows<T> key_grad, const Rows<T> value_grad, Real* waiting, const Known known, const Sight sight) {       \
+        u64 index = sight.first_share + blockIdx.x;                                                                    \
+        /* The first tiles are seen by the most queries. */                                                            \
+        Share share = share_of(index / sight.parts, sight.batches, sight.heads / sight.heads_a_key);                   \
+        differentiate_keys<PLAN::Warps, PLAN::WIDTH, PLAN::COLUMNS>(key_grad, value_grad, waiting, known, sight,       \
+                                                                    share, (u32)(index % sight.parts));                \
+    }                                                                                                                  \
     EXPORT(attention_key_gradients)
 
-#define ATTENTION_QUERY_GRADIENTS(PLAN)                                                                              \
-    KERNEL __launch_bounds__(TEAM_THREADS, PLAN::BLOCKS) void attention_query_gradients(                             \
-        const Rows<T> query_grad, const Known known, const Sight sight) {                                            \
-        Share share = share_of_queries(sight, PLAN::Warps::TILE_ROWS);                                               \
-        differentiate_queries<PLAN::Warps, PLAN::WIDTH, PLAN::COLUMNS, PLAN::IS_HELD>(query_grad, known, sight,      \
-                                                                                      share);                        \
-    }                                                                                                                \
+#define ATTENTION_QUERY_GRADIENTS(PLAN)                                                                                \
+    KERNEL __launch_bounds__(TEAM_THREADS, PLAN::BLOCKS) void attention_query_gradients(                               \
+        const Rows<T> query_grad, const Known known, const Sight sight) {                                              \
+        Share share = share_of_queries(sight, PLAN::Warps::TILE_ROWS);                                                 \
+        differentiate_queries<PLAN::Warps, PLAN::WIDTH, PLAN::COLUMNS, PLAN::IS_HELD>(query_grad, known, sight,        \
+                                                                                      share);                          \
+    }                                                                                                                  \
     EXPORT(attention_query_gradients)

@@ -1,4 +1,5 @@
-// Attention, forward: softmax(query · keyᵀ) · value by tiles of queries, with the logarithm of each row's sum of exponents.
+// Attention, forward: softmax(query · keyᵀ) · value by tiles of queries, with the logarithm of each row's sum of
+// exponents.
 #pragma once
 #include "attention_tensor_cores.cuh"
 #include "attention_threads.cuh"
@@ -42,7 +43,8 @@ __device__ inline void weigh(Real (&scores)[Warps::ROWS][COUNT], Real (&mixed)[W
 
 template <class Warps, u32 WIDTH, u32 KEYS, bool is_held>
 __device__ inline void attend(const Rows<T>& out, const Rows<Real>& log_sums, const Rows<const T>& query,
-                              const Rows<const T>& key, const Rows<const T>& value, const Sight& sight, const Share& share) {
+                              const Rows<const T>& key, const Rows<const T>& value, const Sight& sight,
+                              const Share& share) {
     const u32 ROWS = Warps::ROWS, TILE_ROWS = Warps::TILE_ROWS, LINE = Line<WIDTH>::length;
     const u32 COUNT = KEYS / Warps::LANES, SUMS = WIDTH / Warps::LANES;
     DYNAMIC_SHARED(T, query_tile);
@@ -56,7 +58,8 @@ __device__ inline void attend(const Rows<T>& out, const Rows<Real>& log_sums, co
     u32 warp_end = sight.seen(first + Warps::warp_row() + Warps::WARP_ROWS - 1);
     const T* key_rows = key.at(share.batch, key_head, 0);
     const T* value_rows = value.at(share.batch, key_head, 0);
-    fetch<TILE_ROWS, WIDTH>(query_tile, query.at(share.batch, share.head, first), query.place, sight.places - first, sight);
+    fetch<TILE_ROWS, WIDTH>(query_tile, query.at(share.batch, share.head, first), query.place, sight.places - first,
+                            sight);
     fetch<KEYS, WIDTH>(key_tile, key_rows, key.place, end, sight);
     wait_for_copies();
     __syncthreads();
@@ -64,19 +67,17 @@ __device__ inline void attend(const Rows<T>& out, const Rows<Real>& log_sums, co
     typename Warps::template Left<WIDTH, is_held> left(query_tile);
     left.hold();
     // Of a positive scale, the largest score is the largest product.
-    bool is_early = !(sight.scale > 0);
-    Real scale = is_early ? Real(1) : (Real)sight.scale;
+    Real given = (Real)sight.scale;
+    bool is_early = !(given > Real(0));
+    Real scale = is_early ? Real(1) : given;
     Softmax<ROWS> softmax;
     Real mixed[ROWS][SUMS];
 #pragma unroll
     for (u32 i = 0; i < ROWS; i++) {
         softmax.largest[i] = -infinity();
         softmax.sums[i] = Real(0);
-#pragma unroll
-        for (u32 j = 0; j < SUMS; j++) {
-            mixed[i][j] = Real(0);
-        }
     }
+    clear(mixed);
     for (u32 start = 0; start < end; start += KEYS) {
         wait_for_copies();
         __syncthreads();
@@ -100,7 +101,7 @@ __device__ inline void attend(const Rows<T>& out, const Rows<Real>& log_sums, co
             for (u32 i = 0; i < ROWS; i++) {
 #pragma unroll
                 for (u32 j = 0; j < COUNT; j++) {
-                    scores[i][j] *= (Real)sight.scale;
+                    scores[i][j] *= given;
                 }
             }
         }
@@ -131,12 +132,12 @@ __device__ inline void attend(const Rows<T>& out, const Rows<Real>& log_sums, co
     }
 }
 
-#define ATTENTION_FORWARD(PLAN)                                                                                      \
-    KERNEL __launch_bounds__(TEAM_THREADS, PLAN::BLOCKS) void attention_forward(                                     \
-        const Rows<T> out, const Rows<Real> log_sums, const Rows<const T> query, const Rows<const T> key,            \
-        const Rows<const T> value, const Sight sight) {                                                              \
-        Share share = share_of_queries(sight, PLAN::Warps::TILE_ROWS);                                               \
-        attend<PLAN::Warps, PLAN::WIDTH, PLAN::COLUMNS, PLAN::IS_HELD>(out, log_sums, query, key, value, sight,      \
-                                                                       share);                                       \
-    }                                                                                                                \
+#define ATTENTION_FORWARD(PLAN)                                                                                        \
+    KERNEL __launch_bounds__(TEAM_THREADS, PLAN::BLOCKS) void attention_forward(                                       \
+        const Rows<T> out, const Rows<Real> log_sums, const Rows<const T> query, const Rows<const T> key,              \
+        const Rows<const T> value, const Sight sight) {                                                                \
+        Share share = share_of_queries(sight, PLAN::Warps::TILE_ROWS);                                                 \
+        attend<PLAN::Warps, PLAN::WIDTH, PLAN::COLUMNS, PLAN::IS_HELD>(out, log_sums, query, key, value, sight,        \
+                                                                       share);                                         \
+    }                                                                                                                  \
     EXPORT(attention_forward)

@@ -1,12 +1,13 @@
 // Attention's plans: how tiles are cut, by the bytes of a number and the width that rows are padded to.
 //
-// The engine knows them as well, in `backend/cuda/attention_tiles.rs`. No plan needs registers that a thread has not.
+// The engine knows them as well, in `backend/cuda/attention_tiles.rs`. They are as large as registers allow: no plan
+// has numbers that would have to be moved to memory and back.
 #pragma once
 #include "attention_backward.cuh"
 #include "attention_forward.cuh"
 
-// Who multiplies; columns of a tile; whether the block's own rows are held in registers; and how many blocks share a
-// processor, as far as registers decide.
+// Who multiplies; columns of a tile; whether blocks hold the queries that they have in registers; and how many blocks
+// share a processor, as far as registers decide.
 template <class Team, u32 PADDED_WIDTH, u32 TILE_COLUMNS, bool ARE_ROWS_HELD, u32 RESIDENT_BLOCKS>
 struct Plan {
     typedef Team Warps;
@@ -22,9 +23,7 @@ enum Size { SMALL, LARGE };
 template <u32 BYTES, u32 WIDTH, Size size>
 struct Plans;
 
-// Rows of threads: 8 of each 16 bytes that a thread reads are used for as many products as its rows are high.
-template <u32 HEIGHT>
-using Threads = ByThreads<HEIGHT, 1>;
+// How high a thread's, or a warp's, part of a tile is: the higher, the more products for each number read.
 template <u32 HEIGHT>
 using Tensors = ByTensorCores<T, HEIGHT, 1>;
 
@@ -75,45 +74,45 @@ struct Plans<2, 256, SMALL> {
 // Single precision.
 template <>
 struct Plans<4, 32, SMALL> {
-    typedef Plan<Threads<4>, 32, 64, false, 3> Forward;
-    typedef Plan<Threads<4>, 32, 64, false, 2> KeyGradients;
-    typedef Plan<Threads<4>, 32, 64, false, 3> QueryGradients;
+    typedef Plan<ByThreads<4>, 32, 64, false, 3> Forward;
+    typedef Plan<ByThreads<4>, 32, 64, false, 2> KeyGradients;
+    typedef Plan<ByThreads<4>, 32, 64, false, 3> QueryGradients;
 };
 template <>
 struct Plans<4, 64, SMALL> {
-    typedef Plan<Threads<2>, 64, 64, false, 4> Forward;
-    typedef Plan<Threads<2>, 64, 32, false, 4> KeyGradients;
-    typedef Plan<Threads<2>, 64, 64, false, 4> QueryGradients;
+    typedef Plan<ByThreads<2>, 64, 64, false, 4> Forward;
+    typedef Plan<ByThreads<2>, 64, 32, false, 4> KeyGradients;
+    typedef Plan<ByThreads<2>, 64, 64, false, 4> QueryGradients;
 };
 template <>
 struct Plans<4, 64, LARGE> {
-    typedef Plan<Threads<8>, 64, 64, false, 2> Forward;
-    typedef Plan<Threads<8>, 64, 32, false, 2> KeyGradients;
-    typedef Plan<Threads<8>, 64, 32, false, 2> QueryGradients;
+    typedef Plan<ByThreads<8>, 64, 64, false, 2> Forward;
+    typedef Plan<ByThreads<8>, 64, 32, false, 2> KeyGradients;
+    typedef Plan<ByThreads<8>, 64, 32, false, 2> QueryGradients;
 };
 template <>
 struct Plans<4, 96, SMALL> {
-    typedef Plan<Threads<4>, 96, 32, false, 3> Forward;
-    typedef Plan<Threads<4>, 96, 32, false, 2> KeyGradients;
-    typedef Plan<Threads<4>, 96, 32, false, 2> QueryGradients;
+    typedef Plan<ByThreads<4>, 96, 32, false, 3> Forward;
+    typedef Plan<ByThreads<4>, 96, 32, false, 2> KeyGradients;
+    typedef Plan<ByThreads<4>, 96, 32, false, 2> QueryGradients;
 };
 template <>
 struct Plans<4, 128, SMALL> {
-    typedef Plan<Threads<4>, 128, 32, false, 2> Forward;
-    typedef Plan<Threads<4>, 128, 32, false, 2> KeyGradients;
-    typedef Plan<Threads<4>, 128, 32, false, 2> QueryGradients;
+    typedef Plan<ByThreads<4>, 128, 32, false, 2> Forward;
+    typedef Plan<ByThreads<4>, 128, 32, false, 2> KeyGradients;
+    typedef Plan<ByThreads<4>, 128, 32, false, 2> QueryGradients;
 };
 template <>
 struct Plans<4, 256, SMALL> {
-    typedef Plan<Threads<2>, 256, 32, false, 2> Forward;
-    typedef Plan<Threads<2>, 256, 32, false, 2> KeyGradients;
-    typedef Plan<Threads<2>, 256, 32, false, 2> QueryGradients;
+    typedef Plan<ByThreads<2>, 256, 32, false, 2> Forward;
+    typedef Plan<ByThreads<2>, 256, 32, false, 2> KeyGradients;
+    typedef Plan<ByThreads<2>, 256, 32, false, 2> QueryGradients;
 };
 
 // Double precision.
 template <u32 PADDED_WIDTH>
 struct Plans<8, PADDED_WIDTH, SMALL> {
-    typedef Plan<Threads<1>, PADDED_WIDTH, 16, false, 1> Forward;
-    typedef Plan<Threads<1>, PADDED_WIDTH, 16, false, 1> KeyGradients;
-    typedef Plan<Threads<1>, PADDED_WIDTH, 16, false, 1> QueryGradients;
+    typedef Plan<ByThreads<1>, PADDED_WIDTH, 16, false, 1> Forward;
+    typedef Plan<ByThreads<1>, PADDED_WIDTH, 16, false, 1> KeyGradients;
+    typedef Plan<ByThreads<1>, PADDED_WIDTH, 16, false, 1> QueryGradients;
 };

@@ -1,4 +1,5 @@
-// Attention's sums: each row of the result's gradient times the result, and gradients that several blocks have parts of.
+// Attention's sums: each row of the result's gradient times the result, and gradients of which several blocks have
+// parts.
 #include "attention.cuh"
 #include "nest.cuh"
 
@@ -36,31 +37,19 @@ KERNEL void attention_delta(Real* out, const T* grad, const T* result, u64 rows,
 }
 EXPORT(attention_delta)
 
-// Adds up the parts of the gradients of keys and values that wait in the rows of the queries' gradient, in order.
-KERNEL void attention_add_parts(const Rows<T> key_grad, const Rows<T> value_grad, const Rows<T> waiting,
-                                const Sight sight) {
-    const u32 together = 16 / sizeof(Real);
-    typedef Pack<Real, together> Sums;
-    u32 heads = sight.heads / sight.heads_a_key, pieces = sight.width / together;
-    u64 all = sight.batches * heads * sight.keys * pieces * 2;
+// Adds up the parts of the gradients of keys and values, in order.
+KERNEL void attention_add_parts(const Rows<T> key_grad, const Rows<T> value_grad, Real* waiting, const Sight sight) {
+    u32 heads = sight.heads / sight.heads_a_key;
+    u64 rows = sight.batches * heads * sight.keys, all = 2 * rows * sight.width;
     for (u64 index = first_element(); index < all; index += all_threads()) {
-        u32 column = (u32)(index % pieces) * together, which = (u32)(index / pieces % 2);
-        u64 row = index / pieces / 2;
-        Share share = {row / heads / sight.keys, (u32)(row % heads), 0};
-        u32 place = (u32)(row / heads % sight.keys);
-        Sums sums = {};
+        Real sum = Real(0);
         for (u32 part = 0; part < sight.parts; part++) {
-            Sums more = *(const Sums*)waiting_at(waiting, sight, share, part, which, place, column);
-            for (u32 k = 0; k < together; k++) {
-                sums.element[k] += more.element[k];
-            }
+            sum += waiting[part * all + index];
         }
-        Pack<T, together> rounded;
-        for (u32 k = 0; k < together; k++) {
-            rounded.element[k] = store<T>(sums.element[k]);
-        }
-        T* out = (which == 0 ? key_grad : value_grad).at(share.batch, share.head, place);
-        *(Pack<T, together>*)(out + column) = rounded;
+        u64 row = index / sight.width % rows;
+        const Rows<T>& out = index / sight.width < rows ? key_grad : value_grad;
+        out.at(row / sight.keys / heads, row / sight.keys % heads, row % sight.keys)[index % sight.width] =
+            store<T>(sum);
     }
 }
 EXPORT_PLAIN(attention_add_parts)

@@ -26,12 +26,6 @@ struct ByTensorCores {
     __device__ static u32 score_column(u32 j) { return j / 2 * 8 + lane() % LANES * 2 + j % 2; }
     __device__ static u32 width_column(u32 j) { return score_column(j); }
 
-    // Weights stay in registers: the order in which a product's numbers lie there is that of a left matrix.
-    template <u32 COLUMNS>
-    struct Shown {
-        static const u32 numbers = 0;
-    };
-
     // A tile of rows to be multiplied, read anew for each product or held in registers.
     template <u32 WIDTH, bool is_held>
     struct Left {
@@ -43,8 +37,8 @@ struct ByTensorCores {
 
         __device__ Left16 read(u32 step, u32 m) const {
             Left16 left;
-            read_matrices<false>(tile + m * 16 * Line<WIDTH>::length + step * 16, left.pair[0], left.pair[1], left.pair[2],
-                                 left.pair[3]);
+            read_matrices<false>(tile + m * 16 * Line<WIDTH>::length + step * 16, left.pair[0], left.pair[1],
+                                 left.pair[2], left.pair[3]);
             return left;
         }
         __device__ Left16 at(u32 step, u32 m) const { return is_held ? held[step][m] : read(step, m); }
@@ -63,7 +57,8 @@ struct ByTensorCores {
 
     // sums += left · right, for 16 columns of them from number `j` of a thread's on.
     template <u32 COUNT>
-    __device__ static void multiply(Real (&sums)[ROWS][COUNT], const Left16 (&left)[HEIGHT], const Right16& right, u32 j) {
+    __device__ static void multiply(Real (&sums)[ROWS][COUNT], const Left16 (&left)[HEIGHT], const Right16& right,
+                                    u32 j) {
 #pragma unroll
         for (u32 n = 0; n < 2; n++) {
 #pragma unroll
@@ -76,15 +71,10 @@ struct ByTensorCores {
 
     // products = left · rightᵀ: rows times columns, along the width.
     template <u32 WIDTH, bool is_held, u32 COUNT>
-    __device__ static void multiply_turned(Real (&products)[ROWS][COUNT], const Left<WIDTH, is_held>& left, const T* right) {
+    __device__ static void multiply_turned(Real (&products)[ROWS][COUNT], const Left<WIDTH, is_held>& left,
+                                           const T* right) {
         const T* column = right + (lane() / 16 * 8 + lane() % 8) * Line<WIDTH>::length + lane() / 8 % 2 * 8;
-#pragma unroll
-        for (u32 i = 0; i < ROWS; i++) {
-#pragma unroll
-            for (u32 j = 0; j < COUNT; j++) {
-                products[i][j] = Real(0);
-            }
-        }
+        clear(products);
 #pragma unroll
         for (u32 step = 0; step < WIDTH / 16; step++) {
             Left16 l[HEIGHT];
@@ -102,10 +92,11 @@ struct ByTensorCores {
         }
     }
 
-    // sums += weights · right: a part of the width of `right`, which has a row for each column of the weights.
+    // sums += weights · right: a part of the width of `right`, which has a row for each column of the weights. They
+    // stay in registers, where a product's numbers lie in the order of a left matrix.
     template <u32 WIDTH, u32 COUNT, u32 SUMS>
-    __device__ static void multiply_weights(Real (&sums)[ROWS][SUMS], const Real (&weights)[ROWS][COUNT], const T* right,
-                                            Real*) {
+    __device__ static void multiply_weights(Real (&sums)[ROWS][SUMS], const Real (&weights)[ROWS][COUNT],
+                                            const T* right, Real*) {
         const T* first = right + lane() % 16 * Line<WIDTH>::length + lane() / 16 * 8;
         Left16 l[COUNT / 4][HEIGHT];
 #pragma unroll

@@ -2,25 +2,24 @@
 #pragma once
 #include "attention.cuh"
 
-// Eight neighbouring lanes share HEIGHT rows, of which each has every eighth column of scores, and of every 8 chunks along
-// the width one. So what the lanes read at a time lies in different banks. PARTS warps share rows as well, and have each a
-// part of the width.
-template <u32 HEIGHT, u32 SHARING>
+// Eight neighbouring lanes share HEIGHT rows, of which each has every eighth column of scores, and of every 8 chunks
+// along the width one. So what the lanes read at a time lies in different banks.
+template <u32 HEIGHT>
 struct ByThreads {
-    static const u32 PARTS = SHARING;
+    // Each warp has rows of its own.
+    static const u32 PARTS = 1;
     // Rows that a thread has numbers of, and how many lanes share them.
     static const u32 ROWS = HEIGHT;
     static const u32 LANES = 8;
     static const u32 WARP_ROWS = WARP / LANES * ROWS;
-    static const u32 TILE_ROWS = TEAM / PARTS * WARP_ROWS;
+    static const u32 TILE_ROWS = TEAM * WARP_ROWS;
     // How many of a thread's numbers lie together along the width.
     static const u32 TOGETHER = CHUNK;
 
     __device__ static u32 lane() { return threadIdx.x % LANES; }
-    // Which part of the width this warp has.
-    __device__ static u32 part() { return threadIdx.x / WARP % PARTS; }
+    __device__ static u32 part() { return 0; }
     // The first row that this warp has, and this thread.
-    __device__ static u32 warp_row() { return threadIdx.x / WARP / PARTS * WARP_ROWS; }
+    __device__ static u32 warp_row() { return threadIdx.x / WARP * WARP_ROWS; }
     __device__ static u32 first_row() { return warp_row() + threadIdx.x % WARP / LANES; }
     // Where a thread's numbers stand in the tile.
     __device__ static u32 row(u32 i) { return first_row() + i * (WARP / LANES); }
@@ -31,7 +30,6 @@ struct ByThreads {
     template <u32 COLUMNS>
     struct Shown {
         static const u32 line = COLUMNS + 8;
-        static const u32 numbers = TEAM * WARP_ROWS * line;
     };
 
     // A tile of rows to be multiplied.
@@ -45,15 +43,10 @@ struct ByThreads {
 
     // products = left · rightᵀ: rows times columns, along the width.
     template <u32 WIDTH, bool is_held, u32 COUNT>
-    __device__ static void multiply_turned(Real (&products)[ROWS][COUNT], const Left<WIDTH, is_held>& left, const T* right) {
+    __device__ static void multiply_turned(Real (&products)[ROWS][COUNT], const Left<WIDTH, is_held>& left,
+                                           const T* right) {
         const T* column = right + lane() * Line<WIDTH>::length;
-#pragma unroll
-        for (u32 i = 0; i < ROWS; i++) {
-#pragma unroll
-            for (u32 j = 0; j < COUNT; j++) {
-                products[i][j] = Real(0);
-            }
-        }
+        clear(products);
 #pragma unroll 2
         for (u32 place = 0; place < WIDTH; place += CHUNK) {
             Chunk l[ROWS];
@@ -75,14 +68,13 @@ struct ByThreads {
         }
     }
 
-    // sums += weights · right: a part of the width of `right`, which has a row for each column of the weights.
+    // sums += weights · right: a part of the width of `right`, which has a row for each column of the weights. The
+    // block waits between two calls, so that nobody still reads the weights before.
     template <u32 WIDTH, u32 COUNT, u32 SUMS>
-    __device__ static void multiply_weights(Real (&sums)[ROWS][SUMS], const Real (&weights)[ROWS][COUNT], const T* right,
-                                            Real* shown) {
+    __device__ static void multiply_weights(Real (&sums)[ROWS][SUMS], const Real (&weights)[ROWS][COUNT],
+                                            const T* right, Real* shown) {
         const u32 line = Shown<COUNT * LANES>::line;
         Real* own = shown + (threadIdx.x / WARP * WARP_ROWS + threadIdx.x % WARP / LANES) * line;
-        // Whoever still reads the weights before goes first.
-        __syncwarp();
 #pragma unroll
         for (u32 i = 0; i < ROWS; i++) {
 #pragma unroll

@@ -7,13 +7,13 @@
 
 // Two 16-bit numbers a register, the first in the lower half.
 //
-// Of a 16 × 16 left matrix a lane has, in this order, the numbers of row lane / 4 and columns 2 · (lane % 4) and the next;
-// those 8 rows below; and both 8 columns to the right.
+// Of a 16 × 16 left matrix a lane has, in this order, the numbers of row lane / 4 and columns 2 · (lane % 4) and the
+// next; those 8 rows below; and both 8 columns to the right.
 struct Left16 {
     u32 pair[4];
 };
-// Of a 16 × 8 right matrix, the numbers of column lane / 4 and rows 2 · (lane % 4) and the next; and those 8 rows below.
-// This is two of them, side by side.
+// Of a 16 × 8 right matrix, the numbers of column lane / 4 and rows 2 · (lane % 4) and the next; and those 8 rows
+// below. This is two of them, side by side.
 struct Right16 {
     u32 pair[2][2];
 };
@@ -25,8 +25,9 @@ static Left16 shown_left[32][WARP];
 static u32 shown_right[32][WARP][2];
 #endif
 
-// Reads four 8 × 8 matrices from shared memory. Lane 8i + r says where row r of matrix i lies, at a multiple of 16 bytes.
-// A lane gets of each matrix columns 2 · (lane % 4) and the next of row lane / 4; or, turned, those rows of that column.
+// Reads four 8 × 8 matrices from shared memory. Lane 8i + r says where row r of matrix i lies, at a multiple of 16
+// bytes. A lane gets of each matrix columns 2 · (lane % 4) and the next of row lane / 4; or, turned, those rows of that
+// column.
 template <bool is_turned>
 __device__ inline void read_matrices(const void* row, u32& first, u32& second, u32& third, u32& fourth) {
 #ifdef CUDA_ON_CPU

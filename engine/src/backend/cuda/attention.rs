@@ -226,30 +226,29 @@ pub fn attention_backward(
     let is_wide = addresses.into_iter().zip(outs).chain(read.into_iter().zip(rows)).all(|(at, view)| is_wide(at, view));
     let sight = Sight::new(query, key, size, is_wide)?;
     let known = Known { rows: std::array::from_fn(|index| Rows::of(&places[index], views[index])) };
-    let [query_grad, key_grad, value_grad] = std::array::from_fn(|index| Rows::new(addresses[index], outs[index].layout));
+    let [query_grad, key_grad, value_grad] =
+        std::array::from_fn(|index| Rows::new(addresses[index], outs[index].layout));
 
     let [heads, key_heads] = sight.heads();
     let mut work = Work::new(&queue, Step::KeyGradients, dtype, &sight, [key_heads, sight.keys as usize]);
-    let parts = parts(&sight, dtype, work.shares, queue.gpu().processors() as usize);
+    let sums = 2 * outs[1].layout.elements();
+    let parts = parts(&queue, &sight, work.shares, sums * dtype.statistics().size());
     work.shares *= parts;
     let sight = Sight { parts: parts as u32, ..sight };
-    let grads = || Arguments::new().with(query_grad).with(key_grad).with(value_grad);
+    let grads = || Arguments::new().with(key_grad).with(value_grad).with(queue.workspace().0);
     work.start(&queue, dtype, sight, || grads().with(known))?;
     if parts > 1 {
         let kernel = Kernel::new(SUMS, "attention_add_parts", types(dtype));
-        let arguments = Arguments::new().with(key_grad).with(value_grad).with(query_grad).with(sight);
-        queue.launch(kernel, queue.over(2 * outs[1].layout.elements(), 4), &arguments)?;
+        queue.launch(kernel, queue.over(sums, 1), &grads().with(sight))?;
     }
     let work = Work::new(&queue, Step::QueryGradients, dtype, &sight, [heads, sight.places as usize]);
     work.start(&queue, dtype, sight, || Arguments::new().with(query_grad).with(known))
 }
 
-/// Among how many blocks the heads of queries are divided that look at one tile of keys. Where one head of keys serves
-/// many, there would be too few blocks else. What each adds waits in the rows of the queries' gradient until all are
-/// there, which has room for it: the rows of two heads for each of a part's, or four of 16-bit numbers.
-fn parts(sight: &Sight, dtype: DType, blocks: usize, processors: usize) -> usize {
-    let has_rows = sight.is_wide != 0 && sight.keys <= sight.places;
-    let room = sight.heads_a_key as usize / (2 * dtype.statistics().size() / dtype.size());
-    let wanted = 2 * processors / blocks.max(1);
-    if has_rows { room.min(wanted).max(1) } else { 1 }
+/// Among how many blocks the heads of queries are divided that look at one tile of keys: where one head of keys serves
+/// many, there would be too few blocks else. What each has, of so many bytes, waits in the workspace to be added up.
+fn parts(queue: &Queue<'_>, sight: &Sight, blocks: usize, bytes: usize) -> usize {
+    let room = queue.workspace().1 as usize / bytes.max(1);
+    let wanted = 2 * queue.gpu().processors() as usize / blocks.max(1);
+    wanted.min(room).min(sight.heads_a_key as usize).max(1)
 }
