@@ -15,7 +15,7 @@ const ARROWS: [(&str, &str, &[&str]); 7] = [
 ];
 
 /// Stands in for CUDA's libraries in the tests of these packages, and in nothing that runs outside of tests.
-const STAND_IN: (&str, [&str; 3]) = ("highwater-stand-in", ["kernels", "engine", "tests"]);
+const STAND_IN: (&str, [&str; 4]) = ("highwater-stand-in", ["kernels", "engine", "viewer", "tests"]);
 
 /// What stands beside the packages, dotfiles aside.
 const BESIDE_PACKAGES: [&str; 10] = [

@@ -106,7 +106,10 @@ impl<T> Told<T> for Result<T, cudarc::driver::DriverError> {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { doing: doing.to_owned() },
             CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
             | CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-            | CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT => Error::Driver {
+            | CUresult::CUDA_ERROR_STREAM_CAPTURE_MERGE
+            | CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION
+            | CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+            | CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD => Error::Driver {
                 doing: doing.to_owned(),
                 message: "a CUDA graph is being captured, which is not supported: run this part without capturing"
                     .to_owned(),
@@ -118,5 +121,24 @@ impl<T> Told<T> for Result<T, cudarc::driver::DriverError> {
                 Error::Driver { doing: doing.to_owned(), message: format!("{name}: {words}") }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cudarc::driver::DriverError;
+    use cudarc::driver::sys::CUresult;
+
+    use super::*;
+
+    #[test]
+    fn captured_streams_and_full_devices_are_told_in_our_words() {
+        let told = |code| Err::<(), _>(DriverError(code)).told("cuMemAlloc").expect_err("it is an error").to_string();
+        let captured = told(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        assert!(captured.contains("cuMemAlloc") && captured.contains("CUDA graph"), "{captured}");
+        assert!(captured.contains("not supported") && captured.contains("without capturing"), "{captured}");
+        assert_eq!(captured, told(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT));
+        let full = told(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        assert_eq!(full, "the device has not enough free memory for cuMemAlloc");
     }
 }

@@ -11,15 +11,12 @@ use highwater_recorder::{DeviceId, StreamId};
 use super::cpu::host_memory;
 use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// The stream for which blocks of pinned memory are allocated: the host's own work.
-pub(super) const HOST: StreamId = StreamId(0);
-
 /// The number in recordings that the pool of device `owner` wishes for: several count down.
 pub(super) fn number_of(owner: DeviceId) -> DeviceId {
     DeviceId(PINNED_DEVICE.0.saturating_sub(owner.0))
 }
 
-/// What the pool calls stream `stream` of its device, beside [`HOST`].
+/// What the pool calls stream `stream` of its device. 0 is the host, for whose work its blocks are allocated.
 pub(super) fn stream_of(stream: StreamId) -> StreamId {
     StreamId(stream.0 + 1)
 }

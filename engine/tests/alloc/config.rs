@@ -42,6 +42,7 @@ fn settings_read_as_in_pytorch_and_print_in_one_form() {
         "roundup_power2_divisions:[65536:2]",
         "roundup_power2_divisions:9223372036854775808",
         "backend:native,release_lock_on_cudamalloc:True,pinned_use_background_threads:True",
+        "graph_capture_record_stream_reuse:False",
     ];
     expect![[r#"
         ''
@@ -88,6 +89,8 @@ fn settings_read_as_in_pytorch_and_print_in_one_form() {
           = roundup_power2_divisions:9223372036854775808
         'backend:native,release_lock_on_cudamalloc:True,pinned_use_background_threads:True'
           = the defaults
+        'graph_capture_record_stream_reuse:False'
+          = the defaults
     "#]]
     .assert_eq(&read(&texts));
 }
@@ -120,6 +123,7 @@ fn what_is_wrong_with_settings_is_said_with_the_key_and_what_is_allowed() {
         "roundup_power2_divisions:[4:2",
         "roundup_power2_divisions:[4]",
         "backend:cudaMallocAsync",
+        "graph_capture_record_stream_reuse:True",
         "max_split_size_mb:30,,",
         ",max_split_size_mb:30",
         "max_split_size_mb:30:40",
@@ -175,6 +179,8 @@ fn what_is_wrong_with_settings_is_said_with_the_key_and_what_is_allowed() {
           ! allocator settings: expected ':' after 'roundup_power2_divisions:[4', found ']'; write key:value,key:[a:b,c:d]
         'backend:cudaMallocAsync'
           ! allocator settings: backend is 'cudaMallocAsync'; allowed is 'native', the caching allocator
+        'graph_capture_record_stream_reuse:True'
+          ! allocator settings: graph_capture_record_stream_reuse is 'True'; allowed is 'False': CUDA graphs are not supported, and nothing is captured
         'max_split_size_mb:30,,'
           ! allocator settings: unknown key ''; the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
         ',max_split_size_mb:30'

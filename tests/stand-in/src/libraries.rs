@@ -11,11 +11,12 @@ const NAMES: [&str; 3] = ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"]
 /// What Cargo calls this crate's library.
 const OWN_NAME: &str = "libhighwater_stand_in.so";
 
-/// Makes a folder with CUDA's libraries' names for the stand-in, beside the running test, and gives its path.
+/// Makes a folder with CUDA's libraries' names for the stand-in, but for those `missing`, beside the running test, and
+/// gives its path.
 ///
 /// # Errors
 /// Why the stand-in cannot be used here: the system, a missing C++ compiler, or a library that was not built.
-pub fn install() -> Result<PathBuf, String> {
+pub fn install(missing: &[&str]) -> Result<PathBuf, String> {
     if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
         return Err("the stand-in for CUDA's libraries works on 64-bit Linux only".to_owned());
     }
@@ -28,9 +29,10 @@ pub fn install() -> Result<PathBuf, String> {
         ));
     }
     let library = built_library()?;
-    let folder = library.with_file_name("stand-in");
+    let folder =
+        library.with_file_name(["stand-in"].iter().chain(missing).copied().collect::<Vec<_>>().join("-without-"));
     std::fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-    for name in NAMES {
+    for name in NAMES.into_iter().filter(|name| !missing.contains(name)) {
         link(&library, &folder.join(name))?;
     }
     Ok(folder)

@@ -35,6 +35,7 @@ const DONE: &str = "the test's body has run on the stand-in";
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     variables: Vec<(OsString, OsString)>,
+    missing: Vec<&'static str>,
     is_for_stand_in: bool,
 }
 
@@ -81,6 +82,13 @@ impl Setup {
         self
     }
 
+    /// Without one of CUDA's libraries, such as `libnvrtc.so.13`.
+    #[must_use]
+    pub fn without(mut self, library: &'static str) -> Self {
+        self.missing.push(library);
+        self
+    }
+
     /// Skipped where tests use a GPU: what it looks at is the stand-in's own.
     #[must_use]
     pub fn only_on_stand_in(mut self) -> Self {
@@ -93,7 +101,7 @@ impl Setup {
     /// # Errors
     /// Why the stand-in cannot be used here.
     pub fn apply(&self, command: &mut Command) -> Result<(), String> {
-        let folder = install()?;
+        let folder = install(&self.missing)?;
         let mut paths = vec![folder.clone()];
         paths.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
         let paths = std::env::join_paths(paths).map_err(|why| why.to_string())?;

@@ -21,7 +21,9 @@ pub struct RecordArguments {
     #[arg(long)]
     pub list: bool,
     /// Where to run: meta counts every byte and computes nothing, meta:cuda counts what a GPU keeps for itself as well, cpu
-    /// computes, cuda:N is a GPU
+    /// computes, cuda:N is an NVIDIA GPU of compute capability 8.0 or later, which needs the driver, and of CUDA 12 or 13
+    /// NVRTC and cuBLASLt: where they are not installed, `pip install nvidia-cuda-nvrtc nvidia-cublas` and name the folders
+    /// of their libraries in HIGHWATER_CUDA_PATH
     #[arg(long, value_name = "meta[:cuda]|cpu|cuda[:N]", default_value = "meta")]
     pub device: RunDevice,
     /// How many training steps

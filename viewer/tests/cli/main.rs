@@ -10,3 +10,5 @@ mod convert;
 mod render;
 #[cfg(feature = "engine")]
 mod record;
+#[cfg(feature = "engine")]
+mod cuda;
