@@ -51,7 +51,10 @@ fn a_peak_without_gradients_and_temporaries_is_that_of_a_step_within_backward() 
     let mut causes = [first.cause, second.cause].map(|cause| (cause.category, cause.phase));
     causes.sort_unstable();
     assert_eq!(causes, [(Category::Gradient, Phase::Backward), (Category::Temporary, Phase::Optimizer)]);
-    assert_eq!((explained.peak.phase, second.left.phase, other.peak.phase), (Phase::Optimizer, Phase::Backward, Phase::Backward));
+    assert_eq!(
+        (explained.peak.phase, second.left.phase, other.peak.phase),
+        (Phase::Optimizer, Phase::Backward, Phase::Backward)
+    );
     // What is held of both at the plain peak, less than which the peak falls.
     let held = explained.peak.bytes - first.bytes_at_peak - second.bytes_at_peak;
     assert!(second.left.bytes > held);
@@ -79,6 +82,7 @@ fn what_vanishes_from_a_falcon_is_named_as_temporaries_of_the_optimizer() {
     let fused = advice.iter().find(|one| one.remedy == Remedy::FusedOptimizer).expect("the optimizer's temporaries");
     let gigabytes = fused.bytes as f64 / 1e9;
     assert!((gigabytes - 13.8).abs() < 0.05, "{gigabytes} GB: {}", fused.text);
-    let temporary = explained.groups.iter().find(|group| group.key == ["temporary", "optimizer"]).expect("it is a group");
+    let temporary =
+        explained.groups.iter().find(|group| group.key == ["temporary", "optimizer"]).expect("it is a group");
     assert_eq!(temporary.bytes_at_peak, fused.bytes);
 }

@@ -76,7 +76,10 @@ fn gradients_and_losses_are_those_of_the_processor() {
             let largest = expected.iter().fold(0.0_f64, |largest, number| largest.max(number.abs()));
             for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
                 let difference = (expected - found).abs();
-                assert!(difference <= share * largest, "{name}, {path}, {place}: {found:e} should be {expected:e}, of {largest:e} at most");
+                assert!(
+                    difference <= share * largest,
+                    "{name}, {path}, {place}: {found:e} should be {expected:e}, of {largest:e} at most"
+                );
             }
         }
         for step in 0..3 {

@@ -16,7 +16,9 @@ fn sum(rows: &Value, key: &str) -> i64 {
 
 #[test]
 fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
-    check("explain step.snap", &expect![[r#"
+    check(
+        "explain step.snap",
+        &expect![[r#"
         Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
 
         • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. State of 8 bits takes a quarter of that if it is
@@ -42,12 +44,15 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
         At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
         Next: highwater explain step.snap --by scope,op   for the modules and operations behind it
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn explain_tells_what_would_be_left_without_chosen_blocks() {
-    check("explain step.snap --by scope --where 'category=gradient,temporary'", &expect![[r#"
+    check(
+        "explain step.snap --by scope --where 'category=gradient,temporary'",
+        &expect![[r#"
         Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
         Of these, 8 KiB (38.1 %) are in blocks with category=gradient,temporary. Without all such blocks the peak would be 12.98 KiB, 8 KiB less, at event 10, step 0, optimizer.
 
@@ -71,7 +76,8 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
         At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
         Next: highwater explain step.snap --by frame   for the lines of code behind it
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -94,7 +100,9 @@ fn explained_groups_and_rest_sum_to_the_peak() {
 
 #[test]
 fn diff_says_what_makes_the_difference() {
-    check("diff step.snap wide.snap", &expect![[r#"
+    check(
+        "diff step.snap wide.snap",
+        &expect![[r#"
         B takes 4 KiB less than A: 16.98 KiB requested after 20.98 KiB.
         A: step.snap, at event 11, step 0, optimizer.
         B: wide.snap, at event 10, step 0, optimizer.
@@ -125,12 +133,15 @@ fn diff_says_what_makes_the_difference() {
           total            20.98 KiB  16.98 KiB      −4 KiB
 
         Next: highwater diff step.snap wide.snap --by scope,op   for the modules and operations behind it
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn diff_matches_stacks_through_a_function_that_was_put_in_and_says_so() {
-    check("diff step.snap wide.snap --at step:0 --by stack --where category=optimizer_state,temporary", &expect![[r#"
+    check(
+        "diff step.snap wide.snap --at step:0 --by stack --where category=optimizer_state,temporary",
+        &expect![[r#"
         B takes 4 KiB less than A: 16.98 KiB requested after 20.98 KiB.
         A: step.snap, at event 11, step 0, optimizer.
         B: wide.snap, at event 10, step 0, optimizer.
@@ -156,12 +167,15 @@ fn diff_matches_stacks_through_a_function_that_was_put_in_and_says_so() {
           total  0 B  0 B         0 B
 
         Next: highwater diff step.snap wide.snap --by scope,op   for the modules and operations behind it
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn diff_of_one_recording_tells_what_lives_on() {
-    check("diff step.snap", &expect![[r#"
+    check(
+        "diff step.snap",
+        &expect![[r#"
         B takes 1000 B more than A: 12.98 KiB requested after 12 KiB.
         A: step.snap, at event 18, step 0, zero_grad.
         B: step.snap, at event 21, step 1, other.
@@ -174,7 +188,8 @@ fn diff_of_one_recording_tells_what_lives_on() {
           total            12 KiB  12.98 KiB     +1000 B
 
         Next: highwater diff step.snap --by scope,op   for the modules and operations behind it
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
