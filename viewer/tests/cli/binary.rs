@@ -145,7 +145,7 @@ fn bad_usage_is_refused_with_what_is_allowed() {
         ("events step.snap --kind birth", "alloc"),
         ("record", "SCENARIO"),
         ("record vit-l-16 --capacity lots", "for example 512MiB"),
-        ("record vit-l-16 --device tpu", "meta, cpu"),
+        ("record vit-l-16 --device tpu", "meta, meta:cuda, cpu"),
         ("record vit-l-16 --steps some", "some"),
         ("info step.snap --jsn", "--json"),
     ];
