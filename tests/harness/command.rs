@@ -59,7 +59,7 @@ fn give(options: &mut Options, word: &str, value: &str) -> Result<(), String> {
                 "--adapters" => options.adapters = dtype()?,
                 "--variant" => options.variant = Some(value.to_owned()),
                 "--optimizer" => {
-                    options.optimizer = Some(value.parse::<OptimizerKind>().map_err(|why| why.to_string())?)
+                    options.optimizer = Some(value.parse::<OptimizerKind>().map_err(|why| why.to_string())?);
                 }
                 "--momentum" => options.momentum = number(word, value)?,
                 "--weight-decay" => options.weight_decay = number(word, value)?,

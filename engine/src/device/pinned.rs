@@ -98,7 +98,7 @@ impl Driver for PinnedDriver {
         let address = gpu.reserve_pinned(bytes).map_err(told("reserve"))?;
         // SAFETY: the memory is new, as long as was asked for, and the host's to write; its address was exposed.
         unsafe {
-            std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(address as usize), 0, bytes as usize)
+            std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(address as usize), 0, bytes as usize);
         };
         let mut held = lock(held);
         held.bytes += bytes;

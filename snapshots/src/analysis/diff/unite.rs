@@ -13,6 +13,9 @@ use crate::analysis::coder::Coder;
 use crate::analysis::frames::user_line;
 use crate::analysis::group_key::GroupKey;
 
+/// A line of the program on one side: its number in the file, the side's own number for it, and its text.
+type OwnLine = (u32, u64, String);
+
 /// The values of one key, of both sides.
 struct Values {
     key: GroupKey,
@@ -101,7 +104,7 @@ impl<'a> Unite<'a> {
     fn unite_frames(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
         let mut names = Interner::default();
         // By function: line, own number and text of each line that is met.
-        let mut lines: [HashMap<u32, Vec<(u32, u64, String)>>; 2] = [HashMap::new(), HashMap::new()];
+        let mut lines: [HashMap<u32, Vec<OwnLine>>; 2] = [HashMap::new(), HashMap::new()];
         for side in [0, 1] {
             let tables = &self.traces[side].tables;
             let mut seen = HashSet::new();
@@ -123,9 +126,7 @@ impl<'a> Unite<'a> {
             let Some(mut b) = of_b.remove(&function) else { continue };
             a.sort_unstable();
             b.sort_unstable();
-            let equal = |(_, _, text): &(u32, u64, String), others: &[(u32, u64, String)]| {
-                others.iter().any(|(_, _, other)| other == text)
-            };
+            let equal = |(_, _, text): &OwnLine, others: &[OwnLine]| others.iter().any(|(_, _, other)| other == text);
             let (same_a, left_a): (Vec<_>, Vec<_>) = a.iter().cloned().partition(|line| equal(line, &b));
             let (mut same_b, left_b): (Vec<_>, Vec<_>) = b.into_iter().partition(|line| equal(line, &a));
             same_b.sort_by(|x, y| x.2.cmp(&y.2));
