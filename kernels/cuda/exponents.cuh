@@ -5,7 +5,8 @@
 // e to x, in as many digits as are left of it in T.
 __device__ inline Real exponent(Real x) {
     if constexpr (sizeof(T) == 2) {
-        Real scaled = x * Real(1.4426950408889634);
+        // Real is f32 here; for doubles, this is compiled and never run.
+        f32 scaled = (f32)x * 1.4426950408889634f;
 #ifdef CUDA_ON_CPU
         return exp2(scaled);
 #else
