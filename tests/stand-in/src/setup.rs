@@ -3,7 +3,7 @@
 //! The loader looks at `LD_LIBRARY_PATH` only when a program starts. So a test runs itself again, in a process of its
 //! own with the variables set, and looks how that went:
 //!
-//! ```ignore
+//! ```text
 //! #[test]
 //! fn what_is_reserved_can_be_released() {
 //!     Setup::new().memory_bytes(64 << 20).run(|| {
