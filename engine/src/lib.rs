@@ -13,6 +13,7 @@ pub mod layout;
 pub mod rng;
 pub mod device;
 pub mod storage;
+pub mod replay;
 mod copies;
 pub mod backend;
 pub mod tensor;

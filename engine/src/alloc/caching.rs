@@ -41,10 +41,18 @@ impl Heap {
     /// Takes the best fit out of the cache. Only one candidate is looked at: if it may not be used, nothing is found.
     #[inline]
     pub(super) fn find(&mut self, request: &Request) -> Option<BlockIndex> {
-        let Rounded { block: bytes, pool, .. } = request.rounded;
         if self.collects_garbage() {
-            self.pool_mut(pool).searches += 1;
+            self.pool_mut(request.rounded.pool).searches += 1;
         }
+        let index = self.candidate(request)?;
+        self.unlist(index);
+        Some(index)
+    }
+
+    /// The range of the cache that the request would get.
+    #[inline]
+    pub(super) fn candidate(&self, request: &Request) -> Option<BlockIndex> {
+        let bytes = request.rounded.block;
         let index = self.best_fit(request)?;
         if let Some(limit) = self.config.max_split_bytes() {
             let candidate = self.arena[index].bytes;
@@ -54,7 +62,6 @@ impl Heap {
                 return None;
             }
         }
-        self.unlist(index);
         Some(index)
     }
 

@@ -14,6 +14,7 @@ use super::driver::{Driver, DriverKind};
 use super::event_queue::EventQueues;
 use super::free_list::FreeList;
 use super::stats::AllocStats;
+use super::ties::Ties;
 
 /// The state of one allocator.
 pub(super) struct Heap {
@@ -24,6 +25,7 @@ pub(super) struct Heap {
     pub(super) config: AllocConfig,
     /// The share of the device that may be reserved; 1 means no limit.
     pub(super) memory_fraction: f64,
+    pub(super) ties: Ties,
     pub(super) arena: Arena,
     pub(super) pools: [FreeList; 2],
     pub(super) events: EventQueues,
@@ -40,6 +42,7 @@ impl Heap {
             device,
             driver,
             memory_fraction: config.memory_fraction(),
+            ties: Ties::default(),
             arena: Arena::new(),
             pools: Default::default(),
             events: EventQueues::default(),
@@ -90,7 +93,10 @@ impl Heap {
 
     /// Enters a segment or a reservation that the driver just gave. It is in no list yet.
     pub(super) fn register(&mut self, range: Range, used: Use) -> BlockIndex {
-        let registration = self.next_registration;
+        let registration = match self.ties {
+            Ties::OldestSegment => self.next_registration,
+            Ties::LowestAddress => 0,
+        };
         self.next_registration += 1;
         self.arena.insert(Record {
             address: range.address,

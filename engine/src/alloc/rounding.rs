@@ -2,7 +2,7 @@
 
 use highwater_recorder::Pool;
 
-use super::config::AllocConfig;
+use super::config::{AllocConfig, MAX_REQUEST};
 
 /// The unit of every block.
 pub(super) const MIN_BLOCK: u64 = 512;
@@ -39,6 +39,18 @@ impl Rounded {
             (block.next_multiple_of(SEGMENT_UNIT), Pool::Large)
         };
         Self { block, segment, pool }
+    }
+}
+
+impl AllocConfig {
+    /// The bytes of the block that a request of `bytes` gets, where nothing larger has to do.
+    pub fn rounded(&self, bytes: u64) -> u64 {
+        block_bytes(bytes.min(MAX_REQUEST), self)
+    }
+
+    /// The pool that serves a request of `bytes`.
+    pub fn pool(&self, bytes: u64) -> Pool {
+        if self.rounded(bytes) <= SMALL_REQUEST { Pool::Small } else { Pool::Large }
     }
 }
 

@@ -120,6 +120,22 @@ impl Trace {
         &self.attributes[first..first + count]
     }
 
+    /// The private pool (of a captured graph, or of the program) that the block or segment of `owner` belongs to, by
+    /// PyTorch's number; none for the pools of all, or where the recording does not say.
+    pub fn private_pool(&self, owner: Owner) -> Option<(u64, u64)> {
+        if self.attributes.is_empty() {
+            return None;
+        }
+        let said = self.attributes_of(owner).iter();
+        let text = said
+            .filter(|fact| matches!(self.tables.string(fact.name), "pool_id" | "segment_pool_id"))
+            .map(|fact| self.tables.string(fact.value))
+            .next()?;
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+        let pair = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+        (pair != (0, 0)).then_some(pair)
+    }
+
     /// Whether event `id` concerns every device, not the one that it carries alone: steps and phases do, and marks of
     /// device 0 by this project's own recorder, which knows no other marks. Imported marks belong to their device.
     pub fn is_everywhere(&self, id: EventId) -> bool {

@@ -241,19 +241,7 @@ fn growing_of(extents: &mut [Extent]) -> Vec<Growing> {
     growing
 }
 
-/// The private pool that a segment belongs to, where the recording says so.
 fn private_pool(trace: &Trace, row: SegmentId) -> Option<(u64, u64)> {
-    if trace.attributes.is_empty() {
-        return None;
-    }
     let event = trace.segments.alloc[row.0 as usize];
-    let owner = if event.is_some() { Owner::Event(event) } else { Owner::Segment(row) };
-    let said = trace.attributes_of(owner).iter();
-    let text = said
-        .filter(|fact| matches!(trace.tables.string(fact.name), "pool_id" | "segment_pool_id"))
-        .map(|fact| trace.tables.string(fact.value))
-        .next()?;
-    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
-    let pair = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
-    (pair != (0, 0)).then_some(pair)
+    trace.private_pool(if event.is_some() { Owner::Event(event) } else { Owner::Segment(row) })
 }

@@ -1,0 +1,178 @@
+//! Plant: an allocator that begins in the middle, with segments and blocks where a recording says that they lay.
+
+use std::sync::Arc;
+
+use highwater_recorder::DeviceId;
+use highwater_recorder::context::Context;
+use highwater_recorder::snapshots::event::Range;
+
+use super::allocator::CachingAllocator;
+use super::arena::{BlockIndex, Use};
+use super::block::Block;
+use super::config::AllocConfig;
+use super::driver::Driver;
+use super::heap::Heap;
+use super::ties::Ties;
+
+/// A segment, or a run of mapped pages, to begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlantedSegment {
+    pub(crate) range: Range,
+    /// In address order, without overlaps, each within the range; what lies between them is free.
+    pub(crate) blocks: Vec<PlantedBlock>,
+}
+
+/// A block to begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlantedBlock {
+    /// By which the caller knows it.
+    pub(crate) name: u32,
+    pub(crate) address: u64,
+    pub(crate) requested: u64,
+    /// At least one byte.
+    pub(crate) allocated: u64,
+}
+
+/// All that an allocator begins with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Planted {
+    /// Segments, the oldest first.
+    pub(crate) segments: Vec<PlantedSegment>,
+    /// Reserved addresses, each with its mapped runs in address order.
+    pub(crate) reservations: Vec<(Range, Vec<PlantedSegment>)>,
+}
+
+impl CachingAllocator {
+    /// An allocator that holds what is planted, and the handles of the planted blocks with their names. The driver is
+    /// not asked for any of it.
+    pub(crate) fn planted(
+        driver: Box<dyn Driver>,
+        device: DeviceId,
+        config: AllocConfig,
+        ties: Ties,
+        planted: &Planted,
+    ) -> (Arc<Self>, Vec<(u32, Block)>) {
+        let allocator = Self::new(driver, device, config);
+        let mut blocks = Vec::new();
+        {
+            let mut heap = allocator.heap();
+            heap.ties = ties;
+            for segment in &planted.segments {
+                heap.plant_segment(segment, &mut blocks);
+            }
+            for (addresses, runs) in &planted.reservations {
+                heap.plant_reservation(*addresses, runs, &mut blocks);
+            }
+            heap.stats.reset_accumulated();
+            heap.stats.reset_peaks();
+        }
+        (allocator, blocks)
+    }
+}
+
+impl Heap {
+    fn plant_segment(&mut self, segment: &PlantedSegment, blocks: &mut Vec<(u32, Block)>) {
+        let index = self.register(segment.range, Use::Free);
+        self.stats.segment.increase(segment.range.pool, 1);
+        self.stats.reserved_bytes.increase(segment.range.pool, segment.range.bytes);
+        if !self.config.splits_freely(segment.range.bytes) {
+            self.stats.oversize_segments.increase(1);
+        }
+        let whole = self.fill(index, segment, blocks);
+        if let Some(rest) = whole {
+            self.list_planted(rest);
+        }
+    }
+
+    fn plant_reservation(&mut self, addresses: Range, runs: &[PlantedSegment], blocks: &mut Vec<(u32, Block)>) {
+        let mut rest = Some(self.register(addresses, Use::Unmapped));
+        for run in runs {
+            let Some(index) = rest else { return };
+            let (start, end) = (self.arena[index].address, self.arena[index].end());
+            let gap = run.range.address.saturating_sub(start);
+            if gap > 0 {
+                let before = self.arena.cut_front(index, gap);
+                self.list(before);
+            }
+            let run_end = run.range.address + run.range.bytes;
+            let mapped = if run_end < end { self.arena.cut_front(index, run.range.bytes) } else { index };
+            rest = (mapped != index).then_some(index);
+            self.arena[mapped].used = Use::Free;
+            self.stats.reserved_bytes.increase(run.range.pool, run.range.bytes);
+            if let Some(free) = self.fill(mapped, run, blocks) {
+                self.list_planted(free);
+            }
+        }
+        if let Some(index) = rest {
+            self.list(index);
+        }
+    }
+
+    /// Cuts the blocks of a segment out of the free range `index`; gives what is left at its end.
+    fn fill(
+        &mut self,
+        index: BlockIndex,
+        segment: &PlantedSegment,
+        blocks: &mut Vec<(u32, Block)>,
+    ) -> Option<BlockIndex> {
+        for block in &segment.blocks {
+            let gap = block.address - self.arena[index].address;
+            if gap > 0 {
+                let free = self.arena.cut_front(index, gap);
+                self.list_planted(free);
+            }
+            let is_last = block.allocated == self.arena[index].bytes;
+            let taken = if is_last { index } else { self.arena.cut_front(index, block.allocated) };
+            blocks.push((block.name, self.plant_block(taken, block)));
+            if is_last {
+                return None;
+            }
+        }
+        Some(index)
+    }
+
+    fn list_planted(&mut self, index: BlockIndex) {
+        self.list(index);
+        let record = &self.arena[index];
+        if record.is_split() && !record.expandable {
+            let (pool, bytes) = (record.pool, record.bytes);
+            self.stats.inactive_split.increase(pool, 1);
+            self.stats.inactive_split_bytes.increase(pool, bytes);
+        }
+    }
+
+    fn plant_block(&mut self, index: BlockIndex, block: &PlantedBlock) -> Block {
+        let key = self.next_key;
+        self.next_key += 1;
+        let record = &mut self.arena[index];
+        record.used = Use::Allocated;
+        record.requested = block.requested;
+        record.key = key;
+        record.context = Context::NOTHING;
+        let handle = Block {
+            index,
+            owner: self.number,
+            key,
+            address: record.address,
+            requested: block.requested,
+            allocated: record.bytes,
+            stream: record.stream,
+            pool: record.pool,
+        };
+        self.count_planted(&handle);
+        handle
+    }
+
+    fn count_planted(&mut self, block: &Block) {
+        let Block { requested, allocated, pool, .. } = *block;
+        let stats = &mut self.stats;
+        stats.allocation.increase(pool, 1);
+        stats.allocated_bytes.increase(pool, allocated);
+        stats.active.increase(pool, 1);
+        stats.active_bytes.increase(pool, allocated);
+        stats.requested_bytes.increase(pool, requested);
+        if !self.config.splits_freely(allocated) {
+            stats.oversize_allocations.increase(1);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Steer: what a replay asks of an allocator beside blocks.
+
+use highwater_recorder::{Pool, StreamId};
+
+use super::allocator::CachingAllocator;
+use super::caching::Request;
+use super::config::MAX_REQUEST;
+use super::error::AllocError;
+use super::rounding::Rounded;
+
+impl CachingAllocator {
+    /// Whether the cache alone could serve a request now.
+    pub(crate) fn could_serve(&self, bytes: u64, stream: StreamId) -> bool {
+        let heap = self.heap();
+        let requested = bytes.clamp(1, MAX_REQUEST);
+        let request = Request { requested, rounded: Rounded::new(requested, &heap.config), stream };
+        heap.candidate(&request).is_some()
+    }
+
+    /// Gives the segment at `address` back to the driver, if it is free as a whole; says whether it was.
+    pub(crate) fn release_at(&self, address: u64) -> Result<bool, AllocError> {
+        let mut heap = self.heap();
+        for pool in [Pool::Large, Pool::Small] {
+            let found = heap.pool(pool).all().into_iter().find(|index| {
+                let record = &heap.arena[*index];
+                record.address == address && !record.expandable && !record.is_split()
+            });
+            if let Some(index) = found {
+                heap.release_segment(index)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

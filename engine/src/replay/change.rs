@@ -1,0 +1,55 @@
+//! Change: what a replay does with a block that the program did otherwise.
+
+/// A part of something, such as one half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    numerator: u32,
+    denominator: u32,
+}
+
+impl Share {
+    /// The whole.
+    pub const WHOLE: Self = Self { numerator: 1, denominator: 1 };
+
+    /// `numerator / denominator`; none if the denominator is 0.
+    pub fn new(numerator: u32, denominator: u32) -> Option<Self> {
+        (denominator > 0).then_some(Self { numerator, denominator })
+    }
+
+    /// This part of `bytes`, rounded up, at least 1.
+    pub fn of(self, bytes: u64) -> u64 {
+        let product = u128::from(bytes) * u128::from(self.numerator);
+        let part = product.div_ceil(u128::from(self.denominator));
+        u64::try_from(part).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self::WHOLE
+    }
+}
+
+/// What becomes of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// It is never asked for.
+    pub is_removed: bool,
+    /// It is given back right after its last use, as far as the recording has uses.
+    pub ends_with_use: bool,
+    /// So much of it is asked for.
+    pub share: Share,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_rounded_up_and_never_nothing() {
+        let third = Share::new(1, 3).unwrap();
+        assert_eq!([0, 1, 3, 4, 1000].map(|bytes| third.of(bytes)), [1, 1, 1, 2, 334]);
+        assert_eq!(Share::new(3, 2).unwrap().of(u64::MAX), u64::MAX);
+        assert_eq!((Share::new(1, 0), Share::WHOLE.of(7)), (None, 7));
+    }
+}

@@ -1,0 +1,39 @@
+//! Handles: the live blocks of a replay, by their rows in the recording.
+
+use crate::alloc::Block;
+
+/// Names no place.
+const NOWHERE: u32 = u32::MAX;
+
+/// Blocks by row, each with the allocator that it belongs to. Takes a few bytes for every block of the recording, and
+/// the handles of the live ones.
+#[derive(Debug)]
+pub(super) struct Handles {
+    places: Vec<u32>,
+    live: Vec<Option<(Block, usize)>>,
+    vacant: Vec<u32>,
+}
+
+impl Handles {
+    pub(super) fn new(rows: usize) -> Self {
+        Self { places: vec![NOWHERE; rows], live: Vec::new(), vacant: Vec::new() }
+    }
+
+    pub(super) fn put(&mut self, row: u32, block: Block, pool: usize) {
+        let place = self.vacant.pop().unwrap_or_else(|| {
+            self.live.push(None);
+            self.live.len() as u32 - 1
+        });
+        self.live[place as usize] = Some((block, pool));
+        if let Some(at) = self.places.get_mut(row as usize) {
+            *at = place;
+        }
+    }
+
+    pub(super) fn take(&mut self, row: u32) -> Option<(Block, usize)> {
+        let place = std::mem::replace(self.places.get_mut(row as usize)?, NOWHERE);
+        let taken = self.live.get_mut(place as usize)?.take()?;
+        self.vacant.push(place);
+        Some(taken)
+    }
+}

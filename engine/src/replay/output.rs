@@ -1,0 +1,234 @@
+//! Output: the replayed recording as it grows, event by event, each with the recorded event that it comes from.
+
+use std::collections::{BTreeMap, HashMap};
+
+use highwater_recorder::snapshots::event::{Alloc, Event, Range, What};
+use highwater_recorder::snapshots::trace::{Annotation, Attribute, DeviceFacts, Owner, SegmentRole};
+use highwater_recorder::snapshots::{
+    BlockId, EventId, Pool, StackId, StartingBlock, StartingState, StreamId, StringId, Trace, TraceBuilder,
+};
+
+use super::driver::Call;
+use super::start::{Private, Start};
+use super::{Answers, Plan};
+use crate::alloc::Block;
+
+/// Whom a range of memory serves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Home {
+    pub(super) stream: StreamId,
+    pub(super) pool: Pool,
+    pub(super) private: Private,
+}
+
+/// Builds the trace of a replay.
+pub(super) struct Output<'a> {
+    trace: &'a Trace,
+    plan: &'a Plan<'a>,
+    builder: TraceBuilder,
+    source: Vec<EventId>,
+    /// Segments held, by address.
+    segments: HashMap<u64, Home>,
+    /// Whom pages served that were mapped at an address.
+    pages: BTreeMap<u64, Home>,
+    /// The texts by which events name their private pool.
+    private_names: HashMap<(u64, u64), (StringId, StringId)>,
+    /// Bytes held from the device.
+    pub(super) reserved: u64,
+    /// Names for blocks that the recording does not have.
+    next_key: u64,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(trace: &'a Trace, plan: &'a Plan<'a>) -> Self {
+        let mut builder = TraceBuilder::with_capacity(trace.events.len());
+        builder.set_header(trace.header.clone());
+        builder.set_device(facts(trace, plan));
+        *builder.tables() = trace.tables.clone();
+        *builder.trust() = trace.trust.clone();
+        let source = Vec::with_capacity(trace.events.len());
+        let next_key = trace.blocks.len() as u64;
+        Self {
+            trace,
+            plan,
+            builder,
+            source,
+            segments: HashMap::new(),
+            pages: BTreeMap::new(),
+            private_names: HashMap::new(),
+            reserved: 0,
+            next_key,
+        }
+    }
+
+    /// What was there before the first event.
+    pub(super) fn start(&mut self, start: &Start) {
+        let mut state = StartingState { device: self.plan.device, ..StartingState::default() };
+        for (range, role, private) in &start.segments {
+            self.reserved += range.bytes;
+            let home = Home { stream: range.stream, pool: range.pool, private: *private };
+            if *role == SegmentRole::Mapping {
+                state.mappings.push(*range);
+                self.pages.insert(range.address, home);
+            } else {
+                state.segments.push(*range);
+                self.segments.insert(range.address, home);
+            }
+        }
+        for block in &start.blocks {
+            let (row, id) = (self.trace.blocks.get(BlockId(block.name)), BlockId(block.name));
+            let alloc = Alloc { requested: block.requested, allocated: block.allocated, ..row.as_alloc(id) };
+            let free_requested = self.trace.was_waiting_at_start(id);
+            state.blocks.push(StartingBlock { alloc, stack: row.stack, free_requested });
+        }
+        self.builder.set_starting_state(&state);
+    }
+
+    fn push(&mut self, at: EventId, stack: StackId, what: What) {
+        let time_ns = self.trace.events.time_of(at).unwrap_or(0);
+        self.builder.push(&Event { time_ns, device: self.plan.device, stack, what });
+        self.source.push(at);
+    }
+
+    fn stack_of(&self, at: EventId) -> StackId {
+        at.index().and_then(|row| self.trace.events.stack.get(row)).copied().unwrap_or_default()
+    }
+
+    /// An event of the recording that does not concern the allocator.
+    pub(super) fn copy(&mut self, at: EventId) {
+        let row = at.0 as usize;
+        let event = Event {
+            time_ns: self.trace.events.time_ns[row],
+            device: self.trace.events.device[row],
+            stack: self.trace.events.stack[row],
+            what: self.trace.what(at),
+        };
+        self.builder.push(&event);
+        self.source.push(at);
+    }
+
+    /// What the allocator asked of the device while it did what event `at` wants, on behalf of `home`.
+    pub(super) fn call(&mut self, at: EventId, call: Call, home: Home) {
+        let stack = self.stack_of(at);
+        match call {
+            Call::Reserve { address, bytes } => {
+                self.segments.insert(address, home);
+                self.reserved += bytes;
+                self.name_pool(home.private);
+                self.push(at, stack, What::SegmentAlloc(range(address, bytes, home)));
+            }
+            Call::Map { address, bytes } => {
+                self.pages.insert(address, home);
+                self.reserved += bytes;
+                self.name_pool(home.private);
+                self.push(at, stack, What::SegmentMap(range(address, bytes, home)));
+            }
+            Call::Release { address, bytes } => {
+                let home = self.segments.remove(&address).unwrap_or(home);
+                self.reserved = self.reserved.saturating_sub(bytes);
+                self.push(at, stack, What::SegmentFree(range(address, bytes, home)));
+            }
+            Call::Unmap { address, bytes } => {
+                let home = self.pages.range(..=address).next_back().map_or(home, |(_, home)| *home);
+                self.reserved = self.reserved.saturating_sub(bytes);
+                self.push(at, stack, What::SegmentUnmap(range(address, bytes, home)));
+            }
+            Call::Completed { block } => self.free_completed(at, block),
+        }
+    }
+
+    /// The block of row `row` was handed out.
+    pub(super) fn alloc(&mut self, at: EventId, row: u32, block: &Block) {
+        let recorded = self.trace.blocks.get(BlockId(row));
+        let alloc = Alloc {
+            address: block.address(),
+            requested: block.requested(),
+            allocated: block.allocated(),
+            pool: block.pool(),
+            ..recorded.as_alloc(BlockId(row))
+        };
+        if let Some(event) = recorded.alloc.index().filter(|_| !self.trace.attributes.is_empty()) {
+            let attributes = self.trace.attributes_of(Owner::Event(EventId::from_index(event)));
+            let owner = Owner::Event(EventId::from_index(self.source.len()));
+            for attribute in attributes {
+                self.builder.add_attribute(Attribute { owner, ..*attribute });
+            }
+        }
+        self.push(at, recorded.stack, What::Alloc(alloc));
+    }
+
+    /// A block that the recording does not have was handed out, and given back at once.
+    pub(super) fn passing(&mut self, at: EventId, block: &Block) {
+        let key = self.next_key;
+        self.next_key += 1;
+        let oom = self.trace.ooms.get(self.trace.events.subject[at.0 as usize] as usize);
+        let alloc = Alloc {
+            block: key,
+            address: block.address(),
+            requested: block.requested(),
+            allocated: block.allocated(),
+            stream: block.stream(),
+            pool: block.pool(),
+            category: highwater_recorder::Category::Unknown,
+            op: oom.map(|oom| oom.op).unwrap_or_default(),
+            scope: oom.map(|oom| oom.scope).unwrap_or_default(),
+        };
+        let stack = self.stack_of(at);
+        self.push(at, stack, What::Alloc(alloc));
+        self.push(at, stack, What::FreeRequested(key));
+        self.push(at, stack, What::FreeCompleted(key));
+    }
+
+    pub(super) fn free_requested(&mut self, at: EventId, row: u32) {
+        let stack = self.stack_of(at);
+        self.push(at, stack, What::FreeRequested(u64::from(row)));
+    }
+
+    pub(super) fn free_completed(&mut self, at: EventId, row: u32) {
+        self.push(at, StackId::NONE, What::FreeCompleted(u64::from(row)));
+    }
+
+    /// Says of the next event which private pool it is about.
+    fn name_pool(&mut self, private: Private) {
+        let Some(number) = private else { return };
+        let names = *self.private_names.entry(number).or_insert_with(|| {
+            let strings = &mut self.builder.tables().strings;
+            let first = strings.len();
+            strings.push("pool_id".to_owned());
+            strings.push(format!("({}, {})", number.0, number.1));
+            (StringId::from_index(first), StringId::from_index(first + 1))
+        });
+        let owner = Owner::Event(EventId::from_index(self.source.len()));
+        self.builder.add_attribute(Attribute { owner, name: names.0, value: names.1 });
+    }
+
+    /// The trace, and where its events come from.
+    pub(super) fn finish(mut self) -> (Trace, Vec<EventId>) {
+        let place = |source: &[EventId], event: EventId| match event.index() {
+            Some(_) => EventId::from_index(source.partition_point(|from| *from < event)),
+            None => event,
+        };
+        for annotation in &self.trace.annotations {
+            let (first, end) = (place(&self.source, annotation.first), place(&self.source, annotation.end));
+            if first < end {
+                self.builder.add_annotation(Annotation { first, end, ..*annotation });
+            }
+        }
+        (self.builder.finish(), self.source)
+    }
+}
+
+fn range(address: u64, bytes: u64, home: Home) -> Range {
+    Range { address, bytes, stream: home.stream, pool: home.pool }
+}
+
+/// The facts of the device, with what the plan changes.
+fn facts(trace: &Trace, plan: &Plan<'_>) -> DeviceFacts {
+    let mut facts = trace.device_facts(plan.device).cloned().unwrap_or_default();
+    facts.device = plan.device;
+    if let Answers::Modelled(capacity) = plan.answers {
+        facts.settings = vec![("alloc_conf".to_owned(), plan.config.to_string())];
+        facts.capacity_bytes = capacity.unwrap_or(facts.capacity_bytes);
+    }
+    facts
+}

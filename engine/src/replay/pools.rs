@@ -1,0 +1,74 @@
+//! Pools: an allocator for the pools of all, and one for each private pool, over one device.
+
+use std::sync::Arc;
+
+use highwater_recorder::DeviceId;
+
+use super::driver::ReplayDriver;
+use super::start::{Private, Start};
+use crate::alloc::{AllocConfig, Block, CachingAllocator, Planted, Ties};
+
+/// The allocators of a replay, by number; the first is that of the pools of all.
+pub(super) struct Pools {
+    driver: ReplayDriver,
+    device: DeviceId,
+    config: AllocConfig,
+    ties: Ties,
+    allocators: Vec<(Private, Arc<CachingAllocator>)>,
+}
+
+impl Pools {
+    /// Allocators that hold what `start` has; and the planted blocks, each with its row and its allocator.
+    pub(super) fn new(
+        driver: ReplayDriver,
+        device: DeviceId,
+        (config, ties): (AllocConfig, Ties),
+        start: &Start,
+    ) -> (Self, Vec<(u32, Block, usize)>) {
+        let mut pools = Self { driver, device, config, ties, allocators: Vec::new() };
+        let mut blocks = Vec::new();
+        let nothing = Planted::default();
+        let common = (None, start.planted.get(&None).unwrap_or(&nothing));
+        let private = start.planted.iter().filter(|(pool, _)| pool.is_some()).map(|(pool, planted)| (*pool, planted));
+        for (pool, planted) in std::iter::once(common).chain(private) {
+            let number = pools.allocators.len();
+            let handles = pools.add(pool, planted);
+            blocks.extend(handles.into_iter().map(|(row, block)| (row, block, number)));
+        }
+        (pools, blocks)
+    }
+
+    fn add(&mut self, pool: Private, planted: &Planted) -> Vec<(u32, Block)> {
+        let driver = Box::new(self.driver.clone());
+        let (allocator, blocks) =
+            CachingAllocator::planted(driver, self.device, self.config.clone(), self.ties, planted);
+        self.allocators.push((pool, allocator));
+        blocks
+    }
+
+    /// The number of a pool's allocator.
+    pub(super) fn number(&mut self, pool: Private) -> usize {
+        if pool.is_none() {
+            return 0;
+        }
+        let known = self.allocators.iter().position(|(known, _)| *known == pool);
+        known.unwrap_or_else(|| {
+            self.add(pool, &Planted::default());
+            self.allocators.len() - 1
+        })
+    }
+
+    /// The pool of an allocator.
+    pub(super) fn private(&self, number: usize) -> Private {
+        self.allocators[number].0
+    }
+
+    pub(super) fn get(&self, number: usize) -> &CachingAllocator {
+        &self.allocators[number].1
+    }
+
+    /// Every allocator.
+    pub(super) fn all(&self) -> impl Iterator<Item = &CachingAllocator> {
+        self.allocators.iter().map(|(_, allocator)| &**allocator)
+    }
+}

@@ -1,0 +1,266 @@
+//! Run: a replay on its way: what it has, how it begins, and how it asks for a block and tells what came of it.
+
+use highwater_recorder::StreamId;
+use highwater_recorder::snapshots::trace::Owner;
+use highwater_recorder::snapshots::{EventId, Trace};
+
+use super::driver::{Call, ReplayDriver};
+use super::handles::Handles;
+use super::output::{Home, Output};
+use super::pools::Pools;
+use super::start::{Private, Start};
+use super::{Answers, Death, Difference, Divergence, Plan, Share};
+use crate::alloc::{AllocError, Block};
+
+/// A call that the recording has, not yet given to the request that it was made for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) call: Call,
+    pub(super) event: EventId,
+    pub(super) private: Private,
+}
+
+impl Pending {
+    pub(super) fn obtains(&self) -> bool {
+        matches!(self.call, Call::Reserve { .. } | Call::Map { .. })
+    }
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) event: EventId,
+    pub(super) bytes: u64,
+    pub(super) stream: StreamId,
+    /// The number of its pool's allocator.
+    pub(super) pool: usize,
+}
+
+/// A replay on its way.
+pub(super) struct Run<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) plan: &'a Plan<'a>,
+    pub(super) driver: ReplayDriver,
+    pub(super) pools: Pools,
+    pub(super) handles: Handles,
+    pub(super) output: Output<'a>,
+    /// The recording's calls since its last request.
+    pub(super) pending: Vec<Pending>,
+    /// A block whose free was requested by the event before: whether it waits, the next one tells.
+    pub(super) freed: Option<(u32, EventId)>,
+    /// The last completion that each queue of waiting blocks ends with.
+    queues: Vec<EventId>,
+    /// Blocks to be given back after their last use, by event.
+    pub(super) endings: Vec<(EventId, u32)>,
+    pub(super) next_ending: usize,
+    pub(super) next_replaced: usize,
+    log: Vec<Call>,
+    pub(super) last_stream: StreamId,
+    pub(super) recorded_reserved: u64,
+    pub(super) replay: Outcome,
+}
+
+/// What is told at the end, apart from the trace.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) divergence: Option<Divergence>,
+    pub(super) largest_difference: u64,
+    pub(super) placed_elsewhere: u64,
+    pub(super) death: Option<Death>,
+    pub(super) rescued: Vec<EventId>,
+    pub(super) assumptions: Vec<String>,
+    pub(super) emptied: Vec<EventId>,
+    /// Runs of releases that are taken for the allocator's own.
+    pub(super) own_releases: u64,
+    /// Times that segments were collected by a limit that is not recorded.
+    pub(super) collections: u64,
+    /// Requests larger than any memory.
+    pub(super) impossible: u64,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(trace: &'a Trace, plan: &'a Plan<'a>) -> Self {
+        let start = Start::of(trace, plan);
+        let addresses_from = addresses_from(trace);
+        let driver = match plan.answers {
+            Answers::AsRecorded => {
+                let total =
+                    trace.device_facts(plan.device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
+                ReplayDriver::following(total, addresses_from)
+            }
+            Answers::Modelled(capacity) => ReplayDriver::of_size(capacity, addresses_from),
+        };
+        let settings = (plan.config.clone(), plan.ties);
+        let (pools, planted) = Pools::new(driver.clone(), plan.device, settings, &start);
+        let mut run = Self {
+            trace,
+            plan,
+            driver,
+            pools,
+            handles: Handles::new(trace.blocks.len()),
+            output: Output::new(trace, plan),
+            pending: Vec::new(),
+            freed: None,
+            queues: Vec::new(),
+            endings: Vec::new(),
+            next_ending: 0,
+            next_replaced: 0,
+            log: Vec::new(),
+            last_stream: StreamId(0),
+            recorded_reserved: 0,
+            replay: Outcome::default(),
+        };
+        run.begin(&start, planted);
+        run
+    }
+
+    fn begin(&mut self, start: &Start, planted: Vec<(u32, Block, usize)>) {
+        self.output.start(start);
+        self.recorded_reserved = self.output.reserved;
+        self.driver.hold(self.output.reserved);
+        for (row, block, pool) in planted {
+            self.handles.put(row, block, pool);
+        }
+        self.assume(start);
+        let first = EventId(0);
+        for block in &start.homeless {
+            let row = block.0 as usize;
+            let share = self.plan.fate(block.0).share;
+            let bytes = self.bytes_of(row, share);
+            let pool = self.pools.number(self.trace.private_pool(Owner::Block(*block)));
+            let request = Request { event: first, bytes, stream: self.trace.blocks.stream[row], pool };
+            self.ask(block.0, &request);
+        }
+        for block in &self.trace.waiting_at_start {
+            if let Some((handle, pool)) = self.handles.take(block.0) {
+                self.wait(block.0, handle, pool);
+            }
+        }
+    }
+
+    fn assume(&mut self, start: &Start) {
+        let assumptions = &mut self.replay.assumptions;
+        let anew = start.homeless.len();
+        if self.plan.starts_anew && anew > 0 {
+            assumptions.push(format!(
+                "{anew} blocks from before the recording are asked for again at its beginning, one after another: in \
+                 which order they came, and what lay beside them, it does not say"
+            ));
+        } else if anew > 0 {
+            assumptions.push(format!(
+                "{anew} blocks from before the recording lie in none of its segments, and are asked for again"
+            ));
+        }
+        if start.segments.len() > 1 {
+            assumptions.push(format!(
+                "{} segments are from before the recording: their age, which decides between free ranges of equal size, \
+                 is taken from their addresses",
+                start.segments.len()
+            ));
+        }
+    }
+
+    pub(super) fn bytes_of(&self, row: usize, share: Share) -> u64 {
+        match self.trace.blocks.requested[row] {
+            // Of some blocks only the rounded size is known.
+            0 => share.of(self.trace.blocks.allocated[row]),
+            bytes => share.of(bytes),
+        }
+    }
+
+    /// Asks for a block, and puts it where its frees find it.
+    pub(super) fn ask(&mut self, row: u32, request: &Request) {
+        match self.serve(request) {
+            Ok(block) => {
+                self.tell(request, &block);
+                self.output.alloc(request.event, row, &block);
+                self.compare(request.event, row as usize, &block);
+                self.handles.put(row, block, request.pool);
+            }
+            Err(AllocError::OutOfMemory(report)) => {
+                self.tell_failed(request);
+                self.die(request, &report.to_string());
+            }
+            Err(AllocError::TooLarge { .. }) => self.replay.impossible += 1,
+            Err(other) => self.die(request, &other.to_string()),
+        }
+    }
+
+    pub(super) fn die(&mut self, request: &Request, report: &str) {
+        let allocated = self.pools.all().map(|pool| pool.stats().allocated_bytes.all.current).sum();
+        self.replay.death = Some(Death {
+            event: request.event,
+            requested: request.bytes,
+            reserved: self.output.reserved,
+            allocated,
+            report: report.to_owned(),
+        });
+    }
+
+    /// Tells what the device was asked for a request.
+    pub(super) fn tell(&mut self, request: &Request, block: &Block) {
+        let home = Home { stream: block.stream(), pool: block.pool(), private: self.pools.private(request.pool) };
+        self.tell_calls(request.event, home);
+    }
+
+    pub(super) fn tell_failed(&mut self, request: &Request) {
+        let pool = self.plan.config.pool(request.bytes);
+        let home = Home { stream: request.stream, pool, private: self.pools.private(request.pool) };
+        self.tell_calls(request.event, home);
+    }
+
+    pub(super) fn tell_calls(&mut self, event: EventId, home: Home) {
+        self.driver.take_log(&mut self.log);
+        for place in 0..self.log.len() {
+            self.output.call(event, self.log[place], home);
+        }
+    }
+
+    /// Compares where a block lies.
+    fn compare(&mut self, event: EventId, row: usize, block: &Block) {
+        if self.plan.answers != Answers::AsRecorded {
+            return;
+        }
+        let difference = self.output.reserved.abs_diff(self.recorded_reserved);
+        self.replay.largest_difference = self.replay.largest_difference.max(difference);
+        let (recorded, replayed) = (self.trace.blocks.address[row], block.address());
+        if recorded != replayed {
+            self.replay.placed_elsewhere += 1;
+            self.diverge(event, Difference::Placed { recorded, replayed });
+        }
+        let (recorded, replayed) = (self.trace.blocks.allocated[row], block.allocated());
+        if recorded != replayed {
+            self.diverge(event, Difference::Rounded { recorded, replayed });
+        }
+    }
+
+    pub(super) fn diverge(&mut self, event: EventId, difference: Difference) {
+        if self.replay.divergence.is_none() {
+            self.replay.divergence = Some(Divergence { event, difference });
+        }
+    }
+
+    /// Gives a block back that waits for another stream, until the recording has it as free.
+    pub(super) fn wait(&mut self, row: u32, block: Block, pool: usize) {
+        let completion = self.trace.blocks.free_completed[row as usize];
+        // Each queue is passed in order, so a block joins one that ends before it.
+        let queue = self.queues.iter().position(|last| *last <= completion).unwrap_or_else(|| {
+            self.queues.push(completion);
+            self.queues.len() - 1
+        });
+        self.queues[queue] = completion;
+        let stream = StreamId(u64::MAX - queue as u64);
+        let allocator = self.pools.get(pool);
+        allocator.record_stream(&block, stream);
+        self.driver.freeing(row);
+        allocator.free(block);
+    }
+}
+
+/// Where addresses begin that the recording does not have.
+fn addresses_from(trace: &Trace) -> u64 {
+    let ends = trace.segments.range.iter().map(|range| range.address.saturating_add(range.bytes));
+    let blocks = trace.blocks.address.iter().zip(&trace.blocks.allocated).map(|(at, bytes)| at.saturating_add(*bytes));
+    let end = ends.chain(blocks).max().unwrap_or(0);
+    end.min(1 << 62).max(0x10_0000_0000)
+}

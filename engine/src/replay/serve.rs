@@ -1,0 +1,151 @@
+//! Serve: how requests and releases reach the allocator, with a device that answers as recorded or as modelled.
+
+use highwater_recorder::StreamId;
+use highwater_recorder::snapshots::EventId;
+
+use super::driver::{Call, Misfit};
+use super::output::Home;
+use super::run::{Pending, Request, Run};
+use super::{Answers, Difference};
+use crate::alloc::{AllocError, Block};
+
+impl Run<'_> {
+    pub(super) fn follows(&self) -> bool {
+        self.plan.answers == Answers::AsRecorded
+    }
+
+    /// Deals with the recorded releases before a request that the program asked for, and not the allocator.
+    pub(super) fn settle_calls(&mut self, request: &Request) {
+        if self.pending.iter().all(Pending::obtains) {
+            return;
+        }
+        let obtains = self.pending.iter().any(Pending::obtains);
+        // What the cache could serve, needs no release. A program's own comes before.
+        if !obtains || self.are_asked_for() {
+            self.settle_releases(request.event);
+        } else if self.follows() && self.could_serve(request) {
+            self.replay.emptied.extend(self.first_release());
+            self.settle_releases(request.event);
+        } else if !self.follows() {
+            self.replay.own_releases += 1;
+        } else if self.collects_unseen() {
+            self.release_as_recorded(request);
+        }
+    }
+
+    fn first_release(&self) -> Option<EventId> {
+        self.pending.iter().find(|pending| !pending.obtains()).map(|pending| pending.event)
+    }
+
+    fn could_serve(&self, request: &Request) -> bool {
+        self.pools.get(request.pool).could_serve(request.bytes, request.stream)
+    }
+
+    /// Whether segments are collected by a limit that the recording does not have.
+    fn collects_unseen(&self) -> bool {
+        self.plan.config.garbage_collection_threshold().is_some() && self.plan.config.memory_fraction() >= 1.0
+    }
+
+    /// Gives back the segments that the recording gives back before it obtains any.
+    fn release_as_recorded(&mut self, request: &Request) {
+        let count = self.pending.iter().take_while(|pending| !pending.obtains()).count();
+        let released: Vec<Pending> = self.pending.drain(..count).collect();
+        self.replay.collections += 1;
+        self.driver.expect(released.iter().map(|pending| pending.call), false);
+        for pending in &released {
+            if let Call::Release { address, .. } = pending.call {
+                // The device of a replay takes back whatever it is given.
+                drop(self.pools.get(request.pool).release_at(address));
+            }
+        }
+        self.end_releases(request.event);
+    }
+
+    /// Has the cache emptied, as the program did when the recording gives memory back for no request.
+    pub(super) fn settle_releases(&mut self, event: EventId) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let calls = std::mem::take(&mut self.pending);
+        let (obtained, released): (Vec<Pending>, Vec<Pending>) = calls.into_iter().partition(Pending::obtains);
+        // What the recording obtained is for the request that follows.
+        self.pending = obtained;
+        if released.is_empty() {
+            return;
+        }
+        if self.follows() {
+            self.driver.expect(released.iter().map(|pending| pending.call), false);
+        }
+        let mut numbers: Vec<usize> = vec![0];
+        numbers.extend(released.iter().map(|pending| self.pools.number(pending.private)));
+        numbers.sort_unstable();
+        numbers.dedup();
+        for number in numbers {
+            // The device of a replay takes back whatever it is given.
+            drop(self.pools.get(number).empty_cache());
+        }
+        self.end_releases(released.first().map_or(event, |first| first.event));
+    }
+
+    fn end_releases(&mut self, event: EventId) {
+        if self.follows()
+            && let Some(misfit) = self.driver.end_expecting()
+        {
+            self.diverge(event, misfit.into());
+        }
+        let home = Home { stream: StreamId(0), pool: self.plan.config.pool(1), private: None };
+        self.tell_calls(event, home);
+    }
+
+    /// Serves a request that the recording has as met.
+    pub(super) fn serve(&mut self, request: &Request) -> Result<Block, AllocError> {
+        if !self.follows() {
+            return self.pools.get(request.pool).malloc(request.bytes, request.stream);
+        }
+        let (mut served, misfit) = self.serve_expecting(request, false);
+        if matches!(served, Err(AllocError::OutOfMemory(_))) {
+            self.diverge(request.event, Difference::Outcome { requested: request.bytes, fails: true });
+            served = self.pools.get(request.pool).malloc(request.bytes, request.stream);
+            // What it obtains now is part of the same difference.
+            self.driver.end_expecting();
+        } else if let Some(misfit) = misfit {
+            self.diverge(request.event, misfit.into());
+        }
+        served
+    }
+
+    /// Tries a request that the recording has as failed.
+    pub(super) fn serve_failed(&mut self, request: &Request) -> Result<Block, AllocError> {
+        if !self.follows() {
+            return self.pools.get(request.pool).malloc(request.bytes, request.stream);
+        }
+        let (served, misfit) = self.serve_expecting(request, true);
+        if served.is_ok() {
+            self.diverge(request.event, Difference::Outcome { requested: request.bytes, fails: false });
+        } else if let Some(misfit) = misfit {
+            self.diverge(request.event, misfit.into());
+        }
+        served
+    }
+
+    fn serve_expecting(&self, request: &Request, fails: bool) -> (Result<Block, AllocError>, Option<Misfit>) {
+        self.driver.expect(self.pending.iter().map(|pending| pending.call), fails);
+        let served = self.pools.get(request.pool).malloc(request.bytes, request.stream);
+        (served, self.driver.end_expecting())
+    }
+
+    /// Whether the program itself had the cache emptied: the replay with nothing changed found so, or the stacks of the
+    /// pending releases say it.
+    fn are_asked_for(&self) -> bool {
+        if self.first_release().is_some_and(|first| self.plan.emptied.binary_search(&first).is_ok()) {
+            return true;
+        }
+        let releases = self.pending.iter().filter(|pending| !pending.obtains());
+        let mut stacks: Vec<_> = releases.map(|pending| self.trace.events.stack[pending.event.0 as usize]).collect();
+        stacks.dedup();
+        stacks.into_iter().any(|stack| {
+            let frames = self.trace.tables.stack_text(stack);
+            frames.iter().any(|frame| frame.contains("empty_cache") || frame.contains("emptyCache"))
+        })
+    }
+}

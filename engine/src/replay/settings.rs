@@ -1,0 +1,121 @@
+//! Settings: the allocator's configuration, as a recording tells it.
+
+use highwater_recorder::snapshots::trace::DeviceFacts;
+
+use crate::alloc::AllocConfig;
+
+/// The configuration that a device was recorded with, and what of its settings is not understood, in words.
+pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>) {
+    let mut config = AllocConfig::default();
+    let mut strange = Vec::new();
+    let settings = facts.map_or(&[][..], |facts| &facts.settings);
+    let mut apply = |text: &str| match config.with(text) {
+        Ok(changed) => config = changed,
+        Err(why) => strange.push(why.to_string()),
+    };
+    // The text first: settings with names of their own say what held at the end, also where that was changed meanwhile.
+    for (_, text) in settings.iter().filter(|(name, _)| name.to_ascii_lowercase().ends_with("alloc_conf")) {
+        match config_of_parts(text) {
+            Some(parts) => parts.iter().for_each(|part| apply(part)),
+            None => apply(text),
+        }
+    }
+    let mut divisions: Vec<(u64, &str)> = Vec::new();
+    for (name, value) in settings {
+        let value = value.trim();
+        match name.as_str() {
+            "expandable_segments" => apply(&format!("expandable_segments:{}", truth(value))),
+            // Unlimited is written as -1, and there is no telling the allocator so otherwise than by not limiting it.
+            "max_split_size" => {
+                if let Some(bytes) = value.parse::<u64>().ok().filter(|bytes| *bytes > 0) {
+                    apply(&format!("max_split_size_mb:{}", bytes >> 20));
+                }
+            }
+            "garbage_collection_threshold" => {
+                if value.parse::<f64>().is_ok_and(|share| share > 0.0) {
+                    apply(&format!("garbage_collection_threshold:{value}"));
+                }
+            }
+            _ => {
+                let start = name.strip_prefix("roundup_power2_divisions.").and_then(|start| start.parse().ok());
+                divisions.extend(start.map(|start| (start, value)));
+            }
+        }
+    }
+    if divisions.iter().any(|(_, parts)| parts.parse::<u64>().is_ok_and(|parts| parts > 1)) {
+        divisions.sort_unstable();
+        let list: Vec<String> = divisions
+            .iter()
+            .map(|(start, parts)| format!("{start}:{}", if *parts == "0" { "1" } else { parts }))
+            .collect();
+        apply(&format!("roundup_power2_divisions:[{}]", list.join(",")));
+    }
+    (config, strange)
+}
+
+fn truth(value: &str) -> &'static str {
+    if value.eq_ignore_ascii_case("true") || value == "1" { "True" } else { "False" }
+}
+
+/// The settings of a text one by one, so that one which is not understood does not hide the others; none if the text is
+/// not made of such.
+fn config_of_parts(text: &str) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let (mut depth, mut part) = (0_u32, String::new());
+    for letter in text.chars() {
+        match letter {
+            '[' => depth += 1,
+            ']' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                parts.push(std::mem::take(&mut part));
+                continue;
+            }
+            _ => {}
+        }
+        part.push(letter);
+    }
+    parts.push(part);
+    parts.retain(|part| !part.trim().is_empty());
+    (depth == 0).then_some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(settings: &[(&str, &str)]) -> (AllocConfig, Vec<String>) {
+        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        recorded_config(Some(&DeviceFacts { settings, ..DeviceFacts::default() }))
+    }
+
+    #[test]
+    fn the_text_and_the_settings_with_names_give_one_configuration() {
+        let text = "roundup_power2_divisions:[64:8,>:2],max_split_size_mb:128";
+        let (config, strange) = of(&[("alloc_conf", text)]);
+        assert_eq!(
+            (config.to_string(), strange),
+            ("max_split_size_mb:128,roundup_power2_divisions:[64:8,>:2]".to_owned(), vec![])
+        );
+        let named = [
+            ("PYTORCH_CUDA_ALLOC_CONF", ""),
+            ("max_split_size", "134217728"),
+            ("expandable_segments", "True"),
+            ("garbage_collection_threshold", "0.0"),
+            ("roundup_power2_divisions.1", "8"),
+            ("roundup_power2_divisions.2", "0"),
+        ];
+        let (config, strange) = of(&named);
+        assert_eq!(strange, [""; 0]);
+        assert_eq!((config.max_split_bytes(), config.expandable_segments()), (Some(128 << 20), true));
+        assert_eq!([1_200_000, 2_200_000].map(|bytes| config.divisions().of(bytes)), [8, 1]);
+    }
+
+    #[test]
+    fn a_setting_that_is_not_understood_is_told_and_hides_no_other() {
+        let (config, strange) =
+            of(&[("PYTORCH_CUDA_ALLOC_CONF", "roundup_bypass_threshold_mb:64,max_split_size_mb:64")]);
+        assert_eq!(config.max_split_bytes(), Some(64 << 20));
+        assert!(strange.len() == 1 && strange[0].contains("'roundup_bypass_threshold_mb'"), "{strange:?}");
+        assert_eq!(recorded_config(None), (AllocConfig::default(), vec![]));
+    }
+}

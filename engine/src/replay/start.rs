@@ -1,0 +1,147 @@
+//! Start: what lay where when the recording began.
+
+use std::collections::BTreeMap;
+
+use highwater_recorder::snapshots::event::Range;
+use highwater_recorder::snapshots::trace::{Owner, SegmentRole};
+use highwater_recorder::snapshots::{BlockId, DeviceId, Pool, SegmentId, StreamId, Trace};
+
+use super::{Plan, Share};
+use crate::alloc::{AllocConfig, Planted, PlantedBlock, PlantedSegment};
+
+/// The number of a private pool; none for the pools of all.
+pub(super) type Private = Option<(u64, u64)>;
+
+/// Reserved addresses reach so far where nobody says how large the device is.
+const REACH: u64 = 1 << 40;
+
+/// The state to begin with.
+#[derive(Debug, Default)]
+pub(super) struct Start {
+    /// What each pool's allocator begins with.
+    pub(super) planted: BTreeMap<Private, Planted>,
+    /// The segments and runs of pages planted.
+    pub(super) segments: Vec<(Range, SegmentRole, Private)>,
+    /// Blocks that lie in no segment of the recording, or over another block: to be asked for.
+    pub(super) homeless: Vec<BlockId>,
+    /// The blocks planted.
+    pub(super) blocks: Vec<PlantedBlock>,
+}
+
+impl Start {
+    /// Collects what `trace` has of `plan.device` from before its events.
+    pub(super) fn of(trace: &Trace, plan: &Plan<'_>) -> Self {
+        let mut start = Self::default();
+        let mut blocks = baseline_blocks(trace, plan);
+        if plan.starts_anew {
+            start.homeless = blocks;
+            return start;
+        }
+        blocks.sort_by_key(|block| trace.blocks.address[block.0 as usize]);
+        let mut blocks = blocks.into_iter().peekable();
+        let mut runs: BTreeMap<(Private, StreamId, Pool), Vec<PlantedSegment>> = BTreeMap::new();
+        for (range, role, private) in baseline_segments(trace, plan.device) {
+            let end = range.address.saturating_add(range.bytes);
+            let mut segment = PlantedSegment { range, blocks: Vec::new() };
+            let mut free_from = range.address;
+            while let Some(block) = blocks.next_if(|block| trace.blocks.address[block.0 as usize] < end) {
+                let fits = |planted: &PlantedBlock| {
+                    planted.address >= free_from && planted.allocated <= end.saturating_sub(planted.address)
+                };
+                match planted_block(trace, plan, block).filter(fits) {
+                    Some(planted) if trace.blocks.stream[block.0 as usize] == range.stream => {
+                        free_from = planted.address + planted.allocated;
+                        segment.blocks.push(planted);
+                        start.blocks.push(planted);
+                    }
+                    _ => start.homeless.push(block),
+                }
+            }
+            start.segments.push((range, role, private));
+            if role == SegmentRole::Mapping {
+                runs.entry((private, range.stream, range.pool)).or_default().push(segment);
+            } else {
+                start.planted.entry(private).or_default().segments.push(segment);
+            }
+        }
+        start.homeless.extend(blocks);
+        let reach = trace.device_facts(plan.device).map_or(0, |facts| facts.capacity_bytes);
+        let reach = if reach == 0 { REACH } else { reach };
+        for ((private, _, pool), runs) in runs {
+            let page = page_bytes(&plan.config, pool);
+            let reservations = reservations(runs, reach.saturating_add(reach / 8).next_multiple_of(page));
+            start.planted.entry(private).or_default().reservations.extend(reservations);
+        }
+        start
+    }
+}
+
+fn page_bytes(config: &AllocConfig, pool: Pool) -> u64 {
+    if pool == Pool::Small { 2 << 20 } else { config.large_segment_bytes() }
+}
+
+/// The blocks from before the recording that are asked for at all, by row.
+fn baseline_blocks(trace: &Trace, plan: &Plan<'_>) -> Vec<BlockId> {
+    let count = trace.blocks.alloc.partition_point(|alloc| !alloc.is_some());
+    let of_device = (0..count as u32).filter(|row| trace.blocks.device[*row as usize] == plan.device);
+    of_device.filter(|row| !plan.fate(*row).is_removed).map(BlockId).collect()
+}
+
+/// The segments and mapped runs from before the recording, by address. How old they are is not recorded.
+fn baseline_segments(trace: &Trace, device: DeviceId) -> Vec<(Range, SegmentRole, Private)> {
+    let segments = &trace.segments;
+    let count = segments.alloc.partition_point(|alloc| !alloc.is_some());
+    let mut found: Vec<(Range, SegmentRole, Private)> = (0..count)
+        .filter(|row| segments.device[*row] == device && segments.range[*row].bytes > 0)
+        .map(|row| {
+            let private = trace.private_pool(Owner::Segment(SegmentId(row as u32)));
+            (segments.range[row], segments.role[row], private)
+        })
+        .collect();
+    found.sort_by_key(|(range, ..)| range.address);
+    // What overlaps is a damaged recording: the first one stays.
+    let mut end = 0;
+    found.retain(|(range, ..)| {
+        let stays = range.address >= end;
+        if stays {
+            end = range.address.saturating_add(range.bytes);
+        }
+        stays
+    });
+    found
+}
+
+/// The block as it lies; none if as much as is asked for does not lie there.
+fn planted_block(trace: &Trace, plan: &Plan<'_>, block: BlockId) -> Option<PlantedBlock> {
+    let row = block.0 as usize;
+    let (requested, allocated) = (trace.blocks.requested[row], trace.blocks.allocated[row].max(1));
+    let share = plan.fate(block.0).share;
+    let mut planted = PlantedBlock { name: block.0, address: trace.blocks.address[row], requested, allocated };
+    if share != Share::WHOLE {
+        planted.requested = share.of(requested);
+        planted.allocated = plan.config.rounded(planted.requested);
+    }
+    (planted.allocated <= allocated).then_some(planted)
+}
+
+/// Puts mapped runs, by address, into reservations of `reach` bytes each; runs side by side become one.
+fn reservations(runs: Vec<PlantedSegment>, reach: u64) -> Vec<(Range, Vec<PlantedSegment>)> {
+    let mut found: Vec<(Range, Vec<PlantedSegment>)> = Vec::new();
+    for run in runs {
+        let end = run.range.address.saturating_add(run.range.bytes);
+        match found.last_mut() {
+            Some((addresses, runs)) if run.range.address < addresses.address.saturating_add(reach) => {
+                addresses.bytes = addresses.bytes.max(end - addresses.address);
+                match runs.last_mut() {
+                    Some(last) if last.range.address + last.range.bytes == run.range.address => {
+                        last.range.bytes += run.range.bytes;
+                        last.blocks.extend(run.blocks);
+                    }
+                    _ => runs.push(run),
+                }
+            }
+            _ => found.push((Range { bytes: reach.max(run.range.bytes), ..run.range }, vec![run])),
+        }
+    }
+    found
+}

@@ -1,0 +1,3 @@
+//! Replays of recordings, our own and PyTorch's.
+
+mod unchanged;
