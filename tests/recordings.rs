@@ -88,7 +88,7 @@ fn a_training_step_is_recorded_with_categories_scopes_ops_and_stacks() {
 fn cpu_and_meta_make_the_same_events() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let events = |device, name: &str| {
-        let options = Options { steps: 2, device, ..Options::default() };
+        let options = Options { steps: 2, device, uses: true, ..Options::default() };
         let (_, trace) = record("vit-small", &options, &folder.path().join(name));
         lines(&trace)
     };

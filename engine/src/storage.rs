@@ -99,6 +99,12 @@ impl Storage {
         }
     }
 
+    /// Says, in a recording that asks for it, that work reads or writes the memory now.
+    #[inline]
+    pub(crate) fn report_use(&self) {
+        self.device.allocator().used(self.block());
+    }
+
     /// Says that the memory is saved for backward, unless it is known to be something else, such as a parameter.
     pub(crate) fn tag_saved(&self) {
         if self.category() == Category::Temporary {

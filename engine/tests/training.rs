@@ -67,8 +67,10 @@ fn the_accounting_device_sees_every_event_that_the_processor_sees() {
         ("vit-small", Options { form: Some(Form::PerTensor), ..on_cpu(2) }),
         ("vit-small", Options { optimizer_in_backward: true, optimizer: Some(OptimizerKind::Sgd), ..on_cpu(2) }),
     ] {
+        let options = Options { uses: true, ..options };
         let (on_cpu, computed) = run(name, &options, "cpu.snap");
         let (on_meta, counted) = run(name, &Options { device: DeviceChoice::Meta, ..options.clone() }, "meta.snap");
+        assert!(computed.records_uses() && computed.trust.is_complete(), "{:?}", computed.trust);
         let capacities = [&computed, &counted].map(|trace| trace.devices.first().map(|facts| facts.capacity_bytes));
         let (computed, counted) = (events(&computed), events(&counted));
         for (one, other) in computed.iter().zip(&counted) {

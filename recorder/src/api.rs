@@ -1,6 +1,6 @@
 //! The neutral entry points: what any allocator calls when it obtains, hands out and takes back memory.
 //!
-//! All but [`register`] and [`oom`] are called under the allocator's own lock, so that events keep its order, and cost
+//! All but [`register`], [`used`] and [`oom`] are called under the allocator's own lock, so that events keep its order, and cost
 //! one relaxed load while nothing is recorded.
 
 use std::sync::{Arc, Weak};
@@ -149,6 +149,21 @@ pub fn free_completed(device: DeviceId, block: BlockKey) {
 pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
     if level::records_events() {
         hub::push(device, StackId::NONE, What::Tag(block, category));
+    }
+}
+
+/// Whether uses of blocks are kept: for what costs something to find out.
+#[inline]
+pub fn records_uses() -> bool {
+    level::records_uses()
+}
+
+/// A kernel, a copy or the host reads or writes a block, or is told to. Call while the block cannot be given back, with
+/// the allocator's lock or without, once for each kernel, after what that needs was allocated.
+#[inline]
+pub fn used(device: DeviceId, block: BlockKey) {
+    if level::records_uses() {
+        hub::push(device, stack_of_free(), What::Used(block));
     }
 }
 

@@ -107,7 +107,7 @@ impl Base {
             What::SegmentFree(range) => drop(self.segments.remove(&range.address)),
             What::SegmentMap(range) => self.mappings.push(range),
             What::SegmentUnmap(range) => self.unmap(range),
-            What::Oom(_) | What::DeviceUsed(_) | What::Step(_) | What::Phase(_) | What::Mark(_) => {}
+            What::Oom(_) | What::DeviceUsed(_) | What::Step(_) | What::Phase(_) | What::Mark(_) | What::Used(_) => {}
         }
     }
 

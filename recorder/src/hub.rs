@@ -275,7 +275,7 @@ impl Active {
                 self.small.insert((device, alloc.block));
                 true
             }
-            What::FreeRequested(key) | What::Tag(key, _) => self.small.contains(&(device, key)),
+            What::FreeRequested(key) | What::Tag(key, _) | What::Used(key) => self.small.contains(&(device, key)),
             What::FreeCompleted(key) => self.small.remove(&(device, key)),
             _ => false,
         }

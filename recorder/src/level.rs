@@ -1,4 +1,4 @@
-//! Level: how much is recorded. One atomic, read before anything else is done.
+//! Level: how much is recorded. Atomics, of which each entry point reads one before anything else is done.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -19,6 +19,18 @@ pub enum Level {
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Off as u8);
 static FREE_STACKS: AtomicBool = AtomicBool::new(false);
+static USES: AtomicBool = AtomicBool::new(false);
+
+/// What a recording wants to be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// How much of each event.
+    pub(crate) level: Level,
+    /// Stacks of frees too, at [`Level::Stacks`].
+    pub(crate) free_stacks: bool,
+    /// When blocks are used, from [`Level::Events`] on.
+    pub(crate) uses: bool,
+}
 
 /// The level now.
 #[inline]
@@ -43,7 +55,14 @@ pub(crate) fn has_free_stacks() -> bool {
     FREE_STACKS.load(Ordering::Relaxed)
 }
 
-pub(crate) fn set(level: Level, free_stacks: bool) {
-    FREE_STACKS.store(free_stacks, Ordering::Relaxed);
-    LEVEL.store(level as u8, Ordering::Relaxed);
+/// Whether uses of blocks are wanted.
+#[inline]
+pub fn records_uses() -> bool {
+    USES.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set(wanted: Wanted) {
+    FREE_STACKS.store(wanted.free_stacks, Ordering::Relaxed);
+    LEVEL.store(wanted.level as u8, Ordering::Relaxed);
+    USES.store(wanted.uses && wanted.level >= Level::Events, Ordering::Relaxed);
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::level::Level;
+use crate::level::{Level, Wanted};
 
 /// How a recording is made. Start from [`HistoryOptions::to_file`], [`in_memory`](HistoryOptions::in_memory) or
 /// [`Default`], and change what should differ.
@@ -15,6 +15,9 @@ pub struct HistoryOptions {
     pub stacks_on: StacksOn,
     /// Keep only the last so many events; what the older ones did is folded into the starting state. Unbounded if none.
     pub ring_events: Option<usize>,
+    /// Whether uses of blocks are events too: they show what is held and never used again, and are several times as many
+    /// as allocations.
+    pub uses: bool,
     /// Where the recording goes.
     pub sink: Sink,
     /// Blocks below so many requested bytes are left out, and counted.
@@ -33,7 +36,7 @@ pub enum StacksOn {
     /// Allocations, segments and failed requests.
     #[default]
     Allocs,
-    /// Frees too.
+    /// Frees too, and uses where they are recorded.
     AllocsAndFrees,
 }
 
@@ -65,6 +68,7 @@ impl Default for HistoryOptions {
             level: Level::Stacks,
             stacks_on: StacksOn::Allocs,
             ring_events: None,
+            uses: false,
             sink: Sink::Memory,
             smallest_bytes: 0,
             steps: None,
@@ -95,9 +99,20 @@ impl HistoryOptions {
         Self { ring_events: Some(events), ..self }
     }
 
+    /// The same, with uses of blocks as events or without.
+    pub fn uses(self, uses: bool) -> Self {
+        Self { uses, ..self }
+    }
+
     /// The same, for steps `steps` only.
     pub fn only_steps(self, steps: Range<u32>) -> Self {
         Self { steps: Some(steps), ..self }
+    }
+
+    /// What the entry points must know of them.
+    pub(crate) fn wanted(&self) -> Wanted {
+        let free_stacks = self.stacks_on == StacksOn::AllocsAndFrees;
+        Wanted { level: self.level, free_stacks, uses: self.uses }
     }
 }
 

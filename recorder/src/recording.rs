@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::export::{Exporter, NewOp};
 use crate::header;
 use crate::hub::{self, Stage};
-use crate::level::{self, Level};
-use crate::options::{HistoryOptions, StacksOn};
+use crate::level::{self, Level, Wanted};
+use crate::options::HistoryOptions;
 use crate::writer::Writer;
 
 /// Records what `body` does to memory.
@@ -111,8 +111,8 @@ impl Recording {
         }
         let clock = Clock::start();
         let is_deferred = options.steps.is_some();
-        let (level, stacks_on) = (options.level, options.stacks_on);
-        let streams = options.ring_events.is_none() && level >= Level::Events;
+        let wanted = options.wanted();
+        let streams = options.ring_events.is_none() && wanted.level >= Level::Events;
         let written_at_end = options.sink.path().map(Path::to_owned);
         let path = written_at_end.clone().filter(|_| streams);
         let header = header::of_process(&options, &clock);
@@ -138,7 +138,7 @@ impl Recording {
             }
         };
         if !is_deferred || hub::lock().is_in_wanted_step() {
-            begin_events(level, stacks_on);
+            begin_events(wanted);
         }
         Ok(Self { writer, is_finished: false })
     }
@@ -160,11 +160,11 @@ impl Drop for Recording {
 }
 
 /// Turns events on, then takes the state of every allocator: its events count from its state on.
-fn begin_events(level: Level, stacks_on: StacksOn) {
-    if level < Level::Events {
+fn begin_events(wanted: Wanted) {
+    if wanted.level < Level::Events {
         return;
     }
-    level::set(level, stacks_on == StacksOn::AllocsAndFrees);
+    level::set(wanted);
     let sources = hub::lock().sources();
     for source in sources {
         hub::start_device(&*source);
@@ -179,17 +179,17 @@ pub(crate) fn enter_step(step: Option<u32>) {
     let wish = hub::lock().active.as_ref().and_then(|active| {
         let steps = active.options.steps.as_ref()?;
         let is_wanted = step.is_some_and(|step| steps.contains(&step));
-        Some((is_wanted, active.stage, active.options.level, active.options.stacks_on))
+        Some((is_wanted, active.stage, active.options.wanted()))
     });
     if let Some((false, Stage::Open, ..)) = wish {
-        level::set(Level::Off, false);
+        level::set(Wanted::default());
         if let Some(active) = hub::lock().active.as_mut() {
             active.stage = Stage::Closed;
         }
     }
     hub::lock().set_step(step);
     match wish {
-        Some((true, Stage::Waiting, level, stacks_on)) => begin_events(level, stacks_on),
+        Some((true, Stage::Waiting, wanted)) => begin_events(wanted),
         _ => hub::sample(),
     }
 }
@@ -202,7 +202,7 @@ fn end(writer: Option<Writer>) -> Result<Finished> {
             hub::start_device(&*source);
         }
     }
-    level::set(Level::Off, false);
+    level::set(Wanted::default());
     hub::close();
     let file = writer.map(|writer| writer.finish(|| hub::lock().active.as_ref().map(end_facts).unwrap_or_default()));
     let Some(active) = hub::end() else { return Err(Error::Options("nothing is recorded".to_owned())) };

@@ -10,10 +10,10 @@ use highwater_recorder::snapshots::event::{Alloc, Range};
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::text::{event_text, text_from_trace};
 use highwater_recorder::snapshots::trace::DeviceFacts;
-use highwater_recorder::snapshots::{StartingBlock, StartingState, Trace};
+use highwater_recorder::snapshots::{EventId, StartingBlock, StartingState, Trace};
 use highwater_recorder::{
     Category, DeviceId, Error, HistoryOptions, Level, OpId, Phase, Pool, Recording, ScopeId, Sink, Source, StackId,
-    StreamId, record_memory_history, scope,
+    StacksOn, StreamId, record_memory_history, scope,
 };
 
 /// The recorder is one for the process: tests that record take turns.
@@ -176,6 +176,55 @@ fn a_full_ring_keeps_the_newest_counts_the_loss_and_still_adds_up() {
     assert_eq!(series.end(&trace).requested, live, "blocks from before the ring's first event are still there");
     assert_eq!(trace.spans.steps(), [0], "the ring remembers the step that it is in");
     assert_eq!(trace.trust.unmatched_frees, 0);
+}
+
+#[test]
+fn uses_are_recorded_where_they_are_asked_for_and_nowhere_else() {
+    let _turn = turn();
+    let allocator = Foreign::registered(0);
+    let weights = allocator.alloc(1000);
+    let small = allocator.alloc(10);
+    let body = || {
+        let first = allocator.alloc(300);
+        for block in [weights, small, first, weights] {
+            api::used(allocator.device, block);
+        }
+        allocator.free(first);
+    };
+    let asked = HistoryOptions { smallest_bytes: 100, ..in_memory() }.uses(true);
+    let trace = trace_of(asked.clone(), body);
+    assert_eq!(
+        text_from_trace(&trace),
+        "baseline b0 1000/1024 parameter small\n\
+         alloc b1 300/512 unknown small\n\
+         used b0\n\
+         used b1\n\
+         used b0\n\
+         free_requested b1\n\
+         free_completed b1\n"
+    );
+    assert_eq!(trace.blocks.last_use, [EventId(3), EventId(2)]);
+    assert!(trace.trust.is_complete());
+    let ring = trace_of(asked.clone().ring(3), body);
+    assert_eq!((ring.blocks.last_use.as_slice(), ring.trust.events_lost), (&[EventId(0), EventId::NONE][..], 3));
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("uses.snap");
+    let to_file = Recording::start(HistoryOptions { sink: Sink::File(path.clone()), ..asked.clone() });
+    let to_file = to_file.expect("nothing else records");
+    body();
+    to_file.finish().expect("the disk has room");
+    let read = read_file(&path).expect("the recording opens");
+    assert_eq!(text_from_trace(&read), text_from_trace(&trace));
+    for without in [in_memory(), asked.clone().level(Level::State)] {
+        assert!(!trace_of(without, body).records_uses());
+        assert!(!api::records_uses());
+    }
+    let with_stacks = HistoryOptions { stacks_on: StacksOn::AllocsAndFrees, ..asked }.level(Level::Stacks);
+    let trace = trace_of(with_stacks, body);
+    let stack = trace.events.stack[trace.blocks.last_use[0].0 as usize];
+    assert!(trace.tables.stack_text(stack).join("\n").contains("uses_are_recorded_where"), "{stack:?}");
+    allocator.free(weights);
+    allocator.free(small);
 }
 
 #[test]

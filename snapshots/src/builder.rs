@@ -242,6 +242,7 @@ impl TraceBuilder {
             What::Step(step) => step,
             What::Phase(phase) => u32::from(phase as u8),
             What::Mark(text) => text.0,
+            What::Used(key) => self.take_used(device, key, id).0,
         };
         let columns = &mut self.trace.events;
         columns.kind.push(event.what.kind());
@@ -302,6 +303,21 @@ impl TraceBuilder {
             }
             _ => {
                 self.trace.trust.unmatched_frees += 1;
+                BlockId::NONE
+            }
+        }
+    }
+
+    fn take_used(&mut self, device: DeviceId, key: BlockKey, event: EventId) -> BlockId {
+        self.trace.uses += 1;
+        let block = self.block(device, key);
+        match block.index() {
+            Some(row) if !self.trace.blocks.free_requested[row].is_some() => {
+                self.trace.blocks.last_use[row] = event;
+                block
+            }
+            _ => {
+                self.trace.trust.unmatched_uses += 1;
                 BlockId::NONE
             }
         }

@@ -63,6 +63,8 @@ kinds! {
     Phase = "phase",
     /// A note by the program.
     Mark = "mark",
+    /// A kernel, a copy or the host read or wrote a block, or was told to.
+    Used = "used",
 }
 
 /// One event as it is recorded and stored.
@@ -109,6 +111,8 @@ pub enum What {
     Phase(Phase),
     /// See [`EventKind::Mark`]: the note.
     Mark(StringId),
+    /// See [`EventKind::Used`].
+    Used(BlockKey),
 }
 
 impl What {
@@ -129,6 +133,7 @@ impl What {
             Self::Step(_) => EventKind::Step,
             Self::Phase(_) => EventKind::Phase,
             Self::Mark(_) => EventKind::Mark,
+            Self::Used(_) => EventKind::Used,
         }
     }
 }

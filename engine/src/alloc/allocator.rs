@@ -112,6 +112,14 @@ impl CachingAllocator {
         }
     }
 
+    /// Says, in a recording that asks for it, that work reads or writes the block.
+    #[inline]
+    pub fn used(&self, block: &Block) {
+        if !block.is_empty() {
+            api::used(self.device, block.key);
+        }
+    }
+
     /// Waits for all streams that freed blocks wait for, then gives all cached memory back to the driver, as far as it
     /// consists of whole segments or pages. Gives the bytes released.
     pub fn empty_cache(&self) -> Result<u64, AllocError> {

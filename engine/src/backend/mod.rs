@@ -8,6 +8,7 @@ pub mod kind;
 pub mod arithmetic;
 pub mod step;
 pub mod call;
+mod uses;
 pub mod code;
 pub mod nest;
 pub mod cpu;
@@ -29,6 +30,8 @@ pub use kind::{
     Window,
 };
 pub use step::{AdamStep, SgdStep};
+
+use uses::Uses;
 
 /// Memory seen as numbers in a layout: what primitives read and write.
 #[derive(Clone, Copy)]
@@ -74,11 +77,22 @@ pub fn each(calls: &[Call<'_>]) -> Result<()> {
     }
 }
 
-/// Writes the device's dispatch of primitives: the first parameter's device does the work.
+/// Tells a recording that wants to know which memory `call` uses. Who runs it by its primitive need not.
+fn report_uses(call: &Call<'_>) {
+    if Uses::are_recorded() {
+        Uses::report(&[call]);
+    }
+}
+
+/// Writes the device's dispatch of primitives: the first parameter's device does the work. What is used is told first,
+/// also of work that is left out, so that recordings are the same.
 macro_rules! primitives {
     ($($(#[$doc:meta])* $family:ident::$name:ident($first:ident: $first_type:ty $(, $argument:ident: $type:ty)* $(,)?);)+) => {
         $($(#[$doc])*
         pub fn $name($first: $first_type, $($argument: $type),*) -> Result<()> {
+            if Uses::are_recorded() {
+                Uses::report(&[&$first, $(&$argument),*]);
+            }
             if arithmetic::is_left_out() {
                 return Ok(());
             }

@@ -134,7 +134,7 @@ fn bilinear(shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
         return Err(Error::shape("bilinear", shape, "kernels are [channels, outputs, height, width]"));
     };
     if !device.has_values() {
-        return Tensor::empty(shape, dtype, device);
+        return Tensor::as_from_slice(shape, dtype, device);
     }
     // From 0 at the edges to 1 in the middle, which is between two pixels where the side is even.
     let share = |place: usize, side: usize| {

@@ -157,7 +157,7 @@ fn find(parameters: &[Parameter]) -> Result<bool> {
         found.check_device(op, grad)?;
         Ok(Call::FindNonfinite(found.view(), grad.view()))
     }))?;
-    Ok(found.device().has_values() && found.item()? != 0.0)
+    Ok(found.known_item()?.is_some_and(|found| found != 0.0))
 }
 
 /// Backward from `scale` times `loss`, which takes no more memory than from `loss`.

@@ -205,7 +205,7 @@ impl<M: LanguageModel> NextToken<M> {
         let [batch, seq] = shape;
         let rows = batch.saturating_mul(seq);
         if !device.has_values() {
-            let empty = |shape: Shape| Tensor::empty(shape, DType::I64, device);
+            let empty = |shape: Shape| Tensor::as_from_slice(shape, DType::I64, device);
             return Ok(Self { model, tokens: empty(shape.into())?, targets: empty(rows.into())? });
         }
         let tokens = random_tokens(rows, vocabulary, &mut data_rng(options));

@@ -75,7 +75,7 @@ fn picture_of_a_sphere(side: usize, device: &Device) -> Result<(Rays, Tensor)> {
     let _category = scope::category(Category::Input);
     let rays = side.saturating_mul(side);
     if !device.has_values() {
-        let empty = || Tensor::empty([rays, 3], DType::F32, device);
+        let empty = || Tensor::as_from_slice([rays, 3], DType::F32, device);
         return Ok((Rays { origins: empty()?, directions: empty()? }, empty()?));
     }
     let distance = 4.0_f32;

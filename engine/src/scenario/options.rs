@@ -48,6 +48,8 @@ pub struct Options {
     pub alloc_conf: Option<String>,
     /// Where random numbers begin.
     pub seed: u64,
+    /// Whether the recording says when blocks are used.
+    pub uses: bool,
 }
 
 /// Sizes of a model and its data. What is `None` is as the scenario has it.
@@ -148,6 +150,7 @@ impl Default for Options {
             capacity: None,
             alloc_conf: None,
             seed: 0,
+            uses: false,
         }
     }
 }

@@ -68,7 +68,7 @@ pub(crate) fn random_input(shape: impl Into<Shape>, dtype: DType, device: &Devic
 pub(crate) fn labels(count: usize, classes: usize, device: &Device) -> Result<Tensor> {
     let _category = scope::category(Category::Input);
     if !device.has_values() {
-        return Tensor::empty(count, DType::I64, device);
+        return Tensor::as_from_slice(count, DType::I64, device);
     }
     let labels: Vec<i64> = (0..count).map(|example| (example % classes) as i64).collect();
     Tensor::from_slice(&labels, count, device)

@@ -101,8 +101,7 @@ impl Training {
         };
         let _phase = scope::phase(Phase::Backward);
         self.task.backward(&loss)?;
-        let is_read = loss_is == LossIs::Read && loss.device().has_values();
-        let value = is_read.then(|| loss.item()).transpose()?;
+        let value = if loss_is == LossIs::Read { loss.known_item()? } else { None };
         // Within the phase.
         drop(loss);
         Ok(value)

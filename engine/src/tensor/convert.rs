@@ -7,13 +7,14 @@ use crate::dtype::{DType, Element, Truth};
 use crate::error::{Error, Result};
 
 impl Tensor {
-    /// The numbers in order, the last axis fastest. Takes no memory on the device, so that a look changes no recording.
-    /// Fails if they are not of type `T`, or on a device without values.
+    /// The numbers in order, the last axis fastest. Takes no memory on the device, so that a look changes no total of
+    /// a recording; one that records uses has the host's, on a device without values too. Fails if they are not of type `T`, or on a device without values.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let op = "to_vec";
         if self.dtype() != T::DTYPE {
             return Err(Error::DType { op, found: self.dtype(), need: "ask for numbers of the tensor's own type" });
         }
+        self.storage().report_use();
         if !self.device().has_values() {
             return Err(Error::NoValues { op });
         }
@@ -44,15 +45,32 @@ impl Tensor {
         }
     }
 
+    /// The one number of a tensor of one element, if the device has values. The look is recorded in either case.
+    pub(crate) fn known_item(&self) -> Result<Option<f64>> {
+        match self.item() {
+            Err(Error::NoValues { .. }) => Ok(None),
+            item => item.map(Some),
+        }
+    }
+
     /// The same numbers on `device`; this tensor if it is there already. Without history.
     ///
     /// A copy to a CUDA device from its [pinned memory](Device::pinned), or from another CUDA device, returns before it is
     /// done; it is work of the stream that the thread is in. Other copies wait.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
-        let op = "to_device";
         if self.device() == device {
             return Ok(self.detach());
         }
+        let out = self.copied_to(device)?;
+        // On every way there alike, and with both alive.
+        self.storage().report_use();
+        out.storage().report_use();
+        Ok(out)
+    }
+
+    /// The same numbers on another device.
+    fn copied_to(&self, device: &Device) -> Result<Self> {
+        let op = "to_device";
         // Whoever copies from pinned memory by itself may be at it when that is freed. On devices that are done when a call
         // returns, saying so makes recordings the same.
         let stream = device.current_stream();
@@ -87,14 +105,17 @@ impl Tensor {
     }
 
     fn to_device_by_number(&self, device: &Device) -> Result<Self> {
+        fn moved<T: Element>(tensor: &Tensor, device: &Device) -> Result<Tensor> {
+            Tensor::from_host("to_device", &to_host::<T>(tensor.view())?, tensor.shape(), device)
+        }
         match self.dtype() {
-            DType::F64 => Self::from_slice(&self.to_vec::<f64>()?, self.shape(), device),
-            DType::F32 => Self::from_slice(&self.to_vec::<f32>()?, self.shape(), device),
-            DType::Bf16 => Self::from_slice(&self.to_vec::<half::bf16>()?, self.shape(), device),
-            DType::F16 => Self::from_slice(&self.to_vec::<half::f16>()?, self.shape(), device),
-            DType::I64 => Self::from_slice(&self.to_vec::<i64>()?, self.shape(), device),
-            DType::U8 => Self::from_slice(&self.to_vec::<u8>()?, self.shape(), device),
-            DType::Bool => Self::from_slice(&self.to_vec::<Truth>()?, self.shape(), device),
+            DType::F64 => moved::<f64>(self, device),
+            DType::F32 => moved::<f32>(self, device),
+            DType::Bf16 => moved::<half::bf16>(self, device),
+            DType::F16 => moved::<half::f16>(self, device),
+            DType::I64 => moved::<i64>(self, device),
+            DType::U8 => moved::<u8>(self, device),
+            DType::Bool => moved::<Truth>(self, device),
         }
     }
 

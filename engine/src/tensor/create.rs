@@ -47,8 +47,28 @@ impl Tensor {
 
     /// The given numbers, the last axis fastest. On the accounting device only their memory is taken.
     pub fn from_slice<T: Element>(numbers: &[T], shape: impl Into<Shape>, device: &Device) -> Result<Self> {
+        let out = Self::from_host("from_slice", numbers, shape, device)?;
+        out.storage().report_use();
+        Ok(out)
+    }
+
+    /// What [`from_slice`](Self::from_slice) would take and use of a device without values, for which there is no need of
+    /// numbers.
+    pub(crate) fn as_from_slice(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
+        let out = Self::empty(shape, dtype, device)?;
+        out.storage().report_use();
+        Ok(out)
+    }
+
+    /// As [`from_slice`](Self::from_slice), without a word to a recording of uses.
+    pub(super) fn from_host<T: Element>(
+        op: &'static str,
+        numbers: &[T],
+        shape: impl Into<Shape>,
+        device: &Device,
+    ) -> Result<Self> {
         let shape = shape.into();
-        let (op, expected) = ("from_slice", shape.elements());
+        let expected = shape.elements();
         if numbers.len() != expected {
             return Err(Error::Length { op, found: numbers.len(), expected, shape: shape.to_string().into() });
         }

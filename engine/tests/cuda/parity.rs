@@ -42,10 +42,11 @@ fn agree(name: &str, all: &[Options]) {
     Setup::new().run(|| {
         for (position, options) in all.iter().enumerate() {
             let what = format!("{name} {position}");
-            let options = Options { steps: 2, ..options.clone() };
+            let options = Options { steps: 2, uses: true, ..options.clone() };
             let (report, trace) = run(name, DeviceChoice::Cuda(0), &options);
             assert_eq!((report.steps_done, report.oom), (2, None), "{what}");
             assert_eq!(verify::verify(&trace), [], "{what}");
+            assert!(trace.records_uses() && trace.trust.unmatched_uses == 0, "{what}");
             let (_, counted) = run(name, DeviceChoice::MetaForCuda, &options);
             let (found, expected) = (events(&trace), events(&counted));
             for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {

@@ -55,6 +55,7 @@ pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
         EventKind::DeviceUsed => each(Effect::Samples(trace.device_used[row])),
         EventKind::FreeRequested | EventKind::FreeCompleted => {}
         EventKind::Tag | EventKind::Oom | EventKind::Step | EventKind::Phase | EventKind::Mark => {}
+        EventKind::Used => {}
     }
 }
 

@@ -220,6 +220,32 @@ fn only_our_own_recorders_marks_concern_every_device() {
 }
 
 #[test]
+fn the_last_use_of_a_block_is_that_of_its_last_life() {
+    let text = "
+        baseline w 10
+        alloc a 100
+        used a
+        used w
+        used a < f
+        free a
+        used a
+        alloc a 200
+        alloc b 300
+        used nobody
+        used b device=1
+    ";
+    let trace = trace_from_text(text).expect("the text is right");
+    let event = |number| EventId(number);
+    assert_eq!(trace.blocks.last_use, [event(2), event(3), EventId::NONE, EventId::NONE]);
+    assert!(trace.records_uses() && !trace_from_text("alloc a 1").expect("the text is right").records_uses());
+    assert_eq!((trace.uses, trace.trust.unmatched_uses), (6, 3));
+    assert!(!trace.trust.is_complete() && trace.trust.sentences().len() == 1, "{:?}", trace.trust.sentences());
+    assert_eq!(verify::verify(&trace), []);
+    let again = trace_from_text(&text_from_trace(&trace)).expect("the text is right");
+    assert_eq!((again.blocks.last_use, again.events.subject), (trace.blocks.last_use, trace.events.subject));
+}
+
+#[test]
 fn frees_that_were_not_recorded_are_counted_and_totals_stay_right() {
     let text = "
         baseline x 10 waiting

@@ -66,6 +66,8 @@ columns! {
     TagCategory = 15 "tag_category",
     /// All other events: their facts, one after the other.
     Rare = 16 "rare",
+    /// Uses: the block's key, signed, as against the key last used. Since version 1.2.
+    Used = 17 "used",
 }
 
 /// How many columns this version knows.

@@ -113,6 +113,10 @@ impl<'a> Decoder<'a> {
             EventKind::Step => What::Step(self.rare_u32()?),
             EventKind::Phase => What::Phase(Phase::from_code(self.rare_byte()?).unwrap_or(Phase::Other)),
             EventKind::Mark => What::Mark(StringId(self.rare_u32()?)),
+            EventKind::Used => {
+                self.former.used = self.former.used.wrapping_add(self.signed(Column::Used)? as u64);
+                What::Used(self.former.used)
+            }
         })
     }
 

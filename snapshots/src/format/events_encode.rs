@@ -18,6 +18,7 @@ pub(super) struct Former {
     pub(super) scope: u32,
     pub(super) freed: u64,
     pub(super) tagged: u64,
+    pub(super) used: u64,
 }
 
 /// Encodes chunks. Keeps its buffers from one to the next.
@@ -80,6 +81,10 @@ impl EventEncoder {
             What::Step(step) => self.put_rare(&[u64::from(step)]),
             What::Phase(phase) => self.put_rare(&[u64::from(phase as u8)]),
             What::Mark(text) => self.put_rare(&[u64::from(text.0)]),
+            What::Used(key) => {
+                put_signed(self.columns.get(Column::Used), key.wrapping_sub(self.former.used) as i64);
+                self.former.used = key;
+            }
         }
     }
 

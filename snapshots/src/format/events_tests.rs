@@ -44,6 +44,7 @@ fn what() -> impl Strategy<Value = What> {
         4 => alloc,
         2 => number().prop_map(What::FreeRequested),
         2 => number().prop_map(What::FreeCompleted),
+        2 => number().prop_map(What::Used),
         1 => (number(), category).prop_map(|(key, category)| What::Tag(key, category)),
         1 => range().prop_map(What::SegmentAlloc),
         1 => range().prop_map(What::SegmentFree),

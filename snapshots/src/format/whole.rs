@@ -79,6 +79,7 @@ fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
         }
         What::FreeRequested(block) => What::FreeRequested(key(block)),
         What::FreeCompleted(block) => What::FreeCompleted(key(block)),
+        What::Used(block) => What::Used(key(block)),
         What::Tag(block, category) => What::Tag(key(block), category),
         what => what,
     };

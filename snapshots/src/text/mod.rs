@@ -8,6 +8,7 @@
 //! step 0
 //! phase forward
 //! alloc a 1000/1024 activation #linear @encoder.mlp < forward < main
+//! used a
 //! tag a gradient
 //! free a
 //! oom 4096 free=1024

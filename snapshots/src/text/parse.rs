@@ -137,6 +137,7 @@ impl Parser {
             EventKind::Alloc => What::Alloc(self.alloc(subject, size()?, &facts)?),
             EventKind::FreeRequested => What::FreeRequested(self.key(subject)),
             EventKind::FreeCompleted => What::FreeCompleted(self.key(subject)),
+            EventKind::Used => What::Used(self.key(subject)),
             EventKind::Tag => What::Tag(self.key(subject), facts.category),
             EventKind::SegmentAlloc => What::SegmentAlloc(range(subject, size()?, &facts)?),
             EventKind::SegmentFree => What::SegmentFree(range(subject, size()?, &facts)?),

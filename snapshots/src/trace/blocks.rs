@@ -33,6 +33,9 @@ pub struct Blocks {
     pub free_requested: Vec<EventId>,
     /// Its free-completed event; none while it is active.
     pub free_completed: Vec<EventId>,
+    /// Its last use; none where no use is recorded. What [`Trace::records_uses`](super::Trace::records_uses) says goes
+    /// before: most recordings have no uses.
+    pub last_use: Vec<EventId>,
 }
 
 /// One block's row.
@@ -64,6 +67,8 @@ pub struct Block {
     pub free_requested: EventId,
     /// Its free-completed event; none while it is active.
     pub free_completed: EventId,
+    /// Its last use; none where no use is recorded.
+    pub last_use: EventId,
 }
 
 impl Block {
@@ -126,6 +131,7 @@ impl Blocks {
             alloc: self.alloc[row],
             free_requested: self.free_requested[row],
             free_completed: self.free_completed[row],
+            last_use: self.last_use[row],
         }
     }
 
@@ -144,6 +150,7 @@ impl Blocks {
         self.alloc.reserve(rows);
         self.free_requested.reserve(rows);
         self.free_completed.reserve(rows);
+        self.last_use.reserve(rows);
     }
 
     /// Appends a row.
@@ -162,6 +169,7 @@ impl Blocks {
         self.alloc.push(event);
         self.free_requested.push(EventId::NONE);
         self.free_completed.push(EventId::NONE);
+        self.last_use.push(EventId::NONE);
         id
     }
 }

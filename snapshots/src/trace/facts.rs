@@ -61,6 +61,10 @@ pub struct Trust {
     pub unmatched_frees: u64,
     /// Allocs of a block that was live already.
     pub repeated_allocs: u64,
+    /// Uses of blocks that the recording does not know, or whose free was requested already. A file does not say it:
+    /// whoever builds a trace counts it.
+    #[serde(skip)]
+    pub unmatched_uses: u64,
     /// Segments released that the recording does not know.
     pub unmatched_releases: u64,
     /// The starting state was worked out from the final one, not recorded.
@@ -91,6 +95,7 @@ impl Trust {
                 "frees name blocks that the recording does not know: totals before them are too low",
             ),
             (self.repeated_allocs, "allocations name a block that was live already: its free is missing"),
+            (self.unmatched_uses, "uses name blocks that were not alive: when a block was last used may be wrong"),
             (
                 self.unmatched_releases,
                 "releases name segments that the recording does not know: reserved before them is too low",

@@ -46,6 +46,8 @@ pub struct Trace {
     /// Baseline blocks whose free was requested before the first event, in order. Their request stands at event 0,
     /// so that they count as live nowhere.
     pub waiting_at_start: Vec<BlockId>,
+    /// How many uses of blocks the events tell of.
+    pub uses: u64,
     /// Device-used samples in bytes, by the subject of their events.
     pub device_used: Vec<u64>,
     /// Named ranges that the program marked, in the order of their first events.
@@ -63,7 +65,7 @@ pub struct Trace {
 /// An event with its subject looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A block's alloc, free requested or free completed.
+    /// A block's alloc, free requested, free completed or use.
     Block(BlockId),
     /// A segment or mapping.
     Segment(SegmentId),
@@ -79,7 +81,7 @@ pub enum Subject {
     Phase(Phase),
     /// A note.
     Mark(StringId),
-    /// A free whose block the recording does not know.
+    /// A free or use whose block the recording does not know.
     Unmatched,
 }
 
@@ -89,10 +91,12 @@ impl Trace {
         let index = id.index().expect("an event id names an event");
         let subject = self.events.subject[index];
         match self.events.kind[index] {
-            EventKind::Alloc | EventKind::FreeRequested | EventKind::FreeCompleted => match BlockId(subject) {
-                BlockId::NONE => Subject::Unmatched,
-                block => Subject::Block(block),
-            },
+            EventKind::Alloc | EventKind::FreeRequested | EventKind::FreeCompleted | EventKind::Used => {
+                match BlockId(subject) {
+                    BlockId::NONE => Subject::Unmatched,
+                    block => Subject::Block(block),
+                }
+            }
             EventKind::SegmentAlloc | EventKind::SegmentFree | EventKind::SegmentMap | EventKind::SegmentUnmap => {
                 Subject::Segment(SegmentId(subject))
             }
@@ -111,6 +115,11 @@ impl Trace {
     /// Whether the free of baseline block `id` was requested before recording began.
     pub fn was_waiting_at_start(&self, id: BlockId) -> bool {
         !self.waiting_at_start.is_empty() && self.waiting_at_start.binary_search(&id).is_ok()
+    }
+
+    /// Whether the recording says when blocks were used. Where it does not, no block has a last use.
+    pub fn records_uses(&self) -> bool {
+        self.uses > 0
     }
 
     /// The further facts of `owner`, in the order in which they were added.
@@ -217,7 +226,8 @@ impl Trace {
         ids.into_iter().max_by_key(rank).unwrap_or_default()
     }
 
-    /// The event again in the form in which it was recorded; a free of an unknown block names block `u64::MAX`.
+    /// The event again in the form in which it was recorded; what names an unknown block names block
+    /// `u64::MAX`.
     pub fn what(&self, id: EventId) -> What {
         let index = id.index().expect("an event id names an event");
         let kind = self.events.kind[index];
@@ -225,9 +235,11 @@ impl Trace {
         match (self.subject(id), kind) {
             (Subject::Block(block), EventKind::Alloc) => What::Alloc(self.blocks.get(block).as_alloc(block)),
             (Subject::Block(block), EventKind::FreeRequested) => What::FreeRequested(key(block)),
+            (Subject::Block(block), EventKind::Used) => What::Used(key(block)),
             (Subject::Block(block), _) => What::FreeCompleted(key(block)),
             (Subject::Unmatched, EventKind::FreeRequested) => What::FreeRequested(u64::MAX),
             (Subject::Unmatched, EventKind::Tag) => What::Tag(u64::MAX, Category::Unknown),
+            (Subject::Unmatched, EventKind::Used) => What::Used(u64::MAX),
             (Subject::Unmatched, _) => What::FreeCompleted(u64::MAX),
             (Subject::Segment(segment), kind) => {
                 let range = self.segments.get(segment).range;

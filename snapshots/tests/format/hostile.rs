@@ -272,7 +272,7 @@ fn reading_stops_when_it_is_told_to() {
         ControlFlow::Continue(())
     })
     .unwrap();
-    assert_eq!(last.unwrap().events_in_all, Some(235));
+    assert_eq!(last.unwrap().events_in_all, Some(239));
     assert_eq!(last.unwrap().bytes_read, bytes.len() as u64);
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn header() -> Header {
 }
 
 /// How many events [`write_step`] writes in each of its event sections.
-pub(crate) const STEP_CHUNKS: [usize; 4] = [2, 16, 210, 7];
+pub(crate) const STEP_CHUNKS: [usize; 4] = [2, 16, 210, 11];
 
 /// Writes a small recording as a recorder does: tables before the events that name them, events in several sections,
 /// symbols last. Every section kind is there, and every event kind; `finish` says whether the end is too.
@@ -232,6 +232,10 @@ fn step_events() -> Vec<Event> {
     for key in 0..3 {
         add(0, Some(0), What::Alloc(alloc(200 + key, 1 << (18 + key), Category::OptimizerState)));
         add(1, None, What::Alloc(alloc(1, 100 + key, Category::Unknown)));
+    }
+    // A block of the baseline, one of these, one that is unknown, and one that was given back.
+    for (key, stack) in [(0, None), (201, Some(1)), (99, None), (4, None)] {
+        add(0, stack, What::Used(key));
     }
     events
 }

@@ -54,6 +54,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         6 => made,
         4 => key().prop_map(What::FreeRequested),
         4 => key().prop_map(What::FreeCompleted),
+        3 => key().prop_map(What::Used),
         2 => (key(), category()).prop_map(|(key, category)| What::Tag(key, category)),
         1 => range().prop_map(What::SegmentAlloc),
         1 => range().prop_map(What::SegmentFree),

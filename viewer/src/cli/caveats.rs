@@ -16,12 +16,19 @@ pub struct TrustFigures {
     facts: Trust,
     /// Steps or phases rest on annotations that were guessed from stacks.
     phases_guessed: bool,
+    /// Uses of blocks that were not alive, which the facts of a file leave to its reader.
+    unmatched_uses: u64,
 }
 
 impl TrustFigures {
     /// Those of `trace`.
     pub fn of(trace: &Trace) -> Self {
-        Self { complete: trace.is_complete(), facts: trace.trust.clone(), phases_guessed: trace.phases_are_guessed() }
+        Self {
+            complete: trace.is_complete(),
+            facts: trace.trust.clone(),
+            phases_guessed: trace.phases_are_guessed(),
+            unmatched_uses: trace.trust.unmatched_uses,
+        }
     }
 }
 

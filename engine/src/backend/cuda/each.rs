@@ -6,7 +6,7 @@ use super::launch::{Queue, is_in_order, types};
 use super::many::{self, Common, Operand, Part, Work};
 use super::{clip_each, optim, optim_8bit};
 use crate::backend::nest::Nest;
-use crate::backend::{Binary, Call, Ternary, Unary, View, run};
+use crate::backend::{Binary, Call, Ternary, Unary, View, report_uses, run};
 use crate::error::Result;
 
 /// Bytes in which each.cu's kernels are told of tensors.
@@ -18,10 +18,13 @@ pub fn each(calls: &[Call<'_>]) -> Result<()> {
     for &call in calls {
         match shared(call)? {
             None => run(call)?,
-            Some((work, part)) => match launches.iter_mut().rev().find(|(other, _)| other.is_same(&work)) {
-                Some((_, parts)) => parts.push(part),
-                None => launches.push((work, vec![part])),
-            },
+            Some((work, part)) => {
+                report_uses(&call);
+                match launches.iter_mut().rev().find(|(other, _)| other.is_same(&work)) {
+                    Some((_, parts)) => parts.push(part),
+                    None => launches.push((work, vec![part])),
+                }
+            }
         }
     }
     let Some(first) = calls.first() else { return Ok(()) };

@@ -121,6 +121,7 @@ pub fn load_safetensors_with(parameters: &[Parameter], path: impl AsRef<Path>, l
         let tensor = &parameter.tensor;
         tensor.begin_change(op)?;
         let layout = if is_transposed { tensor.layout().transpose(0, 1) } else { *tensor.layout() };
+        tensor.storage().report_use();
         if !tensor.device().has_values() {
             continue;
         }

@@ -31,6 +31,7 @@ pub fn save_safetensors(parameters: &[Parameter], path: impl AsRef<Path>) -> Res
     let mut write = || -> Result<(), Failure> {
         file.write_all(&header)?;
         for parameter in &parameters {
+            parameter.tensor.storage().report_use();
             numbers::write(parameter.tensor.view(), &mut file)?;
         }
         file.flush()?;

@@ -33,6 +33,11 @@ pub fn trust_notes(trace: &Trace) -> Vec<TrustNote> {
              be too high, and lifetimes too long.",
         ),
         (
+            Trust { unmatched_uses: trust.unmatched_uses, ..none() },
+            "Totals and lifetimes are not touched; what was last used when, and what was held without being used \
+             again, may be wrong for blocks of which uses went astray.",
+        ),
+        (
             Trust { unmatched_releases: trust.unmatched_releases, ..none() },
             "Reserved memory before these releases is a lower bound; requested, allocated and active are not touched.",
         ),

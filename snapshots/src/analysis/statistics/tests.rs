@@ -193,6 +193,7 @@ fn every_fact_that_limits_trust_is_told_with_what_it_means() {
             events_lost: 1,
             unmatched_frees: 2,
             repeated_allocs: 3,
+            unmatched_uses: 6,
             unmatched_releases: 4,
             baseline_inferred: true,
             sizes_inferred: 5,

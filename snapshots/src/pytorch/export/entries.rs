@@ -163,6 +163,7 @@ impl<'a> Entries<'a> {
                         entry = entry.with(Action::Alloc);
                     }
                     EventKind::FreeRequested => entry = entry.with(Action::FreeRequested),
+                    EventKind::Used => entry.action = Name::Word("used"),
                     _ => entry = entry.with(Action::FreeCompleted),
                 }
             }
@@ -205,6 +206,7 @@ impl<'a> Entries<'a> {
                 self.name_mark(&mut entry, text);
             }
             Subject::Unmatched if kind == EventKind::Tag => entry.action = Name::Word("tag"),
+            Subject::Unmatched if kind == EventKind::Used => entry.action = Name::Word("used"),
             Subject::Unmatched => return None,
         }
         if let Some(text) = entry.facts.user_metadata {

@@ -6,8 +6,8 @@
 //! [`recover`](super::embedded::recover) reads.
 //! The trace is walked and written as it goes: nothing of the file is kept in memory but what is referred to again.
 //!
-//! What PyTorch's events have no name for gets ours: `step`, `phase`, `mark`, `tag` and `device_used`, each with what it
-//! says as `user_metadata`. PyTorch's viewer lists such events and does nothing with them.
+//! What PyTorch's events have no name for gets ours: `step`, `phase`, `mark`, `tag`, `device_used` and `used`, each with
+//! what it says as `user_metadata`. PyTorch's viewer lists such events and does nothing with them.
 
 mod document;
 mod pickle;

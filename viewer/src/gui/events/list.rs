@@ -119,7 +119,9 @@ fn is_listed(trace: &Trace, device: DeviceId, wanted: &Wanted, index: usize) -> 
     let subject = trace.events.subject[index];
     match kind {
         _ if matches.is_all() => true,
-        EventKind::Alloc | EventKind::FreeRequested | EventKind::FreeCompleted => matches.contains(BlockId(subject)),
+        EventKind::Alloc | EventKind::FreeRequested | EventKind::FreeCompleted | EventKind::Used => {
+            matches.contains(BlockId(subject))
+        }
         EventKind::Tag => trace.tags.get(subject as usize).is_some_and(|(block, _)| matches.contains(*block)),
         _ => true,
     }

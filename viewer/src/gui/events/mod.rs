@@ -278,7 +278,8 @@ impl EventsView {
 
     /// The buttons that list kinds, and what of the list is left out.
     fn kinds_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
-        for group in Group::ALL {
+        let has_uses = scene.recording.trace.records_uses();
+        for group in Group::ALL.into_iter().filter(|group| has_uses || *group != Group::Uses) {
             let response = ui.selectable_label(self.kinds.contains(group), group.name());
             if response.on_hover_text(group.tooltip()).clicked() {
                 self.kinds.toggle(group);

@@ -12,6 +12,8 @@ pub(super) enum Group {
     Allocs,
     /// Blocks given back: requested and completed.
     Frees,
+    /// Blocks read or written.
+    Uses,
     /// Memory obtained from the driver and given back to it.
     Segments,
     /// Requests that failed.
@@ -24,14 +26,15 @@ pub(super) enum Group {
 
 impl Group {
     /// Every group, in the order of the buttons.
-    pub(super) const ALL: [Self; 6] =
-        [Self::Allocs, Self::Frees, Self::Segments, Self::Ooms, Self::Marks, Self::Others];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Allocs, Self::Frees, Self::Uses, Self::Segments, Self::Ooms, Self::Marks, Self::Others];
 
     /// The group of a kind.
     pub(super) const fn of(kind: EventKind) -> Self {
         match kind {
             EventKind::Alloc => Self::Allocs,
             EventKind::FreeRequested | EventKind::FreeCompleted => Self::Frees,
+            EventKind::Used => Self::Uses,
             EventKind::SegmentAlloc | EventKind::SegmentFree | EventKind::SegmentMap | EventKind::SegmentUnmap => {
                 Self::Segments
             }
@@ -46,6 +49,7 @@ impl Group {
         match self {
             Self::Allocs => "Allocations",
             Self::Frees => "Frees",
+            Self::Uses => "Uses",
             Self::Segments => "Segments",
             Self::Ooms => "Out of memory",
             Self::Marks => "Marks",
@@ -58,6 +62,7 @@ impl Group {
         match self {
             Self::Allocs => "Blocks handed to the program.",
             Self::Frees => "Blocks that the program gave back, and those that became free for reuse.",
+            Self::Uses => "Blocks that a kernel, a copy or the host read or wrote, where that was recorded.",
             Self::Segments => "Memory obtained from the driver or mapped, and what was given back.",
             Self::Ooms => "Requests that could not be met.",
             Self::Marks => "Where steps and phases begin, and notes of the program.",
@@ -82,6 +87,7 @@ pub(super) const fn kind_name(kind: EventKind) -> &'static str {
         EventKind::Step => "step",
         EventKind::Phase => "phase",
         EventKind::Mark => "mark",
+        EventKind::Used => "used",
     }
 }
 
@@ -162,6 +168,9 @@ pub(super) fn note(trace: &Trace, id: EventId) -> String {
         Subject::Mark(text) => vec![trace.tables.string(text).to_owned()],
         Subject::Step(step) => vec![format!("step {step} begins")],
         Subject::Phase(phase) => vec![format!("{phase} begins")],
+        Subject::Unmatched if trace.events.kind[id.0 as usize] == EventKind::Used => {
+            vec!["of a block that was not alive".to_owned()]
+        }
         Subject::Unmatched => vec!["of a block that the recording does not know".to_owned()],
         Subject::Oom(row) => trace
             .ooms

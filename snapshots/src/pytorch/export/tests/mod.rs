@@ -35,6 +35,8 @@ mark half way
 oom 9000000000 free=4096 #linear < backward < main
 device_used 12000000000
 tag g buffer
+used g
+used nobody < read
 ";
 
 fn step() -> Trace {
@@ -93,7 +95,7 @@ fn raw(value: &Value) -> RawSnapshot {
 fn pickle_and_json_say_the_same_and_lose_nothing() {
     let (pickled, exported) = pickled(&step());
     assert_eq!((pickled.value, exported.clone()), as_json(&step()));
-    assert_eq!(exported, Exported { events: 14, lost: Vec::new() });
+    assert_eq!(exported, Exported { events: 16, lost: Vec::new() });
 }
 
 #[test]
@@ -131,6 +133,9 @@ fn each_event_has_what_pytorch_gives_it() {
         {"action": "device_used", "addr": 0, "size": 12_000_000_000_u64, "stream": 0, "time_us": time + 13},
         {"action": "tag", "addr": 2560, "size": 100, "stream": 0, "time_us": time + 14, "user_metadata": "buffer",
             "frames": frames(&["backward", "main"])},
+        {"action": "used", "addr": 2560, "size": 100, "stream": 0, "time_us": time + 15,
+            "frames": frames(&["backward", "main"])},
+        {"action": "used", "addr": 0, "size": 0, "stream": 0, "time_us": time + 16, "frames": frames(&["read"])},
     ]);
     assert_eq!(Value::Array(events.clone()), expected);
 }
