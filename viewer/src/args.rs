@@ -5,12 +5,14 @@ mod diff;
 mod explain;
 mod record;
 mod render;
+mod whatif;
 
 pub use diff::DiffArguments;
 pub use explain::ExplainArguments;
 pub use record::RecordArguments;
 pub use render::{PictureAxis, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments};
 pub use values::{At, Categories, ComparedAt, GroupKeys, RunDevice, Where};
+pub use whatif::{Scaled, WhatIfArguments};
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -55,6 +57,9 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Say what makes the difference between two recordings, or between two steps of one
     Diff(Box<DiffArguments>),
+    /// Replay a recording with something changed: other allocator settings, another device, blocks gone or smaller
+    #[command(name = "whatif")]
+    WhatIf(Box<WhatIfArguments>),
     /// List the events
     Events(EventsArguments),
     /// Check checksums and invariants; status 2 if a recording is not sound

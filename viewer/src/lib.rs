@@ -4,6 +4,7 @@
 //! [`highwater_snapshots::analysis`]; command line and app print the same structs, and know nothing that is not in the
 //! file. Modules stand in layer order: each uses only what is declared above it.
 
+pub mod prediction;
 pub mod args;
 pub mod regions;
 pub mod session;
@@ -21,6 +22,11 @@ pub mod record;
 #[cfg(not(feature = "engine"))]
 #[path = "record_disabled.rs"]
 pub mod record;
+#[cfg(feature = "engine")]
+pub mod whatif;
+#[cfg(not(feature = "engine"))]
+#[path = "whatif_disabled.rs"]
+pub mod whatif;
 #[cfg(feature = "gui")]
 pub mod gui;
 #[cfg(feature = "gui")]
@@ -66,6 +72,7 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Phases(arguments)) => on_stdout(|page| cli::phases(&arguments, page)),
         Some(Command::Explain(arguments)) => on_stdout(|page| cli::explain(&arguments, page)),
         Some(Command::Diff(arguments)) => on_stdout(|page| cli::diff(&arguments, page)),
+        Some(Command::WhatIf(arguments)) => on_stdout(|page| whatif::run(&arguments, page)),
         Some(Command::Events(arguments)) => on_stdout(|page| cli::events(&arguments, page)),
         Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),
         Some(Command::Convert(arguments)) => on_stdout(|page| cli::convert::run(&arguments, page)),

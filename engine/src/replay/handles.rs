@@ -30,6 +30,10 @@ impl Handles {
         }
     }
 
+    pub(super) fn has(&self, row: u32) -> bool {
+        self.places.get(row as usize).is_some_and(|place| *place != NOWHERE)
+    }
+
     pub(super) fn take(&mut self, row: u32) -> Option<(Block, usize)> {
         let place = std::mem::replace(self.places.get_mut(row as usize)?, NOWHERE);
         let taken = self.live.get_mut(place as usize)?.take()?;

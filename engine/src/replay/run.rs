@@ -122,6 +122,7 @@ impl<'a> Run<'a> {
             self.handles.put(row, block, pool);
         }
         self.assume(start);
+        self.endings = endings(self.trace, self.plan);
         let first = EventId(0);
         for block in &start.homeless {
             let row = block.0 as usize;
@@ -255,6 +256,23 @@ impl<'a> Run<'a> {
         self.driver.freeing(row);
         allocator.free(block);
     }
+}
+
+/// The blocks that end with their last use, each with the event after which it ends: one that is never used ends where
+/// it begins.
+fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(EventId, u32)> {
+    if !trace.records_uses() {
+        return Vec::new();
+    }
+    let blocks = &trace.blocks;
+    let end = |row: u32| {
+        let at = row as usize;
+        [blocks.last_use[at], blocks.alloc[at]].into_iter().find(|event| event.is_some()).unwrap_or(EventId(0))
+    };
+    let ending = (0..blocks.len() as u32).filter(|row| plan.fate(*row).ends_with_use);
+    let mut endings: Vec<(EventId, u32)> = ending.map(|row| (end(row), row)).collect();
+    endings.sort_unstable();
+    endings
 }
 
 /// Where addresses begin that the recording does not have.

@@ -66,6 +66,7 @@ impl Run<'_> {
         match (kind, subject) {
             (EventKind::Step | EventKind::Phase | EventKind::Mark, _) => self.output.copy(event),
             (EventKind::Tag, Subject::Tag(block, _)) if !self.plan.fate(block.0).is_removed => self.output.copy(event),
+            (EventKind::Used, Subject::Block(block)) if self.handles.has(block.0) => self.output.copy(event),
             (_, Subject::Segment(row)) => {
                 self.settle_free(event);
                 let range = self.trace.segments.get(row).range;

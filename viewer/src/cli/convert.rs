@@ -26,7 +26,19 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
     let destination = Destination::new(&arguments.out, &arguments.file)?;
     let recording = read_with(&arguments.file, &arguments.categories)?;
     let trace = &recording.trace;
-    let progress = progress_bar(&destination, trace);
+    let (exported, bytes) = write_to(&destination, trace)?;
+    let answer = Answer { arguments, recording: &recording, destination: &destination, exported, bytes };
+    if arguments.json {
+        page.json(&answer.figures())?;
+    } else {
+        answer.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// Writes `trace` in the format of `destination`: what was written, and how many bytes that took.
+pub(super) fn write_to(destination: &Destination, trace: &Trace) -> Result<(Exported, u64), Failure> {
+    let progress = progress_bar(destination, trace);
     let written = destination.write(|out| {
         let mut tell = |events: u64| {
             progress.set_position(events);
@@ -42,14 +54,7 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
         }
     });
     progress.finish_and_clear();
-    let (exported, bytes) = written?;
-    let answer = Answer { arguments, recording: &recording, destination: &destination, exported, bytes };
-    if arguments.json {
-        page.json(&answer.figures())?;
-    } else {
-        answer.print(page)?;
-    }
-    Ok(Status::Fine)
+    written
 }
 
 /// Shows on a terminal how far the writing is; events where they are counted.

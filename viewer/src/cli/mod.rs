@@ -19,6 +19,7 @@ pub mod events;
 pub mod verify;
 pub(crate) mod destination;
 pub mod convert;
+pub mod whatif;
 pub mod summary;
 
 use std::io::Write as _;

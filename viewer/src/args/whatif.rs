@@ -1,0 +1,105 @@
+//! What-if: the options of `highwater whatif`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use highwater_snapshots::DeviceId;
+use highwater_snapshots::analysis::Filter;
+use highwater_snapshots::units::{format_bytes, parse_bytes};
+
+use super::values::Where;
+use super::{CategoryChoice, DeviceChoice, Source};
+use crate::prediction::{Change, Part};
+
+/// A part, and the blocks that it holds for: `1/2:category=activation`.
+#[derive(Clone, Debug)]
+pub struct Scaled {
+    /// As it was typed.
+    pub text: String,
+    /// How much is left of each block.
+    pub part: Part,
+    /// Which blocks.
+    pub filter: Filter,
+}
+
+impl FromStr for Scaled {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (part, filter) =
+            text.split_once(':').ok_or_else(|| format!("'{text}' names no blocks: write 1/2:category=activation"))?;
+        Ok(Self { text: text.to_owned(), part: part.parse()?, filter: filter.parse()? })
+    }
+}
+
+/// `highwater whatif`.
+#[derive(Clone, Debug, Args)]
+pub struct WhatIfArguments {
+    /// The recording, and how to answer.
+    #[command(flatten)]
+    pub source: Source,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// Other settings of the allocator, put over the recorded ones, as in PyTorch: expandable_segments:True; 'default'
+    /// stands for none
+    #[arg(long, value_name = "CONF")]
+    pub alloc_conf: Option<String>,
+    /// Another size of the device, such as 24GiB: would it have fit, and if not, where would it end
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub capacity: Option<u64>,
+    /// Without the blocks that meet these conditions, as in --where of other commands; may be given several times
+    #[arg(long, value_name = "FILTER")]
+    pub without: Vec<Where>,
+    /// With these blocks given back right after their last use, where the recording has uses (record --uses)
+    #[arg(long, value_name = "FILTER")]
+    pub until_last_use: Vec<Where>,
+    /// With a part of these blocks' bytes: 1/2:category=activation for bf16 in place of f32
+    #[arg(long, value_name = "PART:FILTER")]
+    pub scale: Vec<Scaled>,
+    /// Write the recording as it would have been: .snap, .pickle or .json, to be looked at and compared
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+}
+
+impl WhatIfArguments {
+    /// The change, on `device`.
+    pub fn change(&self, device: DeviceId) -> Change {
+        let filters = |all: &[Where]| all.iter().map(|one| one.filter.clone()).collect();
+        Change {
+            device,
+            alloc_conf: self.alloc_conf.clone(),
+            capacity: self.capacity,
+            without: filters(&self.without),
+            until_last_use: filters(&self.until_last_use),
+            scale: self.scale.iter().map(|one| (one.part, one.filter.clone())).collect(),
+        }
+    }
+
+    /// The change in the words in which it was asked for.
+    pub fn change_in_words(&self) -> String {
+        let mut parts = Vec::new();
+        parts.extend(self.alloc_conf.clone());
+        parts.extend(self.capacity.map(|bytes| format!("{} of memory", format_bytes(bytes))));
+        let listed = |all: &[Where]| all.iter().map(|one| one.text.trim().to_owned()).collect::<Vec<_>>().join(" or ");
+        if !self.without.is_empty() {
+            parts.push(format!("without {}", listed(&self.without)));
+        }
+        if !self.until_last_use.is_empty() {
+            parts.push(format!("{} given back after the last use", listed(&self.until_last_use)));
+        }
+        parts.extend(self.scale.iter().map(|one| {
+            format!(
+                "{}/{} of {}",
+                one.part.numerator,
+                one.part.denominator,
+                one.text.split_once(':').map_or("", |(_, rest)| rest)
+            )
+        }));
+        parts.join(", ")
+    }
+}

@@ -1,0 +1,236 @@
+//! Prediction: what would have become of a recording with something changed, as a change and what comes of it.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use highwater_snapshots::analysis::summary::{DeviceSummary, of_device};
+use highwater_snapshots::analysis::{Filter, Metric, Moment, Series};
+use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
+
+/// A part of a block's size, such as one half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Over the bar.
+    pub numerator: u32,
+    /// Under it; not 0.
+    pub denominator: u32,
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    /// Reads `1/2`, `0.25` or `50%`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mistake = || format!("'{text}' is no part of a size: write 1/2, 0.5 or 50%");
+        let text = text.trim();
+        if let Some((over, under)) = text.split_once('/') {
+            let numbers = (over.trim().parse(), under.trim().parse());
+            return match numbers {
+                (Ok(numerator), Ok(denominator)) if denominator > 0 => Ok(Self { numerator, denominator }),
+                _ => Err(mistake()),
+            };
+        }
+        let (digits, scale) = text.strip_suffix('%').map_or((text, 1), |digits| (digits.trim(), 100));
+        let (whole, rest) = digits.split_once('.').unwrap_or((digits, ""));
+        let denominator = u32::try_from(rest.len()).ok().and_then(|places| 10_u32.checked_pow(places));
+        let denominator = denominator.and_then(|tens| tens.checked_mul(scale)).ok_or_else(mistake)?;
+        let is_plain = !digits.is_empty() && (whole.to_owned() + rest).chars().all(|c| c.is_ascii_digit());
+        let numerator = (whole.to_owned() + rest).parse().ok().filter(|_| is_plain).ok_or_else(mistake)?;
+        Ok(Self { numerator, denominator })
+    }
+}
+
+/// What to change.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// The device.
+    pub device: DeviceId,
+    /// Settings of the allocator, put over those that were recorded; `default` stands for none at all.
+    pub alloc_conf: Option<String>,
+    /// The size of the device in bytes.
+    pub capacity: Option<u64>,
+    /// Blocks that are never asked for: those that any of these keeps.
+    pub without: Vec<Filter>,
+    /// Blocks that are given back right after their last use.
+    pub until_last_use: Vec<Filter>,
+    /// Blocks of which only a part is asked for; the first that fits counts.
+    pub scale: Vec<(Part, Filter)>,
+}
+
+impl Change {
+    /// Whether anything is to be changed.
+    pub fn changes_anything(&self) -> bool {
+        self.alloc_conf.is_some()
+            || self.capacity.is_some()
+            || !self.without.is_empty()
+            || !self.until_last_use.is_empty()
+            || !self.scale.is_empty()
+    }
+}
+
+/// Totals and peaks of a recording, measured or replayed.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// All of them.
+    pub summary: DeviceSummary,
+    /// What was in blocks at the peak of reserved bytes, those that wait for a stream included; the rest of that peak
+    /// lay unused.
+    pub active_at_reserved_peak: u64,
+}
+
+impl Figures {
+    /// Those of `device`.
+    pub fn of(trace: &Trace, device: DeviceId) -> Self {
+        let series = Series::build(trace, device);
+        let summary = of_device(trace, &series);
+        let totals = |moment: &Moment| match moment.event {
+            Some(event) => series.after(trace, event),
+            None => series.baseline(),
+        };
+        let peak = summary.peaks.iter().find(|peak| peak.metric == Metric::Reserved);
+        let active_at_reserved_peak = peak.map_or(0, |peak| totals(peak).active);
+        Self { summary, active_at_reserved_peak }
+    }
+
+    /// The peak of `metric`; none where it was not sampled.
+    pub fn peak(&self, metric: Metric) -> Option<&Moment> {
+        self.summary.peaks.iter().find(|peak| peak.metric == metric)
+    }
+
+    /// Bytes of the peak of `metric`; 0 where it was not sampled.
+    pub fn peak_bytes(&self, metric: Metric) -> u64 {
+        self.peak(metric).map_or(0, |peak| peak.bytes)
+    }
+
+    /// Bytes held from the device at the peak of reserved bytes, and in no block.
+    pub fn unused_at_reserved_peak(&self) -> u64 {
+        self.peak_bytes(Metric::Reserved).saturating_sub(self.active_at_reserved_peak)
+    }
+}
+
+/// How a replay with nothing changed compares.
+#[derive(Clone, Debug)]
+pub struct Unchanged {
+    /// Its totals and peaks.
+    pub figures: Figures,
+    /// Where it first differs from the recording, if anywhere.
+    pub divergence: Option<Deviation>,
+    /// Of free ranges of equal size the lowest address was taken, as PyTorch did until version 2.6 or so, and not the
+    /// oldest segment.
+    pub takes_lowest_address: bool,
+    /// What the recording does not say, and how it was taken.
+    pub assumptions: Vec<String>,
+    /// Why it may differ, as far as the recording tells.
+    pub causes: Vec<String>,
+}
+
+/// Where a replay differs from its recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deviation {
+    /// The first event.
+    pub event: EventId,
+    /// In what.
+    pub text: String,
+    /// The largest difference of reserved bytes at any event.
+    pub largest_bytes: u64,
+    /// Blocks that lie at another address.
+    pub placed_elsewhere: u64,
+}
+
+/// Which blocks a change concerns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Concerned {
+    /// How many.
+    pub blocks: u64,
+    /// Bytes that they asked for, in all.
+    pub bytes: u64,
+}
+
+/// A replay with something changed.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    /// The recording as it would have been.
+    pub trace: Arc<Trace>,
+    /// The recorded event that each of its events comes from.
+    pub source: Vec<EventId>,
+    /// Its totals and peaks, up to where it ended.
+    pub figures: Figures,
+    /// The allocator's settings, canonical; empty for the default.
+    pub alloc_conf: String,
+    /// Bytes that the allocator could have; none if unbounded.
+    pub capacity: Option<u64>,
+    /// Where that figure comes from, in words.
+    pub capacity_from: String,
+    /// The request that failed.
+    pub oom: Option<Failed>,
+    /// Requests that failed in the recording, and did not here.
+    pub rescued: Vec<EventId>,
+    /// Blocks left out, shortened, and of another size.
+    pub concerned: [Concerned; 3],
+    /// What is not known, and how it was taken.
+    pub assumptions: Vec<String>,
+}
+
+/// A request that would have failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The recorded event of the request.
+    pub event: EventId,
+    /// In which step.
+    pub step: Option<u32>,
+    /// In which phase.
+    pub phase: Phase,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes held from the device then.
+    pub reserved: u64,
+    /// Bytes in blocks then.
+    pub allocated: u64,
+    /// The allocator's own words.
+    pub report: String,
+    /// The peak of reserved bytes with the same change and no bound: so much suffices.
+    pub suffices: u64,
+}
+
+/// One of the settings that are tried where none is asked for.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The settings.
+    pub alloc_conf: String,
+    /// What came of them.
+    pub figures: Figures,
+}
+
+/// The whole answer.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// The device.
+    pub device: DeviceId,
+    /// As recorded.
+    pub measured: Figures,
+    /// The settings it was recorded with, canonical; empty for the default.
+    pub recorded_conf: String,
+    /// The replay with nothing changed.
+    pub unchanged: Unchanged,
+    /// The replay with the change, if one was asked for.
+    pub changed: Option<Changed>,
+    /// Some common settings, where no change was asked for.
+    pub tried: Vec<Tried>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_read_as_fractions_decimals_and_percents() {
+        let part = |text: &str| text.parse::<Part>().map(|part| (part.numerator, part.denominator));
+        assert_eq!(part("1/2"), Ok((1, 2)));
+        assert_eq!(part("0.25"), Ok((25, 100)));
+        assert_eq!(part("12.5%"), Ok((125, 1000)));
+        assert_eq!(part("2"), Ok((2, 1)));
+        for text in ["", "x", "1/0", "-1", ".", "0.x", "1/", "%", "1.0000000000001"] {
+            assert!(part(text).is_err_and(|why| why.contains("1/2")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What-if: `highwater whatif`, a recording replayed through the engine's allocator with something changed.
+
+use std::sync::Arc;
+
+use highwater_engine::alloc::AllocConfig;
+use highwater_engine::replay::{Answers, Fate, Plan, Replay, Share, Ties, recorded_config, replay};
+use highwater_snapshots::analysis::{Metric, Moment, Series};
+use highwater_snapshots::trace::PINNED_DRIVER;
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{DeviceId, EventId, Trace};
+use rayon::prelude::*;
+
+use crate::args::WhatIfArguments;
+use crate::cli::categories::read_with;
+use crate::cli::outcome::{Failure, Status};
+use crate::cli::page::Page;
+use crate::cli::recording::{choose_device, spinner};
+use crate::cli::whatif::WhatIfReport;
+use crate::prediction::{Change, Changed, Concerned, Deviation, Failed, Figures, Prediction, Tried, Unchanged};
+
+/// Whether recordings can be replayed.
+pub const IS_THERE: bool = true;
+
+/// Settings that are tried where none is asked for.
+const COMMON: [&str; 4] =
+    ["expandable_segments:True", "expandable_segments:False", "max_split_size_mb:128", "roundup_power2_divisions:8"];
+
+/// Reads the recording, replays it, and says what came of it.
+pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let recording = read_with(&arguments.source.file, &arguments.categories)?;
+    let trace = &recording.trace;
+    let device = choose_device(trace, arguments.device.device)?;
+    let turning = spinner("replaying".to_owned());
+    let prediction = predict(trace, &arguments.change(device));
+    turning.finish_and_clear();
+    let report = WhatIfReport::of(trace, arguments, prediction.map_err(Failure::Usage)?)?;
+    if arguments.source.json {
+        page.json(&report.figures())?;
+    } else {
+        report.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// Replays `trace` as it is, and with `change`. The error is a sentence for the user.
+pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
+    let device = change.device;
+    let facts = trace.device_facts(device);
+    if facts.is_some_and(|facts| facts.driver == PINNED_DRIVER) {
+        let text = "is pinned host memory, which another allocator serves: choose a GPU with --device";
+        return Err(format!("device {} {text}", device.0));
+    }
+    let (config, strange) = recorded_config(facts);
+    let changed_config = match change.alloc_conf.as_deref().map(str::trim) {
+        None => config.clone(),
+        Some("default") => AllocConfig::default(),
+        Some(text) => config.with(text).map_err(|why| why.to_string())?,
+    };
+    let uses_are_needed = !change.until_last_use.is_empty() && !trace.records_uses();
+    if uses_are_needed {
+        let text = "the recording does not say when blocks are used: record with uses (`highwater record --uses`, or \
+                    `HistoryOptions::uses`)";
+        return Err(text.to_owned());
+    }
+    let series = Series::build(trace, device);
+    let measured = Figures::of(trace, device);
+    let (unchanged, ties, emptied) = replay_unchanged(trace, device, &config, strange);
+    let base = Base { trace, device, recorded: &config, ties, emptied: &emptied };
+    let (changed, tried) = if change.changes_anything() {
+        (Some(base.replay_changed(change, &changed_config, &series)), Vec::new())
+    } else {
+        (None, base.try_common())
+    };
+    Ok(Prediction { device, measured, recorded_conf: config.to_string(), unchanged, changed, tried })
+}
+
+/// Replays with nothing changed, by the rule for ties that follows the recording longest.
+fn replay_unchanged(
+    trace: &Trace,
+    device: DeviceId,
+    config: &AllocConfig,
+    strange: Vec<String>,
+) -> (Unchanged, Ties, Vec<EventId>) {
+    let run = |ties: Ties| replay(trace, &Plan::unchanged(device, config.clone(), ties));
+    let end = |replay: &Replay| replay.divergence.map_or(EventId::NONE, |divergence| divergence.event);
+    let mut ties = Ties::OldestSegment;
+    let mut chosen = run(ties);
+    if chosen.divergence.is_some() {
+        let other = run(Ties::LowestAddress);
+        if end(&other) > end(&chosen) {
+            (chosen, ties) = (other, Ties::LowestAddress);
+        }
+    }
+    let Replay { trace: replayed, divergence, largest_difference, placed_elsewhere, assumptions, emptied, .. } = chosen;
+    let divergence = divergence.map(|divergence| Deviation {
+        event: divergence.event,
+        text: divergence.difference.to_string(),
+        largest_bytes: largest_difference,
+        placed_elsewhere,
+    });
+    let causes = if divergence.is_some() { causes(trace, strange) } else { strange };
+    let figures = Figures::of(&replayed, device);
+    let takes_lowest_address = ties == Ties::LowestAddress;
+    (Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, ties, emptied)
+}
+
+/// Why a replay may differ from `trace`, as far as that tells.
+fn causes(trace: &Trace, strange: Vec<String>) -> Vec<String> {
+    let mut causes = strange;
+    causes.extend(trace.trust_sentences());
+    causes.extend(trace.problems.iter().map(ToString::to_string));
+    causes
+}
+
+/// What all replays of one recording share.
+struct Base<'a> {
+    trace: &'a Trace,
+    device: DeviceId,
+    recorded: &'a AllocConfig,
+    ties: Ties,
+    emptied: &'a [EventId],
+}
+
+impl Base<'_> {
+    fn plan<'p>(&'p self, config: &AllocConfig, capacity: Option<u64>, fates: Option<&'p [Fate]>) -> Plan<'p> {
+        Plan {
+            device: self.device,
+            config: config.clone(),
+            answers: Answers::Modelled(capacity),
+            ties: self.ties,
+            fates,
+            emptied: self.emptied,
+            starts_anew: config != self.recorded,
+        }
+    }
+
+    fn replay_changed(&self, change: &Change, config: &AllocConfig, series: &Series) -> Changed {
+        let (capacity, capacity_from) = capacity_of(self.trace, series, change);
+        let (fates, concerned) = fates(self.trace, change);
+        let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
+        let fates = changes_blocks.then_some(fates.as_slice());
+        let Replay { trace, source, death, rescued, assumptions, .. } =
+            replay(self.trace, &self.plan(config, capacity, fates));
+        let figures = Figures::of(&trace, self.device);
+        let oom = death.map(|death| {
+            let unbounded = replay(self.trace, &self.plan(config, None, fates));
+            let moment = Moment::at(self.trace, series, Metric::Reserved, Some(death.event));
+            Failed {
+                event: death.event,
+                step: moment.step,
+                phase: moment.phase,
+                requested: death.requested,
+                reserved: death.reserved,
+                allocated: death.allocated,
+                report: death.report,
+                suffices: Figures::of(&unbounded.trace, self.device).peak_bytes(Metric::Reserved),
+            }
+        });
+        Changed {
+            trace: Arc::new(trace),
+            source,
+            figures,
+            alloc_conf: config.to_string(),
+            capacity,
+            capacity_from,
+            oom,
+            rescued,
+            concerned,
+            assumptions,
+        }
+    }
+
+    fn try_common(&self) -> Vec<Tried> {
+        let configs = COMMON.iter().filter_map(|text| self.recorded.with(text).ok());
+        let others: Vec<AllocConfig> = configs.filter(|config| config != self.recorded).collect();
+        let tried = |config: &AllocConfig| {
+            let Replay { trace, .. } = replay(self.trace, &self.plan(config, None, None));
+            Tried { alloc_conf: config.to_string(), figures: Figures::of(&trace, self.device) }
+        };
+        others.par_iter().map(tried).collect()
+    }
+}
+
+/// What becomes of each block, and how many that concerns.
+fn fates(trace: &Trace, change: &Change) -> (Vec<Fate>, [Concerned; 3]) {
+    let mut fates = vec![Fate::default(); trace.blocks.len()];
+    let mut concerned = [Concerned::default(); 3];
+    let mut without: Vec<_> = change.without.iter().map(|filter| filter.on(trace)).collect();
+    let mut until_last_use: Vec<_> = change.until_last_use.iter().map(|filter| filter.on(trace)).collect();
+    let mut scale: Vec<_> = change
+        .scale
+        .iter()
+        .filter_map(|(part, filter)| Some((Share::new(part.numerator, part.denominator)?, filter.on(trace))))
+        .collect();
+    for id in trace.blocks.ids() {
+        let row = id.0 as usize;
+        if trace.blocks.device[row] != change.device {
+            continue;
+        }
+        let fate = &mut fates[row];
+        fate.is_removed = without.iter_mut().any(|filter| filter.matches(id));
+        if !fate.is_removed {
+            fate.ends_with_use = until_last_use.iter_mut().any(|filter| filter.matches(id));
+            let share = scale.iter_mut().find_map(|(share, filter)| filter.matches(id).then_some(*share));
+            fate.share = share.unwrap_or_default();
+        }
+        let is_concerned = [fate.is_removed, fate.ends_with_use, fate.share != Share::WHOLE];
+        for (one, is_so) in concerned.iter_mut().zip(is_concerned) {
+            if is_so {
+                one.blocks += 1;
+                one.bytes += trace.blocks.requested[row];
+            }
+        }
+    }
+    (fates, concerned)
+}
+
+/// Bytes that the allocator can have, and where that figure comes from.
+fn capacity_of(trace: &Trace, series: &Series, change: &Change) -> (Option<u64>, String) {
+    let outside = outside(trace, series);
+    let less = |capacity: u64, what: &str| match outside {
+        0 => (Some(capacity), format!("{} of {what}", format_bytes(capacity))),
+        _ => {
+            let text = format!(
+                "{} of {what}, less {} that others hold of it by the recording's samples",
+                format_bytes(capacity),
+                format_bytes(outside)
+            );
+            (Some(capacity.saturating_sub(outside)), text)
+        }
+    };
+    if let Some(capacity) = change.capacity {
+        return less(capacity, "the device that was asked for");
+    }
+    let failed = trace.events.ids().find_map(|event| match trace.subject(event) {
+        highwater_snapshots::trace::Subject::Oom(row) if trace.events.device[event.0 as usize] == change.device => {
+            Some((event, trace.ooms.get(row)?.device_free))
+        }
+        _ => None,
+    });
+    if let Some((event, free)) = failed {
+        let capacity = series.after(trace, event).reserved.saturating_add(free);
+        let text = format!("{}: what was held and free when the recorded request failed", format_bytes(capacity));
+        return (Some(capacity), text);
+    }
+    match trace.device_facts(change.device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0) {
+        Some(capacity) => less(capacity, "the recorded device"),
+        None => (None, "no bound: the recording does not say how large the device is".to_owned()),
+    }
+}
+
+/// Bytes of the device that the allocator does not hold, where most of it is in use; 0 where that was not sampled.
+fn outside(trace: &Trace, series: &Series) -> u64 {
+    let (used, event) = series.peak(trace, Metric::DeviceUsed);
+    event.map_or(0, |event| used.saturating_sub(series.after(trace, event).reserved))
+}

@@ -1,0 +1,24 @@
+//! What-if: the twin of `whatif.rs` in a build without the engine.
+
+use highwater_snapshots::Trace;
+
+use crate::args::WhatIfArguments;
+use crate::cli::outcome::{Failure, Status};
+use crate::cli::page::Page;
+use crate::prediction::{Change, Prediction};
+
+const NO_ENGINE: &str =
+    "this build has no allocator to replay a recording with: build highwater with its default feature 'engine'";
+
+/// Whether recordings can be replayed.
+pub const IS_THERE: bool = false;
+
+/// Says that this build has no engine.
+pub fn predict(_trace: &Trace, _change: &Change) -> Result<Prediction, String> {
+    Err(NO_ENGINE.to_owned())
+}
+
+/// Says that this build has no engine.
+pub fn run(_arguments: &WhatIfArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
+    Err(Failure::Usage(NO_ENGINE.to_owned()))
+}
