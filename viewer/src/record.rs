@@ -132,6 +132,7 @@ fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
         optimizer_in_backward: arguments.optimizer_in_backward,
         capacity: arguments.capacity,
         alloc_conf: arguments.alloc_conf.clone(),
+        uses: arguments.uses,
         seed: arguments.seed,
     })
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Layers, Removal};
+use highwater_snapshots::analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Idle, Layers, Removal};
 use highwater_snapshots::analysis::frames::short_stack;
-use highwater_snapshots::analysis::{Explanation, GroupKey, LiveIndex, Metric, Moment, Series};
+use highwater_snapshots::analysis::{Breakdown, Explanation, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
@@ -56,6 +56,7 @@ impl<'a> ExplainReport<'a> {
             rest_bytes: self.explanation.rest_bytes,
             rest_groups: self.explanation.rest_groups,
             removals: self.explanation.removals.iter().map(|one| RemovalFigures::of(one, self.trace)).collect(),
+            idle: self.explanation.idle.as_ref().map(|idle| IdleFigures::of(idle, self.trace)),
             advice: self.explanation.advice.iter().map(|one| one.text.clone()).collect(),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
@@ -87,6 +88,7 @@ impl<'a> ExplainReport<'a> {
             page.line("Without one part after another, each time the one that saves most:")?;
             page.table(&self.removals())?;
         }
+        self.print_idle(page)?;
         self.print_layers(page)?;
         caveats::print(self.trace, page)?;
         page.gap()?;
@@ -161,6 +163,26 @@ impl<'a> ExplainReport<'a> {
         table
     }
 
+    /// What is held and not used again, where the recording says when blocks are used.
+    fn print_idle(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Some(idle) = &self.explanation.idle else { return Ok(()) };
+        page.gap()?;
+        if idle.blocks.is_empty() {
+            return page.line("Whatever is held at the peak is used again later, or may be after the recording.");
+        }
+        let peak = &self.explanation.peak;
+        page.line(&format!(
+            "Held at the peak but not used again: {} ({}). Were all blocks freed after their last use, the peak would be \
+             {}, {} less, {}.",
+            format_bytes(idle.bytes()),
+            percent(idle.bytes(), peak.bytes),
+            format_bytes(idle.without.bytes),
+            format_bytes(peak.bytes - idle.without.bytes),
+            when(idle.without.event, idle.without.step, idle.without.phase),
+        ))?;
+        page.table(&idle_table(idle))
+    }
+
     fn print_layers(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Some(layers) = &self.explanation.layers else { return Ok(()) };
         let mut parts = vec![format!("{} requested", format_bytes(layers.requested))];
@@ -192,6 +214,31 @@ impl<'a> ExplainReport<'a> {
         }
         next_command(&["explain"], file, &["--by", "scope,op"], "for the modules and operations behind it")
     }
+}
+
+fn idle_table(idle: &Idle) -> Table {
+    let mut table = Table::new(vec![
+        Column::text("category"),
+        Column::text("scope").giving_way(),
+        Column::number("held"),
+        Column::number("share"),
+        Column::text(""),
+        Column::number("blocks"),
+    ]);
+    let Breakdown { total, groups, rest_bytes, rest_groups } = &idle.breakdown;
+    for group in groups {
+        let mut row = group.key.clone();
+        row.extend(bytes_cells(group.bytes, *total));
+        row.push(format_count(group.blocks));
+        table.push(row);
+    }
+    if *rest_groups > 0 {
+        let mut row = vec![count_of(*rest_groups, "more group"), String::new()];
+        row.extend(bytes_cells(*rest_bytes, *total));
+        row.push(String::new());
+        table.push(row);
+    }
+    table
 }
 
 fn bytes_cells(bytes: u64, total: u64) -> [String; 3] {
@@ -238,6 +285,8 @@ struct ExplainFigures {
     rest_bytes: u64,
     rest_groups: u64,
     removals: Vec<RemovalFigures>,
+    /// Null where the recording does not say when blocks are used.
+    idle: Option<IdleFigures>,
     advice: Vec<String>,
     trust: TrustFigures,
     problems: Vec<String>,
@@ -305,6 +354,45 @@ impl RemovalFigures {
             condition: removal.cause.condition(),
             bytes_at_peak: removal.bytes_at_peak,
             peak: MomentFigures::of(trace, &removal.left),
+        }
+    }
+}
+
+/// What is held at the peak and not used again: the groups and the rest sum to `bytes`.
+#[derive(Debug, Serialize)]
+struct IdleFigures {
+    bytes: u64,
+    blocks: usize,
+    groups: Vec<IdleGroupFigures>,
+    rest_bytes: u64,
+    rest_groups: u64,
+    /// The peak if every block were freed after its last use.
+    peak: MomentFigures,
+}
+
+#[derive(Debug, Serialize)]
+struct IdleGroupFigures {
+    category: String,
+    scope: String,
+    bytes: u64,
+    blocks: u64,
+}
+
+impl IdleFigures {
+    fn of(idle: &Idle, trace: &Trace) -> Self {
+        let group = |group: &highwater_snapshots::analysis::Group| IdleGroupFigures {
+            category: group.key[0].clone(),
+            scope: group.key[1].clone(),
+            bytes: group.bytes,
+            blocks: group.blocks,
+        };
+        Self {
+            bytes: idle.bytes(),
+            blocks: idle.blocks.len(),
+            groups: idle.breakdown.groups.iter().map(group).collect(),
+            rest_bytes: idle.breakdown.rest_bytes,
+            rest_groups: idle.breakdown.rest_groups,
+            peak: MomentFigures::of(trace, &idle.without),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::idle::Idle;
 use super::parts::{Cause, Parts};
 use super::{Layers, after};
 use crate::analysis::absence::{Absence, Grouped, absences};
@@ -34,6 +35,8 @@ pub enum Remedy {
     Checkpoint,
     /// Optimizer state in fewer bytes, or on more devices.
     SmallerState,
+    /// Blocks that are freed when they were used for the last time.
+    FreeAfterLastUse,
     /// Intermediate results that are alive at once.
     FewerTemporaries,
     /// Segments that grow.
@@ -67,6 +70,7 @@ pub(super) struct Scene<'a> {
     pub(super) totals: &'a Totals,
     pub(super) at_peak: &'a [BlockId],
     pub(super) parts: &'a Parts,
+    pub(super) idle: Option<&'a Idle>,
 }
 
 /// Everything that can be said, what saves most first.
@@ -76,6 +80,7 @@ pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
         scene.step_in_backward(),
         scene.checkpoint(),
         scene.smaller_state(),
+        scene.free_after_last_use(),
         scene.fewer_temporaries(of_parts, Phase::Forward),
         scene.fewer_temporaries(of_parts, Phase::Backward),
         scene.stream_waits(),
@@ -237,6 +242,24 @@ impl Scene<'_> {
         );
         let is_state = |id: BlockId| self.trace.blocks.category[id.0 as usize] == Category::OptimizerState;
         Some(Advice { remedy: Remedy::SmallerState, bytes, without: Some(self.left_without(is_state)), text })
+    }
+
+    fn free_after_last_use(&self) -> Option<Advice> {
+        let idle = self.idle?;
+        let bytes = idle.bytes();
+        if !self.is_much(bytes, LEAST_PERCENT) {
+            return None;
+        }
+        let text = format!(
+            "{} ({}) are held but not used again, {} blocks{}. Drop each tensor after its last use, and let no saved one \
+             outlive it: {}.",
+            format_bytes(bytes),
+            self.share(bytes),
+            idle.blocks.len(),
+            self.mostly(&idle.blocks),
+            self.at_best(&idle.without),
+        );
+        Some(Advice { remedy: Remedy::FreeAfterLastUse, bytes, without: Some(idle.without), text })
     }
 
     fn fewer_temporaries(&self, of_parts: &[Absence], phase: Phase) -> Option<Advice> {

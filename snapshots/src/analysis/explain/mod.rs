@@ -2,6 +2,7 @@
 
 mod layers;
 mod parts;
+mod idle;
 mod advice;
 
 use crate::ids::{BlockId, StackId};
@@ -19,6 +20,7 @@ use super::peak::Moment;
 use super::series::Series;
 
 pub use advice::{Advice, Remedy};
+pub use idle::Idle;
 pub use layers::Layers;
 pub use parts::{Cause, Removal};
 
@@ -76,6 +78,8 @@ pub struct Explanation {
     pub filtered: Option<ExplainedGroup>,
     /// Which parts of the peak one would have to do without, one after another, and what is left each time.
     pub removals: Vec<Removal>,
+    /// What is held at the peak and not used again; none where the recording does not say when blocks are used.
+    pub idle: Option<Idle>,
     /// What could be done about it, what helps most first.
     pub advice: Vec<Advice>,
 }
@@ -124,7 +128,16 @@ impl Explanation {
         let totals = series.before_position(trace, peak.position());
         let layers = Layers::of(&totals);
         let removals = parts.removals(trace, (series, live), &peak, of_parts);
-        let scene = advice::Scene { trace, series, peak: &peak, totals: &totals, at_peak: &at_peak, parts: &parts };
+        let idle = Idle::of(trace, series, &peak, &at_peak, query.top);
+        let scene = advice::Scene {
+            trace,
+            series,
+            peak: &peak,
+            totals: &totals,
+            at_peak: &at_peak,
+            parts: &parts,
+            idle: idle.as_ref(),
+        };
         let advice = advice::advise(&scene, of_parts);
         Self {
             layers,
@@ -133,6 +146,7 @@ impl Explanation {
             rest_groups: rest.len() as u64,
             filtered,
             removals,
+            idle,
             advice,
             peak,
         }

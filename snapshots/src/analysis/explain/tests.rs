@@ -147,3 +147,75 @@ fn layers_add_up_from_what_was_asked_for_to_the_device() {
     assert_eq!(layers.requested + layers.rounding + layers.waiting + layers.free_in_segments, totals.reserved);
     assert_eq!(layers.outside, Some(9_000_000 - 2_097_152));
 }
+
+/// Two steps that hold their logits through backward, and a block that nobody ever looks at.
+const USED: &str = "
+    alloc w 1000 parameter @fc
+    used w
+    alloc spare 70 buffer
+    step 0
+    phase forward
+    alloc a 400 activation @fc
+    used w
+    used a
+    alloc logits 600 temporary @head
+    used a
+    used logits
+    alloc loss 10 temporary
+    used logits
+    used loss
+    phase backward
+    alloc g 900 gradient @fc
+    used a
+    used g
+    free a
+    free loss
+    free logits
+    phase optimizer
+    used g
+    used w
+    free g
+    step 1
+    used w
+    alloc kept 30 temporary
+    used kept
+    used w
+";
+
+#[test]
+fn what_is_held_but_not_used_again_is_told_with_the_peak_without_it() {
+    let (trace, explanation) = explain(USED, &[GroupKey::Category], "");
+    assert_eq!((explanation.peak.bytes, explanation.peak.phase), (2980, Phase::Backward));
+    let idle = explanation.idle.expect("the recording says when blocks are used");
+    let told: Vec<(&[String], u64)> = idle.breakdown.groups.iter().map(|group| (&group.key[..], group.bytes)).collect();
+    let key = |category: &str, scope: &str| [category.to_owned(), scope.to_owned()];
+    // Whether the weights are used after the last step, nobody knows. The spare block goes unused through all of step 0.
+    let expected = [(&key("temporary", "head")[..], 600), (&key("buffer", "(none)")[..], 70)];
+    assert_eq!(told[..2], expected, "{told:?}");
+    assert_eq!((idle.bytes(), idle.blocks.len()), (680, 3));
+    assert_eq!(idle.breakdown.groups.iter().map(|group| group.bytes).sum::<u64>(), 680);
+    // In backward 1000, 400 and 900 are left.
+    assert_eq!((idle.without.bytes, idle.without.phase), (2300, Phase::Backward));
+    let advice = explanation.advice.iter().find(|one| one.remedy == Remedy::FreeAfterLastUse).expect("it is much");
+    assert!(advice.text.starts_with("680 B (23 %) are held but not used again, 3 blocks"), "{}", advice.text);
+    assert!(advice.text.contains("the peak would be 2.25 KiB, 680 B less"), "{}", advice.text);
+    assert!(trace.trust.is_complete());
+}
+
+#[test]
+fn blocks_that_are_kept_count_only_when_a_whole_step_went_by_without_them() {
+    let idle = |text: &str| explain(text, &[GroupKey::Category], "").1.idle.expect("it says").bytes();
+    let kept = "alloc a 500\nused a\nstep 0\nalloc b 100\nused b\n";
+    assert_eq!(idle(kept), 0, "step 0 may go on");
+    assert_eq!(idle(&format!("{kept}step 1\nalloc c 1\nused c")), 500, "of step 1 nobody knows, but step 0 is whole");
+    assert_eq!(idle(&format!("{kept}step 1\nalloc c 1\nused a")), 0);
+    let baseline = "baseline a 500\nbaseline w 30 workspace\nstep 0\nalloc b 100\nused b\nstep 1\nalloc c 1\nused c\n";
+    assert_eq!(idle(baseline), 500, "kernels do not name their workspace");
+}
+
+#[test]
+fn recordings_without_uses_on_the_device_say_nothing_of_them() {
+    let without = |text: &str| explain(text, &[GroupKey::Category], "").1.idle;
+    assert_eq!(without("alloc a 500\nalloc b 100\nfree a"), None);
+    assert_eq!(without("alloc a 500\nalloc b 100\nfree a\nalloc x 5 device=1\nused x device=1"), None);
+}

@@ -97,6 +97,7 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
     if !block.is_baseline() {
         rows.push(("Allocated in", phase(trace, block.alloc)));
     }
+    rows.push(("Last used at", last_use(trace, block)));
     let freed = if was_waiting {
         "before the recording".to_owned()
     } else {
@@ -123,6 +124,22 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
         format!("block {} of {}", format_count(u64::from(id.0)), format_count(trace.blocks.len() as u64)),
     ));
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// When a block was used for the last time, and how long before its free.
+fn last_use(trace: &Trace, block: &Block) -> String {
+    if !trace.records_uses() {
+        return "the recording does not say".to_owned();
+    }
+    if !block.last_use.is_some() {
+        return "never in the recording".to_owned();
+    }
+    let at = event_text(trace, block.last_use, "");
+    if block.free_requested.is_some() {
+        format!("{at}; {} before it was freed", between(trace, block.last_use, block.free_requested))
+    } else {
+        format!("{at}; it is held to the end")
+    }
 }
 
 /// How many events and how much time lie between two events.

@@ -68,7 +68,17 @@ fn a_block_tells_when_where_and_how_long_it_lived() {
 }
 
 #[test]
+fn a_block_tells_when_it_was_used_for_the_last_time() {
+    let text = "alloc a 10\nalloc b 10\nused b\nused a\nalloc c 5\nfree b";
+    let told = |block| fact(&harness(text, block), "Last used at").unwrap();
+    assert_eq!(told(0), "event 3, 4.0 µs; it is held to the end");
+    assert_eq!(told(1), "event 2, 3.0 µs; 3 events, 3.0 µs before it was freed");
+    assert_eq!(told(2), "never in the recording");
+}
+
+#[test]
 fn what_is_not_known_is_said_to_be_so() {
+    assert_eq!(fact(&harness(STEPS, 1), "Last used at").unwrap(), "the recording does not say");
     let harness = harness(STEPS, 0);
     assert_eq!(fact(&harness, "Allocated at").unwrap(), "before the recording");
     assert_eq!(fact(&harness, "Allocated in"), None);
