@@ -197,8 +197,10 @@ pub struct Failed {
 pub struct Tried {
     /// The settings.
     pub alloc_conf: String,
-    /// What came of them.
+    /// What came of them, up to where it ended.
     pub figures: Figures,
+    /// The request that failed.
+    pub oom: Option<EventId>,
 }
 
 /// The whole answer.

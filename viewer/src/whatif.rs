@@ -69,7 +69,7 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
     let (changed, tried) = if change.changes_anything() {
         (Some(base.replay_changed(change, &changed_config, &series)), Vec::new())
     } else {
-        (None, base.try_common())
+        (None, base.try_common(capacity_of(trace, &series, change).0))
     };
     Ok(Prediction { device, measured, recorded_conf: config.to_string(), unchanged, changed, tried })
 }
@@ -170,12 +170,13 @@ impl Base<'_> {
         }
     }
 
-    fn try_common(&self) -> Vec<Tried> {
+    fn try_common(&self, capacity: Option<u64>) -> Vec<Tried> {
         let configs = COMMON.iter().filter_map(|text| self.recorded.with(text).ok());
         let others: Vec<AllocConfig> = configs.filter(|config| config != self.recorded).collect();
         let tried = |config: &AllocConfig| {
-            let Replay { trace, .. } = replay(self.trace, &self.plan(config, None, None));
-            Tried { alloc_conf: config.to_string(), figures: Figures::of(&trace, self.device) }
+            let Replay { trace, death, .. } = replay(self.trace, &self.plan(config, capacity, None));
+            let oom = death.map(|death| death.event);
+            Tried { alloc_conf: config.to_string(), figures: Figures::of(&trace, self.device), oom }
         };
         others.par_iter().map(tried).collect()
     }

@@ -88,6 +88,7 @@ impl<'a> WhatIfReport<'a> {
                     peak_allocated_bytes: one.figures.peak_bytes(Metric::Allocated),
                     peak_reserved_bytes: one.figures.peak_bytes(Metric::Reserved),
                     unused_bytes: one.figures.unused_at_reserved_peak(),
+                    oom_event: one.oom.map(|event| event.0),
                 })
                 .collect(),
             assumptions: self.assumptions().into_iter().map(str::to_owned).collect(),
@@ -141,23 +142,32 @@ impl<'a> WhatIfReport<'a> {
             Column::number("reserved"),
             Column::number("unused of it"),
             Column::number("difference"),
+            Column::text(""),
         ]);
         let reserved = measured.peak_bytes(Metric::Reserved);
-        let mut row = |name: &str, figures: &Figures| {
+        let mut row = |name: &str, figures: &Figures, end: String| {
             table.push(vec![
                 name.to_owned(),
                 format_bytes(figures.peak_bytes(Metric::Allocated)),
                 format_bytes(figures.peak_bytes(Metric::Reserved)),
                 format_bytes(figures.unused_at_reserved_peak()),
                 difference(reserved, figures.peak_bytes(Metric::Reserved)),
+                end,
             ]);
         };
-        row(if recorded_conf.is_empty() { "as recorded (default)" } else { "as recorded" }, measured);
+        row(
+            if recorded_conf.is_empty() { "as recorded (default)" } else { "as recorded" },
+            measured,
+            failures(measured),
+        );
         if unchanged.divergence.is_some() {
-            row("the same, replayed", &unchanged.figures);
+            row("the same, replayed", &unchanged.figures, String::new());
         }
         for one in tried {
-            row(if one.alloc_conf.is_empty() { "default" } else { &one.alloc_conf }, &one.figures);
+            let end = one.oom.map_or_else(String::new, |event| {
+                format!("out of memory at event {}", format_count(u64::from(event.0)))
+            });
+            row(if one.alloc_conf.is_empty() { "default" } else { &one.alloc_conf }, &one.figures, end);
         }
         page.table(&table)
     }
@@ -245,6 +255,7 @@ impl<'a> WhatIfReport<'a> {
     fn print_divergence(&self, page: &mut Page<'_>) -> io::Result<()> {
         let unchanged = &self.prediction.unchanged;
         if unchanged.takes_lowest_address {
+            page.gap()?;
             page.line(
                 "Of free ranges of equal size the lowest address is taken, as PyTorch did until version 2.6 or so: with \
                  that rule the replay follows the recording.",
@@ -284,6 +295,14 @@ impl<'a> WhatIfReport<'a> {
                 next_command(&["whatif"], file, &options, "or --alloc-conf, --without, --scale: see --help")
             }
         }
+    }
+}
+
+/// What a recording says of failed requests.
+fn failures(figures: &Figures) -> String {
+    match figures.summary.oom_events {
+        0 => String::new(),
+        count => format!("{} failed", count_of(count, "request")),
     }
 }
 
@@ -400,4 +419,5 @@ struct TriedFigures {
     peak_allocated_bytes: u64,
     peak_reserved_bytes: u64,
     unused_bytes: u64,
+    oom_event: Option<u32>,
 }

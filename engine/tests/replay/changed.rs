@@ -1,0 +1,165 @@
+//! Replays with blocks left out, shortened or smaller, and on smaller devices, against figures worked out by hand.
+
+use highwater_engine::alloc::AllocConfig;
+use highwater_engine::replay::{Answers, Fate, Plan, Replay, Share, Ties, replay};
+use highwater_recorder::snapshots::analysis::{Metric, Series};
+use highwater_recorder::snapshots::text::trace_from_text;
+use highwater_recorder::snapshots::{Category, DeviceId, EventId, Trace};
+
+const MIB: u64 = 1 << 20;
+
+/// Two activations of 4 and 8 MiB, the first used no more before a gradient of 4 MiB comes; one segment holds all.
+const STEP: &str = "
+step 0
+phase forward
+segment_alloc 0x10000000 20971520 large
+alloc a 4194304 activation large
+alloc b 8388608 activation large
+used a
+phase backward
+alloc c 4194304 gradient large
+used b
+used c
+free a
+free b
+free c
+";
+
+fn trace(text: &str) -> Trace {
+    trace_from_text(text).expect("the text is well formed")
+}
+
+fn run(trace: &Trace, answers: Answers, fate: impl Fn(Category) -> Fate) -> Replay {
+    let fates: Vec<Fate> = trace.blocks.category.iter().map(|category| fate(*category)).collect();
+    let plan =
+        Plan { answers, fates: Some(&fates), ..Plan::unchanged(DeviceId(0), AllocConfig::default(), Ties::default()) };
+    replay(trace, &plan)
+}
+
+fn peaks(trace: &Trace) -> [u64; 2] {
+    let series = Series::build(trace, DeviceId(0));
+    [Metric::Allocated, Metric::Reserved].map(|metric| series.peak(trace, metric).0 / MIB)
+}
+
+fn changed(fate: impl Fn(Category) -> Fate) -> [u64; 2] {
+    peaks(&run(&trace(STEP), Answers::Modelled(None), fate).trace)
+}
+
+#[test]
+fn blocks_are_left_out_shortened_and_made_smaller() {
+    let of = |wanted: Category, fate: Fate| move |category| if category == wanted { fate } else { Fate::default() };
+    assert_eq!(changed(|_| Fate::default()), [16, 20]);
+    let removed = Fate { is_removed: true, ..Fate::default() };
+    assert_eq!(changed(of(Category::Gradient, removed)), [12, 20]);
+    assert_eq!(changed(|_| removed), [0, 0]);
+    let ends_with_use = Fate { ends_with_use: true, ..Fate::default() };
+    assert_eq!(changed(of(Category::Activation, ends_with_use)), [12, 20], "the gradient lies where 'a' lay");
+    let half = Fate { share: Share::new(1, 2).expect("2 is not 0"), ..Fate::default() };
+    assert_eq!(changed(of(Category::Activation, half)), [10, 20]);
+    let four = Fate { share: Share::new(4, 1).expect("1 is not 0"), ..Fate::default() };
+    assert_eq!(
+        changed(of(Category::Activation, four)),
+        [16 + 32 + 4, 16 + 32 + 20],
+        "each has a segment of its own now"
+    );
+}
+
+#[test]
+fn a_replay_keeps_steps_and_phases_and_says_which_event_is_which() {
+    let recorded = trace(STEP);
+    let Replay { trace: replayed, source, .. } = run(&recorded, Answers::Modelled(None), |_| Fate::default());
+    assert_eq!(replayed.events.kind, recorded.events.kind);
+    assert_eq!(
+        source,
+        recorded.events.ids().map(|id| if id == EventId(2) { EventId(3) } else { id }).collect::<Vec<_>>()
+    );
+    assert_eq!(replayed.spans.steps().len(), 1);
+    assert!(replayed.is_complete() && replayed.problems.is_empty());
+}
+
+#[test]
+fn a_device_that_is_too_small_is_told_by_the_request_that_fails() {
+    let text = STEP.replace("alloc b 8388608", "segment_alloc 0x20000000 12582912 large\nalloc b 12582912");
+    let recorded = trace(&text);
+    let bounded = |mebibytes: u64| run(&recorded, Answers::Modelled(Some(mebibytes * MIB)), |_| Fate::default());
+    assert_eq!((bounded(32).death, peaks(&bounded(32).trace)), (None, [20, 32]));
+    let replayed = bounded(31);
+    let death = replayed.death.expect("12 MiB do not fit beside 20");
+    assert_eq!(
+        (death.event, death.requested, death.reserved, death.allocated),
+        (EventId(5), 12 * MIB, 20 * MIB, 4 * MIB)
+    );
+    assert!(death.report.contains("12 MiB requested"), "{}", death.report);
+    assert_eq!(replayed.trace.events.len(), 4, "nothing comes after it");
+}
+
+#[test]
+fn a_request_that_failed_is_met_where_there_is_room() {
+    let text = format!("{}oom 33554432 free=1048576\n", STEP.split("free a").next().expect("there is a free"));
+    let recorded = trace(&text);
+    let bounded = |mebibytes: u64| run(&recorded, Answers::Modelled(Some(mebibytes * MIB)), |_| Fate::default());
+    let oom = EventId::from_index(recorded.events.len() - 1);
+    let poor = bounded(51);
+    assert_eq!((poor.death.map(|death| death.event), poor.rescued), (Some(oom), vec![]));
+    let rich = bounded(52);
+    assert_eq!((rich.death, rich.rescued), (None, vec![oom]));
+    assert_eq!(peaks(&rich.trace), [48, 52]);
+    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), Ties::default()));
+    assert_eq!((unchanged.divergence, unchanged.death), (None, None), "it failed, and fails again");
+}
+
+#[test]
+fn blocks_that_wait_for_a_stream_are_given_up_by_it_when_memory_runs_out() {
+    let text = "
+segment_alloc 0x10000000 16777216 large
+alloc a 16777216 large
+free_requested a
+segment_alloc 0x20000000 16777216 large
+alloc b 16777216 large
+free_completed a
+";
+    let recorded = trace(text);
+    assert_eq!(peaks(&run(&recorded, Answers::Modelled(None), |_| Fate::default()).trace), [16, 32]);
+    let bounded = run(&recorded, Answers::Modelled(Some(20 * MIB)), |_| Fate::default());
+    assert_eq!((bounded.death, peaks(&bounded.trace)), (None, [16, 16]), "the stream is waited for");
+}
+
+#[test]
+fn a_recording_that_begins_in_the_middle_goes_on_from_what_lay_there() {
+    let text = "
+baseline w 6291456 parameter large
+baseline_segment 0x10000000 20971520 large
+alloc a 6291456 activation large
+segment_alloc 0x20000000 12582912 large
+alloc b 12582912 activation large
+free a
+free b
+";
+    let mut recorded = trace(text);
+    recorded.blocks.address = vec![0x1060_0000, 0x1000_0000, 0x2000_0000];
+    let config = AllocConfig::default();
+    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), config.clone(), Ties::default()));
+    assert_eq!(unchanged.divergence, None, "'a' lies in the hole before the parameter: {:?}", unchanged.divergence);
+    assert_eq!(unchanged.trace.blocks.address, recorded.blocks.address);
+    let anew = Plan {
+        config: config.with("expandable_segments:True").expect("well formed"),
+        answers: Answers::Modelled(None),
+        starts_anew: true,
+        ..Plan::unchanged(DeviceId(0), config, Ties::default())
+    };
+    let anew = replay(&recorded, &anew);
+    assert_eq!(peaks(&anew.trace), [24, 40], "pages of 20 MiB hold all");
+    assert!(anew.assumptions[0].contains("asked for again"), "{:?}", anew.assumptions);
+}
+
+#[test]
+fn a_difference_is_told_with_its_event_and_size() {
+    let text = STEP.replace("0x10000000 20971520", "0x10000000 33554432");
+    let recorded = trace(&text);
+    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), Ties::default()));
+    let divergence = unchanged.divergence.expect("nobody obtains 32 MiB for 4");
+    assert_eq!(divergence.event, EventId(3));
+    assert_eq!(divergence.difference.to_string(), "the replay obtains 20 MiB from the device, the recording 32 MiB");
+    assert_eq!(unchanged.largest_difference, 12 * MIB);
+    assert!(unchanged.placed_elsewhere > 0);
+}

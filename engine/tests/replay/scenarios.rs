@@ -1,0 +1,53 @@
+//! The engine's own scenarios: replays come to what was recorded, and to what other settings really do.
+
+use highwater_engine::replay::{Answers, Plan, Ties, recorded_config, replay};
+use highwater_engine::scenario::{self, Options};
+use highwater_recorder::snapshots::format::read_file;
+use highwater_recorder::snapshots::{DeviceId, Trace};
+
+use crate::{decisions, first_difference};
+
+const SETTINGS: [&str; 5] = [
+    "expandable_segments:True",
+    "max_split_size_mb:20",
+    "roundup_power2_divisions:4",
+    "large_segment_size_mb:64",
+    "expandable_segments:True,roundup_power2_divisions:[64:2,>:8]",
+];
+
+fn recorded(name: &str, alloc_conf: Option<&str>) -> Trace {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+    let options = Options { steps: 2, alloc_conf: alloc_conf.map(str::to_owned), ..Options::default() };
+    scenario::record(name, &options, file.path()).expect("every scenario runs with its defaults");
+    read_file(file.path()).expect("what was recorded can be read")
+}
+
+#[test]
+fn scenarios_are_replayed_to_the_byte_and_predicted_for_other_settings() {
+    for (place, info) in scenario::all().iter().enumerate() {
+        let name = info.name;
+        let trace = recorded(name, None);
+        let device: DeviceId = trace.main_device();
+        let (config, strange) = recorded_config(trace.device_facts(device));
+        assert_eq!(strange, [""; 0], "{name}");
+
+        let same = replay(&trace, &Plan::unchanged(device, config.clone(), Ties::default()));
+        assert_eq!((same.divergence, same.largest_difference, same.placed_elsewhere), (None, 0, 0), "{name}");
+        let difference = first_difference(&decisions(&trace, device), &decisions(&same.trace, device));
+        assert_eq!(difference, None, "{name}: (place, recorded, replayed)");
+        assert!(same.assumptions.is_empty(), "{name}: {:?}", same.assumptions);
+
+        let conf = SETTINGS[place % SETTINGS.len()];
+        let real = recorded(name, Some(conf));
+        let plan = Plan {
+            config: config.with(conf).expect("settings are well formed"),
+            answers: Answers::Modelled(None),
+            emptied: &same.emptied,
+            starts_anew: true,
+            ..Plan::unchanged(device, config, Ties::default())
+        };
+        let predicted = replay(&trace, &plan);
+        let difference = first_difference(&decisions(&real, device), &decisions(&predicted.trace, device));
+        assert_eq!(difference, None, "{name} with {conf}: (place, real, predicted)");
+    }
+}
