@@ -57,6 +57,15 @@ impl Drop for DeviceClaim {
     }
 }
 
+/// A device of which nothing is recorded: for allocators that only reckon what a real one would do.
+pub const UNRECORDED: DeviceId = DeviceId(u16::MAX);
+
+/// Whether events of `device` are kept.
+#[inline]
+fn keeps(device: DeviceId) -> bool {
+    level::records_events() && device != UNRECORDED
+}
+
 /// Makes an allocator known, so that recordings that begin later know what it holds. It is forgotten when dropped.
 /// A recording that runs already takes its state now.
 pub fn register(source: &Arc<dyn Source>) {
@@ -78,7 +87,7 @@ pub fn is_recording() -> bool {
 /// A segment was obtained from the driver. Call after it succeeded.
 #[inline]
 pub fn reserve(device: DeviceId, range: Range) {
-    if level::records_events() {
+    if keeps(device) {
         hub::push(device, stack_of_alloc(), What::SegmentAlloc(range));
     }
 }
@@ -86,7 +95,7 @@ pub fn reserve(device: DeviceId, range: Range) {
 /// A segment is about to be given back to the driver.
 #[inline]
 pub fn release(device: DeviceId, range: Range) {
-    if level::records_events() {
+    if keeps(device) {
         hub::push(device, stack_of_free(), What::SegmentFree(range));
     }
 }
@@ -94,7 +103,7 @@ pub fn release(device: DeviceId, range: Range) {
 /// Pages of an expandable segment were mapped.
 #[inline]
 pub fn map(device: DeviceId, range: Range) {
-    if level::records_events() {
+    if keeps(device) {
         hub::push(device, stack_of_alloc(), What::SegmentMap(range));
     }
 }
@@ -102,7 +111,7 @@ pub fn map(device: DeviceId, range: Range) {
 /// Pages of an expandable segment are about to be unmapped.
 #[inline]
 pub fn unmap(device: DeviceId, range: Range) {
-    if level::records_events() {
+    if keeps(device) {
         hub::push(device, stack_of_free(), What::SegmentUnmap(range));
     }
 }
@@ -110,7 +119,7 @@ pub fn unmap(device: DeviceId, range: Range) {
 /// A block is handed out. It is recorded with the running thread's scope, op and category.
 #[inline]
 pub fn alloc(device: DeviceId, block: &NewBlock) {
-    if !level::records_events() {
+    if !keeps(device) {
         return;
     }
     let context = context::current();
@@ -131,7 +140,7 @@ pub fn alloc(device: DeviceId, block: &NewBlock) {
 /// The program gives a block back.
 #[inline]
 pub fn free_requested(device: DeviceId, block: BlockKey) {
-    if level::records_events() {
+    if keeps(device) {
         hub::push(device, stack_of_free(), What::FreeRequested(block));
     }
 }
@@ -139,7 +148,7 @@ pub fn free_requested(device: DeviceId, block: BlockKey) {
 /// The block is free for reuse.
 #[inline]
 pub fn free_completed(device: DeviceId, block: BlockKey) {
-    if level::records_events() {
+    if keeps(device) {
         hub::push(device, StackId::NONE, What::FreeCompleted(block));
     }
 }
@@ -147,7 +156,7 @@ pub fn free_completed(device: DeviceId, block: BlockKey) {
 /// A block's category became known, or changed.
 #[inline]
 pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
-    if level::records_events() {
+    if keeps(device) {
         hub::push(device, StackId::NONE, What::Tag(block, category));
     }
 }
@@ -170,7 +179,7 @@ pub fn used(device: DeviceId, block: BlockKey) {
 /// What the driver says is in use on the whole device.
 #[inline]
 pub fn device_used(device: DeviceId, bytes: u64) {
-    if level::records_events() {
+    if keeps(device) {
         hub::push(device, StackId::NONE, What::DeviceUsed(bytes));
     }
 }
@@ -187,7 +196,7 @@ pub fn mark(text: &str) {
 /// A request of `requested` bytes could not be met while the driver had `device_free` bytes. Call *without* the
 /// allocator's lock: the recording is brought to safety before this returns.
 pub fn oom(device: DeviceId, requested: u64, device_free: u64) {
-    if !level::records_events() {
+    if !keeps(device) {
         return;
     }
     let context = context::current();

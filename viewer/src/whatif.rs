@@ -65,11 +65,12 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
     let series = Series::build(trace, device);
     let measured = Figures::of(trace, device);
     let (unchanged, ties, emptied) = replay_unchanged(trace, device, &config, strange);
-    let base = Base { trace, device, recorded: &config, ties, emptied: &emptied };
+    let recorded_capacity = capacity_of(trace, &series, &Change { device, ..Change::default() }).0;
+    let base = Base { trace, device, recorded: &config, ties, emptied: &emptied, recorded_capacity };
     let (changed, tried) = if change.changes_anything() {
         (Some(base.replay_changed(change, &changed_config, &series)), Vec::new())
     } else {
-        (None, base.try_common(capacity_of(trace, &series, change).0))
+        (None, base.try_common())
     };
     Ok(Prediction { device, measured, recorded_conf: config.to_string(), unchanged, changed, tried })
 }
@@ -119,6 +120,7 @@ struct Base<'a> {
     recorded: &'a AllocConfig,
     ties: Ties,
     emptied: &'a [EventId],
+    recorded_capacity: Option<u64>,
 }
 
 impl Base<'_> {
@@ -130,6 +132,7 @@ impl Base<'_> {
             ties: self.ties,
             fates,
             emptied: self.emptied,
+            recorded_capacity: self.recorded_capacity,
             starts_anew: config != self.recorded,
         }
     }
@@ -170,11 +173,11 @@ impl Base<'_> {
         }
     }
 
-    fn try_common(&self, capacity: Option<u64>) -> Vec<Tried> {
+    fn try_common(&self) -> Vec<Tried> {
         let configs = COMMON.iter().filter_map(|text| self.recorded.with(text).ok());
         let others: Vec<AllocConfig> = configs.filter(|config| config != self.recorded).collect();
         let tried = |config: &AllocConfig| {
-            let Replay { trace, death, .. } = replay(self.trace, &self.plan(config, capacity, None));
+            let Replay { trace, death, .. } = replay(self.trace, &self.plan(config, self.recorded_capacity, None));
             let oom = death.map(|death| death.event);
             Tried { alloc_conf: config.to_string(), figures: Figures::of(&trace, self.device), oom }
         };

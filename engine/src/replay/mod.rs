@@ -66,6 +66,9 @@ pub struct Plan<'a> {
     pub fates: Option<&'a [Fate]>,
     /// Releases that the program must have asked for: [`Replay::emptied`] of the unchanged replay.
     pub emptied: &'a [EventId],
+    /// Bytes that the allocator could have when it was recorded, if that is known: releases before a request that went
+    /// beyond them were the allocator's own.
+    pub recorded_capacity: Option<u64>,
     /// Whether blocks alive at the start are asked for anew, instead of lying where the recording has them: for settings
     /// under which they would lie elsewhere.
     pub starts_anew: bool,
@@ -74,7 +77,16 @@ pub struct Plan<'a> {
 impl Plan<'_> {
     /// The recording as it is: with nothing changed, and the device answering as it did.
     pub fn unchanged(device: DeviceId, config: AllocConfig, ties: Ties) -> Self {
-        Self { device, config, answers: Answers::AsRecorded, ties, fates: None, emptied: &[], starts_anew: false }
+        Self {
+            device,
+            config,
+            answers: Answers::AsRecorded,
+            ties,
+            fates: None,
+            emptied: &[],
+            recorded_capacity: None,
+            starts_anew: false,
+        }
     }
 
     fn fate(&self, block: u32) -> Fate {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_recorder::DeviceId;
+use highwater_recorder::api::UNRECORDED;
 
 use super::driver::ReplayDriver;
 use super::start::{Private, Start};
@@ -11,7 +11,6 @@ use crate::alloc::{AllocConfig, Block, CachingAllocator, Planted, Ties};
 /// The allocators of a replay, by number; the first is that of the pools of all.
 pub(super) struct Pools {
     driver: ReplayDriver,
-    device: DeviceId,
     config: AllocConfig,
     ties: Ties,
     allocators: Vec<(Private, Arc<CachingAllocator>)>,
@@ -21,11 +20,10 @@ impl Pools {
     /// Allocators that hold what `start` has; and the planted blocks, each with its row and its allocator.
     pub(super) fn new(
         driver: ReplayDriver,
-        device: DeviceId,
         (config, ties): (AllocConfig, Ties),
         start: &Start,
     ) -> (Self, Vec<(u32, Block, usize)>) {
-        let mut pools = Self { driver, device, config, ties, allocators: Vec::new() };
+        let mut pools = Self { driver, config, ties, allocators: Vec::new() };
         let mut blocks = Vec::new();
         let nothing = Planted::default();
         let common = (None, start.planted.get(&None).unwrap_or(&nothing));
@@ -41,7 +39,7 @@ impl Pools {
     fn add(&mut self, pool: Private, planted: &Planted) -> Vec<(u32, Block)> {
         let driver = Box::new(self.driver.clone());
         let (allocator, blocks) =
-            CachingAllocator::planted(driver, self.device, self.config.clone(), self.ties, planted);
+            CachingAllocator::planted(driver, UNRECORDED, self.config.clone(), self.ties, planted);
         self.allocators.push((pool, allocator));
         blocks
     }

@@ -10,7 +10,7 @@ use super::output::{Home, Output};
 use super::pools::Pools;
 use super::start::{Private, Start};
 use super::{Answers, Death, Difference, Divergence, Plan, Share};
-use crate::alloc::{AllocError, Block};
+use crate::alloc::{AllocError, Block, OomReport};
 
 /// A call that the recording has, not yet given to the request that it was made for.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,8 @@ pub(super) struct Outcome {
     pub(super) emptied: Vec<EventId>,
     /// Runs of releases that are taken for the allocator's own.
     pub(super) own_releases: u64,
+    /// Runs of releases that are taken for the program's, without proof.
+    pub(super) unknown_releases: u64,
     /// Times that segments were collected by a limit that is not recorded.
     pub(super) collections: u64,
     /// Requests larger than any memory.
@@ -91,7 +93,7 @@ impl<'a> Run<'a> {
             Answers::Modelled(capacity) => ReplayDriver::of_size(capacity, addresses_from),
         };
         let settings = (plan.config.clone(), plan.ties);
-        let (pools, planted) = Pools::new(driver.clone(), plan.device, settings, &start);
+        let (pools, planted) = Pools::new(driver.clone(), settings, &start);
         let mut run = Self {
             trace,
             plan,
@@ -180,14 +182,19 @@ impl<'a> Run<'a> {
             }
             Err(AllocError::OutOfMemory(report)) => {
                 self.tell_failed(request);
-                self.die(request, &report.to_string());
+                self.die_of(request, *report);
             }
             Err(AllocError::TooLarge { .. }) => self.replay.impossible += 1,
             Err(other) => self.die(request, &other.to_string()),
         }
     }
 
-    pub(super) fn die(&mut self, request: &Request, report: &str) {
+    pub(super) fn die_of(&mut self, request: &Request, mut report: OomReport) {
+        report.device = self.plan.device;
+        self.die(request, &report.to_string());
+    }
+
+    fn die(&mut self, request: &Request, report: &str) {
         let allocated = self.pools.all().map(|pool| pool.stats().allocated_bytes.all.current).sum();
         self.replay.death = Some(Death {
             event: request.event,

@@ -27,10 +27,36 @@ impl Run<'_> {
             self.replay.emptied.extend(self.first_release());
             self.settle_releases(request.event);
         } else if !self.follows() {
-            self.replay.own_releases += 1;
+            self.settle_unknown(request.event);
         } else if self.collects_unseen() {
             self.release_as_recorded(request);
         }
+    }
+
+    /// Releases right before memory is obtained: the allocator's own where the device was full, else the program's.
+    fn settle_unknown(&mut self, event: EventId) {
+        let has_stack = |pending: &Pending| self.trace.events.stack[pending.event.0 as usize].is_some();
+        let is_own = match self.plan.recorded_capacity {
+            // A program that empties the cache shows in the stack.
+            _ if self.pending.iter().any(|pending| !pending.obtains() && has_stack(pending)) => true,
+            Some(capacity) => self.recorded_before_pending() > capacity,
+            None => false,
+        };
+        if is_own {
+            self.replay.own_releases += 1;
+        } else {
+            self.replay.unknown_releases += 1;
+            self.settle_releases(event);
+        }
+    }
+
+    /// What would be reserved after the pending calls without those that give back.
+    fn recorded_before_pending(&self) -> u64 {
+        let released = self.pending.iter().map(|pending| match pending.call {
+            Call::Release { bytes, .. } | Call::Unmap { bytes, .. } => bytes,
+            _ => 0,
+        });
+        self.recorded_reserved + released.sum::<u64>()
     }
 
     fn first_release(&self) -> Option<EventId> {

@@ -42,11 +42,17 @@ impl Run<'_> {
     }
 
     fn conclude(&mut self) {
-        let Outcome { own_releases, collections, impossible, .. } = self.replay;
+        let Outcome { own_releases, unknown_releases, collections, impossible, .. } = self.replay;
         if own_releases > 0 {
             self.replay.assumptions.push(format!(
                 "{own_releases} times the recording gives segments back just before it obtains memory: taken for the \
                  allocator's own doing, and left to it"
+            ));
+        }
+        if unknown_releases > 0 {
+            self.replay.assumptions.push(format!(
+                "{unknown_releases} times the recording gives segments back just before it obtains memory, and nothing \
+                 says that the device was full: taken for the program's doing, and done again"
             ));
         }
         if collections > 0 {
@@ -148,7 +154,7 @@ impl Run<'_> {
                 self.tell_failed(&request);
                 self.output.copy(event);
                 if self.plan.answers != Answers::AsRecorded {
-                    self.die(&request, &report.to_string());
+                    self.die_of(&request, *report);
                 }
             }
             Err(_) => self.replay.impossible += 1,

@@ -79,24 +79,25 @@ fn a_replay_keeps_steps_and_phases_and_says_which_event_is_which() {
 
 #[test]
 fn a_device_that_is_too_small_is_told_by_the_request_that_fails() {
-    let text = STEP.replace("alloc b 8388608", "segment_alloc 0x20000000 12582912 large\nalloc b 12582912");
+    let text = STEP.replace("alloc b 8388608", "segment_alloc 0x20000000 18874368 large\nalloc b 18874368");
     let recorded = trace(&text);
     let bounded = |mebibytes: u64| run(&recorded, Answers::Modelled(Some(mebibytes * MIB)), |_| Fate::default());
-    assert_eq!((bounded(32).death, peaks(&bounded(32).trace)), (None, [20, 32]));
-    let replayed = bounded(31);
-    let death = replayed.death.expect("12 MiB do not fit beside 20");
+    assert_eq!((bounded(38).death, peaks(&bounded(38).trace)), (None, [26, 38]));
+    let replayed = bounded(37);
+    let death = replayed.death.expect("18 MiB do not fit beside 20");
     assert_eq!(
         (death.event, death.requested, death.reserved, death.allocated),
-        (EventId(5), 12 * MIB, 20 * MIB, 4 * MIB)
+        (EventId(5), 18 * MIB, 20 * MIB, 4 * MIB)
     );
-    assert!(death.report.contains("12 MiB requested"), "{}", death.report);
+    assert!(death.report.contains("18 MiB requested"), "{}", death.report);
     assert_eq!(replayed.trace.events.len(), 4, "nothing comes after it");
 }
 
 #[test]
 fn a_request_that_failed_is_met_where_there_is_room() {
     let text = format!("{}oom 33554432 free=1048576\n", STEP.split("free a").next().expect("there is a free"));
-    let recorded = trace(&text);
+    let mut recorded = trace(&text);
+    recorded.blocks.address = [0, 4, 12].map(|mebibytes| 0x1000_0000 + mebibytes * MIB).to_vec();
     let bounded = |mebibytes: u64| run(&recorded, Answers::Modelled(Some(mebibytes * MIB)), |_| Fate::default());
     let oom = EventId::from_index(recorded.events.len() - 1);
     let poor = bounded(51);
