@@ -250,8 +250,9 @@ impl Scene<'_> {
         if !self.is_much(bytes, LEAST_PERCENT) {
             return None;
         }
+        let s = if idle.blocks.len() == 1 { "" } else { "s" };
         let text = format!(
-            "{} ({}) are held but not used again, {} blocks{}. Drop each tensor after its last use, and let no saved one \
+            "{} ({}) are held but not used again, {} block{s}{}. Drop each tensor after its last use, and let no saved one \
              outlive it: {}.",
             format_bytes(bytes),
             self.share(bytes),
