@@ -100,7 +100,7 @@ fn explain_tells_what_is_held_but_not_used_again_where_that_was_recorded() {
     let words = answer(trace_from_text(all_used).unwrap(), "explain used.snap").unwrap();
     assert!(words.contains("\nWhatever is held at the peak is used again later, or may be after"), "{words}");
     let events = answer(trace_from_text(all_used).unwrap(), "events used.snap --kind used").unwrap();
-    assert_eq!(events.lines().filter(|line| line.contains("used b")).count(), 3, "{events}");
+    assert_eq!(events.lines().filter(|line| line.contains("  used  ")).count(), 3, "{events}");
 }
 
 #[test]
