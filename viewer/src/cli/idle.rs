@@ -1,5 +1,6 @@
 //! Idle: what explanations say of blocks that are held at a peak and not used again.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use highwater_snapshots::Trace;
@@ -19,10 +20,11 @@ pub(super) fn print(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Resu
         return page.line("Whatever is held at the peak is used again later, or may be after the recording.");
     }
     page.line(&format!(
-        "Held at the peak but not used again: {} ({}). Were all blocks freed after their last use, the peak would be \
+        "Held at the peak but not used again: {} ({}), {}. Were all blocks freed after their last use, the peak would be \
          {}, {} less, {}.",
         format_bytes(idle.bytes()),
         percent(idle.bytes(), peak.bytes),
+        idle.categories(),
         format_bytes(idle.without.bytes),
         format_bytes(peak.bytes - idle.without.bytes),
         when(idle.without.event, idle.without.step, idle.without.phase),
@@ -60,6 +62,7 @@ fn table(idle: &Idle) -> Table {
 pub(super) struct IdleFigures {
     bytes: u64,
     blocks: usize,
+    by_category: BTreeMap<String, u64>,
     groups: Vec<IdleGroupFigures>,
     rest_bytes: u64,
     rest_groups: u64,
@@ -84,9 +87,11 @@ impl IdleFigures {
             bytes: group.bytes,
             blocks: group.blocks,
         };
+        let by_category = idle.by_category.groups.iter().map(|group| (group.key.join(""), group.bytes));
         Self {
             bytes: idle.bytes(),
             blocks: idle.blocks.len(),
+            by_category: by_category.collect(),
             groups: idle.breakdown.groups.iter().map(group).collect(),
             rest_bytes: idle.breakdown.rest_bytes,
             rest_groups: idle.breakdown.rest_groups,

@@ -89,11 +89,11 @@ fn explain_tells_what_is_held_but_not_used_again_where_that_was_recorded() {
     let words = answer(trace.clone(), "explain used.snap").unwrap();
     let told = words.split("\n\n").find(|part| part.starts_with("Held")).unwrap_or_else(|| panic!("{words}"));
     expect![[r#"
-        Held at the peak but not used again: 2 KiB (18.2 %). Were all blocks freed after their last use, the peak would be 9 KiB, 2 KiB less, at event 11, step 0, backward.
+        Held at the peak but not used again: 2 KiB (18.2 %), temporary 2 KiB. Were all blocks freed after their last use, the peak would be 9 KiB, 2 KiB less, at event 11, step 0, backward.
           category   scope   held    share                blocks
           temporary  head   2 KiB  100.0 %  ████████████       1"#]]
     .assert_eq(told);
-    assert!(words.contains("• 2 KiB (18 %) are held but not used again, 1 block. "), "{words}");
+    assert!(words.contains("• 2 KiB (18 %) are held but not used again: temporary 2 KiB. Free"), "{words}");
     let figures = json(trace, "explain used.snap --json");
     assert_eq!((&figures["idle"]["bytes"], &figures["idle"]["peak"]["bytes"]), (&2048.into(), &9216.into()));
     let all_used = "alloc a 1024 activation\nused a\nalloc b 512\nused a\nused b\nfree a";
