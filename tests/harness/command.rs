@@ -18,6 +18,7 @@ pub fn parse(command: &str) -> Result<(String, Options), String> {
             "--no-foreach" => options.form = Some(Form::PerTensor),
             "--fused" => options.form = Some(Form::Fused),
             "--optimizer-in-backward" => options.optimizer_in_backward = true,
+            "--uses" => options.uses = true,
             "--no-recompute" => options.no_recompute = true,
             _ => {
                 let value = words.next().ok_or_else(|| format!("{word} has no value"))?;

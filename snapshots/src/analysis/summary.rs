@@ -25,6 +25,8 @@ pub struct DeviceSummary {
     pub allocs: u64,
     /// Its free-requested events.
     pub frees: u64,
+    /// Its uses of blocks.
+    pub uses: u64,
     /// Segments and mappings obtained, the baseline's included.
     pub segments: u64,
     /// Requested bytes of the blocks alive before the first event.
@@ -65,6 +67,7 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
         events: counts.iter().sum(),
         allocs: counts[EventKind::Alloc as usize],
         frees: counts[EventKind::FreeRequested as usize],
+        uses: counts[EventKind::Used as usize],
         segments: baseline_segments + counts[EventKind::SegmentAlloc as usize] + counts[EventKind::SegmentMap as usize],
         baseline_bytes: series.baseline().requested,
         end: series.end(trace),

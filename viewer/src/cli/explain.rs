@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Idle, Layers, Removal};
+use highwater_snapshots::analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Layers, Removal};
 use highwater_snapshots::analysis::frames::short_stack;
-use highwater_snapshots::analysis::{Breakdown, Explanation, GroupKey, LiveIndex, Metric, Moment, Series};
+use highwater_snapshots::analysis::{Explanation, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
-use super::moment::{PeakFigure, count_of, how_much_and_when, when};
+use super::idle::{self, IdleFigures};
+use super::moment::{MomentFigures, count_of, how_much_and_when, when};
 use super::outcome::Failure;
 use super::page::Page;
 use super::recording::{choose_device, names_operations};
 use super::shell::next_command;
-use super::table::{Column, Table, bar, percent};
+use super::table::{Column, Table, bytes_cells, percent};
 use crate::args::ExplainArguments;
 
 /// The answer, for people and programs.
@@ -88,7 +89,9 @@ impl<'a> ExplainReport<'a> {
             page.line("Without one part after another, each time the one that saves most:")?;
             page.table(&self.removals())?;
         }
-        self.print_idle(page)?;
+        if let Some(idle) = &self.explanation.idle {
+            idle::print(idle, peak, page)?;
+        }
         self.print_layers(page)?;
         caveats::print(self.trace, page)?;
         page.gap()?;
@@ -163,26 +166,6 @@ impl<'a> ExplainReport<'a> {
         table
     }
 
-    /// What is held and not used again, where the recording says when blocks are used.
-    fn print_idle(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Some(idle) = &self.explanation.idle else { return Ok(()) };
-        page.gap()?;
-        if idle.blocks.is_empty() {
-            return page.line("Whatever is held at the peak is used again later, or may be after the recording.");
-        }
-        let peak = &self.explanation.peak;
-        page.line(&format!(
-            "Held at the peak but not used again: {} ({}). Were all blocks freed after their last use, the peak would be \
-             {}, {} less, {}.",
-            format_bytes(idle.bytes()),
-            percent(idle.bytes(), peak.bytes),
-            format_bytes(idle.without.bytes),
-            format_bytes(peak.bytes - idle.without.bytes),
-            when(idle.without.event, idle.without.step, idle.without.phase),
-        ))?;
-        page.table(&idle_table(idle))
-    }
-
     fn print_layers(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Some(layers) = &self.explanation.layers else { return Ok(()) };
         let mut parts = vec![format!("{} requested", format_bytes(layers.requested))];
@@ -214,35 +197,6 @@ impl<'a> ExplainReport<'a> {
         }
         next_command(&["explain"], file, &["--by", "scope,op"], "for the modules and operations behind it")
     }
-}
-
-fn idle_table(idle: &Idle) -> Table {
-    let mut table = Table::new(vec![
-        Column::text("category"),
-        Column::text("scope").giving_way(),
-        Column::number("held"),
-        Column::number("share"),
-        Column::text(""),
-        Column::number("blocks"),
-    ]);
-    let Breakdown { total, groups, rest_bytes, rest_groups } = &idle.breakdown;
-    for group in groups {
-        let mut row = group.key.clone();
-        row.extend(bytes_cells(group.bytes, *total));
-        row.push(format_count(group.blocks));
-        table.push(row);
-    }
-    if *rest_groups > 0 {
-        let mut row = vec![count_of(*rest_groups, "more group"), String::new()];
-        row.extend(bytes_cells(*rest_bytes, *total));
-        row.push(String::new());
-        table.push(row);
-    }
-    table
-}
-
-fn bytes_cells(bytes: u64, total: u64) -> [String; 3] {
-    [format_bytes(bytes), percent(bytes, total), bar(bytes, total, 12)]
 }
 
 /// `backward, step 1`.
@@ -293,20 +247,6 @@ struct ExplainFigures {
 }
 
 #[derive(Debug, Serialize)]
-struct MomentFigures {
-    #[serde(flatten)]
-    figure: PeakFigure,
-    step: Option<u32>,
-    phase: &'static str,
-}
-
-impl MomentFigures {
-    fn of(trace: &Trace, moment: &Moment) -> Self {
-        Self { figure: PeakFigure::of(trace, moment), step: moment.step, phase: moment.phase.name() }
-    }
-}
-
-#[derive(Debug, Serialize)]
 struct GroupFigures {
     /// The values of all keys, joined.
     key: String,
@@ -354,45 +294,6 @@ impl RemovalFigures {
             condition: removal.cause.condition(),
             bytes_at_peak: removal.bytes_at_peak,
             peak: MomentFigures::of(trace, &removal.left),
-        }
-    }
-}
-
-/// What is held at the peak and not used again: the groups and the rest sum to `bytes`.
-#[derive(Debug, Serialize)]
-struct IdleFigures {
-    bytes: u64,
-    blocks: usize,
-    groups: Vec<IdleGroupFigures>,
-    rest_bytes: u64,
-    rest_groups: u64,
-    /// The peak if every block were freed after its last use.
-    peak: MomentFigures,
-}
-
-#[derive(Debug, Serialize)]
-struct IdleGroupFigures {
-    category: String,
-    scope: String,
-    bytes: u64,
-    blocks: u64,
-}
-
-impl IdleFigures {
-    fn of(idle: &Idle, trace: &Trace) -> Self {
-        let group = |group: &highwater_snapshots::analysis::Group| IdleGroupFigures {
-            category: group.key[0].clone(),
-            scope: group.key[1].clone(),
-            bytes: group.bytes,
-            blocks: group.blocks,
-        };
-        Self {
-            bytes: idle.bytes(),
-            blocks: idle.blocks.len(),
-            groups: idle.breakdown.groups.iter().map(group).collect(),
-            rest_bytes: idle.breakdown.rest_bytes,
-            rest_groups: idle.breakdown.rest_groups,
-            peak: MomentFigures::of(trace, &idle.without),
         }
     }
 }

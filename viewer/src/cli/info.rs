@@ -185,7 +185,8 @@ impl<'a> InfoReport<'a> {
             count_of(summary.frees, "free"),
             count_of(summary.segments, "segment"),
         ];
-        fact(page, "counts", &counts.join(", "))?;
+        let uses = (summary.uses > 0).then(|| count_of(summary.uses, "use"));
+        fact(page, "counts", &counts.into_iter().chain(uses).collect::<Vec<_>>().join(", "))?;
         fact(page, "baseline", &format!("{} requested before the first event", format_bytes(summary.baseline_bytes)))?;
         self.print_ooms(summary, page)?;
         page.gap()?;
@@ -262,6 +263,7 @@ struct DeviceFigures {
     events: u64,
     allocs: u64,
     frees: u64,
+    uses: u64,
     segments: u64,
     baseline_bytes: u64,
     end: Totals,
@@ -286,6 +288,7 @@ impl DeviceFigures {
             events: summary.events,
             allocs: summary.allocs,
             frees: summary.frees,
+            uses: summary.uses,
             segments: summary.segments,
             baseline_bytes: summary.baseline_bytes,
             end: summary.end,

@@ -13,6 +13,7 @@ pub mod peaks;
 pub mod info;
 pub mod peak;
 pub mod phases;
+mod idle;
 pub mod explain;
 pub mod diff;
 pub mod events;

@@ -64,6 +64,22 @@ pub fn utc(micros: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
+/// A moment for programs: a total, when it was that, and in which step and phase.
+#[derive(Debug, Serialize)]
+pub struct MomentFigures {
+    #[serde(flatten)]
+    figure: PeakFigure,
+    step: Option<u32>,
+    phase: &'static str,
+}
+
+impl MomentFigures {
+    /// That of `moment`.
+    pub fn of(trace: &Trace, moment: &Moment) -> Self {
+        Self { figure: PeakFigure::of(trace, moment), step: moment.step, phase: moment.phase.name() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,7 @@
 //! Table: rows of text in aligned columns, no wider than the page.
 
+use highwater_snapshots::units::format_bytes;
+
 /// At which end of its column a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -158,6 +160,11 @@ pub fn percent(part: u64, whole: u64) -> String {
 
 fn length(text: &str) -> usize {
     text.chars().count()
+}
+
+/// Three cells: the bytes, their share of `total`, and a bar of it.
+pub fn bytes_cells(bytes: u64, total: u64) -> [String; 3] {
+    [format_bytes(bytes), percent(bytes, total), bar(bytes, total, 12)]
 }
 
 #[cfg(test)]

@@ -81,6 +81,29 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
 }
 
 #[test]
+fn explain_tells_what_is_held_but_not_used_again_where_that_was_recorded() {
+    let text = "alloc w 4096 parameter @fc\nused w\nstep 0\nphase forward\nalloc a 1024 activation @fc\nused w\n\
+                used a\nalloc logits 2048 temporary @head\nused a\nused logits\nphase backward\n\
+                alloc g 4096 gradient @fc\nused a\nused g\nfree logits\nfree a";
+    let trace = trace_from_text(text).unwrap();
+    let words = answer(trace.clone(), "explain used.snap").unwrap();
+    let told = words.split("\n\n").find(|part| part.starts_with("Held")).unwrap_or_else(|| panic!("{words}"));
+    expect![[r#"
+        Held at the peak but not used again: 2 KiB (18.2 %), temporary 2 KiB. Were all blocks freed after their last use, the peak would be 9 KiB, 2 KiB less, at event 11, step 0, backward.
+          category   scope   held    share                blocks
+          temporary  head   2 KiB  100.0 %  ████████████       1"#]]
+    .assert_eq(told);
+    assert!(words.contains("• 2 KiB (18 %) are held but not used again: temporary 2 KiB. Free"), "{words}");
+    let figures = json(trace, "explain used.snap --json");
+    assert_eq!((&figures["idle"]["bytes"], &figures["idle"]["peak"]["bytes"]), (&2048.into(), &9216.into()));
+    let all_used = "alloc a 1024 activation\nused a\nalloc b 512\nused a\nused b\nfree a";
+    let words = answer(trace_from_text(all_used).unwrap(), "explain used.snap").unwrap();
+    assert!(words.contains("\nWhatever is held at the peak is used again later, or may be after"), "{words}");
+    let events = answer(trace_from_text(all_used).unwrap(), "events used.snap --kind used").unwrap();
+    assert_eq!(events.lines().filter(|line| line.contains("  used  ")).count(), 3, "{events}");
+}
+
+#[test]
 fn explained_groups_and_rest_sum_to_the_peak() {
     for metric in ["requested", "allocated", "active"] {
         for keys in ["category", "op,scope", "stack", "category,phase", "size"] {

@@ -28,6 +28,34 @@ fn a_recorded_step_opens_and_says_what_it_took() {
 }
 
 #[test]
+fn a_recording_of_uses_says_what_is_held_but_not_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let explained = |words: &str| {
+        let recorded = highwater(folder.path(), words);
+        assert_eq!(recorded.status.code(), Some(0), "{}", stderr(&recorded));
+        object(&highwater(folder.path(), "explain u.snap --top 1 --json"))
+    };
+    assert_eq!(explained("record mlp --steps 2 --out u.snap")["idle"], Value::Null);
+    assert!(object(&highwater(folder.path(), "events u.snap --kind used --json"))["events"][0].is_null());
+    let explained = explained("record mlp --steps 2 --uses --out u.snap");
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} in {explained}"));
+    let idle = &explained["idle"];
+    // Every gradient was read when the optimizer takes its roots, and is held until they are zeroed.
+    assert_eq!(
+        (&explained["peak"]["phase"], &idle["groups"][0]["category"]),
+        (&"optimizer".into(), &"gradient".into())
+    );
+    assert!(number(&idle["groups"][0]["bytes"]) > 0 && number(&idle["rest_groups"]) > 0);
+    assert_eq!(number(&idle["groups"][0]["bytes"]) + number(&idle["rest_bytes"]), number(&idle["bytes"]));
+    assert!(number(&idle["peak"]["bytes"]) < number(&explained["peak"]["bytes"]));
+    let used = object(&highwater(folder.path(), "events u.snap --kind used --json"));
+    let used = used["events"].as_array().unwrap();
+    assert!(used.len() > 50 && used.iter().all(|event| event["kind"] == "used" && event["block"].is_u64()));
+    let words = stdout(&highwater(folder.path(), "explain u.snap"));
+    assert!(words.contains("Held at the peak but not used again: "), "{words}");
+}
+
+#[test]
 fn the_processor_and_the_accounting_device_make_the_same_peak() {
     let folder = tempfile::tempdir().unwrap();
     let peak = |device: &str| {

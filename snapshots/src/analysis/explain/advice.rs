@@ -251,12 +251,11 @@ impl Scene<'_> {
             return None;
         }
         let text = format!(
-            "{} ({}) are held but not used again, {} blocks{}. Drop each tensor after its last use, and let no saved one \
+            "{} ({}) are held but not used again: {}. Free each after its last use, and let nothing saved or returned \
              outlive it: {}.",
             format_bytes(bytes),
             self.share(bytes),
-            idle.blocks.len(),
-            self.mostly(&idle.blocks),
+            idle.categories(),
             self.at_best(&idle.without),
         );
         Some(Advice { remedy: Remedy::FreeAfterLastUse, bytes, without: Some(idle.without), text })

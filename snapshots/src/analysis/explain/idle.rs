@@ -8,6 +8,7 @@ use crate::Category;
 use crate::event::EventKind;
 use crate::ids::{BlockId, DeviceId, EventId};
 use crate::trace::Trace;
+use crate::units::format_bytes;
 
 use super::after;
 use crate::analysis::absence::Absence;
@@ -18,11 +19,16 @@ use crate::analysis::peak::Moment;
 use crate::analysis::replay::{Effect, baseline_effects, effects};
 use crate::analysis::series::Series;
 
+/// So many categories are told one by one.
+const TOLD: usize = 3;
+
 /// Blocks that are alive at a peak and not used after it. Sizes in bytes of the peak's metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idle {
     /// The blocks, in their order.
     pub blocks: Vec<BlockId>,
+    /// Their bytes by category alone, every one.
+    pub by_category: Breakdown,
     /// Their bytes, by category and module.
     pub breakdown: Breakdown,
     /// The peak if every block of the recording, alive at this peak or not, were freed right after its last use and
@@ -42,15 +48,28 @@ impl Idle {
             is_live && uses.end(row).is_some_and(|end| end.index().is_none_or(|event| event < position))
         };
         let blocks: Vec<BlockId> = at_peak.iter().copied().filter(|id| is_idle(*id)).collect();
-        let grouping = Grouping { keys: &[GroupKey::Category, GroupKey::Scope], beside: &[], top };
-        let breakdown = Breakdown::of(trace, peak.metric, &blocks, &grouping);
+        let sums = |keys: &[GroupKey], top: usize| {
+            Breakdown::of(trace, peak.metric, &blocks, &Grouping { keys, beside: &[], top })
+        };
+        let by_category = sums(&[GroupKey::Category], Category::ALL.len());
+        let breakdown = sums(&[GroupKey::Category, GroupKey::Scope], top);
         let without = after(trace, series, peak.metric, &uses.shortened_peak(peak.metric));
-        Some(Self { blocks, breakdown, without })
+        Some(Self { by_category, breakdown, without, blocks })
     }
 
     /// The bytes of the blocks.
     pub fn bytes(&self) -> u64 {
         self.breakdown.total
+    }
+
+    /// The largest categories in words, and what is left: `gradient 1 GiB, temporary 3 MiB`.
+    pub fn categories(&self) -> String {
+        let groups = &self.by_category.groups;
+        let told =
+            groups.iter().take(TOLD).map(|group| format!("{} {}", group.key.join(""), format_bytes(group.bytes)));
+        let left: u64 = groups.iter().skip(TOLD).map(|group| group.bytes).sum();
+        let left = (left > 0).then(|| format!("others {}", format_bytes(left)));
+        told.chain(left).collect::<Vec<_>>().join(", ")
     }
 }
 

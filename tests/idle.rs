@@ -1,0 +1,120 @@
+//! Idle: what a program holds without need shows in a recording of uses, and a careful program is not blamed.
+
+use std::path::PathBuf;
+
+use highwater_engine::nn::{Init, Linear, Module};
+use highwater_engine::optim::{Sgd, run_in_backward};
+use highwater_engine::scenario::{self, DeviceChoice, Options};
+use highwater_engine::{DType, Device, Result, Rng, Tensor};
+use highwater_recorder::{HistoryOptions, Level, Phase, record_memory_history, scope};
+use highwater_snapshots::analysis::explain::{ExplainQuery, Remedy};
+use highwater_snapshots::analysis::{Explanation, Filter, GroupKey, LiveIndex, Metric, Series};
+use highwater_snapshots::format::read_file;
+use highwater_snapshots::{Category, Trace};
+use highwater_tests::{command, recording_turn};
+
+fn explain(trace: &Trace) -> Explanation {
+    let device = trace.main_device();
+    let (series, live) = (Series::build(trace, device), LiveIndex::build(trace, device));
+    let (keys, filter) = ([GroupKey::Category], Filter::default());
+    let query = ExplainQuery { metric: Metric::Requested, keys: &keys, top: 5, filter: &filter };
+    Explanation::of(trace, &series, &live, &query)
+}
+
+const ROWS: usize = 1024;
+const CLASSES: usize = 1024;
+
+/// Two steps of two layers and a loss, whose weights change within backward; the program lets go of the logits once it has
+/// the loss, or holds them through backward.
+fn train(holds_logits: bool) -> Trace {
+    let _turn = recording_turn();
+    scope::leave_steps();
+    let device = Device::accounting(1 << 30);
+    let options = HistoryOptions::in_memory().level(Level::Events).uses(true);
+    let body = || -> Result<_> {
+        let mut init = Init::new(&device, DType::F32, 0);
+        let (layer, head) = (Linear::new(&mut init, [64, 1024])?, Linear::new(&mut init, [1024, CLASSES])?);
+        let input = Tensor::randn([ROWS, 64], DType::F32, &device, &mut Rng::new(1))?;
+        let targets = Tensor::from_slice(&[3_i64; ROWS], ROWS, &device)?;
+        run_in_backward(&Sgd::default(), &[layer.parameters(), head.parameters()].concat())?;
+        for step in 0..2 {
+            scope::step(step);
+            let forward = scope::phase(Phase::Forward);
+            let logits = {
+                let _scope = scope::scope("head");
+                head.forward(&layer.forward(&input)?.relu()?)?
+            };
+            let loss = logits.cross_entropy(&targets, None)?;
+            let held = holds_logits.then_some(logits);
+            drop(forward);
+            let _phase = scope::phase(Phase::Backward);
+            loss.backward()?;
+            drop(held);
+        }
+        // They outlive the recording: nobody knows whether they are used again.
+        Ok((layer, head, input, targets))
+    };
+    let run = record_memory_history(options, || Ok(body())).expect("nothing else records");
+    drop(run.value.expect("there is room"));
+    run.trace.expect("wanted in memory")
+}
+
+#[test]
+fn logits_that_a_program_holds_through_backward_are_found() {
+    let (careful, careless) = (explain(&train(false)), explain(&train(true)));
+    let bytes = |explanation: &Explanation| explanation.idle.as_ref().expect("uses were recorded").bytes();
+    let logits = (ROWS * CLASSES * 4) as u64;
+    assert!(bytes(&careful) * 100 < careful.peak.bytes, "{:?}", careful.idle);
+    assert!(bytes(&careless) >= logits && bytes(&careless) * 100 < logits * 101, "{:?}", careless.idle);
+    let idle = careless.idle.as_ref().expect("uses were recorded");
+    assert_eq!(idle.breakdown.groups[0].bytes, logits);
+    assert_eq!(idle.breakdown.groups[0].key[1], "head");
+    // What is said to be left without them is what is left without them, or less by what the careful program holds.
+    let left = idle.without.bytes;
+    assert!(left <= careful.peak.bytes && careful.peak.bytes - left < careful.peak.bytes / 100, "{left}");
+    let advised =
+        |explanation: &Explanation| explanation.advice.iter().any(|one| one.remedy == Remedy::FreeAfterLastUse);
+    assert!(advised(&careless) && !advised(&careful), "{:?}", careless.advice);
+}
+
+fn recorded(words: &str, file: &str) -> Trace {
+    let (name, options) = command::parse(words).expect("the words are right");
+    let options = Options { steps: 2, device: DeviceChoice::Meta, uses: true, ..options };
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(file);
+    let turn = recording_turn();
+    scenario::record(&name, &options, &path).expect("the scenario runs");
+    drop(turn);
+    read_file(&path).expect("the recording opens")
+}
+
+#[test]
+fn a_chain_of_products_holds_nearly_nothing_that_is_not_used_again() {
+    let explained = explain(&recorded("matmul-chain", "idle_chain.snap"));
+    let idle = explained.idle.expect("uses were recorded");
+    assert!(idle.bytes() * 50 < explained.peak.bytes, "{} of {}", idle.bytes(), explained.peak.bytes);
+    assert!((explained.peak.bytes - idle.without.bytes) * 50 < explained.peak.bytes, "{:?}", idle.without);
+}
+
+#[test]
+fn whatever_the_engine_allocates_it_uses_and_not_after_it_gave_it_back() {
+    for words in [
+        "mlp --optimizer adamw",
+        "vit-small --checkpoint",
+        "vit-small --optimizer-in-backward --no-recompute",
+        "gpt2 --layers 1 --batch 1 --seq 16 --fused",
+        "llama-3-8b --layers 1 --seq 8 --lora 2",
+        "fcn --batch 1 --image 32 --width 1 --padding 1",
+        "tiny-nerf --width 16 --image 3 --samples 4 --chunk 20",
+        "rnn --seq 3 --batch 5 --width 8",
+        "frozen-branch --width 9 --layers 3 --batch 4",
+    ] {
+        let trace = recorded(words, "idle_uses.snap");
+        assert_eq!(trace.trust.unmatched_uses, 0, "{words}");
+        for id in trace.blocks.ids() {
+            let block = trace.blocks.get(id);
+            let (op, scope) = (trace.tables.op_name(block.op), trace.tables.scope_path(block.scope));
+            let is_told = block.last_use.is_some() && block.last_use < block.free_requested;
+            assert!(is_told || block.category == Category::Workspace, "{words}: {op} in {scope}, {block:?}");
+        }
+    }
+}
