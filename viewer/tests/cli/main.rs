@@ -11,4 +11,6 @@ mod render;
 #[cfg(feature = "engine")]
 mod record;
 #[cfg(feature = "engine")]
+mod whatif;
+#[cfg(feature = "engine")]
 mod cuda;

@@ -151,6 +151,7 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
         args::Command::Convert(_) => panic!("converting is tested with the binary"),
         args::Command::Render(_) => panic!("drawing is tested with the binary"),
         args::Command::Record(_) => panic!("recording is tested with the engine"),
+        args::Command::WhatIf(_) => panic!("replaying is tested with the engine"),
     }
     Ok(String::from_utf8(out).unwrap())
 }

@@ -1,0 +1,115 @@
+//! What-if: replays of recordings from the command line.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::binary::{highwater, refused, stderr, stdout};
+
+/// A model of a few MiB, so that segments of both pools come into it.
+const MODEL: &str = "record gpt2 --batch 2 --seq 64 --width 128 --layers 2 --heads 2 --vocab 500 --steps 2";
+
+fn object(folder: &Path, words: &str) -> Value {
+    let output = highwater(folder, words);
+    assert_eq!(output.status.code(), Some(0), "{words}: {}", stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{words}: {error}: {}", stdout(&output)))
+}
+
+/// A folder with a recording `run.snap`.
+fn recorded() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    object(folder.path(), &format!("{MODEL} --out run.snap --json"));
+    folder
+}
+
+fn peaks(value: &Value) -> [u64; 4] {
+    ["requested", "allocated", "active", "reserved"].map(|metric| value[metric]["bytes"].as_u64().unwrap())
+}
+
+#[test]
+fn with_nothing_changed_the_replay_gives_what_was_measured_and_common_settings_are_tried() {
+    let folder = recorded();
+    let answer = object(folder.path(), "whatif run.snap --json");
+    assert_eq!(answer["replayed"], answer["measured"]);
+    assert_eq!((&answer["divergence"], &answer["changed"], &answer["oom"]), (&Value::Null, &Value::Null, &Value::Null));
+    let info = object(folder.path(), "info run.snap --json");
+    assert_eq!(peaks(&answer["measured"]), peaks(&info["devices"][0]["peaks"]));
+    let tried: Vec<&str> =
+        answer["tried"].as_array().unwrap().iter().map(|one| one["alloc_conf"].as_str().unwrap()).collect();
+    assert_eq!(tried, ["expandable_segments:True", "max_split_size_mb:128", "roundup_power2_divisions:8"]);
+    let text = stdout(&highwater(folder.path(), "whatif run.snap"));
+    assert!(text.contains("puts every block where it lay") && text.contains("as recorded (default)"), "{text}");
+}
+
+#[test]
+fn other_settings_are_predicted_as_a_run_with_them_measures() {
+    let folder = recorded();
+    for conf in ["expandable_segments:True", "roundup_power2_divisions:2", "large_segment_size_mb:32"] {
+        object(folder.path(), &format!("{MODEL} --alloc-conf {conf} --out other.snap --json"));
+        let real = object(folder.path(), "info other.snap --json");
+        let predicted = object(folder.path(), &format!("whatif run.snap --alloc-conf {conf} --json"));
+        assert_eq!(peaks(&predicted["changed"]), peaks(&real["devices"][0]["peaks"]), "{conf}");
+        let back = object(folder.path(), "whatif other.snap --alloc-conf default --json");
+        assert_eq!(peaks(&back["changed"]), peaks(&predicted["measured"]), "back from {conf}");
+    }
+}
+
+#[test]
+fn a_device_that_is_too_small_is_told_with_the_request_that_fails_and_what_would_do() {
+    let folder = recorded();
+    let answer = object(folder.path(), "whatif run.snap --capacity 20MiB --json");
+    let oom = &answer["oom"];
+    assert!(oom["event"].is_u64() && oom["requested_bytes"].as_u64().unwrap() > 0, "{oom}");
+    assert!(oom["reserved_bytes"].as_u64().unwrap() <= 20 << 20, "{oom}");
+    let suffices = oom["suffices_bytes"].as_u64().unwrap();
+    let fits = object(folder.path(), &format!("whatif run.snap --capacity {suffices} --json"));
+    assert_eq!((&fits["oom"], peaks(&fits["changed"])[3]), (&Value::Null, suffices));
+    let text = stdout(&highwater(folder.path(), "whatif run.snap --capacity 20MiB"));
+    assert!(text.starts_with("Does not fit with 20 MiB of memory: ") && text.contains("would do"), "{text}");
+    let text = stdout(&highwater(folder.path(), &format!("whatif run.snap --capacity {suffices}")));
+    assert!(text.starts_with("It fits. "), "{text}");
+}
+
+#[test]
+fn a_changed_recording_is_written_and_compares_by_just_the_change() {
+    let folder = recorded();
+    let words = "whatif run.snap --without category=gradient --scale 1/2:category=activation --out changed.snap --json";
+    let answer = object(folder.path(), words);
+    assert!(answer["removed"]["blocks"].as_u64().unwrap() > 0 && answer["scaled"]["blocks"].as_u64().unwrap() > 0);
+    assert_eq!(answer["file"], "changed.snap");
+    let diff = object(folder.path(), "diff run.snap changed.snap --json");
+    let [before, after] = ["measured", "changed"].map(|key| peaks(&answer[key])[0]);
+    assert_eq!(diff["delta_bytes"].as_i64().unwrap(), after as i64 - before as i64);
+    let verified = highwater(folder.path(), "verify changed.snap");
+    assert_eq!(verified.status.code(), Some(0), "{}", stdout(&verified));
+    let again = object(folder.path(), "whatif changed.snap --json");
+    assert_eq!((&again["divergence"], &again["replayed"]), (&Value::Null, &again["measured"]));
+}
+
+#[test]
+fn blocks_end_with_their_last_use_where_the_recording_has_uses() {
+    let folder = recorded();
+    refused(folder.path(), "whatif run.snap --until-last-use category=gradient", "record --uses");
+    object(folder.path(), &format!("{MODEL} --uses --out uses.snap --json"));
+    let answer = object(folder.path(), "whatif uses.snap --until-last-use 'size>=1' --json");
+    let [before, after] = ["measured", "changed"].map(|key| peaks(&answer[key])[0]);
+    assert!(answer["shortened"]["blocks"].as_u64().unwrap() > 0 && after < before, "{before} {after}");
+    assert_eq!(answer["divergence"], Value::Null, "uses change nothing about where blocks lie");
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused_with_what_to_do() {
+    let folder = recorded();
+    for (words, expected) in [
+        ("whatif run.snap --alloc-conf expandable_segments:Yes", "allowed is 'True' or 'False'"),
+        ("whatif run.snap --scale 1/0:size>1", "write 1/2, 0.5 or 50%"),
+        ("whatif run.snap --scale 1/2", "write 1/2:category=activation"),
+        ("whatif run.snap --without colour=red", "colour"),
+        ("whatif run.snap --out copy.snap", "nothing is changed"),
+        ("whatif run.snap --capacity 1GiB --out copy.xyz", ".snap"),
+        ("whatif run.snap --device 7", "no such device"),
+        ("whatif gone.snap", "gone.snap"),
+    ] {
+        refused(folder.path(), words, expected);
+    }
+}
