@@ -1,6 +1,7 @@
 //! Explain: what a peak is made of, what it would be without each part, and what could be done.
 
 mod layers;
+mod composition;
 mod parts;
 mod advice;
 
@@ -19,6 +20,7 @@ use super::peak::Moment;
 use super::series::Series;
 
 pub use advice::{Advice, Remedy};
+pub use composition::{Composition, Piece};
 pub use layers::Layers;
 pub use parts::{Cause, Removal};
 
