@@ -146,6 +146,8 @@ commands! {
     ShowSegments = "Show segments", "Show or hide where in the device's memory blocks lie, and what is free.", ["Ctrl+4"];
     /// The events.
     ShowEvents = "Show events", "Show or hide the list of all events.", ["Ctrl+5"];
+    /// The explanation.
+    ShowExplain = "Show why the peak is so high", "Show or hide what the peak is made of, what would be left without each part, and what could be done.", ["Ctrl+6"];
     /// The next file.
     NextFile = "Next file", "Bring the next open recording to the front.", ["Ctrl+PageDown", "Ctrl+Tab"];
     /// The file before.

@@ -20,7 +20,7 @@ pub struct RenderArguments {
     /// A file that is there is replaced, once the new one is complete.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// What to draw: timeline, segments, flame, treemap or table
+    /// What to draw: timeline, segments, flame, treemap, table or explain
     #[arg(long, value_name = "NAME", default_value = "timeline")]
     pub view: String,
     /// Width and height of the picture in pixels

@@ -44,5 +44,7 @@ places! {
         Segments = "Segments", ShowSegments;
         /// The list of events.
         Events = "Events", ShowEvents;
+        /// Why the peak is so high.
+        Explain = "Explain", ShowExplain;
     }
 }

@@ -129,7 +129,13 @@ pub fn lines_ui(ui: &mut Ui, totals: &Totals, capacity: u64, is_sampled: bool) {
 }
 
 /// A sign, what it stands for and how much of that there is, in one piece, so that rows wrap between chips.
-fn chip_ui(ui: &mut Ui, sign: impl Fn(&Painter, Rect), name: &str, amount: &str, is_present: bool) -> Response {
+pub(super) fn chip_ui(
+    ui: &mut Ui,
+    sign: impl Fn(&Painter, Rect),
+    name: &str,
+    amount: &str,
+    is_present: bool,
+) -> Response {
     const GAP: f32 = 5.0;
     let shades = Shades::in_ui(ui);
     let font = FontId::proportional(13.0);

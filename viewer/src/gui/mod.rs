@@ -18,6 +18,7 @@ pub mod segments;
 pub mod statistics;
 pub mod palette;
 pub mod moment;
+pub mod explain;
 pub mod file_look;
 pub mod settings;
 pub mod status;

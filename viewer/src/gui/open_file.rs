@@ -8,6 +8,7 @@ use highwater_snapshots::analysis::{Metric, Moment};
 
 use super::block::BlockPanel;
 use super::events::EventsView;
+use super::explain::ExplainView;
 use super::file_look::FileLook;
 use super::layout::{Bottom, Side};
 use super::legend::{Asked, Shares};
@@ -55,6 +56,7 @@ pub struct OpenFile {
     pub(super) statistics: StatisticsView,
     segments: SegmentsView,
     events: EventsView,
+    explain: ExplainView,
     shares: Shares,
     history: History<Visit>,
     /// What a view has to say, until the next command.
@@ -83,6 +85,7 @@ impl OpenFile {
             statistics: StatisticsView::default(),
             segments: SegmentsView::default(),
             events: EventsView::default(),
+            explain: ExplainView::default(),
             shares: Shares::default(),
             notice: None,
             following: None,
@@ -152,6 +155,10 @@ impl OpenFile {
                 let csv = self.segments.csv().ok_or("the segments are not known yet: try again in a moment")?;
                 Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
             }
+            Bottom::Explain => {
+                let csv = self.explain.csv().ok_or("the peak is not explained yet: try again in a moment")?;
+                Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
+            }
             Bottom::Events => {
                 let export = self.events.export(&scene).map_err(|why| why.to_string())?;
                 Ok(Box::new(move |out| export.write_csv(out)))
@@ -171,6 +178,7 @@ impl OpenFile {
             self.statistics.is_busy(),
             self.segments.is_busy(),
             self.events.is_busy(),
+            self.explain.is_busy(),
         ];
         busy.contains(&true)
     }
@@ -185,6 +193,7 @@ impl OpenFile {
         self.statistics.wait();
         self.segments.wait(ctx);
         self.events.wait();
+        self.explain.wait();
         self.timeline.wait(ctx);
     }
 
@@ -262,6 +271,7 @@ impl OpenFile {
             Wish::Life(block) => self.selection.go_to_block(recording, block),
             Wish::Span(moments) => self.selection.show_moments(recording, &moments),
             Wish::Where(condition) => self.search.add(ctx, recording, &condition),
+            Wish::Only(condition) => self.search.set(ctx, recording, &condition),
             Wish::Tell(text) => self.notice = Some(text),
         }
         self.note(false, seconds);
@@ -286,7 +296,12 @@ impl OpenFile {
         });
         if let Some(bottom) = settings.bottom {
             let most = (ui.available_height() - theme::LEAST_TIMELINE).max(120.0);
-            let panel = Panel::bottom("below").default_size(theme::BOTTOM_HEIGHT).size_range(100.0..=most);
+            // An explanation needs more room than a list: each has its own height.
+            let (id, height) = match bottom {
+                Bottom::Segments | Bottom::Events => ("below", theme::BOTTOM_HEIGHT),
+                Bottom::Explain => ("explanation", theme::EXPLAIN_HEIGHT),
+            };
+            let panel = Panel::bottom(id).default_size(height).size_range(100.0..=most);
             panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true).show(ui, |ui| {
                 wishes.extend(self.bottom_ui(ui, bottom, settings));
             });
@@ -390,6 +405,7 @@ impl OpenFile {
                 self.segments.segments_ui(ui, &scene, under)
             }
             Bottom::Events => self.events.events_ui(ui, &scene),
+            Bottom::Explain => self.explain.explain_ui(ui, &scene),
         }
     }
 

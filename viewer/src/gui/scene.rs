@@ -59,6 +59,8 @@ pub enum Wish {
     Span(std::ops::Range<usize>),
     /// Add this condition, in the language of `--where`, to those that blocks must meet.
     Where(String),
+    /// Let this be the only condition that blocks must meet; the empty one lets all pass.
+    Only(String),
     /// Say this to the user: what was done, or why not.
     Tell(String),
 }

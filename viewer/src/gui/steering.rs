@@ -162,6 +162,7 @@ impl OpenFile {
             Command::ShowStatistics => settings.side = Side::Statistics,
             Command::ShowSegments => toggle(&mut settings.bottom, Bottom::Segments),
             Command::ShowEvents => toggle(&mut settings.bottom, Bottom::Events),
+            Command::ShowExplain => toggle(&mut settings.bottom, Bottom::Explain),
             _ => {}
         }
     }

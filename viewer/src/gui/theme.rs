@@ -33,6 +33,14 @@ pub const SEARCH_WIDTH: f32 = 240.0;
 pub const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Height of the view below the timeline when first shown, in points.
 pub const BOTTOM_HEIGHT: f32 = 280.0;
+/// Height of the explanation below the timeline when first shown, in points.
+pub const EXPLAIN_HEIGHT: f32 = 420.0;
+/// Width from which on the explanation has two columns, in points.
+pub const EXPLAIN_WIDE: f32 = 860.0;
+/// Least height of the explanation in two columns; where there is less room, it scrolls.
+pub const EXPLAIN_LEAST: f32 = 340.0;
+/// Height of the bar of what the peak is made of, in points.
+pub const PIECES_HEIGHT: f32 = 24.0;
 /// Least height that the timeline keeps beside what is below it, in points.
 pub const LEAST_TIMELINE: f32 = 260.0;
 /// Width of a table's scroll bar, in points.

@@ -28,7 +28,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
         (
             "View",
             &[
-                &[C::ShowMoment, C::ShowBlock, C::ShowStatistics, C::ShowSegments, C::ShowEvents],
+                &[C::ShowMoment, C::ShowBlock, C::ShowStatistics, C::ShowSegments, C::ShowEvents, C::ShowExplain],
                 &[C::NextLook, C::NextKey],
                 &[C::FitAll, C::ZoomIn, C::ZoomOut, C::ZoomInBytes, C::ZoomOutBytes, C::ToggleFit],
                 &[C::PanLeft, C::PanRight, C::PanUp, C::PanDown],

@@ -121,6 +121,9 @@ pub(crate) fn proof(command: Command) -> Proof {
             Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Segments) && is.tells("No segments are known"))
         }
         C::ShowEvents => Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Events) && is.tells("Events: ")),
+        C::ShowExplain => Effect(One, &[], |_, is| {
+            is.settings.bottom == Some(Bottom::Explain) && is.tells("Go to the explained peak")
+        }),
         C::NextFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "first")),
         C::PreviousFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "second")),
         C::ToggleFollow => {

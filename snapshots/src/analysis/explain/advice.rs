@@ -58,6 +58,9 @@ pub struct Advice {
     pub bytes: u64,
     /// The peak without all of these: what the remedy comes near at best. None where it concerns no blocks of the peak.
     pub without: Option<Moment>,
+    /// The condition that picks the blocks in question, as `--where` has it; none where it is about no blocks, or where
+    /// no short condition picks exactly these.
+    pub condition: Option<String>,
     /// All that in words.
     pub text: String,
 }
@@ -152,7 +155,8 @@ impl Scene<'_> {
             self.mostly(&blocks),
             self.at_best(&without),
         );
-        Some(Advice { remedy: Remedy::FusedOptimizer, bytes, without: Some(without), text })
+        let condition = Some(cause.condition());
+        Some(Advice { remedy: Remedy::FusedOptimizer, bytes, without: Some(without), condition, text })
     }
 
     /// Gradients that outlive their phase: they wait for the optimizer.
@@ -177,7 +181,8 @@ impl Scene<'_> {
             self.share(bytes),
             self.at_best(&without),
         );
-        Some(Advice { remedy: Remedy::StepInBackward, bytes, without: Some(without), text })
+        let condition = Some("category=gradient lifetime=step,steps,kept".to_owned());
+        Some(Advice { remedy: Remedy::StepInBackward, bytes, without: Some(without), condition, text })
     }
 
     /// Activations of modules that come in numbers, such as the blocks of a transformer.
@@ -220,7 +225,8 @@ impl Scene<'_> {
             share(again as u64, ops as u64),
             self.at_best(&without),
         );
-        Some(Advice { remedy: Remedy::Checkpoint, bytes, without: Some(without), text })
+        let condition = condition_of_row(trace, &row, &in_row).map(|scopes| format!("category=activation {scopes}"));
+        Some(Advice { remedy: Remedy::Checkpoint, bytes, without: Some(without), condition, text })
     }
 
     fn smaller_state(&self) -> Option<Advice> {
@@ -241,7 +247,8 @@ impl Scene<'_> {
             format_bytes(bytes / 4),
         );
         let is_state = |id: BlockId| self.trace.blocks.category[id.0 as usize] == Category::OptimizerState;
-        Some(Advice { remedy: Remedy::SmallerState, bytes, without: Some(self.left_without(is_state)), text })
+        let (without, condition) = (Some(self.left_without(is_state)), Some("category=optimizer_state".to_owned()));
+        Some(Advice { remedy: Remedy::SmallerState, bytes, without, condition, text })
     }
 
     fn free_after_last_use(&self) -> Option<Advice> {
@@ -277,7 +284,8 @@ impl Scene<'_> {
             self.mostly(&blocks),
             self.at_best(&without),
         );
-        Some(Advice { remedy: Remedy::FewerTemporaries, bytes, without: Some(without), text })
+        let condition = Some(cause.condition());
+        Some(Advice { remedy: Remedy::FewerTemporaries, bytes, without: Some(without), condition, text })
     }
 
     fn stream_waits(&self) -> Option<Advice> {
@@ -293,7 +301,7 @@ impl Scene<'_> {
             format_bytes(bytes),
             format_bytes(totals.active),
         );
-        Some(Advice { remedy: Remedy::StreamWaits, bytes, without: None, text })
+        Some(Advice { remedy: Remedy::StreamWaits, bytes, without: None, condition: None, text })
     }
 
     fn expandable_segments(&self) -> Option<Advice> {
@@ -312,7 +320,7 @@ impl Scene<'_> {
             share(bytes, totals.reserved),
             format_bytes(totals.reserved),
         );
-        Some(Advice { remedy: Remedy::ExpandableSegments, bytes, without: None, text })
+        Some(Advice { remedy: Remedy::ExpandableSegments, bytes, without: None, condition: None, text })
     }
 
     fn outside(&self) -> Option<Advice> {
@@ -329,7 +337,7 @@ impl Scene<'_> {
             share(bytes, self.totals.device_used),
             format_bytes(self.totals.device_used),
         );
-        Some(Advice { remedy: Remedy::OutsideAllocator, bytes, without: None, text })
+        Some(Advice { remedy: Remedy::OutsideAllocator, bytes, without: None, condition: None, text })
     }
 
     fn earlier_recording(&self) -> Option<Advice> {
@@ -347,7 +355,8 @@ impl Scene<'_> {
             format_bytes(bytes),
             self.share(bytes),
         );
-        Some(Advice { remedy: Remedy::EarlierRecording, bytes, without: None, text })
+        let condition = Some("category=unknown lifetime=always,before stack=".to_owned());
+        Some(Advice { remedy: Remedy::EarlierRecording, bytes, without: None, condition, text })
     }
 
     /// What is left without the blocks in question, and where the peak is then.
@@ -369,6 +378,22 @@ fn numbered(path: &str) -> Option<(String, String)> {
         before.push(part);
     }
     None
+}
+
+/// The condition for the module paths of a row of numbered modules, `blocks` for `blocks.0.mlp`: those that `in_row`
+/// picks, and no others. None where no short one does that.
+fn condition_of_row(trace: &Trace, row: &str, in_row: impl Fn(ScopeId) -> bool) -> Option<String> {
+    let plain = [format!("{row}.")];
+    let by_digit: Vec<String> = (0..10).map(|digit| format!("{row}.{digit}")).collect();
+    let is_exact = |parts: &&[String]| {
+        (0..trace.tables.scopes.len()).map(|scope| ScopeId(scope as u32)).all(|scope| {
+            let path = trace.tables.scope_path(scope);
+            parts.iter().any(|part| path.contains(part)) == in_row(scope)
+        })
+    };
+    let parts = [&plain[..], &by_digit].into_iter().find(is_exact).filter(|_| !row.contains('"'))?;
+    let quoted: Vec<String> = parts.iter().map(|part| format!("\"{part}\"")).collect();
+    Some(format!("scope~{}", quoted.join(",")))
 }
 
 fn share(part: u64, whole: u64) -> String {

@@ -1,6 +1,7 @@
 //! Explain: what a peak is made of, what it would be without each part, and what could be done.
 
 mod layers;
+mod composition;
 mod parts;
 mod idle;
 mod advice;
@@ -20,6 +21,7 @@ use super::peak::Moment;
 use super::series::Series;
 
 pub use advice::{Advice, Remedy};
+pub use composition::{Composition, Piece};
 pub use idle::Idle;
 pub use layers::Layers;
 pub use parts::{Cause, Removal};

@@ -117,7 +117,51 @@ fn activations_of_numbered_modules_can_be_checkpointed() {
     let [advice] = &explanation.advice[..] else { panic!("one piece: {:?}", explanation.advice) };
     assert_eq!(advice.remedy, Remedy::Checkpoint);
     assert_eq!((advice.bytes, advice.without.map(|without| without.bytes)), (1300, Some(150)));
+    assert_eq!(advice.condition.as_deref(), Some("category=activation scope~\"net.blocks.\""));
     assert!(advice.text.contains("2 modules net.blocks.*") && advice.text.contains("67 %"), "{}", advice.text);
+}
+
+#[test]
+fn the_condition_of_advice_picks_the_blocks_that_it_is_about_and_no_others() {
+    let beside = "alloc n 20 activation @blocks.norm\nphase backward";
+    for (text, pieces) in [(STEP.to_owned(), 3), (STEP.replace("phase backward", beside), 3)] {
+        let (trace, explanation) = explain(&text, &[GroupKey::Category], "");
+        let live = LiveIndex::build(&trace, trace.main_device());
+        let at_peak = live.before_position(&trace, Metric::Requested, explanation.peak.position());
+        let mut count = 0;
+        for advice in explanation.advice {
+            let Some(condition) = advice.condition else { continue };
+            let matches = Matches::of(&trace, &condition.parse().expect("it is a filter"));
+            let matched = at_peak.iter().filter(|id| matches.contains(**id));
+            let bytes: u64 = matched.map(|id| bytes_of(&trace, Metric::Requested, *id)).sum();
+            assert_eq!(bytes, advice.bytes, "{condition}");
+            count += 1;
+        }
+        assert_eq!(count, pieces);
+    }
+}
+
+#[test]
+fn the_condition_of_numbered_modules_leaves_out_those_beside_them_or_is_not_given() {
+    let text = |beside: &str| {
+        format!(
+            "
+            phase forward
+            alloc a0 600 activation @net.blocks.0.mlp
+            alloc a1 700 activation @net.blocks.1.mlp
+            alloc n 5 activation @{beside}
+            "
+        )
+    };
+    let condition = |beside: &str| {
+        let (_, explanation) = explain(&text(beside), &[GroupKey::Scope], "");
+        let advice = explanation.advice.into_iter().find(|one| one.remedy == Remedy::Checkpoint);
+        advice.expect("activations of numbered modules are most of the peak").condition
+    };
+    assert_eq!(condition("net.head").as_deref(), Some("category=activation scope~\"net.blocks.\""));
+    let by_digit = condition("net.blocks.norm").expect("digits tell them apart");
+    assert!(by_digit.starts_with("category=activation scope~\"net.blocks.0\",\"net.blocks.1\","), "{by_digit}");
+    assert_eq!(condition("other.net.blocks.0"), None, "it would be found too");
 }
 
 #[test]

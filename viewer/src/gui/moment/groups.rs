@@ -76,7 +76,7 @@ fn cell(answer: &Answer, id: NodeId, column: usize) -> Cell {
             let has_fixed_colour = matches!(node.part, Part::Category(_) | Part::Block(_));
             let swatch = has_fixed_colour.then(|| tile::colour(answer, What::Node(id)));
             let most = answer.most.max(1);
-            Cell { text, swatch, share: Some((node.own_bytes as f64 / most as f64) as f32), is_faint: false }
+            Cell { text, swatch, share: Some((node.own_bytes as f64 / most as f64) as f32), ..Cell::default() }
         }
         1 => format_bytes(node.own_bytes).into(),
         2 => share(node.own_bytes, tree.node(answer.focus).bytes).into(),

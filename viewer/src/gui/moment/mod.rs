@@ -21,6 +21,7 @@ use highwater_snapshots::analysis::{Matches, TreeQuery};
 use highwater_snapshots::units::format_bytes;
 
 pub use choosers::{Choices, Look};
+pub(super) use names::key_label;
 
 use super::scene::{Reason, Scene, Wish};
 use super::table::TableState;

@@ -89,7 +89,7 @@ pub(super) fn keys(tree: &Tree) -> String {
 }
 
 /// What to call a key in menus.
-pub(super) fn key_label(key: TreeKey) -> &'static str {
+pub(in crate::gui) fn key_label(key: TreeKey) -> &'static str {
     match key {
         TreeKey::By(GroupKey::Frame) => "line (frame)",
         TreeKey::By(GroupKey::Scope) => "module (scope)",

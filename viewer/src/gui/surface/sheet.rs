@@ -8,6 +8,7 @@ use highwater_snapshots::analysis::{Filter, Metric, Moment};
 use highwater_snapshots::units::format_bytes;
 
 use crate::cli::moment::count_of;
+use crate::gui::explain::ExplainView;
 use crate::gui::legend;
 use crate::gui::moment::MomentPanel;
 use crate::gui::scene::Reason;
@@ -29,6 +30,7 @@ pub struct Sheet {
     pub(super) filter: Filter,
     pub(super) timeline: Timeline,
     pub(super) segments: SegmentsView,
+    pub(super) explain: ExplainView,
     pub(super) panel: MomentPanel,
 }
 
@@ -44,6 +46,7 @@ impl Sheet {
             filter: conditions.parse().unwrap_or_default(),
             timeline: Timeline::default(),
             segments: SegmentsView::for_picture(),
+            explain: ExplainView::for_picture(),
             panel: MomentPanel::default(),
         }
     }

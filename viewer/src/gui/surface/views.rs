@@ -26,7 +26,10 @@ pub const VIEWS: &[SheetView] = &[
     SheetView { name: "flame", draw: |sheet, ui| sheet.moment_ui(ui, FLAME) },
     SheetView { name: "treemap", draw: |sheet, ui| sheet.moment_ui(ui, TREEMAP) },
     SheetView { name: "table", draw: |sheet, ui| sheet.moment_ui(ui, TABLE) },
+    EXPLAIN,
 ];
+
+const EXPLAIN: SheetView = SheetView { name: "explain", draw: Sheet::explain_ui };
 
 const TABLE: Choices = Choices {
     look: Look::Table,
@@ -38,7 +41,7 @@ const TABLE: Choices = Choices {
 const TREEMAP: Choices = Choices { look: Look::Treemap, second: Some(TreeKey::By(GroupKey::Scope)), ..TABLE };
 const FLAME: Choices = Choices { look: Look::Flame, first: TreeKey::By(GroupKey::Stack), ..TABLE };
 
-/// Share of the height that the timeline takes above the segments.
+/// Share of the height that the timeline takes above segments and explanation.
 const UPPER: f32 = 0.4;
 
 impl SheetView {
@@ -53,6 +56,7 @@ impl SheetView {
     pub fn beside(bottom: Option<Bottom>) -> Self {
         match bottom {
             Some(Bottom::Segments) => VIEWS[1],
+            Some(Bottom::Explain) => EXPLAIN,
             Some(Bottom::Events) | None => VIEWS[0],
         }
     }
@@ -101,6 +105,25 @@ impl Sheet {
         ui.scope_builder(below, |ui| segments.segments_ui(ui, &scene, under));
         let is_complete = is_complete && !segments.is_busy();
         segments.wait(ui.ctx());
+        is_complete
+    }
+
+    /// The timeline, and below it why its peak is so high.
+    fn explain_ui(&mut self, ui: &mut Ui) -> bool {
+        let whole = ui.available_rect_before_wrap();
+        let (mut upper, mut lower) = (whole, whole);
+        upper.max.y = whole.top() + whole.height() * UPPER;
+        lower.min.y = upper.max.y + 8.0;
+        let above = UiBuilder::new().id_salt("above").max_rect(upper);
+        let is_complete = ui.scope_builder(above, |ui| self.timeline_ui(ui)).inner;
+        let (moment, reason) = self.moment();
+        let Self { recording, selection, look, filter, explain, .. } = self;
+        let matches = &*look.matches;
+        let scene = Scene { recording, selection, moment, reason, matches, filter, colouring: None };
+        let below = UiBuilder::new().id_salt("below").max_rect(lower);
+        ui.scope_builder(below, |ui| explain.explain_ui(ui, &scene));
+        let is_complete = is_complete && !explain.is_busy();
+        explain.wait();
         is_complete
     }
 

@@ -35,6 +35,8 @@ pub struct Cell {
     pub share: Option<f32>,
     /// Whether it matters less than others.
     pub is_faint: bool,
+    /// Whether a click on it leads elsewhere.
+    pub is_link: bool,
 }
 
 impl From<String> for Cell {
@@ -99,6 +101,8 @@ pub struct Touched {
     pub hovered: Option<usize>,
     /// The row that was chosen, by click or by key.
     pub chosen: Option<usize>,
+    /// The column that was clicked in it.
+    pub column: Option<usize>,
     /// The row that was double-clicked, or on which Enter was pressed.
     pub opened: Option<usize>,
     /// Whether [`TableState::sort`] has changed.

@@ -25,6 +25,11 @@ impl Frame<'_> {
         Rect::from_min_max(pos2(edge(index), rows.top()), pos2(edge(index + 1), rows.bottom()))
     }
 
+    /// The column that lies at `x`.
+    fn column_at(&self, x: f32, rows: Rect) -> Option<usize> {
+        (0..self.columns.len()).find(|index| self.column(*index, rows).x_range().contains(x))
+    }
+
     /// The headings; whether one was clicked, which sorts by it, first the largest, then the smallest.
     pub(super) fn heads_ui(&self, ui: &Ui, rect: Rect, state: &mut TableState) -> bool {
         let shades = Shades::in_ui(ui);
@@ -105,6 +110,8 @@ impl Frame<'_> {
             if on_row.clicked() {
                 response.request_focus();
                 (state.chosen, touched.chosen) = (Some(row), Some(row));
+                let at = on_row.interact_pointer_pos();
+                touched.column = at.and_then(|at| self.column_at(at.x, whole));
             }
             if on_row.double_clicked() {
                 touched.opened = Some(row);
@@ -169,7 +176,11 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column, cell: &Cell, shade
         painter.rect_filled(Rect::from_center_size(pos2(left + field.x / 2.0, middle), field), 2.0, colour);
         left += field.x + 6.0;
     }
-    let colour = if cell.is_faint { shades.faint } else { shades.strong };
+    let colour = match cell {
+        Cell { is_link: true, .. } => ui.visuals().hyperlink_color,
+        Cell { is_faint: true, .. } => shades.faint,
+        _ => shades.strong,
+    };
     let format = egui::TextFormat::simple(FontId::proportional(13.0), colour);
     let mut job = egui::text::LayoutJob::single_section(cell.text.clone(), format);
     job.break_on_newline = false;

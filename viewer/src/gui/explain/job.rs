@@ -1,0 +1,117 @@
+//! Job: the explanation of a peak, worked out away from the window, with all that the view says of it.
+
+use std::sync::{Arc, Weak};
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
+use highwater_snapshots::analysis::frames::short_stack;
+use highwater_snapshots::analysis::{Explanation, Filter, GroupKey, Metric, Moment};
+
+use super::terms::condition_of;
+use crate::gui::worker::Cancel;
+use crate::session::Recording;
+
+/// Groups that are listed at most; what others hold is added up.
+const MOST_GROUPS: usize = 10_000;
+
+/// By what blocks are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keys {
+    pub(super) first: GroupKey,
+    pub(super) second: Option<GroupKey>,
+}
+
+impl Keys {
+    pub(super) fn list(self) -> Vec<GroupKey> {
+        std::iter::once(self.first).chain(self.second).collect()
+    }
+}
+
+/// What is explained. It does not keep the recording: a file that is read again leaves memory at once.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) of: Weak<Recording>,
+    pub(super) device: usize,
+    pub(super) metric: Metric,
+    pub(super) filter: Filter,
+    pub(super) keys: Keys,
+}
+
+/// A question: the recording, and what of it is explained.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) recording: Arc<Recording>,
+    pub(super) key: Key,
+}
+
+/// A group of blocks as a row.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// The values of the keys, each on one line.
+    pub(super) names: Vec<String>,
+    /// The same in full.
+    pub(super) in_full: Vec<String>,
+    /// What `--where` says for it, if it can.
+    pub(super) condition: Option<String>,
+    /// Bytes at the peak.
+    pub(super) bytes: u64,
+    pub(super) blocks: u64,
+    /// The peak without these blocks.
+    pub(super) without: Moment,
+    /// By how many bytes that is lower.
+    pub(super) saved: u64,
+}
+
+impl Row {
+    fn of(trace: &Trace, group: &ExplainedGroup, peak: &Moment, keys: &[GroupKey]) -> Self {
+        let mut names = group.key.clone();
+        for (name, key) in names.iter_mut().zip(keys) {
+            if *key == GroupKey::Stack && group.stack.is_some() {
+                *name = short_stack(&trace.tables, group.stack).join(" < ");
+            }
+        }
+        Self {
+            names,
+            in_full: group.key.clone(),
+            condition: condition_of(keys, &group.key),
+            bytes: group.bytes_at_peak,
+            blocks: group.blocks_at_peak,
+            without: group.without,
+            saved: group.saved_bytes(peak),
+        }
+    }
+}
+
+/// What was worked out.
+#[derive(Clone, Debug)]
+pub(super) struct Explained {
+    pub(super) key: Key,
+    /// Peak, filtered blocks, removals, advice; its groups are in `rows`.
+    pub(super) explanation: Explanation,
+    /// What is held at the peak.
+    pub(super) composition: Composition,
+    pub(super) rows: Vec<Row>,
+    /// What rows add up to, with what is not listed.
+    pub(super) bytes: u64,
+}
+
+impl Explained {
+    /// The answer to `asked`; none where it is not wanted any more.
+    pub(super) fn of(asked: Asked, cancel: &Cancel) -> Option<Self> {
+        let Asked { recording, key } = asked;
+        let trace = &recording.trace;
+        let index = recording.devices.get(key.device)?;
+        let keys = key.keys.list();
+        let query = ExplainQuery { metric: key.metric, keys: &keys, top: MOST_GROUPS, filter: &key.filter };
+        let mut explanation = Explanation::of(trace, &index.series, &index.live, &query);
+        if cancel.is_cancelled() {
+            return None;
+        }
+        let position = explanation.peak.position();
+        let composition = Composition::at(trace, &index.series, &index.live, position);
+        let groups = std::mem::take(&mut explanation.groups);
+        let rows: Vec<Row> = groups.iter().map(|group| Row::of(trace, group, &explanation.peak, &keys)).collect();
+        let bytes = rows.iter().map(|row| row.bytes).sum::<u64>() + explanation.rest_bytes;
+        Some(Self { key, explanation, composition, rows, bytes })
+    }
+}

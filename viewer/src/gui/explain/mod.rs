@@ -1,0 +1,222 @@
+//! Explain: why the peak is so high: what it is made of, what would be left without each part, and what could be done.
+
+mod terms;
+mod job;
+mod bar;
+mod advice;
+mod groups;
+mod head;
+
+use std::sync::{Arc, Weak};
+
+use eframe::egui::{self, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
+use highwater_snapshots::analysis::{Filter, GroupKey, Metric};
+
+use super::scene::{Scene, Wish};
+use super::table::TableState;
+use super::theme;
+use super::timeline::drawn_metric;
+use super::worker::Worker;
+use groups::Groups;
+use job::{Asked, Explained, Key, Keys};
+
+/// Share of the width that advice takes beside the groups.
+const LEFT: f32 = 0.4;
+/// Rows of groups in view where there is one column.
+const ROWS: f32 = 14.0;
+
+/// What a total is called in a sentence.
+trait MetricName {
+    /// `device used`.
+    fn words(&self) -> String;
+}
+
+impl MetricName for Metric {
+    fn words(&self) -> String {
+        self.name().replace('_', " ")
+    }
+}
+
+/// The wish for `condition` alone, or, where that is in force already, for none.
+fn only(condition: &str, filter: &Filter) -> Wish {
+    let is_in_force = condition.parse::<Filter>().is_ok_and(|wanted| wanted == *filter);
+    Wish::Only(if is_in_force { String::new() } else { condition.to_owned() })
+}
+
+/// The view's state.
+#[derive(Debug)]
+pub struct ExplainView {
+    keys: Keys,
+    /// Whether it is drawn for a picture, where nothing can be clicked.
+    is_picture: bool,
+    worker: Worker<Asked, Explained>,
+    asked: Option<Key>,
+    shown: Option<Explained>,
+    groups: Groups,
+    removals: TableState,
+}
+
+impl Default for ExplainView {
+    fn default() -> Self {
+        Self {
+            keys: Keys { first: GroupKey::Category, second: Some(GroupKey::Phase) },
+            is_picture: false,
+            worker: Worker::new("highwater-explain", Explained::of),
+            asked: None,
+            shown: None,
+            groups: Groups::default(),
+            removals: TableState::default(),
+        }
+    }
+}
+
+impl ExplainView {
+    /// A view without what it is changed by.
+    pub fn for_picture() -> Self {
+        Self { is_picture: true, ..Self::default() }
+    }
+
+    /// Whether an explanation is being worked out.
+    pub fn is_busy(&self) -> bool {
+        self.worker.is_busy()
+    }
+
+    /// Waits until it is there. For tests, and for pictures without a window.
+    pub fn wait(&mut self) {
+        if let Some(explained) = self.worker.wait() {
+            self.take(explained);
+        }
+    }
+
+    /// The groups as comma-separated values, in exact figures and in the order shown; none until they are known.
+    pub fn csv(&self) -> Option<String> {
+        self.shown.as_ref().map(|explained| self.groups.csv(explained))
+    }
+
+    /// Shows the view in the room that there is; where that is too little, it scrolls. Gives what the user asks for.
+    pub fn explain_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        self.refresh(ui.ctx(), scene);
+        let Some(explained) = self.shown.take() else {
+            ui.horizontal(|ui| {
+                if !self.is_picture && self.worker.failure().is_none() {
+                    ui.spinner();
+                }
+                ui.weak(self.worker.failure().unwrap_or("Working out why the peak is so high…"));
+            });
+            return Vec::new();
+        };
+        let is_wide = ui.available_width() >= theme::EXPLAIN_WIDE;
+        let has_room = is_wide && ui.available_height() >= theme::EXPLAIN_LEAST;
+        let wishes = if self.is_picture || has_room {
+            self.columns_ui(ui, scene, &explained)
+        } else {
+            let scroll = ScrollArea::vertical().id_salt("explanation").auto_shrink([false, false]);
+            let show = |ui: &mut Ui| {
+                if is_wide {
+                    let room = vec2(ui.available_width(), theme::EXPLAIN_LEAST);
+                    ui.allocate_ui(room, |ui| {
+                        ui.set_min_size(room);
+                        ui.set_max_height(room.y);
+                        self.columns_ui(ui, scene, &explained)
+                    })
+                    .inner
+                } else {
+                    self.column_ui(ui, scene, &explained)
+                }
+            };
+            scroll.show(ui, show).inner
+        };
+        self.shown = Some(explained);
+        wishes
+    }
+
+    /// Advice at the left, groups at the right.
+    fn columns_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
+        let mut wishes = self.above_ui(ui, scene, explained);
+        let at = ui.next_widget_position();
+        let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
+        ui.allocate_rect(whole, Sense::hover());
+        let middle = whole.left() + whole.width() * LEFT;
+        let left = whole.with_max_x(middle - 8.0);
+        let mut left_ui = ui.new_child(UiBuilder::new().id_salt("left").max_rect(left));
+        let scroll = ScrollArea::vertical().id_salt("advice").auto_shrink([false, false]);
+        scroll.show(&mut left_ui, |ui| wishes.extend(self.advice_ui(ui, scene, explained)));
+        let line = egui::Stroke::new(1.0, theme::Shades::in_ui(ui).grid);
+        ui.painter().vline(middle, whole.y_range(), line);
+        let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
+        let mut right_ui = ui.new_child(UiBuilder::new().id_salt("right").max_rect(right));
+        wishes.extend(self.groups_ui(&mut right_ui, explained));
+        wishes
+    }
+
+    /// Everything in one column.
+    fn column_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
+        let mut wishes = self.above_ui(ui, scene, explained);
+        wishes.extend(self.advice_ui(ui, scene, explained));
+        ui.separator();
+        let rows = (explained.rows.len() as f32 + 1.0).clamp(4.0, ROWS);
+        let room = vec2(ui.available_width(), (rows + 4.0) * theme::ROW_HEIGHT + 20.0);
+        ui.allocate_ui(room, |ui| {
+            ui.set_min_size(room);
+            ui.set_max_height(room.y);
+            wishes.extend(self.groups_ui(ui, explained));
+        });
+        wishes
+    }
+
+    /// What stands above the columns.
+    fn above_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        let can_click = !self.is_picture;
+        wishes.extend(head::head_ui(ui, scene, explained, self.worker.is_busy() && can_click, can_click));
+        wishes.extend(head::filtered_ui(ui, explained, can_click));
+        wishes.extend(bar::bar_ui(ui, &explained.composition, scene.filter, can_click));
+        ui.add_space(4.0);
+        wishes
+    }
+
+    fn advice_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        wishes.extend(advice::advice_ui(ui, explained, scene.filter, !self.is_picture));
+        wishes.extend(advice::removals_ui(ui, explained, &mut self.removals));
+        wishes
+    }
+
+    fn groups_ui(&mut self, ui: &mut Ui, explained: &Explained) -> Option<Wish> {
+        if !self.is_picture {
+            head::keys_ui(ui, &mut self.keys);
+        }
+        self.groups.groups_ui(ui, explained, !self.is_picture)
+    }
+
+    /// Asks for what is looked at, and takes in what has become ready.
+    fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let of = Arc::downgrade(scene.recording);
+        let (device, metric) = (scene.selection.device, drawn_metric(scene.selection.metric));
+        let is_same = self.asked.as_ref().is_some_and(|asked| {
+            Weak::ptr_eq(&asked.of, &of)
+                && (asked.device, asked.metric, asked.keys) == (device, metric, self.keys)
+                && asked.filter == *scene.filter
+        });
+        if !is_same {
+            let key = Key { of: Weak::clone(&of), device, metric, filter: scene.filter.clone(), keys: self.keys };
+            self.asked = Some(key.clone());
+            self.worker.ask(ctx, Asked { recording: Arc::clone(scene.recording), key });
+        }
+        if let Some(explained) = self.worker.take() {
+            self.take(explained);
+        }
+        // What is said of another recording or device is not even for a moment true of this one.
+        self.shown = self.shown.take().filter(|shown| Weak::ptr_eq(&shown.key.of, &of) && shown.key.device == device);
+    }
+
+    fn take(&mut self, explained: Explained) {
+        let has_same_keys = self.shown.as_ref().is_some_and(|shown| shown.key.keys == explained.key.keys);
+        self.groups.renew(&explained, has_same_keys);
+        self.removals = TableState::default();
+        self.shown = Some(explained);
+    }
+}
+
+#[cfg(test)]
+mod tests;
