@@ -219,7 +219,7 @@ impl Timeline {
         let (response, rect) = self.plot_ui(ui, recording, selection, look, height);
         let frame = PlotFrame { rect, view: selection.view().clone() };
         let mut beneath = self.beneath(&frame, recording, selection, &shades);
-        beneath.extend(self.images(&frame));
+        beneath.extend(self.images(&frame, &selection.whole(recording).x));
         ui.painter().set(background, Shape::Vec(beneath));
         lanes::paint(ui.painter(), lanes, &frame, recording, selection, &shades);
         marks::paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
@@ -232,10 +232,12 @@ impl Timeline {
         self.frame = Some(frame);
     }
 
-    /// The picture of what is in view, and beside it, where that is not drawn yet, the picture of the whole.
-    fn images(&self, frame: &PlotFrame) -> Vec<Shape> {
+    /// The picture of what is in view, and beside it, where that is not drawn yet, the picture of the whole; nothing
+    /// beyond the recording, which lies `inside`.
+    fn images(&self, frame: &PlotFrame, inside: &Range<f64>) -> Vec<Shape> {
         let image = |shown: &Option<Shown>, within: Range<f64>| {
             let shown = shown.as_ref()?;
+            let within = within.start.max(inside.start)..within.end.min(inside.end);
             Some(frame.image(shown.texture.id(), &shown.view, &within))
         };
         let drawn = self.detail.as_ref().map_or(f64::MAX..f64::MAX, |detail| detail.view.x.clone());

@@ -1,0 +1,138 @@
+//! Job: what sets two moments apart, and whose blocks are shown, worked out on threads of their own.
+
+use std::sync::{Arc, Weak};
+
+use highwater_snapshots::analysis::diff::{Asked, Comparison, DiffAt, DiffQuery, DiffTree};
+use highwater_snapshots::analysis::{Filter, GroupKey, Matches, Metric, Moment};
+
+use crate::session::{DeviceIndex, Recording};
+
+/// Groups that are listed at most; the others are one line, and all are in the flame graph.
+const MOST_GROUPS: usize = 5_000;
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub(super) struct Half {
+    pub(super) recording: Arc<Recording>,
+    /// Row of the device.
+    pub(super) device: usize,
+    pub(super) moment: Moment,
+}
+
+impl Half {
+    fn index(&self) -> &DeviceIndex {
+        &self.recording.devices[self.device]
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        let index = self.index();
+        Asked { trace: &self.recording.trace, series: &index.series, live: &index.live }
+    }
+}
+
+/// The moment `at` of a device; else why there is none. The side is named `name`.
+pub(super) fn find(
+    recording: &Recording,
+    device: usize,
+    (at, metric): (DiffAt, Metric),
+    name: &str,
+) -> Result<Moment, String> {
+    let index = &recording.devices[device];
+    let asked = Asked { trace: &recording.trace, series: &index.series, live: &index.live };
+    at.find(asked, metric).ok_or_else(|| {
+        let (DiffAt::Step(step) | DiffAt::StepEnd(step)) = at else {
+            return format!("{name} has no such moment");
+        };
+        let known = match (recording.steps.first(), recording.steps.last()) {
+            (Some((first, _)), Some((last, _))) => format!("its steps go from {first} to {last}"),
+            _ => "it has no steps".to_owned(),
+        };
+        format!("{name} has no step {step}: {known}")
+    })
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) halves: [Half; 2],
+    pub(super) keys: Vec<GroupKey>,
+    pub(super) filter: Filter,
+}
+
+/// What was asked, without holding the recordings in memory.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    of: [Weak<Recording>; 2],
+    devices: [usize; 2],
+    moments: [Moment; 2],
+    keys: Vec<GroupKey>,
+    filter: Filter,
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.of.iter().zip(&other.of).all(|(one, other)| Weak::ptr_eq(one, other))
+            && (self.devices, self.moments) == (other.devices, other.moments)
+            && (&self.keys, &self.filter) == (&other.keys, &other.filter)
+    }
+}
+
+impl Key {
+    pub(super) fn of(question: &Question) -> Self {
+        let [a, b] = &question.halves;
+        Self {
+            of: [Arc::downgrade(&a.recording), Arc::downgrade(&b.recording)],
+            devices: [a.device, b.device],
+            moments: [a.moment, b.moment],
+            keys: question.keys.clone(),
+            filter: question.filter.clone(),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) key: Key,
+    pub(super) comparison: Comparison,
+    pub(super) tree: DiffTree,
+}
+
+impl Answer {
+    pub(super) fn to(question: &Question) -> Self {
+        let [a, b] = &question.halves;
+        let query = DiffQuery { keys: &question.keys, top: usize::MAX, filter: &question.filter };
+        let mut comparison = Comparison::of([a.asked(), b.asked()], [a.moment, b.moment], &query);
+        let tree = DiffTree::of(&comparison.diff.groups, &question.keys);
+        comparison.diff.list(MOST_GROUPS);
+        Self { key: Key::of(question), comparison, tree }
+    }
+
+    pub(super) fn keys(&self) -> &[GroupKey] {
+        &self.key.keys
+    }
+
+    pub(super) fn is_filtered(&self) -> bool {
+        !self.key.filter.is_empty()
+    }
+
+    /// Whether it is of these recordings.
+    pub(super) fn is_of(&self, recordings: [&Arc<Recording>; 2]) -> bool {
+        self.key.of.iter().zip(recordings).all(|(of, recording)| of.as_ptr() == Arc::as_ptr(recording))
+    }
+}
+
+/// Which blocks keep their colour, on either side.
+#[derive(Clone, Debug)]
+pub(super) struct Lit {
+    pub(super) recordings: [Arc<Recording>; 2],
+    pub(super) filters: [Filter; 2],
+}
+
+impl Lit {
+    pub(super) fn matches(&self) -> [Arc<Matches>; 2] {
+        let [a, b] = [0, 1].map(|side| (&self.recordings[side].trace, &self.filters[side]));
+        let (a, b) = rayon::join(|| Matches::of(a.0, a.1), || Matches::of(b.0, b.1));
+        [Arc::new(a), Arc::new(b)]
+    }
+}
