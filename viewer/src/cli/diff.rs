@@ -51,7 +51,8 @@ impl<'a> DiffReport<'a> {
             Asked { trace: traces[0], series: &a.0, live: &a.1 },
             Asked { trace: traces[1], series: &b.0, live: &b.1 },
         ];
-        let at = moments_of(arguments, traces[0])?;
+        let wanted = [arguments.at, arguments.at_b].map(|at| at.map(|at| at.0));
+        let at = moments_of(wanted, arguments.b.is_none(), traces[0])?;
         let find = |side: usize| {
             let missing = || {
                 let which = ["A", "B"][side];
@@ -253,10 +254,9 @@ impl<'a> DiffReport<'a> {
     }
 }
 
-/// The moments of both sides that the options mean.
-fn moments_of(arguments: &DiffArguments, first: &Trace) -> Result<[DiffAt; 2], Failure> {
-    let (at, at_b) = (arguments.at.map(|at| at.0), arguments.at_b.map(|at| at.0));
-    if arguments.b.is_some() {
+/// The moments of both sides that the options mean, of two recordings or, where there `is_one`, of that.
+pub fn moments_of([at, at_b]: [Option<DiffAt>; 2], is_one: bool, first: &Trace) -> Result<[DiffAt; 2], Failure> {
+    if !is_one {
         let at = at.unwrap_or_default();
         return Ok([at, at_b.unwrap_or(at)]);
     }
@@ -272,7 +272,8 @@ fn moments_of(arguments: &DiffArguments, first: &Trace) -> Result<[DiffAt; 2], F
     }
 }
 
-fn of_side(failure: Failure, side: usize) -> Failure {
+/// A failure with the side that it is of, 0 for A and 1 for B, where that can be said.
+pub fn of_side(failure: Failure, side: usize) -> Failure {
     match failure {
         Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),
         other => other,
