@@ -13,7 +13,9 @@ use highwater_snapshots::analysis::Matches;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use crate::args::{ComparedAt, PictureAt, PictureAxis, PictureColours, PictureOrder, PictureTheme, RenderArguments, is_stdin};
+use crate::args::{
+    ComparedAt, PictureAt, PictureAxis, PictureColours, PictureOrder, PictureTheme, RenderArguments, is_stdin,
+};
 use crate::cli::categories::read_with;
 use crate::cli::caveats;
 use crate::cli::destination::same;

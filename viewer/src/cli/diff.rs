@@ -71,17 +71,33 @@ impl<'a> DiffReport<'a> {
         let delta = i128::from(self.comparison.diff.b.bytes) - i128::from(self.comparison.diff.a.bytes);
         DiffFigures {
             a: SideFigures::of(self.traces[0], &self.arguments.a, &self.comparison.diff.a),
-            b: SideFigures::of(self.traces[1], self.arguments.b.as_ref().unwrap_or(&self.arguments.a), &self.comparison.diff.b),
+            b: SideFigures::of(
+                self.traces[1],
+                self.arguments.b.as_ref().unwrap_or(&self.arguments.a),
+                &self.comparison.diff.b,
+            ),
             delta_bytes: delta,
             filter: filter.map(str::to_owned),
             filtered_delta_bytes: filter.map(|_| self.comparison.diff.delta()),
-            groups: self.comparison.diff.groups.iter().map(|group| GroupFigures::of(group, &self.arguments.by.0)).collect(),
+            groups: self
+                .comparison
+                .diff
+                .groups
+                .iter()
+                .map(|group| GroupFigures::of(group, &self.arguments.by.0))
+                .collect(),
             rest_a_bytes: self.comparison.diff.rest_bytes[0],
             rest_b_bytes: self.comparison.diff.rest_bytes[1],
-            rest_delta_bytes: i128::from(self.comparison.diff.rest_bytes[1]) - i128::from(self.comparison.diff.rest_bytes[0]),
+            rest_delta_bytes: i128::from(self.comparison.diff.rest_bytes[1])
+                - i128::from(self.comparison.diff.rest_bytes[0]),
             rest_groups: self.comparison.diff.rest_groups,
             settings: self.comparison.settings.iter().filter(|setting| setting.differs()).cloned().collect(),
-            peaks: self.comparison.totals.iter().map(|(metric, bytes)| (metric.name(), TotalFigures::of(*bytes))).collect(),
+            peaks: self
+                .comparison
+                .totals
+                .iter()
+                .map(|(metric, bytes)| (metric.name(), TotalFigures::of(*bytes)))
+                .collect(),
             phases: self.comparison.phases.iter().map(PhaseFigures::of).collect(),
         }
     }
@@ -220,14 +236,19 @@ impl<'a> DiffReport<'a> {
             row(group.key.clone(), [group.a_bytes, group.b_bytes], change);
         }
         if self.comparison.diff.rest_groups > 0 {
-            row(vec![count_of(self.comparison.diff.rest_groups, "more group")], self.comparison.diff.rest_bytes, String::new());
+            row(
+                vec![count_of(self.comparison.diff.rest_groups, "more group")],
+                self.comparison.diff.rest_bytes,
+                String::new(),
+            );
         }
         row(vec!["total".to_owned()], [self.comparison.diff.a_bytes, self.comparison.diff.b_bytes], String::new());
         table
     }
 
     fn print_likeness(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let loosely = self.comparison.diff.groups.iter().filter(|group| group.likeness == Likeness::Alike).count() as u64;
+        let loosely =
+            self.comparison.diff.groups.iter().filter(|group| group.likeness == Likeness::Alike).count() as u64;
         if loosely > 0 {
             let s = if loosely == 1 { " was" } else { "s were" };
             page.warning(&format!(

@@ -34,6 +34,10 @@ pub const SEARCH_WIDTH: f32 = 240.0;
 pub const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Height of what makes the difference between two recordings when first shown, in points.
 pub const DIFFERENCE_HEIGHT: f32 = 300.0;
+/// Least height that two timelines keep beside what is below them, in points.
+pub const LEAST_PAIR: f32 = 400.0;
+/// Height of one of two timelines from which on it has a legend, in points.
+pub const LEGEND_FROM: f32 = 205.0;
 /// Height of the legend above each of two timelines at most, in points: what has no room is scrolled to.
 pub const PAIR_LEGEND_HEIGHT: f32 = 2.0 * ROW_HEIGHT;
 /// Height of the view below the timeline when first shown, in points.

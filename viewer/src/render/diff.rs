@@ -9,8 +9,8 @@ use highwater_snapshots::units::format_bytes;
 
 use super::{RenderFigures, check_destination, colour_by, name_of, theme_of};
 use crate::args::{ComparedAt, PictureAt, PictureAxis, PictureColours, PictureOrder, RenderArguments};
-use crate::cli::caveats;
 use crate::cli::categories::read_with;
+use crate::cli::caveats;
 use crate::cli::diff::{moments_of, of_side};
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
@@ -80,7 +80,8 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
         has_lines: true,
         is_hiding: false,
     };
-    let choices = Choices { metric: arguments.metric, at, keys, align: Align::default(), look: Look::default() };
+    let (align, look) = (Align::default(), Look::default());
+    let choices = Choices { metric: arguments.metric, at, keys, align, hides_internals: true, look };
     let bar = spinner(format!("drawing {}", arguments.out.display()));
     let mut sheet = DiffSheet::new(recordings.clone(), selections.each_ref(), choices, paint);
     sheet.search_for(arguments.blocks.filter.stated().unwrap_or_default());

@@ -123,6 +123,9 @@ pub(crate) fn proof(command: Command) -> Proof {
         C::ShowEvents => Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Events) && is.tells("Events: ")),
         C::NextFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "first")),
         C::PreviousFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "second")),
+        C::Compare => Effect(Three, &[], |was, is| {
+            !was.tells("third : first") && is.tells("third : first") && is.tells("Groups: ")
+        }),
         C::ToggleFollow => {
             Effect(Unfinished, &[], |was, is| was.told.contains("following") && !is.told.contains("following"))
         }

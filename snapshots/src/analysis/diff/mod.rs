@@ -13,7 +13,7 @@ mod tree;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::ids::BlockId;
+use crate::ids::{BlockId, StackId};
 use crate::trace::Trace;
 
 use super::between::bytes_of;
@@ -27,7 +27,7 @@ use super::series::Series;
 pub use comparison::Comparison;
 pub use settings::{Setting, settings};
 pub use steps::{PhasePair, paired_steps, phase_pairs};
-pub use tree::{DiffNode, DiffTree};
+pub use tree::{DiffNode, DiffTree, StackText};
 
 use unite::Unite;
 
@@ -128,6 +128,8 @@ pub struct DiffGroup {
     pub key: Vec<String>,
     /// The values as A has them, where it has others: lines that moved, functions that were renamed.
     pub former_key: Option<Vec<String>>,
+    /// Their stacks in A and B, one of several where the keys do not tell them apart; none where a side has no blocks.
+    pub stacks: [StackId; 2],
     /// Their bytes in A.
     pub a_bytes: u64,
     /// Their bytes in B.
@@ -187,10 +189,10 @@ impl Diff {
         for (side, (asked, found)) in [(first, &of_a), (second, &of_b)].into_iter().enumerate() {
             for &id in &found.blocks {
                 unite.code(side, id, &mut code);
-                let bytes = bytes_of(asked.trace, a.metric, id);
+                let block = (bytes_of(asked.trace, a.metric, id), asked.trace.blocks.stack[id.0 as usize]);
                 match sums.get_mut(&code) {
-                    Some(sum) => sum.add(side, bytes),
-                    None => sums.entry(code.clone()).or_default().add(side, bytes),
+                    Some(sum) => sum.add(side, block),
+                    None => sums.entry(code.clone()).or_default().add(side, block),
                 }
             }
         }
@@ -198,7 +200,16 @@ impl Diff {
         groups.extend(sums.into_iter().map(|(code, sum)| {
             let (key, former_key, likeness) = unite.names(&code, sum.blocks);
             let ([a_bytes, b_bytes], [a_blocks, b_blocks]) = (sum.bytes, sum.blocks);
-            DiffGroup { key, former_key, a_bytes, b_bytes, a_blocks, b_blocks, likeness }
+            DiffGroup {
+                key,
+                former_key,
+                stacks: sum.stacks.map(Option::unwrap_or_default),
+                a_bytes,
+                b_bytes,
+                a_blocks,
+                b_blocks,
+                likeness,
+            }
         }));
         groups.sort_by(|x, y| {
             let rank = |group: &DiffGroup| (group.delta().unsigned_abs(), group.a_bytes.max(group.b_bytes));
@@ -225,10 +236,13 @@ impl Diff {
 struct Sums {
     bytes: [u64; 2],
     blocks: [u64; 2],
+    /// Of the first block.
+    stacks: [Option<StackId>; 2],
 }
 
 impl Sums {
-    fn add(&mut self, side: usize, bytes: u64) {
+    fn add(&mut self, side: usize, (bytes, stack): (u64, StackId)) {
+        self.stacks[side].get_or_insert(stack);
         self.bytes[side] += bytes;
         self.blocks[side] += 1;
     }
@@ -266,6 +280,7 @@ fn beside(a: &Found, b: &Found, keys: usize) -> Vec<DiffGroup> {
     let group = |name: &'static str| DiffGroup {
         key: vec![name.to_owned(); keys],
         former_key: None,
+        stacks: [StackId::NONE; 2],
         a_bytes: bytes(a, name),
         b_bytes: bytes(b, name),
         a_blocks: 0,

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use super::function::bare_name;
 use super::{Change, DiffGroup};
+use crate::analysis::frames::{stack_lines, user_line};
 use crate::analysis::group_key::GroupKey;
+use crate::tables::Tables;
 
 /// Blocks of both sides that share a path. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,14 +51,14 @@ impl DiffTree {
     /// The root.
     pub const ROOT: u32 = 0;
 
-    /// The tree of `groups`, which were made by `keys`.
-    pub fn of(groups: &[DiffGroup], keys: &[GroupKey]) -> Self {
+    /// The tree of `groups`, which were made by `keys`; `stacks` says what of stacks is told.
+    pub fn of(groups: &[DiffGroup], keys: &[GroupKey], stacks: &StackText<'_>) -> Self {
         let mut tree = Self { nodes: vec![node(String::new(), Self::ROOT)] };
         let mut known: HashMap<(u32, String), u32> = HashMap::new();
         for (row, group) in groups.iter().enumerate() {
             tree.add(Self::ROOT, group);
             let mut at = Self::ROOT;
-            for (part, name) in parts(group, keys) {
+            for (part, name) in parts(group, keys, stacks) {
                 at = match known.get(&(at, part.clone())) {
                     Some(&below) => below,
                     None => {
@@ -112,16 +114,42 @@ fn node(name: String, parent: u32) -> DiffNode {
     DiffNode { name, parent, children: Vec::new(), bytes: [0; 2], blocks: [0; 2], extent: 0, group: None }
 }
 
+/// What of a group's stack is told.
+#[derive(Clone, Copy, Debug)]
+pub struct StackText<'a> {
+    /// The tables of A and B.
+    pub tables: [&'a Tables; 2],
+    /// Whether the lines of allocator and framework are left out.
+    pub hides_internals: bool,
+}
+
+impl StackText<'_> {
+    /// The lines of a group's stack, innermost first, as B has them, else A; none where there is no stack.
+    pub fn lines(&self, group: &DiffGroup) -> Vec<String> {
+        let [a, b] = group.stacks;
+        let (tables, stack) = if b.is_some() { (self.tables[1], b) } else { (self.tables[0], a) };
+        let lines = stack_lines(tables, stack);
+        if !self.hides_internals {
+            return lines.into_iter().map(|line| line.text).collect();
+        }
+        let told: Vec<String> = lines.into_iter().filter(|line| line.is_program).map(|line| line.text).collect();
+        if told.is_empty() {
+            user_line(tables, stack).map(|line| tables.line_text(&line)).into_iter().collect()
+        } else {
+            told
+        }
+    }
+}
+
 /// The parts of a group's path: by what each is told apart, and what it is called.
-fn parts(group: &DiffGroup, keys: &[GroupKey]) -> Vec<(String, String)> {
+fn parts(group: &DiffGroup, keys: &[GroupKey], stacks: &StackText<'_>) -> Vec<(String, String)> {
     let mut out = Vec::new();
     for (key, value) in keys.iter().zip(&group.key) {
-        if *key != GroupKey::Stack {
+        let lines = if *key == GroupKey::Stack { stacks.lines(group) } else { Vec::new() };
+        if lines.is_empty() {
             out.push((value.clone(), value.clone()));
-            continue;
         }
-        // Innermost line first.
-        out.extend(value.lines().rev().map(|line| (function_of(line), line.to_owned())));
+        out.extend(lines.into_iter().rev().map(|line| (function_of(&line), line)));
     }
     out
 }
@@ -135,31 +163,30 @@ fn function_of(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::diff::Likeness;
+    use crate::analysis::diff::{Asked, DiffAt, DiffQuery};
+    use crate::analysis::{Diff, Filter, LiveIndex, Metric, Series};
+    use crate::text::trace_from_text;
+    use crate::{DeviceId, Trace};
 
-    fn group(key: &[&str], bytes: [u64; 2]) -> DiffGroup {
-        let [a_blocks, b_blocks] = bytes.map(|bytes| u64::from(bytes > 0));
-        DiffGroup {
-            key: key.iter().map(|&value| value.to_owned()).collect(),
-            former_key: None,
-            a_bytes: bytes[0],
-            b_bytes: bytes[1],
-            a_blocks,
-            b_blocks,
-            likeness: Likeness::Equal,
-        }
+    /// The groups and the tree of the peaks of two recordings.
+    fn of(traces: [&Trace; 2], keys: &[GroupKey], hides_internals: bool) -> (Diff, DiffTree) {
+        let index = traces.map(|trace| (Series::build(trace, DeviceId(0)), LiveIndex::build(trace, DeviceId(0))));
+        let sides = [0, 1].map(|side| Asked { trace: traces[side], series: &index[side].0, live: &index[side].1 });
+        let moments = sides.map(|asked| DiffAt::Peak.find(asked, Metric::Requested).unwrap());
+        let diff = Diff::of(sides, moments, &DiffQuery { keys, top: usize::MAX, filter: &Filter::default() });
+        let stacks = StackText { tables: traces.map(|trace| &trace.tables), hides_internals };
+        let tree = DiffTree::of(&diff.groups, keys, &stacks);
+        (diff, tree)
     }
 
     #[test]
     fn what_lies_below_a_node_adds_up_to_it_on_both_sides_and_in_width() {
-        let groups = [
-            group(&["gradient", "layer.0"], [100, 0]),
-            group(&["gradient", "layer.1"], [50, 80]),
-            group(&["parameter", "layer.0"], [70, 70]),
-        ];
-        let tree = DiffTree::of(&groups, &[GroupKey::Category, GroupKey::Scope]);
+        let a = trace_from_text("alloc x 100 gradient @net.0\nalloc y 50 gradient @net.1\nalloc z 70 parameter @net.0")
+            .unwrap();
+        let b = trace_from_text("alloc y 80 gradient @net.1\nalloc z 70 parameter @net.0").unwrap();
+        let (diff, tree) = of([&a, &b], &[GroupKey::Category, GroupKey::Scope], true);
         let root = tree.node(DiffTree::ROOT);
-        assert_eq!((root.bytes, root.extent, root.delta()), ([220, 150], 250, -70));
+        assert_eq!((root.bytes, root.extent, root.delta()), ([220, 150], 250, diff.delta()));
         for id in 0..tree.nodes.len() as u32 {
             let node = tree.node(id);
             if node.children.is_empty() {
@@ -178,21 +205,33 @@ mod tests {
 
     #[test]
     fn stacks_grow_from_their_outermost_function_and_callers_whose_lines_moved_are_one() {
-        let groups = [
-            group(&["forward (net.py:12)\nmain (train.py:3)"], [10, 0]),
-            group(&["backward (net.py:40)\nmain (train.py:4)"], [0, 30]),
-        ];
-        let tree = DiffTree::of(&groups, &[GroupKey::Stack]);
+        let a = trace_from_text("alloc x 10 < forward (net.py:12) < main (train.py:3)").unwrap();
+        let b = trace_from_text("alloc x 30 < backward (net.py:40) < main (train.py:4)").unwrap();
+        let (diff, tree) = of([&a, &b], &[GroupKey::Stack], true);
         let main = tree.node(tree.node(DiffTree::ROOT).children[0]);
-        assert_eq!((main.name.as_str(), main.bytes, main.extent), ("main (train.py:3)", [10, 30], 40));
-        let inner: Vec<(&str, Option<u32>)> =
-            main.children.iter().map(|child| (tree.node(*child).name.as_str(), tree.node(*child).group)).collect();
-        assert_eq!(inner, [("backward (net.py:40)", Some(1)), ("forward (net.py:12)", Some(0))]);
+        assert!(main.name.starts_with("main (train.py:"), "{main:?}");
+        assert_eq!((main.bytes, main.extent), ([10, 30], 40));
+        let inner: Vec<&str> = main.children.iter().map(|child| tree.node(*child).name.as_str()).collect();
+        assert_eq!(inner, ["backward (net.py:40)", "forward (net.py:12)"]);
+        for &child in &main.children {
+            let node = tree.node(child);
+            let group = &diff.groups[node.group.unwrap() as usize];
+            assert_eq!([group.a_bytes, group.b_bytes], node.bytes);
+        }
+    }
+
+    #[test]
+    fn lines_of_the_machinery_are_left_out_where_that_is_asked_for() {
+        let text = "alloc x 10 < c10::cuda::alloc (alloc.cpp:1) < forward (net.py:12) < main (train.py:3)";
+        let trace = trace_from_text(text).unwrap();
+        let depth = |hides| of([&trace, &trace], &[GroupKey::Stack], hides).1.nodes.len() - 1;
+        assert_eq!((depth(true), depth(false)), (2, 3));
     }
 
     #[test]
     fn nothing_gives_a_root_alone() {
-        let tree = DiffTree::of(&[], &[GroupKey::Category]);
+        let trace = Trace::default();
+        let (_, tree) = of([&trace, &trace], &[GroupKey::Category], true);
         assert_eq!((tree.nodes.len(), tree.node(DiffTree::ROOT).extent), (1, 0));
     }
 }

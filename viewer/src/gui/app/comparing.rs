@@ -111,7 +111,11 @@ impl App {
     pub(super) fn comparison_tab(&self, tabs: &[Tab]) -> Option<Tab> {
         let [a, b] = self.comparing.as_ref()?.rows;
         let names = distinct_names(tabs);
-        let name = if a == b { format!("{} with itself", names.get(a)?) } else { format!("{} : {}", names.get(a)?, names.get(b)?) };
+        let name = if a == b {
+            format!("{} with itself", names.get(a)?)
+        } else {
+            format!("{} : {}", names.get(a)?, names.get(b)?)
+        };
         Some(Tab { name, path: None })
     }
 

@@ -46,7 +46,12 @@ pub(super) struct Alignment {
 
 impl Alignment {
     /// Aligns by `align`; where the moments lie in no step, by the first events.
-    pub(super) fn of(recordings: [&Recording; 2], selections: [&Selection; 2], moments: &[Moment], align: Align) -> Self {
+    pub(super) fn of(
+        recordings: [&Recording; 2],
+        selections: [&Selection; 2],
+        moments: &[Moment],
+        align: Align,
+    ) -> Self {
         let of_side = |side: usize| {
             let trace = &recordings[side].trace;
             let moment = moments.get(side)?;

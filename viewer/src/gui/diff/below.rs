@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eframe::egui::Ui;
+use eframe::egui::{Ui, UiBuilder};
 use highwater_snapshots::analysis::diff::Likeness;
 use highwater_snapshots::units::format_count;
 
@@ -103,8 +103,7 @@ impl Below {
         let row_of = |row: usize| order.get(row).copied().unwrap_or(usize::MAX);
         let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
         let tip = |row: usize, column: usize| sheet.value(row_of(row), column).exact();
-        let touched =
-            table_with_tips_ui(ui, sheet.name, &sheet.columns, order.len(), state, (cell, tip));
+        let touched = table_with_tips_ui(ui, sheet.name, &sheet.columns, order.len(), state, (cell, tip));
         let mut found = None;
         if look == Look::Groups {
             let groups = answer.comparison.diff.groups.len();
@@ -122,9 +121,19 @@ impl Below {
         found
     }
 
-    /// Shows the answer as a picture has it.
-    pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, look: Look) {
-        self.below_ui(ui, answer, look);
+    /// Shows the groups as a picture has them: as a table, and beside it as a flame graph.
+    pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>) {
+        /// Share of the width that the table takes.
+        const TABLE: f32 = 0.58;
+        let whole = ui.available_rect_before_wrap();
+        let (mut left, mut right) = (whole, whole);
+        left.max.x = whole.left() + whole.width() * TABLE;
+        right.min.x = left.max.x + 12.0;
+        for (rect, look) in [(left, Look::Groups), (right, Look::Flame)] {
+            ui.scope_builder(UiBuilder::new().id_salt(look.name()).max_rect(rect), |ui| {
+                self.below_ui(ui, answer, look)
+            });
+        }
     }
 
     /// The table of a look in exact figures, in the order shown; of the flame graph the groups.

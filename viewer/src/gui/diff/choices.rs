@@ -60,6 +60,8 @@ pub struct Choices {
     pub keys: Vec<GroupKey>,
     /// How the timelines stand one above the other.
     pub align: Align,
+    /// Whether stacks leave out the machinery's lines.
+    pub hides_internals: bool,
     /// How the difference is shown.
     pub look: Look,
 }
@@ -70,7 +72,14 @@ impl Choices {
         let is_one = std::ptr::eq(recordings[0], recordings[1]);
         let of_one = || DiffAt::last_steps(&recordings[0].trace).unwrap_or([DiffAt::Peak, DiffAt::End]);
         let at = if is_one { of_one() } else { [DiffAt::Peak; 2] };
-        Self { metric, at, keys: vec![GroupKey::Category], align: Align::default(), look: Look::default() }
+        Self {
+            metric,
+            at,
+            keys: vec![GroupKey::Category],
+            align: Align::default(),
+            hides_internals: true,
+            look: Look::default(),
+        }
     }
 
     /// The same moments of the steps `by` further on, where a step is meant.

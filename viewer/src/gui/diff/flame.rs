@@ -26,7 +26,10 @@ struct Bar {
 enum What {
     Node(u32),
     /// So many children of a node that are too narrow to be seen, with their bytes in A and B.
-    Rest { count: usize, bytes: [u64; 2] },
+    Rest {
+        count: usize,
+        bytes: [u64; 2],
+    },
 }
 
 /// What the user asks for.
@@ -50,7 +53,13 @@ pub(super) struct Flame {
 
 /// The bars of `focus`, of what it is part of and of all below. By row, then from left to right.
 fn bars(tree: &DiffTree, focus: u32, width: f32) -> Vec<Bar> {
-    let above = std::iter::once(DiffTree::ROOT).chain(tree.path(focus));
+    // What all groups share is one bar: the functions that start a program say nothing.
+    let trunk = trunk(tree);
+    let inner = trunk.last().copied().unwrap_or(DiffTree::ROOT);
+    let focus = if focus == DiffTree::ROOT || trunk.contains(&focus) { inner } else { focus };
+    let path = tree.path(focus);
+    let above = path.into_iter().filter(|id| *id == inner || !trunk.contains(id));
+    let above = std::iter::once(DiffTree::ROOT).chain(above);
     let whole = |(row, id)| Bar { left: 0.0, right: width, row, what: What::Node(id) };
     let mut out: Vec<Bar> = above.enumerate().map(whole).collect();
     let total = tree.node(focus).extent;
@@ -90,6 +99,17 @@ fn bars(tree: &DiffTree, focus: u32, width: f32) -> Vec<Bar> {
     out
 }
 
+/// The nodes that all groups share, from the one below the root on.
+fn trunk(tree: &DiffTree) -> Vec<u32> {
+    let mut trunk = Vec::new();
+    let mut at = DiffTree::ROOT;
+    while let ([only], None) = (&tree.node(at).children[..], tree.node(at).group) {
+        trunk.push(*only);
+        at = *only;
+    }
+    trunk
+}
+
 impl Flame {
     /// Shows all again: the tree is another one.
     pub(super) fn reset(&mut self) {
@@ -100,9 +120,10 @@ impl Flame {
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, chosen: Option<usize>) -> Option<Act> {
         legend_ui(ui);
         let width = ui.available_width() - ui.spacing().scroll.bar_width - 2.0;
-        let is_same = self.of.as_ref().is_some_and(|(known, focus, of)| {
-            Arc::ptr_eq(known, answer) && *focus == self.focus && *of == width
-        });
+        let is_same = self
+            .of
+            .as_ref()
+            .is_some_and(|(known, focus, of)| Arc::ptr_eq(known, answer) && *focus == self.focus && *of == width);
         if !is_same {
             self.bars = bars(&answer.tree, self.focus, width);
             self.of = Some((Arc::clone(answer), self.focus, width));
@@ -163,11 +184,7 @@ impl Flame {
                 ui.set_max_width(theme::TOOLTIP_WIDTH);
                 ui.label(&name);
                 ui.strong(format!("{}, {}", words_of(bytes), change.name()));
-                ui.label(format!(
-                    "{} B and {} B",
-                    format_count(bytes[0]),
-                    format_count(bytes[1])
-                ));
+                ui.label(format!("{} B and {} B", format_count(bytes[0]), format_count(bytes[1])));
             });
         }
         tile::focus_frame(ui, response);
@@ -191,7 +208,8 @@ impl Flame {
     fn walk(&mut self, ui: &Ui, response: &Response, tree: &DiffTree) -> Option<Act> {
         let walked = tile::walked(ui, response);
         if walked.leaves {
-            self.focus = tree.node(self.focus).parent;
+            let parent = tree.node(self.focus).parent;
+            self.focus = if trunk(tree).contains(&parent) { DiffTree::ROOT } else { parent };
             self.at = self.focus;
             return None;
         }
@@ -200,8 +218,9 @@ impl Flame {
             [0, 0] if walked.filters => return Some(Act::Filter(tree.node(self.at).group? as usize)),
             [0, 0] if walked.enters => return self.go(tree, self.at),
             [0, 0] => return None,
-            [0, down] if down > 0 => tree.node(self.at).children.first().copied()?,
-            [0, _] => tree.node(self.at).parent,
+            [0, down] if down > 0 => below(tree, self.at).find(|id| is_drawn(*id))?,
+            // What is part of the trunk has no bar of its own.
+            [0, _] => above(tree, self.at).find(|id| is_drawn(*id)).unwrap_or(DiffTree::ROOT),
             [right, _] => {
                 let siblings = &tree.node(tree.node(self.at).parent).children;
                 let row = siblings.iter().position(|id| *id == self.at)? as i64;
@@ -215,6 +234,16 @@ impl Flame {
     }
 }
 
+/// What a node is part of, from the nearest on.
+fn above(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(tree.node(id).parent), |id| (*id != DiffTree::ROOT).then(|| tree.node(*id).parent))
+}
+
+/// The widest part of a node, the widest part of that, and so on.
+fn below(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(tree.node(id).children.first().copied(), |id| tree.node(*id).children.first().copied())
+}
+
 fn facts(tree: &DiffTree, what: What) -> (String, [u64; 2], Change) {
     match what {
         What::Node(DiffTree::ROOT) => {
@@ -223,7 +252,12 @@ fn facts(tree: &DiffTree, what: What) -> (String, [u64; 2], Change) {
         }
         What::Node(id) => {
             let node = tree.node(id);
-            (node.name.clone(), node.bytes, node.change())
+            let left_out = above(tree, id).take_while(|id| *id != DiffTree::ROOT).count();
+            let is_trunk = left_out > 0 && above(tree, id).all(|id| tree.node(id).children.len() == 1);
+            let callers = if left_out == 1 { "caller" } else { "callers" };
+            let name =
+                if is_trunk { format!("{} (and its {left_out} {callers})", node.name) } else { node.name.clone() };
+            (name, node.bytes, node.change())
         }
         What::Rest { count, bytes } => {
             (format!("{} more", format_count(count as u64)), bytes, Change::of(bytes, [0, 0]))
@@ -249,7 +283,8 @@ fn legend_ui(ui: &mut Ui) {
 #[cfg(test)]
 mod tests {
     use highwater_snapshots::analysis::GroupKey;
-    use highwater_snapshots::analysis::diff::{DiffGroup, Likeness};
+    use highwater_snapshots::analysis::diff::{DiffGroup, Likeness, StackText};
+    use highwater_snapshots::tables::Tables;
 
     use super::*;
 
@@ -258,6 +293,7 @@ mod tests {
         let group = |name: &str, bytes: [u64; 2]| DiffGroup {
             key: vec![name.to_owned()],
             former_key: None,
+            stacks: [highwater_snapshots::StackId::NONE; 2],
             a_bytes: bytes[0],
             b_bytes: bytes[1],
             a_blocks: 1,
@@ -265,7 +301,9 @@ mod tests {
             likeness: Likeness::Equal,
         };
         let groups = [group("a", [600, 100]), group("b", [100, 390]), group("c", [6, 2]), group("d", [4, 4])];
-        let tree = DiffTree::of(&groups, &[GroupKey::Category]);
+        let tables = Tables::default();
+        let stacks = StackText { tables: [&tables; 2], hides_internals: true };
+        let tree = DiffTree::of(&groups, &[GroupKey::Category], &stacks);
         let bars = bars(&tree, DiffTree::ROOT, 100.0);
         let inner: Vec<&Bar> = bars.iter().filter(|bar| bar.row == 1).collect();
         assert_eq!(inner.len(), 3);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_snapshots::analysis::diff::{Asked, Comparison, DiffAt, DiffQuery, DiffTree};
+use highwater_snapshots::analysis::diff::{Asked, Comparison, DiffAt, DiffQuery, DiffTree, StackText};
 use highwater_snapshots::analysis::{Filter, GroupKey, Matches, Metric, Moment};
 
 use crate::session::{DeviceIndex, Recording};
@@ -57,6 +57,7 @@ pub(super) struct Question {
     pub(super) halves: [Half; 2],
     pub(super) keys: Vec<GroupKey>,
     pub(super) filter: Filter,
+    pub(super) hides_internals: bool,
 }
 
 /// What was asked, without holding the recordings in memory.
@@ -67,6 +68,7 @@ pub(super) struct Key {
     moments: [Moment; 2],
     keys: Vec<GroupKey>,
     filter: Filter,
+    hides_internals: bool,
 }
 
 impl PartialEq for Key {
@@ -74,6 +76,7 @@ impl PartialEq for Key {
         self.of.iter().zip(&other.of).all(|(one, other)| Weak::ptr_eq(one, other))
             && (self.devices, self.moments) == (other.devices, other.moments)
             && (&self.keys, &self.filter) == (&other.keys, &other.filter)
+            && self.hides_internals == other.hides_internals
     }
 }
 
@@ -86,6 +89,7 @@ impl Key {
             moments: [a.moment, b.moment],
             keys: question.keys.clone(),
             filter: question.filter.clone(),
+            hides_internals: question.hides_internals,
         }
     }
 }
@@ -96,6 +100,8 @@ pub(super) struct Answer {
     pub(super) key: Key,
     pub(super) comparison: Comparison,
     pub(super) tree: DiffTree,
+    /// The stacks of the listed groups on a line each; none where the stack is no key.
+    pub(super) stacks: Vec<String>,
 }
 
 impl Answer {
@@ -103,9 +109,15 @@ impl Answer {
         let [a, b] = &question.halves;
         let query = DiffQuery { keys: &question.keys, top: usize::MAX, filter: &question.filter };
         let mut comparison = Comparison::of([a.asked(), b.asked()], [a.moment, b.moment], &query);
-        let tree = DiffTree::of(&comparison.diff.groups, &question.keys);
+        let tables = [&a.recording.trace.tables, &b.recording.trace.tables];
+        let text = StackText { tables, hides_internals: question.hides_internals };
+        let tree = DiffTree::of(&comparison.diff.groups, &question.keys, &text);
         comparison.diff.list(MOST_GROUPS);
-        Self { key: Key::of(question), comparison, tree }
+        let mut stacks = Vec::new();
+        if question.keys.contains(&GroupKey::Stack) {
+            stacks.extend(comparison.diff.groups.iter().map(|group| text.lines(group).join(" < ")));
+        }
+        Self { key: Key::of(question), comparison, tree, stacks }
     }
 
     pub(super) fn keys(&self) -> &[GroupKey] {

@@ -15,7 +15,8 @@ mod steering;
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, RichText, Role, Ui, WidgetInfo};
-use highwater_snapshots::analysis::{Filter, Matches, Metric, Moment};
+use highwater_snapshots::analysis::diff::DiffAt;
+use highwater_snapshots::analysis::{Filter, GroupKey, Matches, Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 pub use alignment::Align;
@@ -24,7 +25,7 @@ pub use choosers::{Files, Wish};
 
 use super::colouring::ColourBy;
 use super::theme::{self, Shades};
-use super::timeline::{self, Stacking};
+use super::timeline::{self, Stacking, Timeline};
 use super::worker::Worker;
 use crate::cli::diff::signed;
 use crate::selection::{Axis, Selection};
@@ -47,6 +48,19 @@ pub struct Paint {
     pub is_hiding: bool,
 }
 
+/// The compared moments; else why one is not there.
+type Moments = Result<[Moment; 2], String>;
+
+/// Of which recordings and devices something is known.
+type Of = ([usize; 2], [usize; 2]);
+
+/// What does not change from frame to frame.
+#[derive(Debug, Default)]
+struct Known {
+    moments: Option<((Of, [DiffAt; 2], Metric), Moments)>,
+    alignment: Option<((Of, Option<[Moment; 2]>, Align, Axis), Arc<Alignment>)>,
+}
+
 /// Which blocks are lit: of which answer, which group, under which conditions.
 type LitKey = (usize, usize, Filter);
 
@@ -58,6 +72,7 @@ pub struct DiffView {
     pair: Pair,
     below: Below,
     worker: Worker<Question, Answer>,
+    known: Known,
     asked: Option<Key>,
     answer: Option<Arc<Answer>>,
     /// The blocks of the chosen group on both sides.
@@ -80,6 +95,7 @@ impl DiffView {
             pair: Pair::new([side(0), side(1)]),
             below: Below::default(),
             worker: Worker::new("highwater-diff", |question: Question, _| Some(Answer::to(&question))),
+            known: Known::default(),
             asked: None,
             answer: None,
             marker: Worker::new("highwater-diff-light", |(key, lit): (LitKey, Lit), _| Some((key, lit.matches()))),
@@ -113,6 +129,12 @@ impl DiffView {
         [&a.selection, &b.selection]
     }
 
+    /// The two timelines.
+    pub fn timelines(&self) -> [&Timeline; 2] {
+        let [a, b] = &self.pair.sides;
+        [&a.timeline, &b.timeline]
+    }
+
     /// Whether anything that is shown is still being worked out.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy() || self.marker.is_busy() || self.pair.sides.iter().any(Side::is_busy)
@@ -143,17 +165,27 @@ impl DiffView {
         Metric::ALL.into_iter().filter(|metric| has(0, *metric) && has(1, *metric)).collect()
     }
 
+    fn of(&self, recordings: [&Arc<Recording>; 2]) -> Of {
+        let devices = self.selections().map(|selection| selection.device);
+        (recordings.map(|recording| Arc::as_ptr(recording) as usize), devices)
+    }
+
     /// The compared moments; else why one is not there.
-    fn moments(&self, recordings: [&Arc<Recording>; 2]) -> Result<[Moment; 2], String> {
-        let one = |side: usize| {
-            let device = self.pair.sides[side].selection.device;
-            find(recordings[side], device, (self.choices.at[side], self.choices.metric), ["A", "B"][side])
-        };
-        Ok([one(0)?, one(1)?])
+    fn moments(&mut self, recordings: [&Arc<Recording>; 2]) -> Moments {
+        let Choices { at, metric, .. } = self.choices;
+        let key = (self.of(recordings), at, metric);
+        if let Some((_, moments)) = self.known.moments.as_ref().filter(|(known, _)| *known == key) {
+            return moments.clone();
+        }
+        let devices = self.selections().map(|selection| selection.device);
+        let one = |side: usize| find(recordings[side], devices[side], (at[side], metric), ["A", "B"][side]);
+        let moments = one(0).and_then(|a| Ok([a, one(1)?]));
+        self.known.moments = Some((key, moments.clone()));
+        moments
     }
 
     /// Takes in what was worked out, follows recordings that were read again, and asks for what is missing.
-    fn refresh(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) -> Result<[Moment; 2], String> {
+    fn refresh(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) -> Moments {
         for (side, recording) in self.pair.sides.iter_mut().zip(recordings) {
             if !side.is_of(recording) {
                 let text = side.search.text().to_owned();
@@ -175,7 +207,8 @@ impl DiffView {
                 moment,
             };
             let filter = self.pair.sides[0].search.filter().clone();
-            let question = Question { halves: [half(0, *a), half(1, *b)], keys: self.choices.keys.clone(), filter };
+            let Choices { ref keys, hides_internals, .. } = self.choices;
+            let question = Question { halves: [half(0, *a), half(1, *b)], keys: keys.clone(), filter, hides_internals };
             let key = Key::of(&question);
             if self.asked.as_ref() != Some(&key) {
                 self.asked = Some(key);
@@ -242,9 +275,17 @@ impl DiffView {
         })
     }
 
-    fn alignment(&self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>) -> Alignment {
-        let moments = moments.as_ref().map_or(&[][..], |moments| moments);
-        Alignment::of(recordings.map(|recording| &**recording), self.selections(), moments, self.choices.align)
+    fn alignment(&mut self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>) -> Arc<Alignment> {
+        let align = self.choices.align;
+        let key = (self.of(recordings), moments, align, self.pair.sides[0].selection.axis());
+        if let Some((_, alignment)) = self.known.alignment.as_ref().filter(|(known, _)| *known == key) {
+            return Arc::clone(alignment);
+        }
+        let at = moments.as_ref().map_or(&[][..], |moments| moments);
+        let alignment = Alignment::of(recordings.map(|recording| &**recording), self.selections(), at, align);
+        let alignment = Arc::new(alignment);
+        self.known.alignment = Some((key, Arc::clone(&alignment)));
+        alignment
     }
 
     /// Shows the comparison; gives what the user asks of the window.
@@ -262,8 +303,8 @@ impl DiffView {
             wish = self.sides_ui(ui, recordings, files);
             self.tools_ui(ui, recordings, moments.clone().ok(), paint);
         });
-        let most = (ui.available_height() - theme::LEAST_TIMELINE).max(120.0);
-        let panel = Panel::bottom("difference").default_size(theme::DIFFERENCE_HEIGHT).size_range(120.0..=most);
+        let most = (ui.available_height() - theme::LEAST_PAIR).max(100.0);
+        let panel = Panel::bottom("difference").default_size(theme::DIFFERENCE_HEIGHT).size_range(100.0..=most);
         let found = panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true).show(ui, |ui| {
             ui.set_min_size(ui.available_size());
             self.below_ui(ui, &moments)
@@ -282,6 +323,7 @@ impl DiffView {
     pub fn picture_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], paint: &Paint) -> bool {
         /// Share of the height that the timelines take.
         const UPPER: f32 = 0.64;
+        self.pair.without_reading();
         let moments = self.refresh(ui.ctx(), recordings);
         let alignment = self.alignment(recordings, moments.clone().ok());
         ui.label(RichText::new(&alignment.words).weak());
@@ -295,7 +337,7 @@ impl DiffView {
         ui.scope_builder(below, |ui| {
             self.headline_ui(ui, &moments);
             if let Some(answer) = self.answer.clone() {
-                self.below.picture_ui(ui, &answer, self.choices.look);
+                self.below.picture_ui(ui, &answer);
             }
         });
         let is_complete = !self.is_busy() && (self.answer.is_some() || moments.is_err());
@@ -384,20 +426,14 @@ impl DiffView {
         ui.label(RichText::new(&alignment.words).weak());
     }
 
-    fn pair_ui(
-        &mut self,
-        ui: &mut Ui,
-        recordings: [&Arc<Recording>; 2],
-        moments: Option<[Moment; 2]>,
-        paint: &Paint,
-    ) {
+    fn pair_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>, paint: &Paint) {
         let (alignment, looks) = (self.alignment(recordings, moments), self.looks(paint));
         let shown = Shown { recordings, alignment: &alignment, moments, metric: self.choices.metric };
         self.pair.pair_ui(ui, &shown, &looks);
     }
 
     /// What makes the difference; gives conditions to be added.
-    fn below_ui(&mut self, ui: &mut Ui, moments: &Result<[Moment; 2], String>) -> Option<String> {
+    fn below_ui(&mut self, ui: &mut Ui, moments: &Moments) -> Option<String> {
         self.headline_ui(ui, moments);
         ui.horizontal_wrapped(|ui| {
             for look in Look::ALL {
@@ -409,6 +445,10 @@ impl DiffView {
             if matches!(self.choices.look, Look::Groups | Look::Flame) {
                 ui.separator();
                 choosers::keys_ui(ui, &mut self.choices.keys);
+                if self.choices.keys.contains(&GroupKey::Stack) {
+                    ui.checkbox(&mut self.choices.hides_internals, "Hide internals")
+                        .on_hover_text("Leave out the lines of allocator and framework, and what lies below Python.");
+                }
             }
             if self.worker.is_busy() {
                 ui.weak("comparing");
@@ -419,7 +459,7 @@ impl DiffView {
     }
 
     /// The bytes of both sides and how far they are apart, or why that cannot be told.
-    fn headline_ui(&self, ui: &mut Ui, moments: &Result<[Moment; 2], String>) {
+    fn headline_ui(&self, ui: &mut Ui, moments: &Moments) {
         let moments = match (moments, self.worker.failure()) {
             (Ok(moments), None) => moments,
             (Err(why), _) => {
@@ -455,6 +495,3 @@ impl DiffView {
         });
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -56,6 +56,9 @@ impl Side {
     }
 }
 
+/// Height of the line that reads both timelines off, in points.
+const READING: f32 = 20.0;
+
 /// A place on the common axis that was clicked, and the block there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pinned {
@@ -73,6 +76,8 @@ pub(super) struct Pair {
     /// On which side the pointer is, and where on the common axis.
     hover: Option<(usize, f64)>,
     pinned: Option<Pinned>,
+    /// Height of the line that reads both off at the cursor, in points; none in a picture, in which nobody points.
+    reading: f32,
 }
 
 /// What the timelines show beside the recordings.
@@ -86,7 +91,12 @@ pub(super) struct Shown<'a> {
 
 impl Pair {
     pub(super) fn new(sides: [Side; 2]) -> Self {
-        Self { sides, shared: None, hover: None, pinned: None }
+        Self { sides, shared: None, hover: None, pinned: None, reading: READING }
+    }
+
+    /// Leaves out what only a window has.
+    pub(super) fn without_reading(&mut self) {
+        self.reading = 0.0;
     }
 
     /// Shows everything of both.
@@ -96,9 +106,7 @@ impl Pair {
 
     /// Where both sides' origins lie on their axes.
     fn origins(&self, shown: &Shown<'_>) -> [f64; 2] {
-        [0, 1].map(|side| {
-            self.sides[side].selection.x_of(&shown.recordings[side].trace, shown.alignment.origins[side])
-        })
+        [0, 1].map(|side| self.sides[side].selection.x_of(&shown.recordings[side].trace, shown.alignment.origins[side]))
     }
 
     /// The view that shows all of both, on the common axis.
@@ -227,11 +235,9 @@ impl Pair {
 
     /// Shows both, and follows the user in either.
     pub(super) fn pair_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, looks: &[Look; 2]) {
-        /// Height of the line that reads both off at the cursor, in points.
-        const READING: f32 = 20.0;
         self.sides.iter_mut().for_each(|side| side.timeline.receive(ui.ctx()));
         let room = ui.available_rect_before_wrap();
-        let height = (room.height() - READING) / 2.0;
+        let height = (room.height() - self.reading) / 2.0;
         let mut hover = None;
         for row in [0, 1] {
             self.place(shown);
@@ -240,6 +246,8 @@ impl Pair {
             let half = Rect::from_min_size(corner, vec2(room.width(), height));
             let inside = UiBuilder::new().id_salt(("side", row)).max_rect(half);
             ui.scope_builder(inside, |ui| {
+                // Where there is no room for both, neither lies on the other.
+                ui.shrink_clip_rect(half);
                 self.head_ui(ui, shown, row);
                 let side = &mut self.sides[row];
                 let recording = shown.recordings[row];
@@ -263,9 +271,11 @@ impl Pair {
             ui.ctx().request_repaint();
         }
         self.hover = hover;
-        let line = Rect::from_min_max(room.min + vec2(0.0, 2.0 * height), room.max);
-        let inside = UiBuilder::new().id_salt("reading").max_rect(line);
-        ui.scope_builder(inside, |ui| self.reading_ui(ui, shown));
+        if self.reading > 0.0 {
+            let line = Rect::from_min_max(room.min + vec2(0.0, 2.0 * height), room.max);
+            let inside = UiBuilder::new().id_salt("reading").max_rect(line);
+            ui.scope_builder(inside, |ui| self.reading_ui(ui, shown));
+        }
         ui.advance_cursor_after_rect(room);
     }
 
@@ -285,6 +295,9 @@ impl Pair {
             }
         });
         let position = shown.moments.map_or(0, |moments| moments[row].position());
+        if ui.available_height() < theme::LEGEND_FROM {
+            return;
+        }
         if let Some(picture) = side.timeline.picture() {
             let asked = Asked {
                 recording: Arc::clone(recording),
@@ -303,11 +316,9 @@ impl Pair {
     fn reading_ui(&self, ui: &mut Ui, shown: &Shown<'_>) {
         let metric = shown.metric.name().replace('_', " ");
         let words = match self.under_cursor(shown) {
-            None => {
-                "Point at either timeline: the cursors go together, and both are read off here. \
+            None => "Point at either timeline: the cursors go together, and both are read off here. \
                  A click keeps them; Shift with Left and Right moves them."
-                    .to_owned()
-            }
+                .to_owned(),
             Some(moments) => {
                 let one = |side: usize| match &moments[side] {
                     Some(moment) => format!("{} {} ({})", ["A", "B"][side], format_bytes(moment.bytes), when(moment)),

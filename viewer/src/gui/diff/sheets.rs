@@ -116,26 +116,35 @@ impl Sheet {
     /// The groups, then what is not listed as one row.
     pub(super) fn of_groups(answer: &Answer) -> Self {
         let diff = &answer.comparison.diff;
+        let has_loose = diff.groups.iter().any(|group| group.likeness != Likeness::Equal);
         let mut columns: Vec<Column> = answer.keys().iter().map(|key| text(key.name(), 0.0)).collect();
-        columns.extend([text("state", 104.0), A, B, DELTA, text("matched", 108.0)]);
-        let row = |group: &DiffGroup| {
-            let mut row: Vec<Value> = answer.keys().iter().zip(&group.key).map(|(key, value)| name(*key, value)).collect();
-            row.push(Value::Change(group.change()));
-            row.extend([Value::Bytes(group.a_bytes), Value::Bytes(group.b_bytes), Value::Delta(group.delta())]);
+        columns.extend([text("state", 104.0), A, B, DELTA]);
+        columns.extend(has_loose.then_some(text("matched", 108.0)));
+        let row = |(row, group): (usize, &DiffGroup)| {
+            // A stack has many lines, and a row has one.
+            let name = |(key, value): (&GroupKey, &String)| match answer.stacks.get(row) {
+                Some(stack) if *key == GroupKey::Stack && !stack.is_empty() => Value::Text(stack.clone()),
+                _ => Value::Text(value.clone()),
+            };
+            let mut cells: Vec<Value> = answer.keys().iter().zip(&group.key).map(name).collect();
+            cells.push(Value::Change(group.change()));
+            cells.extend([Value::Bytes(group.a_bytes), Value::Bytes(group.b_bytes), Value::Delta(group.delta())]);
             let matched = if group.likeness == Likeness::Equal { "" } else { group.likeness.name() };
-            row.push(Value::Text(matched.to_owned()));
-            row
+            cells.extend(has_loose.then(|| Value::Text(matched.to_owned())));
+            cells
         };
-        let mut rows: Vec<Vec<Value>> = diff.groups.iter().map(row).collect();
+        let mut rows: Vec<Vec<Value>> = diff.groups.iter().enumerate().map(row).collect();
         let has_rest = diff.rest_groups > 0;
         if has_rest {
             let [a, b] = diff.rest_bytes;
-            let mut row = vec![Value::Text(String::new()); answer.keys().len()];
-            row[0] = Value::Text(format!("{} more groups", format_count(diff.rest_groups)));
-            row.push(Value::Text(String::new()));
-            row.extend([Value::Bytes(a), Value::Bytes(b), Value::Delta(i128::from(b) - i128::from(a))]);
-            row.push(Value::Text(String::new()));
-            rows.push(row);
+            let mut cells = vec![Value::Text(String::new()); answer.keys().len()];
+            if let Some(first) = cells.first_mut() {
+                *first = Value::Text(format!("{} more groups", format_count(diff.rest_groups)));
+            }
+            cells.push(Value::Text(String::new()));
+            cells.extend([Value::Bytes(a), Value::Bytes(b), Value::Delta(i128::from(b) - i128::from(a))]);
+            cells.extend(has_loose.then(|| Value::Text(String::new())));
+            rows.push(cells);
         }
         Self { name: "Groups", columns, rows, last: usize::from(has_rest) }
     }
@@ -144,9 +153,8 @@ impl Sheet {
     pub(super) fn of_phases(answer: &Answer) -> Self {
         let row = |pair: &PhasePair| {
             let any = pair.a.as_ref().or(pair.b.as_ref());
-            let step = |row: &Option<_>| {
-                row.as_ref().map(|row: &highwater_snapshots::analysis::phases::PhaseRow| row.step)
-            };
+            let step =
+                |row: &Option<_>| row.as_ref().map(|row: &highwater_snapshots::analysis::phases::PhaseRow| row.step);
             let step = match (step(&pair.a), step(&pair.b)) {
                 (Some(Some(a)), Some(Some(b))) if a != b => format!("{a} and {b}"),
                 (Some(Some(step)), _) | (_, Some(Some(step))) => step.to_string(),
@@ -202,13 +210,4 @@ impl Sheet {
         let columns = vec![text("setting", 200.0), text("state", 104.0), text("in A", 0.0), text("in B", 0.0)];
         Self { name: "Settings", columns, rows: rows.collect(), last: 0 }
     }
-}
-
-/// A value of a key; of a stack its innermost line, as tables have one line a row, with how many call it.
-fn name(key: GroupKey, value: &str) -> Value {
-    if key != GroupKey::Stack {
-        return Value::Text(value.to_owned());
-    }
-    let lines: Vec<&str> = value.lines().collect();
-    Value::Text(lines.join(" < "))
 }

@@ -45,7 +45,11 @@ impl DiffSheet {
         title.show(ui, |ui| {
             let [a, b] = &self.recordings;
             let is_one = Arc::ptr_eq(a, b);
-            let name = if is_one { format!("Two moments of {}", a.name) } else { format!("{} (A) and {} (B)", a.name, b.name) };
+            let name = if is_one {
+                format!("Two moments of {}", a.name)
+            } else {
+                format!("{} (A) and {} (B)", a.name, b.name)
+            };
             ui.add(Label::new(RichText::new(name).size(20.0).strong()).truncate());
         });
         let facts = Panel::bottom("facts").frame(frame(ui, 2, 8)).show_separator_line(false);

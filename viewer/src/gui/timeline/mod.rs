@@ -278,6 +278,12 @@ impl Timeline {
             let x = [range.start, range.end].map(|moment| selection.middle_of(trace, moment));
             marks::paint_between(painter, frame, x, shades);
         }
+        // Beneath the peak's label, which may lie in the same corner.
+        let capacity = index.summary.capacity_bytes;
+        if capacity as f64 > frame.view.y.end {
+            let text = format!("capacity {} lies above", format_bytes(capacity));
+            marks::paint_note(painter, frame, &text, [shades.faint, shades.canvas]);
+        }
         let peak = index.peak(trace, selection.metric);
         marks::paint_peak(painter, frame, selection.middle_of(trace, peak.position()), &peak, shades);
         if let Some(hover) = self.hover {
@@ -289,11 +295,6 @@ impl Timeline {
         let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
         let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
         marks::paint_ooms(painter, frame, ooms, shades);
-        let capacity = index.summary.capacity_bytes;
-        if capacity as f64 > frame.view.y.end {
-            let text = format!("capacity {} lies above", format_bytes(capacity));
-            marks::paint_note(painter, frame, &text, [shades.faint, shades.canvas]);
-        }
     }
 
     fn overview(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
