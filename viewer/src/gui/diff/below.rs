@@ -121,11 +121,17 @@ impl Below {
         found
     }
 
-    /// Shows the groups as a picture has them: as a table, and beside it as a flame graph.
+    /// Shows the groups as a picture has them: as a table, and beside it, where there is room, as a flame graph.
     pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>) {
         /// Share of the width that the table takes.
         const TABLE: f32 = 0.58;
+        /// Width from which on there is room for both, in points.
+        const WIDE: f32 = 1000.0;
         let whole = ui.available_rect_before_wrap();
+        if whole.width() < WIDE {
+            self.below_ui(ui, answer, Look::Groups);
+            return;
+        }
         let (mut left, mut right) = (whole, whole);
         left.max.x = whole.left() + whole.width() * TABLE;
         right.min.x = left.max.x + 12.0;

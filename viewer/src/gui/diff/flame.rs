@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+use eframe::egui::{Label, Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 use highwater_snapshots::analysis::diff::{Change, DiffNode, DiffTree};
 use highwater_snapshots::units::{format_bytes, format_count};
 
@@ -274,7 +274,7 @@ fn legend_ui(ui: &mut Ui) {
     ui.horizontal_wrapped(|ui| {
         for change in Change::ALL {
             theme::swatch_ui(ui, theme::change(change));
-            ui.label(change.name());
+            ui.add(Label::new(change.name()).extend());
         }
         ui.weak("Each bar is as wide as the side that has more of each group in it.");
     });

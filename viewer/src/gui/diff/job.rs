@@ -1,9 +1,9 @@
-//! Job: what sets two moments apart, and whose blocks are shown, worked out on threads of their own.
+//! Job: what sets two moments apart, worked out on a thread of its own.
 
 use std::sync::{Arc, Weak};
 
 use highwater_snapshots::analysis::diff::{Asked, Comparison, DiffAt, DiffQuery, DiffTree, StackText};
-use highwater_snapshots::analysis::{Filter, GroupKey, Matches, Metric, Moment};
+use highwater_snapshots::analysis::{Filter, GroupKey, Metric, Moment};
 
 use crate::session::{DeviceIndex, Recording};
 
@@ -131,20 +131,5 @@ impl Answer {
     /// Whether it is of these recordings.
     pub(super) fn is_of(&self, recordings: [&Arc<Recording>; 2]) -> bool {
         self.key.of.iter().zip(recordings).all(|(of, recording)| of.as_ptr() == Arc::as_ptr(recording))
-    }
-}
-
-/// Which blocks keep their colour, on either side.
-#[derive(Clone, Debug)]
-pub(super) struct Lit {
-    pub(super) recordings: [Arc<Recording>; 2],
-    pub(super) filters: [Filter; 2],
-}
-
-impl Lit {
-    pub(super) fn matches(&self) -> [Arc<Matches>; 2] {
-        let [a, b] = [0, 1].map(|side| (&self.recordings[side].trace, &self.filters[side]));
-        let (a, b) = rayon::join(|| Matches::of(a.0, a.1), || Matches::of(b.0, b.1));
-        [Arc::new(a), Arc::new(b)]
     }
 }

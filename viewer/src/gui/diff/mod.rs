@@ -6,6 +6,8 @@ mod choices;
 mod choosers;
 mod condition;
 mod job;
+mod known;
+mod light;
 mod pair;
 mod flame;
 mod sheets;
@@ -15,8 +17,7 @@ mod steering;
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, RichText, Role, Ui, WidgetInfo};
-use highwater_snapshots::analysis::diff::DiffAt;
-use highwater_snapshots::analysis::{Filter, GroupKey, Matches, Metric, Moment};
+use highwater_snapshots::analysis::{GroupKey, Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 pub use alignment::Align;
@@ -32,7 +33,9 @@ use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 use alignment::Alignment;
 use below::Below;
-use job::{Answer, Half, Key, Lit, Question, find};
+use job::{Answer, Half, Key, Question};
+use known::{Known, Moments};
+use light::Light;
 use pair::{Pair, Shown, Side};
 
 /// How bands are painted.
@@ -48,22 +51,6 @@ pub struct Paint {
     pub is_hiding: bool,
 }
 
-/// The compared moments; else why one is not there.
-type Moments = Result<[Moment; 2], String>;
-
-/// Of which recordings and devices something is known.
-type Of = ([usize; 2], [usize; 2]);
-
-/// What does not change from frame to frame.
-#[derive(Debug, Default)]
-struct Known {
-    moments: Option<((Of, [DiffAt; 2], Metric), Moments)>,
-    alignment: Option<((Of, Option<[Moment; 2]>, Align, Axis), Arc<Alignment>)>,
-}
-
-/// Which blocks are lit: of which answer, which group, under which conditions.
-type LitKey = (usize, usize, Filter);
-
 /// The view's state.
 #[derive(Debug)]
 pub struct DiffView {
@@ -76,9 +63,7 @@ pub struct DiffView {
     asked: Option<Key>,
     answer: Option<Arc<Answer>>,
     /// The blocks of the chosen group on both sides.
-    marker: Worker<(LitKey, Lit), (LitKey, [Arc<Matches>; 2])>,
-    lit_asked: Option<LitKey>,
-    lit: Option<(LitKey, [Arc<Matches>; 2])>,
+    light: Light,
 }
 
 impl DiffView {
@@ -98,9 +83,7 @@ impl DiffView {
             known: Known::default(),
             asked: None,
             answer: None,
-            marker: Worker::new("highwater-diff-light", |(key, lit): (LitKey, Lit), _| Some((key, lit.matches()))),
-            lit_asked: None,
-            lit: None,
+            light: Light::default(),
         }
     }
 
@@ -137,7 +120,7 @@ impl DiffView {
 
     /// Whether anything that is shown is still being worked out.
     pub fn is_busy(&self) -> bool {
-        self.worker.is_busy() || self.marker.is_busy() || self.pair.sides.iter().any(Side::is_busy)
+        self.worker.is_busy() || self.light.is_busy() || self.pair.sides.iter().any(Side::is_busy)
     }
 
     /// Waits until all that is shown is worked out. For tests and pictures without a window.
@@ -145,9 +128,7 @@ impl DiffView {
         self.pair.sides.iter_mut().for_each(|side| side.wait(ctx));
         let answer = self.worker.wait();
         self.keep(answer);
-        if let Some(lit) = self.marker.wait() {
-            self.lit = Some(lit);
-        }
+        self.light.wait();
     }
 
     /// The groups in exact figures, as comma-separated values; else why there are none.
@@ -165,23 +146,10 @@ impl DiffView {
         Metric::ALL.into_iter().filter(|metric| has(0, *metric) && has(1, *metric)).collect()
     }
 
-    fn of(&self, recordings: [&Arc<Recording>; 2]) -> Of {
-        let devices = self.selections().map(|selection| selection.device);
-        (recordings.map(|recording| Arc::as_ptr(recording) as usize), devices)
-    }
-
     /// The compared moments; else why one is not there.
     fn moments(&mut self, recordings: [&Arc<Recording>; 2]) -> Moments {
-        let Choices { at, metric, .. } = self.choices;
-        let key = (self.of(recordings), at, metric);
-        if let Some((_, moments)) = self.known.moments.as_ref().filter(|(known, _)| *known == key) {
-            return moments.clone();
-        }
-        let devices = self.selections().map(|selection| selection.device);
-        let one = |side: usize| find(recordings[side], devices[side], (at[side], metric), ["A", "B"][side]);
-        let moments = one(0).and_then(|a| Ok([a, one(1)?]));
-        self.known.moments = Some((key, moments.clone()));
-        moments
+        let [a, b] = &self.pair.sides;
+        self.known.moments(recordings, [&a.selection, &b.selection], (self.choices.at, self.choices.metric))
     }
 
     /// Takes in what was worked out, follows recordings that were read again, and asks for what is missing.
@@ -232,36 +200,23 @@ impl DiffView {
         }
     }
 
-    /// Asks for the blocks of the chosen group.
+    /// Lights the blocks of the chosen group, as far as they meet the conditions of both sides.
     fn light(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) {
-        if let Some(lit) = self.marker.take() {
-            self.lit = Some(lit);
-        }
+        let text = self.pair.sides[0].search.text();
         let chosen = self.below.chosen().zip(self.answer.as_ref());
-        let wanted = chosen.and_then(|(group, answer)| {
+        let key = chosen.and_then(|(group, answer)| {
             let words = condition::of_group(answer.comparison.diff.groups.get(group)?, answer.keys())?;
-            let text = self.pair.sides[0].search.text();
-            let filters = words.map(|words| format!("{text} {words}").parse::<Filter>());
-            let [Ok(a), Ok(b)] = filters else { return None };
-            let key = (Arc::as_ptr(answer) as usize, group, self.pair.sides[0].search.filter().clone());
-            Some((key, [a, b]))
+            let [Ok(a), Ok(b)] = words.map(|words| format!("{text} {words}").parse()) else { return None };
+            Some(light::Key { answer: Arc::as_ptr(answer) as usize, group, filters: [a, b] })
         });
-        let Some((key, filters)) = wanted else {
-            (self.lit, self.lit_asked) = (None, None);
-            self.marker.cancel();
-            return;
-        };
-        if self.lit_asked.as_ref() != Some(&key) {
-            self.lit_asked = Some(key.clone());
-            self.marker.ask(ctx, (key, Lit { recordings: recordings.map(Arc::clone), filters }));
-        }
+        self.light.follow(ctx, recordings, key);
     }
 
     fn looks(&self, paint: &Paint) -> [timeline::Look; 2] {
         [0, 1].map(|side| {
-            let lit = self.lit.as_ref().filter(|(key, _)| self.lit_asked.as_ref() == Some(key));
+            let lit = self.light.matches();
             let matches = match lit {
-                Some((_, matches)) => &matches[side],
+                Some(lit) => &lit[side],
                 None => self.pair.sides[side].search.matches(),
             };
             timeline::Look {
@@ -276,16 +231,8 @@ impl DiffView {
     }
 
     fn alignment(&mut self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>) -> Arc<Alignment> {
-        let align = self.choices.align;
-        let key = (self.of(recordings), moments, align, self.pair.sides[0].selection.axis());
-        if let Some((_, alignment)) = self.known.alignment.as_ref().filter(|(known, _)| *known == key) {
-            return Arc::clone(alignment);
-        }
-        let at = moments.as_ref().map_or(&[][..], |moments| moments);
-        let alignment = Alignment::of(recordings.map(|recording| &**recording), self.selections(), at, align);
-        let alignment = Arc::new(alignment);
-        self.known.alignment = Some((key, Arc::clone(&alignment)));
-        alignment
+        let [a, b] = &self.pair.sides;
+        self.known.alignment(recordings, [&a.selection, &b.selection], moments, self.choices.align)
     }
 
     /// Shows the comparison; gives what the user asks of the window.
