@@ -10,7 +10,9 @@ mod whatif;
 pub use diff::DiffArguments;
 pub use explain::ExplainArguments;
 pub use record::RecordArguments;
-pub use render::{PictureAxis, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments};
+pub use render::{
+    PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments,
+};
 pub use values::{At, Categories, ComparedAt, GroupKeys, RunDevice, Where};
 pub use whatif::{Scaled, WhatIfArguments};
 

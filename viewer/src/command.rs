@@ -152,6 +152,8 @@ commands! {
     NextFile = "Next file", "Bring the next open recording to the front.", ["Ctrl+PageDown", "Ctrl+Tab"];
     /// The file before.
     PreviousFile = "Previous file", "Bring the open recording before this one to the front.", ["Ctrl+PageUp", "Ctrl+Shift+Tab"];
+    /// Set two files side by side.
+    Compare = "Compare…", "Set this recording beside another one, or beside itself at another moment, and show what makes the difference; again to return.", ["C"];
     /// Follow the file.
     ToggleFollow = "Follow the file", "Read on while the file is still being written, or stop.", ["Ctrl+L"];
     /// Larger letters.

@@ -1,6 +1,8 @@
 //! Render: `highwater render`, a picture of a recording with no display. `render_disabled.rs` stands for it in a build
 //! without the app.
 
+mod diff;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +13,9 @@ use highwater_snapshots::analysis::Matches;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use crate::args::{PictureAxis, PictureColours, PictureOrder, PictureTheme, RenderArguments, is_stdin};
+use crate::args::{
+    ComparedAt, PictureAt, PictureAxis, PictureColours, PictureOrder, PictureTheme, RenderArguments, is_stdin,
+};
 use crate::cli::categories::read_with;
 use crate::cli::caveats;
 use crate::cli::destination::same;
@@ -28,24 +32,25 @@ use crate::session::Recording;
 /// Reads the recording, draws it, and says what was written.
 pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     // What cannot be drawn is told before a long reading.
-    let theme = if arguments.theme == PictureTheme::Dark { Theme::Dark } else { Theme::Light };
+    if arguments.view == diff::VIEW {
+        return diff::run(arguments, page);
+    }
+    let theme = theme_of(arguments);
     let view = SheetView::named(&arguments.view).map_err(|why| Failure::Usage(format!("--view: {why}")))?;
     let paper = Paper::new(arguments.size.0, arguments.scale, theme);
     let paper = paper.map_err(|why| Failure::Usage(format!("--size, --scale: {why}")))?;
     check_destination(&arguments.out, &arguments.source.file)?;
+    check_options(arguments)?;
     let file = &arguments.source.file;
     let trace = read_with(file, &arguments.categories)?.trace;
     let device = choose_device(&trace, arguments.device.device)?;
     check_metric(&trace, device, arguments.metric)?;
-    let name = match file.file_name() {
-        Some(name) if !is_stdin(file) => name.to_string_lossy().into_owned(),
-        _ => "standard input".to_owned(),
-    };
+    let name = name_of(file);
     let bar = spinner(format!("drawing {}", arguments.out.display()));
     let recording = Arc::new(Recording::new(name, Some(file.clone()), trace));
     let selection = selection_of(arguments, &recording, device)?;
     let look = Look {
-        colour_by: colour_by(arguments.by, &recording)?,
+        colour_by: colour_by(colours_of(arguments)?, &recording)?,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,
         has_overview: arguments.from.is_some() || arguments.to.is_some(),
@@ -66,6 +71,41 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
         print(arguments, &recording.trace, (paper, bytes), page)?;
     }
     Ok(Status::Fine)
+}
+
+fn theme_of(arguments: &RenderArguments) -> Theme {
+    if arguments.theme == PictureTheme::Dark { Theme::Dark } else { Theme::Light }
+}
+
+/// What to call the recording in `file`.
+fn name_of(file: &Path) -> String {
+    match file.file_name() {
+        Some(name) if !is_stdin(file) => name.to_string_lossy().into_owned(),
+        _ => "standard input".to_owned(),
+    }
+}
+
+fn colours_of(arguments: &RenderArguments) -> Result<PictureColours, Failure> {
+    arguments.by.colours.clone().map_err(|why| Failure::Usage(format!("--by: {why}")))
+}
+
+/// Refuses what only a comparison takes.
+fn check_options(arguments: &RenderArguments) -> Result<(), Failure> {
+    let only = |what: &str| Err(Failure::Usage(format!("{what}: only --view diff has two sides")));
+    if let Some(b) = &arguments.b {
+        return only(&b.display().to_string());
+    }
+    if arguments.at_b.is_some() {
+        return only("--at-b");
+    }
+    if arguments.device_b.is_some() {
+        return only("--device-b");
+    }
+    if let Some(PictureAt::Compared(at)) = arguments.at {
+        let text = format!("--at {}: give the number of an event; only --view diff knows such moments", ComparedAt(at));
+        return Err(Failure::Usage(text));
+    }
+    Ok(())
 }
 
 /// Refuses a picture that cannot or should not be written while `input` is read.
@@ -93,7 +133,7 @@ fn selection_of(
     selection.set_device(recording, row.unwrap_or(selection.device));
     selection.set_metric(recording, arguments.metric);
     selection.set_axis(recording, if arguments.axis == PictureAxis::Time { Axis::Time } else { Axis::Event });
-    if let Some(at) = arguments.at {
+    if let Some(PictureAt::Event(at)) = arguments.at {
         let count = recording.trace.events.len();
         if at as usize >= count {
             let text = format!("--at {at}: the recording has no such event; it has {count}, counted from 0");

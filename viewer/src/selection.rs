@@ -54,12 +54,14 @@ pub struct Selection {
     pub marks: [Option<usize>; 2],
     /// Whether the height of the view follows the largest total in it.
     fits_bytes: bool,
+    /// How far the view may reach, where that is not as far as the recording: beside another one on the same axes.
+    bounds: Option<View>,
 }
 
 /// The narrowest view: a quarter of an event, or of a nanosecond.
-const NARROWEST: f64 = 0.25;
+pub(crate) const NARROWEST: f64 = 0.25;
 /// The flattest view in bytes.
-const FLATTEST: f64 = 16.0;
+pub(crate) const FLATTEST: f64 = 16.0;
 /// Free space above the highest total, as a share of it.
 const HEADROOM: f64 = 0.12;
 
@@ -76,6 +78,7 @@ impl Selection {
             pin: None,
             marks: [None; 2],
             fits_bytes: false,
+            bounds: None,
         };
         selection.view = selection.whole(recording);
         selection
@@ -145,6 +148,8 @@ impl Selection {
         let trace = &recording.trace;
         let shown = self.moment_at(trace, self.view.x.start)..self.moment_at(trace, self.view.x.end);
         let was_whole = self.view.x == self.whole(recording).x;
+        // They were of the other axis.
+        self.bounds = None;
         self.axis = axis;
         let whole = self.whole(recording).x;
         let x = self.x_of(trace, shown.start)..self.x_of(trace, shown.end.max(shown.start + 1));
@@ -205,6 +210,12 @@ impl Selection {
         (a != b).then(|| a.min(b)..a.max(b))
     }
 
+    /// Lets the view reach as far as `bounds`, whatever the recording holds, and shows `view` of that.
+    pub fn link(&mut self, recording: &Recording, view: View, bounds: View) {
+        self.bounds = Some(bounds);
+        self.show(recording, view);
+    }
+
     /// Whether the height of the view follows the largest total in it.
     pub fn fits_bytes(&self) -> bool {
         self.fits_bytes
@@ -224,7 +235,7 @@ fn moments_after(events: &Range<u32>) -> Range<usize> {
 }
 
 /// `range` moved and scaled so that it is at least `least` long, no longer than `outer`, and inside it.
-fn within(range: &Range<f64>, outer: &Range<f64>, least: f64) -> Range<f64> {
+pub(crate) fn within(range: &Range<f64>, outer: &Range<f64>, least: f64) -> Range<f64> {
     let length = range.end - range.start;
     // Moving far costs the last digits: what was the whole stays the whole.
     if length >= (outer.end - outer.start) * (1.0 - 1e-9) {

@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::analysis::diff::DiffAt;
 
-use super::values::metric_parser;
+use super::values::{ComparedAt, GroupKeys, metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
 
 /// `highwater render`.
@@ -15,12 +16,15 @@ pub struct RenderArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
+    /// The recording to set beside it, with --view diff; without it, two steps of the first are compared
+    #[arg(value_name = "B")]
+    pub b: Option<PathBuf>,
     /// The picture to write; its ending says how: .png or .svg
     ///
     /// A file that is there is replaced, once the new one is complete.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// What to draw: timeline, segments, flame, treemap, table or explain
+    /// What to draw: timeline, segments, flame, treemap, table, explain or diff
     #[arg(long, value_name = "NAME", default_value = "timeline")]
     pub view: String,
     /// Width and height of the picture in pixels
@@ -39,9 +43,9 @@ pub struct RenderArguments {
     #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
     pub metric: Metric,
     /// What colours tell apart: category, scope, scope:N (N levels of the module path), op, stack (the line of code),
-    /// lifetime, stream
+    /// lifetime, stream. With --view diff, by what blocks are grouped: the keys of `highwater diff`
     #[arg(long, value_name = "KEY", default_value = "category")]
-    pub by: PictureColours,
+    pub by: PictureBy,
     /// The order of the stack: oldest at the bottom, or blocks of one colour together
     #[arg(long, value_enum, default_value_t = PictureOrder::Age)]
     pub stack_by: PictureOrder,
@@ -54,10 +58,17 @@ pub struct RenderArguments {
     /// The last event to draw
     #[arg(long, value_name = "N")]
     pub to: Option<u32>,
-    /// The event after which memory is looked at in segments, flame, treemap and table; the peak where none is named
-    #[arg(long, value_name = "EVENT")]
-    pub at: Option<u32>,
-    /// The blocks that keep their colour.
+    /// The event after which memory is looked at in segments, flame, treemap and table; the peak where none is named. With
+    /// --view diff the moment to compare: peak, end, step:N or step-end:N
+    #[arg(long, value_name = "MOMENT")]
+    pub at: Option<PictureAt>,
+    /// The moment of B, with --view diff [default: as --at; of one recording, the step after it]
+    #[arg(long, value_name = "MOMENT")]
+    pub at_b: Option<ComparedAt>,
+    /// Look at device N of B, with --view diff [default: as --device]
+    #[arg(long, value_name = "N")]
+    pub device_b: Option<u16>,
+    /// The blocks that keep their colour; with --view diff, those that are compared.
     #[command(flatten)]
     pub blocks: BlockChoice,
     /// The categories.
@@ -124,6 +135,48 @@ impl FromStr for PictureColours {
     }
 }
 
+/// What `--by` asks for: colours, or groups, or both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PictureBy {
+    /// What colours tell apart; else why it says nothing of colours.
+    pub colours: Result<PictureColours, String>,
+    /// By what blocks are grouped; else why it says nothing of groups.
+    pub keys: Result<GroupKeys, String>,
+}
+
+impl FromStr for PictureBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let colours = text.parse::<PictureColours>();
+        // How deep modules are told apart is a matter of colours alone.
+        let keys = if let Ok(PictureColours::Scope(_)) = colours { "scope" } else { text }.parse::<GroupKeys>();
+        match (colours, keys) {
+            (Err(why), Err(_)) => Err(why),
+            (colours, keys) => Ok(Self { colours, keys }),
+        }
+    }
+}
+
+/// What `--at` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureAt {
+    /// The moment after this event.
+    Event(u32),
+    /// A moment of a comparison.
+    Compared(DiffAt),
+}
+
+impl FromStr for PictureAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let compared = |ComparedAt(at)| Self::Compared(at);
+        let why = || "give the number of an event; with --view diff peak, end, step:N or step-end:N".to_owned();
+        text.parse().map(Self::Event).or_else(|_| text.parse().map(compared)).map_err(|_: String| why())
+    }
+}
+
 /// The page that a picture is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PictureTheme {
@@ -166,6 +219,11 @@ mod tests {
         assert_eq!("scope:3".parse(), Ok(PictureColours::Scope(3)));
         assert_eq!("frame".parse(), Ok(PictureColours::Stack));
         let why = |text: &str| text.parse::<PictureColours>().unwrap_err();
+        let by = "scope:2".parse::<PictureBy>().unwrap();
+        assert_eq!((by.colours, by.keys.unwrap().to_string()), (Ok(PictureColours::Scope(2)), "scope".to_owned()));
+        assert!("size,pool".parse::<PictureBy>().unwrap().colours.is_err());
+        assert_eq!(("7".parse(), "end".parse()), (Ok(PictureAt::Event(7)), Ok(PictureAt::Compared(DiffAt::End))));
+        assert!("-1".parse::<PictureAt>().unwrap_err().contains("step:N"));
         assert!(why("scope:0").contains("scope:2") && why("op:2").contains("no levels"));
         assert!(why("size").contains("keys are category"));
     }

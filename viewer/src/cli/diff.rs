@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 
 use highwater_snapshots::analysis::diff::{
-    Asked, Change, DiffAt, DiffGroup, DiffQuery, Likeness, PhasePair, Setting, phase_pairs, settings,
+    Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, PhasePair, Setting,
 };
-use highwater_snapshots::analysis::phases::{PhaseRow, phases};
+use highwater_snapshots::analysis::phases::PhaseRow;
 use highwater_snapshots::analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
@@ -30,11 +30,7 @@ const TOLD_PHASES: usize = 12;
 pub struct DiffReport<'a> {
     traces: [&'a Trace; 2],
     arguments: &'a DiffArguments,
-    diff: Diff,
-    settings: Vec<Setting>,
-    /// The peak of each total on both sides.
-    totals: Vec<(Metric, [u64; 2])>,
-    phases: Vec<PhasePair>,
+    comparison: Comparison,
 }
 
 impl<'a> DiffReport<'a> {
@@ -55,7 +51,8 @@ impl<'a> DiffReport<'a> {
             Asked { trace: traces[0], series: &a.0, live: &a.1 },
             Asked { trace: traces[1], series: &b.0, live: &b.1 },
         ];
-        let at = moments_of(arguments, traces[0])?;
+        let wanted = [arguments.at, arguments.at_b].map(|at| at.map(|at| at.0));
+        let at = moments_of(wanted, arguments.b.is_none(), traces[0])?;
         let find = |side: usize| {
             let missing = || {
                 let which = ["A", "B"][side];
@@ -64,45 +61,50 @@ impl<'a> DiffReport<'a> {
             at[side].find(asked[side], arguments.metric).ok_or_else(missing)
         };
         let query = DiffQuery { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
-        let diff = Diff::of(asked, [find(0)?, find(1)?], &query);
-        let peak = |asked: &Asked<'_>, metric| Moment::peak(asked.trace, asked.series, metric).bytes;
-        let totals = Metric::ALL.map(|metric| (metric, [peak(&asked[0], metric), peak(&asked[1], metric)]));
-        let rows = |side: usize| phases(traces[side], devices[side], arguments.metric);
-        let phases = if arguments.b.is_some() { phase_pairs(&rows(0), &rows(1)) } else { Vec::new() };
-        Ok(Self {
-            traces,
-            arguments,
-            diff,
-            settings: settings([(traces[0], devices[0]), (traces[1], devices[1])]),
-            totals: totals.into_iter().filter(|(_, bytes)| *bytes != [0, 0]).collect(),
-            phases,
-        })
+        let comparison = Comparison::of(asked, [find(0)?, find(1)?], &query);
+        Ok(Self { traces, arguments, comparison })
     }
 
     /// The answer for programs: the deltas of groups and rest sum to `delta_bytes`, with a filter to `filtered_delta_bytes`.
     pub fn figures(&self) -> impl Serialize {
         let filter = self.arguments.blocks.filter.stated();
-        let delta = i128::from(self.diff.b.bytes) - i128::from(self.diff.a.bytes);
+        let delta = i128::from(self.comparison.diff.b.bytes) - i128::from(self.comparison.diff.a.bytes);
         DiffFigures {
-            a: SideFigures::of(self.traces[0], &self.arguments.a, &self.diff.a),
-            b: SideFigures::of(self.traces[1], self.arguments.b.as_ref().unwrap_or(&self.arguments.a), &self.diff.b),
+            a: SideFigures::of(self.traces[0], &self.arguments.a, &self.comparison.diff.a),
+            b: SideFigures::of(
+                self.traces[1],
+                self.arguments.b.as_ref().unwrap_or(&self.arguments.a),
+                &self.comparison.diff.b,
+            ),
             delta_bytes: delta,
             filter: filter.map(str::to_owned),
-            filtered_delta_bytes: filter.map(|_| self.diff.delta()),
-            groups: self.diff.groups.iter().map(|group| GroupFigures::of(group, &self.arguments.by.0)).collect(),
-            rest_a_bytes: self.diff.rest_bytes[0],
-            rest_b_bytes: self.diff.rest_bytes[1],
-            rest_delta_bytes: i128::from(self.diff.rest_bytes[1]) - i128::from(self.diff.rest_bytes[0]),
-            rest_groups: self.diff.rest_groups,
-            settings: self.settings.iter().filter(|setting| setting.differs()).cloned().collect(),
-            peaks: self.totals.iter().map(|(metric, bytes)| (metric.name(), TotalFigures::of(*bytes))).collect(),
-            phases: self.phases.iter().map(PhaseFigures::of).collect(),
+            filtered_delta_bytes: filter.map(|_| self.comparison.diff.delta()),
+            groups: self
+                .comparison
+                .diff
+                .groups
+                .iter()
+                .map(|group| GroupFigures::of(group, &self.arguments.by.0))
+                .collect(),
+            rest_a_bytes: self.comparison.diff.rest_bytes[0],
+            rest_b_bytes: self.comparison.diff.rest_bytes[1],
+            rest_delta_bytes: i128::from(self.comparison.diff.rest_bytes[1])
+                - i128::from(self.comparison.diff.rest_bytes[0]),
+            rest_groups: self.comparison.diff.rest_groups,
+            settings: self.comparison.settings.iter().filter(|setting| setting.differs()).cloned().collect(),
+            peaks: self
+                .comparison
+                .totals
+                .iter()
+                .map(|(metric, bytes)| (metric.name(), TotalFigures::of(*bytes)))
+                .collect(),
+            phases: self.comparison.phases.iter().map(PhaseFigures::of).collect(),
         }
     }
 
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Diff { a, b, .. } = &self.diff;
+        let Diff { a, b, .. } = &self.comparison.diff;
         let metric = self.arguments.metric.name().replace('_', " ");
         let delta = i128::from(b.bytes) - i128::from(a.bytes);
         let words = match delta {
@@ -132,7 +134,7 @@ impl<'a> DiffReport<'a> {
         }
         page.gap()?;
         if let Some(filter) = self.arguments.blocks.filter.stated() {
-            page.line(&format!("Of this, {} in blocks with {filter}:", signed(self.diff.delta())))?;
+            page.line(&format!("Of this, {} in blocks with {filter}:", signed(self.comparison.diff.delta())))?;
         } else {
             page.line("What makes the difference:")?;
         }
@@ -147,7 +149,7 @@ impl<'a> DiffReport<'a> {
     }
 
     fn print_settings(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let differing: Vec<&Setting> = self.settings.iter().filter(|setting| setting.differs()).collect();
+        let differing: Vec<&Setting> = self.comparison.settings.iter().filter(|setting| setting.differs()).collect();
         if differing.is_empty() {
             return Ok(());
         }
@@ -171,7 +173,7 @@ impl<'a> DiffReport<'a> {
             Column::number("B"),
             Column::number("difference"),
         ]);
-        for (metric, [a, b]) in &self.totals {
+        for (metric, [a, b]) in &self.comparison.totals {
             let delta = signed(i128::from(*b) - i128::from(*a));
             table.push(vec![metric.name().replace('_', " "), format_bytes(*a), format_bytes(*b), delta]);
         }
@@ -180,7 +182,7 @@ impl<'a> DiffReport<'a> {
 
     /// The phases whose peaks differ, those that differ most where there are many, in their order.
     fn print_phases(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let differing: Vec<&PhasePair> = self.phases.iter().filter(|pair| phase_delta(pair) != 0).collect();
+        let differing: Vec<&PhasePair> = self.comparison.phases.iter().filter(|pair| phase_delta(pair) != 0).collect();
         if differing.is_empty() {
             return Ok(());
         }
@@ -222,7 +224,7 @@ impl<'a> DiffReport<'a> {
             names.extend([format_bytes(a), format_bytes(b), signed(i128::from(b) - i128::from(a)), change]);
             table.push(names);
         };
-        for group in &self.diff.groups {
+        for group in &self.comparison.diff.groups {
             let change = match group.change() {
                 Change::Same | Change::Grown | Change::Shrunk => String::new(),
                 change => change.name().to_owned(),
@@ -233,15 +235,20 @@ impl<'a> DiffReport<'a> {
             };
             row(group.key.clone(), [group.a_bytes, group.b_bytes], change);
         }
-        if self.diff.rest_groups > 0 {
-            row(vec![count_of(self.diff.rest_groups, "more group")], self.diff.rest_bytes, String::new());
+        if self.comparison.diff.rest_groups > 0 {
+            row(
+                vec![count_of(self.comparison.diff.rest_groups, "more group")],
+                self.comparison.diff.rest_bytes,
+                String::new(),
+            );
         }
-        row(vec!["total".to_owned()], [self.diff.a_bytes, self.diff.b_bytes], String::new());
+        row(vec!["total".to_owned()], [self.comparison.diff.a_bytes, self.comparison.diff.b_bytes], String::new());
         table
     }
 
     fn print_likeness(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let loosely = self.diff.groups.iter().filter(|group| group.likeness == Likeness::Alike).count() as u64;
+        let loosely =
+            self.comparison.diff.groups.iter().filter(|group| group.likeness == Likeness::Alike).count() as u64;
         if loosely > 0 {
             let s = if loosely == 1 { " was" } else { "s were" };
             page.warning(&format!(
@@ -268,10 +275,9 @@ impl<'a> DiffReport<'a> {
     }
 }
 
-/// The moments of both sides that the options mean.
-fn moments_of(arguments: &DiffArguments, first: &Trace) -> Result<[DiffAt; 2], Failure> {
-    let (at, at_b) = (arguments.at.map(|at| at.0), arguments.at_b.map(|at| at.0));
-    if arguments.b.is_some() {
+/// The moments of both sides that the options mean, of two recordings or, where there `is_one`, of that.
+pub fn moments_of([at, at_b]: [Option<DiffAt>; 2], is_one: bool, first: &Trace) -> Result<[DiffAt; 2], Failure> {
+    if !is_one {
         let at = at.unwrap_or_default();
         return Ok([at, at_b.unwrap_or(at)]);
     }
@@ -287,7 +293,8 @@ fn moments_of(arguments: &DiffArguments, first: &Trace) -> Result<[DiffAt; 2], F
     }
 }
 
-fn of_side(failure: Failure, side: usize) -> Failure {
+/// A failure with the side that it is of, 0 for A and 1 for B, where that can be said.
+pub fn of_side(failure: Failure, side: usize) -> Failure {
     match failure {
         Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),
         other => other,

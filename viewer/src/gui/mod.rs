@@ -36,6 +36,7 @@ pub mod top_bar;
 mod peaks;
 pub mod open_file;
 mod steering;
+pub mod diff;
 pub mod surface;
 mod app;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use eframe::egui::{self, Color32, Stroke};
 use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::analysis::diff::Change;
 use highwater_snapshots::analysis::tree::Role;
 use highwater_snapshots::{Category, Phase};
 
@@ -31,6 +32,14 @@ pub const LEAST_PLOT: f32 = 90.0;
 pub const SEARCH_WIDTH: f32 = 240.0;
 /// Width of the list of completions, in points.
 pub const COMPLETIONS_WIDTH: f32 = 420.0;
+/// Height of what makes the difference between two recordings when first shown, in points.
+pub const DIFFERENCE_HEIGHT: f32 = 300.0;
+/// Least height that two timelines keep beside what is below them, in points.
+pub const LEAST_PAIR: f32 = 400.0;
+/// Height of one of two timelines from which on it has a legend, in points.
+pub const LEGEND_FROM: f32 = 205.0;
+/// Height of the legend above each of two timelines at most, in points: what has no room is scrolled to.
+pub const PAIR_LEGEND_HEIGHT: f32 = 2.0 * ROW_HEIGHT;
 /// Height of the view below the timeline when first shown, in points.
 pub const BOTTOM_HEIGHT: f32 = 280.0;
 /// Height of the explanation below the timeline when first shown, in points.
@@ -162,6 +171,18 @@ pub const fn role(role: Role) -> Color32 {
         Role::Program => DISTINCT[4],
         Role::Framework => NEUTRAL,
         Role::Allocator => Color32::from_rgb(0x55, 0x5c, 0x66),
+    }
+}
+
+/// What became of something between two recordings: blues for less, oranges for more, the strong ones for what one side
+/// has alone; grey where nothing changed.
+pub const fn change(change: Change) -> Color32 {
+    match change {
+        Change::OnlyInA => DISTINCT[0],
+        Change::Shrunk => DISTINCT[4],
+        Change::Same => NEUTRAL,
+        Change::Grown => DISTINCT[1],
+        Change::OnlyInB => DISTINCT[5],
     }
 }
 

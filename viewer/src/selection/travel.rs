@@ -124,6 +124,11 @@ impl Selection {
 
     /// Keeps the view within the recording, and no narrower than can be told apart.
     pub(super) fn clamp(&mut self, recording: &Recording) {
+        if let Some(bounds) = &self.bounds {
+            self.view.x = within(&self.view.x, &bounds.x, NARROWEST);
+            self.view.y = within(&self.view.y, &bounds.y, FLATTEST);
+            return;
+        }
         let whole = self.whole(recording);
         self.view.x = within(&self.view.x, &whole.x, NARROWEST);
         let capacity = recording.devices[self.device].summary.capacity_bytes as f64;

@@ -51,6 +51,37 @@ fn options_change_what_is_drawn() {
 }
 
 #[test]
+fn two_recordings_are_drawn_side_by_side_with_what_makes_the_difference() {
+    let (folder, _) = folder();
+    let text =
+        "step 0\nphase forward\nalloc a 3000 activation #linear @net.fc\nphase backward\nfree a\nalloc g 9000 gradient";
+    let trace = highwater_snapshots::text::trace_from_text(text).unwrap();
+    std::fs::write(folder.path().join("other.snap"), write_trace(Vec::new(), &trace).unwrap()).unwrap();
+    let told = drawn(folder.path(), "render step.snap other.snap --out d.png --view diff --size 900x700 --json");
+    assert_eq!((&told["file"], &told["width"], &told["height"]), (&"d.png".into(), &900.into(), &700.into()));
+    assert_eq!(told["view"], "diff");
+    let svg = |options: &str| {
+        drawn(folder.path(), &format!("render step.snap other.snap --out d.svg --view diff --json {options}"));
+        std::fs::read_to_string(folder.path().join("d.svg")).unwrap()
+    };
+    let plain = svg("");
+    for words in
+        ["step.snap (A) and other.snap (B)", "A 20.98 KiB  ·  B 8.79 KiB  ·  B - A: −12.19 KiB requested", "only in A"]
+    {
+        assert!(plain.contains(words), "{words} in {plain}");
+    }
+    assert!(plain.matches(">Peak ").count() == 2 && plain.contains(">gradient</text>"));
+    assert!(svg("--at end").contains("Aligned at the start of step"));
+    assert!(svg("--by scope,op").contains(">scope</text>"));
+    assert!(svg("--where category=gradient").contains("only blocks with category=gradient"));
+    let output = highwater(folder.path(), "render step.snap other.snap --out d.png --view diff");
+    assert!(stdout(&output).starts_with("Drew two recordings side by side to d.png"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("Next: highwater diff step.snap other.snap"));
+    let output = highwater(folder.path(), "render step.snap --out d.png --view diff --at peak --at-b end");
+    assert!(stdout(&output).starts_with("Drew two moments side by side"), "{}", stderr(&output));
+}
+
+#[test]
 fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
     let (folder, _) = folder();
     std::fs::create_dir(folder.path().join("folder.png")).unwrap();
@@ -66,7 +97,16 @@ fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
         ("step.snap --out a.png --size 100x100", "too small"),
         ("step.snap --out a.png --size wide", "1600x900"),
         ("step.snap --out a.png --scale 0", "from 0.5 to 8"),
-        ("step.snap --out a.png --view diff", "views are: timeline"),
+        ("step.snap step.snap --out a.png", "only --view diff has two sides"),
+        ("step.snap --out a.png --at-b end", "--at-b: only --view diff"),
+        ("step.snap --out a.png --at peak", "only --view diff knows such moments"),
+        ("step.snap --out a.png --by size", "--by: keys are category"),
+        ("step.snap step.snap --out a.png --view diff --at 7", "peak, end, step:N and step-end:N"),
+        ("step.snap step.snap --out a.png --view diff --at step:9", "step:9 of A: the recording has no such step"),
+        ("step.snap step.snap --out a.png --view diff --by scope:2,op", "write scope:2"),
+        ("step.snap step.snap --out a.png --view diff --from 3", "shows all of both"),
+        ("step.snap step.snap --out a.png --view diff --device-b 7", "B: --device 7: the recording has no such device"),
+        ("step.snap missing.snap --out a.png --view diff", "missing.snap"),
         ("step.snap --out a.png --view Timeline", "views are: timeline"),
         ("step.snap --out a.png --by colour", "keys are category"),
         ("step.snap --out a.png --theme sepia", "light"),

@@ -126,6 +126,9 @@ pub(crate) fn proof(command: Command) -> Proof {
         }),
         C::NextFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "first")),
         C::PreviousFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "second")),
+        C::Compare => Effect(Three, &[], |was, is| {
+            !was.tells("third : first") && is.tells("third : first") && is.tells("Groups: ")
+        }),
         C::ToggleFollow => {
             Effect(Unfinished, &[], |was, is| was.told.contains("following") && !is.told.contains("following"))
         }

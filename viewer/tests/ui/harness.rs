@@ -60,7 +60,15 @@ pub(crate) fn settle(harness: &mut Harness<'_, App>) {
     for _ in 0..8 {
         harness.run_steps(2);
         let ctx = harness.ctx.clone();
-        let Some(file) = harness.state_mut().current_mut() else {
+        let app = harness.state_mut();
+        if let Some(comparison) = app.comparison_mut() {
+            if !comparison.is_busy() {
+                return;
+            }
+            comparison.wait(&ctx);
+            continue;
+        }
+        let Some(file) = app.current_mut() else {
             return;
         };
         if !file.is_busy() {

@@ -11,4 +11,5 @@ mod effects;
 mod commands;
 mod tree;
 mod segments;
+mod diff;
 mod pictures;

@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use eframe::egui::{Color32, ColorImage, Theme};
 use highwater::gui::colouring::ColourBy;
-use highwater::gui::surface::{Paper, Sheet, SheetView, Surface, png};
+use highwater::gui::diff::{Choices, Paint};
+use highwater::gui::surface::{DiffSheet, Paper, Sheet, SheetView, Surface, png};
 use highwater::gui::timeline::{Look, Stacking};
 use highwater::selection::{Axis, Selection, View};
 use highwater::session::Recording;
+use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::text::trace_from_text;
 use quick_xml::events::Event;
 
@@ -109,6 +111,32 @@ fn a_part_of_it_is_drawn_as_it_was_in_other_colours_and_order() {
     let look = Look { colour_by: ColourBy::Scope(2), stacking: Stacking::Colour, ..look() };
     let paper = Paper::new([480, 300], 0.75, Theme::Dark).unwrap();
     check("part-dark.png", &drawn(&recording, selection, look, paper).image());
+}
+
+#[test]
+fn two_recordings_are_drawn_side_by_side_as_they_were() {
+    let a = recording();
+    let text = "
+        baseline w 3145728 parameter @net
+        step 0
+        phase forward
+        alloc a 900000 activation #linear @net.0
+        phase backward
+        alloc g 3145728 gradient #linear @net.0
+        free a
+        phase optimizer
+        alloc m 3145728 optimizer_state #adam @net
+        phase zero_grad
+        free g";
+    let b = Arc::new(Recording::new("short.snap", None, trace_from_text(text).unwrap()));
+    let choices = Choices::usual([&a, &b], Metric::Requested);
+    let selections = [Selection::new(&a), Selection::new(&b)];
+    let look = look();
+    let paint = Paint { colour_by: look.colour_by, stacking: look.stacking, has_lines: true, is_hiding: false };
+    let mut sheet = DiffSheet::new([a, b], selections.each_ref(), choices, paint);
+    let mut surface = Surface::new(Paper::new([600, 480], 0.75, Theme::Light).unwrap());
+    assert!(surface.draw(|ui| sheet.sheet_ui(ui)), "the picture never became complete");
+    check("diff-light.png", &surface.image());
 }
 
 #[test]

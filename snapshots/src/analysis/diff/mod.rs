@@ -7,10 +7,13 @@ mod pairs;
 mod unite;
 mod settings;
 mod steps;
+mod comparison;
+mod tree;
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::ids::BlockId;
+use crate::ids::{BlockId, StackId};
 use crate::trace::Trace;
 
 use super::between::bytes_of;
@@ -21,8 +24,10 @@ use super::metric::Metric;
 use super::peak::{Moment, beside_blocks};
 use super::series::Series;
 
+pub use comparison::Comparison;
 pub use settings::{Setting, settings};
 pub use steps::{PhasePair, paired_steps, phase_pairs};
+pub use tree::{DiffNode, DiffTree, StackText};
 
 use unite::Unite;
 
@@ -89,6 +94,21 @@ pub enum Change {
 }
 
 impl Change {
+    /// Every change, from less to more.
+    pub const ALL: [Self; 5] = [Self::OnlyInA, Self::Shrunk, Self::Same, Self::Grown, Self::OnlyInB];
+
+    /// What became of what has these bytes and blocks in A and B.
+    pub fn of(bytes: [u64; 2], blocks: [u64; 2]) -> Self {
+        let [is_in_a, is_in_b] = [0, 1].map(|side| bytes[side] > 0 || blocks[side] > 0);
+        match (is_in_a, is_in_b, bytes[1].cmp(&bytes[0])) {
+            (true, false, _) => Self::OnlyInA,
+            (false, true, _) => Self::OnlyInB,
+            (_, _, Ordering::Less) => Self::Shrunk,
+            (_, _, Ordering::Greater) => Self::Grown,
+            (_, _, Ordering::Equal) => Self::Same,
+        }
+    }
+
     /// In words.
     pub const fn name(self) -> &'static str {
         match self {
@@ -106,6 +126,10 @@ impl Change {
 pub struct DiffGroup {
     /// The values of the keys, as B has them, else A.
     pub key: Vec<String>,
+    /// The values as A has them, where it has others: lines that moved, functions that were renamed.
+    pub former_key: Option<Vec<String>>,
+    /// Their stacks in A and B, one of several where the keys do not tell them apart; none where a side has no blocks.
+    pub stacks: [StackId; 2],
     /// Their bytes in A.
     pub a_bytes: u64,
     /// Their bytes in B.
@@ -126,14 +150,7 @@ impl DiffGroup {
 
     /// What became of it.
     pub fn change(&self) -> Change {
-        let (is_in_a, is_in_b) = (self.a_blocks > 0 || self.a_bytes > 0, self.b_blocks > 0 || self.b_bytes > 0);
-        match (is_in_a, is_in_b, self.delta()) {
-            (true, false, _) => Change::OnlyInA,
-            (false, true, _) => Change::OnlyInB,
-            (_, _, ..=-1) => Change::Shrunk,
-            (_, _, 1..) => Change::Grown,
-            (_, _, 0) => Change::Same,
-        }
+        Change::of([self.a_bytes, self.b_bytes], [self.a_blocks, self.b_blocks])
     }
 }
 
@@ -172,18 +189,27 @@ impl Diff {
         for (side, (asked, found)) in [(first, &of_a), (second, &of_b)].into_iter().enumerate() {
             for &id in &found.blocks {
                 unite.code(side, id, &mut code);
-                let bytes = bytes_of(asked.trace, a.metric, id);
+                let block = (bytes_of(asked.trace, a.metric, id), asked.trace.blocks.stack[id.0 as usize]);
                 match sums.get_mut(&code) {
-                    Some(sum) => sum.add(side, bytes),
-                    None => sums.entry(code.clone()).or_default().add(side, bytes),
+                    Some(sum) => sum.add(side, block),
+                    None => sums.entry(code.clone()).or_default().add(side, block),
                 }
             }
         }
         let mut groups: Vec<DiffGroup> = beside(&of_a, &of_b, query.keys.len());
         groups.extend(sums.into_iter().map(|(code, sum)| {
-            let (key, likeness) = unite.names(&code, sum.blocks);
+            let (key, former_key, likeness) = unite.names(&code, sum.blocks);
             let ([a_bytes, b_bytes], [a_blocks, b_blocks]) = (sum.bytes, sum.blocks);
-            DiffGroup { key, a_bytes, b_bytes, a_blocks, b_blocks, likeness }
+            DiffGroup {
+                key,
+                former_key,
+                stacks: sum.stacks.map(Option::unwrap_or_default),
+                a_bytes,
+                b_bytes,
+                a_blocks,
+                b_blocks,
+                likeness,
+            }
         }));
         groups.sort_by(|x, y| {
             let rank = |group: &DiffGroup| (group.delta().unsigned_abs(), group.a_bytes.max(group.b_bytes));
@@ -191,10 +217,18 @@ impl Diff {
         });
         let all = |of: fn(&DiffGroup) -> u64| groups.iter().map(of).sum();
         let (a_bytes, b_bytes) = (all(|group| group.a_bytes), all(|group| group.b_bytes));
-        let rest = groups.split_off(query.top.min(groups.len()));
-        let rest_of = |of: fn(&DiffGroup) -> u64| rest.iter().map(of).sum();
-        let rest_bytes = [rest_of(|group| group.a_bytes), rest_of(|group| group.b_bytes)];
-        Self { a, b, a_bytes, b_bytes, groups, rest_bytes, rest_groups: rest.len() as u64 }
+        let mut diff = Self { a, b, a_bytes, b_bytes, groups, rest_bytes: [0, 0], rest_groups: 0 };
+        diff.list(query.top);
+        diff
+    }
+
+    /// Lists the first `top` groups alone; the others join the rest.
+    pub fn list(&mut self, top: usize) {
+        let rest = self.groups.split_off(top.min(self.groups.len()));
+        let rest_of = |of: fn(&DiffGroup) -> u64| -> u64 { rest.iter().map(of).sum() };
+        self.rest_bytes[0] += rest_of(|group| group.a_bytes);
+        self.rest_bytes[1] += rest_of(|group| group.b_bytes);
+        self.rest_groups += rest.len() as u64;
     }
 }
 
@@ -202,10 +236,13 @@ impl Diff {
 struct Sums {
     bytes: [u64; 2],
     blocks: [u64; 2],
+    /// Of the first block.
+    stacks: [Option<StackId>; 2],
 }
 
 impl Sums {
-    fn add(&mut self, side: usize, bytes: u64) {
+    fn add(&mut self, side: usize, (bytes, stack): (u64, StackId)) {
+        self.stacks[side].get_or_insert(stack);
         self.bytes[side] += bytes;
         self.blocks[side] += 1;
     }
@@ -242,6 +279,8 @@ fn beside(a: &Found, b: &Found, keys: usize) -> Vec<DiffGroup> {
         |found: &Found, name: &str| found.beside.iter().filter(|(of, _)| *of == name).map(|(_, bytes)| bytes).sum();
     let group = |name: &'static str| DiffGroup {
         key: vec![name.to_owned(); keys],
+        former_key: None,
+        stacks: [StackId::NONE; 2],
         a_bytes: bytes(a, name),
         b_bytes: bytes(b, name),
         a_blocks: 0,

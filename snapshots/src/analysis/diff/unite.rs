@@ -68,20 +68,24 @@ impl<'a> Unite<'a> {
         }
     }
 
-    /// The values of a group, as the side has them that has blocks of it, and how alike the sides are.
-    pub(super) fn names(&self, code: &[u64], blocks: [u64; 2]) -> (Vec<String>, Likeness) {
+    /// The values of a group as B has them, else A; as A has them, where both sides have blocks of it and the values
+    /// differ; and how alike the sides are.
+    pub(super) fn names(&self, code: &[u64], blocks: [u64; 2]) -> (Vec<String>, Option<Vec<String>>, Likeness) {
+        let is_in_both = blocks.iter().all(|blocks| *blocks > 0);
         let mut likeness = Likeness::Equal;
-        let mut name = |values: &Values, number: u64| {
+        let (mut names, mut former) = (Vec::with_capacity(code.len()), Vec::with_capacity(code.len()));
+        for (values, &number) in self.values.iter().zip(code) {
             let value = &values.rows[number as usize];
-            if blocks.iter().all(|blocks| *blocks > 0) {
+            if is_in_both {
                 likeness = likeness.max(value.likeness);
             }
             let [a, b] = &value.texts;
             let (first, second) = if blocks[1] > 0 { (b, a) } else { (a, b) };
-            first.as_ref().or(second.as_ref()).cloned().unwrap_or_default()
-        };
-        let names = self.values.iter().zip(code).map(|(values, &number)| name(values, number)).collect();
-        (names, likeness)
+            names.push(first.as_ref().or(second.as_ref()).cloned().unwrap_or_default());
+            former.push(a.as_ref().or(b.as_ref()).cloned().unwrap_or_default());
+        }
+        let differs = is_in_both && former != names;
+        (names, differs.then_some(former), likeness)
     }
 
     fn unite_stacks(&mut self, row: usize, blocks: [&[BlockId]; 2]) {

@@ -25,8 +25,9 @@ impl App {
         }
         if let Some(Ok(path)) = self.dialog.as_ref().map(Receiver::try_recv) {
             self.dialog = None;
-            if let Some(path) = path {
-                self.open(ctx, &path);
+            match path {
+                Some(path) => self.open(ctx, &path),
+                None => self.compares_next = false,
             }
         }
         let dropped: Vec<PathBuf> =
@@ -74,6 +75,7 @@ impl App {
             }
             self.show(ctx, recording);
         }
+        self.compares_next &= failed.is_empty();
         for (path, why) in failed {
             self.failures.retain(|(known, _)| *known != path);
             self.failures.push((path, why));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{self, Panel, RichText, Ui};
+use eframe::egui::{self, Button, Panel, RichText, Ui};
 
 use super::App;
 use crate::args::is_stdin;
@@ -13,7 +13,7 @@ use crate::gui::palette::Choice;
 use crate::gui::preview::preview_ui;
 use crate::gui::ranks::Place;
 use crate::gui::tabs::{Tab, TabWish, tabs_ui};
-use crate::gui::{failure, top_bar, welcome};
+use crate::gui::{failure, keys, top_bar, welcome};
 use crate::record;
 use crate::session::Recording;
 
@@ -26,13 +26,26 @@ impl App {
                 ui.separator();
                 let tab =
                     |file: &OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
-                let tabs: Vec<Tab> = self.files.iter().map(tab).collect();
-                wish = tabs_ui(ui, &tabs, self.current);
+                let mut tabs: Vec<Tab> = self.files.iter().map(tab).collect();
+                if tabs.len() > 1 {
+                    let key = Command::Compare.keys().first().copied().map(keys::shown).unwrap_or_default();
+                    let button = ui.add(Button::new("Compare").shortcut_text(key));
+                    if button.on_hover_text(Command::Compare.tooltip()).clicked() {
+                        chosen = Some(Command::Compare);
+                    }
+                    ui.separator();
+                }
+                let front = if self.comparison().is_some() { tabs.len() } else { self.current };
+                tabs.extend(self.comparison_tab(&tabs));
+                wish = tabs_ui(ui, &tabs, front);
             }
         });
         match wish {
-            Some(TabWish::Show(row)) => self.current = row,
-            Some(TabWish::Close(row)) => self.close(row),
+            Some(TabWish::Show(row)) if row < self.files.len() => self.bring_to_front(row),
+            Some(TabWish::Close(row)) if row < self.files.len() => self.close(row),
+            // The tab after all files is the comparison's.
+            Some(TabWish::Show(_)) => self.show_comparison(),
+            Some(TabWish::Close(_)) => self.comparing = None,
             None => {}
         }
         if let Some(command) = chosen {

@@ -1,6 +1,7 @@
 //! App: the window: open files, what is being read, and commands carried out.
 
 mod arrivals;
+mod comparing;
 mod chrome;
 mod outputs;
 
@@ -28,6 +29,7 @@ use crate::discard::discard;
 use crate::example::Running;
 use crate::loader::Loading;
 use crate::session::Recording;
+use comparing::Comparing;
 
 /// By how much one command changes the size of everything, and how far.
 const SCALE_STEP: f32 = 0.1;
@@ -60,6 +62,10 @@ pub struct App {
     ranks: Ranks,
     savings: Vec<Saving>,
     pictures: Pictures,
+    /// Two files side by side.
+    comparing: Option<Comparing>,
+    /// Whether the file that is asked for is to be compared with.
+    compares_next: bool,
     /// What is told to the user, until it is dismissed or something else is done.
     said: Vec<String>,
     is_styled: bool,
@@ -98,7 +104,7 @@ impl App {
         let absolute = if is_stdin(path) { Ok(path.to_owned()) } else { std::path::absolute(path) };
         let path = &absolute.unwrap_or_else(|_| path.to_owned());
         if let Some(row) = self.row_of(path) {
-            self.current = row;
+            self.bring_to_front(row);
         }
         if self.loading.iter().all(|loading| loading.path() != path) {
             let wake = ctx.clone();
@@ -118,6 +124,9 @@ impl App {
         let row = recording.path.as_deref().and_then(|path| self.row_of(path));
         if let Some(row) = row {
             self.files[row].replace(recording, row == self.current);
+            if self.compares_next {
+                self.compare_opened(ctx, row);
+            }
             return;
         }
         let look = recording.path.as_deref().and_then(|path| self.settings.look(path)).cloned();
@@ -130,6 +139,7 @@ impl App {
         }
         self.files.push(file);
         self.current = self.files.len() - 1;
+        self.compare_opened(ctx, self.current);
     }
 
     /// Closes the file in `row`.
@@ -139,6 +149,7 @@ impl App {
         }
         let file = self.files.remove(row);
         self.keep_look(&file);
+        self.compare_closed(row);
         // Millions of rows are given back elsewhere: the window goes on.
         let held = Arc::downgrade(&file.recording);
         discard(file, held);
@@ -163,8 +174,15 @@ impl App {
     pub fn can(&self, command: Command) -> bool {
         match command {
             Command::NextFile | Command::PreviousFile => self.files.len() > 1,
+            command if let Some(can) = self.comparison().and_then(|view| view.can(command)) => can,
             command => !command.needs_recording() || self.current().is_some_and(|file| file.can(command)),
         }
+    }
+
+    /// Shows the file in `row`.
+    fn bring_to_front(&mut self, row: usize) {
+        self.current = row;
+        self.leave_comparison();
     }
 
     /// Carries out `command`.
@@ -173,6 +191,10 @@ impl App {
             return;
         }
         self.said.clear();
+        if self.run_comparing(ctx, command) {
+            ctx.request_repaint();
+            return;
+        }
         let deepest = self.current().map_or(1, |file| file.recording.deepest_scope.max(1));
         let depth = if let ColourBy::Scope(depth) = self.settings.colour_by { depth } else { 1 };
         match command {
@@ -213,14 +235,16 @@ impl App {
             Command::ScaleUp => ctx.set_zoom_factor((ctx.zoom_factor() + SCALE_STEP).min(SCALES.end)),
             Command::ScaleDown => ctx.set_zoom_factor((ctx.zoom_factor() - SCALE_STEP).max(SCALES.start)),
             Command::ScaleReset => ctx.set_zoom_factor(1.0),
-            Command::NextFile => self.current = (self.current + 1) % self.files.len(),
-            Command::PreviousFile => self.current = (self.current + self.files.len() - 1) % self.files.len(),
+            Command::NextFile => self.bring_to_front((self.current + 1) % self.files.len()),
+            Command::PreviousFile => self.bring_to_front((self.current + self.files.len() - 1) % self.files.len()),
+            Command::Compare => self.toggle_comparison(ctx),
             Command::CopyTable => self.copy_table(ctx),
             Command::SaveTable => self.save_table(ctx),
             Command::SaveBelow => self.save_below(ctx),
             Command::SavePicture => self.save_picture(ctx),
             Command::Screenshot => self.save_window(ctx),
             command => {
+                self.leave_comparison();
                 if let Some(file) = self.files.get_mut(self.current) {
                     file.run(ctx, command, &mut self.settings);
                 }
@@ -246,6 +270,11 @@ impl App {
         }
         Panel::top("menus").show(ui, |ui| self.menu_bar_ui(ui));
         self.notices_ui(ui);
+        if self.comparison().is_some() {
+            self.comparing_ui(ui);
+            self.palette_ui(ui);
+            return chrome::drop_hint_ui(ui);
+        }
         self.ranks_ui(ui);
         let chosen = match self.files.get_mut(self.current) {
             Some(file) => file.file_ui(ui, &mut self.settings),

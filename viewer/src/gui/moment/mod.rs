@@ -3,7 +3,7 @@
 mod names;
 mod job;
 mod squarify;
-mod tile;
+pub(in crate::gui) mod tile;
 mod treemap;
 mod flame;
 mod groups;

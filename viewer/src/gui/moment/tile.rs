@@ -155,13 +155,13 @@ fn hover_ui(ui: &mut Ui, answer: &Answer, item: &Item) {
 
 /// How a tile is set off from others.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Emphasis {
-    pub(super) is_hovered: bool,
-    pub(super) is_chosen: bool,
+pub(in crate::gui) struct Emphasis {
+    pub(in crate::gui) is_hovered: bool,
+    pub(in crate::gui) is_chosen: bool,
 }
 
 /// Paints a tile; the label stands at the top and is left out where it has no room.
-pub(super) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphasis: Emphasis) {
+pub(in crate::gui) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphasis: Emphasis) {
     /// Space left free between neighbours.
     const GAP: f32 = 0.5;
     let shades = Shades::in_ui(ui);
@@ -204,16 +204,16 @@ fn line(painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color32) -> Op
 
 /// The keys that walk a picture, pressed while it has the keyboard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Walked {
+pub(in crate::gui) struct Walked {
     /// Steps to the right and down.
-    pub(super) by: [i32; 2],
-    pub(super) enters: bool,
-    pub(super) leaves: bool,
-    pub(super) filters: bool,
+    pub(in crate::gui) by: [i32; 2],
+    pub(in crate::gui) enters: bool,
+    pub(in crate::gui) leaves: bool,
+    pub(in crate::gui) filters: bool,
 }
 
 /// Follows the keys while `response` has the keyboard.
-pub(super) fn walked(ui: &Ui, response: &Response) -> Walked {
+pub(in crate::gui) fn walked(ui: &Ui, response: &Response) -> Walked {
     use eframe::egui::{EventFilter, Key, Modifiers};
     if !response.has_focus() {
         return Walked::default();
@@ -230,7 +230,7 @@ pub(super) fn walked(ui: &Ui, response: &Response) -> Walked {
 }
 
 /// Shows that a picture has the keyboard.
-pub(super) fn focus_frame(ui: &Ui, response: &Response) {
+pub(in crate::gui) fn focus_frame(ui: &Ui, response: &Response) {
     if response.has_focus() {
         let stroke = Stroke::new(1.0, Shades::in_ui(ui).faint);
         ui.painter().rect_stroke(response.rect.expand2(vec2(1.0, 1.0)), 2.0, stroke, StrokeKind::Outside);

@@ -8,6 +8,7 @@ mod svg;
 pub mod save;
 pub mod sheet;
 pub mod views;
+pub mod diff_sheet;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 use eframe::egui::epaint::{ClippedPrimitive, ClippedShape, Primitive, Vertex};
 use eframe::egui::{self, ColorImage, Pos2, RawInput, Rect, Ui, ViewportId};
 
+pub use diff_sheet::DiffSheet;
 pub use paper::Paper;
 pub use save::{Format, save_view};
 pub use sheet::Sheet;

@@ -47,7 +47,8 @@ const UPPER: f32 = 0.4;
 impl SheetView {
     /// The one of this name; else what there is, in words.
     pub fn named(name: &str) -> Result<Self, String> {
-        let names: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
+        // What has two sides is no view of one recording, but one may ask for it.
+        let names: Vec<&str> = VIEWS.iter().map(|view| view.name).chain(["diff"]).collect();
         let found = VIEWS.iter().find(|view| view.name == name).copied();
         found.ok_or_else(|| format!("there is no view '{name}'; views are: {}", names.join(", ")))
     }

@@ -28,14 +28,18 @@ impl Timeline {
         let is_known = |metric: &Metric| summary.peaks.iter().any(|peak| peak.metric == *metric);
         let drawn = drawn_metric(selection.metric);
         let scale = self.points_per_byte(selection);
-        let upper_edge = points_of(shown, drawn);
+        let inside = selection.whole(recording).x;
+        let points_of = |metric: Metric| -> Vec<[f64; 2]> {
+            points_of(shown, metric).into_iter().filter(|[x, _]| inside.contains(x)).collect()
+        };
+        let upper_edge = points_of(drawn);
         let mut lines = Vec::new();
         for metric in Metric::ALL.into_iter().rev().filter(is_known) {
             let is_asked = look.has_lines || metric == selection.metric;
             if metric != drawn && !is_asked {
                 continue;
             }
-            let points = points_of(shown, metric);
+            let points = points_of(metric);
             let is_apart = |(a, b): (&[f64; 2], &[f64; 2])| (a[1] - b[1]).abs() * scale > APART;
             let strength = calmed(&points, scale);
             let adds = metric == drawn || points.iter().zip(&upper_edge).any(is_apart);

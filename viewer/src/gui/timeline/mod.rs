@@ -219,7 +219,7 @@ impl Timeline {
         let (response, rect) = self.plot_ui(ui, recording, selection, look, height);
         let frame = PlotFrame { rect, view: selection.view().clone() };
         let mut beneath = self.beneath(&frame, recording, selection, &shades);
-        beneath.extend(self.images(&frame));
+        beneath.extend(self.images(&frame, &selection.whole(recording).x));
         ui.painter().set(background, Shape::Vec(beneath));
         lanes::paint(ui.painter(), lanes, &frame, recording, selection, &shades);
         marks::paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
@@ -232,10 +232,12 @@ impl Timeline {
         self.frame = Some(frame);
     }
 
-    /// The picture of what is in view, and beside it, where that is not drawn yet, the picture of the whole.
-    fn images(&self, frame: &PlotFrame) -> Vec<Shape> {
+    /// The picture of what is in view, and beside it, where that is not drawn yet, the picture of the whole; nothing
+    /// beyond the recording, which lies `inside`.
+    fn images(&self, frame: &PlotFrame, inside: &Range<f64>) -> Vec<Shape> {
         let image = |shown: &Option<Shown>, within: Range<f64>| {
             let shown = shown.as_ref()?;
+            let within = within.start.max(inside.start)..within.end.min(inside.end);
             Some(frame.image(shown.texture.id(), &shown.view, &within))
         };
         let drawn = self.detail.as_ref().map_or(f64::MAX..f64::MAX, |detail| detail.view.x.clone());
@@ -276,6 +278,12 @@ impl Timeline {
             let x = [range.start, range.end].map(|moment| selection.middle_of(trace, moment));
             marks::paint_between(painter, frame, x, shades);
         }
+        // Beneath the peak's label, which may lie in the same corner.
+        let capacity = index.summary.capacity_bytes;
+        if capacity as f64 > frame.view.y.end {
+            let text = format!("capacity {} lies above", format_bytes(capacity));
+            marks::paint_note(painter, frame, &text, [shades.faint, shades.canvas]);
+        }
         let peak = index.peak(trace, selection.metric);
         marks::paint_peak(painter, frame, selection.middle_of(trace, peak.position()), &peak, shades);
         if let Some(hover) = self.hover {
@@ -287,11 +295,6 @@ impl Timeline {
         let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
         let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
         marks::paint_ooms(painter, frame, ooms, shades);
-        let capacity = index.summary.capacity_bytes;
-        if capacity as f64 > frame.view.y.end {
-            let text = format!("capacity {} lies above", format_bytes(capacity));
-            marks::paint_note(painter, frame, &text, [shades.faint, shades.canvas]);
-        }
     }
 
     fn overview(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {

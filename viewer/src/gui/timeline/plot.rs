@@ -66,7 +66,11 @@ impl Timeline {
     ) -> Vec<Shape> {
         let View { x, y } = &frame.view;
         let [per_x, per_y] = frame.units_per_point();
-        let mut shapes = vec![Shape::rect_filled(frame.rect, 2.0, shades.canvas)];
+        // Beyond the recording there is no canvas: the view reaches there beside a longer one.
+        let inside = selection.whole(recording).x;
+        let edges = [inside.start, inside.end].map(|at| frame.screen_x(at.clamp(x.start, x.end)));
+        let canvas = Rect::from_x_y_ranges(edges[0]..=edges[1].max(edges[0]), frame.rect.y_range());
+        let mut shapes = vec![Shape::rect_filled(canvas, 2.0, shades.canvas)];
         let grid = Stroke::new(1.0, shades.grid);
         let up = byte_ticks(y, per_y * theme::Y_TICK_DISTANCE);
         shapes.extend(up.iter().map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)));

@@ -42,6 +42,8 @@ impl Timeline {
         });
         self.is_resting &= !is_used;
         let hovered = response.hover_pos().filter(|_| !response.dragged() && !self.is_resting);
+        let inside = selection.whole(recording).x;
+        let hovered = hovered.filter(|at| inside.contains(&frame.x_at(at.x)));
         self.hover = hovered.and_then(|at| self.under(at, frame));
         let is_block = |block: BlockId| self.hover.is_some_and(|hover| hover.block == Some(block));
         if self.hovered_outline.as_ref().is_some_and(|(block, _)| !is_block(*block)) {

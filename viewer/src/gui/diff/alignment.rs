@@ -1,0 +1,110 @@
+//! Alignment: which places of two recordings stand one above the other, and how far each goes on from there.
+
+use highwater_snapshots::analysis::Moment;
+use highwater_snapshots::units::{format_count, format_nanos};
+
+use crate::selection::{Axis, Selection};
+use crate::session::Recording;
+
+/// What of the compared moments stands one above the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Align {
+    /// The starts of the steps that they lie in.
+    #[default]
+    Step,
+    /// The starts of the phases that they lie in.
+    Phase,
+    /// The moments themselves.
+    Moment,
+    /// The first events of both devices.
+    Start,
+}
+
+impl Align {
+    /// Every way.
+    pub const ALL: [Self; 4] = [Self::Step, Self::Phase, Self::Moment, Self::Start];
+
+    /// What to call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Step => "start of the step",
+            Self::Phase => "start of the phase",
+            Self::Moment => "compared moments",
+            Self::Start => "first events",
+        }
+    }
+}
+
+/// Two recordings on one axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Alignment {
+    /// The moments of A and B that stand one above the other.
+    pub(super) origins: [usize; 2],
+    /// How it came about, and how far each side goes on from there.
+    pub(super) words: String,
+}
+
+impl Alignment {
+    /// Aligns by `align`; where the moments lie in no step, by the first events.
+    pub(super) fn of(
+        recordings: [&Recording; 2],
+        selections: [&Selection; 2],
+        moments: &[Moment],
+        align: Align,
+    ) -> Self {
+        let of_side = |side: usize| {
+            let trace = &recordings[side].trace;
+            let moment = moments.get(side)?;
+            match align {
+                Align::Step => Some(trace.spans.step_range(moment.step?)?.start as usize),
+                Align::Phase => trace.spans.at(moment.event?).map(|span| span.first.0 as usize),
+                Align::Moment => Some(moment.position()),
+                Align::Start => None,
+            }
+        };
+        let (origins, how) = match (of_side(0), of_side(1)) {
+            (Some(a), Some(b)) => ([a, b], how(align, moments)),
+            _ => {
+                let first = |side: usize| recordings[side].devices[selections[side].device].moments.start;
+                let words = if align == Align::Start { "" } else { ", as there is no step to go by" };
+                ([first(0), first(1)], format!("the first events{words}"))
+            }
+        };
+        let left = [0, 1].map(|side| left(recordings[side], selections[side], origins[side]));
+        let length = match left {
+            [a, b] if a == b => format!("both go on for {a} from there"),
+            [a, b] => format!("from there A goes on for {a}, B for {b}"),
+        };
+        Self { origins, words: format!("Aligned at {how}; {length}.") }
+    }
+}
+
+fn how(align: Align, moments: &[Moment]) -> String {
+    let steps: Vec<u32> = moments.iter().filter_map(|moment| moment.step).collect();
+    let of_steps = match steps[..] {
+        [a, b] if a == b => format!("step {a}"),
+        [a, b] => format!("step {a} of A and step {b} of B"),
+        _ => "each".to_owned(),
+    };
+    match (align, moments) {
+        (Align::Step, _) => format!("the start of {of_steps}"),
+        (Align::Phase, [a, b]) if a.phase == b.phase => format!("the start of {} in {of_steps}", a.phase),
+        (Align::Phase, [a, b]) => format!("the start of {} in A and of {} in B", a.phase, b.phase),
+        _ => "the compared moments".to_owned(),
+    }
+}
+
+/// How much of a side comes after moment `origin`, in words.
+fn left(recording: &Recording, selection: &Selection, origin: usize) -> String {
+    let last = recording.devices[selection.device].moments.end.saturating_sub(1);
+    match selection.axis() {
+        Axis::Event => {
+            let events = last.saturating_sub(origin) as u64;
+            format!("{} event{}", format_count(events), if events == 1 { "" } else { "s" })
+        }
+        Axis::Time => {
+            let time = |moment| selection.x_of(&recording.trace, moment);
+            format_nanos((time(last) - time(origin)).max(0.0) as u64)
+        }
+    }
+}

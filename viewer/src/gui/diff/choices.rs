@@ -1,0 +1,93 @@
+//! Choices: what of two recordings is compared, by what, and how the difference is shown.
+
+use highwater_snapshots::analysis::diff::DiffAt;
+use highwater_snapshots::analysis::{GroupKey, Metric};
+
+use super::alignment::Align;
+use crate::session::Recording;
+
+/// How the difference is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Look {
+    /// Groups as a table.
+    #[default]
+    Groups,
+    /// Groups as a flame graph.
+    Flame,
+    /// Step by step and phase by phase.
+    Phases,
+    /// The peak of each total.
+    Totals,
+    /// What the recordings say of themselves.
+    Settings,
+}
+
+impl Look {
+    /// Every look.
+    pub const ALL: [Self; 5] = [Self::Groups, Self::Flame, Self::Phases, Self::Totals, Self::Settings];
+
+    /// What to call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Groups => "Groups",
+            Self::Flame => "Flame",
+            Self::Phases => "Phases",
+            Self::Totals => "Totals",
+            Self::Settings => "Settings",
+        }
+    }
+
+    /// What it answers.
+    pub const fn tooltip(self) -> &'static str {
+        match self {
+            Self::Groups => "Who holds more and who less. Double click or Enter narrows both sides to a group.",
+            Self::Flame => "The same groups as bars below bars, as wide as the side that has more of each.",
+            Self::Phases => "The peak of each phase of each step, side by side.",
+            Self::Totals => "The peak of each total over the whole recordings.",
+            Self::Settings => "What the recordings say of the program, the device and the allocator.",
+        }
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choices {
+    /// The total.
+    pub metric: Metric,
+    /// The moments of A and B.
+    pub at: [DiffAt; 2],
+    /// By what blocks are grouped; one key at least.
+    pub keys: Vec<GroupKey>,
+    /// How the timelines stand one above the other.
+    pub align: Align,
+    /// Whether stacks leave out the machinery's lines.
+    pub hides_internals: bool,
+    /// How the difference is shown.
+    pub look: Look,
+}
+
+impl Choices {
+    /// The peaks of two recordings by category; of one, the ends of its last two whole steps: what lives on.
+    pub fn usual(recordings: [&Recording; 2], metric: Metric) -> Self {
+        let is_one = std::ptr::eq(recordings[0], recordings[1]);
+        let of_one = || DiffAt::last_steps(&recordings[0].trace).unwrap_or([DiffAt::Peak, DiffAt::End]);
+        let at = if is_one { of_one() } else { [DiffAt::Peak; 2] };
+        Self {
+            metric,
+            at,
+            keys: vec![GroupKey::Category],
+            align: Align::default(),
+            hides_internals: true,
+            look: Look::default(),
+        }
+    }
+
+    /// The same moments of the steps `by` further on, where a step is meant.
+    pub(super) fn shift(&mut self, by: i32) {
+        for at in &mut self.at {
+            if let DiffAt::Step(step) | DiffAt::StepEnd(step) = at {
+                *step = step.saturating_add_signed(by);
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Choosers: which files and moments are compared, and by what, as lists and buttons.
+
+use eframe::egui::{ComboBox, DragValue, Role, Ui, WidgetInfo};
+use highwater_snapshots::analysis::diff::DiffAt;
+use highwater_snapshots::analysis::{GroupKey, Metric};
+
+use super::alignment::Align;
+use crate::session::Recording;
+
+/// The open files, and which of them are A and B.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// What the open files are called, in their order.
+    pub names: Vec<String>,
+    /// The rows of A and B, which may be the same.
+    pub rows: [usize; 2],
+}
+
+/// What the user asks of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Compare this file, as side 0 or 1.
+    Take {
+        /// The side.
+        side: usize,
+        /// The row of the file.
+        row: usize,
+    },
+    /// Ask for a file, and compare with that.
+    Open,
+    /// A for B and B for A.
+    Swap,
+    /// Back to the file.
+    Close,
+}
+
+/// A named list of which one is chosen; gives another one when the user takes it.
+pub(super) fn choice_ui<T: Clone + PartialEq>(
+    ui: &mut Ui,
+    label: &str,
+    now: &T,
+    all: &[T],
+    name: impl Fn(&T) -> String,
+) -> Option<T> {
+    let mut next = now.clone();
+    let list = ComboBox::from_id_salt(label).selected_text(name(now)).width(0.0).height(400.0);
+    let shown = list.show_ui(ui, |ui| {
+        for value in all {
+            ui.selectable_value(&mut next, value.clone(), name(value));
+        }
+    });
+    let described = format!("{label} {}", name(now));
+    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &described));
+    (next != *now).then_some(next)
+}
+
+/// The list of files for one side; a file that is not open yet can be B.
+pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<Wish> {
+    /// Stands for a file that is to be opened.
+    const OPEN: usize = usize::MAX;
+    let name = ["A", "B"][side];
+    let mut rows: Vec<usize> = (0..files.names.len()).collect();
+    if side == 1 {
+        rows.push(OPEN);
+    }
+    let text = |row: &usize| files.names.get(*row).cloned().unwrap_or_else(|| "Open another file…".to_owned());
+    ui.strong(name);
+    match choice_ui(ui, &format!("File {name}"), &files.rows[side], &rows, text)? {
+        OPEN => Some(Wish::Open),
+        row => Some(Wish::Take { side, row }),
+    }
+}
+
+/// The kinds of moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Peak,
+    End,
+    Step,
+    StepEnd,
+}
+
+impl Kind {
+    const fn of(at: DiffAt) -> Self {
+        match at {
+            DiffAt::Peak => Self::Peak,
+            DiffAt::End => Self::End,
+            DiffAt::Step(_) => Self::Step,
+            DiffAt::StepEnd(_) => Self::StepEnd,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Peak => "at its peak",
+            Self::End => "at its end",
+            Self::Step => "at the peak of step",
+            Self::StepEnd => "at the end of step",
+        }
+    }
+
+    const fn at(self, step: u32) -> DiffAt {
+        match self {
+            Self::Peak => DiffAt::Peak,
+            Self::End => DiffAt::End,
+            Self::Step => DiffAt::Step(step),
+            Self::StepEnd => DiffAt::StepEnd(step),
+        }
+    }
+}
+
+/// The moment of a side; gives another one when the user takes it.
+pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording) -> Option<DiffAt> {
+    let name = ["A", "B"][side];
+    let steps = recording.steps.first().map(|(step, _)| *step).zip(recording.steps.last().map(|(step, _)| *step));
+    let all: &[Kind] = match steps {
+        Some(_) => &[Kind::Peak, Kind::End, Kind::Step, Kind::StepEnd],
+        None => &[Kind::Peak, Kind::End],
+    };
+    let (DiffAt::Step(now) | DiffAt::StepEnd(now)) = at else {
+        let kind = choice_ui(ui, &format!("Moment of {name}"), &Kind::of(at), all, |kind| kind.name().to_owned())?;
+        return Some(kind.at(steps.map_or(0, |(_, last)| last)));
+    };
+    let kind = choice_ui(ui, &format!("Moment of {name}"), &Kind::of(at), all, |kind| kind.name().to_owned());
+    let mut step = now;
+    let (first, last) = steps.unwrap_or((0, u32::MAX));
+    let field = ui.add(DragValue::new(&mut step).range(first.min(now)..=last.max(now)).speed(0.1));
+    field.widget_info(|| WidgetInfo::labeled(Role::SpinButton, true, format!("Step of {name}")));
+    field.on_hover_text("Type a number, or drag; Page Up and Page Down go from step to step on both sides.");
+    let next = kind.unwrap_or(Kind::of(at)).at(step);
+    (next != at).then_some(next)
+}
+
+/// By what blocks are grouped: one key, and within that another.
+pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>) {
+    let first = keys.first().copied().unwrap_or(GroupKey::Category);
+    if let Some(next) = choice_ui(ui, "Group by", &first, GroupKey::ALL, |key| format!("by {}", key.name())) {
+        keys.retain(|key| *key != next);
+        if let Some(slot) = keys.first_mut() {
+            *slot = next;
+        } else {
+            keys.push(next);
+        }
+        return;
+    }
+    let others = GroupKey::ALL.iter().copied().filter(|key| *key != first);
+    let seconds: Vec<Option<GroupKey>> = std::iter::once(None).chain(others.map(Some)).collect();
+    let second = keys.get(1).copied();
+    let name = |key: &Option<GroupKey>| format!("then {}", key.map_or("nothing", GroupKey::name));
+    if let Some(next) = choice_ui(ui, "Then group by", &second, &seconds, name) {
+        *keys = std::iter::once(first).chain(next).collect();
+    }
+}
+
+/// The total.
+pub(super) fn metric_ui(ui: &mut Ui, now: Metric, all: &[Metric]) -> Option<Metric> {
+    ui.label("Total");
+    choice_ui(ui, "Compared total", &now, all, |metric| metric.name().replace('_', " "))
+}
+
+/// What stands one above the other.
+pub(super) fn align_ui(ui: &mut Ui, now: Align) -> Option<Align> {
+    ui.label("Align");
+    choice_ui(ui, "Align", &now, &Align::ALL, |align| align.name().to_owned())
+}

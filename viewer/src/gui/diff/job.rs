@@ -1,0 +1,135 @@
+//! Job: what sets two moments apart, worked out on a thread of its own.
+
+use std::sync::{Arc, Weak};
+
+use highwater_snapshots::analysis::diff::{Asked, Comparison, DiffAt, DiffQuery, DiffTree, StackText};
+use highwater_snapshots::analysis::{Filter, GroupKey, Metric, Moment};
+
+use crate::session::{DeviceIndex, Recording};
+
+/// Groups that are listed at most; the others are one line, and all are in the flame graph.
+const MOST_GROUPS: usize = 5_000;
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub(super) struct Half {
+    pub(super) recording: Arc<Recording>,
+    /// Row of the device.
+    pub(super) device: usize,
+    pub(super) moment: Moment,
+}
+
+impl Half {
+    fn index(&self) -> &DeviceIndex {
+        &self.recording.devices[self.device]
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        let index = self.index();
+        Asked { trace: &self.recording.trace, series: &index.series, live: &index.live }
+    }
+}
+
+/// The moment `at` of a device; else why there is none. The side is named `name`.
+pub(super) fn find(
+    recording: &Recording,
+    device: usize,
+    (at, metric): (DiffAt, Metric),
+    name: &str,
+) -> Result<Moment, String> {
+    let index = &recording.devices[device];
+    let asked = Asked { trace: &recording.trace, series: &index.series, live: &index.live };
+    at.find(asked, metric).ok_or_else(|| {
+        let (DiffAt::Step(step) | DiffAt::StepEnd(step)) = at else {
+            return format!("{name} has no such moment");
+        };
+        let known = match (recording.steps.first(), recording.steps.last()) {
+            (Some((first, _)), Some((last, _))) => format!("its steps go from {first} to {last}"),
+            _ => "it has no steps".to_owned(),
+        };
+        format!("{name} has no step {step}: {known}")
+    })
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) halves: [Half; 2],
+    pub(super) keys: Vec<GroupKey>,
+    pub(super) filter: Filter,
+    pub(super) hides_internals: bool,
+}
+
+/// What was asked, without holding the recordings in memory.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    of: [Weak<Recording>; 2],
+    devices: [usize; 2],
+    moments: [Moment; 2],
+    keys: Vec<GroupKey>,
+    filter: Filter,
+    hides_internals: bool,
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.of.iter().zip(&other.of).all(|(one, other)| Weak::ptr_eq(one, other))
+            && (self.devices, self.moments) == (other.devices, other.moments)
+            && (&self.keys, &self.filter) == (&other.keys, &other.filter)
+            && self.hides_internals == other.hides_internals
+    }
+}
+
+impl Key {
+    pub(super) fn of(question: &Question) -> Self {
+        let [a, b] = &question.halves;
+        Self {
+            of: [Arc::downgrade(&a.recording), Arc::downgrade(&b.recording)],
+            devices: [a.device, b.device],
+            moments: [a.moment, b.moment],
+            keys: question.keys.clone(),
+            filter: question.filter.clone(),
+            hides_internals: question.hides_internals,
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) key: Key,
+    pub(super) comparison: Comparison,
+    pub(super) tree: DiffTree,
+    /// The stacks of the listed groups on a line each; none where the stack is no key.
+    pub(super) stacks: Vec<String>,
+}
+
+impl Answer {
+    pub(super) fn to(question: &Question) -> Self {
+        let [a, b] = &question.halves;
+        let query = DiffQuery { keys: &question.keys, top: usize::MAX, filter: &question.filter };
+        let mut comparison = Comparison::of([a.asked(), b.asked()], [a.moment, b.moment], &query);
+        let tables = [&a.recording.trace.tables, &b.recording.trace.tables];
+        let text = StackText { tables, hides_internals: question.hides_internals };
+        let tree = DiffTree::of(&comparison.diff.groups, &question.keys, &text);
+        comparison.diff.list(MOST_GROUPS);
+        let mut stacks = Vec::new();
+        if question.keys.contains(&GroupKey::Stack) {
+            stacks.extend(comparison.diff.groups.iter().map(|group| text.lines(group).join(" < ")));
+        }
+        Self { key: Key::of(question), comparison, tree, stacks }
+    }
+
+    pub(super) fn keys(&self) -> &[GroupKey] {
+        &self.key.keys
+    }
+
+    pub(super) fn is_filtered(&self) -> bool {
+        !self.key.filter.is_empty()
+    }
+
+    /// Whether it is of these recordings.
+    pub(super) fn is_of(&self, recordings: [&Arc<Recording>; 2]) -> bool {
+        self.key.of.iter().zip(recordings).all(|(of, recording)| of.as_ptr() == Arc::as_ptr(recording))
+    }
+}

@@ -1,0 +1,93 @@
+//! Known: moments and alignment of a comparison, looked for when what is compared changes and not in every frame.
+
+use std::sync::{Arc, Weak};
+
+use highwater_snapshots::analysis::diff::DiffAt;
+use highwater_snapshots::analysis::{Metric, Moment};
+
+use super::alignment::{Align, Alignment};
+use super::job::find;
+use crate::selection::{Axis, Selection};
+use crate::session::Recording;
+
+/// The compared moments; else why one is not there.
+pub(super) type Moments = Result<[Moment; 2], String>;
+
+/// Of which recordings and devices something is known.
+#[derive(Clone, Debug)]
+struct Of {
+    recordings: [Weak<Recording>; 2],
+    devices: [usize; 2],
+}
+
+impl PartialEq for Of {
+    fn eq(&self, other: &Self) -> bool {
+        let mut pairs = self.recordings.iter().zip(&other.recordings);
+        self.devices == other.devices && pairs.all(|(one, other)| Weak::ptr_eq(one, other))
+    }
+}
+
+impl Of {
+    fn new(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2]) -> Self {
+        Self { recordings: recordings.map(Arc::downgrade), devices: selections.map(|selection| selection.device) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct MomentsKey {
+    of: Of,
+    at: [DiffAt; 2],
+    metric: Metric,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct AlignmentKey {
+    of: Of,
+    moments: Option<[Moment; 2]>,
+    align: Align,
+    axis: Axis,
+}
+
+/// What does not change from frame to frame.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    moments: Option<(MomentsKey, Moments)>,
+    alignment: Option<(AlignmentKey, Arc<Alignment>)>,
+}
+
+impl Known {
+    /// The moments `at` of both.
+    pub(super) fn moments(
+        &mut self,
+        recordings: [&Arc<Recording>; 2],
+        selections: [&Selection; 2],
+        (at, metric): ([DiffAt; 2], Metric),
+    ) -> Moments {
+        let key = MomentsKey { of: Of::new(recordings, selections), at, metric };
+        if let Some((_, moments)) = self.moments.as_ref().filter(|(known, _)| *known == key) {
+            return moments.clone();
+        }
+        let one = |side: usize| find(recordings[side], selections[side].device, (at[side], metric), ["A", "B"][side]);
+        let moments = one(0).and_then(|a| Ok([a, one(1)?]));
+        self.moments = Some((key, moments.clone()));
+        moments
+    }
+
+    /// How both stand one above the other.
+    pub(super) fn alignment(
+        &mut self,
+        recordings: [&Arc<Recording>; 2],
+        selections: [&Selection; 2],
+        moments: Option<[Moment; 2]>,
+        align: Align,
+    ) -> Arc<Alignment> {
+        let key = AlignmentKey { of: Of::new(recordings, selections), moments, align, axis: selections[0].axis() };
+        if let Some((_, alignment)) = self.alignment.as_ref().filter(|(known, _)| *known == key) {
+            return Arc::clone(alignment);
+        }
+        let at = moments.as_ref().map_or(&[][..], |moments| moments);
+        let alignment = Arc::new(Alignment::of(recordings.map(|recording| &**recording), selections, at, align));
+        self.alignment = Some((key, Arc::clone(&alignment)));
+        alignment
+    }
+}
