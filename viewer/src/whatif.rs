@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use highwater_engine::alloc::AllocConfig;
 use highwater_engine::replay::{Answers, Fate, Plan, Replay, Share, Ties, recorded_config, replay};
-use highwater_snapshots::analysis::{Metric, Moment, Series};
+use highwater_snapshots::analysis::{LastUses, Metric, Moment, Series};
 use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, EventId, Trace};
@@ -56,8 +56,8 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
         Some("default") => AllocConfig::default(),
         Some(text) => config.with(text).map_err(|why| why.to_string())?,
     };
-    let uses_are_needed = !change.until_last_use.is_empty() && !trace.records_uses();
-    if uses_are_needed {
+    let last_uses = LastUses::of(trace, device);
+    if !change.until_last_use.is_empty() && last_uses.is_none() {
         let text = "the recording does not say when blocks are used: record with uses (`highwater record --uses`, or \
                     `HistoryOptions::uses`)";
         return Err(text.to_owned());
@@ -68,7 +68,7 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
     let recorded_capacity = capacity_of(trace, &series, &Change { device, ..Change::default() }).0;
     let base = Base { trace, device, recorded: &config, ties, emptied: &emptied, recorded_capacity };
     let (changed, tried) = if change.changes_anything() {
-        (Some(base.replay_changed(change, &changed_config, &series)), Vec::new())
+        (Some(base.replay_changed(change, &changed_config, &series, last_uses.as_ref())), Vec::new())
     } else {
         (None, base.try_common())
     };
@@ -137,9 +137,15 @@ impl Base<'_> {
         }
     }
 
-    fn replay_changed(&self, change: &Change, config: &AllocConfig, series: &Series) -> Changed {
+    fn replay_changed(
+        &self,
+        change: &Change,
+        config: &AllocConfig,
+        series: &Series,
+        last_uses: Option<&LastUses<'_>>,
+    ) -> Changed {
         let (capacity, capacity_from) = capacity_of(self.trace, series, change);
-        let (fates, concerned) = fates(self.trace, change);
+        let (fates, concerned) = fates(self.trace, change, last_uses);
         let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
         let fates = changes_blocks.then_some(fates.as_slice());
         let Replay { trace, source, death, rescued, assumptions, .. } =
@@ -186,7 +192,7 @@ impl Base<'_> {
 }
 
 /// What becomes of each block, and how many that concerns.
-fn fates(trace: &Trace, change: &Change) -> (Vec<Fate>, [Concerned; 3]) {
+fn fates(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -> (Vec<Fate>, [Concerned; 3]) {
     let mut fates = vec![Fate::default(); trace.blocks.len()];
     let mut concerned = [Concerned::default(); 3];
     let mut without: Vec<_> = change.without.iter().map(|filter| filter.on(trace)).collect();
@@ -202,13 +208,20 @@ fn fates(trace: &Trace, change: &Change) -> (Vec<Fate>, [Concerned; 3]) {
             continue;
         }
         let fate = &mut fates[row];
+        let mut is_unused = false;
         fate.is_removed = without.iter_mut().any(|filter| filter.matches(id));
         if !fate.is_removed {
-            fate.ends_with_use = until_last_use.iter_mut().any(|filter| filter.matches(id));
+            let is_shortened = until_last_use.iter_mut().any(|filter| filter.matches(id));
+            let end = last_uses.filter(|_| is_shortened).and_then(|uses| uses.end(row));
+            // What is never used would not be asked for.
+            is_unused = end.is_some_and(|end| end == trace.blocks.alloc[row]);
+            fate.ends_after = end.filter(|_| !is_unused).unwrap_or_default();
             let share = scale.iter_mut().find_map(|(share, filter)| filter.matches(id).then_some(*share));
             fate.share = share.unwrap_or_default();
         }
-        let is_concerned = [fate.is_removed, fate.ends_with_use, fate.share != Share::WHOLE];
+        let is_shortened = is_unused || fate.ends_after.is_some();
+        let is_concerned = [fate.is_removed, is_shortened, fate.share != Share::WHOLE];
+        fate.is_removed |= is_unused;
         for (one, is_so) in concerned.iter_mut().zip(is_concerned) {
             if is_so {
                 one.blocks += 1;

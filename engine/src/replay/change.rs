@@ -1,5 +1,7 @@
 //! Change: what a replay does with a block that the program did otherwise.
 
+use highwater_recorder::snapshots::EventId;
+
 /// A part of something, such as one half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -35,8 +37,8 @@ impl Default for Share {
 pub struct Fate {
     /// It is never asked for.
     pub is_removed: bool,
-    /// It is given back right after its last use, as far as the recording has uses.
-    pub ends_with_use: bool,
+    /// It is given back right after this event, if that is before the recording has it given back; none: as recorded.
+    pub ends_after: EventId,
     /// So much of it is asked for.
     pub share: Share,
 }

@@ -265,19 +265,13 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The blocks that end with their last use, each with the event after which it ends: one that is never used ends where
-/// it begins.
+/// The blocks that end earlier than recorded, each with the event after which it ends.
 fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(EventId, u32)> {
-    if !trace.records_uses() {
+    if plan.fates.is_none() {
         return Vec::new();
     }
-    let blocks = &trace.blocks;
-    let end = |row: u32| {
-        let at = row as usize;
-        [blocks.last_use[at], blocks.alloc[at]].into_iter().find(|event| event.is_some()).unwrap_or(EventId(0))
-    };
-    let ending = (0..blocks.len() as u32).filter(|row| plan.fate(*row).ends_with_use);
-    let mut endings: Vec<(EventId, u32)> = ending.map(|row| (end(row), row)).collect();
+    let ends = (0..trace.blocks.len() as u32).map(|row| (plan.fate(row).ends_after, row));
+    let mut endings: Vec<(EventId, u32)> = ends.filter(|(event, _)| event.is_some()).collect();
     endings.sort_unstable();
     endings
 }

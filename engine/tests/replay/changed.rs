@@ -52,8 +52,8 @@ fn blocks_are_left_out_shortened_and_made_smaller() {
     let removed = Fate { is_removed: true, ..Fate::default() };
     assert_eq!(changed(of(Category::Gradient, removed)), [12, 20]);
     assert_eq!(changed(|_| removed), [0, 0]);
-    let ends_with_use = Fate { ends_with_use: true, ..Fate::default() };
-    assert_eq!(changed(of(Category::Activation, ends_with_use)), [12, 20], "the gradient lies where 'a' lay");
+    let ends_after = Fate { ends_after: EventId(5), ..Fate::default() };
+    assert_eq!(changed(of(Category::Activation, ends_after)), [12, 20], "the gradient comes when all is gone");
     let half = Fate { share: Share::new(1, 2).expect("2 is not 0"), ..Fate::default() };
     assert_eq!(changed(of(Category::Activation, half)), [10, 20]);
     let four = Fate { share: Share::new(4, 1).expect("1 is not 0"), ..Fate::default() };

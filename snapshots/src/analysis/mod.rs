@@ -28,6 +28,7 @@ pub mod summary;
 pub mod statistics;
 pub mod verify;
 pub mod addresses;
+pub mod last_uses;
 pub mod explain;
 pub mod diff;
 
@@ -39,6 +40,7 @@ pub use diff::Diff;
 pub use explain::Explanation;
 pub use filter::Filter;
 pub use group_key::GroupKey;
+pub use last_uses::LastUses;
 pub use lifetime::Lifetime;
 pub use live::LiveIndex;
 pub use matches::Matches;

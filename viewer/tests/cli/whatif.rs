@@ -93,6 +93,8 @@ fn blocks_end_with_their_last_use_where_the_recording_has_uses() {
     object(folder.path(), &format!("{MODEL} --uses --out uses.snap --json"));
     let answer = object(folder.path(), "whatif uses.snap --until-last-use 'size>=1' --json");
     let [before, after] = ["measured", "changed"].map(|key| peaks(&answer[key])[0]);
+    let explained = object(folder.path(), "explain uses.snap --json");
+    assert_eq!(after, explained["idle"]["peak"]["bytes"].as_u64().unwrap(), "as explain says without a replay");
     assert!(answer["shortened"]["blocks"].as_u64().unwrap() > 0 && after < before, "{before} {after}");
     assert_eq!(answer["divergence"], Value::Null, "uses change nothing about where blocks lie");
 }

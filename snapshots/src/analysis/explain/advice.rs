@@ -265,7 +265,7 @@ impl Scene<'_> {
             idle.categories(),
             self.at_best(&idle.without),
         );
-        Some(Advice { remedy: Remedy::FreeAfterLastUse, bytes, without: Some(idle.without), text })
+        Some(Advice { remedy: Remedy::FreeAfterLastUse, bytes, without: Some(idle.without), condition: None, text })
     }
 
     fn fewer_temporaries(&self, of_parts: &[Absence], phase: Phase) -> Option<Advice> {

@@ -1,8 +1,6 @@
 //! Idle: what is held at a peak although nothing uses it again, and the peak if every block were freed after its last use.
 //!
-//! Only recordings that say when blocks are used can tell. A block that is freed in the recording is idle from its last use
-//! on, or from its allocation if it has none. One that is kept to the end might have been used later: it counts only if
-//! a whole step goes by after its last use, another begins, and it is not used in either.
+//! Only recordings that say when blocks are used can tell: see [`LastUses`].
 
 use crate::Category;
 use crate::event::EventKind;
@@ -14,6 +12,7 @@ use super::after;
 use crate::analysis::absence::Absence;
 use crate::analysis::breakdown::{Breakdown, Grouping};
 use crate::analysis::group_key::GroupKey;
+use crate::analysis::last_uses::LastUses;
 use crate::analysis::metric::Metric;
 use crate::analysis::peak::Moment;
 use crate::analysis::replay::{Effect, baseline_effects, effects};
@@ -53,7 +52,7 @@ impl Idle {
         };
         let by_category = sums(&[GroupKey::Category], Category::ALL.len());
         let breakdown = sums(&[GroupKey::Category, GroupKey::Scope], top);
-        let without = after(trace, series, peak.metric, &uses.shortened_peak(peak.metric));
+        let without = after(trace, series, peak.metric, &shortened_peak(trace, series.device(), &uses, peak.metric));
         Some(Self { by_category, breakdown, without, blocks })
     }
 
@@ -73,78 +72,38 @@ impl Idle {
     }
 }
 
-/// When the blocks of a device are used for the last time.
-struct LastUses<'a> {
-    trace: &'a Trace,
-    device: DeviceId,
-    /// Kept blocks count if they are not used from here on: the first event of the last step that another follows.
-    kept_until: Option<EventId>,
-}
-
-impl<'a> LastUses<'a> {
-    /// None where no use on `device` is recorded.
-    fn of(trace: &'a Trace, device: DeviceId) -> Option<Self> {
-        let mut used = trace.blocks.last_use.iter().zip(&trace.blocks.device);
-        if !trace.records_uses() || !used.any(|(event, of)| event.is_some() && *of == device) {
-            return None;
+/// The largest total if blocks ended as `uses` says.
+fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: Metric) -> Absence {
+    let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
+    let ends_at_request = metric != Metric::Active;
+    let mut total = 0_u64;
+    let take = |total: &mut u64, effect: Effect| match effect {
+        // What is never used would not be made.
+        Effect::Begins(row) if trace.blocks.last_use[row].is_some() || uses.end(row).is_none() => {
+            *total += sizes[row];
         }
-        let steps = trace.spans.steps();
-        let whole = steps.len().checked_sub(2).and_then(|row| trace.spans.step_range(steps[row]));
-        Some(Self { trace, device, kept_until: whole.map(|events| EventId(events.start)) })
-    }
-
-    /// The event after which a block is idle, which is none for one that never was used and was there from the start;
-    /// `None` where nobody can say that it is.
-    fn end(&self, row: usize) -> Option<EventId> {
-        let blocks = &self.trace.blocks;
-        let (last_use, alloc) = (blocks.last_use[row], blocks.alloc[row]);
-        // Kernels use a workspace without naming it.
-        let is_told = last_use.is_some() || blocks.category[row] != Category::Workspace;
-        if blocks.device[row] != self.device || !is_told {
-            return None;
+        Effect::EndsLive(row) if ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
+        Effect::EndsActive(row) if !ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
+        _ => {}
+    };
+    baseline_effects(trace, device, |effect| take(&mut total, effect));
+    let mut most = Absence { bytes: total, event: None };
+    for index in 0..trace.events.len() {
+        if trace.events.device[index] != device {
+            continue;
         }
-        let end = if last_use.is_some() { last_use } else { alloc };
-        let is_over = || match (self.kept_until, end.index()) {
-            (Some(until), Some(end)) => end < until.0 as usize,
-            (until, _) => until.is_some(),
-        };
-        (blocks.free_requested[row].is_some() || is_over()).then_some(end)
-    }
-
-    /// The largest total if blocks ended as [`end`](Self::end) says.
-    fn shortened_peak(&self, metric: Metric) -> Absence {
-        let (trace, device) = (self.trace, self.device);
-        let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
-        let ends_at_request = metric != Metric::Active;
-        let mut total = 0_u64;
-        let take = |total: &mut u64, effect: Effect| match effect {
-            // What is never used would not be made.
-            Effect::Begins(row) if trace.blocks.last_use[row].is_some() || self.end(row).is_none() => {
-                *total += sizes[row];
-            }
-            Effect::EndsLive(row) if ends_at_request && self.end(row).is_none() => *total -= sizes[row],
-            Effect::EndsActive(row) if !ends_at_request && self.end(row).is_none() => *total -= sizes[row],
-            _ => {}
-        };
-        baseline_effects(trace, device, |effect| take(&mut total, effect));
-        let mut most = Absence { bytes: total, event: None };
-        for index in 0..trace.events.len() {
-            if trace.events.device[index] != device {
-                continue;
-            }
-            effects(trace, index, |effect| take(&mut total, effect));
-            let block = BlockId(trace.events.subject[index]);
-            if trace.events.kind[index] == EventKind::Used
-                && let Some(row) = block.index()
-                && trace.blocks.last_use[row] == EventId(index as u32)
-                && self.end(row).is_some()
-            {
-                total -= sizes[row];
-            }
-            if total > most.bytes {
-                most = Absence { bytes: total, event: Some(EventId(index as u32)) };
-            }
+        effects(trace, index, |effect| take(&mut total, effect));
+        let block = BlockId(trace.events.subject[index]);
+        if trace.events.kind[index] == EventKind::Used
+            && let Some(row) = block.index()
+            && trace.blocks.last_use[row] == EventId(index as u32)
+            && uses.end(row).is_some()
+        {
+            total -= sizes[row];
         }
-        most
+        if total > most.bytes {
+            most = Absence { bytes: total, event: Some(EventId(index as u32)) };
+        }
     }
+    most
 }
