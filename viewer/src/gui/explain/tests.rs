@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{Key as Button, Role, Vec2};
+use eframe::egui::{Key as Button, Role, Vec2, pos2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
