@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use highwater_engine::alloc::AllocConfig;
 use highwater_engine::replay::{Answers, Plan, Replay, Ties, recorded_config, replay};
+use highwater_recorder::snapshots::analysis::{Metric, Series};
 use highwater_recorder::snapshots::open::open_file;
 use highwater_recorder::snapshots::trace::PINNED_DEVICE;
 use highwater_recorder::snapshots::{DeviceId, Trace};
@@ -88,6 +89,8 @@ const PAIRS: &str = "tests/data/replay";
 fn other_settings_are_predicted_as_pytorch_really_follows_them() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAIRS);
     let files = recordings(&folder);
+    let expected = std::fs::read_to_string(folder.join("expected.json")).expect("the folder says what to expect");
+    let expected: serde_json::Value = serde_json::from_str(&expected).expect("the file is JSON");
     let (mut compared, mut differing) = (0, Vec::new());
     for (program, base) in
         files.iter().filter_map(|(name, path)| Some((name.strip_suffix("-default.pickle.gz")?, path)))
@@ -110,6 +113,12 @@ fn other_settings_are_predicted_as_pytorch_really_follows_them() {
                 ..Plan::unchanged(device, AllocConfig::default(), ties)
             };
             let predicted = replay(&trace, &plan).trace;
+            let peaks = &expected[name.strip_suffix(".pickle.gz").unwrap_or(name)];
+            let series = Series::build(&predicted, device);
+            for metric in [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved] {
+                let (peak, real) = (series.peak(&predicted, metric).0, peaks[metric.name()].as_u64());
+                assert_eq!(Some(peak), real, "{name}: {} against PyTorch's own counter", metric.name());
+            }
             if let Some(difference) = first_difference(&decisions(&real, device), &decisions(&predicted, device)) {
                 differing.push(format!("{name}: {difference:?} (place, real, predicted)"));
             }
@@ -117,5 +126,5 @@ fn other_settings_are_predicted_as_pytorch_really_follows_them() {
         }
     }
     assert_eq!(differing, [""; 0]);
-    assert!(compared >= 8, "{compared} pairs");
+    assert_eq!(compared, 21, "pairs");
 }
