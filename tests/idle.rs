@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use highwater_engine::nn::{Init, Linear, Module};
 use highwater_engine::optim::{Sgd, run_in_backward};
 use highwater_engine::scenario::{self, DeviceChoice, Options};
-use highwater_engine::{DType, Device, Result, Rng, Tensor};
+use highwater_engine::{DType, Device, Error, Result, Rng, Tensor};
 use highwater_recorder::{HistoryOptions, Level, Phase, record_memory_history, scope};
 use highwater_snapshots::analysis::explain::{ExplainQuery, Remedy};
 use highwater_snapshots::analysis::{Explanation, Filter, GroupKey, LiveIndex, Metric, Series};
 use highwater_snapshots::format::read_file;
+use highwater_snapshots::text::event_text;
 use highwater_snapshots::{Category, Trace};
 use highwater_tests::{command, recording_turn};
 
@@ -75,6 +76,42 @@ fn logits_that_a_program_holds_through_backward_are_found() {
     let advised =
         |explanation: &Explanation| explanation.advice.iter().any(|one| one.remedy == Remedy::FreeAfterLastUse);
     assert!(advised(&careless) && !advised(&careful), "{:?}", careless.advice);
+}
+
+/// What a few operations use, as text, without sizes: the blocks by their order.
+fn uses(device: &Device, other: &Device) -> Vec<String> {
+    let _turn = recording_turn();
+    let options = HistoryOptions::in_memory().level(Level::Events).uses(true);
+    let body = || -> Result<()> {
+        let first = Tensor::from_slice(&[1.0_f32, 2.0], 2, device)?;
+        let square = first.mul(&first)?;
+        let sum = square.sum()?;
+        let _moved = first.to_device(other)?;
+        let empty = Tensor::ones(0, DType::F32, device)?;
+        let _none = empty.mul(&empty)?;
+        match sum.item() {
+            Ok(_) | Err(Error::NoValues { .. }) => Ok(()),
+            Err(other) => Err(other),
+        }
+    };
+    let run = record_memory_history(options, || Ok(body())).expect("nothing else records");
+    run.value.expect("there is room");
+    let trace = run.trace.expect("wanted in memory");
+    assert_eq!(trace.trust.unmatched_uses, 0);
+    let told = trace.events.ids().map(|id| event_text(&trace, id));
+    let words = |line: String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    told.filter(|line| line.starts_with("alloc") || line.starts_with("used")).map(words).collect()
+}
+
+#[test]
+fn a_primitive_tells_of_each_block_once_and_copies_and_looks_of_the_host_tell_of_theirs() {
+    let accounting = || Device::accounting(1 << 30);
+    let expected = [
+        "alloc b0", "used b0", "alloc b1", "used b1", "used b0", "alloc b2", "used b2", "used b2", "used b1",
+        "alloc b3", "used b0", "used b3", "used b2",
+    ];
+    assert_eq!(uses(&accounting(), &accounting()), expected, "it is filled before it is summed into");
+    assert_eq!(uses(&Device::cpu(), &Device::cpu()), uses(&accounting(), &accounting()));
 }
 
 fn recorded(words: &str, file: &str) -> Trace {
