@@ -121,6 +121,15 @@ fn the_events_below_and_a_block_read_as_they_did() {
 }
 
 #[test]
+fn the_explanation_below_reads_as_it_did() {
+    let act = |harness: &mut Harness<'_, App>| {
+        harness.set_size(Vec2::new(1400.0, 900.0));
+        run(harness, Command::ShowExplain);
+    };
+    check_after(steps(), act, &expect_file!["goldens/explain.txt"]);
+}
+
+#[test]
 fn the_statistics_read_as_they_did() {
     check_after(steps(), |harness| run(harness, Command::ShowStatistics), &expect_file!["goldens/statistics.txt"]);
 }

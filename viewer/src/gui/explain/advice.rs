@@ -33,6 +33,7 @@ pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can
                 });
             });
             ui.vertical(|ui| {
+                ui.set_max_width(ui.available_width());
                 ui.add(Label::new(&one.text).wrap());
                 if can_click {
                     wish = buttons_ui(ui, row + 1, one, filter).or(wish.take());
@@ -60,11 +61,11 @@ fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> O
         return None;
     }
     let mut wish = None;
-    ui.horizontal(|ui| {
+    ui.horizontal_wrapped(|ui| {
         if let Some(condition) = &advice.condition {
             let chosen = only(condition, filter);
             let is_chosen = chosen == Wish::Only(String::new());
-            let name = if is_chosen { "Show all blocks" } else { "Show only these blocks" };
+            let name = if is_chosen { "All blocks" } else { "Only these blocks" };
             let button = ui.small_button(name);
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}: advice {number}")));
             if button.on_hover_text(format!("Blocks with {condition}")).clicked() {
@@ -72,7 +73,7 @@ fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> O
             }
         }
         if let Some(without) = &advice.without {
-            let name = "Go to the peak without them";
+            let name = "Peak without them";
             let button = ui.small_button(name);
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}: advice {number}")));
             if button.on_hover_text(format!("{}: {}", when(without), format_bytes(without.bytes))).clicked() {
@@ -94,21 +95,21 @@ const COLUMNS: [Column; 4] = [
     Column {
         name: "It holds",
         tooltip: "What the part holds at the peak that the ones before have left.",
-        width: 78.0,
+        width: 76.0,
         is_number: true,
         is_sortable: false,
     },
     Column {
         name: "Peak left",
         tooltip: "The peak without this part and all above it.",
-        width: 92.0,
+        width: 84.0,
         is_number: true,
         is_sortable: false,
     },
     Column {
         name: "Which is then in",
         tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
-        width: 112.0,
+        width: 108.0,
         is_number: false,
         is_sortable: false,
     },

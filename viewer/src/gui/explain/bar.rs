@@ -96,7 +96,7 @@ pub(super) fn bar_ui(ui: &mut Ui, composition: &Composition, filter: &Filter, ca
                 painter.hline(rect.x_range(), y, Stroke::new(1.5, shades.strong));
             }
         };
-        chip_ui(ui, sign, &whole, "", true);
+        chip_ui(ui, sign, &format_bytes(composition.bytes), &composition.metric.words(), true);
     });
     wish
 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, UiBuilder, vec2};
-use highwater_snapshots::analysis::GroupKey;
+use highwater_snapshots::analysis::{GroupKey, TreeKey};
 use highwater_snapshots::units::{format_bytes, format_count, parse_bytes};
 
 use super::job::{Explained, Row};
@@ -17,33 +17,33 @@ use crate::gui::words::when;
 
 /// The columns after those of the keys.
 const FIGURES: [Column; 6] = [
-    Column { name: "At the peak", tooltip: "What they hold.", width: 84.0, is_number: true, is_sortable: true },
+    Column { name: "At the peak", tooltip: "What they hold.", width: 82.0, is_number: true, is_sortable: true },
     Column {
         name: "Share",
         tooltip: "Their share of what is listed.",
-        width: 50.0,
+        width: 48.0,
         is_number: true,
         is_sortable: false,
     },
-    Column { name: "Blocks", tooltip: "How many they are.", width: 56.0, is_number: true, is_sortable: true },
+    Column { name: "Blocks", tooltip: "How many they are.", width: 52.0, is_number: true, is_sortable: true },
     Column {
-        name: "Peak without",
+        name: "Without it",
         tooltip: "The peak if all blocks of the group were gone, those of other moments too.",
-        width: 88.0,
+        width: 82.0,
         is_number: true,
         is_sortable: true,
     },
     Column {
         name: "Saves",
         tooltip: "By how much the peak would fall: less than they hold, where it moves to another moment.",
-        width: 80.0,
+        width: 78.0,
         is_number: true,
         is_sortable: true,
     },
     Column {
         name: "Which is then in",
         tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
-        width: 196.0,
+        width: 206.0,
         is_number: false,
         is_sortable: true,
     },
@@ -145,14 +145,26 @@ fn line(row: &Row) -> Vec<String> {
 }
 
 fn columns(keys: &[GroupKey]) -> Vec<Column> {
-    let of_key = |key: &GroupKey| Column {
-        name: key_label(highwater_snapshots::analysis::TreeKey::By(*key)),
+    let of_key = |(row, key): (usize, &GroupKey)| Column {
+        name: key_label(TreeKey::By(*key)),
         tooltip: "What the blocks share.",
-        width: 0.0,
+        // The first key takes what is left; so do all whose values may be long.
+        width: if row == 0 { 0.0 } else { least_width(*key).unwrap_or(0.0) },
         is_number: false,
         is_sortable: true,
     };
-    keys.iter().map(of_key).chain(FIGURES).collect()
+    keys.iter().enumerate().map(of_key).chain(FIGURES).collect()
+}
+
+/// What the values of a key need in points, where that is little.
+fn least_width(key: GroupKey) -> Option<f32> {
+    match key {
+        GroupKey::Category | GroupKey::Lifetime => Some(126.0),
+        GroupKey::Phase => Some(80.0),
+        GroupKey::Step | GroupKey::Pool => Some(54.0),
+        GroupKey::Size | GroupKey::Stream => Some(96.0),
+        GroupKey::Op | GroupKey::Scope | GroupKey::Stack | GroupKey::Frame => None,
+    }
 }
 
 fn cell(row: &Row, keys: &[GroupKey], column: usize, (most, total): (u64, u64)) -> Cell {
@@ -160,7 +172,9 @@ fn cell(row: &Row, keys: &[GroupKey], column: usize, (most, total): (u64, u64)) 
         let text = row.names.get(column).cloned().unwrap_or_default();
         let is_category = keys.get(column) == Some(&GroupKey::Category);
         let category = highwater_snapshots::Category::ALL.iter().find(|category| category.name() == text);
-        return Cell { swatch: category.filter(|_| is_category).map(|of| theme::category(*of)), ..text.into() };
+        let swatch = category.filter(|_| is_category).map(|of| theme::category(*of));
+        // Modules of one model begin alike.
+        return Cell { swatch, keeps_end: keys.get(column) == Some(&GroupKey::Scope), ..text.into() };
     };
     match figure {
         0 => Cell { share: Some((row.bytes as f64 / most as f64) as f32), ..format_bytes(row.bytes).into() },

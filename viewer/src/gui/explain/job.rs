@@ -8,6 +8,7 @@ use highwater_snapshots::analysis::frames::short_stack;
 use highwater_snapshots::analysis::{Explanation, Filter, GroupKey, Metric, Moment};
 
 use super::terms::condition_of;
+use crate::gui::colouring::short_line;
 use crate::gui::worker::Cancel;
 use crate::session::Recording;
 
@@ -66,8 +67,13 @@ impl Row {
     fn of(trace: &Trace, group: &ExplainedGroup, peak: &Moment, keys: &[GroupKey]) -> Self {
         let mut names = group.key.clone();
         for (name, key) in names.iter_mut().zip(keys) {
-            if *key == GroupKey::Stack && group.stack.is_some() {
-                *name = short_stack(&trace.tables, group.stack).join(" < ");
+            match key {
+                GroupKey::Stack if group.stack.is_some() => {
+                    let lines = short_stack(&trace.tables, group.stack);
+                    *name = lines.iter().map(|line| short_line(line)).collect::<Vec<_>>().join(" < ");
+                }
+                GroupKey::Frame => *name = short_line(name),
+                _ => {}
             }
         }
         Self {

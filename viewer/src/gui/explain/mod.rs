@@ -21,7 +21,9 @@ use groups::Groups;
 use job::{Asked, Explained, Key, Keys};
 
 /// Share of the width that advice takes beside the groups.
-const LEFT: f32 = 0.4;
+const LEFT: f32 = 0.3;
+/// Its width at least and at most, in points: lines neither too short nor too long to be read.
+const LEFT_WIDTHS: [f32; 2] = [300.0, 440.0];
 /// Rows of groups in view where there is one column.
 const ROWS: f32 = 14.0;
 
@@ -136,7 +138,7 @@ impl ExplainView {
         let at = ui.next_widget_position();
         let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
         ui.allocate_rect(whole, Sense::hover());
-        let middle = whole.left() + whole.width() * LEFT;
+        let middle = whole.left() + (whole.width() * LEFT).clamp(LEFT_WIDTHS[0], LEFT_WIDTHS[1]);
         let left = whole.with_max_x(middle - 8.0);
         let mut left_ui = ui.new_child(UiBuilder::new().id_salt("left").max_rect(left));
         let scroll = ScrollArea::vertical().id_salt("advice").auto_shrink([false, false]);

@@ -110,14 +110,14 @@ fn advice_shows_its_blocks_and_the_peak_that_it_would_leave() {
         harness.get_by_label(text);
     }
     let number = advice.iter().position(|text| text.contains("fused optimizer")).unwrap() + 1;
-    press(&mut harness, &format!("Show only these blocks: advice {number}"));
+    press(&mut harness, &format!("Only these blocks: advice {number}"));
     assert_eq!(last_wish(&harness), Some(Wish::Only("category=temporary phase=optimizer".to_owned())));
-    press(&mut harness, &format!("Go to the peak without them: advice {number}"));
+    press(&mut harness, &format!("Peak without them: advice {number}"));
     // After the optimizer's state is made: the gradients are still there.
     assert_eq!(last_wish(&harness), Some(Wish::Moment(17)));
     harness.state_mut().narrow("category=temporary phase=optimizer");
     settle(&mut harness);
-    press(&mut harness, &format!("Show all blocks: advice {number}"));
+    press(&mut harness, &format!("All blocks: advice {number}"));
     assert_eq!(last_wish(&harness), Some(Wish::Only(String::new())));
 }
 

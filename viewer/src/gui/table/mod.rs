@@ -37,6 +37,8 @@ pub struct Cell {
     pub is_faint: bool,
     /// Whether a click on it leads elsewhere.
     pub is_link: bool,
+    /// Whether the end of its text tells most: where there is no room for all, the beginning is left out.
+    pub keeps_end: bool,
 }
 
 impl From<String> for Cell {
