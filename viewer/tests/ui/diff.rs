@@ -1,5 +1,7 @@
 //! Diff: two recordings side by side, driven through their accessibility tree and keys.
 
+use std::sync::Arc;
+
 use eframe::egui::{Key, Modifiers, Pos2, Role};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
@@ -223,8 +225,6 @@ fn the_keyboard_alone_goes_through_a_comparison() {
     assert_eq!((a, b), (Some(21), Some(21 + EARLIER)), "one event after the peak");
     press(&mut harness, Key::Escape);
     assert_eq!(cursors(&harness), [None, None]);
-    press(&mut harness, Key::M);
-    harness.get_by_label_contains("B - A: +512 B allocated");
     // Tab reaches the table, in which arrows choose a group and Enter narrows both sides to it.
     harness.get_by_label("Groups: 5 rows").focus();
     harness.run_steps(1);
@@ -232,6 +232,8 @@ fn the_keyboard_alone_goes_through_a_comparison() {
     press(&mut harness, Key::ArrowDown);
     press(&mut harness, Key::Enter);
     assert_eq!(comparison(&harness).search_text(), "category=unknown");
+    press(&mut harness, Key::M);
+    harness.get_by_label_contains("B - A: +528 B allocated");
     run(&mut harness, Command::Close);
     assert!(harness.state().comparison().is_none());
     assert_eq!(harness.state().current().unwrap().recording.name, "steps.snap", "the files stay open");
@@ -262,6 +264,24 @@ fn steps_of_one_recording_are_compared_and_gone_through() {
     harness.get_by_label("B has no step 2: its steps go from 0 to 1");
     press(&mut harness, Key::PageUp);
     harness.get_by_label("A 800 B  ·  B 800 B  ·  B - A: 0 B requested");
+}
+
+#[test]
+fn a_comparison_holds_no_recording_whose_file_was_closed() {
+    let mut harness = compared();
+    let held: Vec<_> = comparison(&harness).timelines().map(|timeline| timeline.picture().unwrap()).to_vec();
+    let held: Vec<_> = held.iter().map(|picture| Arc::downgrade(&picture.request.recording)).collect();
+    run(&mut harness, Command::Close);
+    for _ in 0..2 {
+        run(&mut harness, Command::Close);
+    }
+    let is_held = || held.iter().any(|recording| recording.strong_count() > 0);
+    let start = std::time::Instant::now();
+    while is_held() && start.elapsed().as_secs() < 20 {
+        harness.run_steps(1);
+        std::thread::yield_now();
+    }
+    assert!(!is_held());
 }
 
 #[test]

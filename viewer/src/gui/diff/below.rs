@@ -10,22 +10,21 @@ use super::choices::Look;
 use super::condition;
 use super::flame::{Act, Flame};
 use super::job::Answer;
-use super::sheets::Sheet;
 use crate::gui::table::{TableState, csv, table_with_tips_ui};
 
-/// A table and what is remembered of it.
-#[derive(Debug)]
+/// What is remembered of a table.
+#[derive(Debug, Default)]
 struct Page {
-    sheet: Sheet,
+    table: TableState,
+    /// The rows in the order in which they are shown.
     order: Vec<usize>,
 }
 
 /// What stands below the timelines.
 #[derive(Debug, Default)]
 pub(super) struct Below {
-    /// The tables of an answer: groups, phases, totals, settings.
-    pages: Option<[Page; 4]>,
-    tables: [TableState; 4],
+    /// The tables, in the order in which an answer has them.
+    pages: [Page; 4],
     flame: Flame,
     /// The chosen group, by its row in the answer.
     chosen: Option<usize>,
@@ -47,20 +46,12 @@ const fn page_of(look: Look) -> Option<usize> {
 impl Below {
     /// Goes over to another answer.
     pub(super) fn take(&mut self, answer: &Answer) {
-        let sheets =
-            [Sheet::of_groups(answer), Sheet::of_phases(answer), Sheet::of_totals(answer), Sheet::of_settings(answer)];
-        let mut tables = self.tables.iter_mut();
-        self.pages = Some(sheets.map(|sheet| {
-            let table = tables.next();
+        for (page, sheet) in self.pages.iter_mut().zip(&answer.sheets) {
             // The columns may be others: keys have one each.
-            let sort = table.as_ref().and_then(|table| table.sort);
-            let sort = sort.filter(|(column, _)| *column < sheet.columns.len());
-            if let Some(table) = table {
-                (table.chosen, table.first, table.sort) = (None, 0, sort);
-            }
-            let order = sheet.order(sort);
-            Page { sheet, order }
-        }));
+            page.table.sort = page.table.sort.filter(|(column, _)| *column < sheet.columns.len());
+            (page.table.chosen, page.table.first) = (None, 0);
+            page.order = sheet.order(page.table.sort);
+        }
         self.flame.reset();
         self.chosen = None;
         let loosely = answer.comparison.diff.groups.iter().filter(|group| group.likeness == Likeness::Alike).count();
@@ -77,7 +68,7 @@ impl Below {
 
     /// Lets go of the chosen group; whether there was one.
     pub(super) fn unchoose(&mut self) -> bool {
-        self.tables[0].chosen = None;
+        self.pages[0].table.chosen = None;
         self.chosen.take().is_some()
     }
 
@@ -97,13 +88,12 @@ impl Below {
                 Act::Filter(group) => condition_of(answer, group),
             };
         };
-        let page = self.pages.as_mut()?.get_mut(row)?;
-        let state = &mut self.tables[row];
-        let Page { sheet, order } = page;
+        let (sheet, page) = (answer.sheets.get(row)?, self.pages.get_mut(row)?);
+        let Page { table, order } = page;
         let row_of = |row: usize| order.get(row).copied().unwrap_or(usize::MAX);
         let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
         let tip = |row: usize, column: usize| sheet.value(row_of(row), column).exact();
-        let touched = table_with_tips_ui(ui, sheet.name, &sheet.columns, order.len(), state, (cell, tip));
+        let touched = table_with_tips_ui(ui, sheet.name, &sheet.columns, order.len(), table, (cell, tip));
         let mut found = None;
         if look == Look::Groups {
             let groups = answer.comparison.diff.groups.len();
@@ -113,7 +103,7 @@ impl Below {
             found = touched.opened.map(row_of).and_then(|group| condition_of(answer, group));
         }
         if touched.is_resorted {
-            page.order = page.sheet.order(state.sort);
+            page.order = sheet.order(page.table.sort);
             if look == Look::Groups {
                 self.chosen = None;
             }
@@ -143,12 +133,10 @@ impl Below {
     }
 
     /// The table of a look in exact figures, in the order shown; of the flame graph the groups.
-    pub(super) fn csv(&self, look: Look) -> String {
+    pub(super) fn csv(&self, answer: &Answer, look: Look) -> String {
         let row = page_of(look).unwrap_or(0);
-        let Some(page) = self.pages.as_ref().and_then(|pages| pages.get(row)) else {
-            return String::new();
-        };
-        csv(&page.sheet.columns, page.order.len(), |row, column| page.sheet.value(page.order[row], column).bare())
+        let (Some(sheet), Some(page)) = (answer.sheets.get(row), self.pages.get(row)) else { return String::new() };
+        csv(&sheet.columns, page.order.len(), |row, column| sheet.value(page.order[row], column).bare())
     }
 }
 

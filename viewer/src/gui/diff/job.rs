@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use highwater_snapshots::analysis::diff::{Asked, Comparison, DiffAt, DiffQuery, DiffTree, StackText};
 use highwater_snapshots::analysis::{Filter, GroupKey, Metric, Moment};
 
+use super::sheets::Sheet;
 use crate::session::{DeviceIndex, Recording};
 
 /// Groups that are listed at most; the others are one line, and all are in the flame graph.
@@ -100,8 +101,8 @@ pub(super) struct Answer {
     pub(super) key: Key,
     pub(super) comparison: Comparison,
     pub(super) tree: DiffTree,
-    /// The stacks of the listed groups on a line each; none where the stack is no key.
-    pub(super) stacks: Vec<String>,
+    /// Groups, phases, totals and settings as tables.
+    pub(super) sheets: Vec<Sheet>,
 }
 
 impl Answer {
@@ -117,7 +118,13 @@ impl Answer {
         if question.keys.contains(&GroupKey::Stack) {
             stacks.extend(comparison.diff.groups.iter().map(|group| text.lines(group).join(" < ")));
         }
-        Self { key: Key::of(question), comparison, tree, stacks }
+        let sheets = vec![
+            Sheet::of_groups(&comparison.diff, &question.keys, &stacks),
+            Sheet::of_phases(&comparison),
+            Sheet::of_totals(&comparison),
+            Sheet::of_settings(&comparison),
+        ];
+        Self { key: Key::of(question), comparison, tree, sheets }
     }
 
     pub(super) fn keys(&self) -> &[GroupKey] {

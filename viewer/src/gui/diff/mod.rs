@@ -5,12 +5,12 @@ mod alignment;
 mod choices;
 mod choosers;
 mod condition;
+mod sheets;
 mod job;
 mod known;
 mod light;
 mod pair;
 mod flame;
-mod sheets;
 mod below;
 mod steering;
 
@@ -133,8 +133,8 @@ impl DiffView {
 
     /// The groups in exact figures, as comma-separated values; else why there are none.
     pub fn csv(&self) -> Result<String, String> {
-        self.answer.as_ref().ok_or("the difference is not known yet: try again in a moment")?;
-        Ok(self.below.csv(self.choices.look))
+        let answer = self.answer.as_ref().ok_or("the difference is not known yet: try again in a moment")?;
+        Ok(self.below.csv(answer, self.choices.look))
     }
 
     /// The totals that both sides have.
@@ -156,9 +156,7 @@ impl DiffView {
     fn refresh(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) -> Moments {
         for (side, recording) in self.pair.sides.iter_mut().zip(recordings) {
             if !side.is_of(recording) {
-                let text = side.search.text().to_owned();
-                *side = Side::new(recording, &side.selection);
-                side.search.set(ctx, recording, &text);
+                side.renew(recording);
                 self.answer = None;
             }
             side.search.receive(ctx, recording);
@@ -196,7 +194,9 @@ impl DiffView {
         if let Some(answer) = answer {
             let answer = Arc::new(answer);
             self.below.take(&answer);
-            self.answer = Some(answer);
+            let former = self.answer.replace(answer);
+            // Names of many groups are given back elsewhere: the window goes on.
+            rayon::spawn(move || drop(former));
         }
     }
 

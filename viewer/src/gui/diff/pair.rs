@@ -41,6 +41,13 @@ impl Side {
         }
     }
 
+    /// Goes over to `recording`, which was read later from the same file. The picture stays until the next is there.
+    pub(super) fn renew(&mut self, recording: &Arc<Recording>) {
+        let fresh = Self::new(recording, &self.selection);
+        (self.of, self.selection) = (fresh.of, fresh.selection);
+        self.search.renew(recording);
+    }
+
     pub(super) fn is_of(&self, recording: &Arc<Recording>) -> bool {
         self.of.as_ptr() == Arc::as_ptr(recording)
     }

@@ -2,11 +2,10 @@
 
 use std::cmp::Ordering;
 
-use highwater_snapshots::analysis::GroupKey;
-use highwater_snapshots::analysis::diff::{Change, DiffGroup, Likeness, PhasePair};
+use highwater_snapshots::analysis::diff::{Change, Comparison, DiffGroup, Likeness, PhasePair};
+use highwater_snapshots::analysis::{Diff, GroupKey};
 use highwater_snapshots::units::{format_bytes, format_count};
 
-use super::job::Answer;
 use crate::cli::diff::signed;
 use crate::gui::table::{Cell, Column};
 use crate::gui::theme;
@@ -62,7 +61,11 @@ impl Value {
             Self::Change(change) => Change::ALL.iter().position(|other| other == change).map(|row| row as i128),
             _ => None,
         };
-        number(self).cmp(&number(other)).then_with(|| self.text().cmp(&other.text()))
+        // Rows that are equal keep their order: the largest difference first.
+        match (number(self), number(other)) {
+            (None, None) => self.text().cmp(&other.text()),
+            (one, other) => one.cmp(&other),
+        }
     }
 }
 
@@ -113,20 +116,20 @@ impl Sheet {
         order
     }
 
-    /// The groups, then what is not listed as one row.
-    pub(super) fn of_groups(answer: &Answer) -> Self {
-        let diff = &answer.comparison.diff;
+    /// The groups, which were made by `keys`, then what is not listed as one row. `stacks` has the stack of each group on
+    /// a line, where stacks are a key.
+    pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Self {
         let has_loose = diff.groups.iter().any(|group| group.likeness != Likeness::Equal);
-        let mut columns: Vec<Column> = answer.keys().iter().map(|key| text(key.name(), 0.0)).collect();
+        let mut columns: Vec<Column> = keys.iter().map(|key| text(key.name(), 0.0)).collect();
         columns.extend([text("state", 104.0), A, B, DELTA]);
         columns.extend(has_loose.then_some(text("matched", 108.0)));
         let row = |(row, group): (usize, &DiffGroup)| {
             // A stack has many lines, and a row has one.
-            let name = |(key, value): (&GroupKey, &String)| match answer.stacks.get(row) {
+            let name = |(key, value): (&GroupKey, &String)| match stacks.get(row) {
                 Some(stack) if *key == GroupKey::Stack && !stack.is_empty() => Value::Text(stack.clone()),
                 _ => Value::Text(value.clone()),
             };
-            let mut cells: Vec<Value> = answer.keys().iter().zip(&group.key).map(name).collect();
+            let mut cells: Vec<Value> = keys.iter().zip(&group.key).map(name).collect();
             cells.push(Value::Change(group.change()));
             cells.extend([Value::Bytes(group.a_bytes), Value::Bytes(group.b_bytes), Value::Delta(group.delta())]);
             let matched = if group.likeness == Likeness::Equal { "" } else { group.likeness.name() };
@@ -137,7 +140,7 @@ impl Sheet {
         let has_rest = diff.rest_groups > 0;
         if has_rest {
             let [a, b] = diff.rest_bytes;
-            let mut cells = vec![Value::Text(String::new()); answer.keys().len()];
+            let mut cells = vec![Value::Text(String::new()); keys.len()];
             if let Some(first) = cells.first_mut() {
                 *first = Value::Text(format!("{} more groups", format_count(diff.rest_groups)));
             }
@@ -150,7 +153,7 @@ impl Sheet {
     }
 
     /// The phases of both, step by step.
-    pub(super) fn of_phases(answer: &Answer) -> Self {
+    pub(super) fn of_phases(comparison: &Comparison) -> Self {
         let row = |pair: &PhasePair| {
             let any = pair.a.as_ref().or(pair.b.as_ref());
             let step =
@@ -177,15 +180,15 @@ impl Sheet {
         const PEAK_B: Column = number("B's peak", "The largest total in this phase of B.");
         const APART: Column = number("B - A", "B's peak less A's.");
         let columns = vec![text("step", 90.0), text("phase", 0.0), text("state", 104.0), PEAK_A, PEAK_B, APART];
-        Self { name: "Phases", columns, rows: answer.comparison.phases.iter().map(row).collect(), last: 0 }
+        Self { name: "Phases", columns, rows: comparison.phases.iter().map(row).collect(), last: 0 }
     }
 
     /// The peaks of all totals.
-    pub(super) fn of_totals(answer: &Answer) -> Self {
+    pub(super) fn of_totals(comparison: &Comparison) -> Self {
         const PEAK_A: Column = number("A's peak", "The largest of this total in A.");
         const PEAK_B: Column = number("B's peak", "The largest of this total in B.");
         const APART: Column = number("B - A", "B's peak less A's.");
-        let totals = answer.comparison.totals.iter().map(|(metric, [a, b])| {
+        let totals = comparison.totals.iter().map(|(metric, [a, b])| {
             vec![
                 Value::Text(metric.name().replace('_', " ")),
                 Value::Change(Change::of([*a, *b], [1, 1])),
@@ -199,8 +202,8 @@ impl Sheet {
     }
 
     /// What the recordings say of themselves, first where they differ.
-    pub(super) fn of_settings(answer: &Answer) -> Self {
-        let settings = &answer.comparison.settings;
+    pub(super) fn of_settings(comparison: &Comparison) -> Self {
+        let settings = &comparison.settings;
         let (differing, same): (Vec<_>, Vec<_>) = settings.iter().partition(|setting| setting.differs());
         let value = |value: &Option<String>| value.clone().map_or(Value::Nothing, Value::Text);
         let rows = differing.into_iter().chain(same).map(|setting| {
