@@ -194,7 +194,12 @@ impl Lead {
         }
         let parts: Vec<String> = rows.iter().map(|(name, sum)| format!("{} {}", noun(name), size(*sum))).collect();
         let whole = size(rows.iter().map(|(_, sum)| sum).sum());
-        format!("; in all {whole} more {}: {}", self.place_text(), parts.join(", "))
+        let place = match (self.is_line, self.place.iter().any(|part| part.contains('*'))) {
+            (true, _) => "that line made",
+            (false, true) => "those scopes grew",
+            (false, false) => "that scope grew",
+        };
+        format!("; {place} {whole} in all: {}", parts.join(", "))
     }
 
     /// The one among several alike that takes clearly more than the others on average.

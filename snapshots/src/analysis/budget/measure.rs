@@ -9,7 +9,7 @@ use crate::analysis::filter::Filter;
 use crate::analysis::metric::Metric;
 use crate::analysis::peak::Moment;
 use crate::analysis::phases::{PhaseRow, phases};
-use crate::analysis::replay::{baseline_effects, effects};
+use crate::analysis::replay::{Effect, baseline_effects, effects};
 use crate::ids::{BlockId, DeviceId, EventId};
 use crate::trace::Trace;
 use crate::{Category, Phase};
@@ -99,7 +99,7 @@ impl<'a> Measure<'a> {
 fn largest_of_categories(trace: &Trace, device: DeviceId, metric: Metric) -> [Largest; Category::ALL.len()] {
     let mut held = [0_u64; Category::ALL.len()];
     let mut largest = [Largest::default(); Category::ALL.len()];
-    let mut take = |held: &mut [u64; Category::ALL.len()], effect: crate::analysis::replay::Effect| {
+    let take = |held: &mut [u64; Category::ALL.len()], effect: Effect| {
         let (row, begins) = effect.of_block(metric)?;
         let category = trace.blocks.category[row] as usize;
         let bytes = bytes_of(trace, metric, BlockId(row as u32));

@@ -18,7 +18,7 @@ pub use culprit::Culprit;
 pub use entries::culprit_keys;
 
 use culprit::{Circumstance, of_steps};
-use measure::{Measure, Measured};
+use measure::Measure;
 
 /// A limit. All sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
