@@ -1,7 +1,6 @@
 //! Check: runs `highwater check`: reads recordings and budgets, draws the picture, and answers in the forms asked for.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::path::Path;
 
 use clap::Parser as _;
@@ -81,7 +80,8 @@ fn draw(arguments: &CheckArguments, budgets: &Budgets) -> Result<(), Failure> {
 
 /// The same as `highwater render FILE --out PICTURE` with the total and the device that are checked.
 fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> Result<RenderArguments, Failure> {
-    let mut words: Vec<OsString> = ["highwater", "render", "--metric", budgets.metric.name(), "--out"].map(Into::into).into();
+    let mut words: Vec<OsString> =
+        ["highwater", "render", "--metric", budgets.metric.name(), "--out"].map(Into::into).into();
     words.push(picture.into());
     if let Some(device) = arguments.device.device {
         words.extend(["--device".into(), device.to_string().into()]);

@@ -55,9 +55,8 @@ impl<'a> CheckReport<'a> {
             other => other,
         };
         let other_device = baseline.map(device_of).transpose().map_err(of_baseline)?;
-        let index = |trace: &Trace, device| {
-            rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device))
-        };
+        let index =
+            |trace: &Trace, device| rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
         let (own, other) = rayon::join(
             || index(trace, device),
             || baseline.zip(other_device).map(|(trace, device)| index(trace, device)),
@@ -102,9 +101,8 @@ impl<'a> CheckReport<'a> {
 
     /// What limits the verdict, beside what limits trust: failed requests.
     pub(super) fn warning(&self) -> Option<String> {
-        let is_failed = |row: usize| {
-            self.trace.events.kind[row] == EventKind::Oom && self.trace.events.device[row] == self.device
-        };
+        let is_failed =
+            |row: usize| self.trace.events.kind[row] == EventKind::Oom && self.trace.events.device[row] == self.device;
         let failed = (0..self.trace.events.len()).filter(|row| is_failed(*row)).count() as u64;
         let s = count_of(failed, "request");
         (failed > 0).then(|| {
@@ -188,7 +186,8 @@ impl<'a> CheckReport<'a> {
         let mut table = Table::new(columns);
         for outcome in &self.outcomes {
             let mark = if outcome.is_broken() { "broken" } else { "kept" };
-            let mut row = vec![mark.to_owned(), outcome.budget.to_string(), outcome.budget.subject(self.budgets.metric)];
+            let mut row =
+                vec![mark.to_owned(), outcome.budget.to_string(), outcome.budget.subject(self.budgets.metric)];
             row.extend([format_bytes(outcome.limit_bytes), format_bytes(outcome.actual_bytes)]);
             row.push(headroom(outcome));
             if has_baseline {

@@ -14,9 +14,11 @@ pub fn markdown(report: &CheckReport<'_>, picture: Option<&str>) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "### Memory: {}\n", if report.has_passed() { "passed" } else { "broken" });
     let file = code(&name_of(&report.arguments.source.file));
-    let against = report.budgets.baseline.as_ref().map_or_else(String::new, |baseline| {
-        format!(" against {}", code(&name_of(baseline)))
-    });
+    let against = report
+        .budgets
+        .baseline
+        .as_ref()
+        .map_or_else(String::new, |baseline| format!(" against {}", code(&name_of(baseline))));
     let _ = writeln!(out, "{} {file}{against}, device {}.\n", report.verdict(), report.device.0);
     push_rules(&mut out, report);
     for outcome in report.broken() {
