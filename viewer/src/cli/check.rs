@@ -1,9 +1,10 @@
 //! Check: `highwater check`, a recording beside its budgets.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use highwater_snapshots::analysis::budget::{Culprit, Outcome, check, culprit_keys};
-use highwater_snapshots::analysis::diff::{Asked, DiffGroup, DiffQuery};
+use highwater_snapshots::analysis::budget::{AlikeGroups, Culprit, Differences, Outcome, check, culprit_keys};
+use highwater_snapshots::analysis::diff::{Asked, DiffQuery};
 use highwater_snapshots::analysis::{Diff, Filter, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::format_bytes;
@@ -30,7 +31,7 @@ pub struct CheckReport<'a> {
     pub(super) device: DeviceId,
     pub(super) outcomes: Vec<Outcome>,
     /// What makes the difference of the peaks to the baseline's.
-    pub(super) differences: Option<Diff>,
+    pub(super) differences: Option<Differences>,
     /// The category, and the module or the line of code.
     pub(super) keys: [GroupKey; 2],
     baseline: Option<&'a Trace>,
@@ -68,8 +69,8 @@ impl<'a> CheckReport<'a> {
         let keys = [category, place];
         let differences = other.map(|other| {
             let moments = [other, asked].map(|asked| Moment::peak(asked.trace, asked.series, metric));
-            let query = DiffQuery { keys: &keys, top: arguments.top, filter: &Filter::default() };
-            Diff::of([other, asked], moments, &query)
+            let query = DiffQuery { keys: &keys, top: usize::MAX, filter: &Filter::default() };
+            Differences::of(&Diff::of([other, asked], moments, &query), arguments.top)
         });
         Ok(Self { arguments, budgets, trace, device, outcomes, differences, keys, baseline })
     }
@@ -87,6 +88,11 @@ impl<'a> CheckReport<'a> {
     /// The outcomes of broken budgets.
     pub(super) fn broken(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes.iter().filter(|outcome| outcome.is_broken())
+    }
+
+    /// What makes the difference to the baseline, where there is any.
+    pub(super) fn told_differences(&self) -> Option<&Differences> {
+        self.differences.as_ref().filter(|differences| !differences.rows.is_empty())
     }
 
     /// The verdict in a sentence.
@@ -123,7 +129,7 @@ impl<'a> CheckReport<'a> {
             baseline: self.budgets.baseline.as_ref().map(|file| file.display().to_string()),
             device: self.device.0,
             metric: self.budgets.metric,
-            differences: self.differences.as_ref().map(|diff| DifferenceFigures::of(diff, &self.keys)),
+            differences: self.differences.as_ref().map(|all| DifferenceFigures::of(all, self.keys)),
             oom: self.warning(),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
@@ -143,10 +149,10 @@ impl<'a> CheckReport<'a> {
                 page.line(&format!("  {}.", culprit.text))?;
             }
         }
-        if let Some(diff) = self.differences.as_ref().filter(|diff| !changed(diff).is_empty()) {
+        if let Some(differences) = self.told_differences() {
             page.gap()?;
             page.line("What makes the difference to the baseline at the peak:")?;
-            page.table(&self.differences(diff))?;
+            page.table(&self.differences_table(differences))?;
         }
         if let Some(warning) = self.warning() {
             page.gap()?;
@@ -198,7 +204,7 @@ impl<'a> CheckReport<'a> {
         table
     }
 
-    fn differences(&self, diff: &Diff) -> Table {
+    fn differences_table(&self, differences: &Differences) -> Table {
         let place = match self.keys[1] {
             GroupKey::Scope => Column::text(self.keys[1].name()).giving_way(),
             _ => Column::text(self.keys[1].name()).giving_way_within(),
@@ -210,13 +216,13 @@ impl<'a> CheckReport<'a> {
             names.extend([format_bytes(before), format_bytes(now), signed(i128::from(now) - i128::from(before))]);
             table.push(names);
         };
-        for group in changed(diff) {
-            push(group.key.clone(), [group.a_bytes, group.b_bytes]);
+        for row in &differences.rows {
+            push(named(row), [row.before, row.now]);
         }
-        if let Some((name, bytes)) = rest(diff) {
-            push(vec![name], bytes);
+        if differences.rest_groups > 0 {
+            push(vec![count_of(differences.rest_groups, "more group")], differences.rest_bytes);
         }
-        push(vec!["total".to_owned()], [diff.a_bytes, diff.b_bytes]);
+        push(vec!["total".to_owned()], differences.bytes);
         table
     }
 
@@ -234,17 +240,13 @@ impl<'a> CheckReport<'a> {
     }
 }
 
-/// The groups that are listed and differ.
-pub(super) fn changed(diff: &Diff) -> Vec<&DiffGroup> {
-    diff.groups.iter().filter(|group| group.delta() != 0).collect()
-}
-
-/// All other groups: those that are not listed, and those that are the same on both sides.
-pub(super) fn rest(diff: &Diff) -> Option<(String, [u64; 2])> {
-    let same: Vec<&DiffGroup> = diff.groups.iter().filter(|group| group.delta() == 0).collect();
-    let count = diff.rest_groups + same.len() as u64;
-    let bytes: u64 = same.iter().map(|group| group.a_bytes).sum();
-    (count > 0).then(|| (count_of(count, "more group"), diff.rest_bytes.map(|rest| rest + bytes)))
+/// The names of groups, with their number where there are several.
+pub(super) fn named(row: &AlikeGroups) -> Vec<String> {
+    let mut names = row.key.clone();
+    if let (Some(last), 2..) = (names.last_mut(), row.groups) {
+        *last = format!("{last} ({} alike)", row.groups);
+    }
+    names
 }
 
 /// `820 MiB`, or `−412 MiB` where it is broken.
@@ -351,26 +353,29 @@ struct DifferenceFigures {
 struct GroupFigures {
     /// The values of the keys, joined.
     key: String,
-    keys: std::collections::BTreeMap<&'static str, String>,
+    keys: BTreeMap<&'static str, String>,
+    /// How many groups they are, which differ in numbers of their names alone.
+    groups: u64,
     baseline_bytes: u64,
     bytes: u64,
     delta_bytes: i128,
 }
 
 impl DifferenceFigures {
-    fn of(diff: &Diff, keys: &[GroupKey]) -> Self {
-        let group = |group: &DiffGroup| GroupFigures {
-            key: group.key.join(", "),
-            keys: keys.iter().map(|key| key.name()).zip(group.key.iter().cloned()).collect(),
-            baseline_bytes: group.a_bytes,
-            bytes: group.b_bytes,
-            delta_bytes: group.delta(),
+    fn of(all: &Differences, keys: [GroupKey; 2]) -> Self {
+        let row = |row: &AlikeGroups| GroupFigures {
+            key: row.key.join(", "),
+            keys: keys.iter().map(|key| key.name()).zip(row.key.iter().cloned()).collect(),
+            groups: row.groups,
+            baseline_bytes: row.before,
+            bytes: row.now,
+            delta_bytes: row.delta(),
         };
-        let [before, now] = diff.rest_bytes.map(i128::from);
+        let delta = |[before, now]: [u64; 2]| i128::from(now) - i128::from(before);
         Self {
-            delta_bytes: diff.delta(),
-            groups: diff.groups.iter().map(group).collect(),
-            rest_delta_bytes: now - before,
+            delta_bytes: delta(all.bytes),
+            groups: all.rows.iter().map(row).collect(),
+            rest_delta_bytes: delta(all.rest_bytes),
         }
     }
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 use highwater_snapshots::analysis::GroupKey;
 use highwater_snapshots::units::format_bytes;
 
-use super::check::{CheckReport, at_moment, changed, headroom, rest};
+use super::check::{CheckReport, at_moment, headroom, named};
 use super::diff::signed;
+use super::moment::count_of;
 
 /// The answer of `report` as Markdown, with a link to `picture`.
 pub fn markdown(report: &CheckReport<'_>, picture: Option<&str>) -> String {
@@ -60,7 +61,7 @@ fn push_rules(out: &mut String, report: &CheckReport<'_>) {
 }
 
 fn push_differences(out: &mut String, report: &CheckReport<'_>) {
-    let Some(diff) = report.differences.as_ref().filter(|diff| !changed(diff).is_empty()) else { return };
+    let Some(differences) = report.told_differences() else { return };
     let place = if report.keys[1] == GroupKey::Scope { "scope" } else { "line of code" };
     let _ = writeln!(out, "\nWhat makes the difference to the baseline at the peak:\n");
     let _ = writeln!(out, "| category | {place} | baseline | now | difference |\n|---|---|--:|--:|--:|");
@@ -69,14 +70,15 @@ fn push_differences(out: &mut String, report: &CheckReport<'_>) {
         let (before, now) = (format_bytes(before), format_bytes(now));
         let _ = writeln!(out, "| {category} | {place} | {before} | {now} | {delta} |");
     };
-    for group in changed(diff) {
-        let part = |at: usize| group.key.get(at).map_or_else(String::new, |name| code(name));
-        row(&part(0), &part(1), [group.a_bytes, group.b_bytes]);
+    for group in &differences.rows {
+        let names = named(group);
+        let part = |at: usize| names.get(at).map_or_else(String::new, |name| code(name));
+        row(&part(0), &part(1), [group.before, group.now]);
     }
-    if let Some((name, bytes)) = rest(diff) {
-        row(&name, "", bytes);
+    if differences.rest_groups > 0 {
+        row(&count_of(differences.rest_groups, "more group"), "", differences.rest_bytes);
     }
-    row("total", "", [diff.a_bytes, diff.b_bytes]);
+    row("total", "", differences.bytes);
 }
 
 /// A file's name without its folders: these are a runner's, and say nothing.

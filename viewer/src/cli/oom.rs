@@ -259,7 +259,7 @@ fn facts(autopsy: &Autopsy) -> Table {
     let stream = autopsy.likely_stream.map_or_else(String::new, |stream| format!(", probably of stream {}", stream.0));
     row("rounded request", autopsy.rounded, format!("of the {} pool{stream}", autopsy.pool));
     row(
-        "largest free range that fits its pool",
+        "largest free range of its pool",
         autopsy.holes.first().map_or(0, |hole| hole.bytes),
         holes_text(&autopsy.holes),
     );

@@ -325,7 +325,10 @@ impl Autopsy {
 }
 
 fn release_text(release: &Release) -> String {
-    let count = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let count = |count: u64, noun: &str| match count {
+        1 => format!("one {noun}"),
+        count => format!("{count} {noun}s"),
+    };
     let what = match (release.segments, release.pages) {
         (segments, 0) => count(segments, "segment"),
         (0, pages) => count(pages, "page"),

@@ -362,7 +362,7 @@ mod tests {
         let one = at(30 * MIB, 10 * MIB);
         assert_eq!(told(&one), (3, 20, 1, vec![BlockId(2)], true));
         assert_eq!((one.relief.is_none(), one.is_release_cheaper()), (true, true));
-        assert!(one.reasons.last().unwrap().contains("without 1 live block of 3 MiB, 1 segment of 20 MiB"));
+        assert!(one.reasons.last().unwrap().contains("without one live block of 3 MiB, one segment of 20 MiB"));
         assert_eq!(told(&at(40 * MIB, 10 * MIB)), (9, 40, 2, vec![BlockId(1), BlockId(2)], true));
         assert_eq!(told(&at(32 * MIB, 10 * MIB)), (4, 22, 2, vec![BlockId(2), BlockId(3)], true));
         assert_eq!(at(99 * MIB, 10 * MIB).release, None, "all segments together would not do");

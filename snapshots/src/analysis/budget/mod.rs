@@ -3,6 +3,7 @@
 mod allowance;
 mod measure;
 mod entries;
+mod alike;
 mod culprit;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use super::metric::Metric;
 use super::peak::Moment;
 use crate::{Category, Phase};
 
+pub use alike::{AlikeGroups, Differences};
 pub use allowance::Allowance;
 pub use culprit::Culprit;
 pub use entries::culprit_keys;

@@ -161,3 +161,27 @@ fn memory_that_survives_every_step_is_measured_by_step() {
     );
     assert!(!run.check(None, Budget::StepGrowth(100)).is_broken());
 }
+
+#[test]
+fn layers_that_differ_alike_are_one_row_and_rows_and_rest_add_up() {
+    use crate::analysis::diff::{Diff, DiffQuery};
+    let (before, now) =
+        (Run::of(&net(6, 100, "")), Run::of(&net(6, 400, "").replace(" 500 activation", " 600 activation")));
+    let moments = [&before, &now].map(|run| Moment::peak(&run.trace, &run.series, Metric::Requested));
+    let keys = culprit_keys(&now.trace);
+    let query = DiffQuery { keys: &keys[..2], top: usize::MAX, filter: &crate::analysis::Filter::default() };
+    let diff = Diff::of([before.asked(), now.asked()], moments, &query);
+    let differences = Differences::of(&diff, 10);
+    let told: Vec<(String, u64, i128)> =
+        differences.rows.iter().map(|row| (row.key.join(" "), row.groups, row.delta())).collect();
+    assert_eq!(told[0], ("activation blocks.2.mlp".to_owned(), 1, 9000));
+    assert!(told.contains(&("activation blocks.*.norm".to_owned(), 6, 600)), "{told:?}");
+    for top in [0, 1, 10] {
+        let differences = Differences::of(&diff, top);
+        let sum: i128 = differences.rows.iter().map(AlikeGroups::delta).sum();
+        let [was, is] = differences.rest_bytes.map(i128::from);
+        assert_eq!(sum + is - was, diff.delta());
+        let groups: u64 = differences.rows.iter().map(|row| row.groups).sum();
+        assert_eq!(groups + differences.rest_groups, diff.groups.len() as u64);
+    }
+}
