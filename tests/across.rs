@@ -1,6 +1,7 @@
 //! What is true across the crates: one binary, one module a subject.
 
 mod crash;
+mod gate;
 mod idle;
 mod layering;
 mod pytorch_bytes;

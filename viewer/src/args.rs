@@ -1,14 +1,20 @@
 //! Args: every command and option as data; clap makes parser and help from it.
 
 mod values;
+mod check;
 mod diff;
 mod explain;
+mod growth;
+mod oom;
 mod record;
 mod render;
 mod whatif;
 
+pub use check::{CategoryLimit, CheckArguments, PhaseLimit, category_of, phase_of};
 pub use diff::DiffArguments;
 pub use explain::ExplainArguments;
+pub use growth::GrowthArguments;
+pub use oom::OomArguments;
 pub use record::RecordArguments;
 pub use render::{
     PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments,
@@ -32,7 +38,7 @@ use values::{kind_parser, metric_parser};
 /// A FILE is a `.snap` recording, or a memory snapshot of PyTorch: a pickle, JSON, or a page saved by `trace_plot`; each
 /// may be gzipped. What it is, is told by its content. A FILE of `-` is standard input. Sizes print in binary units (1 KiB is 1024 bytes).
 ///
-/// Exit status: 0 fine; 2 bad usage, an unreadable or unsound recording, or a recorded run that ran out of memory.
+/// Exit status: 0 fine; 1 a budget was broken (`check`); 2 bad usage, an unreadable or unsound recording, or a recorded run that ran out of memory.
 #[derive(Debug, Parser)]
 #[command(name = "highwater", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
 pub struct Arguments {
@@ -59,6 +65,12 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Say what makes the difference between two recordings, or between two steps of one
     Diff(Box<DiffArguments>),
+    /// Say what lives on from step to step: what leaks
+    Growth(GrowthArguments),
+    /// Say why memory ran out, and what would have made the failed request fit
+    Oom(OomArguments),
+    /// Hold a recording to budgets, and name who broke them; status 1 if one is broken
+    Check(Box<CheckArguments>),
     /// Replay a recording with something changed: other allocator settings, another device, blocks gone or smaller
     #[command(name = "whatif")]
     WhatIf(Box<WhatIfArguments>),

@@ -34,6 +34,7 @@ pub mod render;
 #[cfg(not(feature = "gui"))]
 #[path = "render_disabled.rs"]
 pub mod render;
+pub mod check;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -73,6 +74,9 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Explain(arguments)) => on_stdout(|page| cli::explain(&arguments, page)),
         Some(Command::Diff(arguments)) => on_stdout(|page| cli::diff(&arguments, page)),
         Some(Command::WhatIf(arguments)) => on_stdout(|page| whatif::run(&arguments, page)),
+        Some(Command::Growth(arguments)) => on_stdout(|page| cli::growth(&arguments, page)),
+        Some(Command::Oom(arguments)) => on_stdout(|page| cli::oom(&arguments, page)),
+        Some(Command::Check(arguments)) => on_stdout(|page| check::run(&arguments, page)),
         Some(Command::Events(arguments)) => on_stdout(|page| cli::events(&arguments, page)),
         Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),
         Some(Command::Convert(arguments)) => on_stdout(|page| cli::convert::run(&arguments, page)),

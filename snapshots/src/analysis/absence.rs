@@ -132,13 +132,7 @@ impl Row {
 impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
     /// Applies what leads to `state`; whether a block that counts came or went.
     fn take(&mut self, effect: Effect, state: u32) -> bool {
-        let ends_at_request = matches!(self.metric, Metric::Requested | Metric::Allocated);
-        let (row, comes) = match effect {
-            Effect::Begins(row) => (row, true),
-            Effect::EndsLive(row) if ends_at_request => (row, false),
-            Effect::EndsActive(row) if !ends_at_request => (row, false),
-            _ => return false,
-        };
+        let Some((row, comes)) = effect.of_block(self.metric) else { return false };
         if (self.is_gone)(BlockId(row as u32)) {
             return false;
         }

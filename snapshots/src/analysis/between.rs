@@ -92,7 +92,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, bytes: u64) {
+    pub(super) fn add(&mut self, bytes: u64) {
         self.bytes += bytes;
         self.blocks += 1;
     }

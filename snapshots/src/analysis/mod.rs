@@ -22,6 +22,7 @@ pub mod breakdown;
 pub mod peak;
 pub mod extremes;
 pub mod between;
+pub mod growth;
 pub mod tree;
 pub mod phases;
 pub mod summary;
@@ -31,6 +32,7 @@ pub mod addresses;
 pub mod last_uses;
 pub mod explain;
 pub mod diff;
+pub mod budget;
 
 pub use addresses::{AddressIndex, AddressMap, Autopsy};
 pub use between::{Balance, Question};

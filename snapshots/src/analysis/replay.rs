@@ -4,7 +4,7 @@ use crate::event::EventKind;
 use crate::ids::{BlockId, DeviceId, EventId};
 use crate::trace::Trace;
 
-use super::metric::Totals;
+use super::metric::{Metric, Totals};
 
 /// What an event does. Blocks are named by their row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,21 @@ pub enum Effect {
     GivesBack(u64),
     /// The driver says how many bytes are in use on the device.
     Samples(u64),
+}
+
+impl Effect {
+    /// The row of the block that begins or ceases to count towards `metric` by it, and whether it begins. Metrics that
+    /// are no sums over blocks count the active ones.
+    #[inline]
+    pub fn of_block(self, metric: Metric) -> Option<(usize, bool)> {
+        let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
+        match self {
+            Self::Begins(row) => Some((row, true)),
+            Self::EndsLive(row) if ends_at_request => Some((row, false)),
+            Self::EndsActive(row) if !ends_at_request => Some((row, false)),
+            _ => None,
+        }
+    }
 }
 
 /// Tells `each` what event `index` does; most events do one thing, some none or two.

@@ -16,6 +16,11 @@ pub mod phases;
 mod idle;
 pub mod explain;
 pub mod diff;
+pub mod growth;
+pub mod oom;
+pub mod budgets;
+pub mod check;
+pub mod markdown;
 pub mod events;
 pub mod verify;
 pub(crate) mod destination;
@@ -29,7 +34,9 @@ use self::categories::read_with;
 use self::diff::DiffReport;
 use self::events::EventsListing;
 use self::explain::ExplainReport;
+use self::growth::GrowthReport;
 use self::info::InfoReport;
+use self::oom::OomReport;
 use self::outcome::{Failure, Status};
 use self::page::Page;
 use self::peak::PeakReport;
@@ -37,7 +44,8 @@ use self::phases::PhasesReport;
 use self::recording::{keep_only, read};
 use self::verify::VerifyReport;
 use crate::args::{
-    DiffArguments, EventsArguments, ExplainArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments,
+    DiffArguments, EventsArguments, ExplainArguments, GrowthArguments, InfoArguments, OomArguments, PeakArguments,
+    PhasesArguments, VerifyArguments,
 };
 
 /// Lets `write` write to standard output, buffered, as a page that fits it.
@@ -105,6 +113,30 @@ pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Fa
     let traces = [&first.trace, second.as_ref().map_or(&first.trace, |recording| &recording.trace)];
     let report = DiffReport::of(traces, arguments)?;
     if arguments.json {
+        page.json(&report.figures())?;
+    } else {
+        report.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// `highwater growth`.
+pub fn growth(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let recording = read_with(&arguments.source.file, &arguments.categories)?;
+    let report = GrowthReport::of(&recording.trace, arguments)?;
+    if arguments.source.json {
+        page.json(&report.figures())?;
+    } else {
+        report.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// `highwater oom`.
+pub fn oom(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let recording = read_with(&arguments.source.file, &arguments.categories)?;
+    let report = OomReport::of(&recording.trace, arguments)?;
+    if arguments.source.json {
         page.json(&report.figures())?;
     } else {
         report.print(page)?;

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 pub enum Status {
     /// All is well: status 0.
     Fine,
+    /// A budget was broken: status 1.
+    Broken,
     /// The recording is not sound, or its run went wrong: status 2.
     Unsound,
 }
@@ -17,6 +19,7 @@ impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
         match status {
             Status::Fine => Self::SUCCESS,
+            Status::Broken => Self::from(1),
             Status::Unsound => Self::from(2),
         }
     }

@@ -4,6 +4,7 @@ mod sample;
 mod answers;
 mod figures;
 mod reasons;
+mod gate;
 mod binary;
 mod convert;
 #[cfg(feature = "gui")]

@@ -2,10 +2,14 @@
 
 use clap::Parser as _;
 use highwater::args::{self, Arguments};
+use highwater::cli::budgets::Budgets;
+use highwater::cli::check::CheckReport;
 use highwater::cli::diff::DiffReport;
 use highwater::cli::events::EventsListing;
 use highwater::cli::explain::ExplainReport;
+use highwater::cli::growth::GrowthReport;
 use highwater::cli::info::InfoReport;
+use highwater::cli::oom::OomReport;
 use highwater::cli::outcome::Failure;
 use highwater::cli::page::Page;
 use highwater::cli::peak::PeakReport;
@@ -130,6 +134,35 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
                 page.json(&report.figures())?;
             } else {
                 report.print(page)?;
+            }
+        }
+        args::Command::Growth(arguments) => {
+            let report = GrowthReport::of(&recording.trace, &arguments)?;
+            if arguments.source.json {
+                page.json(&report.figures())?;
+            } else {
+                report.print(page)?;
+            }
+        }
+        args::Command::Oom(arguments) => {
+            let report = OomReport::of(&recording.trace, &arguments)?;
+            if arguments.source.json {
+                page.json(&report.figures())?;
+            } else {
+                report.print(page)?;
+            }
+        }
+        args::Command::Check(arguments) => {
+            let budgets = Budgets::of(&arguments)?;
+            let other = budgets.baseline.is_some().then(other_trace);
+            let report = CheckReport::of(&recording.trace, other.as_ref(), &budgets, &arguments)?;
+            if arguments.source.json {
+                page.json(&report.figures())?;
+            } else {
+                report.print(page)?;
+                if arguments.github {
+                    report.print_github(page)?;
+                }
             }
         }
         args::Command::Events(arguments) => {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::extents::{AddressIndex, Home};
 use super::map::{AddressMap, Content, HeldSegment};
+use super::release::{Release, release};
 use super::relief::{Relief, relief};
 use crate::alloc_rules::AllocRules;
 use crate::analysis::live::LiveIndex;
@@ -108,6 +109,9 @@ pub struct Autopsy {
     /// The fewest bytes of neighbouring live blocks whose absence would make it fit into one segment of its pool; none
     /// where no segment is long enough, or nothing needs to go.
     pub relief: Option<Relief>,
+    /// The fewest bytes of live blocks without which segments could be given back whole, so that the driver has what the
+    /// request needs; none where that is no way, or nothing needs to go.
+    pub release: Option<Release>,
 }
 
 impl Autopsy {
@@ -155,6 +159,7 @@ impl Autopsy {
             verdict: Verdict::Capacity,
             reasons: Vec::new(),
             relief: None,
+            release: None,
         };
         autopsy.judge(trace, &map, &rules, is_home);
         autopsy.holes.truncate(SHOWN_HOLES);
@@ -267,8 +272,9 @@ impl Autopsy {
             return;
         }
         let own = map.segments.iter().filter(|segment| is_home(&segment.home));
+        let short = self.from_driver.saturating_sub(self.device_free);
         match relief(trace, map, own, needed, tail) {
-            Some(found) if found.blocks.is_empty() => {}
+            Some(found) if found.blocks.is_empty() => return,
             Some(found) => {
                 let neighbours = match found.blocks.len() {
                     1 => "one live block".to_owned(),
@@ -278,7 +284,6 @@ impl Autopsy {
                 self.relief = Some(found);
             }
             None => {
-                let short = self.from_driver.saturating_sub(self.device_free);
                 let why = format!(
                     "no segment of its pool is long enough: the driver would have to give {} more",
                     bytes(short)
@@ -286,6 +291,16 @@ impl Autopsy {
                 self.reasons.push(why);
             }
         }
+        if self.capacity.is_none_or(|all| needed <= all) {
+            self.release = release(trace, map, rules, short).filter(|found| !found.blocks.is_empty());
+        }
+        self.reasons.extend(self.release.as_ref().filter(|_| self.is_release_cheaper()).map(release_text));
+    }
+
+    /// Whether fewer bytes would have to go if segments were given back whole than to make room within one.
+    pub fn is_release_cheaper(&self) -> bool {
+        let bytes = self.relief.as_ref().map_or(u64::MAX, |relief| relief.bytes);
+        self.release.as_ref().is_some_and(|release| release.bytes < bytes)
     }
 
     /// What else there is to know, whatever the verdict.
@@ -307,6 +322,24 @@ impl Autopsy {
             self.reasons.push(why);
         }
     }
+}
+
+fn release_text(release: &Release) -> String {
+    let count = |count: u64, noun: &str| match count {
+        1 => format!("one {noun}"),
+        count => format!("{count} {noun}s"),
+    };
+    let what = match (release.segments, release.pages) {
+        (segments, 0) => count(segments, "segment"),
+        (0, pages) => count(pages, "page"),
+        (segments, pages) => format!("{} and {}", count(segments, "segment"), count(pages, "page")),
+    };
+    format!(
+        "without {} of {}, {what} of {} could go back to the driver, which would then have enough",
+        count(release.blocks.len() as u64, "live block"),
+        format_bytes(release.bytes),
+        format_bytes(release.returned)
+    )
 }
 
 /// All holes of a map.

@@ -8,6 +8,7 @@ pub mod extents;
 pub mod map;
 pub mod fit;
 pub mod relief;
+pub mod release;
 pub mod autopsy;
 pub mod axis;
 pub mod lanes;
@@ -19,6 +20,7 @@ pub use extents::{AddressIndex, Extent, Home};
 pub use fit::{Room, rooms};
 pub use lanes::{LaneRaster, LaneWindow};
 pub use map::{AddressMap, Astray, Content, HeldSegment, Piece, Stray, Usage};
+pub use release::Release;
 pub use relief::Relief;
 
 #[cfg(test)]

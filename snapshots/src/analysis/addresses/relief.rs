@@ -10,7 +10,7 @@ use crate::ids::BlockId;
 use crate::trace::Trace;
 
 /// Groups by which the blocks are named at most.
-const NAMED: usize = 8;
+pub(super) const NAMED: usize = 8;
 
 /// Live blocks next to each other, in one segment, that stand in the way of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,0 +1,102 @@
+//! Growth on small recordings: the identity, what comes again, and what does not.
+
+use super::*;
+use crate::DeviceId;
+use crate::text::trace_from_text;
+
+struct Asked {
+    trace: Trace,
+    series: Series,
+    live: LiveIndex,
+}
+
+impl Asked {
+    fn of(text: &str) -> Self {
+        let trace = trace_from_text(text).unwrap();
+        let device = DeviceId(0);
+        Self { series: Series::build(&trace, device), live: LiveIndex::build(&trace, device), trace }
+    }
+
+    fn growth(&self, metric: Metric, filter: &str, keys: &[GroupKey]) -> Growth {
+        let window = StepWindow::of(&self.trace, None, None).unwrap();
+        let filter: Filter = filter.parse().unwrap();
+        let query = GrowthQuery { metric, keys, top: 2, filter: &filter };
+        Growth::of(&self.trace, (&self.series, &self.live), &window, &query)
+    }
+}
+
+/// Five steps: each leaves 100 bytes in a cache, replaces the input of the step before, and makes and frees an
+/// activation; the third makes a table once.
+fn leaky() -> String {
+    let mut text = "baseline w 1000/1024 parameter @net\n".to_owned();
+    for step in 0..5 {
+        text += &format!("step {step}\nphase forward\nalloc x{step} 50/512 input < load < main\n");
+        if step > 0 {
+            text += &format!("free x{}\n", step - 1);
+        }
+        text += &format!("alloc c{step} {}/512 activation @cache < remember < main\n", 100 + step);
+        if step == 2 {
+            text += "alloc t 700/1024 buffer @table < build < main\n";
+        }
+        text += "alloc a 300/512 activation @net < forward < main\nphase backward\nfree a\n";
+        text += &format!("alloc y{step} 7 activation device=1\n");
+    }
+    text
+}
+
+#[test]
+fn survivors_less_what_was_freed_is_the_growth_to_the_byte() {
+    let asked = Asked::of(&leaky());
+    for metric in Metric::OF_BLOCKS {
+        for filter in ["", "category=activation", "category=input,buffer"] {
+            for keys in [&[GroupKey::Category, GroupKey::Scope][..], &[GroupKey::Stack], &[GroupKey::Step], &[]] {
+                let growth = asked.growth(metric, filter, keys);
+                let mut net: i128 = growth.groups.iter().map(GrownGroup::net).sum();
+                net += i128::from(growth.rest_survivors.bytes) - i128::from(growth.rest_freed.bytes);
+                assert_eq!(net, growth.net(), "{metric} {filter} {keys:?}");
+                let by_step: u64 = growth.steps.iter().map(|row| row.survivors.bytes).sum();
+                assert_eq!(by_step, growth.balance.born.bytes);
+                let end = growth.steps.iter().rev().find(|row| row.step.is_some()).unwrap().end_bytes;
+                assert_eq!(end, growth.balance.get(Question::AliveAtB).bytes, "{metric} {filter}");
+                if filter.is_empty() {
+                    assert_eq!(net, i128::from(growth.end.bytes) - i128::from(growth.start.bytes));
+                    assert_eq!(end, growth.end.bytes);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_comes_again_with_every_step_stands_before_what_came_once() {
+    let growth = Asked::of(&leaky()).growth(Metric::Requested, "", &[GroupKey::Category, GroupKey::Scope]);
+    let [cache, table] = &growth.groups[..] else { panic!("two groups are listed: {:?}", growth.groups) };
+    assert_eq!((cache.key.join(" "), cache.is_recurring), ("activation cache".to_owned(), true));
+    assert_eq!((cache.survivors, cache.freed.blocks, cache.steps), (Sum { bytes: 410, blocks: 4 }, 0, 4));
+    assert_eq!(cache.least_bytes, 101);
+    assert_eq!((table.key.join(" "), table.is_recurring, table.steps), ("buffer table".to_owned(), false, 1));
+    assert_eq!(growth.recurring.bytes, 410, "the input is replaced, and so does not grow");
+    // The input of the last step against that of the first.
+    assert_eq!((growth.rest_groups, growth.rest_survivors.bytes, growth.rest_freed.bytes), (1, 50, 50));
+    assert_eq!((growth.net(), growth.step_count(), growth.bytes_per_step()), (1110, 4, 278));
+    assert_eq!(growth.stacks.len(), 1);
+    assert_eq!(growth.stacks[0].key, ["remember\nmain"]);
+}
+
+#[test]
+fn the_capacity_is_full_when_the_peak_of_a_step_has_grown_to_it() {
+    let growth = Asked::of(&leaky()).growth(Metric::Requested, "", &[GroupKey::Category]);
+    let peak = growth.last_peak.bytes;
+    assert_eq!((growth.last_peak.step, peak), (Some(4), growth.end.bytes + 300));
+    // 1110 bytes in 4 steps: 3 more are 832.5, 4 are 1110.
+    assert_eq!(growth.steps_until(peak + 1109), Some(4));
+    assert_eq!(growth.steps_until(peak + 832), Some(3));
+    assert_eq!(growth.steps_until(peak), Some(1));
+    assert_eq!(growth.steps_until(0), None);
+    let still = Asked::of("alloc w 5\nstep 0\nalloc a 1\nfree a\nstep 1\nalloc a 1\nfree a").growth(
+        Metric::Requested,
+        "",
+        &[GroupKey::Category],
+    );
+    assert_eq!((still.net(), still.steps_until(1000), still.bytes_per_step()), (0, None, 0));
+}

@@ -1,0 +1,365 @@
+//! Growth: `highwater growth`, what lives on from step to step.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::analysis::between::Sum;
+use highwater_snapshots::analysis::frames::short_stack;
+use highwater_snapshots::analysis::growth::{GrownGroup, Growth, GrowthQuery, StepGrowth, StepWindow};
+use highwater_snapshots::analysis::{GroupKey, LiveIndex, Metric, Question, Series};
+use highwater_snapshots::units::{format_bytes, format_count};
+use serde::Serialize;
+
+use super::caveats::{self, TrustFigures, problem_texts};
+use super::diff::signed;
+use super::moment::{PeakFigure, count_of};
+use super::outcome::Failure;
+use super::page::Page;
+use super::recording::choose_device;
+use super::shell::next_command;
+use super::table::{Column, Table};
+use crate::args::GrowthArguments;
+
+/// Steps that are listed at the beginning and at the end where there are many.
+const SHOWN_STEPS: usize = 6;
+
+/// The answer, for people and programs.
+#[derive(Debug)]
+pub struct GrowthReport<'a> {
+    trace: &'a Trace,
+    arguments: &'a GrowthArguments,
+    keys: Vec<GroupKey>,
+    window: StepWindow,
+    growth: Growth,
+    /// The device's memory; none if unknown.
+    capacity: Option<u64>,
+}
+
+impl<'a> GrowthReport<'a> {
+    /// Asks `trace`.
+    pub fn of(trace: &'a Trace, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
+        let device = choose_device(trace, arguments.device.device)?;
+        let window = StepWindow::of(trace, arguments.from_step, arguments.to_step).map_err(Failure::Usage)?;
+        let place = if trace.tables.scopes.is_empty() { GroupKey::Frame } else { GroupKey::Scope };
+        let keys = arguments.by.as_ref().map_or_else(|| vec![GroupKey::Category, place], |by| by.0.clone());
+        let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
+        let query = GrowthQuery {
+            metric: arguments.metric,
+            keys: &keys,
+            top: arguments.top,
+            filter: &arguments.blocks.filter.filter,
+        };
+        let growth = Growth::of(trace, (&series, &live), &window, &query);
+        let capacity = trace.device_facts(device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
+        Ok(Self { trace, arguments, keys, window, growth, capacity })
+    }
+
+    /// The answer for programs: survivors less freed is `growth_bytes`, of the groups with the rest, too.
+    pub fn figures(&self) -> impl Serialize {
+        let Growth { start, end, balance, .. } = &self.growth;
+        GrowthFigures {
+            device: start.device.0,
+            metric: start.metric,
+            from_step: self.window.from(),
+            to_step: self.window.to(),
+            steps: self.growth.step_count(),
+            chosen_because: self.window.reasons(),
+            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
+            start: PeakFigure::of(self.trace, start),
+            end: PeakFigure::of(self.trace, end),
+            survivors: balance.born,
+            freed: balance.freed,
+            growth_bytes: self.growth.net(),
+            bytes_per_step: self.growth.bytes_per_step(),
+            recurring_bytes: self.growth.recurring.bytes,
+            extrapolation: self.projection(),
+            rows: self.growth.steps.iter().map(StepFigures::of).collect(),
+            groups: self.growth.groups.iter().map(|group| GroupFigures::of(group, &self.keys)).collect(),
+            rest_survivor_bytes: self.growth.rest_survivors.bytes,
+            rest_freed_bytes: self.growth.rest_freed.bytes,
+            rest_groups: self.growth.rest_groups,
+            stacks: self
+                .growth
+                .stacks
+                .iter()
+                .map(|group| StackFigures {
+                    bytes: group.bytes,
+                    blocks: group.blocks,
+                    stack: self.trace.tables.stack_text(group.stack),
+                })
+                .collect(),
+            trust: TrustFigures::of(self.trace),
+            problems: problem_texts(self.trace),
+        }
+    }
+
+    fn projection(&self) -> Option<ProjectionFigures> {
+        let capacity_bytes = self.capacity?;
+        let steps_until_full = self.growth.steps_until(capacity_bytes)?;
+        // Of some blocks alone nothing can be said about the whole.
+        let is_whole = self.arguments.blocks.filter.stated().is_none();
+        is_whole.then_some(ProjectionFigures {
+            capacity_bytes,
+            peak_bytes: self.growth.last_peak.bytes,
+            steps_until_full,
+        })
+    }
+
+    /// The answer in words.
+    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        page.headline(&self.headline())?;
+        page.line(&self.identity())?;
+        if self.growth.recurring.bytes > 0 {
+            let recurring = self.growth.recurring;
+            page.line(&format!(
+                "Of the survivors, {} ({}) are of groups that come again with every step.",
+                format_bytes(recurring.bytes),
+                count_of(recurring.blocks, "block")
+            ))?;
+        } else if self.growth.net() > 0 && self.growth.step_count() > 1 {
+            page.line("No group that grew comes again with every step.")?;
+        }
+        if let Some(projection) = self.projection() {
+            page.line(&projection.text())?;
+        }
+        for reason in self.window.reasons() {
+            page.line(&reason)?;
+        }
+        page.gap()?;
+        page.table(&self.steps())?;
+        page.gap()?;
+        page.line("What survives, and what was freed of what was there before:")?;
+        page.table(&self.table())?;
+        self.print_stacks(page)?;
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        page.hint(&self.hint())
+    }
+
+    fn span(&self) -> String {
+        format!("from the start of step {} to the end of step {}", self.window.from(), self.window.to())
+    }
+
+    fn headline(&self) -> String {
+        let net = self.growth.net();
+        let which = match self.arguments.blocks.filter.stated() {
+            Some(filter) => format!("Live memory in blocks with {filter}"),
+            None => "Live memory".to_owned(),
+        };
+        let size = signed(net);
+        let size = size.trim_start_matches(['+', '−']);
+        match net {
+            1.. => {
+                let steps = count_of(self.growth.step_count() as u64, "step");
+                let each = format_bytes(self.growth.bytes_per_step());
+                format!("{which} grows {}: {size} in {steps}, {each} a step on average.", self.span())
+            }
+            0 => format!("{which} does not grow {}.", self.span()),
+            _ => format!("{which} shrinks {}, by {size}.", self.span()),
+        }
+    }
+
+    /// What makes the difference, to the byte.
+    fn identity(&self) -> String {
+        let balance = &self.growth.balance;
+        let [start, end] = [Question::AliveAtA, Question::AliveAtB].map(|of| balance.get(of).bytes);
+        format!(
+            "{} made in these steps survive ({}) − {} freed of what was older ({}) = {} {}: from {} to {}.",
+            format_bytes(balance.born.bytes),
+            count_of(balance.born.blocks, "block"),
+            format_bytes(balance.freed.bytes),
+            count_of(balance.freed.blocks, "block"),
+            signed(self.growth.net()),
+            self.growth.start.metric,
+            format_bytes(start),
+            format_bytes(end),
+        )
+    }
+
+    fn steps(&self) -> Table {
+        let columns = ["alive after it", "change", "survives", "blocks"].map(Column::number);
+        let mut table = Table::new([Column::text("step")].into_iter().chain(columns).collect());
+        let rows = &self.growth.steps;
+        let is_shown = |at: usize| rows.len() <= 2 * SHOWN_STEPS || at < SHOWN_STEPS || at + SHOWN_STEPS >= rows.len();
+        let mut before = self.growth.balance.get(Question::AliveAtA).bytes;
+        for (at, row) in rows.iter().enumerate() {
+            if is_shown(at) {
+                let survivors = [format_bytes(row.survivors.bytes), format_count(row.survivors.blocks)];
+                let cells = match row.step {
+                    Some(step) => {
+                        let change = signed(i128::from(row.end_bytes) - i128::from(before));
+                        [step.to_string(), format_bytes(row.end_bytes), change]
+                    }
+                    None => ["between".to_owned(), String::new(), String::new()],
+                };
+                table.push(cells.into_iter().chain(survivors).collect());
+            } else if at == SHOWN_STEPS {
+                table.push(vec![format!("… {} more", format_count((rows.len() - 2 * SHOWN_STEPS) as u64))]);
+            }
+            before = row.end_bytes;
+        }
+        table
+    }
+
+    fn table(&self) -> Table {
+        let column = |key: &GroupKey| match key {
+            GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).giving_way_within(),
+            _ => Column::text(key.name()).giving_way(),
+        };
+        let mut columns: Vec<Column> = self.keys.iter().map(column).collect();
+        columns
+            .extend(["survives", "blocks", "older freed", "growth", "of steps", "each at least"].map(Column::number));
+        let mut table = Table::new(columns);
+        let steps = self.growth.step_count();
+        for group in &self.growth.groups {
+            let mut row = group.key.clone();
+            if let Some(at) = self.keys.iter().position(|key| *key == GroupKey::Stack)
+                && group.stack.is_some()
+            {
+                row[at] = short_stack(&self.trace.tables, group.stack).join("\n");
+            }
+            row.extend([format_bytes(group.survivors.bytes), format_count(group.survivors.blocks)]);
+            row.extend([format_bytes(group.freed.bytes), signed(group.net())]);
+            row.push(format!("{} of {steps}", group.steps));
+            row.push(if group.is_recurring { format_bytes(group.least_bytes) } else { String::new() });
+            table.push(row);
+        }
+        let mut sum = |name: String, survivors: Sum, freed: Sum| {
+            let mut row = vec![name];
+            row.resize(self.keys.len(), String::new());
+            row.extend([format_bytes(survivors.bytes), format_count(survivors.blocks), format_bytes(freed.bytes)]);
+            row.push(signed(i128::from(survivors.bytes) - i128::from(freed.bytes)));
+            table.push(row);
+        };
+        if self.growth.rest_groups > 0 {
+            let name = count_of(self.growth.rest_groups, "more group");
+            sum(name, self.growth.rest_survivors, self.growth.rest_freed);
+        }
+        sum("total".to_owned(), self.growth.balance.born, self.growth.balance.freed);
+        table
+    }
+
+    fn print_stacks(&self, page: &mut Page<'_>) -> io::Result<()> {
+        if self.keys.contains(&GroupKey::Stack) {
+            return Ok(());
+        }
+        for group in &self.growth.stacks {
+            page.gap()?;
+            let blocks = count_of(group.blocks, "survivor");
+            page.line(&format!("{} in {blocks} made at", format_bytes(group.bytes)))?;
+            for line in short_stack(&self.trace.tables, group.stack) {
+                page.line(&format!("  {line}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hint(&self) -> String {
+        let file = &self.arguments.source.file;
+        if !self.keys.contains(&GroupKey::Stack) {
+            return next_command(&["growth"], file, &["--by", "stack"], "for the stacks that made the survivors");
+        }
+        let [a, b] = [self.window.from(), self.window.to()].map(|step| format!("step-end:{step}"));
+        next_command(&["diff"], file, &["--at", &a, "--at-b", &b], "for the ends of two steps side by side")
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct GrowthFigures {
+    device: u16,
+    metric: Metric,
+    from_step: u32,
+    to_step: u32,
+    steps: usize,
+    /// Why these steps, where they were not asked for.
+    chosen_because: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    start: PeakFigure,
+    end: PeakFigure,
+    survivors: Sum,
+    freed: Sum,
+    growth_bytes: i128,
+    bytes_per_step: u64,
+    recurring_bytes: u64,
+    extrapolation: Option<ProjectionFigures>,
+    rows: Vec<StepFigures>,
+    groups: Vec<GroupFigures>,
+    rest_survivor_bytes: u64,
+    rest_freed_bytes: u64,
+    rest_groups: u64,
+    stacks: Vec<StackFigures>,
+    trust: TrustFigures,
+    problems: Vec<String>,
+}
+
+/// What would be if every step added as much: a guess.
+#[derive(Debug, Serialize)]
+struct ProjectionFigures {
+    capacity_bytes: u64,
+    peak_bytes: u64,
+    steps_until_full: u64,
+}
+
+impl ProjectionFigures {
+    fn text(&self) -> String {
+        format!(
+            "Extrapolated: if every step adds as much, the peak of a step, {} now, exceeds the device's {} after {} more; \
+             fragmentation and what is outside the allocator bring that sooner.",
+            format_bytes(self.peak_bytes),
+            format_bytes(self.capacity_bytes),
+            count_of(self.steps_until_full, "step")
+        )
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct StepFigures {
+    step: Option<u32>,
+    end_bytes: Option<u64>,
+    survivors: Sum,
+}
+
+impl StepFigures {
+    fn of(row: &StepGrowth) -> Self {
+        Self { step: row.step, end_bytes: row.step.map(|_| row.end_bytes), survivors: row.survivors }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct GroupFigures {
+    /// The values of all keys, joined.
+    key: String,
+    /// The values by key.
+    keys: BTreeMap<&'static str, String>,
+    survivors: Sum,
+    freed: Sum,
+    growth_bytes: i128,
+    steps: usize,
+    least_bytes: u64,
+    is_recurring: bool,
+}
+
+impl GroupFigures {
+    fn of(group: &GrownGroup, keys: &[GroupKey]) -> Self {
+        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
+        Self {
+            key: group.key.join(", "),
+            keys: named.collect(),
+            survivors: group.survivors,
+            freed: group.freed,
+            growth_bytes: group.net(),
+            steps: group.steps,
+            least_bytes: group.least_bytes,
+            is_recurring: group.is_recurring,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct StackFigures {
+    bytes: u64,
+    blocks: u64,
+    stack: Vec<String>,
+}

@@ -1,0 +1,274 @@
+//! Gate: what `check`, `growth` and `oom` print, for people and for programs, and how `check` ends.
+
+use expect_test::{Expect, expect};
+use highwater_snapshots::Trace;
+use highwater_snapshots::format::write_trace;
+use highwater_snapshots::text::trace_from_text;
+use highwater_snapshots::trace::DeviceFacts;
+use serde_json::Value;
+
+use crate::binary::{folder, highwater, names, refused, stderr, stdout};
+use crate::sample::{answer, json, trace};
+
+fn check(trace: Trace, words: &str, expected: &Expect) {
+    expected.assert_eq(&answer(trace, words).unwrap());
+}
+
+#[test]
+fn check_says_which_budgets_are_kept_and_who_broke_the_others() {
+    check(
+        trace(),
+        "check step.snap --max-peak 20KiB --max-reserved 4MiB --max gradient=4096 --max-phase backward=1KiB --github",
+        &expect![[r""]],
+    );
+}
+
+#[test]
+fn check_compares_with_a_baseline() {
+    check(
+        trace(),
+        "check step.snap --baseline wide.snap --max-growth 5% --max activation=3KiB --max-step-growth 0",
+        &expect![[r""]],
+    );
+    check(trace(), "check step.snap --baseline wide.snap --max-growth 1MiB", &expect![[r""]]);
+}
+
+#[test]
+fn what_check_tells_programs_has_the_promised_keys() {
+    let told = json(trace(), "check step.snap --json --baseline wide.snap --max-growth 0 --max-peak 1GiB");
+    assert_eq!((&told["passed"], told["rules"].as_array().unwrap().len()), (&false.into(), 2));
+    let broken = told["broken"].as_array().unwrap();
+    let [growth] = &broken[..] else { panic!("{told}") };
+    assert_eq!(growth["rule"], "max-growth");
+    let bytes = |key: &str| growth[key].as_i64().unwrap();
+    assert_eq!(bytes("limit_bytes"), bytes("baseline_bytes"));
+    assert_eq!(bytes("headroom_bytes"), bytes("limit_bytes") - bytes("actual_bytes"));
+    assert!(growth["culprit"].as_str().unwrap().starts_with("temporaries grew 4 KiB at the peak"), "{growth}");
+    assert_eq!(growth["culprit_group"]["category"], "temporary");
+    let groups = told["differences"]["groups"].as_array().unwrap();
+    let listed: i64 = groups.iter().map(|group| group["delta_bytes"].as_i64().unwrap()).sum();
+    let rest = told["differences"]["rest_delta_bytes"].as_i64().unwrap();
+    assert_eq!(listed + rest, told["differences"]["delta_bytes"].as_i64().unwrap());
+    let passed = json(trace(), "check step.snap --json --max-peak 1GiB");
+    assert_eq!((&passed["passed"], &passed["broken"]), (&true.into(), &serde_json::json!([])));
+}
+
+#[test]
+fn check_ends_with_0_or_1_and_writes_markdown_and_reads_budgets() {
+    let (folder, _) = folder();
+    let at = |name: &str| folder.path().join(name);
+    let status = |words: &str| {
+        let output = highwater(folder.path(), words);
+        assert_eq!(stderr(&output), "", "{words}");
+        (output.status.code(), stdout(&output))
+    };
+    assert_eq!(status("check step.snap --max-peak 1GiB").0, Some(0));
+    assert_eq!(status("check step.snap --max-peak 1KiB").0, Some(1));
+    std::fs::write(at("budgets.toml"), "peak = \"1KiB\"\nbaseline = \"step.snap\"\n[phase]\nbackward = \"1GiB\"\n")
+        .unwrap();
+    let (code, text) = status("check step.snap --budgets budgets.toml --markdown told.md");
+    assert!(code == Some(1) && text.starts_with("Broken: 1 of 2 budgets."), "{text}");
+    assert_eq!(
+        status("check step.snap --budgets budgets.toml --max-peak 1GiB").0,
+        Some(0),
+        "the command line goes before"
+    );
+    let markdown = std::fs::read_to_string(at("told.md")).unwrap();
+    expect![[r""]].assert_eq(&markdown);
+    let (code, text) = status("check step.snap --budgets budgets.toml --markdown -");
+    assert_eq!((code, text), (Some(1), markdown), "in place of the text");
+    let told: Value =
+        serde_json::from_str(&status("check step.snap --max-peak 1KiB --json --markdown b.md").1).unwrap();
+    assert_eq!(told["passed"], false);
+    assert_eq!(names(folder.path()), ["b.md", "budgets.toml", "step.snap", "told.md"]);
+}
+
+#[test]
+fn what_check_cannot_do_is_refused_and_leaves_nothing() {
+    let (folder, _) = folder();
+    std::fs::write(folder.path().join("wrong.toml"), "peek = 3\n").unwrap();
+    std::fs::write(folder.path().join("empty.toml"), "").unwrap();
+    let cases = [
+        ("step.snap", "no budget to hold: give --max-peak SIZE"),
+        ("step.snap --baseline step.snap", "no budget to hold"),
+        ("step.snap --budgets empty.toml", "no budget to hold"),
+        ("step.snap --budgets wrong.toml", "wrong.toml: line 1: unknown field `peek`"),
+        ("step.snap --budgets missing.toml", "missing.toml"),
+        ("step.snap --max-growth 5%", "--max-growth needs --baseline FILE"),
+        ("step.snap --baseline missing.snap --max-growth 5%", "missing.snap"),
+        ("step.snap --baseline step.snap --max-growth 5apples", "write 5% or 200MiB"),
+        ("- --baseline - --max-growth 5%", "not both"),
+        ("step.snap --max-peak lots", "for example 512MiB"),
+        ("step.snap --max weights=3", "no category 'weights'"),
+        ("step.snap --max activation", "activation=2GiB"),
+        ("step.snap --max-phase night=3", "no phase 'night'"),
+        ("step.snap --max-phase setup=3", "max-phase setup: the recording has no such phase; it has forward, backward"),
+        ("step.snap --max activation=1 --metric reserved", "reserved is no sum over blocks"),
+        ("step.snap --max-peak 1 --device 7", "no such device"),
+        ("step.snap --max-peak 1 --metric device_used", "no samples"),
+        ("step.snap --max-peak 1 --markdown step.snap", "that is a file to be read"),
+        ("step.snap --max-peak 1 --markdown - --json", "standard output already has"),
+        ("step.snap --max-peak 1 --markdown missing/a.md", "cannot write missing/a.md"),
+        ("step.snap --max-peak 1 --github --json", "--github"),
+        ("- --max-peak 1 --picture a.png", "name a file"),
+        ("missing.snap --max-peak 1", "missing.snap"),
+    ];
+    for (words, words_in_it) in cases {
+        refused(folder.path(), &format!("check {words}"), words_in_it);
+    }
+    assert_eq!(names(folder.path()), ["empty.toml", "step.snap", "wrong.toml"]);
+}
+
+#[cfg(feature = "gui")]
+#[test]
+fn check_draws_the_picture_that_the_markdown_shows() {
+    let (folder, _) = folder();
+    std::fs::create_dir(folder.path().join("out")).unwrap();
+    let words = "check step.snap --max-peak 1KiB --markdown out/told.md --picture out/step.png";
+    assert_eq!(highwater(folder.path(), words).status.code(), Some(1));
+    assert_eq!(names(&folder.path().join("out")), ["step.png", "told.md"]);
+    let markdown = std::fs::read_to_string(folder.path().join("out/told.md")).unwrap();
+    assert!(markdown.contains("![The recording's timeline](<step.png>)"), "{markdown}");
+    refused(folder.path(), "check step.snap --max-peak 1 --picture a.jpg", "--picture: --out");
+}
+
+#[cfg(not(feature = "gui"))]
+#[test]
+fn without_the_app_check_says_that_it_draws_nothing() {
+    let (folder, _) = folder();
+    refused(folder.path(), "check step.snap --max-peak 1 --picture a.png", "--picture: this build draws no pictures");
+}
+
+/// Three steps, each of which keeps 100 bytes and replaces its input; then half a step.
+fn leaky() -> Trace {
+    let mut text = "baseline w 1000/1024 parameter @net\n".to_owned();
+    for step in 0..4 {
+        text += &format!("step {step}\nphase forward\nalloc x{step} 50/512 input < load < main\n");
+        if step > 0 {
+            text += &format!("free x{}\n", step - 1);
+        }
+        text += &format!("alloc c{step} 100/512 activation #append @cache < remember < forward < main\n");
+        text += "alloc a 300/512 activation #linear @net < forward < main\nphase backward\nfree a\n";
+    }
+    let mut trace = trace_from_text(&(text + "step 4\nphase forward\nalloc x5 50/512 input\n")).unwrap();
+    trace.devices = vec![DeviceFacts { capacity_bytes: 4096, ..DeviceFacts::default() }];
+    trace
+}
+
+#[test]
+fn growth_says_what_lives_on_from_step_to_step() {
+    check(leaky(), "growth leaky.snap", &expect![[r""]]);
+    check(
+        leaky(),
+        "growth leaky.snap --from-step 2 --to-step 2 --by stack --where category=activation",
+        &expect![[r""]],
+    );
+}
+
+#[test]
+fn what_growth_tells_programs_adds_up() {
+    for options in ["", "--from-step 0 --to-step 4", "--by stack --top 0", "--metric allocated --where scope~cache"] {
+        let told = json(leaky(), &format!("growth leaky.snap --json {options}"));
+        let bytes = |value: &Value| value["bytes"].as_i64().unwrap();
+        let net = bytes(&told["survivors"]) - bytes(&told["freed"]);
+        assert_eq!(net, told["growth_bytes"].as_i64().unwrap(), "{told}");
+        let listed: i64 =
+            told["groups"].as_array().unwrap().iter().map(|group| group["growth_bytes"].as_i64().unwrap()).sum();
+        let rest = told["rest_survivor_bytes"].as_i64().unwrap() - told["rest_freed_bytes"].as_i64().unwrap();
+        assert_eq!(listed + rest, net, "{told}");
+        if !options.contains("--where") {
+            assert_eq!(bytes(&told["end"]) - bytes(&told["start"]), net, "{told}");
+        }
+    }
+    let why = |words: &str| answer(leaky(), words).unwrap_err().to_string();
+    assert!(why("growth leaky.snap --from-step 9").contains("no step 9: it has steps 0 to 4"));
+    assert!(why("growth leaky.snap --from-step 3 --to-step 2").contains("step 3 comes after step 2"));
+    assert!(why("growth leaky.snap --device 3").contains("no such device"));
+}
+
+/// A device of 70 MiB on which a request of 20 MiB fails, though 24 MiB are free: and once more after that.
+fn crowded() -> Trace {
+    let mut text = "step 0\nphase forward\nsegment_alloc 0x0 67108864\n".to_owned();
+    for name in "abcdefgh".chars() {
+        text += &format!("alloc {name} 8388608 activation #op_{name} @net.{name} < op_{name} < forward < main\n");
+    }
+    text += "free a\nfree d\nfree g\noom 20971520 free=6291456 #matmul @net.fc < matmul < forward < main\n\
+             oom 20971520 free=6291456\n";
+    let mut trace = trace_from_text(&text).unwrap();
+    for row in 0..trace.blocks.len() {
+        trace.blocks.address[row] = row as u64 * 8_388_608;
+    }
+    trace.devices = vec![DeviceFacts { capacity_bytes: 70 << 20, ..DeviceFacts::default() }];
+    trace
+}
+
+#[test]
+fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
+    check(crowded(), "oom crowded.snap --top 1", &expect![[r""]]);
+}
+
+#[test]
+fn oom_tells_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
+    let told = json(crowded(), "oom crowded.snap --json --event 15");
+    let ooms = told["ooms"].as_array().unwrap();
+    assert_eq!((ooms.len(), &ooms[0]["event"], &ooms[0]["verdict"]), (1, &15.into(), &"fragmentation".into()));
+    assert_eq!((&ooms[0]["op"], &ooms[0]["step"]), (&"".into(), &0.into()));
+    let way_out = &ooms[0]["way_out"];
+    assert_eq!(
+        (&way_out["bytes"], &way_out["kind"], &way_out["blocks"]),
+        (&(16 << 20).into(), &"neighbours".into(), &2.into())
+    );
+    let told = json(crowded(), "oom crowded.snap --json --top 1");
+    assert_eq!((told["ooms"].as_array().unwrap().len(), &told["rest_events"]), (1, &serde_json::json!([15])));
+    let why = |words: &str| answer(crowded(), words).unwrap_err().to_string();
+    assert!(why("oom crowded.snap --event 3").contains("these are 14, 15"));
+    check(trace(), "oom step.snap", &expect![[r""]]);
+    assert!(answer(trace(), "oom step.snap --event 3").unwrap_err().to_string().contains("no request failed"));
+    assert_eq!(json(trace(), "oom step.snap --json")["ooms"], serde_json::json!([]));
+}
+
+#[test]
+fn check_warns_where_memory_ran_out() {
+    let text = answer(crowded(), "check crowded.snap --max-peak 1GiB").unwrap();
+    assert!(text.contains("Memory ran out in this recording: 2 requests failed"), "{text}");
+}
+
+#[test]
+fn a_file_of_a_strange_recording_is_answered_for() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, text) in ["", "alloc a 0", "oom 5 free=0", "step 0", "alloc a 18446744073709551615"].iter().enumerate()
+    {
+        let trace = trace_from_text(text).unwrap();
+        let file = format!("{number}.snap");
+        std::fs::write(folder.path().join(&file), write_trace(Vec::new(), &trace).unwrap()).unwrap();
+        for command in ["oom", "growth", "check --max-peak 1 --max-reserved 1 --max activation=1 --max-phase setup=1"] {
+            let output = highwater(folder.path(), &format!("{command} {file}"));
+            let code = output.status.code().unwrap();
+            assert!((0..=2).contains(&code), "{command} of '{text}': {}", stderr(&output));
+        }
+    }
+}
+
+/// A model whose layers are all made wider.
+#[cfg(feature = "engine")]
+#[test]
+fn a_scenario_with_wider_layers_fails_its_check_and_these_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, hidden) in [("main.snap", 128), ("wide.snap", 512), ("tight.snap", 64)] {
+        let words =
+            format!("record vit-l-16 --layers 4 --width 64 --heads 2 --image 32 --hidden {hidden} --out {file}");
+        let output = highwater(folder.path(), &words);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let told = |file: &str| {
+        let output = highwater(folder.path(), &format!("check {file} --baseline main.snap --max-growth 5% --json"));
+        let told: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {}", stderr(&output)));
+        (output.status.code(), told)
+    };
+    let (code, wide) = told("wide.snap");
+    assert_eq!((code, &wide["passed"]), (Some(1), &false.into()));
+    let culprit = wide["broken"][0]["culprit"].as_str().unwrap();
+    assert!(culprit.contains("of scopes `") && culprit.contains("layers.*.mlp"), "{culprit}");
+    assert_eq!((told("main.snap").0, told("tight.snap").0), (Some(0), Some(0)));
+}
