@@ -109,7 +109,7 @@ fn scaled_events(rule: impl Rule, device: &Device) -> Vec<String> {
     let mut scaler = LossScaler::new(LossScaling { first: 2_f64.powi(17), ..LossScaling::default() }).unwrap();
     let input = Tensor::ones([2, 6], DType::F16, device).unwrap();
     let mut outcomes = Vec::new();
-    let run = record_memory_history(HistoryOptions::in_memory().level(Level::Events).uses(true), || {
+    let run = record_memory_history(HistoryOptions::in_memory().level(Level::Events), || {
         for _ in 0..4 {
             scaler.backward(&loss(&layer, &input))?;
             outcomes.push(scaler.step(&mut optimizer)?);

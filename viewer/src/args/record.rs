@@ -59,7 +59,7 @@ pub struct RecordArguments {
     /// Keep all that backward reads, also what is cheap to compute again, as PyTorch does
     #[arg(long)]
     pub no_recompute: bool,
-    /// Record when each block is used as well, so that what is held and never used again can be told; the file grows
+    /// Record when each block is used as well, so that what is held and never used again can be told; the file about doubles
     #[arg(long)]
     pub uses: bool,
     /// Memory of the device, such as 24GiB; when it is too small, the run ends in a described out-of-memory
