@@ -94,6 +94,11 @@ impl<'a> Output<'a> {
         at.index().and_then(|row| self.trace.events.stack.get(row)).copied().unwrap_or_default()
     }
 
+    /// The recorded event that the last event so far comes from.
+    pub(super) fn last_source(&self) -> EventId {
+        self.source.last().copied().unwrap_or(EventId(0))
+    }
+
     /// An event of the recording that does not concern the allocator.
     pub(super) fn copy(&mut self, at: EventId) {
         let row = at.0 as usize;

@@ -217,10 +217,18 @@ impl<'a> Run<'a> {
         self.tell_calls(request.event, home);
     }
 
+    /// Tells what the device was asked. Calls that the recording has, too, are told at the events that it has them at.
     pub(super) fn tell_calls(&mut self, event: EventId, home: Home) {
         self.driver.take_log(&mut self.log);
-        for place in 0..self.log.len() {
-            self.output.call(event, self.log[place], home);
+        let mut recorded = self.pending.iter().filter(|_| self.plan.answers == Answers::AsRecorded);
+        let mut last = self.output.last_source();
+        for call in &self.log {
+            let own = match call {
+                Call::Completed { .. } => None,
+                _ => recorded.next().map(|pending| pending.event),
+            };
+            last = own.unwrap_or(event).min(event).max(last);
+            self.output.call(last, *call, home);
         }
     }
 

@@ -75,7 +75,8 @@ impl Run<'_> {
     /// Gives back the segments that the recording gives back before it obtains any.
     fn release_as_recorded(&mut self, request: &Request) {
         let count = self.pending.iter().take_while(|pending| !pending.obtains()).count();
-        let released: Vec<Pending> = self.pending.drain(..count).collect();
+        let obtained = self.pending.split_off(count);
+        let released = std::mem::take(&mut self.pending);
         self.replay.collections += 1;
         self.driver.expect(released.iter().map(|pending| pending.call), false);
         for pending in &released {
@@ -84,7 +85,10 @@ impl Run<'_> {
                 drop(self.pools.get(request.pool).release_at(address));
             }
         }
-        self.end_releases(request.event);
+        let last = released.last().map_or(request.event, |last| last.event);
+        self.pending = released;
+        self.end_releases(last);
+        self.pending = obtained;
     }
 
     /// Has the cache emptied, as the program did when the recording gives memory back for no request.
@@ -94,9 +98,8 @@ impl Run<'_> {
         }
         let calls = std::mem::take(&mut self.pending);
         let (obtained, released): (Vec<Pending>, Vec<Pending>) = calls.into_iter().partition(Pending::obtains);
-        // What the recording obtained is for the request that follows.
-        self.pending = obtained;
         if released.is_empty() {
+            self.pending = obtained;
             return;
         }
         if self.follows() {
@@ -110,7 +113,11 @@ impl Run<'_> {
             // The device of a replay takes back whatever it is given.
             drop(self.pools.get(number).empty_cache());
         }
-        self.end_releases(released.first().map_or(event, |first| first.event));
+        let last = released.last().map_or(event, |last| last.event);
+        self.pending = released;
+        self.end_releases(last);
+        // What the recording obtained is for the request that follows.
+        self.pending = obtained;
     }
 
     fn end_releases(&mut self, event: EventId) {

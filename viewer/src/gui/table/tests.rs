@@ -1,6 +1,6 @@
 //! Tests: tables driven by pointer and keyboard, through their accessibility tree.
 
-use eframe::egui::{Event, Key, Modifiers, MouseWheelSource, MouseWheelUnit, OutputCommand, TouchPhase, Vec2};
+use eframe::egui::{Event, FontId, Key, Modifiers, MouseWheelSource, MouseWheelUnit, OutputCommand, TouchPhase, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
