@@ -260,6 +260,14 @@ impl<'a> GrowthReport<'a> {
         if !self.keys.contains(&GroupKey::Stack) {
             return next_command(&["growth"], file, &["--by", "stack"], "for the stacks that made the survivors");
         }
+        if self.window.from() == self.window.to() {
+            return next_command(
+                &["peak"],
+                file,
+                &["--at", "end", "--by", "frame"],
+                "for all that is alive at the end",
+            );
+        }
         let [a, b] = [self.window.from(), self.window.to()].map(|step| format!("step-end:{step}"));
         next_command(&["diff"], file, &["--at", &a, "--at-b", &b], "for the ends of two steps side by side")
     }

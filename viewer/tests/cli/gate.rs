@@ -19,7 +19,25 @@ fn check_says_which_budgets_are_kept_and_who_broke_the_others() {
     check(
         trace(),
         "check step.snap --max-peak 20KiB --max-reserved 4MiB --max gradient=4096 --max-phase backward=1KiB --github",
-        &expect![[r""]],
+        &expect![[r#"
+            Broken: 2 of 4 budgets.
+
+                      rule                what                            limit     actual    headroom
+              broken  max-peak            peak of requested              20 KiB  20.98 KiB     −1000 B
+              kept    max-reserved        peak of reserved                4 MiB      4 MiB         0 B
+              kept    max gradient        most gradient at once           4 KiB      4 KiB         0 B
+              broken  max-phase backward  peak of requested in backward   1 KiB  11.91 KiB  −10.91 KiB
+
+            max-peak: 1000 B too much, at event 11, step 0, optimizer.
+              optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %).
+
+            max-phase backward: 10.91 KiB too much, at event 5, step 0, backward.
+              parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34 %).
+
+            Next: highwater explain step.snap   for what could be done about the peak
+            ::error title=highwater check max-peak::peak of requested takes 20.98 KiB, and may take 20 KiB: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %25)
+            ::error title=highwater check max-phase backward::peak of requested in backward takes 11.91 KiB, and may take 1 KiB: parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34 %25)
+        "#]],
     );
 }
 
@@ -27,10 +45,44 @@ fn check_says_which_budgets_are_kept_and_who_broke_the_others() {
 fn check_compares_with_a_baseline() {
     check(
         trace(),
-        "check step.snap --baseline wide.snap --max-growth 5% --max activation=3KiB --max-step-growth 0",
-        &expect![[r""]],
+        "check step.snap --baseline wide.snap --max-growth 5% --max activation=3KiB",
+        &expect![[r#"
+            Broken: 1 of 2 budgets.
+
+                      rule            what                                                   limit     actual   headroom   baseline
+              broken  max-growth      peak of requested, at most 5 % above the baseline  17.83 KiB  20.98 KiB  −3.15 KiB  16.98 KiB
+              kept    max activation  most activation at once                                3 KiB   2.93 KiB       72 B   5.86 KiB
+
+            max-growth: 3.15 KiB too much, at event 11, step 0, optimizer.
+              temporaries grew 4 KiB at the peak (from 0 B to 4 KiB).
+
+            What makes the difference to the baseline at the peak:
+              category       scope    baseline        now  difference
+              temporary      (none)        0 B      4 KiB      +4 KiB
+              4 more groups          16.98 KiB  16.98 KiB         0 B
+              total                  16.98 KiB  20.98 KiB      +4 KiB
+
+            Next: highwater diff wide.snap step.snap --by scope,op   for all that differs from the baseline
+        "#]],
     );
-    check(trace(), "check step.snap --baseline wide.snap --max-growth 1MiB", &expect![[r""]]);
+    check(
+        trace(),
+        "check step.snap --baseline wide.snap --max-growth 1MiB",
+        &expect![[r#"
+        Passed: the budget is kept.
+
+                rule        what                                                    limit     actual  headroom   baseline
+          kept  max-growth  peak of requested, at most 1 MiB above the baseline  1.02 MiB  20.98 KiB  1020 KiB  16.98 KiB
+
+        What makes the difference to the baseline at the peak:
+          category       scope    baseline        now  difference
+          temporary      (none)        0 B      4 KiB      +4 KiB
+          4 more groups          16.98 KiB  16.98 KiB         0 B
+          total                  16.98 KiB  20.98 KiB      +4 KiB
+
+        Next: highwater diff wide.snap step.snap --by scope,op   for all that differs from the baseline
+    "#]],
+    );
 }
 
 #[test]
@@ -74,7 +126,18 @@ fn check_ends_with_0_or_1_and_writes_markdown_and_reads_budgets() {
         "the command line goes before"
     );
     let markdown = std::fs::read_to_string(at("told.md")).unwrap();
-    expect![[r""]].assert_eq(&markdown);
+    expect![[r#"
+        ### Memory: broken
+
+        Broken: 1 of 2 budgets. `step.snap` against `step.snap`, device 0.
+
+        | | rule | what | limit | actual | headroom | baseline |
+        |---|---|---|--:|--:|--:|--:|
+        | **broken** | `max-peak` | peak of requested | 1 KiB | 20.98 KiB | −19.98 KiB | 20.98 KiB |
+        | kept | `max-phase backward` | peak of requested in backward | 1 GiB | 11.91 KiB | 1023.99 MiB | 11.91 KiB |
+
+        - **max-peak**: 19.98 KiB too much, at event 11, step 0, optimizer: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %).
+    "#]].assert_eq(&markdown);
     let (code, text) = status("check step.snap --budgets budgets.toml --markdown -");
     assert_eq!((code, text), (Some(1), markdown), "in place of the text");
     let told: Value =
@@ -103,6 +166,7 @@ fn what_check_cannot_do_is_refused_and_leaves_nothing() {
         ("step.snap --max activation", "activation=2GiB"),
         ("step.snap --max-phase night=3", "no phase 'night'"),
         ("step.snap --max-phase setup=3", "max-phase setup: the recording has no such phase; it has forward, backward"),
+        ("step.snap --max-step-growth 0", "one whole step"),
         ("step.snap --max activation=1 --metric reserved", "reserved is no sum over blocks"),
         ("step.snap --max-peak 1 --device 7", "no such device"),
         ("step.snap --max-peak 1 --metric device_used", "no samples"),
@@ -157,11 +221,55 @@ fn leaky() -> Trace {
 
 #[test]
 fn growth_says_what_lives_on_from_step_to_step() {
-    check(leaky(), "growth leaky.snap", &expect![[r""]]);
+    check(
+        leaky(),
+        "growth leaky.snap",
+        &expect![[r#"
+        Live memory grows from the start of step 1 to the end of step 3: 300 B in 3 steps, 100 B a step on average.
+        350 B made in these steps survive (4 blocks) − 50 B freed of what was older (1 block) = +300 B requested: from 1.12 KiB to 1.42 KiB.
+        Of the survivors, 300 B (3 blocks) are of groups that come again with every step.
+        Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 steps more; fragmentation and what is outside the allocator bring that sooner.
+        It begins with step 1: the step before it is the recording's first, which makes what later ones find.
+        It ends with step 3: the step after it is cut, since it lacks phases that others have, or ran out of memory.
+
+          step  alive after it  change  survives  blocks
+          1           1.22 KiB  +100 B     100 B       1
+          2           1.32 KiB  +100 B     100 B       1
+          3           1.42 KiB  +100 B     150 B       2
+
+        What survives, and what was freed of what was there before:
+          category    scope   survives  blocks  older freed  growth  of steps  each at least
+          activation  cache      300 B       3          0 B  +300 B    3 of 3          100 B
+          input       (none)      50 B       1         50 B     0 B    1 of 3
+          total                  350 B       4         50 B  +300 B
+
+        300 B in 3 survivors made at
+          remember
+          forward
+          main
+
+        Next: highwater growth leaky.snap --by stack   for the stacks that made the survivors
+    "#]],
+    );
     check(
         leaky(),
         "growth leaky.snap --from-step 2 --to-step 2 --by stack --where category=activation",
-        &expect![[r""]],
+        &expect![[r#"
+            Live memory in blocks with category=activation grows from the start of step 2 to the end of step 2: 100 B in 1 step, 100 B a step on average.
+            100 B made in these steps survive (1 block) − 0 B freed of what was older (0 blocks) = +100 B requested: from 200 B to 300 B.
+
+              step  alive after it  change  survives  blocks
+              2              300 B  +100 B     100 B       1
+
+            What survives, and what was freed of what was there before:
+              stack     survives  blocks  older freed  growth  of steps  each at least
+              remember     100 B       1          0 B  +100 B    1 of 1
+              forward
+              main
+              total        100 B       1          0 B  +100 B
+
+            Next: highwater peak leaky.snap --at end --by frame   for all that is alive at the end
+        "#]],
     );
 }
 
@@ -204,14 +312,59 @@ fn crowded() -> Trace {
 
 #[test]
 fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
-    check(crowded(), "oom crowded.snap --top 1", &expect![[r""]]);
+    check(
+        crowded(),
+        "oom crowded.snap --top 1",
+        &expect![[r#"
+        Out of memory: 20 MiB were asked for by matmul of net.fc, at event 17, step 0, forward.
+        Why: fragmentation: 24 MiB are free in the large pool and 6 MiB on the device, which together would do, but the largest free range is 8 MiB.
+          with expandable_segments:True free ranges could grow, instead of staying too short.
+          without 2 neighbouring live blocks of 16 MiB it would fit.
+
+          at that moment                   bytes
+          rounded request                 20 MiB  of the large pool, probably of stream 0
+          largest free range of its pool   8 MiB  then 8 MiB, 8 MiB
+          needed from the driver          20 MiB
+          free on the device               6 MiB  of 70 MiB
+          held from the driver            64 MiB
+            in live blocks                40 MiB
+            waiting for a stream             0 B
+            free, for such requests       24 MiB
+            free, for others                 0 B
+          outside the allocator              0 B
+
+        The smallest set of blocks without which it would have fitted: 16 MiB in 2 blocks; they lie side by side in one segment, where 24 MiB at 0x0 would be free.
+          category    op    scope  bytes  blocks
+          activation  op_b  net.b  8 MiB       1
+          activation  op_c  net.c  8 MiB       1
+
+        8 MiB in 1 block made at
+          op_b
+          forward
+          main
+
+        8 MiB in 1 block made at
+          op_c
+          forward
+          main
+
+        Asked for at
+          matmul
+          forward
+          main
+
+        1 more request failed: --event N tells of one; they are 18.
+
+        Next: highwater render crowded.snap --out segments.png --view segments --at 17   for a picture of the segments then
+    "#]],
+    );
 }
 
 #[test]
 fn oom_tells_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
-    let told = json(crowded(), "oom crowded.snap --json --event 15");
+    let told = json(crowded(), "oom crowded.snap --json --event 18");
     let ooms = told["ooms"].as_array().unwrap();
-    assert_eq!((ooms.len(), &ooms[0]["event"], &ooms[0]["verdict"]), (1, &15.into(), &"fragmentation".into()));
+    assert_eq!((ooms.len(), &ooms[0]["event"], &ooms[0]["verdict"]), (1, &18.into(), &"fragmentation".into()));
     assert_eq!((&ooms[0]["op"], &ooms[0]["step"]), (&"".into(), &0.into()));
     let way_out = &ooms[0]["way_out"];
     assert_eq!(
@@ -219,10 +372,14 @@ fn oom_tells_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
         (&(16 << 20).into(), &"neighbours".into(), &2.into())
     );
     let told = json(crowded(), "oom crowded.snap --json --top 1");
-    assert_eq!((told["ooms"].as_array().unwrap().len(), &told["rest_events"]), (1, &serde_json::json!([15])));
+    assert_eq!((told["ooms"].as_array().unwrap().len(), &told["rest_events"]), (1, &serde_json::json!([18])));
     let why = |words: &str| answer(crowded(), words).unwrap_err().to_string();
-    assert!(why("oom crowded.snap --event 3").contains("these are 14, 15"));
-    check(trace(), "oom step.snap", &expect![[r""]]);
+    assert!(why("oom crowded.snap --event 3").contains("these are 17, 18"));
+    check(trace(), "oom step.snap", &expect![[r#"
+        Memory did not run out in this recording: no request failed.
+
+        Next: highwater explain step.snap   for the peak, and what would lower it
+    "#]]);
     assert!(answer(trace(), "oom step.snap --event 3").unwrap_err().to_string().contains("no request failed"));
     assert_eq!(json(trace(), "oom step.snap --json")["ooms"], serde_json::json!([]));
 }

@@ -9,7 +9,7 @@ use crate::analysis::diff::{Asked, Diff, DiffQuery};
 use crate::analysis::group_key::GroupKey;
 use crate::analysis::growth::Growth;
 use crate::analysis::peak::{Moment, Peak, Query};
-use crate::units::format_bytes;
+use crate::units::{format_bytes, format_count};
 
 /// Who is to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,13 +112,14 @@ pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     let how = if group.is_recurring {
         format!("survive every step, {} or more each", format_bytes(group.least_bytes))
     } else {
-        format!("survive from {} of {steps} steps", group.steps)
+        format!("survive from {} of {}", group.steps, count(steps as u64, "step"))
     };
     let text = format!(
-        "{} {how}: {} in {} blocks over {steps} steps{}",
+        "{} {how}: {} in {} over {}{}",
         lead.named(&entry.category),
         format_bytes(group.survivors.bytes),
-        group.survivors.blocks,
+        count(group.survivors.blocks, "block"),
+        count(steps as u64, "step"),
         lead.by_op()
     );
     Some(Culprit {
@@ -227,6 +228,10 @@ fn by_category<'a>(entries: &[&'a Entry]) -> BTreeMap<&'a str, i128> {
 fn leading_category(entries: &[&Entry]) -> Option<String> {
     let most = by_category(entries).into_iter().max_by_key(|(_, sum)| *sum);
     most.filter(|(_, sum)| *sum > 0).map(|(category, _)| category.to_owned())
+}
+
+fn count(count: u64, noun: &str) -> String {
+    format!("{} {noun}{}", format_count(count), if count == 1 { "" } else { "s" })
 }
 
 fn size(bytes: i128) -> String {

@@ -9,7 +9,7 @@ mod culprit;
 use std::fmt;
 
 use super::diff::Asked;
-use super::growth::{Growth, GrowthQuery, StepWindow};
+use super::growth::{FirstStep, Growth, GrowthQuery, StepWindow};
 use super::metric::Metric;
 use super::peak::Moment;
 use crate::{Category, Phase};
@@ -156,6 +156,10 @@ fn step_growth(asked: Asked<'_>, baseline: Option<Asked<'_>>, metric: Metric, li
     let query = GrowthQuery { metric, keys: &keys, top: 1, filter: &filter };
     let growth_of = |asked: Asked<'_>| {
         let window = StepWindow::of(asked.trace, None, None)?;
+        if window.first == FirstStep::Only {
+            let why = "the recording has one whole step, and a first step makes what later ones find: record more";
+            return Err(why.to_owned());
+        }
         Ok::<_, String>(Growth::of(asked.trace, (asked.series, asked.live), &window, &query))
     };
     let growth = growth_of(asked)?;

@@ -133,6 +133,7 @@ fn what_cannot_be_measured_is_refused() {
     assert!(refused.unwrap_err().contains("says no categories"));
     let refused = check(nameless.asked(), None, Metric::Requested, &[Budget::StepGrowth(1)]);
     assert!(refused.unwrap_err().contains("no steps"));
+    assert!(why(Metric::Requested, Budget::StepGrowth(1)).contains("one whole step"), "the first is none to tell by");
 }
 
 #[test]
