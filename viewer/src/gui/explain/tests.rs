@@ -155,7 +155,7 @@ fn a_group_tells_what_would_be_left_without_it_and_a_click_on_where_goes_there()
     let gradients = "gradient · backward · 1.95 KiB · 25% · 2 · 5.87 KiB · 1.95 KiB · step 0, optimizer, event 18";
     assert!(told.iter().any(|row| row == gradients), "{told:?}");
     let row = harness.get_by_label(gradients).rect();
-    let at = eframe::egui::pos2(row.right() - 40.0, row.center().y);
+    let at = pos2(row.right() - 40.0, row.center().y);
     harness.hover_at(at);
     harness.drag_at(at);
     harness.drop_at(at);

@@ -264,7 +264,7 @@ fn what_keeps_its_end_leaves_out_its_beginning_where_there_is_no_room_for_all() 
     let path = "encoder.layers.encoder_layer_17.mlp.fc1";
     let mut harness = Harness::builder().build_ui_state(
         |ui, ends: &mut Vec<Option<String>>| {
-            let font = eframe::egui::FontId::proportional(13.0);
+            let font = egui::FontId::proportional(13.0);
             *ends = [1000.0, 120.0, 60.0, 1.0].map(|room| paint::end_within(ui, path, &font, room)).to_vec();
         },
         Vec::new(),
