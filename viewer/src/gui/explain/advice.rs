@@ -103,7 +103,7 @@ const COLUMNS: [Column; 4] = [
     },
     Column {
         name: "Peak left",
-        tooltip: "The peak without this part and all above it.",
+        tooltip: "The peak without this part and all above it. Enter goes there.",
         width: 84.0,
         is_number: true,
         is_sortable: false,
@@ -127,8 +127,9 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         None => peak,
         Some(row) => removals.get(row).map_or(peak, |removal| &removal.left),
     };
-    // Where there is little room, what a part holds is left to the groups.
-    let shown: &[usize] = if ui.available_width() < ROOM_FOR_ALL { &[0, 2, 3] } else { &[0, 1, 2, 3] };
+    // Where there is little room, the peak that is left leads to where it is.
+    let is_narrow = ui.available_width() < ROOM_FOR_ALL;
+    let shown: &[usize] = if is_narrow { &[0, 2] } else { &[0, 1, 2, 3] };
     let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
     let of = |column: usize| shown.get(column).copied().unwrap_or_default();
     let cell = |row: usize, column: usize| -> Cell {
@@ -144,12 +145,12 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
             (2, _) => {
                 let bytes = left(row).bytes;
                 let share = Some((bytes as f64 / peak.bytes.max(1) as f64) as f32);
-                Cell { share, ..format_bytes(bytes).into() }
+                Cell { share, is_link: is_narrow, ..format_bytes(bytes).into() }
             }
             _ => Cell { is_link: true, ..place(left(row)).into() },
         }
     };
-    let tip = |row: usize, column: usize| (of(column) == 3).then(|| when(left(row)));
+    let tip = |row: usize, column: usize| (column + 1 == shown.len()).then(|| when(left(row)));
     let height = (removals.len() + 2) as f32 * theme::ROW_HEIGHT + 4.0;
     let size = vec2(ui.available_width(), height);
     let touched = ui
