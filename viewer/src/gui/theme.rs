@@ -45,7 +45,7 @@ pub const BOTTOM_HEIGHT: f32 = 280.0;
 /// Height of the explanation below the timeline when first shown, in points.
 pub const EXPLAIN_HEIGHT: f32 = 420.0;
 /// Width from which on the explanation has two columns, in points.
-pub const EXPLAIN_WIDE: f32 = 900.0;
+pub const EXPLAIN_WIDE: f32 = 1000.0;
 /// Least height of the explanation in two columns; where there is less room, it scrolls.
 pub const EXPLAIN_LEAST: f32 = 340.0;
 /// Height of the bar of what the peak is made of, in points.

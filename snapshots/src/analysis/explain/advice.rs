@@ -225,7 +225,7 @@ impl Scene<'_> {
             share(again as u64, ops as u64),
             self.at_best(&without),
         );
-        let condition = condition_of_row(trace, &row, &in_row).map(|scopes| format!("category=activation {scopes}"));
+        let condition = condition_of_row(trace, &row, in_row).map(|scopes| format!("category=activation {scopes}"));
         Some(Advice { remedy: Remedy::Checkpoint, bytes, without: Some(without), condition, text })
     }
 

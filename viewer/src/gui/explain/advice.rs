@@ -15,6 +15,8 @@ use crate::gui::words::when;
 
 /// Width of the figures before the text, in points.
 const FIGURE_WIDTH: f32 = 84.0;
+/// Width from which on the removals have all their columns, in points.
+const ROOM_FOR_ALL: f32 = 440.0;
 
 /// Shows all advice, what saves most first.
 pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Wish> {
@@ -95,13 +97,13 @@ const COLUMNS: [Column; 4] = [
     Column {
         name: "It holds",
         tooltip: "What the part holds at the peak that the ones before have left.",
-        width: 76.0,
+        width: 80.0,
         is_number: true,
         is_sortable: false,
     },
     Column {
         name: "Peak left",
-        tooltip: "The peak without this part and all above it.",
+        tooltip: "The peak without this part and all above it. Enter goes there.",
         width: 84.0,
         is_number: true,
         is_sortable: false,
@@ -109,7 +111,7 @@ const COLUMNS: [Column; 4] = [
     Column {
         name: "Which is then in",
         tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
-        width: 108.0,
+        width: 124.0,
         is_number: false,
         is_sortable: false,
     },
@@ -125,7 +127,13 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         None => peak,
         Some(row) => removals.get(row).map_or(peak, |removal| &removal.left),
     };
+    // Where there is little room, the peak that is left leads to where it is.
+    let is_narrow = ui.available_width() < ROOM_FOR_ALL;
+    let shown: &[usize] = if is_narrow { &[0, 2] } else { &[0, 1, 2, 3] };
+    let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
+    let of = |column: usize| shown.get(column).copied().unwrap_or_default();
     let cell = |row: usize, column: usize| -> Cell {
+        let column = of(column);
         let removal = row.checked_sub(1).and_then(|row| removals.get(row));
         match (column, removal) {
             (0, None) => "nothing, as recorded".into(),
@@ -137,21 +145,21 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
             (2, _) => {
                 let bytes = left(row).bytes;
                 let share = Some((bytes as f64 / peak.bytes.max(1) as f64) as f32);
-                Cell { share, ..format_bytes(bytes).into() }
+                Cell { share, is_link: is_narrow, ..format_bytes(bytes).into() }
             }
             _ => Cell { is_link: true, ..place(left(row)).into() },
         }
     };
-    let tip = |row: usize, column: usize| (column == 3).then(|| when(left(row)));
+    let tip = |row: usize, column: usize| (column + 1 == shown.len()).then(|| when(left(row)));
     let height = (removals.len() + 2) as f32 * theme::ROW_HEIGHT + 4.0;
     let size = vec2(ui.available_width(), height);
     let touched = ui
         .allocate_ui(size, |ui| {
             ui.set_min_size(size);
-            table_with_tips_ui(ui, "Removals", &COLUMNS, removals.len() + 1, state, (cell, tip))
+            table_with_tips_ui(ui, "Removals", &columns, removals.len() + 1, state, (cell, tip))
         })
         .inner;
-    let linked = touched.chosen.filter(|_| touched.column == Some(COLUMNS.len() - 1));
+    let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
     touched.opened.or(linked).map(|row| Wish::Moment(left(row).position()))
 }
 

@@ -17,19 +17,19 @@ use crate::gui::words::when;
 
 /// The columns after those of the keys.
 const FIGURES: [Column; 6] = [
-    Column { name: "At the peak", tooltip: "What they hold.", width: 82.0, is_number: true, is_sortable: true },
+    Column { name: "At the peak", tooltip: "What they hold.", width: 80.0, is_number: true, is_sortable: true },
     Column {
         name: "Share",
         tooltip: "Their share of what is listed.",
-        width: 48.0,
+        width: 44.0,
         is_number: true,
         is_sortable: false,
     },
-    Column { name: "Blocks", tooltip: "How many they are.", width: 52.0, is_number: true, is_sortable: true },
+    Column { name: "Blocks", tooltip: "How many they are.", width: 50.0, is_number: true, is_sortable: true },
     Column {
         name: "Without it",
         tooltip: "The peak if all blocks of the group were gone, those of other moments too.",
-        width: 82.0,
+        width: 80.0,
         is_number: true,
         is_sortable: true,
     },

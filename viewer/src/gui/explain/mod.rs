@@ -20,10 +20,10 @@ use super::worker::Worker;
 use groups::Groups;
 use job::{Asked, Explained, Key, Keys};
 
-/// Share of the width that advice takes beside the groups.
-const LEFT: f32 = 0.3;
-/// Its width at least and at most, in points: lines neither too short nor too long to be read.
-const LEFT_WIDTHS: [f32; 2] = [300.0, 440.0];
+/// Width that groups take before advice beside them has more than it needs, in points.
+const GROUPS_WIDTH: f32 = 880.0;
+/// Width of advice at least and at most, in points: lines neither too short nor too long to be read.
+const ADVICE_WIDTHS: [f32; 2] = [300.0, 520.0];
 /// Rows of groups in view where there is one column.
 const ROWS: f32 = 14.0;
 
@@ -138,7 +138,7 @@ impl ExplainView {
         let at = ui.next_widget_position();
         let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
         ui.allocate_rect(whole, Sense::hover());
-        let middle = whole.left() + (whole.width() * LEFT).clamp(LEFT_WIDTHS[0], LEFT_WIDTHS[1]);
+        let middle = whole.left() + (whole.width() - GROUPS_WIDTH).clamp(ADVICE_WIDTHS[0], ADVICE_WIDTHS[1]);
         let left = whole.with_max_x(middle - 8.0);
         let mut left_ui = ui.new_child(UiBuilder::new().id_salt("left").max_rect(left));
         let scroll = ScrollArea::vertical().id_salt("advice").auto_shrink([false, false]);
