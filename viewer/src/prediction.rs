@@ -73,23 +73,12 @@ impl Change {
 pub struct Figures {
     /// All of them.
     pub summary: DeviceSummary,
-    /// What was in blocks at the peak of reserved bytes, those that wait for a stream included; the rest of that peak
-    /// lay unused.
-    pub active_at_reserved_peak: u64,
 }
 
 impl Figures {
     /// Those of `device`.
     pub fn of(trace: &Trace, device: DeviceId) -> Self {
-        let series = Series::build(trace, device);
-        let summary = of_device(trace, &series);
-        let totals = |moment: &Moment| match moment.event {
-            Some(event) => series.after(trace, event),
-            None => series.baseline(),
-        };
-        let peak = summary.peaks.iter().find(|peak| peak.metric == Metric::Reserved);
-        let active_at_reserved_peak = peak.map_or(0, |peak| totals(peak).active);
-        Self { summary, active_at_reserved_peak }
+        Self { summary: of_device(trace, &Series::build(trace, device)) }
     }
 
     /// The peak of `metric`; none where it was not sampled.
@@ -102,9 +91,10 @@ impl Figures {
         self.peak(metric).map_or(0, |peak| peak.bytes)
     }
 
-    /// Bytes held from the device at the peak of reserved bytes, and in no block.
-    pub fn unused_at_reserved_peak(&self) -> u64 {
-        self.peak_bytes(Metric::Reserved).saturating_sub(self.active_at_reserved_peak)
+    /// How far the peak of reserved bytes lies above that of active bytes: what rounding to segments, holes and caches
+    /// cost.
+    pub fn reserved_beyond_active(&self) -> u64 {
+        self.peak_bytes(Metric::Reserved).saturating_sub(self.peak_bytes(Metric::Active))
     }
 }
 

@@ -10,7 +10,7 @@ use super::output::{Home, Output};
 use super::pools::Pools;
 use super::start::{Private, Start};
 use super::{Answers, Death, Difference, Divergence, Plan, Share};
-use crate::alloc::{AllocError, Block, OomReport};
+use crate::alloc::{Advice, AllocError, Block, OomReport};
 
 /// A call that the recording has, not yet given to the request that it was made for.
 #[derive(Clone, Copy, Debug)]
@@ -191,6 +191,8 @@ impl<'a> Run<'a> {
 
     pub(super) fn die_of(&mut self, request: &Request, mut report: OomReport) {
         report.device = self.plan.device;
+        // Who reads this has the recording, and looks at it.
+        report.advice.retain(|advice| *advice != Advice::FewerLiveBytes);
         self.die(request, &report.to_string());
     }
 

@@ -87,7 +87,7 @@ impl<'a> WhatIfReport<'a> {
                     alloc_conf: one.alloc_conf.clone(),
                     peak_allocated_bytes: one.figures.peak_bytes(Metric::Allocated),
                     peak_reserved_bytes: one.figures.peak_bytes(Metric::Reserved),
-                    unused_bytes: one.figures.unused_at_reserved_peak(),
+                    unused_bytes: one.figures.reserved_beyond_active(),
                     oom_event: one.oom.map(|event| event.0),
                 })
                 .collect(),
@@ -140,7 +140,7 @@ impl<'a> WhatIfReport<'a> {
             Column::text("settings").giving_way(),
             Column::number("allocated"),
             Column::number("reserved"),
-            Column::number("unused of it"),
+            Column::number("beyond active"),
             Column::number("difference"),
             Column::text(""),
         ]);
@@ -150,7 +150,7 @@ impl<'a> WhatIfReport<'a> {
                 name.to_owned(),
                 format_bytes(figures.peak_bytes(Metric::Allocated)),
                 format_bytes(figures.peak_bytes(Metric::Reserved)),
-                format_bytes(figures.unused_at_reserved_peak()),
+                format_bytes(figures.reserved_beyond_active()),
                 difference(reserved, figures.peak_bytes(Metric::Reserved)),
                 end,
             ]);
@@ -245,9 +245,9 @@ impl<'a> WhatIfReport<'a> {
                 [metric.name().to_owned(), format_bytes(before), format_bytes(after), difference(before, after)];
             table.push(cells.into_iter().chain([place]).collect());
         }
-        let [before, after] = [measured.unused_at_reserved_peak(), changed.unused_at_reserved_peak()];
+        let [before, after] = [measured.reserved_beyond_active(), changed.reserved_beyond_active()];
         let cells =
-            ["unused of reserved".to_owned(), format_bytes(before), format_bytes(after), difference(before, after)];
+            ["reserved beyond active".to_owned(), format_bytes(before), format_bytes(after), difference(before, after)];
         table.push(cells.to_vec());
         table
     }
@@ -395,7 +395,7 @@ struct FragmentationFigures {
     changed: Option<UnusedFigures>,
 }
 
-/// At the peak of reserved bytes.
+/// The peaks, and how far one lies above the other.
 #[derive(Debug, Serialize)]
 struct UnusedFigures {
     reserved_bytes: u64,
@@ -407,8 +407,8 @@ impl UnusedFigures {
     fn of(figures: &Figures) -> Self {
         Self {
             reserved_bytes: figures.peak_bytes(Metric::Reserved),
-            active_bytes: figures.active_at_reserved_peak,
-            unused_bytes: figures.unused_at_reserved_peak(),
+            active_bytes: figures.peak_bytes(Metric::Active),
+            unused_bytes: figures.reserved_beyond_active(),
         }
     }
 }

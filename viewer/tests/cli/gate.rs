@@ -375,11 +375,15 @@ fn oom_tells_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
     assert_eq!((told["ooms"].as_array().unwrap().len(), &told["rest_events"]), (1, &serde_json::json!([18])));
     let why = |words: &str| answer(crowded(), words).unwrap_err().to_string();
     assert!(why("oom crowded.snap --event 3").contains("these are 17, 18"));
-    check(trace(), "oom step.snap", &expect![[r#"
+    check(
+        trace(),
+        "oom step.snap",
+        &expect![[r#"
         Memory did not run out in this recording: no request failed.
 
         Next: highwater explain step.snap   for the peak, and what would lower it
-    "#]]);
+    "#]],
+    );
     assert!(answer(trace(), "oom step.snap --event 3").unwrap_err().to_string().contains("no request failed"));
     assert_eq!(json(trace(), "oom step.snap --json")["ooms"], serde_json::json!([]));
 }
