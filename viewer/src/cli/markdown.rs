@@ -39,7 +39,7 @@ pub fn markdown(report: &CheckReport<'_>, picture: Option<&str>) -> String {
     }
     let warnings = report.warning().into_iter().chain(report.trace.trust_sentences());
     for (position, warning) in warnings.enumerate() {
-        let _ = write!(out, "{}> {}  \n", if position == 0 { "\n" } else { "" }, escaped(&warning));
+        let _ = writeln!(out, "{}> {}  ", if position == 0 { "\n" } else { "" }, escaped(&warning));
     }
     out
 }
