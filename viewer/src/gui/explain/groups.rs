@@ -21,7 +21,7 @@ const FIGURES: [Column; 6] = [
     Column {
         name: "Share",
         tooltip: "Their share of what is listed.",
-        width: 44.0,
+        width: 50.0,
         is_number: true,
         is_sortable: false,
     },
@@ -43,7 +43,7 @@ const FIGURES: [Column; 6] = [
     Column {
         name: "Which is then in",
         tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
-        width: 206.0,
+        width: 200.0,
         is_number: false,
         is_sortable: true,
     },
