@@ -13,9 +13,13 @@ impl Share {
     /// The whole.
     pub const WHOLE: Self = Self { numerator: 1, denominator: 1 };
 
-    /// `numerator / denominator`; none if the denominator is 0.
+    /// `numerator / denominator`, reduced; none if the denominator is 0.
     pub fn new(numerator: u32, denominator: u32) -> Option<Self> {
-        (denominator > 0).then_some(Self { numerator, denominator })
+        let (mut a, mut b) = (numerator, denominator);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        (denominator > 0).then(|| Self { numerator: numerator / a, denominator: denominator / a })
     }
 
     /// This part of `bytes`, rounded up, at least 1.

@@ -11,7 +11,15 @@ use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 /// Pages are a multiple of this, as on every CUDA device.
 const GRANULARITY: u64 = 2 << 20;
 /// The size of a device of which nobody says how large it is: more than any has.
-const BOUNDLESS: u64 = 1 << 43;
+pub(super) const BOUNDLESS: u64 = 1 << 43;
+
+/// Addresses that are made up end here, so that no sum of one and a length overflows.
+const LAST_ADDRESS: u64 = 1 << 63;
+
+/// Whether `bytes` from a recorded address on lie where addresses can be reckoned with.
+pub(super) fn has_room(address: u64, bytes: u64) -> bool {
+    address.checked_add(bytes).is_some_and(|end| end.checked_add(2 * BOUNDLESS).is_some())
+}
 
 /// What an allocator asked of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +37,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    fn obtains(self) -> bool {
+    pub(super) fn obtains(self) -> bool {
         matches!(self, Self::Reserve { .. } | Self::Map { .. })
     }
 }
@@ -53,8 +61,10 @@ pub(super) struct ReplayDriver {
 
 #[derive(Debug)]
 struct Books {
-    /// The size of the device.
+    /// The size of the device, as it says.
     total: u64,
+    /// So much of it can be had.
+    bound: u64,
     used: u64,
     /// Whether calls are answered as the recording has them.
     follows: bool,
@@ -81,17 +91,19 @@ struct Books {
 impl ReplayDriver {
     /// A device that answers as recorded.
     pub(super) fn following(total: Option<u64>, addresses_from: u64) -> Self {
-        Self::new(total, addresses_from, true)
+        Self::new(None, total, addresses_from, true)
     }
 
-    /// A device of `total` bytes, or without a bound.
-    pub(super) fn of_size(total: Option<u64>, addresses_from: u64) -> Self {
-        Self::new(total, addresses_from, false)
+    /// A device of `total` bytes, of which `bound` can be had, or without a bound.
+    pub(super) fn of_size(bound: Option<u64>, total: Option<u64>, addresses_from: u64) -> Self {
+        Self::new(bound, total, addresses_from, false)
     }
 
-    fn new(total: Option<u64>, addresses_from: u64, follows: bool) -> Self {
+    fn new(bound: Option<u64>, total: Option<u64>, addresses_from: u64, follows: bool) -> Self {
+        let bound = bound.unwrap_or(BOUNDLESS).min(BOUNDLESS);
         let books = Books {
-            total: total.unwrap_or(BOUNDLESS),
+            total: total.unwrap_or(bound).min(BOUNDLESS),
+            bound,
             used: 0,
             follows,
             expected: VecDeque::new(),
@@ -110,8 +122,8 @@ impl ReplayDriver {
     }
 
     /// Counts memory that was held before the replay began.
-    pub(super) fn hold(&self, bytes: u64) {
-        self.books().used += bytes;
+    pub(super) fn hold(&self, address: u64, bytes: u64) {
+        self.books().hold(address, bytes);
     }
 
     /// What the recording has for the next request; with `refuses`, the request failed in the end.
@@ -168,17 +180,22 @@ impl Books {
         }
     }
 
-    fn fresh_addresses(&mut self, bytes: u64) -> u64 {
+    fn fresh_addresses(&mut self, bytes: u64) -> Result<u64, DriverError> {
         let address = self.next_address;
-        self.next_address = address.saturating_add(bytes).saturating_add(GRANULARITY) / GRANULARITY * GRANULARITY;
-        address
+        let next = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(GRANULARITY));
+        self.next_address = next.filter(|next| *next < LAST_ADDRESS).ok_or(DriverError::OutOfMemory)?;
+        Ok(address)
     }
 
     /// Whether memory is given out for a call that the recording answers with `matching`. The address that it has then.
     fn grant(&mut self, bytes: u64, matching: impl Fn(Call) -> Option<u64>) -> Result<Option<u64>, DriverError> {
+        // A recording that is followed may hold more than any device, but no more than can be summed.
+        let most = if self.follows { LAST_ADDRESS / 2 } else { self.bound };
+        if self.used.saturating_add(bytes) > most {
+            return Err(DriverError::OutOfMemory);
+        }
         if !self.follows {
-            let is_free = self.used.saturating_add(bytes) <= self.total;
-            return if is_free { Ok(None) } else { Err(DriverError::OutOfMemory) };
+            return Ok(None);
         }
         let front = self.expected.front().copied();
         match front {
@@ -237,7 +254,7 @@ impl Driver for ReplayDriver {
 
     fn capacity(&self) -> Result<Capacity, DriverError> {
         let books = self.books();
-        Ok(Capacity { total: books.total, free: books.total.saturating_sub(books.used) })
+        Ok(Capacity { total: books.total, free: books.bound.saturating_sub(books.used) })
     }
 
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
@@ -247,8 +264,8 @@ impl Driver for ReplayDriver {
             _ => None,
         })?;
         // An address that the recording has given back, and this replay has not, is not given out twice.
-        let recorded = recorded.filter(|address| !books.held.contains_key(address));
-        let address = recorded.unwrap_or_else(|| books.fresh_addresses(bytes));
+        let recorded = recorded.filter(|address| !books.held.contains_key(address) && has_room(*address, bytes));
+        let address = recorded.map_or_else(|| books.fresh_addresses(bytes), Ok)?;
         books.hold(address, bytes);
         books.log.push(Call::Reserve { address, bytes });
         Ok(address)
@@ -274,7 +291,7 @@ impl Driver for ReplayDriver {
             Call::Map { address, .. } => Some(*address),
             _ => None,
         });
-        Ok(recorded.unwrap_or_else(|| books.fresh_addresses(bytes)))
+        recorded.filter(|address| has_room(*address, bytes)).map_or_else(|| books.fresh_addresses(bytes), Ok)
     }
 
     fn map(&self, address: u64, bytes: u64, _page: u64) -> Result<(), DriverError> {

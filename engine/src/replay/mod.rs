@@ -58,8 +58,12 @@ pub struct Plan<'a> {
     pub device: DeviceId,
     /// The allocator's settings.
     pub config: AllocConfig,
+    /// The settings that it was recorded with.
+    pub recorded: AllocConfig,
     /// How the device answers.
     pub answers: Answers,
+    /// Bytes of the whole device, others' share included; none if unknown. A memory fraction is of these.
+    pub device_total: Option<u64>,
     /// Which free range is taken of several that are equally good.
     pub ties: Ties,
     /// What becomes of each block, by its row; `None`: nothing changes.
@@ -79,8 +83,10 @@ impl Plan<'_> {
     pub fn unchanged(device: DeviceId, config: AllocConfig, ties: Ties) -> Self {
         Self {
             device,
+            recorded: config.clone(),
             config,
             answers: Answers::AsRecorded,
+            device_total: None,
             ties,
             fates: None,
             emptied: &[],
@@ -118,7 +124,7 @@ pub struct Replay {
     pub source: Vec<EventId>,
     /// Where the replay first differs from the recording; only with [`Answers::AsRecorded`].
     pub divergence: Option<Divergence>,
-    /// The largest difference of reserved bytes between the two, at any event; 0 with other answers.
+    /// The largest difference of reserved bytes between the two after any request; 0 with other answers.
     pub largest_difference: u64,
     /// Blocks that lie elsewhere than recorded; 0 with other answers.
     pub placed_elsewhere: u64,
@@ -133,7 +139,8 @@ pub struct Replay {
     pub assumptions: Vec<String>,
 }
 
-/// Makes the requests of `plan.device` again. The time is linear in the events, the memory in the blocks.
+/// Makes the requests of `plan.device` again, in about the time that an allocator takes for them. The memory is that of
+/// the replayed trace.
 pub fn replay(trace: &Trace, plan: &Plan<'_>) -> Replay {
     run::Run::new(trace, plan).to_end()
 }

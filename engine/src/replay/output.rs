@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use highwater_recorder::snapshots::event::{Alloc, Event, Range, What};
-use highwater_recorder::snapshots::trace::{Annotation, Attribute, DeviceFacts, Owner, SegmentRole};
+use highwater_recorder::snapshots::event::{Alloc, Event, Oom, Range, What};
+use highwater_recorder::snapshots::trace::{Annotation, Attribute, DeviceFacts, Owner, SegmentRole, Subject};
 use highwater_recorder::snapshots::{
-    BlockId, EventId, Pool, StackId, StartingBlock, StartingState, StreamId, StringId, Trace, TraceBuilder,
+    BlockId, EventId, OpId, Pool, ScopeId, SegmentId, StackId, StartingBlock, StartingState, StreamId, StringId, Trace,
+    TraceBuilder,
 };
 
 use super::driver::Call;
@@ -81,6 +82,15 @@ impl<'a> Output<'a> {
             let free_requested = self.trace.was_waiting_at_start(id);
             state.blocks.push(StartingBlock { alloc, stack: row.stack, free_requested });
         }
+        // Rows of segments come first, then those of mappings, each in the order of the state.
+        let of_role = |wanted: bool| {
+            let role = move |role: &SegmentRole| (*role == SegmentRole::Mapping) == wanted;
+            start.segments.iter().filter(move |(_, of, _)| role(of)).map(|(.., private)| *private)
+        };
+        let pools: Vec<Private> = of_role(false).chain(of_role(true)).collect();
+        for (row, private) in pools.into_iter().enumerate() {
+            self.name_pool_of(Owner::Segment(SegmentId::from_index(row)), private);
+        }
         self.builder.set_starting_state(&state);
     }
 
@@ -143,7 +153,7 @@ impl<'a> Output<'a> {
     }
 
     /// The block of row `row` was handed out.
-    pub(super) fn alloc(&mut self, at: EventId, row: u32, block: &Block) {
+    pub(super) fn alloc(&mut self, at: EventId, row: u32, block: &Block, private: Private) {
         let recorded = self.trace.blocks.get(BlockId(row));
         let alloc = Alloc {
             address: block.address(),
@@ -158,6 +168,8 @@ impl<'a> Output<'a> {
             for attribute in attributes {
                 self.builder.add_attribute(Attribute { owner, ..*attribute });
             }
+        } else {
+            self.name_pool(private);
         }
         self.push(at, recorded.stack, What::Alloc(alloc));
     }
@@ -184,6 +196,19 @@ impl<'a> Output<'a> {
         self.push(at, stack, What::FreeCompleted(key));
     }
 
+    /// The request of `bytes` of event `at` failed.
+    pub(super) fn oom(&mut self, at: EventId, requested: u64, device_free: u64) {
+        let (op, scope) = match self.trace.subject(at) {
+            Subject::Block(block) => {
+                let block = self.trace.blocks.get(block);
+                (block.op, block.scope)
+            }
+            Subject::Oom(row) => (self.trace.ooms[row].op, self.trace.ooms[row].scope),
+            _ => (OpId::NONE, ScopeId::NONE),
+        };
+        self.push(at, self.stack_of(at), What::Oom(Oom { requested, device_free, op, scope }));
+    }
+
     pub(super) fn free_requested(&mut self, at: EventId, row: u32) {
         let stack = self.stack_of(at);
         self.push(at, stack, What::FreeRequested(u64::from(row)));
@@ -195,6 +220,10 @@ impl<'a> Output<'a> {
 
     /// Says of the next event which private pool it is about.
     fn name_pool(&mut self, private: Private) {
+        self.name_pool_of(Owner::Event(EventId::from_index(self.source.len())), private);
+    }
+
+    fn name_pool_of(&mut self, owner: Owner, private: Private) {
         let Some(number) = private else { return };
         let names = *self.private_names.entry(number).or_insert_with(|| {
             let strings = &mut self.builder.tables().strings;
@@ -203,7 +232,6 @@ impl<'a> Output<'a> {
             strings.push(format!("({}, {})", number.0, number.1));
             (StringId::from_index(first), StringId::from_index(first + 1))
         });
-        let owner = Owner::Event(EventId::from_index(self.source.len()));
         self.builder.add_attribute(Attribute { owner, name: names.0, value: names.1 });
     }
 

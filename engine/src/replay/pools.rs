@@ -61,6 +61,11 @@ impl Pools {
         self.allocators[number].0
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.allocators.len()
+    }
+
     pub(super) fn get(&self, number: usize) -> &CachingAllocator {
         &self.allocators[number].1
     }

@@ -1,7 +1,8 @@
 //! Run: a replay on its way: what it has, how it begins, and how it asks for a block and tells what came of it.
 
+use std::collections::BTreeSet;
+
 use highwater_recorder::StreamId;
-use highwater_recorder::snapshots::trace::Owner;
 use highwater_recorder::snapshots::{EventId, Trace};
 
 use super::driver::{Call, ReplayDriver};
@@ -11,6 +12,11 @@ use super::pools::Pools;
 use super::start::{Private, Start};
 use super::{Answers, Death, Difference, Divergence, Plan, Share};
 use crate::alloc::{Advice, AllocError, Block, OomReport};
+
+/// Streams of a replay have names from here on: the value of no pointer.
+const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
+/// Blocks wait in so many queues at most.
+const MOST_QUEUES: usize = 64;
 
 /// A call that the recording has, not yet given to the request that it was made for.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +28,7 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) fn obtains(&self) -> bool {
-        matches!(self.call, Call::Reserve { .. } | Call::Map { .. })
+        self.call.obtains()
     }
 }
 
@@ -46,16 +52,20 @@ pub(super) struct Run<'a> {
     pub(super) output: Output<'a>,
     /// The recording's calls since its last request.
     pub(super) pending: Vec<Pending>,
+    /// How many of these give memory back.
+    pub(super) pending_releases: usize,
     /// A block whose free was requested by the event before: whether it waits, the next one tells.
     pub(super) freed: Option<(u32, EventId)>,
-    /// The last completion that each queue of waiting blocks ends with.
-    queues: Vec<EventId>,
+    /// The queues of waiting blocks, each with the completion that it ends with.
+    queues: BTreeSet<(EventId, usize)>,
     /// Blocks to be given back after their last use, by event.
     pub(super) endings: Vec<(EventId, u32)>,
     pub(super) next_ending: usize,
     pub(super) next_replaced: usize,
     log: Vec<Call>,
-    pub(super) last_stream: StreamId,
+    pub(super) last_stream: Option<StreamId>,
+    /// Requests were of more than one stream.
+    pub(super) has_streams: bool,
     pub(super) recorded_reserved: u64,
     pub(super) replay: Outcome,
 }
@@ -76,6 +86,8 @@ pub(super) struct Outcome {
     pub(super) unknown_releases: u64,
     /// Times that segments were collected by a limit that is not recorded.
     pub(super) collections: u64,
+    /// A request failed of which nobody knows the stream.
+    pub(super) stream_is_guessed: bool,
     /// Requests larger than any memory.
     pub(super) impossible: u64,
 }
@@ -85,12 +97,8 @@ impl<'a> Run<'a> {
         let start = Start::of(trace, plan);
         let addresses_from = addresses_from(trace);
         let driver = match plan.answers {
-            Answers::AsRecorded => {
-                let total =
-                    trace.device_facts(plan.device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
-                ReplayDriver::following(total, addresses_from)
-            }
-            Answers::Modelled(capacity) => ReplayDriver::of_size(capacity, addresses_from),
+            Answers::AsRecorded => ReplayDriver::following(plan.device_total, addresses_from),
+            Answers::Modelled(bound) => ReplayDriver::of_size(bound, plan.device_total, addresses_from),
         };
         let settings = (plan.config.clone(), plan.ties);
         let (pools, planted) = Pools::new(driver.clone(), settings, &start);
@@ -102,13 +110,15 @@ impl<'a> Run<'a> {
             handles: Handles::new(trace.blocks.len()),
             output: Output::new(trace, plan),
             pending: Vec::new(),
+            pending_releases: 0,
             freed: None,
-            queues: Vec::new(),
+            queues: BTreeSet::new(),
             endings: Vec::new(),
             next_ending: 0,
             next_replaced: 0,
             log: Vec::new(),
-            last_stream: StreamId(0),
+            last_stream: None,
+            has_streams: false,
             recorded_reserved: 0,
             replay: Outcome::default(),
         };
@@ -119,20 +129,28 @@ impl<'a> Run<'a> {
     fn begin(&mut self, start: &Start, planted: Vec<(u32, Block, usize)>) {
         self.output.start(start);
         self.recorded_reserved = self.output.reserved;
-        self.driver.hold(self.output.reserved);
+        for (range, ..) in &start.segments {
+            self.driver.hold(range.address, range.bytes);
+        }
         for (row, block, pool) in planted {
             self.handles.put(row, block, pool);
         }
         self.assume(start);
         self.endings = endings(self.trace, self.plan);
         let first = EventId(0);
-        for block in &start.homeless {
+        for (block, private) in &start.homeless {
             let row = block.0 as usize;
             let share = self.plan.fate(block.0).share;
             let bytes = self.bytes_of(row, share);
-            let pool = self.pools.number(self.trace.private_pool(Owner::Block(*block)));
+            let pool = self.pools.number(*private);
             let request = Request { event: first, bytes, stream: self.trace.blocks.stream[row], pool };
             self.ask(block.0, &request);
+            if self.replay.death.is_some() {
+                return;
+            }
+            if self.trace.was_waiting_at_start(*block) {
+                self.output.free_requested(first, block.0);
+            }
         }
         for block in &self.trace.waiting_at_start {
             if let Some((handle, pool)) = self.handles.take(block.0) {
@@ -142,7 +160,7 @@ impl<'a> Run<'a> {
     }
 
     fn assume(&mut self, start: &Start) {
-        let assumptions = &mut self.replay.assumptions;
+        let mut assumptions = Vec::new();
         let anew = start.homeless.len();
         if self.plan.starts_anew && anew > 0 {
             assumptions.push(format!(
@@ -151,8 +169,16 @@ impl<'a> Run<'a> {
             ));
         } else if anew > 0 {
             assumptions.push(format!(
-                "{anew} blocks from before the recording lie in none of its segments, and are asked for again"
+                "{anew} blocks from before the recording have no place in its segments as they are, and are asked for \
+                 again"
             ));
+        }
+        if self.plan.config.garbage_collection_threshold().is_some() && !self.knows_limit() && !self.follows() {
+            assumptions.push(
+                "no segment is collected as garbage: above how many bytes that would be is a share of the device's \
+                 memory, and either is not recorded"
+                    .to_owned(),
+            );
         }
         if start.segments.len() > 1 {
             assumptions.push(format!(
@@ -161,6 +187,12 @@ impl<'a> Run<'a> {
                 start.segments.len()
             ));
         }
+        self.replay.assumptions = assumptions;
+    }
+
+    /// Whether it is known how much of the device may be reserved before segments are collected.
+    pub(super) fn knows_limit(&self) -> bool {
+        self.plan.config.memory_fraction() < 1.0 && self.plan.device_total.is_some()
     }
 
     pub(super) fn bytes_of(&self, row: usize, share: Share) -> u64 {
@@ -176,7 +208,7 @@ impl<'a> Run<'a> {
         match self.serve(request) {
             Ok(block) => {
                 self.tell(request, &block);
-                self.output.alloc(request.event, row, &block);
+                self.output.alloc(request.event, row, &block, self.pools.private(request.pool));
                 self.compare(request.event, row as usize, &block);
                 self.handles.put(row, block, request.pool);
             }
@@ -193,6 +225,8 @@ impl<'a> Run<'a> {
         report.device = self.plan.device;
         // Who reads this has the recording, and looks at it.
         report.advice.retain(|advice| *advice != Advice::FewerLiveBytes);
+        let (free, total) = (report.device_free, request.bytes);
+        self.output.oom(request.event, total, free);
         self.die(request, &report.to_string());
     }
 
@@ -222,7 +256,8 @@ impl<'a> Run<'a> {
     /// Tells what the device was asked. Calls that the recording has, too, are told at the events that it has them at.
     pub(super) fn tell_calls(&mut self, event: EventId, home: Home) {
         self.driver.take_log(&mut self.log);
-        let mut recorded = self.pending.iter().filter(|_| self.plan.answers == Answers::AsRecorded);
+        let follows = self.follows();
+        let mut recorded = self.pending.iter().filter(|_| follows);
         let mut last = self.output.last_source();
         for call in &self.log {
             let own = match call {
@@ -236,7 +271,7 @@ impl<'a> Run<'a> {
 
     /// Compares where a block lies.
     fn compare(&mut self, event: EventId, row: usize, block: &Block) {
-        if self.plan.answers != Answers::AsRecorded {
+        if !self.follows() {
             return;
         }
         let difference = self.output.reserved.abs_diff(self.recorded_reserved);
@@ -262,16 +297,36 @@ impl<'a> Run<'a> {
     pub(super) fn wait(&mut self, row: u32, block: Block, pool: usize) {
         let completion = self.trace.blocks.free_completed[row as usize];
         // Each queue is passed in order, so a block joins one that ends before it.
-        let queue = self.queues.iter().position(|last| *last <= completion).unwrap_or_else(|| {
-            self.queues.push(completion);
-            self.queues.len() - 1
-        });
-        self.queues[queue] = completion;
-        let stream = StreamId(u64::MAX - queue as u64);
+        let queue = match self.queues.range(..=(completion, usize::MAX)).next_back().copied() {
+            Some((end, queue)) => {
+                self.queues.remove(&(end, queue));
+                queue
+            }
+            // Nobody has so many streams: such blocks stay in use until the recording has them as free.
+            None if self.queues.len() >= MOST_QUEUES => return self.handles.put(row, block, pool),
+            None => self.queues.len(),
+        };
+        self.queues.insert((completion, queue));
+        let name = FIRST_QUEUE + queue as u64;
+        let stream = StreamId(if block.stream().0 == name { !name } else { name });
         let allocator = self.pools.get(pool);
         allocator.record_stream(&block, stream);
         self.driver.freeing(row);
         allocator.free(block);
+    }
+
+    pub(super) fn push_pending(&mut self, pending: Pending) {
+        self.pending_releases += usize::from(!pending.obtains());
+        self.pending.push(pending);
+    }
+
+    pub(super) fn clear_pending(&mut self) {
+        self.pending.clear();
+        self.pending_releases = 0;
+    }
+
+    pub(super) fn follows(&self) -> bool {
+        self.plan.answers == Answers::AsRecorded
     }
 }
 

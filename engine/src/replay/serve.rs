@@ -3,23 +3,19 @@
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::EventId;
 
+use super::Difference;
 use super::driver::{Call, Misfit};
 use super::output::Home;
 use super::run::{Pending, Request, Run};
-use super::{Answers, Difference};
 use crate::alloc::{AllocError, Block};
 
 impl Run<'_> {
-    pub(super) fn follows(&self) -> bool {
-        self.plan.answers == Answers::AsRecorded
-    }
-
     /// Deals with the recorded releases before a request that the program asked for, and not the allocator.
     pub(super) fn settle_calls(&mut self, request: &Request) {
-        if self.pending.iter().all(Pending::obtains) {
+        if self.pending_releases == 0 {
             return;
         }
-        let obtains = self.pending.iter().any(Pending::obtains);
+        let obtains = self.pending_releases < self.pending.len();
         // What the cache could serve, needs no release. A program's own comes before.
         if !obtains || self.are_asked_for() {
             self.settle_releases(request.event);
@@ -69,7 +65,7 @@ impl Run<'_> {
 
     /// Whether segments are collected by a limit that the recording does not have.
     fn collects_unseen(&self) -> bool {
-        self.plan.config.garbage_collection_threshold().is_some() && self.plan.config.memory_fraction() >= 1.0
+        self.plan.config.garbage_collection_threshold().is_some() && !self.knows_limit()
     }
 
     /// Gives back the segments that the recording gives back before it obtains any.
@@ -77,12 +73,13 @@ impl Run<'_> {
         let count = self.pending.iter().take_while(|pending| !pending.obtains()).count();
         let obtained = self.pending.split_off(count);
         let released = std::mem::take(&mut self.pending);
+        self.pending_releases -= released.len();
         self.replay.collections += 1;
         self.driver.expect(released.iter().map(|pending| pending.call), false);
         for pending in &released {
             if let Call::Release { address, .. } = pending.call {
                 // The device of a replay takes back whatever it is given.
-                drop(self.pools.get(request.pool).release_at(address));
+                drop(self.pools.get(0).release_at(address));
             }
         }
         let last = released.last().map_or(request.event, |last| last.event);
@@ -93,19 +90,17 @@ impl Run<'_> {
 
     /// Has the cache emptied, as the program did when the recording gives memory back for no request.
     pub(super) fn settle_releases(&mut self, event: EventId) {
-        if self.pending.is_empty() {
+        if self.pending_releases == 0 {
             return;
         }
         let calls = std::mem::take(&mut self.pending);
+        self.pending_releases = 0;
         let (obtained, released): (Vec<Pending>, Vec<Pending>) = calls.into_iter().partition(Pending::obtains);
-        if released.is_empty() {
-            self.pending = obtained;
-            return;
-        }
         if self.follows() {
             self.driver.expect(released.iter().map(|pending| pending.call), false);
         }
-        let mut numbers: Vec<usize> = vec![0];
+        // A private pool may be emptied alone.
+        let mut numbers: Vec<usize> = if self.follows() { Vec::new() } else { vec![0] };
         numbers.extend(released.iter().map(|pending| self.pools.number(pending.private)));
         numbers.sort_unstable();
         numbers.dedup();
@@ -132,10 +127,10 @@ impl Run<'_> {
 
     /// Serves a request that the recording has as met.
     pub(super) fn serve(&mut self, request: &Request) -> Result<Block, AllocError> {
-        if !self.follows() {
-            return self.pools.get(request.pool).malloc(request.bytes, request.stream);
-        }
         let (mut served, misfit) = self.serve_expecting(request, false);
+        if !self.follows() {
+            return served;
+        }
         if matches!(served, Err(AllocError::OutOfMemory(_))) {
             self.diverge(request.event, Difference::Outcome { requested: request.bytes, fails: true });
             served = self.pools.get(request.pool).malloc(request.bytes, request.stream);
@@ -149,10 +144,10 @@ impl Run<'_> {
 
     /// Tries a request that the recording has as failed.
     pub(super) fn serve_failed(&mut self, request: &Request) -> Result<Block, AllocError> {
-        if !self.follows() {
-            return self.pools.get(request.pool).malloc(request.bytes, request.stream);
-        }
         let (served, misfit) = self.serve_expecting(request, true);
+        if !self.follows() {
+            return served;
+        }
         if served.is_ok() {
             self.diverge(request.event, Difference::Outcome { requested: request.bytes, fails: false });
         } else if let Some(misfit) = misfit {
@@ -162,14 +157,25 @@ impl Run<'_> {
     }
 
     fn serve_expecting(&self, request: &Request, fails: bool) -> (Result<Block, AllocError>, Option<Misfit>) {
-        self.driver.expect(self.pending.iter().map(|pending| pending.call), fails);
-        let served = self.pools.get(request.pool).malloc(request.bytes, request.stream);
-        (served, self.driver.end_expecting())
+        if self.follows() {
+            self.driver.expect(self.pending.iter().map(|pending| pending.call), fails);
+        }
+        let allocator = self.pools.get(request.pool);
+        let mut served = allocator.malloc(request.bytes, request.stream);
+        if matches!(served, Err(AllocError::OutOfMemory(_))) && self.pools.len() > 1 {
+            // In want, the other pools' caches go back to the device, too.
+            for number in (0..self.pools.len()).filter(|number| *number != request.pool) {
+                // The device of a replay takes back whatever it is given.
+                drop(self.pools.get(number).empty_cache());
+            }
+            served = allocator.malloc(request.bytes, request.stream);
+        }
+        (served, if self.follows() { self.driver.end_expecting() } else { None })
     }
 
     /// Whether the program itself had the cache emptied: the replay with nothing changed found so, or the stacks of the
     /// pending releases say it.
-    fn are_asked_for(&self) -> bool {
+    pub(super) fn are_asked_for(&self) -> bool {
         if self.first_release().is_some_and(|first| self.plan.emptied.binary_search(&first).is_ok()) {
             return true;
         }

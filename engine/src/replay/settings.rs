@@ -9,23 +9,37 @@ pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>
     let mut config = AllocConfig::default();
     let mut strange = Vec::new();
     let settings = facts.map_or(&[][..], |facts| &facts.settings);
+    let is_named_off =
+        |key: &str, off: &dyn Fn(&str) -> bool| settings.iter().any(|(name, value)| name == key && off(value.trim()));
+    // Settings with names of their own say what held at the end, also where that was changed meanwhile.
+    let mut undone: Vec<&str> = Vec::new();
+    if is_named_off("max_split_size", &|value| value.starts_with('-')) {
+        undone.push("max_split_size_mb");
+    }
+    if is_named_off("garbage_collection_threshold", &|value| value.parse() == Ok(0.0)) {
+        undone.push("garbage_collection_threshold");
+    }
     let mut apply = |text: &str| match config.with(text) {
         Ok(changed) => config = changed,
         Err(why) => strange.push(why.to_string()),
     };
-    // The text first: settings with names of their own say what held at the end, also where that was changed meanwhile.
     for (_, text) in settings.iter().filter(|(name, _)| name.to_ascii_lowercase().ends_with("alloc_conf")) {
-        match config_of_parts(text) {
-            Some(parts) => parts.iter().for_each(|part| apply(part)),
-            None => apply(text),
+        let Some(mut parts) = config_of_parts(text) else {
+            apply(text);
+            continue;
+        };
+        parts.retain(|part| !undone.iter().any(|key| part.trim().starts_with(key)));
+        // All at once, since some limit others; one by one, if one is not understood.
+        if AllocConfig::default().with(&parts.join(",")).is_ok() {
+            apply(&parts.join(","));
+        } else {
+            parts.iter().for_each(|part| apply(part));
         }
     }
-    let mut divisions: Vec<(u64, &str)> = Vec::new();
     for (name, value) in settings {
         let value = value.trim();
         match name.as_str() {
             "expandable_segments" => apply(&format!("expandable_segments:{}", truth(value))),
-            // Unlimited is written as -1, and there is no telling the allocator so otherwise than by not limiting it.
             "max_split_size" => {
                 if let Some(bytes) = value.parse::<u64>().ok().filter(|bytes| *bytes > 0) {
                     apply(&format!("max_split_size_mb:{}", bytes >> 20));
@@ -36,11 +50,13 @@ pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>
                     apply(&format!("garbage_collection_threshold:{value}"));
                 }
             }
-            _ => {
-                let start = name.strip_prefix("roundup_power2_divisions.").and_then(|start| start.parse().ok());
-                divisions.extend(start.map(|start| (start, value)));
-            }
+            _ => {}
         }
+    }
+    let mut divisions: Vec<(u64, &str)> = Vec::new();
+    for (name, value) in settings {
+        let start = name.strip_prefix("roundup_power2_divisions.").and_then(|start| start.parse().ok());
+        divisions.extend(start.map(|start| (start, value.trim())));
     }
     if divisions.iter().any(|(_, parts)| parts.parse::<u64>().is_ok_and(|parts| parts > 1)) {
         divisions.sort_unstable();
@@ -116,6 +132,10 @@ mod tests {
             of(&[("PYTORCH_CUDA_ALLOC_CONF", "roundup_bypass_threshold_mb:64,max_split_size_mb:64")]);
         assert_eq!(config.max_split_bytes(), Some(64 << 20));
         assert!(strange.len() == 1 && strange[0].contains("'roundup_bypass_threshold_mb'"), "{strange:?}");
+        let pair = "max_split_size_mb:15,large_segment_size_mb:12";
+        assert_eq!(of(&[("alloc_conf", pair)]).1, [""; 0], "one limits the other");
+        let off = of(&[("alloc_conf", pair), ("max_split_size", "-1")]).0;
+        assert_eq!((off.max_split_bytes(), off.large_segment_bytes()), (None, 12 << 20));
         assert_eq!(recorded_config(None), (AllocConfig::default(), vec![]));
     }
 }

@@ -6,6 +6,7 @@ use highwater_recorder::snapshots::event::Range;
 use highwater_recorder::snapshots::trace::{Owner, SegmentRole};
 use highwater_recorder::snapshots::{BlockId, DeviceId, Pool, SegmentId, StreamId, Trace};
 
+use super::driver::{BOUNDLESS, has_room};
 use super::{Plan, Share};
 use crate::alloc::{AllocConfig, Planted, PlantedBlock, PlantedSegment};
 
@@ -22,8 +23,8 @@ pub(super) struct Start {
     pub(super) planted: BTreeMap<Private, Planted>,
     /// The segments and runs of pages planted.
     pub(super) segments: Vec<(Range, SegmentRole, Private)>,
-    /// Blocks that lie in no segment of the recording, or over another block: to be asked for.
-    pub(super) homeless: Vec<BlockId>,
+    /// Blocks that are to be asked for, each of its pool.
+    pub(super) homeless: Vec<(BlockId, Private)>,
     /// The blocks planted.
     pub(super) blocks: Vec<PlantedBlock>,
 }
@@ -33,14 +34,16 @@ impl Start {
     pub(super) fn of(trace: &Trace, plan: &Plan<'_>) -> Self {
         let mut start = Self::default();
         let mut blocks = baseline_blocks(trace, plan);
+        blocks.sort_by_key(|block| trace.blocks.address[block.0 as usize]);
+        let segments = baseline_segments(trace, plan.device);
         if plan.starts_anew {
-            start.homeless = blocks;
+            let home = |block: &BlockId| pool_at(&segments, trace.blocks.address[block.0 as usize]);
+            start.homeless = blocks.into_iter().map(|block| (block, home(&block))).collect();
             return start;
         }
-        blocks.sort_by_key(|block| trace.blocks.address[block.0 as usize]);
         let mut blocks = blocks.into_iter().peekable();
         let mut runs: BTreeMap<(Private, StreamId, Pool), Vec<PlantedSegment>> = BTreeMap::new();
-        for (range, role, private) in baseline_segments(trace, plan.device) {
+        for (range, role, private) in segments {
             let end = range.address.saturating_add(range.bytes);
             let mut segment = PlantedSegment { range, blocks: Vec::new() };
             let mut free_from = range.address;
@@ -54,7 +57,7 @@ impl Start {
                         segment.blocks.push(planted);
                         start.blocks.push(planted);
                     }
-                    _ => start.homeless.push(block),
+                    _ => start.homeless.push((block, private)),
                 }
             }
             start.segments.push((range, role, private));
@@ -64,16 +67,22 @@ impl Start {
                 start.planted.entry(private).or_default().segments.push(segment);
             }
         }
-        start.homeless.extend(blocks);
-        let reach = trace.device_facts(plan.device).map_or(0, |facts| facts.capacity_bytes);
-        let reach = if reach == 0 { REACH } else { reach };
+        start.homeless.extend(blocks.map(|block| (block, None)));
+        let reach = plan.device_total.unwrap_or(REACH).min(BOUNDLESS);
         for ((private, _, pool), runs) in runs {
             let page = page_bytes(&plan.config, pool);
-            let reservations = reservations(runs, reach.saturating_add(reach / 8).next_multiple_of(page));
+            let reservations = reservations(runs, (reach + reach / 8).next_multiple_of(page.min(BOUNDLESS)));
             start.planted.entry(private).or_default().reservations.extend(reservations);
         }
         start
     }
+}
+
+/// The pool of the segment that holds an address.
+fn pool_at(segments: &[(Range, SegmentRole, Private)], address: u64) -> Private {
+    let after = segments.partition_point(|(range, ..)| range.address <= address);
+    let (range, _, private) = segments.get(after.checked_sub(1)?)?;
+    private.filter(|_| address - range.address < range.bytes)
 }
 
 fn page_bytes(config: &AllocConfig, pool: Pool) -> u64 {
@@ -92,7 +101,10 @@ fn baseline_segments(trace: &Trace, device: DeviceId) -> Vec<(Range, SegmentRole
     let segments = &trace.segments;
     let count = segments.alloc.partition_point(|alloc| !alloc.is_some());
     let mut found: Vec<(Range, SegmentRole, Private)> = (0..count)
-        .filter(|row| segments.device[*row] == device && segments.range[*row].bytes > 0)
+        .filter(|row| {
+            let Range { address, bytes, .. } = segments.range[*row];
+            segments.device[*row] == device && bytes > 0 && has_room(address, bytes)
+        })
         .map(|row| {
             let private = trace.private_pool(Owner::Segment(SegmentId(row as u32)));
             (segments.range[row], segments.role[row], private)
@@ -115,6 +127,8 @@ fn baseline_segments(trace: &Trace, device: DeviceId) -> Vec<(Range, SegmentRole
 fn planted_block(trace: &Trace, plan: &Plan<'_>, block: BlockId) -> Option<PlantedBlock> {
     let row = block.0 as usize;
     let (requested, allocated) = (trace.blocks.requested[row], trace.blocks.allocated[row].max(1));
+    // Of some blocks only the rounded size is known.
+    let requested = if requested == 0 { allocated } else { requested };
     let share = plan.fate(block.0).share;
     let mut planted = PlantedBlock { name: block.0, address: trace.blocks.address[row], requested, allocated };
     if share != Share::WHOLE {

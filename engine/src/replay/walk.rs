@@ -1,32 +1,33 @@
 //! Walk: goes through the recorded events in order and has done again what they say.
 
+use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::trace::{Owner, Subject};
 use highwater_recorder::snapshots::{BlockId, EventId};
 
+use super::Replay;
 use super::driver::{Call, Misfit};
 use super::output::Home;
 use super::run::{Outcome, Pending, Request, Run};
-use super::{Answers, Replay};
 use crate::alloc::AllocError;
 
 impl Run<'_> {
     /// All events, or those up to the request that fails.
     pub(super) fn to_end(mut self) -> Replay {
         for row in 0..self.trace.events.len() {
+            if self.replay.death.is_some() {
+                break;
+            }
             let event = EventId::from_index(row);
             if self.trace.events.device[row] == self.plan.device || self.trace.is_everywhere(event) {
                 self.step(event);
             }
             self.end_used(event);
-            if self.replay.death.is_some() {
-                break;
-            }
         }
         if self.replay.death.is_none()
             && let Some(last) = self.trace.events.len().checked_sub(1).map(EventId::from_index)
         {
-            self.settle_free(last);
+            self.settle_free();
             self.settle_releases(last);
             if self.follows()
                 && let Some(left) = self.pending.first()
@@ -42,7 +43,13 @@ impl Run<'_> {
     }
 
     fn conclude(&mut self) {
-        let Outcome { own_releases, unknown_releases, collections, impossible, .. } = self.replay;
+        let Outcome { own_releases, unknown_releases, collections, impossible, stream_is_guessed, .. } = self.replay;
+        if stream_is_guessed {
+            self.replay.assumptions.push(format!(
+                "the request that failed is taken to be of stream {}, the last one that was asked for: that is not recorded",
+                self.last_stream().0
+            ));
+        }
         if own_releases > 0 {
             self.replay.assumptions.push(format!(
                 "{own_releases} times the recording gives segments back just before it obtains memory: taken for the \
@@ -70,11 +77,19 @@ impl Run<'_> {
         let kind = self.trace.events.kind[event.0 as usize];
         let subject = self.trace.subject(event);
         match (kind, subject) {
-            (EventKind::Step | EventKind::Phase | EventKind::Mark, _) => self.output.copy(event),
-            (EventKind::Tag, Subject::Tag(block, _)) if !self.plan.fate(block.0).is_removed => self.output.copy(event),
-            (EventKind::Used, Subject::Block(block)) if self.handles.has(block.0) => self.output.copy(event),
+            (EventKind::Step | EventKind::Phase | EventKind::Mark, _) => {
+                self.settle_free();
+                self.settle_lone_releases(event);
+                self.output.copy(event);
+            }
+            (EventKind::Tag, Subject::Tag(block, _)) | (EventKind::Used, Subject::Block(block)) => {
+                self.settle_free();
+                if self.handles.has(block.0) {
+                    self.output.copy(event);
+                }
+            }
             (_, Subject::Segment(row)) => {
-                self.settle_free(event);
+                self.settle_free();
                 let range = self.trace.segments.get(row).range;
                 let (address, bytes) = (range.address, range.bytes);
                 let call = match kind {
@@ -85,21 +100,21 @@ impl Run<'_> {
                 };
                 let obtained = self.trace.segments.alloc[row.0 as usize];
                 let owner = if obtained.is_some() { Owner::Event(obtained) } else { Owner::Segment(row) };
-                self.pending.push(Pending { call, event, private: self.trace.private_pool(owner) });
+                self.push_pending(Pending { call, event, private: self.trace.private_pool(owner) });
                 self.count_recorded(call);
             }
             (EventKind::Alloc, Subject::Block(block)) => {
-                self.settle_free(event);
+                self.settle_free();
                 self.alloc(event, block);
             }
             (EventKind::FreeRequested, Subject::Block(block)) => {
-                self.settle_free(event);
+                self.settle_free();
                 self.settle_releases(event);
                 self.freed = Some((block.0, event));
             }
             (EventKind::FreeCompleted, Subject::Block(block)) => self.free_completed(event, block.0),
             (EventKind::Oom, Subject::Oom(row)) => {
-                self.settle_free(event);
+                self.settle_free();
                 self.fail(event, row);
             }
             _ => {}
@@ -121,19 +136,22 @@ impl Run<'_> {
             && at <= event
         {
             self.next_replaced += 1;
-            self.free_now(event, gone.0, true);
+            if !self.complete(event, gone.0) {
+                self.free_now(event, gone.0, true);
+            }
         }
         let row = block.0 as usize;
         let fate = self.plan.fate(block.0);
         let stream = self.trace.blocks.stream[row];
         let pool = self.pools.number(self.trace.private_pool(Owner::Event(event)));
         let request = Request { event, bytes: self.bytes_of(row, fate.share), stream, pool };
-        self.last_stream = stream;
+        self.has_streams |= self.last_stream.is_some_and(|last| last != stream);
+        self.last_stream = Some(stream);
         self.settle_calls(&request);
         if !fate.is_removed {
             self.ask(block.0, &request);
         }
-        self.pending.clear();
+        self.clear_pending();
     }
 
     /// A request that failed when it was recorded.
@@ -141,7 +159,11 @@ impl Run<'_> {
         let Some(bytes) = self.trace.ooms.get(row).map(|oom| oom.requested.max(1)) else {
             return;
         };
-        let request = Request { event, bytes, stream: self.last_stream, pool: 0 };
+        let request = Request { event, bytes, stream: self.last_stream(), pool: 0 };
+        if !self.follows() && self.are_asked_for() {
+            self.settle_releases(event);
+        }
+        self.replay.stream_is_guessed |= self.has_streams;
         let served = self.serve_failed(&request);
         match served {
             Ok(block) => {
@@ -152,18 +174,19 @@ impl Run<'_> {
             }
             Err(AllocError::OutOfMemory(report)) => {
                 self.tell_failed(&request);
-                self.output.copy(event);
-                if self.plan.answers != Answers::AsRecorded {
+                if self.follows() {
+                    self.output.copy(event);
+                } else {
                     self.die_of(&request, *report);
                 }
             }
             Err(_) => self.replay.impossible += 1,
         }
-        self.pending.clear();
+        self.clear_pending();
     }
 
     /// A block whose free was requested waits for another stream, since something else came next.
-    fn settle_free(&mut self, _before: EventId) {
+    fn settle_free(&mut self) {
         let Some((row, event)) = self.freed.take() else { return };
         if let Some((block, pool)) = self.handles.take(row) {
             self.output.free_requested(event, row);
@@ -183,21 +206,40 @@ impl Run<'_> {
             }
             return;
         }
-        self.settle_free(event);
+        self.settle_free();
         // Completions within a retry stand between its releases: those are its request's.
-        if self.plan.config.max_split_bytes().is_none() && self.pending.iter().all(|pending| !pending.obtains()) {
+        if self.plan.recorded.max_split_bytes().is_none() {
+            self.settle_lone_releases(event);
+        }
+        if !self.complete(event, row) {
+            self.free_now(event, row, false);
+        }
+    }
+
+    /// Gives back what was pending for no request, if the recording obtained nothing meanwhile.
+    fn settle_lone_releases(&mut self, event: EventId) {
+        if self.pending_releases == self.pending.len() {
             self.settle_releases(event);
         }
+    }
+
+    /// The stream of the last request; the default one before the first.
+    fn last_stream(&self) -> StreamId {
+        self.last_stream.unwrap_or_default()
+    }
+
+    /// Lets the stream come that a block waits for; says whether it waits.
+    fn complete(&mut self, event: EventId, row: u32) -> bool {
         if !self.driver.complete(row) {
-            self.free_now(event, row, false);
-            return;
+            return false;
         }
         for pool in self.pools.all() {
             // Only the passing of an event is asked of the device, which does not fail.
             drop(pool.process_events());
         }
-        let home = Home { stream: self.last_stream, pool: self.plan.config.pool(1), private: None };
+        let home = Home { stream: self.last_stream(), pool: self.plan.config.pool(1), private: None };
         self.tell_calls(event, home);
+        true
     }
 
     /// Gives a block back that the recording has as gone, if it is still there.
@@ -216,6 +258,7 @@ impl Run<'_> {
             && at <= event
         {
             self.next_ending += 1;
+            self.settle_lone_releases(event);
             self.free_now(event, row, true);
         }
     }
