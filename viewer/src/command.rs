@@ -148,6 +148,8 @@ commands! {
     ShowEvents = "Show events", "Show or hide the list of all events.", ["Ctrl+5"];
     /// The explanation.
     ShowExplain = "Show why the peak is so high", "Show or hide what the peak is made of, what would be left without each part, and what could be done.", ["Ctrl+6"];
+    /// What would have been.
+    ShowWhatIf = "Show what if", "Show or hide what the same requests would have taken with other settings, on another device, or without some blocks.", ["Ctrl+7"];
     /// The next file.
     NextFile = "Next file", "Bring the next open recording to the front.", ["Ctrl+PageDown", "Ctrl+Tab"];
     /// The file before.

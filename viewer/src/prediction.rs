@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use highwater_snapshots::analysis::summary::{DeviceSummary, of_device};
 use highwater_snapshots::analysis::{Filter, Metric, Moment, Series};
+use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
 
 /// A part of a block's size, such as one half.
@@ -66,6 +67,29 @@ impl Change {
             || !self.until_last_use.is_empty()
             || !self.scale.is_empty()
     }
+}
+
+/// A change in the words in which its parts were asked for: settings, bytes of memory, conditions for blocks that are left
+/// out, for those that end with their last use, and for those of which a part is left.
+pub fn in_words(
+    alloc_conf: Option<&str>,
+    capacity: Option<u64>,
+    [without, until_last_use]: [&[&str]; 2],
+    scale: &[(Part, &str)],
+) -> String {
+    let mut parts: Vec<String> = alloc_conf.map(|conf| conf.trim().to_owned()).into_iter().collect();
+    parts.extend(capacity.map(|bytes| format!("{} of memory", format_bytes(bytes))));
+    let listed = |all: &[&str]| all.iter().map(|one| one.trim()).collect::<Vec<_>>().join(" or ");
+    if !without.is_empty() {
+        parts.push(format!("without {}", listed(without)));
+    }
+    if !until_last_use.is_empty() {
+        parts.push(format!("{} given back after the last use", listed(until_last_use)));
+    }
+    let scaled =
+        |(part, filter): &(Part, &str)| format!("{}/{} of {}", part.numerator, part.denominator, filter.trim());
+    parts.extend(scale.iter().map(scaled));
+    parts.join(", ")
 }
 
 /// Totals and peaks of a recording, measured or replayed.
@@ -178,14 +202,17 @@ pub struct Failed {
     pub allocated: u64,
     /// The allocator's own words.
     pub report: String,
-    /// The peak of reserved bytes with the same change and no bound: so much suffices.
-    pub suffices: u64,
+    /// A device of so many bytes suffices: the peak of reserved bytes with the same change and no bound, and what others
+    /// hold. None if no device does.
+    pub suffices: Option<u64>,
 }
 
 /// One of the settings that are tried where none is asked for.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// The settings.
+    /// The settings that were put over the recorded ones.
+    pub asked: String,
+    /// What that makes, canonical; empty for the default.
     pub alloc_conf: String,
     /// What came of them, up to where it ended.
     pub figures: Figures,

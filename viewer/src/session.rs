@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use highwater_snapshots::analysis::summary::{self, DeviceSummary};
 use highwater_snapshots::analysis::{LiveIndex, Metric, Moment, Series};
@@ -17,8 +18,8 @@ pub struct Recording {
     pub path: Option<PathBuf>,
     /// What to call it.
     pub name: String,
-    /// The recording.
-    pub trace: Trace,
+    /// The recording; one that was predicted is shared with the view that predicted it.
+    pub trace: Arc<Trace>,
     /// Its devices, by ordinal; at least one.
     pub devices: Vec<DeviceIndex>,
     /// Its training steps in order, each with its events.
@@ -46,7 +47,8 @@ pub struct DeviceIndex {
 
 impl Recording {
     /// Builds the indices of every device.
-    pub fn new(name: impl Into<String>, path: Option<PathBuf>, trace: Trace) -> Self {
+    pub fn new(name: impl Into<String>, path: Option<PathBuf>, trace: impl Into<Arc<Trace>>) -> Self {
+        let trace: Arc<Trace> = trace.into();
         let mut ids = trace.device_ids();
         if ids.is_empty() {
             ids.push(DeviceId::default());

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use highwater_engine::alloc::AllocConfig;
+use highwater_engine::device::accounting::AccountingDriver;
 use highwater_engine::replay::{Answers, Fate, Plan, Replay, Share, Ties, recorded_config, replay};
 use highwater_snapshots::analysis::{LastUses, Metric, Moment, Series};
-use highwater_snapshots::trace::PINNED_DRIVER;
+use highwater_snapshots::trace::{PINNED_DRIVER, Subject};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 use rayon::prelude::*;
@@ -18,8 +19,8 @@ use crate::cli::recording::{choose_device, spinner};
 use crate::cli::whatif::WhatIfReport;
 use crate::prediction::{Change, Changed, Concerned, Deviation, Failed, Figures, Prediction, Tried, Unchanged};
 
-/// Whether recordings can be replayed.
-pub const IS_THERE: bool = true;
+/// Why recordings cannot be replayed, in a sentence; they can.
+pub const WHY_NOT: Option<&str> = None;
 
 /// Settings that are tried where none is asked for.
 const COMMON: [&str; 4] =
@@ -42,6 +43,27 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
     Ok(Status::Fine)
 }
 
+/// Whether `settings` could be put over those that `device` was recorded with. The error says what is wrong with them.
+pub fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
+    changed_config(&recorded_config(trace.device_facts(device)).0, settings).map(|_| ())
+}
+
+/// `settings` put over `recorded` ones; the default where that is asked for.
+fn changed_config(recorded: &AllocConfig, settings: &str) -> Result<AllocConfig, String> {
+    let config = match settings.trim() {
+        "default" => AllocConfig::default(),
+        text => recorded.with(text).map_err(|why| why.to_string())?,
+    };
+    check_pages(&config)?;
+    Ok(config)
+}
+
+/// Says what of `config` no CUDA device can follow.
+fn check_pages(config: &AllocConfig) -> Result<(), String> {
+    // Only the pages of the device are asked for, and they are those of every CUDA device.
+    config.check_driver(&AccountingDriver::new(0)).map_err(|why| why.to_string())
+}
+
 /// Replays `trace` as it is, and with `change`. The error is a sentence for the user.
 pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
     let device = change.device;
@@ -51,10 +73,9 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
         return Err(format!("device {} {text}", device.0));
     }
     let (config, strange) = recorded_config(facts);
-    let changed_config = match change.alloc_conf.as_deref().map(str::trim) {
+    let changed_config = match &change.alloc_conf {
         None => config.clone(),
-        Some("default") => AllocConfig::default(),
-        Some(text) => config.with(text).map_err(|why| why.to_string())?,
+        Some(settings) => changed_config(&config, settings)?,
     };
     let last_uses = LastUses::of(trace, device);
     if !change.until_last_use.is_empty() && last_uses.is_none() {
@@ -65,7 +86,7 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
     let series = Series::build(trace, device);
     let measured = Figures::of(trace, device);
     let (unchanged, ties, emptied) = replay_unchanged(trace, device, &config, strange);
-    let recorded_capacity = capacity_of(trace, &series, &Change { device, ..Change::default() }).0;
+    let recorded_capacity = Bound::of(trace, &series, &Change { device, ..Change::default() }).bytes;
     let base = Base { trace, device, recorded: &config, ties, emptied: &emptied, recorded_capacity };
     let (changed, tried) = if change.changes_anything() {
         (Some(base.replay_changed(change, &changed_config, &series, last_uses.as_ref())), Vec::new())
@@ -82,7 +103,10 @@ fn replay_unchanged(
     config: &AllocConfig,
     strange: Vec<String>,
 ) -> (Unchanged, Ties, Vec<EventId>) {
-    let run = |ties: Ties| replay(trace, &Plan::unchanged(device, config.clone(), ties));
+    let run = |ties: Ties| {
+        let device_total = recorded_total(trace, device);
+        replay(trace, &Plan { device_total, ..Plan::unchanged(device, config.clone(), ties) })
+    };
     let end = |replay: &Replay| replay.divergence.map_or(EventId::NONE, |divergence| divergence.event);
     let mut ties = Ties::OldestSegment;
     let mut chosen = run(ties);
@@ -128,13 +152,22 @@ impl Base<'_> {
         Plan {
             device: self.device,
             config: config.clone(),
+            recorded: self.recorded.clone(),
             answers: Answers::Modelled(capacity),
             ties: self.ties,
             fates,
             emptied: self.emptied,
             recorded_capacity: self.recorded_capacity,
-            starts_anew: config != self.recorded,
+            device_total: recorded_total(self.trace, self.device),
+            // Under other settings, and beside other blocks, what was there before would lie elsewhere.
+            starts_anew: config != self.recorded || fates.is_some_and(|fates| self.changes_start(fates)),
         }
+    }
+
+    /// Whether blocks from before the recording are left out or have another size.
+    fn changes_start(&self, fates: &[Fate]) -> bool {
+        let start = fates.iter().zip(&self.trace.blocks.alloc).take_while(|(_, alloc)| !alloc.is_some());
+        start.into_iter().any(|(fate, _)| fate.is_removed || fate.share != Share::WHOLE)
     }
 
     fn replay_changed(
@@ -144,15 +177,19 @@ impl Base<'_> {
         series: &Series,
         last_uses: Option<&LastUses<'_>>,
     ) -> Changed {
-        let (capacity, capacity_from) = capacity_of(self.trace, series, change);
+        let bound = Bound::of(self.trace, series, change);
         let (fates, concerned) = fates(self.trace, change, last_uses);
         let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
         let fates = changes_blocks.then_some(fates.as_slice());
-        let Replay { trace, source, death, rescued, assumptions, .. } =
-            replay(self.trace, &self.plan(config, capacity, fates));
+        let plan = Plan {
+            device_total: change.capacity.or_else(|| recorded_total(self.trace, self.device)),
+            ..self.plan(config, bound.bytes, fates)
+        };
+        let Replay { trace, source, death, rescued, assumptions, .. } = replay(self.trace, &plan);
         let figures = Figures::of(&trace, self.device);
         let oom = death.map(|death| {
-            let unbounded = replay(self.trace, &self.plan(config, None, fates));
+            let unbounded = replay(self.trace, &Plan { answers: Answers::Modelled(None), ..plan });
+            let peak = Figures::of(&unbounded.trace, self.device).peak_bytes(Metric::Reserved);
             let moment = Moment::at(self.trace, series, Metric::Reserved, Some(death.event));
             Failed {
                 event: death.event,
@@ -162,7 +199,7 @@ impl Base<'_> {
                 reserved: death.reserved,
                 allocated: death.allocated,
                 report: death.report,
-                suffices: Figures::of(&unbounded.trace, self.device).peak_bytes(Metric::Reserved),
+                suffices: unbounded.death.is_none().then(|| peak.saturating_add(bound.outside)),
             }
         });
         Changed {
@@ -170,8 +207,8 @@ impl Base<'_> {
             source,
             figures,
             alloc_conf: config.to_string(),
-            capacity,
-            capacity_from,
+            capacity: bound.bytes,
+            capacity_from: bound.from,
             oom,
             rescued,
             concerned,
@@ -180,12 +217,13 @@ impl Base<'_> {
     }
 
     fn try_common(&self) -> Vec<Tried> {
-        let configs = COMMON.iter().filter_map(|text| self.recorded.with(text).ok());
-        let others: Vec<AllocConfig> = configs.filter(|config| config != self.recorded).collect();
-        let tried = |config: &AllocConfig| {
+        let configs = COMMON.iter().filter_map(|text| Some((*text, self.recorded.with(text).ok()?)));
+        let others: Vec<(&str, AllocConfig)> = configs.filter(|(_, config)| config != self.recorded).collect();
+        let tried = |(asked, config): &(&str, AllocConfig)| {
             let Replay { trace, death, .. } = replay(self.trace, &self.plan(config, self.recorded_capacity, None));
             let oom = death.map(|death| death.event);
-            Tried { alloc_conf: config.to_string(), figures: Figures::of(&trace, self.device), oom }
+            let figures = Figures::of(&trace, self.device);
+            Tried { asked: (*asked).to_owned(), alloc_conf: config.to_string(), figures, oom }
         };
         others.par_iter().map(tried).collect()
     }
@@ -232,38 +270,55 @@ fn fates(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -> (V
     (fates, concerned)
 }
 
-/// Bytes that the allocator can have, and where that figure comes from.
-fn capacity_of(trace: &Trace, series: &Series, change: &Change) -> (Option<u64>, String) {
-    let outside = outside(trace, series);
-    let less = |capacity: u64, what: &str| match outside {
-        0 => (Some(capacity), format!("{} of {what}", format_bytes(capacity))),
-        _ => {
-            let text = format!(
-                "{} of {what}, less {} that others hold of it by the recording's samples",
-                format_bytes(capacity),
-                format_bytes(outside)
-            );
-            (Some(capacity.saturating_sub(outside)), text)
+/// Bytes that the allocator can have.
+struct Bound {
+    /// None: no bound is known.
+    bytes: Option<u64>,
+    /// What was taken off the device's size, since others held it.
+    outside: u64,
+    /// Where the figure comes from, in words.
+    from: String,
+}
+
+impl Bound {
+    /// The size that was asked for, or else what the recording says of its device.
+    fn of(trace: &Trace, series: &Series, change: &Change) -> Self {
+        let outside = outside(trace, series);
+        let less = |capacity: u64, what: &str| {
+            let mut from = format!("{} of {what}", format_bytes(capacity));
+            if outside > 0 {
+                let held = format_bytes(outside);
+                from.push_str(&format!(", less {held} that others hold of it by the recording's samples"));
+            }
+            Self { bytes: Some(capacity.saturating_sub(outside)), outside, from }
+        };
+        if let Some(capacity) = change.capacity {
+            return less(capacity, "the device that was asked for");
         }
-    };
-    if let Some(capacity) = change.capacity {
-        return less(capacity, "the device that was asked for");
-    }
-    let failed = trace.events.ids().find_map(|event| match trace.subject(event) {
-        highwater_snapshots::trace::Subject::Oom(row) if trace.events.device[event.0 as usize] == change.device => {
-            Some((event, trace.ooms.get(row)?.device_free))
+        let failed = trace.events.ids().find_map(|event| match trace.subject(event) {
+            Subject::Oom(row) if trace.events.device[event.0 as usize] == change.device => {
+                Some((event, trace.ooms.get(row)?.device_free))
+            }
+            _ => None,
+        });
+        if let Some((event, free)) = failed {
+            let capacity = series.after(trace, event).reserved.saturating_add(free);
+            let from = format!("{}: what was held and free when the recorded request failed", format_bytes(capacity));
+            return Self { bytes: Some(capacity), outside: 0, from };
         }
-        _ => None,
-    });
-    if let Some((event, free)) = failed {
-        let capacity = series.after(trace, event).reserved.saturating_add(free);
-        let text = format!("{}: what was held and free when the recorded request failed", format_bytes(capacity));
-        return (Some(capacity), text);
+        match recorded_total(trace, change.device) {
+            Some(capacity) => less(capacity, "the recorded device"),
+            None => {
+                let from = "no bound: the recording does not say how large the device is".to_owned();
+                Self { bytes: None, outside: 0, from }
+            }
+        }
     }
-    match trace.device_facts(change.device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0) {
-        Some(capacity) => less(capacity, "the recorded device"),
-        None => (None, "no bound: the recording does not say how large the device is".to_owned()),
-    }
+}
+
+/// The size of the device, if the recording says it.
+fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
+    trace.device_facts(device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0)
 }
 
 /// Bytes of the device that the allocator does not hold, where most of it is in use; 0 where that was not sampled.

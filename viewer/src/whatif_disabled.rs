@@ -1,6 +1,6 @@
 //! What-if: the twin of `whatif.rs` in a build without the engine.
 
-use highwater_snapshots::Trace;
+use highwater_snapshots::{DeviceId, Trace};
 
 use crate::args::WhatIfArguments;
 use crate::cli::outcome::{Failure, Status};
@@ -10,8 +10,13 @@ use crate::prediction::{Change, Prediction};
 const NO_ENGINE: &str =
     "this build has no allocator to replay a recording with: build highwater with its default feature 'engine'";
 
-/// Whether recordings can be replayed.
-pub const IS_THERE: bool = false;
+/// Why recordings cannot be replayed, in a sentence.
+pub const WHY_NOT: Option<&str> = Some(NO_ENGINE);
+
+/// Says that this build has no engine.
+pub fn check_settings(_trace: &Trace, _device: DeviceId, _settings: &str) -> Result<(), String> {
+    Err(NO_ENGINE.to_owned())
+}
 
 /// Says that this build has no engine.
 pub fn predict(_trace: &Trace, _change: &Change) -> Result<Prediction, String> {

@@ -6,11 +6,11 @@ use std::str::FromStr;
 use clap::Args;
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::analysis::Filter;
-use highwater_snapshots::units::{format_bytes, parse_bytes};
+use highwater_snapshots::units::parse_bytes;
 
 use super::values::Where;
 use super::{CategoryChoice, DeviceChoice, Source};
-use crate::prediction::{Change, Part};
+use crate::prediction::{Change, Part, in_words};
 
 /// A part, and the blocks that it holds for: `1/2:category=activation`.
 #[derive(Clone, Debug)]
@@ -82,24 +82,10 @@ impl WhatIfArguments {
 
     /// The change in the words in which it was asked for.
     pub fn change_in_words(&self) -> String {
-        let mut parts = Vec::new();
-        parts.extend(self.alloc_conf.clone());
-        parts.extend(self.capacity.map(|bytes| format!("{} of memory", format_bytes(bytes))));
-        let listed = |all: &[Where]| all.iter().map(|one| one.text.trim().to_owned()).collect::<Vec<_>>().join(" or ");
-        if !self.without.is_empty() {
-            parts.push(format!("without {}", listed(&self.without)));
-        }
-        if !self.until_last_use.is_empty() {
-            parts.push(format!("{} given back after the last use", listed(&self.until_last_use)));
-        }
-        parts.extend(self.scale.iter().map(|one| {
-            format!(
-                "{}/{} of {}",
-                one.part.numerator,
-                one.part.denominator,
-                one.text.split_once(':').map_or("", |(_, rest)| rest)
-            )
-        }));
-        parts.join(", ")
+        let without: Vec<&str> = self.without.iter().map(|one| one.text.as_str()).collect();
+        let until_last_use: Vec<&str> = self.until_last_use.iter().map(|one| one.text.as_str()).collect();
+        let scale = self.scale.iter().map(|one| (one.part, one.text.split_once(':').map_or("", |(_, rest)| rest)));
+        let scale: Vec<(Part, &str)> = scale.collect();
+        in_words(self.alloc_conf.as_deref(), self.capacity, [&without, &until_last_use], &scale)
     }
 }

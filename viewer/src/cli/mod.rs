@@ -25,6 +25,7 @@ pub mod events;
 pub mod verify;
 pub(crate) mod destination;
 pub mod convert;
+pub mod predicted;
 pub mod whatif;
 pub mod summary;
 

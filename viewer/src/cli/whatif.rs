@@ -5,22 +5,23 @@ use std::io;
 
 use highwater_snapshots::Trace;
 use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
 use super::caveats::problem_texts;
 use super::convert::write_to;
 use super::destination::Destination;
-use super::moment::{PeakFigure, count_of, when};
+use super::moment::PeakFigure;
 use super::outcome::Failure;
 use super::page::Page;
 use super::peaks::peak_figures;
+use super::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, compared, difference};
 use super::shell::{next_command, quoted};
 use super::table::{Column, Table};
 use crate::args::WhatIfArguments;
 use crate::prediction::{Changed, Concerned, Failed, Figures, Prediction};
 
-/// Assumptions and causes that are told one by one.
+/// Causes that are told one by one.
 const TOLD: usize = 6;
 
 /// The answer, for people and programs.
@@ -113,7 +114,7 @@ impl<'a> WhatIfReport<'a> {
         if !assumptions.is_empty() {
             page.gap()?;
         }
-        for text in assumptions.iter().take(TOLD) {
+        for text in assumptions {
             page.warning(&format!("Assumed: {text}."))?;
         }
         self.print_divergence(page)?;
@@ -126,15 +127,7 @@ impl<'a> WhatIfReport<'a> {
     }
 
     fn print_unchanged(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Prediction { measured, recorded_conf, unchanged, tried, .. } = &self.prediction;
-        let conf = if recorded_conf.is_empty() { "the default settings" } else { recorded_conf.as_str() };
-        let events = count_of(measured.summary.events, "event");
-        if unchanged.divergence.is_none() {
-            let text = "the allocator, asked again, makes the recorded segments and puts every block where it lay";
-            page.headline(&format!("With {conf}, {text}: {events} replayed."))?;
-        } else {
-            page.headline(&format!("With {conf}, the replay of {events} does not come to the recorded segments."))?;
-        }
+        page.headline(&predicted::unchanged(&self.prediction))?;
         page.gap()?;
         let mut table = Table::new(vec![
             Column::text("settings").giving_way(),
@@ -144,52 +137,37 @@ impl<'a> WhatIfReport<'a> {
             Column::number("difference"),
             Column::text(""),
         ]);
-        let reserved = measured.peak_bytes(Metric::Reserved);
-        let mut row = |name: &str, figures: &Figures, end: String| {
+        let before = self.prediction.measured.peak_bytes(Metric::Reserved);
+        for one in predicted::tried(&self.prediction) {
+            let reserved = one.figures.peak_bytes(Metric::Reserved);
             table.push(vec![
-                name.to_owned(),
-                format_bytes(figures.peak_bytes(Metric::Allocated)),
-                format_bytes(figures.peak_bytes(Metric::Reserved)),
-                format_bytes(figures.reserved_beyond_active()),
-                difference(reserved, figures.peak_bytes(Metric::Reserved)),
-                end,
+                one.name.to_owned(),
+                format_bytes(one.figures.peak_bytes(Metric::Allocated)),
+                format_bytes(reserved),
+                format_bytes(one.figures.reserved_beyond_active()),
+                difference(before, reserved),
+                one.end,
             ]);
-        };
-        row(
-            if recorded_conf.is_empty() { "as recorded (default)" } else { "as recorded" },
-            measured,
-            failures(measured),
-        );
-        if unchanged.divergence.is_some() {
-            row("the same, replayed", &unchanged.figures, String::new());
-        }
-        for one in tried {
-            let end = one.oom.map_or_else(String::new, |event| {
-                format!("out of memory at event {}", format_count(u64::from(event.0)))
-            });
-            row(if one.alloc_conf.is_empty() { "default" } else { &one.alloc_conf }, &one.figures, end);
         }
         page.table(&table)
     }
 
     fn print_changed(&self, changed: &Changed, page: &mut Page<'_>) -> io::Result<()> {
-        page.headline(&self.verdict(changed))?;
-        let [removed, shortened, scaled] = changed.concerned;
-        let told = [(removed, "are left out"), (shortened, "end with their last use"), (scaled, "have another size")];
-        for (Concerned { blocks, bytes }, what) in told.into_iter().filter(|(one, _)| one.blocks > 0) {
-            page.line(&format!("{} of {} {what}.", count_of(blocks, "block"), format_bytes(bytes)))?;
+        let WhatIfArguments { capacity, without, until_last_use, scale, .. } = self.arguments;
+        let words = self.arguments.change_in_words();
+        page.headline(&predicted::verdict(&self.prediction, changed, &words, capacity.is_some()))?;
+        let concerned = predicted::concerned(changed);
+        for sentence in &concerned {
+            page.line(sentence)?;
         }
-        let asks_for_blocks = !(self.arguments.without.is_empty()
-            && self.arguments.until_last_use.is_empty()
-            && self.arguments.scale.is_empty());
-        if asks_for_blocks && changed.concerned.iter().all(|one| one.blocks == 0) {
-            page.warning("No block meets the conditions: nothing is changed.")?;
+        let asks_for_blocks = !(without.is_empty() && until_last_use.is_empty() && scale.is_empty());
+        if asks_for_blocks && concerned.is_empty() {
+            page.warning(NO_BLOCK)?;
         }
         page.gap()?;
         page.table(&self.table(&changed.figures))?;
         page.gap()?;
-        let settings = if changed.alloc_conf.is_empty() { "the default ones" } else { &changed.alloc_conf };
-        page.line(&format!("Allocator settings: {settings}. Memory: {}.", changed.capacity_from))?;
+        page.line(&predicted::settings_and_memory(changed))?;
         if let Some(oom) = &changed.oom {
             page.gap()?;
             for line in oom.report.lines() {
@@ -199,35 +177,7 @@ impl<'a> WhatIfReport<'a> {
         Ok(())
     }
 
-    fn verdict(&self, changed: &Changed) -> String {
-        let change = self.arguments.change_in_words();
-        if let Some(oom) = &changed.oom {
-            return format!(
-                "Does not fit with {change}: {} asked for {}, with {} of {} in blocks. {} would do.",
-                format_bytes(oom.requested),
-                when(Some(oom.event), oom.step, oom.phase),
-                format_bytes(oom.allocated),
-                format_bytes(oom.reserved),
-                format_bytes(oom.suffices),
-            );
-        }
-        let [before, after] = [&self.prediction.measured, &changed.figures].map(|one| one.peak_bytes(Metric::Reserved));
-        let fits = if self.arguments.capacity.is_some() { "It fits. " } else { "" };
-        let rescued = match changed.rescued.len() {
-            0 => String::new(),
-            1 => " The request that failed is met.".to_owned(),
-            more => format!(" {} requests that failed are met.", format_count(more as u64)),
-        };
-        format!(
-            "{fits}With {change}: {} reserved at the peak, {} before ({}).{rescued}",
-            format_bytes(after),
-            format_bytes(before),
-            difference(before, after)
-        )
-    }
-
     fn table(&self, changed: &Figures) -> Table {
-        let measured = &self.prediction.measured;
         let mut table = Table::new(vec![
             Column::text("peak of"),
             Column::number("recorded"),
@@ -235,20 +185,13 @@ impl<'a> WhatIfReport<'a> {
             Column::number("difference"),
             Column::text("where it is then"),
         ]);
-        for metric in [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved] {
-            let [before, after] = [measured.peak_bytes(metric), changed.peak_bytes(metric)];
-            let place = changed.peak(metric).map_or_else(String::new, |moment| {
+        for Compared { name, bytes: [before, after], peak } in compared(&self.prediction.measured, changed) {
+            let place = peak.map_or_else(String::new, |moment| {
                 let step = moment.step.map_or_else(String::new, |step| format!("step {step}, "));
                 format!("{step}{}", moment.phase)
             });
-            let cells =
-                [metric.name().to_owned(), format_bytes(before), format_bytes(after), difference(before, after)];
-            table.push(cells.into_iter().chain([place]).collect());
+            table.push(vec![name, format_bytes(before), format_bytes(after), difference(before, after), place]);
         }
-        let [before, after] = [measured.reserved_beyond_active(), changed.reserved_beyond_active()];
-        let cells =
-            ["reserved beyond active".to_owned(), format_bytes(before), format_bytes(after), difference(before, after)];
-        table.push(cells.to_vec());
         table
     }
 
@@ -256,25 +199,18 @@ impl<'a> WhatIfReport<'a> {
         let unchanged = &self.prediction.unchanged;
         if unchanged.takes_lowest_address {
             page.gap()?;
-            page.line(
-                "Of free ranges of equal size the lowest address is taken, as PyTorch did until version 2.6 or so: with \
-                 that rule the replay follows the recording.",
-            )?;
+            page.line(LOWEST_ADDRESS)?;
         }
         let Some(deviation) = &unchanged.divergence else {
             return Ok(());
         };
         page.gap()?;
-        page.warning(&format!(
-            "Differs: with nothing changed, the replay leaves the recording at event {}: {}. Reserved bytes differ by at \
-             most {}, {} elsewhere.",
-            format_count(u64::from(deviation.event.0)),
-            deviation.text,
-            format_bytes(deviation.largest_bytes),
-            count_of(deviation.placed_elsewhere, "block")
-        ))?;
+        page.warning(&predicted::deviation(deviation))?;
         for cause in unchanged.causes.iter().take(TOLD) {
             page.warning(&format!("  perhaps since {cause}"))?;
+        }
+        if unchanged.causes.len() > TOLD {
+            page.warning(&format!("  … and {} more; --json lists them", unchanged.causes.len() - TOLD))?;
         }
         Ok(())
     }
@@ -295,23 +231,6 @@ impl<'a> WhatIfReport<'a> {
                 next_command(&["whatif"], file, &options, "or --alloc-conf, --without, --scale: see --help")
             }
         }
-    }
-}
-
-/// What a recording says of failed requests.
-fn failures(figures: &Figures) -> String {
-    match figures.summary.oom_events {
-        0 => String::new(),
-        count => format!("{} failed", count_of(count, "request")),
-    }
-}
-
-/// `+1.25 GiB`, `-3 MiB`, `none`.
-fn difference(before: u64, after: u64) -> String {
-    match after.cmp(&before) {
-        std::cmp::Ordering::Less => format!("-{}", format_bytes(before - after)),
-        std::cmp::Ordering::Equal => "none".to_owned(),
-        std::cmp::Ordering::Greater => format!("+{}", format_bytes(after - before)),
     }
 }
 
@@ -358,7 +277,7 @@ struct OomFigures {
     requested_bytes: u64,
     reserved_bytes: u64,
     allocated_bytes: u64,
-    suffices_bytes: u64,
+    suffices_bytes: Option<u64>,
     description: String,
 }
 

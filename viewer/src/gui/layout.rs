@@ -46,5 +46,7 @@ places! {
         Events = "Events", ShowEvents;
         /// Why the peak is so high.
         Explain = "Explain", ShowExplain;
+        /// What would have been with something changed.
+        WhatIf = "What-if", ShowWhatIf;
     }
 }

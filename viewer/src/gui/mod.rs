@@ -19,6 +19,7 @@ pub mod statistics;
 pub mod palette;
 pub mod moment;
 pub mod explain;
+pub mod whatif;
 pub mod file_look;
 pub mod settings;
 pub mod status;

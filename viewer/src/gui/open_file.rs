@@ -21,12 +21,13 @@ use super::settings::Settings;
 use super::statistics::StatisticsView;
 use super::timeline::{Look, Timeline, drawn_metric};
 use super::top_bar::{self, Change, Shown};
+use super::whatif::{Predicted, WhatIfView};
 use super::{legend, status, theme};
 use crate::command::Command;
 use crate::discard::discard;
 use crate::follow::Following;
 use crate::history::History;
-use crate::selection::{Pin, Selection};
+use crate::selection::{Pin, Selection, View};
 use crate::session::Recording;
 
 /// Writes a table.
@@ -57,6 +58,7 @@ pub struct OpenFile {
     segments: SegmentsView,
     events: EventsView,
     explain: ExplainView,
+    pub(super) whatif: WhatIfView,
     shares: Shares,
     history: History<Visit>,
     /// What a view has to say, until the next command.
@@ -86,6 +88,7 @@ impl OpenFile {
             segments: SegmentsView::default(),
             events: EventsView::default(),
             explain: ExplainView::default(),
+            whatif: WhatIfView::default(),
             shares: Shares::default(),
             notice: None,
             following: None,
@@ -159,6 +162,10 @@ impl OpenFile {
                 let csv = self.explain.csv().ok_or("the peak is not explained yet: try again in a moment")?;
                 Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
             }
+            Bottom::WhatIf => {
+                let csv = self.whatif.csv().ok_or("nothing is predicted yet: try again in a moment")?;
+                Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
+            }
             Bottom::Events => {
                 let export = self.events.export(&scene).map_err(|why| why.to_string())?;
                 Ok(Box::new(move |out| export.write_csv(out)))
@@ -179,6 +186,7 @@ impl OpenFile {
             self.segments.is_busy(),
             self.events.is_busy(),
             self.explain.is_busy(),
+            self.whatif.is_busy(),
         ];
         busy.contains(&true)
     }
@@ -194,6 +202,7 @@ impl OpenFile {
         self.segments.wait(ctx);
         self.events.wait();
         self.explain.wait();
+        self.whatif.wait();
         self.timeline.wait(ctx);
     }
 
@@ -218,6 +227,11 @@ impl OpenFile {
     /// What a view has to say, once.
     pub fn take_notice(&mut self) -> Option<String> {
         self.notice.take()
+    }
+
+    /// A recording that was predicted and is to be opened, once it is ready.
+    pub(super) fn take_predicted(&mut self) -> Option<Predicted> {
+        self.whatif.take_predicted()
     }
 
     /// Looks at another device.
@@ -254,7 +268,12 @@ impl OpenFile {
         self.note(false, seconds);
         self.timeline.rest_pointer();
         let recording = &self.recording;
+        let is_movement = matches!(wish, Wish::Across(_));
         match wish {
+            Wish::Across(x) => {
+                let y = self.selection.view().y.clone();
+                self.selection.show(recording, View { x, y });
+            }
             Wish::Moment(moment) => self.selection.go_to_moment(recording, moment),
             // Of a recording that was replaced in this very moment.
             Wish::Block(block) | Wish::Life(block) if block.0 as usize >= recording.trace.blocks.len() => {}
@@ -274,7 +293,7 @@ impl OpenFile {
             Wish::Only(condition) => self.search.set(ctx, recording, &condition),
             Wish::Tell(text) => self.notice = Some(text),
         }
-        self.note(false, seconds);
+        self.note(is_movement, seconds);
     }
 
     /// Shows tool bar, views and timeline.
@@ -300,6 +319,7 @@ impl OpenFile {
             let (id, height) = match bottom {
                 Bottom::Segments | Bottom::Events => ("below", theme::BOTTOM_HEIGHT),
                 Bottom::Explain => ("explanation", theme::EXPLAIN_HEIGHT),
+                Bottom::WhatIf => ("what if", theme::WHATIF_HEIGHT),
             };
             let panel = Panel::bottom(id).default_size(height).size_range(100.0..=most);
             panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true).show(ui, |ui| {
@@ -406,6 +426,7 @@ impl OpenFile {
             }
             Bottom::Events => self.events.events_ui(ui, &scene),
             Bottom::Explain => self.explain.explain_ui(ui, &scene),
+            Bottom::WhatIf => self.whatif.whatif_ui(ui, &scene),
         }
     }
 

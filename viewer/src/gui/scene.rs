@@ -57,6 +57,8 @@ pub enum Wish {
     Life(BlockId),
     /// Show these moments in the timeline.
     Span(std::ops::Range<usize>),
+    /// Show this part of the horizontal axis in the timeline, as high as it is.
+    Across(std::ops::Range<f64>),
     /// Add this condition, in the language of `--where`, to those that blocks must meet.
     Where(String),
     /// Let this be the only condition that blocks must meet; the empty one lets all pass.

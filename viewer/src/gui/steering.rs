@@ -163,6 +163,7 @@ impl OpenFile {
             Command::ShowSegments => toggle(&mut settings.bottom, Bottom::Segments),
             Command::ShowEvents => toggle(&mut settings.bottom, Bottom::Events),
             Command::ShowExplain => toggle(&mut settings.bottom, Bottom::Explain),
+            Command::ShowWhatIf => toggle(&mut settings.bottom, Bottom::WhatIf),
             _ => {}
         }
     }

@@ -48,6 +48,18 @@ pub const EXPLAIN_HEIGHT: f32 = 420.0;
 pub const EXPLAIN_WIDE: f32 = 1000.0;
 /// Least height of the explanation in two columns; where there is less room, it scrolls.
 pub const EXPLAIN_LEAST: f32 = 340.0;
+/// Height of the what-if view below the timeline when first shown, in points.
+pub const WHATIF_HEIGHT: f32 = 440.0;
+/// Width from which on what is changed stands beside what comes of it, in points.
+pub const WHATIF_WIDE: f32 = 820.0;
+/// Least height of the what-if view in two columns; where there is less room, it scrolls.
+pub const WHATIF_LEAST: f32 = 360.0;
+/// Width of what is changed, in points.
+pub const FORM_WIDTH: f32 = 350.0;
+/// Width of the names of what can be changed, in points.
+pub const FORM_LABELS: f32 = 104.0;
+/// Least height of the predicted curve, in points.
+pub const CURVE_LEAST: f32 = 150.0;
 /// Height of the bar of what the peak is made of, in points.
 pub const PIECES_HEIGHT: f32 = 24.0;
 /// Least height that the timeline keeps beside what is below it, in points.
@@ -370,6 +382,11 @@ impl Shades {
     pub fn metric(&self, metric: Metric) -> Stroke {
         let row = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
         Stroke::new(if metric == Metric::Requested { 1.2 } else { 1.1 }, self.lines[row])
+    }
+
+    /// The line of a total as it would have been, which is drawn in dashes over the measured one.
+    pub fn predicted(&self, metric: Metric) -> Stroke {
+        Stroke::new(2.0, self.metric(metric).color)
     }
 
     /// The line of the device's capacity.

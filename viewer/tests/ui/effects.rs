@@ -124,6 +124,10 @@ pub(crate) fn proof(command: Command) -> Proof {
         C::ShowExplain => Effect(One, &[], |_, is| {
             is.settings.bottom == Some(Bottom::Explain) && is.tells("Go to the explained peak")
         }),
+        C::ShowWhatIf => Effect(One, &[], |_, is| {
+            is.settings.bottom == Some(Bottom::WhatIf)
+                && is.tells(highwater::whatif::WHY_NOT.map_or("Replay with the change", |_| "no allocator"))
+        }),
         C::NextFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "first")),
         C::PreviousFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "second")),
         C::Compare => Effect(Three, &[], |was, is| {

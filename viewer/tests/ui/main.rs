@@ -12,4 +12,6 @@ mod commands;
 mod tree;
 mod segments;
 mod diff;
+#[cfg(feature = "engine")]
+mod whatif;
 mod pictures;

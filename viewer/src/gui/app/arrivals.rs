@@ -1,6 +1,7 @@
 //! Arrivals: what other threads and the system bring to the window: recordings, chosen and dropped files, outcomes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use eframe::egui;
@@ -8,7 +9,9 @@ use eframe::egui;
 use super::App;
 use crate::example::Running;
 use crate::follow::Followed;
+use crate::gui::open_file::OpenFile;
 use crate::gui::saving::Task;
+use crate::gui::whatif::Predicted;
 use crate::loader::Outcome;
 
 impl App {
@@ -16,6 +19,7 @@ impl App {
     pub(super) fn take_news(&mut self, ctx: &egui::Context) {
         self.take_recordings(ctx);
         self.take_followed();
+        self.take_predicted(ctx);
         if let Some(recorded) = self.example.as_ref().and_then(Running::poll) {
             match (recorded, self.example.take()) {
                 (Ok(path), _) => self.open(ctx, &path),
@@ -100,6 +104,23 @@ impl App {
                     }
                 }
                 None => {}
+            }
+        }
+    }
+
+    /// Shows recordings that were predicted: in a tab, or beside the recording that they come from.
+    fn take_predicted(&mut self, ctx: &egui::Context) {
+        for row in 0..self.files.len() {
+            let Some(Predicted { recording, compares }) = self.files[row].take_predicted() else { continue };
+            let is_same = |file: &OpenFile| Arc::ptr_eq(&file.recording.trace, &recording.trace);
+            let known = self.files.iter().position(is_same);
+            match known {
+                Some(known) => self.bring_to_front(known),
+                None => self.show(ctx, recording),
+            }
+            if compares {
+                self.current = row;
+                self.compare(ctx, [row, known.unwrap_or(self.files.len() - 1)]);
             }
         }
     }

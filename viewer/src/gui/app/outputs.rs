@@ -33,7 +33,9 @@ impl App {
 
     pub(super) fn save_below(&mut self, ctx: &egui::Context) {
         let Some(bottom) = self.settings.bottom else {
-            self.said.push("There is no view below the timeline: Ctrl+4 shows segments, Ctrl+5 events, Ctrl+6 why the peak is so high.".to_owned());
+            let text = "There is no view below the timeline: Ctrl+4 shows segments, Ctrl+5 events, Ctrl+6 why the peak is \
+                        so high, Ctrl+7 what if.";
+            self.said.push(text.to_owned());
             return;
         };
         let Some(file) = self.current_mut() else { return };

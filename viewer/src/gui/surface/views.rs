@@ -53,12 +53,13 @@ impl SheetView {
         found.ok_or_else(|| format!("there is no view '{name}'; views are: {}", names.join(", ")))
     }
 
-    /// The one that shows the timeline with `bottom` below it. A list of events is no picture.
+    /// The one that shows the timeline with `bottom` below it. A list of events is no picture, nor is a
+    /// form.
     pub fn beside(bottom: Option<Bottom>) -> Self {
         match bottom {
             Some(Bottom::Segments) => VIEWS[1],
             Some(Bottom::Explain) => EXPLAIN,
-            Some(Bottom::Events) | None => VIEWS[0],
+            Some(Bottom::Events | Bottom::WhatIf) | None => VIEWS[0],
         }
     }
 }

@@ -69,7 +69,12 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
 
 /// Paints the requests that could not be met: a cross each near the foot, where the peak's label never lies, and one
 /// label for those that lie close.
-pub(super) fn paint_ooms(painter: &Painter, frame: &PlotFrame, places: impl Iterator<Item = f64>, shades: &Shades) {
+pub(in crate::gui) fn paint_ooms(
+    painter: &Painter,
+    frame: &PlotFrame,
+    places: impl Iterator<Item = f64>,
+    shades: &Shades,
+) {
     let painter = painter.with_clip_rect(frame.rect);
     let mut labelled_to = f32::MIN;
     let mut painted_to = f32::MIN;
@@ -184,14 +189,14 @@ fn dashed(painter: &Painter, from: Pos2, to: Pos2, colour: Color32) {
 }
 
 /// Paints what the horizontal axis counts, beside its ticks.
-pub(super) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, shades: &Shades) {
+pub(in crate::gui) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, shades: &Shades) {
     let name = if axis == Axis::Event { "event" } else { "time" };
     let place = frame.rect.left_bottom() + vec2(-8.0, 14.0);
     painter.text(place, Align2::RIGHT_CENTER, name, FontId::proportional(11.5), shades.faint);
 }
 
 /// Paints words in the upper right corner of the plot, for what lies outside of the view.
-pub(super) fn paint_note(painter: &Painter, frame: &PlotFrame, text: &str, [colour, canvas]: [Color32; 2]) {
+pub(in crate::gui) fn paint_note(painter: &Painter, frame: &PlotFrame, text: &str, [colour, canvas]: [Color32; 2]) {
     let place = frame.rect.right_top() + vec2(-8.0, 6.0);
     let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.5), colour);
     let rect = Rect::from_min_size(place - vec2(galley.size().x, 0.0), galley.size());

@@ -21,7 +21,10 @@ use highwater_snapshots::analysis::{Matches, Metric};
 use highwater_snapshots::units::format_bytes;
 
 pub use frame::PlotFrame;
+pub(super) use marks::{paint_axis_name, paint_note, paint_ooms};
 pub use picture::{Picture, Stacking, drawn_metric};
+pub(super) use plot::ruled;
+pub(super) use pointer::wheel;
 
 use super::colouring::ColourBy;
 use super::theme::{self, Shades};
@@ -222,7 +225,7 @@ impl Timeline {
         beneath.extend(self.images(&frame, &selection.whole(recording).x));
         ui.painter().set(background, Shape::Vec(beneath));
         lanes::paint(ui.painter(), lanes, &frame, recording, selection, &shades);
-        marks::paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
+        paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
         self.marks(ui, &frame, recording, selection, &shades);
         self.point(ui, &response, &frame, recording, selection);
         if look.has_overview {
@@ -282,7 +285,7 @@ impl Timeline {
         let capacity = index.summary.capacity_bytes;
         if capacity as f64 > frame.view.y.end {
             let text = format!("capacity {} lies above", format_bytes(capacity));
-            marks::paint_note(painter, frame, &text, [shades.faint, shades.canvas]);
+            paint_note(painter, frame, &text, [shades.faint, shades.canvas]);
         }
         let peak = index.peak(trace, selection.metric);
         marks::paint_peak(painter, frame, selection.middle_of(trace, peak.position()), &peak, shades);
@@ -294,7 +297,7 @@ impl Timeline {
         }
         let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
         let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
-        marks::paint_ooms(painter, frame, ooms, shades);
+        paint_ooms(painter, frame, ooms, shades);
     }
 
     fn overview(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {

@@ -1,13 +1,13 @@
 //! Plot: axes with their ticks, the grid, and the lines of the totals.
 
-use eframe::egui::{self, Rect, Role, Shape, Stroke, Ui, WidgetInfo, vec2};
+use eframe::egui::{self, Rect, Role, Shape, Stroke, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{AxisHints, GridMark, Plot};
 
 use super::axis::{Tick, across_ticks, byte_ticks};
 use super::frame::PlotFrame;
 use super::{Look, Timeline, drawn_metric, lanes};
 use crate::gui::theme::{self, Shades};
-use crate::selection::{Selection, View};
+use crate::selection::{Axis, Selection, View};
 use crate::session::Recording;
 
 impl Timeline {
@@ -22,26 +22,8 @@ impl Timeline {
     ) -> (egui::Response, Rect) {
         let View { x, y } = selection.view().clone();
         let room = self.frame.as_ref().map_or(vec2(800.0, 400.0), |frame| frame.rect.size());
-        let across = across_ticks(selection.axis(), &x, (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE);
-        let up = byte_ticks(&y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
-        let plot = Plot::new("timeline")
-            .height(height)
-            .show_background(false)
-            .show_grid(false)
-            .show_x(false)
-            .show_y(false)
-            .allow_zoom(false)
-            .allow_scroll(false)
-            .allow_drag(false)
-            .allow_axis_zoom_drag(false)
-            .allow_boxed_zoom(false)
-            .allow_double_click_reset(false)
-            .x_grid_spacer(marks_of(&across))
-            .y_grid_spacer(marks_of(&up))
-            .custom_x_axes(vec![AxisHints::new_x().formatter(labels_of(&across, x.start + (x.end - x.start) * 0.02))])
-            .custom_y_axes(vec![
-                AxisHints::new_y().formatter(labels_of(&up, f64::MIN)).min_thickness(theme::AXIS_WIDTH),
-            ]);
+        let plot = ruled(Plot::new("timeline"), selection.axis(), selection.view(), room);
+        let plot = plot.height(height).show_background(false).show_grid(false);
         let lines = self.lines(recording, selection, look, &Shades::in_ui(ui));
         let shown = plot.show(ui, |plot| {
             plot.set_plot_bounds_x(x.start..=x.end);
@@ -82,6 +64,26 @@ impl Timeline {
         shapes.extend(borders.iter().map(|at| Shape::vline(frame.screen_x(*at), frame.rect.y_range(), stroke)));
         shapes
     }
+}
+
+/// `plot` with the axes of the timeline for `view`, drawn in about as much `room`. It moves nothing by itself: its bounds
+/// are set by who shows it.
+pub(in crate::gui) fn ruled<'a>(plot: Plot<'a>, axis: Axis, view: &View, room: Vec2) -> Plot<'a> {
+    let View { x, y } = view;
+    let across = across_ticks(axis, x, (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE);
+    let up = byte_ticks(y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
+    plot.show_x(false)
+        .show_y(false)
+        .allow_zoom(false)
+        .allow_scroll(false)
+        .allow_drag(false)
+        .allow_axis_zoom_drag(false)
+        .allow_boxed_zoom(false)
+        .allow_double_click_reset(false)
+        .x_grid_spacer(marks_of(&across))
+        .y_grid_spacer(marks_of(&up))
+        .custom_x_axes(vec![AxisHints::new_x().formatter(labels_of(&across, x.start + (x.end - x.start) * 0.02))])
+        .custom_y_axes(vec![AxisHints::new_y().formatter(labels_of(&up, f64::MIN)).min_thickness(theme::AXIS_WIDTH)])
 }
 
 /// The ticks in the form that the plot takes.

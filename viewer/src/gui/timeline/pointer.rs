@@ -129,7 +129,13 @@ impl Timeline {
 
 /// Zooms along the axis around the pointer; with Alt along the bytes; with Ctrl, or by pinching, along both. A wheel
 /// that also turns sideways moves along the axis. Tells whether anything moved.
-fn wheel(ui: &Ui, at: egui::Pos2, frame: &PlotFrame, recording: &Recording, selection: &mut Selection) -> bool {
+pub(in crate::gui) fn wheel(
+    ui: &Ui,
+    at: egui::Pos2,
+    frame: &PlotFrame,
+    recording: &Recording,
+    selection: &mut Selection,
+) -> bool {
     let (turned, pinched, is_alt) =
         ui.input(|input| (input.smooth_scroll_delta(), input.zoom_delta(), input.modifiers.alt));
     let center = [frame.x_at(at.x), frame.bytes_at(at.y)];

@@ -126,7 +126,7 @@ fn the_source_is_shown_where_the_file_is_at_hand() {
     let path = folder.path().join("model.py");
     std::fs::write(&path, "import torch\n\ndef forward(x):\n    y = torch.relu(x)\n    return y\n").unwrap();
     let mut stage: Play = Stage::new(STEPS, (BlockPanel::default(), BlockId(1)));
-    let mut trace = stage.recording.trace.clone();
+    let mut trace = (*stage.recording.trace).clone();
     let file = trace.tables.strings.len() as u32;
     trace.tables.strings.push(path.to_str().unwrap().to_owned());
     for line in &mut trace.tables.lines {

@@ -1,0 +1,171 @@
+//! Predicted: how the replay of a recording reads, in sentences and figures, on the command line and in the app.
+
+use std::cmp::Ordering;
+
+use highwater_snapshots::EventId;
+use highwater_snapshots::analysis::{Metric, Moment};
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use super::moment::{count_of, when};
+use crate::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
+
+/// Said where conditions are given that no block meets.
+pub const NO_BLOCK: &str = "No block meets the conditions: nothing is changed.";
+
+/// Said where the replay follows the recording by the rule of older versions.
+pub const LOWEST_ADDRESS: &str = "Of free ranges of equal size the lowest address is taken, as PyTorch did until version 2.6 or so: with that rule the \
+     replay follows the recording.";
+
+/// What came of a replay with nothing changed.
+pub fn unchanged(prediction: &Prediction) -> String {
+    let Prediction { measured, recorded_conf, unchanged, .. } = prediction;
+    let conf = if recorded_conf.is_empty() { "the default settings" } else { recorded_conf.as_str() };
+    let events = count_of(measured.summary.events, "event");
+    if unchanged.divergence.is_none() {
+        let text = "the allocator, asked again, makes the recorded segments and puts every block where it lay";
+        format!("With {conf}, {text}: {events} replayed.")
+    } else {
+        format!("With {conf}, the replay of {events} does not come to the recorded segments.")
+    }
+}
+
+/// What came of `change`; where that is of the device's size, whether it fits.
+pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes_capacity: bool) -> String {
+    let change = if change.starts_with("without ") { change.to_owned() } else { format!("with {change}") };
+    if let Some(oom) = &changed.oom {
+        let would_do = oom.suffices.map_or_else(
+            || "No device would do.".to_owned(),
+            |bytes| format!("A device of {} would do.", format_bytes(bytes)),
+        );
+        return format!(
+            "Does not fit {change}: {} asked for {}, with {} of {} in blocks. {would_do}",
+            format_bytes(oom.requested),
+            when(Some(oom.event), oom.step, oom.phase),
+            format_bytes(oom.allocated),
+            format_bytes(oom.reserved),
+        );
+    }
+    let [before, after] = [&prediction.measured, &changed.figures].map(|one| one.peak_bytes(Metric::Reserved));
+    let fits = if changes_capacity { "It fits. " } else { "" };
+    let rescued = match changed.rescued.len() {
+        0 => String::new(),
+        1 => " The request that failed is met.".to_owned(),
+        more => format!(" {} requests that failed are met.", format_count(more as u64)),
+    };
+    format!(
+        "{fits}{}{}: {} reserved at the peak, {} before ({}).{rescued}",
+        change[..1].to_uppercase(),
+        &change[1..],
+        format_bytes(after),
+        format_bytes(before),
+        difference(before, after)
+    )
+}
+
+/// Which blocks were left out, shortened and resized, a sentence each; none where no block was.
+pub fn concerned(changed: &Changed) -> Vec<String> {
+    let [removed, shortened, scaled] = changed.concerned;
+    let told = [
+        (removed, ["is left out", "are left out"]),
+        (shortened, ["ends with its last use", "end with their last use"]),
+        (scaled, ["has another size", "have another size"]),
+    ];
+    let told = told.into_iter().filter(|(one, _)| one.blocks > 0);
+    told.map(|(Concerned { blocks, bytes }, [one, more])| {
+        let what = if blocks == 1 { one } else { more };
+        format!("{} of {} {what}.", count_of(blocks, "block"), format_bytes(bytes))
+    })
+    .collect()
+}
+
+/// The settings and the memory that were replayed with.
+pub fn settings_and_memory(changed: &Changed) -> String {
+    let settings = if changed.alloc_conf.is_empty() { "the default ones" } else { &changed.alloc_conf };
+    format!("Allocator settings: {settings}. Memory: {}.", changed.capacity_from)
+}
+
+/// Where a replay with nothing changed leaves the recording.
+pub fn deviation(deviation: &Deviation) -> String {
+    format!(
+        "Differs: with nothing changed, the replay leaves the recording at event {}: {}. Reserved bytes differ by at most \
+         {}, {} elsewhere.",
+        format_count(u64::from(deviation.event.0)),
+        deviation.text,
+        format_bytes(deviation.largest_bytes),
+        count_of(deviation.placed_elsewhere, "block")
+    )
+}
+
+/// A figure as recorded and as it would have been.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// Of what.
+    pub name: String,
+    /// Bytes as recorded, and as they would have been.
+    pub bytes: [u64; 2],
+    /// The peak as it would have been; its event is one of the changed recording. None for what is no peak.
+    pub peak: Option<Moment>,
+}
+
+/// The peaks of all totals, and what of the reserved bytes lay unused at theirs.
+pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
+    let metrics = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
+    let peaks = metrics.map(|metric| Compared {
+        name: metric.name().to_owned(),
+        bytes: [measured, changed].map(|one| one.peak_bytes(metric)),
+        peak: changed.peak(metric).copied(),
+    });
+    let unused = [measured, changed].map(Figures::reserved_beyond_active);
+    let unused = Compared { name: "reserved beyond active".to_owned(), bytes: unused, peak: None };
+    peaks.into_iter().chain([unused]).collect()
+}
+
+/// Settings beside those of the recording.
+#[derive(Clone, Debug)]
+pub struct Settings<'a> {
+    /// What to call them.
+    pub name: &'a str,
+    /// As they were asked for; none for the recorded ones.
+    pub asked: Option<&'a str>,
+    /// What came of them.
+    pub figures: &'a Figures,
+    /// How it ended, where a request failed.
+    pub end: String,
+    /// The request that failed in a replay.
+    pub oom: Option<EventId>,
+}
+
+/// The settings of the recording and those that were tried, with what came of each.
+pub fn tried(prediction: &Prediction) -> Vec<Settings<'_>> {
+    let Prediction { measured, recorded_conf, unchanged, tried, .. } = prediction;
+    let name = if recorded_conf.is_empty() { "as recorded (default)" } else { "as recorded" };
+    let mut all = vec![Settings { name, asked: None, figures: measured, end: failures(measured), oom: None }];
+    if unchanged.divergence.is_some() {
+        let (name, figures) = ("the same, replayed", &unchanged.figures);
+        all.push(Settings { name, asked: None, figures, end: String::new(), oom: None });
+    }
+    all.extend(tried.iter().map(|Tried { asked, alloc_conf, figures, oom }| {
+        let end = oom
+            .map_or_else(String::new, |event| format!("out of memory at event {}", format_count(u64::from(event.0))));
+        let name = if alloc_conf.is_empty() { "default" } else { alloc_conf };
+        Settings { name, asked: Some(asked), figures, end, oom: *oom }
+    }));
+    all
+}
+
+/// What a recording says of failed requests.
+fn failures(figures: &Figures) -> String {
+    match figures.summary.oom_events {
+        0 => String::new(),
+        count => format!("{} failed", count_of(count, "request")),
+    }
+}
+
+/// `+1.25 GiB`, `-3 MiB`, `none`.
+pub fn difference(before: u64, after: u64) -> String {
+    match after.cmp(&before) {
+        Ordering::Less => format!("-{}", format_bytes(before - after)),
+        Ordering::Equal => "none".to_owned(),
+        Ordering::Greater => format!("+{}", format_bytes(after - before)),
+    }
+}

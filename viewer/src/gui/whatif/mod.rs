@@ -1,0 +1,304 @@
+//! What-if: what the same requests would have taken with other settings, on another device, or without some blocks: a
+//! form for the change, peaks before and after, and the predicted curve over the measured one.
+
+mod form;
+mod job;
+mod curve;
+mod plot;
+mod figures;
+mod notes;
+
+use std::sync::{Arc, Weak};
+
+use eframe::egui::{self, Label, Rect, RichText, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use highwater_snapshots::analysis::LastUses;
+
+use super::scene::{Scene, Wish};
+use super::table::TableState;
+use super::theme::{self, Shades};
+use super::worker::Worker;
+use crate::cli::predicted;
+use crate::discard::discard;
+use crate::whatif::WHY_NOT;
+use form::{Act, Applied, Field, Form};
+use job::{Answer, Asked, Key, Opening, Other, Replayed};
+use plot::CurveView;
+
+pub use job::Predicted;
+
+/// The view's state.
+#[derive(Debug)]
+pub struct WhatIfView {
+    form: Form,
+    /// The change that is replayed.
+    applied: Applied,
+    worker: Worker<Asked, Answer>,
+    /// Of which recording and device the last question was.
+    asked: Option<(Weak<crate::session::Recording>, usize)>,
+    shown: Option<Answer>,
+    /// Whether that recording says when blocks of that device are used.
+    has_uses: bool,
+    peaks: TableState,
+    tried: TableState,
+    curve: CurveView,
+    opener: Worker<Opening, Predicted>,
+    predicted: Option<Predicted>,
+}
+
+impl Default for WhatIfView {
+    fn default() -> Self {
+        Self {
+            form: Form::default(),
+            applied: Applied::default(),
+            worker: Worker::new("highwater-what-if", Answer::to),
+            asked: None,
+            shown: None,
+            has_uses: false,
+            peaks: TableState::default(),
+            tried: TableState::default(),
+            curve: CurveView::default(),
+            opener: Worker::new("highwater-predicted", Predicted::of),
+            predicted: None,
+        }
+    }
+}
+
+impl WhatIfView {
+    /// Whether anything is being worked out.
+    pub fn is_busy(&self) -> bool {
+        self.worker.is_busy() || self.curve.is_busy() || self.opener.is_busy()
+    }
+
+    /// Waits until it is there. For tests, and for pictures without a window.
+    pub fn wait(&mut self) {
+        if let Some(answer) = self.worker.wait() {
+            self.take(answer);
+        }
+        self.curve.wait();
+        self.predicted = self.opener.wait().or(self.predicted.take());
+    }
+
+    /// A recording that is to be opened, once it is ready.
+    pub fn take_predicted(&mut self) -> Option<Predicted> {
+        self.predicted.take().or_else(|| self.opener.take())
+    }
+
+    /// The figures as comma-separated values; none until they are known.
+    pub fn csv(&self) -> Option<String> {
+        let answer = self.shown.as_ref()?;
+        answer.outcome.as_ref().ok().map(|replayed| figures::figures_csv(replayed))
+    }
+
+    /// Shows the view in the room that there is; where that is too little, it scrolls. Gives what the user asks for.
+    pub fn whatif_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        if let Some(why) = WHY_NOT {
+            ui.add(Label::new(format!("There is no what-if here: {why}.")).wrap());
+            return Vec::new();
+        }
+        self.refresh(ui.ctx(), scene);
+        let is_wide = ui.available_width() >= theme::WHATIF_WIDE;
+        if is_wide && ui.available_height() >= theme::WHATIF_LEAST {
+            return self.columns_ui(ui, scene);
+        }
+        let scroll = ScrollArea::vertical().id_salt("what if").auto_shrink([false, false]);
+        let show = |ui: &mut Ui| {
+            if !is_wide {
+                return self.column_ui(ui, scene);
+            }
+            let room = vec2(ui.available_width(), theme::WHATIF_LEAST);
+            let columns = |ui: &mut Ui| {
+                ui.set_min_size(room);
+                ui.set_max_height(room.y);
+                self.columns_ui(ui, scene)
+            };
+            ui.allocate_ui(room, columns).inner
+        };
+        scroll.show(ui, show).inner
+    }
+
+    /// The change at the left, what comes of it at the right.
+    fn columns_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        let at = ui.next_widget_position();
+        let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
+        ui.allocate_rect(whole, Sense::hover());
+        let middle = whole.left() + theme::FORM_WIDTH + 8.0;
+        let left = whole.with_max_x(middle - 8.0);
+        let mut left_ui = ui.new_child(UiBuilder::new().id_salt("change").max_rect(left));
+        let scroll = ScrollArea::vertical().id_salt("change").auto_shrink([false, false]);
+        let mut wishes = scroll.show(&mut left_ui, |ui| self.change_ui(ui, scene)).inner;
+        ui.painter().vline(middle, whole.y_range(), egui::Stroke::new(1.0, Shades::in_ui(ui).grid));
+        let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
+        let mut right_ui = ui.new_child(UiBuilder::new().id_salt("outcome").max_rect(right));
+        wishes.extend(self.outcome_ui(&mut right_ui, scene));
+        wishes
+    }
+
+    /// Everything in one column.
+    fn column_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        let mut wishes: Vec<Wish> = self.form_ui(ui, scene);
+        ui.separator();
+        let room = vec2(ui.available_width(), theme::WHATIF_LEAST);
+        let has_curve = self
+            .shown
+            .as_ref()
+            .is_some_and(|answer| answer.outcome.as_ref().is_ok_and(|replayed| replayed.prediction.changed.is_some()));
+        if has_curve {
+            ui.allocate_ui(room, |ui| {
+                ui.set_min_size(room);
+                ui.set_max_height(room.y);
+                wishes.extend(self.outcome_ui(ui, scene));
+            });
+        } else {
+            wishes.extend(self.outcome_ui(ui, scene));
+        }
+        wishes.extend(self.notes_ui(ui));
+        wishes
+    }
+
+    fn change_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        let mut wishes = self.form_ui(ui, scene);
+        ui.separator();
+        wishes.extend(self.notes_ui(ui));
+        wishes
+    }
+
+    fn notes_ui(&self, ui: &mut Ui) -> Option<Wish> {
+        let answer = self.shown.as_ref()?;
+        notes::notes_ui(ui, &answer.key.applied, answer.outcome.as_ref().ok()?)
+    }
+
+    /// Shows the form, and replays with what is applied.
+    fn form_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        match self.form.form_ui(ui, self.has_uses, self.worker.is_busy()) {
+            Some(Act::Apply) => self.apply(ui.ctx(), scene),
+            Some(Act::Reset) => {
+                self.form = Form::default();
+                self.apply(ui.ctx(), scene);
+            }
+            None => {}
+        }
+        Vec::new()
+    }
+
+    fn apply(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let device = scene.index().device;
+        if let Some(applied) = self.form.apply(&scene.recording.trace, device, self.has_uses) {
+            self.applied = applied;
+            self.ask(ctx, scene);
+        }
+    }
+
+    /// What came of the change.
+    fn outcome_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        let Some(answer) = self.shown.take() else {
+            ui.horizontal(|ui| {
+                if self.worker.failure().is_none() {
+                    ui.spinner();
+                }
+                ui.weak(self.worker.failure().unwrap_or("Replaying the recording…"));
+            });
+            return Vec::new();
+        };
+        let wish = match &answer.outcome {
+            Err(why) => {
+                let words = RichText::new(format!("It cannot be replayed: {why}.")).color(Shades::in_ui(ui).warning);
+                ui.add(Label::new(words).wrap());
+                None
+            }
+            Ok(replayed) => match replayed.other() {
+                Some(other) => self.changed_ui(ui, scene, &answer.key.applied, (replayed, &other)),
+                None => self.tried_ui(ui, scene, replayed),
+            },
+        };
+        self.shown = Some(answer);
+        wish.into_iter().collect()
+    }
+
+    /// The verdict, the peaks and the curves.
+    fn changed_ui(
+        &mut self,
+        ui: &mut Ui,
+        scene: &Scene<'_>,
+        applied: &Applied,
+        (replayed, other): (&Arc<Replayed>, &Other<'_>),
+    ) -> Option<Wish> {
+        let has_capacity = applied.change.capacity.is_some();
+        let verdict = predicted::verdict(&replayed.prediction, other.changed, &applied.words, has_capacity);
+        let shades = Shades::in_ui(ui);
+        let colour = if other.changed.oom.is_some() { shades.warning } else { shades.strong };
+        ui.add(Label::new(RichText::new(verdict).size(15.0).strong().color(colour)).wrap());
+        ui.horizontal_wrapped(|ui| {
+            let name = || format!("{}, what if {}", scene.recording.name, applied.words);
+            let mut open = |ui: &mut Ui, words: &str, label: &str, tooltip: &str, compares: bool| {
+                let button = ui.add_enabled(!self.opener.is_busy(), egui::Button::new(words).small());
+                button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
+                if button.on_hover_text(tooltip).clicked() {
+                    let trace = Arc::clone(&other.changed.trace);
+                    self.opener.ask(ui.ctx(), Opening { name: name(), trace, compares });
+                }
+            };
+            let tooltip = "Show the recording as it would have been in a tab of its own, with all views.";
+            open(ui, "Open as a recording", "Open what is predicted as a recording", tooltip, false);
+            let tooltip = "Set the recording beside what it would have been, and show what makes the difference.";
+            open(ui, "Compare", "Compare the recording with what is predicted", tooltip, true);
+            if self.opener.is_busy() {
+                ui.spinner();
+            }
+        });
+        let wish = figures::peaks_ui(ui, replayed, other, &mut self.peaks);
+        self.curve.curve_ui(ui, scene, replayed).or(wish)
+    }
+
+    /// What the replay makes of the recording as it is, and the settings that were tried.
+    fn tried_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, replayed: &Replayed) -> Option<Wish> {
+        ui.add(Label::new(RichText::new(predicted::unchanged(&replayed.prediction)).size(15.0).strong()).wrap());
+        ui.add_space(2.0);
+        ui.weak("Common settings beside those of the recording; a click on one shows its curve.");
+        if let Some(settings) = figures::tried_ui(ui, replayed, &mut self.tried) {
+            self.form.set(Field::Settings, &settings);
+            self.apply(ui.ctx(), scene);
+        }
+        None
+    }
+
+    /// Asks anew where another recording or device is looked at, and takes in what has become ready.
+    fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let (of, device) = (Arc::downgrade(scene.recording), scene.selection.device);
+        let is_same = |(asked, on): &(Weak<_>, usize)| Weak::ptr_eq(asked, &of) && *on == device;
+        if !self.asked.as_ref().is_some_and(is_same) {
+            self.has_uses = LastUses::of(&scene.recording.trace, scene.index().device).is_some();
+            if !self.has_uses && !self.applied.change.until_last_use.is_empty() {
+                self.applied = Applied::default();
+            }
+            self.ask(ctx, scene);
+        }
+        if let Some(answer) = self.worker.take() {
+            self.take(answer);
+        }
+        // What is said of another recording or device is not even for a moment true of this one.
+        let is_of = |answer: &Answer| Weak::ptr_eq(&answer.key.of, &of) && answer.key.device == device;
+        if self.shown.as_ref().is_some_and(|answer| !is_of(answer)) {
+            self.shown = None;
+        }
+    }
+
+    fn ask(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let (of, device) = (Arc::downgrade(scene.recording), scene.selection.device);
+        self.asked = Some((Weak::clone(&of), device));
+        let key = Key { of, device, applied: self.applied.clone() };
+        self.worker.ask(ctx, Asked { recording: Arc::clone(scene.recording), key });
+    }
+
+    fn take(&mut self, answer: Answer) {
+        (self.peaks, self.tried) = (TableState::default(), TableState::default());
+        let former = self.shown.replace(answer);
+        // Millions of rows are given back elsewhere: the window goes on.
+        if let Some(Ok(former)) = former.map(|former| former.outcome) {
+            let held = Arc::downgrade(&former);
+            discard(former, held);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "engine"))]
+mod tests;
