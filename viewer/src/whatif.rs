@@ -190,7 +190,8 @@ impl Base<'_> {
         let oom = death.map(|death| {
             let unbounded = replay(self.trace, &Plan { answers: Answers::Modelled(None), ..plan });
             let peak = Figures::of(&unbounded.trace, self.device).peak_bytes(Metric::Reserved);
-            let moment = Moment::at(self.trace, series, Metric::Reserved, Some(death.event));
+            let event = Some(death.event).filter(|event| event.0 < self.trace.events.len() as u32);
+            let moment = Moment::at(self.trace, series, Metric::Reserved, event);
             Failed {
                 event: death.event,
                 step: moment.step,

@@ -18,7 +18,7 @@ const LAST_ADDRESS: u64 = 1 << 63;
 
 /// Whether `bytes` from a recorded address on lie where addresses can be reckoned with.
 pub(super) fn has_room(address: u64, bytes: u64) -> bool {
-    address.checked_add(bytes).is_some_and(|end| end.checked_add(2 * BOUNDLESS).is_some())
+    address.checked_add(bytes).is_some_and(|end| end.checked_add(LAST_ADDRESS / 2).is_some())
 }
 
 /// What an allocator asked of its device.

@@ -198,12 +198,14 @@ impl<'a> Output<'a> {
 
     /// The request of `bytes` of event `at` failed.
     pub(super) fn oom(&mut self, at: EventId, requested: u64, device_free: u64) {
-        let (op, scope) = match self.trace.subject(at) {
-            Subject::Block(block) => {
+        // A recording without events has none at its start, either.
+        let subject = (at.0 < self.trace.events.len() as u32).then(|| self.trace.subject(at));
+        let (op, scope) = match subject {
+            Some(Subject::Block(block)) => {
                 let block = self.trace.blocks.get(block);
                 (block.op, block.scope)
             }
-            Subject::Oom(row) => (self.trace.ooms[row].op, self.trace.ooms[row].scope),
+            Some(Subject::Oom(row)) => (self.trace.ooms[row].op, self.trace.ooms[row].scope),
             _ => (OpId::NONE, ScopeId::NONE),
         };
         self.push(at, self.stack_of(at), What::Oom(Oom { requested, device_free, op, scope }));

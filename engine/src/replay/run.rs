@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
             if self.replay.death.is_some() {
                 return;
             }
-            if self.trace.was_waiting_at_start(*block) {
+            if self.trace.was_waiting_at_start(*block) && self.handles.has(block.0) {
                 self.output.free_requested(first, block.0);
             }
         }

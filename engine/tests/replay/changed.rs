@@ -3,6 +3,7 @@
 use highwater_engine::alloc::AllocConfig;
 use highwater_engine::replay::{Answers, Fate, Plan, Replay, Share, Ties, replay};
 use highwater_recorder::snapshots::analysis::{Metric, Series};
+use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::text::trace_from_text;
 use highwater_recorder::snapshots::{Category, DeviceId, EventId, Trace};
 
@@ -90,7 +91,8 @@ fn a_device_that_is_too_small_is_told_by_the_request_that_fails() {
         (EventId(5), 18 * MIB, 20 * MIB, 4 * MIB)
     );
     assert!(death.report.contains("18 MiB requested"), "{}", death.report);
-    assert_eq!(replayed.trace.events.len(), 4, "nothing comes after it");
+    let last = replayed.trace.events.kind.last().copied();
+    assert_eq!((replayed.trace.events.len(), last), (5, Some(EventKind::Oom)), "nothing comes after it");
 }
 
 #[test]
@@ -123,6 +125,30 @@ free_completed a
     assert_eq!(peaks(&run(&recorded, Answers::Modelled(None), |_| Fate::default()).trace), [16, 32]);
     let bounded = run(&recorded, Answers::Modelled(Some(20 * MIB)), |_| Fate::default());
     assert_eq!((bounded.death, peaks(&bounded.trace)), (None, [16, 16]), "the stream is waited for");
+}
+
+#[test]
+fn what_comes_between_a_free_and_its_completion_keeps_its_place() {
+    let text = "
+segment_alloc 0x10000000 20971520 large
+alloc a 4194304 large
+alloc b 4194304 large
+free_requested a
+step 1
+segment_alloc 0x20000000 12582912 large
+tag b gradient
+alloc c 12582912 large
+free_completed a
+";
+    let mut recorded = trace(text);
+    recorded.blocks.address = vec![0x1000_0000, 0x1040_0000, 0x2000_0000];
+    let replayed = run(&recorded, Answers::Modelled(None), |_| Fate::default());
+    assert!(replayed.source.is_sorted());
+    let kinds: Vec<&str> = replayed.trace.events.kind.iter().map(|kind| kind.name()).collect();
+    let end = ["free_requested", "step", "tag", "alloc", "free_completed"];
+    assert_eq!(kinds[3..], end, "the third block fits beside the second");
+    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), Ties::default()));
+    assert!(unchanged.source.is_sorted() && unchanged.trace.events.time_ns.is_sorted());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod changed;
 mod pytorch;
 mod scenarios;
+mod strange;
 
 use highwater_recorder::snapshots::event::{EventKind, What};
 use highwater_recorder::snapshots::{DeviceId, Trace};
