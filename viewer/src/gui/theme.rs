@@ -51,13 +51,13 @@ pub const EXPLAIN_LEAST: f32 = 340.0;
 /// Height of the what-if view below the timeline when first shown, in points.
 pub const WHATIF_HEIGHT: f32 = 440.0;
 /// Width from which on what is changed stands beside what comes of it, in points.
-pub const WHATIF_WIDE: f32 = 820.0;
+pub const WHATIF_WIDE: f32 = 860.0;
 /// Least height of the what-if view in two columns; where there is less room, it scrolls.
 pub const WHATIF_LEAST: f32 = 360.0;
 /// Width of what is changed, in points.
-pub const FORM_WIDTH: f32 = 350.0;
+pub const FORM_WIDTH: f32 = 390.0;
 /// Width of the names of what can be changed, in points.
-pub const FORM_LABELS: f32 = 104.0;
+pub const FORM_LABELS: f32 = 112.0;
 /// Least height of the predicted curve, in points.
 pub const CURVE_LEAST: f32 = 150.0;
 /// Height of the bar of what the peak is made of, in points.

@@ -29,7 +29,7 @@ fn changed() -> Harness<'static, App> {
     let mut harness = harness(Some(trace_from_text(STEP).unwrap()));
     harness.set_size(Vec2::new(1500.0, 1000.0));
     chord(&mut harness, Modifiers::COMMAND, Key::Num7);
-    harness.get_by_label_contains("puts every block where it lay");
+    harness.get_by_label_contains("With the default settings, the replay of");
     harness.get_by_role_and_label(Role::TextInput, "Without").focus();
     harness.run_steps(1);
     harness.get_by_role_and_label(Role::TextInput, "Without").type_text("category=gradient");

@@ -13,7 +13,7 @@ use crate::gui::words::when;
 use crate::prediction::{Figures, Prediction};
 
 const fn number(name: &'static str, tooltip: &'static str) -> Column {
-    Column { name, tooltip, width: 82.0, is_number: true, is_sortable: false }
+    Column { name, tooltip, width: 92.0, is_number: true, is_sortable: false }
 }
 
 const fn text(name: &'static str, tooltip: &'static str, width: f32) -> Column {
@@ -32,7 +32,7 @@ const TRIED: [Column; 6] = [
     text("Settings", "A click replays with these settings, and so does Enter.", 0.0),
     number("Allocated", "The peak of allocated memory."),
     number("Reserved", "The peak of reserved memory."),
-    number("Unused of it", "What of that was in no block."),
+    number("Beyond active", "How far the peak of reserved memory lies beyond that of active memory."),
     number("Difference", "By how much reserved memory differs from the recording."),
     text("How it ends", "Whether a request fails.", 170.0),
 ];
