@@ -29,8 +29,15 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
         (
             "View",
             &[
-                &[C::ShowMoment, C::ShowBlock, C::ShowStatistics],
-                &[C::ShowSegments, C::ShowEvents, C::ShowExplain, C::ShowWhatIf],
+                &[
+                    C::ShowMoment,
+                    C::ShowBlock,
+                    C::ShowStatistics,
+                    C::ShowSegments,
+                    C::ShowEvents,
+                    C::ShowExplain,
+                    C::ShowWhatIf,
+                ],
                 &[C::NextLook, C::NextKey],
                 &[C::FitAll, C::ZoomIn, C::ZoomOut, C::ZoomInBytes, C::ZoomOutBytes, C::ToggleFit],
                 &[C::ToggleAxis, C::NextMetric, C::NextDevice, C::ToggleLines],

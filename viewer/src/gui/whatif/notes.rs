@@ -38,10 +38,10 @@ pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> O
 fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Wish> {
     let mut wish = None;
     if let Some(oom) = &changed.oom {
+        wish = there_ui(ui, "Go to the request that fails", "Go to the request that fails", oom.event);
         for line in oom.report.lines() {
-            warning_ui(ui, line);
+            warning_ui(ui, line.trim());
         }
-        wish = there_ui(ui, "Go to the request", "Go to the request that fails", oom.event);
         ui.add_space(4.0);
     }
     let sentences = concerned(changed);
