@@ -16,9 +16,10 @@ pub(super) const BOUNDLESS: u64 = 1 << 43;
 /// Addresses that are made up end here, so that no sum of one and a length overflows.
 const LAST_ADDRESS: u64 = 1 << 63;
 
-/// Whether `bytes` from a recorded address on lie where addresses can be reckoned with.
-pub(super) fn has_room(address: u64, bytes: u64) -> bool {
-    address.checked_add(bytes).is_some_and(|end| end.checked_add(LAST_ADDRESS / 2).is_some())
+/// Whether `bytes` from a recorded address on lie where addresses can be reckoned with in pages of `page` bytes.
+pub(super) fn has_room(address: u64, bytes: u64, page: u64) -> bool {
+    let margin = BOUNDLESS.max(page).saturating_mul(2);
+    address.checked_add(bytes).is_some_and(|end| end.checked_add(margin).is_some())
 }
 
 /// What an allocator asked of its device.
@@ -57,6 +58,8 @@ pub(super) enum Misfit {
 #[derive(Clone, Debug)]
 pub(super) struct ReplayDriver {
     books: Arc<Mutex<Books>>,
+    /// Bytes of the largest pages.
+    page: u64,
 }
 
 #[derive(Debug)]
@@ -90,8 +93,8 @@ struct Books {
 
 impl ReplayDriver {
     /// A device that answers as recorded.
-    pub(super) fn following(total: Option<u64>, addresses_from: u64) -> Self {
-        Self::new(None, total, addresses_from, true)
+    pub(super) fn following(total: Option<u64>, addresses_from: u64, page: u64) -> Self {
+        Self { page, ..Self::new(None, total, addresses_from, true) }
     }
 
     /// A device of `total` bytes, of which `bound` can be had, or without a bound.
@@ -118,7 +121,7 @@ impl ReplayDriver {
             event_of: HashMap::new(),
             come: HashMap::new(),
         };
-        Self { books: Arc::new(Mutex::new(books)) }
+        Self { books: Arc::new(Mutex::new(books)), page: 0 }
     }
 
     /// Counts memory that was held before the replay began.
@@ -264,7 +267,8 @@ impl Driver for ReplayDriver {
             _ => None,
         })?;
         // An address that the recording has given back, and this replay has not, is not given out twice.
-        let recorded = recorded.filter(|address| !books.held.contains_key(address) && has_room(*address, bytes));
+        let recorded =
+            recorded.filter(|address| !books.held.contains_key(address) && has_room(*address, bytes, self.page));
         let address = recorded.map_or_else(|| books.fresh_addresses(bytes), Ok)?;
         books.hold(address, bytes);
         books.log.push(Call::Reserve { address, bytes });
@@ -291,7 +295,7 @@ impl Driver for ReplayDriver {
             Call::Map { address, .. } => Some(*address),
             _ => None,
         });
-        recorded.filter(|address| has_room(*address, bytes)).map_or_else(|| books.fresh_addresses(bytes), Ok)
+        recorded.filter(|address| has_room(*address, bytes, self.page)).map_or_else(|| books.fresh_addresses(bytes), Ok)
     }
 
     fn map(&self, address: u64, bytes: u64, _page: u64) -> Result<(), DriverError> {

@@ -97,7 +97,9 @@ impl<'a> Run<'a> {
         let start = Start::of(trace, plan);
         let addresses_from = addresses_from(trace);
         let driver = match plan.answers {
-            Answers::AsRecorded => ReplayDriver::following(plan.device_total, addresses_from),
+            Answers::AsRecorded => {
+                ReplayDriver::following(plan.device_total, addresses_from, plan.config.large_segment_bytes())
+            }
             Answers::Modelled(bound) => ReplayDriver::of_size(bound, plan.device_total, addresses_from),
         };
         let settings = (plan.config.clone(), plan.ties);

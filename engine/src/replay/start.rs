@@ -35,7 +35,7 @@ impl Start {
         let mut start = Self::default();
         let mut blocks = baseline_blocks(trace, plan);
         blocks.sort_by_key(|block| trace.blocks.address[block.0 as usize]);
-        let segments = baseline_segments(trace, plan.device);
+        let segments = baseline_segments(trace, plan.device, plan.config.large_segment_bytes());
         if plan.starts_anew {
             let home = |block: &BlockId| pool_at(&segments, trace.blocks.address[block.0 as usize]);
             start.homeless = blocks.into_iter().map(|block| (block, home(&block))).collect();
@@ -96,14 +96,15 @@ fn baseline_blocks(trace: &Trace, plan: &Plan<'_>) -> Vec<BlockId> {
     of_device.filter(|row| !plan.fate(*row).is_removed).map(BlockId).collect()
 }
 
-/// The segments and mapped runs from before the recording, by address. How old they are is not recorded.
-fn baseline_segments(trace: &Trace, device: DeviceId) -> Vec<(Range, SegmentRole, Private)> {
+/// The segments and mapped runs from before the recording, by address, as far as pages of `page` bytes can be reckoned
+/// with there. How old they are is not recorded.
+fn baseline_segments(trace: &Trace, device: DeviceId, page: u64) -> Vec<(Range, SegmentRole, Private)> {
     let segments = &trace.segments;
     let count = segments.alloc.partition_point(|alloc| !alloc.is_some());
     let mut found: Vec<(Range, SegmentRole, Private)> = (0..count)
         .filter(|row| {
             let Range { address, bytes, .. } = segments.range[*row];
-            segments.device[*row] == device && bytes > 0 && has_room(address, bytes)
+            segments.device[*row] == device && bytes > 0 && has_room(address, bytes, page)
         })
         .map(|row| {
             let private = trace.private_pool(Owner::Segment(SegmentId(row as u32)));
