@@ -101,6 +101,7 @@ fn train(wide: usize, hidden: usize, form: Form, leak: Option<usize>) -> Result<
         let _phase = scope::phase(Phase::ZeroGrad);
         optimizer.zero_grad();
     }
+    scope::leave_steps();
     Ok(())
 }
 

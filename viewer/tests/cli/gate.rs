@@ -230,7 +230,7 @@ fn growth_says_what_lives_on_from_step_to_step() {
         Of the survivors, 300 B (3 blocks) are of groups that come again with every step.
         Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 steps more; fragmentation and what is outside the allocator bring that sooner.
         It begins with step 1: the step before it is the recording's first, which makes what later ones find.
-        It ends with step 3: the step after it is cut, since it lacks phases that others have, or ran out of memory.
+        It ends with step 3: the step after it lacks phases that others have, ran out of memory, or took the model down.
 
           step  alive after it  change  survives  blocks
           1           1.22 KiB  +100 B     100 B       1

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::entries::pattern;
 use crate::analysis::diff::{Diff, DiffGroup};
 
 /// Groups of one category whose places differ in numbers alone, and that hold the same before and now.
@@ -77,8 +78,7 @@ impl AlikeGroups {
     }
 }
 
-/// `blocks.*.fc1` for `blocks.17.fc1`: names that merely have a number in them may mean different things.
+/// `blocks.*.fc1` for `blocks.17.fc1`.
 fn with_stars(name: &str) -> String {
-    let star = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    name.split('.').map(|part| if star(part) { "*" } else { part }).collect::<Vec<_>>().join(".")
+    name.split('.').map(pattern).collect::<Vec<_>>().join(".")
 }

@@ -98,18 +98,8 @@ fn largest(entries: &[&Entry], depth: usize, name: impl Fn(&str) -> String) -> O
     most.filter(|(_, sum)| *sum > 0)
 }
 
-/// A name with its numbers as stars: `*` for `17`, `layer*` for `layer3`. A line of code keeps them.
+/// A star for a name that is a number, as layers have: names that merely have a number in them may mean different things.
 pub(super) fn pattern(name: &str) -> String {
-    if name.contains(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')) {
-        return name.to_owned();
-    }
-    let mut out = String::with_capacity(name.len());
-    for c in name.chars() {
-        if !c.is_ascii_digit() {
-            out.push(c);
-        } else if !out.ends_with('*') {
-            out.push('*');
-        }
-    }
-    out
+    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { "*".to_owned() } else { name.to_owned() }
 }

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::Phase;
 use crate::event::EventKind;
+use crate::ids::BlockId;
 use crate::trace::Trace;
+use crate::{Category, Phase};
 
 /// How the first step was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +117,7 @@ impl StepWindow {
         let last = match self.last {
             LastStep::Asked | LastStep::Last => None,
             LastStep::Whole => Some(format!(
-                "It ends with step {}: the step after it is cut, since it lacks phases that others have, or ran out of memory.",
+                "It ends with step {}: the step after it lacks phases that others have, ran out of memory, or took the model down.",
                 self.to()
             )),
         };
@@ -143,11 +144,22 @@ fn runs(trace: &Trace) -> Vec<Run> {
 }
 
 /// Whether the last step went to its end: something comes after it, or it has every phase of the step before it. Not
-/// where memory ran out in it.
+/// where memory ran out in it, nor where it has what belongs to no step: the end of the program, which frees the model.
 fn is_whole(trace: &Trace, before: &Run, last: &Run) -> bool {
     let ran_out = trace.events.kind[last.events.clone()].contains(&EventKind::Oom);
     let is_followed = last.events.end < trace.events.len();
-    !ran_out && (is_followed || before.phases.iter().all(|phase| last.phases.contains(phase)))
+    let has_all = || before.phases.iter().all(|phase| last.phases.contains(phase));
+    !ran_out && (is_followed || (has_all() && !takes_model_down(trace, last)))
+}
+
+/// Whether parameters are freed in a step.
+fn takes_model_down(trace: &Trace, step: &Run) -> bool {
+    step.events.clone().any(|index| {
+        let block = BlockId(trace.events.subject[index]);
+        trace.events.kind[index] == EventKind::FreeRequested
+            && block.is_some()
+            && trace.blocks.category[block.0 as usize] == Category::Parameter
+    })
 }
 
 #[cfg(test)]
@@ -189,6 +201,15 @@ mod tests {
         let window = StepWindow::of(&trace_from_text(text).unwrap(), None, None).unwrap();
         assert_eq!((window.to(), window.last), (0, LastStep::Whole));
         assert!(window.reasons()[1].contains("ran out of memory"));
+    }
+
+    #[test]
+    fn a_step_into_which_the_end_of_the_program_falls_is_cut() {
+        let step = "phase forward\nalloc a 1\nfree a\n";
+        let text = format!("baseline w 5 parameter\nstep 0\n{step}step 1\n{step}step 2\n{step}");
+        let last = |text: &str| StepWindow::of(&trace_from_text(text).unwrap(), None, None).unwrap().to();
+        assert_eq!((last(&text), last(&format!("{text}free w\n"))), (2, 1));
+        assert_eq!(last(&format!("{text}phase setup\nfree w\n")), 2, "what comes after the steps belongs to none");
     }
 
     #[test]
