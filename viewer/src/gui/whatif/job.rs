@@ -113,7 +113,7 @@ impl Other<'_> {
         Some(self.series.before_position(&self.changed.trace, moments.end - 1))
     }
 
-    /// The name and bytes of the largest total that is drawn.
+    /// Bytes of the highest point of its lines.
     pub(super) fn highest(&self) -> u64 {
         self.changed.figures.peak_bytes(Metric::Reserved).max(self.changed.figures.peak_bytes(Metric::Allocated))
     }

@@ -52,7 +52,7 @@ impl CurveView {
     }
 
     /// The curve that is shown. For tests.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "engine"))]
     pub(super) fn shown(&self) -> Option<&Curve> {
         self.shown.as_ref()
     }
