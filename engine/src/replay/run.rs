@@ -348,5 +348,5 @@ fn addresses_from(trace: &Trace) -> u64 {
     let ends = trace.segments.range.iter().map(|range| range.address.saturating_add(range.bytes));
     let blocks = trace.blocks.address.iter().zip(&trace.blocks.allocated).map(|(at, bytes)| at.saturating_add(*bytes));
     let end = ends.chain(blocks).max().unwrap_or(0);
-    end.min(1 << 62).max(0x10_0000_0000)
+    end.clamp(0x10_0000_0000, 1 << 62)
 }

@@ -45,10 +45,8 @@ pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>
                     apply(&format!("max_split_size_mb:{}", bytes >> 20));
                 }
             }
-            "garbage_collection_threshold" => {
-                if value.parse::<f64>().is_ok_and(|share| share > 0.0) {
-                    apply(&format!("garbage_collection_threshold:{value}"));
-                }
+            "garbage_collection_threshold" if value.parse::<f64>().is_ok_and(|share| share > 0.0) => {
+                apply(&format!("garbage_collection_threshold:{value}"));
             }
             _ => {}
         }

@@ -13,7 +13,7 @@ use crate::alloc::AllocError;
 
 impl Run<'_> {
     /// All events, or those up to the request that fails.
-    pub(super) fn to_end(mut self) -> Replay {
+    pub(super) fn finish(mut self) -> Replay {
         for row in 0..self.trace.events.len() {
             if self.replay.death.is_some() {
                 break;

@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn mistakes_in_a_file_of_budgets_say_where_and_what_is_allowed() {
         let why = |text: &str| Budgets::parse(text, Path::new("")).unwrap_err();
-        assert!(why("peak = \"lots\"").contains("peak: 'lots'"), "{}", why("peak = \"lots\""));
+        assert!(why("peak = \"lots\"").contains("peak: unknown unit 'lots'"), "{}", why("peak = \"lots\""));
         assert!(why("\npaek = 3").starts_with("line 2: unknown field `paek`"), "{}", why("\npaek = 3"));
         assert!(why("[category]\nweights = 3").contains("no category 'weights': they are parameter"));
         assert!(why("[phase]\nnight = 3").contains("no phase 'night'"));
