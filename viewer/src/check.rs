@@ -28,7 +28,11 @@ pub fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Fa
     let is_markdown_only = arguments.markdown.as_deref().is_some_and(is_stdin);
     if let Some(file) = &arguments.markdown {
         let picture = arguments.picture.as_deref().map(|picture| from_file(picture, file));
-        let text = markdown(&report, picture.as_deref());
+        let what = match compared(&budgets) {
+            Some(_) => "The baseline, the recording, and what makes the difference",
+            None => "The recording's timeline",
+        };
+        let text = markdown(&report, picture.as_deref().map(|picture| (what, picture)));
         if is_markdown_only {
             page.raw().write_all(text.as_bytes())?;
         } else {
@@ -78,7 +82,8 @@ fn draw(arguments: &CheckArguments, budgets: &Budgets) -> Result<(), Failure> {
     }
 }
 
-/// The same as `highwater render FILE --out PICTURE` with the total and the device that are checked.
+/// The same as `highwater render FILE --out PICTURE`, or with a baseline `render BASELINE FILE --view diff`, of the total
+/// and the device that are checked.
 fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> Result<RenderArguments, Failure> {
     let mut words: Vec<OsString> =
         ["highwater", "render", "--metric", budgets.metric.name(), "--out"].map(Into::into).into();
@@ -86,13 +91,24 @@ fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> R
     if let Some(device) = arguments.device.device {
         words.extend(["--device".into(), device.to_string().into()]);
     }
-    words.extend(["--".into(), arguments.source.file.clone().into()]);
+    let baseline = compared(budgets);
+    if baseline.is_some() {
+        words.extend(["--view", "diff", "--by", "category,scope", "--size", "1600x1000"].map(Into::into));
+    }
+    words.push("--".into());
+    words.extend(baseline.map(Into::into));
+    words.push(arguments.source.file.clone().into());
     let parsed = Arguments::try_parse_from(words).map(|arguments| arguments.command);
     let Ok(Some(Command::Render(mut rendering))) = parsed else {
         return Err(Failure::Usage(format!("--picture {}: cannot be drawn", picture.display())));
     };
     rendering.categories = arguments.categories.clone();
     Ok(*rendering)
+}
+
+/// The baseline that the picture shows: what came by standard input cannot be read once more.
+fn compared(budgets: &Budgets) -> Option<&Path> {
+    budgets.baseline.as_deref().filter(|file| !is_stdin(file))
 }
 
 /// How the Markdown file names the picture: from its own folder where the picture lies there or below, else as it was

@@ -61,7 +61,7 @@ pub struct CheckArguments {
     /// Also write the answer as Markdown, for a pull request; `-` is standard output, in place of the text
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// Also draw the recording's timeline, as .png or .svg; the Markdown shows it
+    /// Also draw the recording's timeline, beside the baseline's if there is one, as .png or .svg; the Markdown shows it
     #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
     /// Also print a line `::error …` for each broken budget, which GitHub Actions shows with the run

@@ -10,8 +10,8 @@ use super::check::{CheckReport, at_moment, headroom, named};
 use super::diff::signed;
 use super::moment::count_of;
 
-/// The answer of `report` as Markdown, with a link to `picture`.
-pub fn markdown(report: &CheckReport<'_>, picture: Option<&str>) -> String {
+/// The answer of `report` as Markdown, with a link to a picture, by what that shows and where it lies.
+pub fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "### Memory: {}\n", if report.has_passed() { "passed" } else { "broken" });
     let file = code(&name_of(&report.arguments.source.file));
@@ -34,8 +34,8 @@ pub fn markdown(report: &CheckReport<'_>, picture: Option<&str>) -> String {
         out.push('\n');
     }
     push_differences(&mut out, report);
-    if let Some(picture) = picture {
-        let _ = writeln!(out, "\n![The recording's timeline](<{}>)", picture.replace(['<', '>', '\n'], "_"));
+    if let Some((what, picture)) = picture {
+        let _ = writeln!(out, "\n![{what}](<{}>)", picture.replace(['<', '>', '\n'], "_"));
     }
     let warnings = report.warning().into_iter().chain(report.trace.trust_sentences());
     for (position, warning) in warnings.enumerate() {

@@ -194,6 +194,12 @@ fn check_draws_the_picture_that_the_markdown_shows() {
     let markdown = std::fs::read_to_string(folder.path().join("out/told.md")).unwrap();
     assert!(markdown.contains("![The recording's timeline](<step.png>)"), "{markdown}");
     refused(folder.path(), "check step.snap --max-peak 1 --picture a.jpg", "--picture: --out");
+    let words = "check step.snap --baseline step.snap --max-growth 0% --markdown told.md --picture both.svg";
+    assert_eq!(highwater(folder.path(), words).status.code(), Some(0));
+    let markdown = std::fs::read_to_string(folder.path().join("told.md")).unwrap();
+    assert!(markdown.contains("what makes the difference](<both.svg>)"), "{markdown}");
+    let picture = std::fs::read_to_string(folder.path().join("both.svg")).unwrap();
+    assert!(picture.contains("(A)") && picture.contains("(B)"), "both recordings are drawn");
 }
 
 #[cfg(not(feature = "gui"))]
