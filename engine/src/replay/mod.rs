@@ -142,5 +142,5 @@ pub struct Replay {
 /// Makes the requests of `plan.device` again, in about the time that an allocator takes for them. The memory is that of
 /// the replayed trace.
 pub fn replay(trace: &Trace, plan: &Plan<'_>) -> Replay {
-    run::Run::new(trace, plan).finish()
+    walk::walk(trace, plan)
 }

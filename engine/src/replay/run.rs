@@ -1,4 +1,4 @@
-//! Run: a replay on its way: what it has, how it begins, and how it asks for a block and tells what came of it.
+//! Run: a replay on its way: what it has, and how it tells what came of a request.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::output::{Home, Output};
 use super::pools::Pools;
 use super::start::{Private, Start};
 use super::{Answers, Death, Difference, Divergence, Plan, Share};
-use crate::alloc::{Advice, AllocError, Block, OomReport};
+use crate::alloc::{Advice, Block, OomReport};
 
 /// Streams of a replay have names from here on: the value of no pointer.
 const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
@@ -93,8 +93,8 @@ pub(super) struct Outcome {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(trace: &'a Trace, plan: &'a Plan<'a>) -> Self {
-        let start = Start::of(trace, plan);
+    /// A replay that has what `start` says, and the planted blocks, each with its row and its pool's number.
+    pub(super) fn new(trace: &'a Trace, plan: &'a Plan<'a>, start: &Start) -> (Self, Vec<(u32, Block, usize)>) {
         let addresses_from = addresses_from(trace);
         let driver = match plan.answers {
             Answers::AsRecorded => {
@@ -103,8 +103,8 @@ impl<'a> Run<'a> {
             Answers::Modelled(bound) => ReplayDriver::of_size(bound, plan.device_total, addresses_from),
         };
         let settings = (plan.config.clone(), plan.ties);
-        let (pools, planted) = Pools::new(driver.clone(), settings, &start);
-        let mut run = Self {
+        let (pools, planted) = Pools::new(driver.clone(), settings, start);
+        let run = Self {
             trace,
             plan,
             driver,
@@ -124,44 +124,10 @@ impl<'a> Run<'a> {
             recorded_reserved: 0,
             replay: Outcome::default(),
         };
-        run.begin(&start, planted);
-        run
+        (run, planted)
     }
 
-    fn begin(&mut self, start: &Start, planted: Vec<(u32, Block, usize)>) {
-        self.output.start(start);
-        self.recorded_reserved = self.output.reserved;
-        for (range, ..) in &start.segments {
-            self.driver.hold(range.address, range.bytes);
-        }
-        for (row, block, pool) in planted {
-            self.handles.put(row, block, pool);
-        }
-        self.assume(start);
-        self.endings = endings(self.trace, self.plan);
-        let first = EventId(0);
-        for (block, private) in &start.homeless {
-            let row = block.0 as usize;
-            let share = self.plan.fate(block.0).share;
-            let bytes = self.bytes_of(row, share);
-            let pool = self.pools.number(*private);
-            let request = Request { event: first, bytes, stream: self.trace.blocks.stream[row], pool };
-            self.ask(block.0, &request);
-            if self.replay.death.is_some() {
-                return;
-            }
-            if self.trace.was_waiting_at_start(*block) && self.handles.has(block.0) {
-                self.output.free_requested(first, block.0);
-            }
-        }
-        for block in &self.trace.waiting_at_start {
-            if let Some((handle, pool)) = self.handles.take(block.0) {
-                self.wait(block.0, handle, pool);
-            }
-        }
-    }
-
-    fn assume(&mut self, start: &Start) {
+    pub(super) fn assume(&mut self, start: &Start) {
         let mut assumptions = Vec::new();
         let anew = start.homeless.len();
         if self.plan.starts_anew && anew > 0 {
@@ -205,24 +171,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks for a block, and puts it where its frees find it.
-    pub(super) fn ask(&mut self, row: u32, request: &Request) {
-        match self.serve(request) {
-            Ok(block) => {
-                self.tell(request, &block);
-                self.output.alloc(request.event, row, &block, self.pools.private(request.pool));
-                self.compare(request.event, row as usize, &block);
-                self.handles.put(row, block, request.pool);
-            }
-            Err(AllocError::OutOfMemory(report)) => {
-                self.tell_failed(request);
-                self.die_of(request, *report);
-            }
-            Err(AllocError::TooLarge { .. }) => self.replay.impossible += 1,
-            Err(other) => self.die(request, &other.to_string()),
-        }
-    }
-
     pub(super) fn die_of(&mut self, request: &Request, mut report: OomReport) {
         report.device = self.plan.device;
         // Who reads this has the recording, and looks at it.
@@ -232,7 +180,7 @@ impl<'a> Run<'a> {
         self.die(request, &report.to_string());
     }
 
-    fn die(&mut self, request: &Request, report: &str) {
+    pub(super) fn die(&mut self, request: &Request, report: &str) {
         let allocated = self.pools.all().map(|pool| pool.stats().allocated_bytes.all.current).sum();
         self.replay.death = Some(Death {
             event: request.event,
@@ -272,7 +220,7 @@ impl<'a> Run<'a> {
     }
 
     /// Compares where a block lies.
-    fn compare(&mut self, event: EventId, row: usize, block: &Block) {
+    pub(super) fn compare(&mut self, event: EventId, row: usize, block: &Block) {
         if !self.follows() {
             return;
         }
@@ -333,7 +281,7 @@ impl<'a> Run<'a> {
 }
 
 /// The blocks that end earlier than recorded, each with the event after which it ends.
-fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(EventId, u32)> {
+pub(super) fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(EventId, u32)> {
     if plan.fates.is_none() {
         return Vec::new();
     }

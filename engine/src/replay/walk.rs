@@ -3,17 +3,58 @@
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::trace::{Owner, Subject};
-use highwater_recorder::snapshots::{BlockId, EventId};
+use highwater_recorder::snapshots::{BlockId, EventId, Trace};
 
-use super::Replay;
 use super::driver::{Call, Misfit};
 use super::output::Home;
-use super::run::{Outcome, Pending, Request, Run};
-use crate::alloc::AllocError;
+use super::run::{Outcome, Pending, Request, Run, endings};
+use super::start::Start;
+use super::{Plan, Replay};
+use crate::alloc::{AllocError, Block};
+
+/// Goes through all events, or those up to the request that fails.
+pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
+    let start = Start::of(trace, plan);
+    let (mut run, planted) = Run::new(trace, plan, &start);
+    run.begin(&start, planted);
+    run.finish()
+}
 
 impl Run<'_> {
-    /// All events, or those up to the request that fails.
-    pub(super) fn finish(mut self) -> Replay {
+    fn begin(&mut self, start: &Start, planted: Vec<(u32, Block, usize)>) {
+        self.output.start(start);
+        self.recorded_reserved = self.output.reserved;
+        for (range, ..) in &start.segments {
+            self.driver.hold(range.address, range.bytes);
+        }
+        for (row, block, pool) in planted {
+            self.handles.put(row, block, pool);
+        }
+        self.assume(start);
+        self.endings = endings(self.trace, self.plan);
+        let first = EventId(0);
+        for (block, private) in &start.homeless {
+            let row = block.0 as usize;
+            let share = self.plan.fate(block.0).share;
+            let bytes = self.bytes_of(row, share);
+            let pool = self.pools.number(*private);
+            let request = Request { event: first, bytes, stream: self.trace.blocks.stream[row], pool };
+            self.ask(block.0, &request);
+            if self.replay.death.is_some() {
+                return;
+            }
+            if self.trace.was_waiting_at_start(*block) && self.handles.has(block.0) {
+                self.output.free_requested(first, block.0);
+            }
+        }
+        for block in &self.trace.waiting_at_start {
+            if let Some((handle, pool)) = self.handles.take(block.0) {
+                self.wait(block.0, handle, pool);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Replay {
         for row in 0..self.trace.events.len() {
             if self.replay.death.is_some() {
                 break;
@@ -152,6 +193,24 @@ impl Run<'_> {
             self.ask(block.0, &request);
         }
         self.clear_pending();
+    }
+
+    /// Asks for a block, and puts it where its frees find it.
+    fn ask(&mut self, row: u32, request: &Request) {
+        match self.serve(request) {
+            Ok(block) => {
+                self.tell(request, &block);
+                self.output.alloc(request.event, row, &block, self.pools.private(request.pool));
+                self.compare(request.event, row as usize, &block);
+                self.handles.put(row, block, request.pool);
+            }
+            Err(AllocError::OutOfMemory(report)) => {
+                self.tell_failed(request);
+                self.die_of(request, *report);
+            }
+            Err(AllocError::TooLarge { .. }) => self.replay.impossible += 1,
+            Err(other) => self.die(request, &other.to_string()),
+        }
     }
 
     /// A request that failed when it was recorded.
