@@ -46,7 +46,7 @@ pub struct CheckArguments {
     /// Read budgets from a TOML file; what stands on the command line goes before
     ///
     /// peak, reserved, step_growth = a size ("5 GiB", or a number of bytes); growth = "5%" or a size; baseline = a file,
-    /// from the folder of this one; metric = as in --metric; tables [category] and [phase] with a size for each name.
+    /// from the folder of this one; metric = as in --metric; tables `category` and `phase` with a size for each name.
     #[arg(long, value_name = "FILE")]
     pub budgets: Option<PathBuf>,
     /// The total whose peaks are meant, but for --max-reserved [default: requested]
