@@ -17,8 +17,9 @@ struct Plan {
     static const u32 BLOCKS = RESIDENT_BLOCKS;
 };
 
-// Tiles of as few rows as serve the width, or large ones: fewer reads for each product, but fewer blocks.
-enum Size { SMALL, LARGE };
+// Tiles of as few rows as serve the width; large ones: fewer reads for each product, but fewer blocks; or lean ones, for
+// GPUs whose blocks have 99 KiB of shared memory.
+enum Size { SMALL, LARGE, LEAN };
 
 template <u32 BYTES, u32 WIDTH, Size size>
 struct Plans;
@@ -101,6 +102,18 @@ struct Plans<4, 128, SMALL> {
     typedef Plan<ByThreads<4>, 128, 32, false, 2> Forward;
     typedef Plan<ByThreads<4>, 128, 32, false, 2> KeyGradients;
     typedef Plan<ByThreads<4>, 128, 32, false, 2> QueryGradients;
+};
+// Forward fits as it is.
+template <>
+struct Plans<4, 128, LEAN> {
+    typedef Plan<ByThreads<2>, 128, 32, false, 2> KeyGradients;
+    typedef Plan<ByThreads<2>, 128, 32, false, 2> QueryGradients;
+};
+template <>
+struct Plans<4, 256, LEAN> {
+    typedef Plan<ByThreads<2>, 256, 16, false, 2> Forward;
+    typedef Plan<ByThreads<1>, 256, 16, false, 2> KeyGradients;
+    typedef Plan<ByThreads<1>, 256, 16, false, 2> QueryGradients;
 };
 template <>
 struct Plans<4, 256, SMALL> {

@@ -117,7 +117,9 @@ pub const FILES: &[File] = files! {
     "attention_96" for FLOATS;
     "attention_128" for FLOATS;
     "attention_128_large" for HALVES;
+    "attention_128_lean" for SINGLES;
     "attention_256" for FLOATS;
+    "attention_256_lean" for SINGLES;
     "attention_sums" for FLOATS;
 };
 
@@ -147,6 +149,8 @@ const STEPPED: &[Types] = &[
 const SIZES: &[Types] =
     &[Types::of(Number::F64), Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::U8)];
 const SINGLES_AND_HALVES: &[Types] = &[Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::F16)];
+
+const SINGLES: &[Types] = &[Types::of(Number::F32)];
 
 const HALVES: &[Types] = &[Types::of(Number::Bf16), Types::of(Number::F16)];
 

@@ -3,6 +3,7 @@
 use highwater_engine::backend::kind::Mask;
 use highwater_engine::backend::{self, AttentionSize};
 use highwater_engine::{DType, Result, Tensor};
+use highwater_stand_in::Setup;
 
 use crate::harness::{Both, FLOATS, Pair, on_both, view};
 
@@ -221,6 +222,30 @@ fn attention_of_many_rows_has_large_tiles() {
                 Case { heads: 4, key_heads: 4, keys: 75, ..square(140, 100, Mask::None) }.check(both, dtype);
             }
         }
+    });
+}
+
+#[test]
+fn blocks_with_little_shared_memory_have_lean_tiles() {
+    // As GPUs of desktops have: 99 KiB a block.
+    Setup::new().capability(8, 9).only_on_stand_in().run(|| {
+        let both = Both::open();
+        for dtype in FLOATS {
+            for width in [100, 128, 200, 256] {
+                if dtype != DType::F64 || width <= 128 {
+                    square(37, width, Mask::Causal).check(&both, dtype);
+                }
+            }
+        }
+        let case = square(8, 200, Mask::None);
+        let [result, log_sums] = case.result(&both, DType::F64).map(|pair| pair.cuda);
+        let [query, key, value] = case.three(&both, DType::F64, Some(1)).views.map(|pair| pair.cuda);
+        let size = AttentionSize { scale: case.scale, mask: case.mask };
+        let result = case.seen(&result).expect("a view").clone();
+        let log_sums = log_sums.transpose(1, 2).expect("a view");
+        let refusal = backend::attention(view(&result), view(&log_sums), [&query, &key, &value].map(view), size);
+        let refusal = refusal.expect_err("doubles take 132 KiB").to_string();
+        assert!(refusal.contains("too little shared memory"), "{refusal}");
     });
 }
 

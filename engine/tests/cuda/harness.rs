@@ -9,13 +9,20 @@ pub(crate) const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::Bf16, DTyp
 
 /// Runs `body` with the cpu device and a CUDA device.
 pub(crate) fn on_both(body: impl FnOnce(&Both)) {
-    Setup::new().run(|| body(&Both { cpu: Device::cpu(), cuda: Device::cuda(0).expect("there is a CUDA device") }));
+    Setup::new().run(|| body(&Both::open()));
 }
 
 /// The two devices.
 pub(crate) struct Both {
     pub(crate) cpu: Device,
     pub(crate) cuda: Device,
+}
+
+impl Both {
+    /// Opens both, in a process that finds the CUDA device.
+    pub(crate) fn open() -> Self {
+        Self { cpu: Device::cpu(), cuda: Device::cuda(0).expect("there is a CUDA device") }
+    }
 }
 
 /// The same tensor on both devices.

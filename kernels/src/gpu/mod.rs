@@ -36,6 +36,7 @@ pub struct Gpu {
     name: String,
     capability: (i32, i32),
     processors: u32,
+    shared_bytes: u32,
     streams: Streams,
     pages: Pages,
     programs: Programs,
@@ -73,6 +74,7 @@ impl Gpu {
             name: known.name,
             capability,
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1) as u32,
+            shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.max(0) as u32,
             streams: Streams::new()?,
             pages: Pages::new(i32::from(ordinal))?,
             programs: Programs::new(format!("sm_{}{}", capability.0, capability.1)),
@@ -100,6 +102,11 @@ impl Gpu {
     /// How many multiprocessors it has.
     pub fn processors(&self) -> u32 {
         self.processors
+    }
+
+    /// Shared memory that a block can ask for, in bytes.
+    pub fn shared_bytes(&self) -> u32 {
+        self.shared_bytes
     }
 
     /// Makes it the one that the driver's calls on this thread mean.

@@ -6,7 +6,7 @@
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::{Arguments, Grid, Kernel};
 
-use super::attention_tiles::{MOST_WIDTH, Step, Tiles};
+use super::attention_tiles::{MOST_WIDTH, Processors, Step, Tiles};
 use super::launch::{Place, Queue, check_float, nest_words, reading, types, writing, writing_all};
 use crate::backend::kind::Mask;
 use crate::backend::nest::Nest;
@@ -124,10 +124,15 @@ struct Work {
 
 impl Work {
     /// For `heads` heads of `rows` rows each.
-    fn new(queue: &Queue<'_>, step: Step, dtype: DType, sight: &Sight, [heads, rows]: [usize; 2]) -> Self {
-        let processors = queue.gpu().processors() as usize;
-        let tiles = Tiles::new(step, [sight.width as usize, dtype.size()], [heads, rows], processors);
-        Self { step, tiles, shares: heads * rows.div_ceil(tiles.rows) }
+    fn new(queue: &Queue<'_>, step: Step, dtype: DType, sight: &Sight, [heads, rows]: [usize; 2]) -> Result<Self> {
+        let gpu = queue.gpu();
+        let device = Processors { count: gpu.processors() as usize, shared_bytes: gpu.shared_bytes() };
+        let width = sight.width as usize;
+        let tiles = Tiles::new(step, [width, dtype.size()], [heads, rows], device).ok_or_else(|| {
+            let what = "this GPU's blocks have too little shared memory for heads of doubles wider than 128: use f32";
+            Error::shape(OP, &width, what)
+        })?;
+        Ok(Self { step, tiles, shares: heads * rows.div_ceil(tiles.rows) })
     }
 
     /// Gives it to the stream, with the arguments that its kernel takes before `sight`.
@@ -157,7 +162,7 @@ pub fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], siz
     let (to, log_sums) = (writing(out, OP)?, writing(statistics, OP)?);
     let is_wide = [&to, &q, &k, &v].into_iter().zip(rows).all(|(place, view)| is_wide(place.address(), view));
     let sight = Sight::new(query, key, size, is_wide)?;
-    let work = Work::new(&queue, Step::Forward, out.dtype, &sight, [sight.heads()[0], sight.places as usize]);
+    let work = Work::new(&queue, Step::Forward, out.dtype, &sight, [sight.heads()[0], sight.places as usize])?;
     work.start(&queue, out.dtype, sight, || {
         let (to, log_sums) = (Rows::of(&to, out), Rows::of(&log_sums, statistics));
         Arguments::new()
@@ -230,7 +235,7 @@ pub fn attention_backward(
         std::array::from_fn(|index| Rows::new(addresses[index], outs[index].layout));
 
     let [heads, key_heads] = sight.heads();
-    let mut work = Work::new(&queue, Step::KeyGradients, dtype, &sight, [key_heads, sight.keys as usize]);
+    let mut work = Work::new(&queue, Step::KeyGradients, dtype, &sight, [key_heads, sight.keys as usize])?;
     let sums = 2 * outs[1].layout.elements();
     let parts = parts(&queue, &sight, work.shares, sums * dtype.statistics().size());
     work.shares *= parts;
@@ -241,7 +246,7 @@ pub fn attention_backward(
         let kernel = Kernel::new(SUMS, "attention_add_parts", types(dtype));
         queue.launch(kernel, queue.over(sums, 1), &grads().with(sight))?;
     }
-    let work = Work::new(&queue, Step::QueryGradients, dtype, &sight, [heads, sight.places as usize]);
+    let work = Work::new(&queue, Step::QueryGradients, dtype, &sight, [heads, sight.places as usize])?;
     work.start(&queue, dtype, sight, || Arguments::new().with(query_grad).with(known))
 }
 

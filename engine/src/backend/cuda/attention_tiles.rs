@@ -38,7 +38,7 @@ struct File {
     singles: [Option<[usize; 2]>; 3],
 }
 
-const FILES: [File; 7] = [
+const FILES: [File; 9] = [
     File {
         name: "attention_32",
         width: 32,
@@ -82,11 +82,25 @@ const FILES: [File; 7] = [
         singles: [Some([64, 32]), Some([64, 32]), Some([64, 32])],
     },
     File {
+        name: "attention_128_lean",
+        width: 128,
+        is_large: false,
+        halves: [None; 3],
+        singles: [None, Some([32, 32]), Some([32, 32])],
+    },
+    File {
         name: "attention_256",
         width: MOST_WIDTH,
         is_large: false,
         halves: [Some([64, 32]), Some([32, 32]), Some([64, 32])],
         singles: [Some([32, 32]), Some([32, 32]), Some([32, 32])],
+    },
+    File {
+        name: "attention_256_lean",
+        width: MOST_WIDTH,
+        is_large: false,
+        halves: [None; 3],
+        singles: [Some([32, 16]), Some([16, 16]), Some([16, 16])],
     },
 ];
 
@@ -103,17 +117,32 @@ pub(super) struct Tiles {
 
 impl Tiles {
     /// Those for rows of `width` numbers of `bytes` each, at most [`MOST_WIDTH`]. `heads` heads have `rows` rows each.
-    pub(super) fn new(step: Step, [width, bytes]: [usize; 2], [heads, rows]: [usize; 2], processors: usize) -> Self {
-        // Large tiles read less for each product, once there are enough of them to occupy the device.
-        let suits = |file: &&File| {
-            let tile = file.tile(step, bytes);
-            let enough = |tile: [usize; 2]| !file.is_large || heads * rows.div_ceil(tile[0]) >= 2 * processors;
-            file.width >= width && tile.is_some_and(enough)
+    /// None if no kernel does with the shared memory that a block of `device` has.
+    pub(super) fn new(
+        step: Step,
+        [width, bytes]: [usize; 2],
+        [heads, rows]: [usize; 2],
+        device: Processors,
+    ) -> Option<Self> {
+        let of_file = |file: &File| {
+            let tile = file.tile(step, bytes)?;
+            let shared_bytes = shared_bytes(step, [file.width, bytes], tile) as u32;
+            // Large tiles read less for each product, once there are enough of them to occupy the device.
+            let suits = !file.is_large || heads * rows.div_ceil(tile[0]) >= 2 * device.count;
+            let fits = file.width >= width && shared_bytes <= device.shared_bytes;
+            (suits && fits).then_some(Self { file: file.name, rows: tile[0], shared_bytes })
         };
-        let file = FILES.iter().find(suits).unwrap_or(&FILES[FILES.len() - 1]);
-        let [rows, columns] = file.tile(step, bytes).unwrap_or(DOUBLES);
-        Self { file: file.name, rows, shared_bytes: shared_bytes(step, [file.width, bytes], [rows, columns]) as u32 }
+        FILES.iter().find_map(of_file)
     }
+}
+
+/// What decides about tiles of a device's multiprocessors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Processors {
+    /// How many there are.
+    pub(super) count: usize,
+    /// Shared memory that a block can ask for, in bytes.
+    pub(super) shared_bytes: u32,
 }
 
 /// Rows and columns of tiles of doubles, which have one size for all.
@@ -124,7 +153,7 @@ impl File {
         match bytes {
             2 => self.halves[step as usize],
             4 => self.singles[step as usize],
-            _ => (!self.is_large).then_some(DOUBLES),
+            _ => (!self.is_large && self.halves[step as usize].is_some()).then_some(DOUBLES),
         }
     }
 }
@@ -149,16 +178,22 @@ mod tests {
 
     const STEPS: [Step; 3] = [Step::Forward, Step::KeyGradients, Step::QueryGradients];
 
+    const H200: Processors = Processors { count: 132, shared_bytes: 227 << 10 };
+
+    fn name(step: Step, sizes: [usize; 2], heads: usize, device: Processors) -> Option<&'static str> {
+        Tiles::new(step, sizes, [heads, 1024], device).map(|tiles| tiles.file)
+    }
+
     #[test]
-    fn every_width_has_tiles_that_fit_into_a_block_of_the_oldest_gpu() {
-        const MOST_SHARED_BYTES: u32 = 163 << 10;
-        for step in STEPS {
-            for bytes in [2, 4, 8] {
-                for width in 1..=MOST_WIDTH {
-                    for heads in [1, 1 << 20] {
-                        let tiles = Tiles::new(step, [width, bytes], [heads, 1000], 132);
+    fn every_width_has_tiles_that_fit_into_a_block_of_every_gpu() {
+        for shared_bytes in [99 << 10, 163 << 10, 227 << 10] {
+            let device = Processors { shared_bytes, ..H200 };
+            for step in STEPS {
+                for (bytes, most_width) in [(2, 256), (4, 256), (8, if shared_bytes < 163 << 10 { 128 } else { 256 })] {
+                    for (width, heads) in (1..=most_width).flat_map(|width| [(width, 1), (width, 1 << 20)]) {
+                        let tiles = Tiles::new(step, [width, bytes], [heads, 1000], device).expect("there are some");
                         let padded = FILES.iter().find(|file| file.name == tiles.file).map_or(0, |file| file.width);
-                        assert!(padded >= width && tiles.shared_bytes <= MOST_SHARED_BYTES, "{tiles:?} for {width}");
+                        assert!(padded >= width && tiles.shared_bytes <= shared_bytes, "{tiles:?} for {width}");
                     }
                 }
             }
@@ -166,10 +201,15 @@ mod tests {
     }
 
     #[test]
-    fn large_tiles_are_for_many_rows() {
-        let file = |heads| Tiles::new(Step::Forward, [64, 2], [heads, 1024], 132).file;
-        assert_eq!([file(8), file(96)], ["attention_64", "attention_64_large"]);
-        let keys = Tiles::new(Step::KeyGradients, [128, 2], [1 << 20, 1024], 132);
-        assert_eq!(keys.file, "attention_128");
+    fn large_tiles_are_for_many_rows_and_lean_ones_for_little_shared_memory() {
+        let files = [8, 96].map(|heads| name(Step::Forward, [64, 2], heads, H200));
+        assert_eq!(files, [Some("attention_64"), Some("attention_64_large")]);
+        assert_eq!(name(Step::KeyGradients, [128, 2], 1 << 20, H200), Some("attention_128"));
+        let small = Processors { shared_bytes: 99 << 10, ..H200 };
+        let files = |device| STEPS.map(|step| name(step, [128, 4], 8, device));
+        assert_eq!(files(H200), [Some("attention_128"); 3]);
+        assert_eq!(files(small), [Some("attention_128"), Some("attention_128_lean"), Some("attention_128_lean")]);
+        assert_eq!(STEPS.map(|step| name(step, [200, 4], 8, small)), [Some("attention_256_lean"); 3]);
+        assert_eq!(STEPS.map(|step| name(step, [200, 8], 8, small)), [None; 3], "doubles take twice as much");
     }
 }
