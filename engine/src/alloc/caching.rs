@@ -212,7 +212,7 @@ impl Heap {
     }
 
     #[inline]
-    fn count_alloc(&mut self, block: &Block) {
+    pub(super) fn count_alloc(&mut self, block: &Block) {
         let Block { address, requested, allocated, stream, pool, .. } = *block;
         let stats = &mut self.stats;
         stats.allocation.increase(pool, 1);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_recorder::DeviceId;
+use highwater_recorder::api::UNRECORDED;
 use highwater_recorder::context::Context;
 use highwater_recorder::snapshots::event::Range;
 
@@ -44,15 +44,14 @@ pub(crate) struct Planted {
 
 impl CachingAllocator {
     /// An allocator that holds what is planted, and the handles of the planted blocks with their names. The driver is
-    /// not asked for any of it.
+    /// not asked for any of it, and no recording is told of what the allocator does.
     pub(crate) fn planted(
         driver: Box<dyn Driver>,
-        device: DeviceId,
         config: AllocConfig,
         ties: Ties,
         planted: &Planted,
     ) -> (Arc<Self>, Vec<(u32, Block)>) {
-        let allocator = Self::new(driver, device, config);
+        let allocator = Self::new(driver, UNRECORDED, config);
         let mut blocks = Vec::new();
         {
             let mut heap = allocator.heap();
@@ -159,20 +158,7 @@ impl Heap {
             stream: record.stream,
             pool: record.pool,
         };
-        self.count_planted(&handle);
+        self.count_alloc(&handle);
         handle
-    }
-
-    fn count_planted(&mut self, block: &Block) {
-        let Block { requested, allocated, pool, .. } = *block;
-        let stats = &mut self.stats;
-        stats.allocation.increase(pool, 1);
-        stats.allocated_bytes.increase(pool, allocated);
-        stats.active.increase(pool, 1);
-        stats.active_bytes.increase(pool, allocated);
-        stats.requested_bytes.increase(pool, requested);
-        if !self.config.splits_freely(allocated) {
-            stats.oversize_allocations.increase(1);
-        }
     }
 }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use highwater_recorder::api::UNRECORDED;
-
 use super::driver::ReplayDriver;
 use super::start::{Private, Start};
 use crate::alloc::{AllocConfig, Block, CachingAllocator, Planted, Ties};
@@ -38,8 +36,7 @@ impl Pools {
 
     fn add(&mut self, pool: Private, planted: &Planted) -> Vec<(u32, Block)> {
         let driver = Box::new(self.driver.clone());
-        let (allocator, blocks) =
-            CachingAllocator::planted(driver, UNRECORDED, self.config.clone(), self.ties, planted);
+        let (allocator, blocks) = CachingAllocator::planted(driver, self.config.clone(), self.ties, planted);
         self.allocators.push((pool, allocator));
         blocks
     }
