@@ -42,6 +42,9 @@ pub struct DiffArguments {
     /// Name the K groups that differ most; the others are summed up as the rest
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
+    /// Also name the K largest single blocks that one side holds and the other does not
+    #[arg(long = "blocks", value_name = "K", default_value_t = 0)]
+    pub lone_blocks: usize,
     /// The blocks.
     #[command(flatten)]
     pub blocks: BlockChoice,

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use highwater_snapshots::analysis::diff::{
-    Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, PhasePair, Setting,
+    Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
 };
 use highwater_snapshots::analysis::phases::PhaseRow;
 use highwater_snapshots::analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
@@ -14,6 +14,7 @@ use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::caveats;
+use super::diff_blocks::{self, LoneBlockFigures};
 use super::moment::{PeakFigure, count_of, when};
 use super::outcome::Failure;
 use super::page::Page;
@@ -31,6 +32,8 @@ pub struct DiffReport<'a> {
     traces: [&'a Trace; 2],
     arguments: &'a DiffArguments,
     comparison: Comparison,
+    /// The single blocks, where they are asked for.
+    lone: Option<LoneBlocks>,
 }
 
 impl<'a> DiffReport<'a> {
@@ -61,8 +64,11 @@ impl<'a> DiffReport<'a> {
             at[side].find(asked[side], arguments.metric).ok_or_else(missing)
         };
         let query = DiffQuery { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
-        let comparison = Comparison::of(asked, [find(0)?, find(1)?], &query);
-        Ok(Self { traces, arguments, comparison })
+        let moments = [find(0)?, find(1)?];
+        let wanted = arguments.lone_blocks;
+        let lone = (wanted > 0).then(|| LoneBlocks::of(asked, &moments, &query, wanted));
+        let comparison = Comparison::of(asked, moments, &query);
+        Ok(Self { traces, arguments, comparison, lone })
     }
 
     /// The answer for programs: the deltas of groups and rest sum to `delta_bytes`, with a filter to `filtered_delta_bytes`.
@@ -99,6 +105,9 @@ impl<'a> DiffReport<'a> {
                 .map(|(metric, bytes)| (metric.name(), TotalFigures::of(*bytes)))
                 .collect(),
             phases: self.comparison.phases.iter().map(PhaseFigures::of).collect(),
+            blocks: self.lone.as_ref().map(|lone| lone.blocks.iter().map(LoneBlockFigures::of).collect()),
+            lone_a_bytes: self.lone.as_ref().map(|lone| lone.bytes[0]),
+            lone_b_bytes: self.lone.as_ref().map(|lone| lone.bytes[1]),
         }
     }
 
@@ -140,6 +149,11 @@ impl<'a> DiffReport<'a> {
         }
         page.table(&self.table())?;
         self.print_likeness(page)?;
+        if let Some(lone) = &self.lone {
+            page.gap()?;
+            page.line(&diff_blocks::heading(lone))?;
+            page.table(&diff_blocks::table(lone))?;
+        }
         caveats::print(self.traces[0], page)?;
         if self.arguments.b.is_some() {
             caveats::print(self.traces[1], page)?;
@@ -351,6 +365,12 @@ struct DiffFigures {
     settings: Vec<Setting>,
     peaks: BTreeMap<&'static str, TotalFigures>,
     phases: Vec<PhaseFigures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocks: Option<Vec<LoneBlockFigures>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lone_a_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lone_b_bytes: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]

@@ -15,6 +15,7 @@ pub mod peak;
 pub mod phases;
 mod idle;
 pub mod explain;
+pub mod diff_blocks;
 pub mod diff;
 pub mod growth;
 pub mod oom;

@@ -221,6 +221,19 @@ fn diff_of_one_recording_tells_what_lives_on() {
 }
 
 #[test]
+fn diff_names_single_blocks_that_one_side_alone_holds() {
+    let figures = json(trace(), "diff a.snap b.snap --blocks 2 --json");
+    let blocks = figures["blocks"].as_array().unwrap();
+    let told: Vec<_> = blocks.iter().map(|one| (one["only_in"].as_str().unwrap(), one["bytes"].as_u64())).collect();
+    assert_eq!(told, [("a", Some(4096))], "the optimizer's temporary; the rest has its like");
+    let lone = ["lone_b_bytes", "lone_a_bytes"].map(|key| figures[key].as_i64().unwrap());
+    assert_eq!(lone[0] - lone[1], figures["delta_bytes"].as_i64().unwrap());
+    assert_eq!(json(trace(), "diff a.snap b.snap --json")["blocks"], Value::Null);
+    let text = answer(trace(), "diff a.snap b.snap --blocks 2").unwrap();
+    assert!(text.contains("Single blocks without their like on the other side: "), "{text}");
+}
+
+#[test]
 fn differences_sum_for_every_metric_key_and_moment() {
     for metric in ["requested", "allocated", "active", "reserved"] {
         for keys in ["category", "op,scope", "stack", "frame", "lifetime,phase,step"] {

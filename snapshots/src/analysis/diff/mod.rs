@@ -7,6 +7,7 @@ mod pairs;
 mod unite;
 mod settings;
 mod steps;
+mod blocks;
 mod comparison;
 mod tree;
 
@@ -24,6 +25,7 @@ use super::metric::Metric;
 use super::peak::{Moment, beside_blocks};
 use super::series::Series;
 
+pub use blocks::{LoneBlock, LoneBlocks};
 pub use comparison::Comparison;
 pub use settings::{Setting, settings};
 pub use steps::{PhasePair, paired_steps, phase_pairs};

@@ -181,3 +181,21 @@ fn of_one_recording_the_last_whole_steps_are_compared() {
     let bytes = |step| DiffAt::StepEnd(step).find(held.asked(), Metric::Requested).map(|moment| moment.bytes);
     assert_eq!((bytes(1), bytes(2), bytes(9)), (Some(20), Some(30), None));
 }
+
+#[test]
+fn single_blocks_are_those_without_their_like_on_the_other_side() {
+    let a = "alloc w 100 parameter\nalloc x 10 activation @net < f\nalloc y 10 activation @net < f\nalloc z 7 input\n";
+    let b =
+        "alloc w 100 parameter\nalloc x 10 activation @net < f\nalloc u 30 activation @net < f\nalloc t 7 gradient\n";
+    let (a, b) = (Held::of(a), Held::of(b));
+    let (filter, metric) = (Filter::default(), Metric::Requested);
+    let moments = [&a, &b].map(|held| DiffAt::Peak.find(held.asked(), metric).unwrap());
+    let query = DiffQuery { keys: &[GroupKey::Category], top: 10, filter: &filter };
+    let lone = LoneBlocks::of([a.asked(), b.asked()], &moments, &query, 3);
+    let told: Vec<_> = lone.blocks.iter().map(|one| (one.side, one.bytes, one.category.as_str())).collect();
+    assert_eq!(told, [(1, 30, "activation"), (0, 10, "activation"), (0, 7, "input")]);
+    assert_eq!((lone.counts, lone.bytes), ([2, 2], [17, 37]));
+    assert_eq!((lone.blocks[0].scope.as_str(), lone.blocks[0].made), ("net", Some(crate::EventId(2))));
+    let diff = Diff::of([a.asked(), b.asked()], moments, &query);
+    assert_eq!(diff.delta(), i128::from(lone.bytes[1]) - i128::from(lone.bytes[0]));
+}
