@@ -11,6 +11,8 @@ use highwater_snapshots::{Category, DeviceId, Pool, StackId, StreamId};
 use crate::context;
 use crate::hub;
 use crate::level::{self, Level};
+use crate::message::Told;
+use crate::post;
 use crate::source::Source;
 
 /// A block that is being handed out.
@@ -88,7 +90,7 @@ pub fn is_recording() -> bool {
 #[inline]
 pub fn reserve(device: DeviceId, range: Range) {
     if keeps(device) {
-        hub::push(device, stack_of_alloc(), What::SegmentAlloc(range));
+        tell(device, stack_of_alloc(), What::SegmentAlloc(range));
     }
 }
 
@@ -96,7 +98,7 @@ pub fn reserve(device: DeviceId, range: Range) {
 #[inline]
 pub fn release(device: DeviceId, range: Range) {
     if keeps(device) {
-        hub::push(device, stack_of_free(), What::SegmentFree(range));
+        tell(device, stack_of_free(), What::SegmentFree(range));
     }
 }
 
@@ -104,7 +106,7 @@ pub fn release(device: DeviceId, range: Range) {
 #[inline]
 pub fn map(device: DeviceId, range: Range) {
     if keeps(device) {
-        hub::push(device, stack_of_alloc(), What::SegmentMap(range));
+        tell(device, stack_of_alloc(), What::SegmentMap(range));
     }
 }
 
@@ -112,7 +114,7 @@ pub fn map(device: DeviceId, range: Range) {
 #[inline]
 pub fn unmap(device: DeviceId, range: Range) {
     if keeps(device) {
-        hub::push(device, stack_of_free(), What::SegmentUnmap(range));
+        tell(device, stack_of_free(), What::SegmentUnmap(range));
     }
 }
 
@@ -122,26 +124,39 @@ pub fn alloc(device: DeviceId, block: &NewBlock) {
     if !keeps(device) {
         return;
     }
-    let context = context::current();
-    let alloc = Alloc {
-        block: block.block,
-        address: block.address,
-        requested: block.requested,
-        allocated: block.allocated,
-        stream: block.stream,
-        pool: block.pool,
-        category: context.category,
-        op: context.op,
-        scope: context.scope,
-    };
-    hub::push(device, stack_of_alloc(), What::Alloc(alloc));
+    tell(device, stack_of_alloc(), What::Alloc(in_context(block)));
+}
+
+/// [`free_requested`] and [`free_completed`] in one: the program gives a block back that nothing waits for.
+#[inline]
+pub fn free(device: DeviceId, block: BlockKey) {
+    if keeps(device) {
+        post::tell(device, stack_of_free(), &Told::Freed(block));
+    }
+}
+
+/// A block is handed out by an allocator that has no numbers for its blocks: it is known by its address until
+/// [`free_at`] names that. [`NewBlock::block`] is not looked at. Needs no lock: call it after the memory was obtained.
+#[inline]
+pub fn alloc_at(device: DeviceId, block: &NewBlock) {
+    if keeps(device) {
+        post::tell(device, stack_of_alloc(), &Told::AllocAt(in_context(block)));
+    }
+}
+
+/// The block at `address` goes back, and its address may be handed out again. Call it before that can happen.
+#[inline]
+pub fn free_at(device: DeviceId, address: u64) {
+    if keeps(device) {
+        post::tell(device, stack_of_free(), &Told::FreedAt(address));
+    }
 }
 
 /// The program gives a block back.
 #[inline]
 pub fn free_requested(device: DeviceId, block: BlockKey) {
     if keeps(device) {
-        hub::push(device, stack_of_free(), What::FreeRequested(block));
+        tell(device, stack_of_free(), What::FreeRequested(block));
     }
 }
 
@@ -149,7 +164,7 @@ pub fn free_requested(device: DeviceId, block: BlockKey) {
 #[inline]
 pub fn free_completed(device: DeviceId, block: BlockKey) {
     if keeps(device) {
-        hub::push(device, StackId::NONE, What::FreeCompleted(block));
+        tell(device, StackId::NONE, What::FreeCompleted(block));
     }
 }
 
@@ -157,7 +172,7 @@ pub fn free_completed(device: DeviceId, block: BlockKey) {
 #[inline]
 pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
     if keeps(device) {
-        hub::push(device, StackId::NONE, What::Tag(block, category));
+        tell(device, StackId::NONE, What::Tag(block, category));
     }
 }
 
@@ -172,7 +187,7 @@ pub fn records_uses() -> bool {
 #[inline]
 pub fn used(device: DeviceId, block: BlockKey) {
     if level::records_uses() {
-        hub::push(device, stack_of_free(), What::Used(block));
+        tell(device, stack_of_free(), What::Used(block));
     }
 }
 
@@ -180,7 +195,7 @@ pub fn used(device: DeviceId, block: BlockKey) {
 #[inline]
 pub fn device_used(device: DeviceId, bytes: u64) {
     if keeps(device) {
-        hub::push(device, StackId::NONE, What::DeviceUsed(bytes));
+        tell(device, StackId::NONE, What::DeviceUsed(bytes));
     }
 }
 
@@ -201,8 +216,30 @@ pub fn oom(device: DeviceId, requested: u64, device_free: u64) {
     }
     let context = context::current();
     let oom = Oom { requested, device_free, op: context.op, scope: context.scope };
-    hub::push(device, stack_of_alloc(), What::Oom(oom));
+    tell(device, stack_of_alloc(), What::Oom(oom));
     crate::oom::save();
+}
+
+/// The block with the running thread's scope, op and category.
+#[inline(always)]
+fn in_context(block: &NewBlock) -> Alloc {
+    let context = context::current();
+    Alloc {
+        block: block.block,
+        address: block.address,
+        requested: block.requested,
+        allocated: block.allocated,
+        stream: block.stream,
+        pool: block.pool,
+        category: context.category,
+        op: context.op,
+        scope: context.scope,
+    }
+}
+
+#[inline(always)]
+fn tell(device: DeviceId, stack: StackId, what: What) {
+    post::tell(device, stack, &Told::Event(what));
 }
 
 #[inline]

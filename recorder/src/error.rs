@@ -17,14 +17,23 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Somebody else is writing to the file.
+    #[error("another process or recording is writing to {}: name another file, or a folder, in which each process has its own", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
     /// The recording could not be encoded or read back.
     #[error(transparent)]
     Snapshot(#[from] highwater_snapshots::Error),
-    /// A fault of ours in the writer thread.
-    #[error("the writer thread failed by a fault of its own; the file is valid up to there")]
-    Writer,
-    /// No thread for the writer.
-    #[error("cannot start the writer thread: {0}")]
+    /// A fault of ours in the collector thread.
+    #[error("the recorder's thread failed by a fault of its own; the file is valid up to there")]
+    Collector,
+    /// The process that began the recording has forked, and this is its child.
+    #[error("this recording belongs to the process that began it; a forked child has to begin its own")]
+    OfParent,
+    /// No thread for the recorder.
+    #[error("cannot start the recorder's thread: {0}")]
     Thread(std::io::Error),
     /// An option that cannot be met.
     #[error("{0}")]

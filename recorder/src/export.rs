@@ -8,17 +8,10 @@ use highwater_snapshots::intern::Interner;
 use highwater_snapshots::tables::{Frame, Module, Op, Scope, SourceLine, Stack, Tables};
 use highwater_snapshots::{FrameId, ModuleId, OpId, Problem, ScopeId, StackId, StartingBlock, StartingState, StringId};
 
+use crate::message::NewOp;
 use crate::names;
 use crate::stack::{self, depot};
 use crate::symbolize::{self, Binary, Request, SYSTEM_DEBUG_FOLDER, Symbolizer};
-
-/// A forward operation as the hub keeps it, with process-wide ids.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NewOp {
-    pub(crate) name: StringId,
-    pub(crate) scope: ScopeId,
-    pub(crate) stack: StackId,
-}
 
 /// The tables of one recording, growing.
 #[derive(Debug, Default)]
@@ -31,6 +24,7 @@ pub(crate) struct Exporter {
     frame_rows: HashMap<u64, FrameId>,
     stacks: Vec<Stack>,
     scopes: Vec<Scope>,
+    /// Those that were not taken yet.
     ops: Vec<Op>,
     /// The process-wide number of this recording's first operation.
     first_op: u32,
@@ -212,7 +206,12 @@ impl Exporter {
         SourceLine { function, file, line: source.line }
     }
 
-    /// The rows so far.
+    /// The operations that were added since the last call.
+    pub(crate) fn take_ops(&mut self) -> Vec<Op> {
+        std::mem::take(&mut self.ops)
+    }
+
+    /// The rows so far, operations aside.
     pub(crate) fn rows(&self) -> Rows<'_> {
         Rows {
             strings: self.strings.rows(),
@@ -220,7 +219,6 @@ impl Exporter {
             frames: &self.frames,
             stacks: &self.stacks,
             scopes: &self.scopes,
-            ops: &self.ops,
         }
     }
 
@@ -244,7 +242,7 @@ impl Exporter {
     }
 }
 
-/// All rows of an exporter.
+/// The rows of an exporter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a> {
     pub(crate) strings: &'a [String],
@@ -252,5 +250,4 @@ pub(crate) struct Rows<'a> {
     pub(crate) frames: &'a [Frame],
     pub(crate) stacks: &'a [Stack],
     pub(crate) scopes: &'a [Scope],
-    pub(crate) ops: &'a [Op],
 }

@@ -4,11 +4,12 @@ use highwater_snapshots::trace::Header;
 
 use crate::clock::Clock;
 use crate::level::Level;
+use crate::naming::Rank;
 use crate::options::HistoryOptions;
 
-/// The facts of this process. Rank and world size come from the variables that launchers set (`RANK`, `WORLD_SIZE`).
+/// The facts of this process.
 pub(crate) fn of_process(options: &HistoryOptions, clock: &Clock) -> Header {
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let Rank { rank, world_size } = Rank::of_process();
     let level = match options.level {
         Level::Off => "off",
         Level::State => "state",
@@ -20,8 +21,8 @@ pub(crate) fn of_process(options: &HistoryOptions, clock: &Clock) -> Header {
         program: std::env::args().collect::<Vec<_>>().join(" "),
         host: host_name(),
         pid: std::process::id(),
-        rank: number("RANK"),
-        world_size: number("WORLD_SIZE"),
+        rank,
+        world_size,
         started_unix_us: clock.started_unix_us,
         clock: Clock::NAME.to_owned(),
         level: level.to_owned(),
@@ -30,7 +31,8 @@ pub(crate) fn of_process(options: &HistoryOptions, clock: &Clock) -> Header {
     }
 }
 
-fn host_name() -> String {
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
     let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
     from_kernel.or_else(|_| std::env::var("HOSTNAME")).unwrap_or_default()
 }

@@ -2,30 +2,26 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use highwater_snapshots::event::{Event, Range, What};
-use highwater_snapshots::{DeviceId, Phase, StartingBlock, StartingState};
+use highwater_snapshots::event::{Event, What};
+use highwater_snapshots::{DeviceId, Phase, StartingState};
 
-/// Events in order. When a ring is full, the oldest leaves, and what it did is folded into the starting state, so that
-/// totals stay right.
+use crate::message::{self, MOST_WORDS, Told, Words};
+use crate::state::DeviceState;
+
+/// Events in order, each in the few words of its message. When a ring is full, the oldest leaves, and what it did is
+/// folded into the starting state, so that totals stay right.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    events: VecDeque<Event>,
+    words: VecDeque<u64>,
+    events: usize,
     most: Option<usize>,
-    base: HashMap<DeviceId, Base>,
+    base: HashMap<DeviceId, DeviceState>,
     evicted: u64,
     /// The step and the phase that the oldest event kept lies in.
     step: Option<Event>,
     phase: Option<Event>,
     /// Each device's last sample of what is in use, among the events that left.
     samples: Vec<Event>,
-}
-
-/// A device's state before the first event that is kept.
-#[derive(Debug, Default)]
-struct Base {
-    segments: HashMap<u64, Range>,
-    mappings: Vec<Range>,
-    blocks: HashMap<u64, StartingBlock>,
 }
 
 impl History {
@@ -36,35 +32,39 @@ impl History {
 
     /// Takes the state of a device whose events begin now.
     pub(crate) fn begin(&mut self, state: &StartingState) {
-        let base = self.base.entry(state.device).or_default();
-        base.segments = state.segments.iter().map(|range| (range.address, *range)).collect();
-        base.mappings = state.mappings.clone();
-        base.blocks = state.blocks.iter().map(|block| (block.alloc.block, *block)).collect();
+        self.base.insert(state.device, DeviceState::from(state));
     }
 
     /// Takes the next event.
-    pub(crate) fn push(&mut self, event: Event) {
-        if self.most.is_some_and(|most| self.events.len() >= most)
-            && let Some(oldest) = self.events.pop_front()
-        {
-            self.evicted += 1;
-            match oldest.what {
-                What::Step(_) => (self.step, self.phase) = (Some(oldest), None),
-                What::Phase(Phase::Setup) => (self.step, self.phase) = (None, None),
-                What::Phase(_) => self.phase = Some(oldest),
-                What::DeviceUsed(_) => {
-                    self.samples.retain(|sample| sample.device != oldest.device);
-                    self.samples.push(oldest);
-                }
-                _ => self.base.entry(oldest.device).or_default().fold(&oldest),
-            }
+    pub(crate) fn push(&mut self, event: &Event) {
+        if self.most.is_some_and(|most| self.events >= most) {
+            self.evict();
         }
-        self.events.push_back(event);
+        let Words { words, len } = Words::of_kept(event);
+        self.words.extend(&words[..len]);
+        self.events += 1;
     }
 
-    /// How many events are kept at most; none if all.
-    pub(crate) fn most_events(&self) -> Option<usize> {
-        self.most
+    fn evict(&mut self) {
+        let Some(&first) = self.words.front() else { return };
+        let mut words = [0; MOST_WORDS];
+        let len = message::len(first);
+        for (to, from) in words.iter_mut().zip(self.words.drain(..len)) {
+            *to = from;
+        }
+        self.events -= 1;
+        self.evicted += 1;
+        let Some(oldest) = event_of(&words[..len]) else { return };
+        match oldest.what {
+            What::Step(_) => (self.step, self.phase) = (Some(oldest), None),
+            What::Phase(Phase::Setup) => (self.step, self.phase) = (None, None),
+            What::Phase(_) => self.phase = Some(oldest),
+            What::DeviceUsed(_) => {
+                self.samples.retain(|sample| sample.device != oldest.device);
+                self.samples.push(oldest);
+            }
+            _ => self.base.entry(oldest.device).or_default().fold(&oldest),
+        }
     }
 
     /// Events that left the ring.
@@ -73,8 +73,23 @@ impl History {
     }
 
     /// The step, phase and samples that hold at the oldest event, then the events kept, oldest first.
-    pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
-        self.step.iter().chain(&self.phase).chain(&self.samples).chain(&self.events)
+    pub(crate) fn events(&self) -> impl Iterator<Item = Event> {
+        let mut at = 0;
+        let kept = std::iter::from_fn(move || {
+            let mut words = [0; MOST_WORDS];
+            let len = message::len(*self.words.get(at)?);
+            for (to, from) in words.iter_mut().zip(self.words.range(at..at + len)) {
+                *to = *from;
+            }
+            at += len;
+            event_of(&words[..len])
+        });
+        self.step.iter().chain(&self.phase).chain(&self.samples).copied().chain(kept)
+    }
+
+    /// How many events [`events`](Self::events) gives, about.
+    pub(crate) fn len(&self) -> usize {
+        self.events
     }
 
     /// Each device's state before the first event kept, devices and blocks in order.
@@ -85,66 +100,18 @@ impl History {
     }
 }
 
-impl Base {
-    fn fold(&mut self, event: &Event) {
-        match event.what {
-            What::Alloc(alloc) => {
-                let block = StartingBlock { alloc, stack: event.stack, free_requested: false };
-                self.blocks.insert(alloc.block, block);
-            }
-            What::FreeRequested(key) => {
-                if let Some(block) = self.blocks.get_mut(&key) {
-                    block.free_requested = true;
-                }
-            }
-            What::FreeCompleted(key) => drop(self.blocks.remove(&key)),
-            What::Tag(key, category) => {
-                if let Some(block) = self.blocks.get_mut(&key) {
-                    block.alloc.category = category;
-                }
-            }
-            What::SegmentAlloc(range) => drop(self.segments.insert(range.address, range)),
-            What::SegmentFree(range) => drop(self.segments.remove(&range.address)),
-            What::SegmentMap(range) => self.mappings.push(range),
-            What::SegmentUnmap(range) => self.unmap(range),
-            What::Oom(_) | What::DeviceUsed(_) | What::Step(_) | What::Phase(_) | What::Mark(_) | What::Used(_) => {}
-        }
-    }
-
-    /// Takes a range out of the mapped ones, cutting those that it overlaps.
-    fn unmap(&mut self, gone: Range) {
-        let end = gone.address.saturating_add(gone.bytes);
-        let mut kept = Vec::with_capacity(self.mappings.len() + 1);
-        for range in self.mappings.drain(..) {
-            let range_end = range.address.saturating_add(range.bytes);
-            if range_end <= gone.address || range.address >= end {
-                kept.push(range);
-                continue;
-            }
-            if range.address < gone.address {
-                kept.push(Range { bytes: gone.address - range.address, ..range });
-            }
-            if range_end > end {
-                kept.push(Range { address: end, bytes: range_end - end, ..range });
-            }
-        }
-        self.mappings = kept;
-    }
-
-    fn state(&self, device: DeviceId) -> StartingState {
-        let mut segments: Vec<Range> = self.segments.values().copied().collect();
-        segments.sort_by_key(|range| range.address);
-        let mut mappings = self.mappings.clone();
-        mappings.sort_by_key(|range| range.address);
-        let mut blocks: Vec<StartingBlock> = self.blocks.values().copied().collect();
-        blocks.sort_by_key(|block| block.alloc.block);
-        StartingState { device, segments, mappings, blocks }
+/// The event in `words`; a history keeps nothing else.
+fn event_of(words: &[u64]) -> Option<Event> {
+    let read = message::read(words);
+    match read.told {
+        Told::Event(what) => Some(Event { time_ns: read.time, device: read.device, stack: read.stack, what }),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::event::Alloc;
+    use highwater_snapshots::event::{Alloc, Range};
     use highwater_snapshots::{Category, OpId, Pool, ScopeId, StackId, StreamId};
 
     use super::*;
@@ -171,7 +138,7 @@ mod tests {
     fn a_full_ring_forgets_events_but_not_the_blocks_they_left_alive() {
         let mut history = History::new(Some(2));
         for what in [alloc(1, 100), alloc(2, 200), What::FreeRequested(1), What::FreeCompleted(1), alloc(3, 300)] {
-            history.push(event(what));
+            history.push(&event(what));
         }
         assert_eq!(history.evicted(), 3);
         let states = history.starting_states();
@@ -185,7 +152,7 @@ mod tests {
         let range = |address, bytes| Range { address, bytes, stream: StreamId(0), pool: Pool::Large };
         let mut history = History::new(Some(1));
         for what in [What::SegmentMap(range(0, 100)), What::SegmentUnmap(range(40, 20)), What::Step(0)] {
-            history.push(event(what));
+            history.push(&event(what));
         }
         assert_eq!(history.starting_states()[0].mappings, [range(0, 40), range(60, 40)]);
     }

@@ -1,10 +1,16 @@
 //! Names: strings and scopes of the whole process, interned, so that a scope is a number while it matters.
+//!
+//! Each thread remembers those that it met: only a name that is new to a thread costs a lock.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::tables::Scope;
 use highwater_snapshots::{ScopeId, StringId};
+
+use crate::busy;
 
 /// Every name that any guard has used so far. Ids hold for the life of the process; a recording numbers its own anew.
 #[derive(Debug, Default)]
@@ -15,23 +21,77 @@ pub(crate) struct Names {
 
 static NAMES: Mutex<Option<Names>> = Mutex::new(None);
 
+/// A thread remembers so many names at most; then it begins anew.
+const MOST_REMEMBERED: usize = 4096;
+
+#[derive(Default)]
+struct Remembered {
+    strings: HashMap<Box<str>, StringId>,
+    /// By parent, then by name.
+    scopes: HashMap<ScopeId, HashMap<Box<str>, ScopeId>>,
+    scope_count: usize,
+}
+
+thread_local! {
+    static REMEMBERED: RefCell<Remembered> = RefCell::default();
+}
+
 /// Runs `read` with the names locked. A leaf: nothing else is locked meanwhile.
 pub(crate) fn with<R>(read: impl FnOnce(&mut Names) -> R) -> R {
     let mut names: MutexGuard<'_, Option<Names>> = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     read(names.get_or_insert_default())
 }
 
+/// Runs `read` with what the thread remembers; none while the thread ends, or inside another call.
+fn remembered<R>(read: impl FnOnce(&mut Remembered) -> R) -> Option<R> {
+    REMEMBERED.try_with(|remembered| remembered.try_borrow_mut().ok().map(|mut remembered| read(&mut remembered))).ok()?
+}
+
+/// The id of `text`.
+pub(crate) fn string(text: &str) -> StringId {
+    let _busy = busy::enter();
+    let known = remembered(|remembered| {
+        if let Some(&known) = remembered.strings.get(text) {
+            return known;
+        }
+        let id = with(|names| names.string(text));
+        if remembered.strings.len() >= MOST_REMEMBERED {
+            remembered.strings.clear();
+        }
+        remembered.strings.insert(text.into(), id);
+        id
+    });
+    known.unwrap_or_else(|| with(|names| names.string(text)))
+}
+
+/// The id of the scope `name` within `parent`.
+pub(crate) fn scope(parent: ScopeId, name: &str) -> ScopeId {
+    let _busy = busy::enter();
+    let known = remembered(|remembered| {
+        if let Some(&known) = remembered.scopes.get(&parent).and_then(|within| within.get(name)) {
+            return known;
+        }
+        let id = with(|names| names.scope(parent, name));
+        if remembered.scope_count >= MOST_REMEMBERED {
+            remembered.scopes.clear();
+            remembered.scope_count = 0;
+        }
+        remembered.scopes.entry(parent).or_default().insert(name.into(), id);
+        remembered.scope_count += 1;
+        id
+    });
+    known.unwrap_or_else(|| with(|names| names.scope(parent, name)))
+}
+
 impl Names {
-    /// The id of `text`.
-    pub(crate) fn string(&mut self, text: &str) -> StringId {
+    fn string(&mut self, text: &str) -> StringId {
         match self.strings.position(text) {
             Some(position) => StringId(position),
             None => StringId(self.strings.intern(text.to_owned())),
         }
     }
 
-    /// The id of the scope `name` within `parent`.
-    pub(crate) fn scope(&mut self, parent: ScopeId, name: &str) -> ScopeId {
+    fn scope(&mut self, parent: ScopeId, name: &str) -> ScopeId {
         let name = self.string(name);
         ScopeId(self.scopes.intern(Scope { parent, name }))
     }

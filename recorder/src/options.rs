@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use crate::error::{Error, Result};
 use crate::level::{Level, Wanted};
 
 /// How a recording is made. Start from [`HistoryOptions::to_file`], [`in_memory`](HistoryOptions::in_memory) or
@@ -24,10 +26,39 @@ pub struct HistoryOptions {
     pub smallest_bytes: u64,
     /// Record only these training steps, as counted by [`scope::step`](crate::scope::step). Everything if none.
     pub steps: Option<Range<u32>>,
-    /// What to do when the writer falls behind the program.
+    /// What to do when the recorder falls behind the program.
     pub when_behind: WhenBehind,
     /// Write the history to a new file in this folder when a device runs out of memory.
     pub dump_on_oom: Option<PathBuf>,
+    /// At most so many of these files: a program that catches the error and tries again shall not fill the disk.
+    pub most_dumps: u32,
+    /// How often the file is brought up to date: what a killed process loses at most, and some hundredths of a second.
+    pub flush_every: Duration,
+    /// The memory, in bytes, in which events may wait to be read by the recorder's own thread, of all threads together.
+    pub queue_bytes: usize,
+    /// Write one file after another. One file if none.
+    pub rotation: Option<Rotation>,
+    /// When stacks become functions, files and lines.
+    pub symbols: Symbols,
+}
+
+/// A recording in several files, each complete on its own: `step.0001.snap`, `step.0002.snap` and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// The next file begins when one has this size, give or take what is written at a time.
+    pub file_bytes: u64,
+    /// The oldest files are removed so that all together stay below this. None: all are kept.
+    pub disk_bytes: Option<u64>,
+}
+
+/// When stacks become functions, files and lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symbols {
+    /// When the recording ends.
+    #[default]
+    AtEnd,
+    /// Not here: `highwater symbolize` does it later, or on another machine.
+    Never,
 }
 
 /// Which events get a stack.
@@ -52,10 +83,10 @@ pub enum Sink {
     Both(PathBuf),
 }
 
-/// What happens to events that the writer thread cannot take in time.
+/// What happens to events that the recorder's thread cannot take in time, when there is no memory left for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenBehind {
-    /// They are dropped and counted; the program never waits for the disk.
+    /// They are dropped and counted; the program never waits.
     #[default]
     Drop,
     /// The program waits.
@@ -74,6 +105,11 @@ impl Default for HistoryOptions {
             steps: None,
             when_behind: WhenBehind::Drop,
             dump_on_oom: None,
+            most_dumps: 4,
+            flush_every: Duration::from_millis(200),
+            queue_bytes: 256 << 20,
+            rotation: None,
+            symbols: Symbols::AtEnd,
         }
     }
 }
@@ -107,6 +143,33 @@ impl HistoryOptions {
     /// The same, for steps `steps` only.
     pub fn only_steps(self, steps: Range<u32>) -> Self {
         Self { steps: Some(steps), ..self }
+    }
+
+    /// The same, in several files of about `file_bytes`, which together stay below `disk_bytes`.
+    pub fn rotate(self, file_bytes: u64, disk_bytes: Option<u64>) -> Self {
+        Self { rotation: Some(Rotation { file_bytes, disk_bytes }), ..self }
+    }
+
+    /// Whether events go to the file as they happen, rather than at the end.
+    pub(crate) fn streams(&self) -> bool {
+        self.sink.path().is_some() && self.ring_events.is_none() && self.level >= Level::Events
+    }
+
+    /// Says what cannot be met.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |what: &str| Err(Error::Options(what.to_owned()));
+        if self.ring_events == Some(0) {
+            return refuse("a ring needs room for at least one event");
+        }
+        if let Some(Rotation { file_bytes, disk_bytes }) = self.rotation {
+            if !self.streams() {
+                return refuse("only a recording that goes to a file as it happens, without a ring, has several files");
+            }
+            if file_bytes == 0 || disk_bytes.is_some_and(|most| most < 2 * file_bytes) {
+                return refuse("the disk budget of several files must be at least twice the size of one");
+            }
+        }
+        Ok(())
     }
 
     /// What the entry points must know of them.

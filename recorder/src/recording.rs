@@ -1,21 +1,20 @@
 //! Recording: starting, finishing and wrapping; and what is left when it is done.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use highwater_snapshots::event::Event;
-use highwater_snapshots::format::{EndFacts, write_trace};
-use highwater_snapshots::trace::{DeviceFacts, Header, Trust};
-use highwater_snapshots::{StartingState, Trace, TraceBuilder};
+use highwater_snapshots::Trace;
 
 use crate::clock::Clock;
+use crate::collector::{self, Collected, Handle};
 use crate::error::{Error, Result};
-use crate::export::{Exporter, NewOp};
 use crate::header;
-use crate::hub::{self, Stage};
+use crate::held::write_file;
+use crate::hub::{self, Session, Stage};
 use crate::level::{self, Level, Wanted};
+use crate::naming::{self, Rank};
+use crate::notice::{self, Notice};
 use crate::options::HistoryOptions;
-use crate::writer::Writer;
 
 /// Records what `body` does to memory.
 ///
@@ -97,65 +96,83 @@ pub struct Finished {
 #[must_use = "the recording ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct Recording {
-    writer: Option<Writer>,
-    is_finished: bool,
+    collector: Option<Handle>,
 }
 
 impl Recording {
     /// Starts recording: reads the state of every registered allocator, then keeps every event.
     ///
-    /// Fails if a recording runs already, or if the file cannot be created.
+    /// Of several ranks, as the launcher's variables number them, each writes a file of its own: `step.rank3.snap` where
+    /// the options say `step.snap`. Fails if a recording runs already, or if the file cannot be created.
     pub fn start(options: HistoryOptions) -> Result<Self> {
-        if options.ring_events == Some(0) {
-            return Err(Error::Options("a ring needs room for at least one event".to_owned()));
-        }
+        options.check()?;
         let clock = Clock::start();
-        let is_deferred = options.steps.is_some();
         let wanted = options.wanted();
-        let streams = options.ring_events.is_none() && wanted.level >= Level::Events;
-        let written_at_end = options.sink.path().map(Path::to_owned);
-        let path = written_at_end.clone().filter(|_| streams);
+        let is_deferred = options.steps.is_some();
+        let path = options.sink.path().map(|path| naming::for_rank(path, Rank::of_process()));
+        if let Some(path) = path.as_deref().filter(|_| !options.streams()) {
+            // Refused now rather than after the training.
+            drop(crate::file::create(path)?);
+        }
         let header = header::of_process(&options, &clock);
-        let first_op = {
+        let options = Arc::new(options);
+        let collector = {
             let mut hub = hub::lock();
-            if hub.active.is_some() {
+            if hub.session.is_some() {
                 return Err(Error::AlreadyRecording);
             }
-            hub.begin(options, clock)
+            let collector = collector::start(Arc::clone(&options), path, header, clock)?;
+            hub.session = Some(Session { stage: Stage::Waiting, options });
+            collector
         };
-        if !streams && let Some(path) = &written_at_end {
-            // Refused now rather than after the training.
-            if let Err(source) = File::create(path) {
-                hub::end();
-                return Err(Error::Write { source, path: path.clone() });
-            }
-        }
-        let writer = match path.map(|path| Writer::start(&path, &header, first_op)).transpose() {
-            Ok(writer) => writer,
-            Err(error) => {
-                hub::end();
-                return Err(error);
-            }
-        };
+        crate::fork::stop_in_children();
         if !is_deferred || hub::lock().is_in_wanted_step() {
             begin_events(wanted);
         }
-        Ok(Self { writer, is_finished: false })
+        Ok(Self { collector: Some(collector) })
     }
 
-    /// Stops recording and completes the file: waits for the writer, and resolves stacks to source lines.
+    /// Stops recording and completes the file: waits until all is written, and stacks are resolved to source lines.
     pub fn finish(mut self) -> Result<Finished> {
-        self.is_finished = true;
-        end(self.writer.take())
+        stop();
+        self.collector.take().map_or(Err(Error::Collector), wait)
+    }
+
+    /// Stops recording, and completes the file while the program goes on. Another recording may begin at once.
+    pub fn finish_in_background(mut self) -> Finishing {
+        stop();
+        Finishing { collector: self.collector.take() }
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        if !self.is_finished {
+        if let Some(collector) = self.collector.take() {
+            stop();
             // Errors have nowhere to go from here.
-            drop(end(self.writer.take()));
+            drop(wait(collector));
         }
+    }
+}
+
+/// A recording that is being completed. Dropping it waits for that, too.
+#[must_use = "the recording may have a problem"]
+#[derive(Debug)]
+pub struct Finishing {
+    collector: Option<Handle>,
+}
+
+impl Finishing {
+    /// Waits until the file is complete.
+    pub fn wait(mut self) -> Result<Finished> {
+        self.collector.take().map_or(Err(Error::Collector), wait)
+    }
+}
+
+impl Drop for Finishing {
+    fn drop(&mut self) {
+        // Errors have nowhere to go from here.
+        drop(self.collector.take().map(wait));
     }
 }
 
@@ -176,15 +193,15 @@ fn begin_events(wanted: Wanted) {
 /// Enters a training step, or leaves all of them: recordings of chosen steps begin with the first of them, and end
 /// before what is none.
 pub(crate) fn enter_step(step: Option<u32>) {
-    let wish = hub::lock().active.as_ref().and_then(|active| {
-        let steps = active.options.steps.as_ref()?;
+    let wish = hub::lock().session.as_ref().and_then(|session| {
+        let steps = session.options.steps.as_ref()?;
         let is_wanted = step.is_some_and(|step| steps.contains(&step));
-        Some((is_wanted, active.stage, active.options.wanted()))
+        Some((is_wanted, session.stage, session.options.wanted()))
     });
     if let Some((false, Stage::Open, ..)) = wish {
         level::set(Wanted::default());
-        if let Some(active) = hub::lock().active.as_mut() {
-            active.stage = Stage::Closed;
+        if let Some(session) = hub::lock().session.as_mut() {
+            session.stage = Stage::Closed;
         }
     }
     hub::lock().set_step(step);
@@ -194,8 +211,10 @@ pub(crate) fn enter_step(step: Option<u32>) {
     }
 }
 
-fn end(writer: Option<Writer>) -> Result<Finished> {
-    let state_only = hub::lock().active.as_ref().is_some_and(|active| active.options.level == Level::State);
+/// Ends the running recording: what is told from now on does not belong to it.
+fn stop() {
+    let state_only =
+        hub::lock().session.as_ref().is_some_and(|session| session.options.level == Level::State);
     if state_only {
         let sources = hub::lock().sources();
         for source in sources {
@@ -203,26 +222,16 @@ fn end(writer: Option<Writer>) -> Result<Finished> {
         }
     }
     level::set(Wanted::default());
-    hub::close();
-    let file = writer.map(|writer| writer.finish(|| hub::lock().active.as_ref().map(end_facts).unwrap_or_default()));
-    let Some(active) = hub::end() else { return Err(Error::Options("nothing is recorded".to_owned())) };
-    let evicted = active.history.as_ref().map_or(0, |history| history.evicted());
-    let is_ring = active.options.ring_events.is_some();
-    let counts = Counts {
-        events: active.events,
-        events_lost: active.lost + if is_ring { evicted } else { 0 },
-        small_blocks: active.small_blocks,
-    };
-    let is_wanted = active.options.sink.is_in_memory();
-    let mut file = file.transpose();
-    let mut trace = None;
-    if is_wanted || matches!(file, Ok(None)) {
-        let made = Held::of(&active).into_trace();
-        if let (Ok(None), Some(path)) = (&file, active.options.sink.path()) {
-            file = write_file(path, &made).map(|()| Some(path.to_owned()));
-        }
-        trace = is_wanted.then_some(made);
+    let mut hub = hub::lock();
+    if hub.session.take().is_some() {
+        // Under the hub's lock, so that no wish comes after it.
+        notice::put(Notice::End);
     }
+}
+
+fn wait(collector: Handle) -> Result<Finished> {
+    let Collected { trace, file, events, events_lost, small_blocks } = collector.join()?;
+    let counts = Counts { events, events_lost, small_blocks };
     match (file, trace) {
         (Ok(file), trace) => Ok(Finished { trace, file, counts, problem: None }),
         (Err(problem), Some(trace)) => Ok(Finished { trace: Some(trace), file: None, counts, problem: Some(problem) }),
@@ -230,74 +239,9 @@ fn end(writer: Option<Writer>) -> Result<Finished> {
     }
 }
 
-fn end_facts(active: &hub::Active) -> EndFacts {
-    let trust = Trust { events_lost: active.lost, ..Trust::default() };
-    EndFacts { trust, problems: Vec::new() }
-}
-
-fn write_file(path: &Path, trace: &Trace) -> Result<()> {
-    let io = |source| Error::Write { source, path: path.to_owned() };
-    let file = File::create(path).map_err(io)?;
-    match write_trace(std::io::BufWriter::new(file), trace) {
-        Ok(_) => Ok(()),
-        Err(highwater_snapshots::Error::Io { source, .. }) => Err(io(source)),
-        Err(other) => Err(other.into()),
-    }
-}
-
 /// Writes what the running recording holds in memory to a file, and goes on recording. Fails if nothing is held: a
 /// recording that streams to a file without a ring has it there already.
 pub fn dump_snapshot(path: &Path) -> Result<()> {
-    let held = hub::lock().active.as_ref().filter(|active| active.history.is_some()).map(Held::of);
-    let held = held.ok_or_else(|| Error::Options("no recording holds its history in memory".to_owned()))?;
+    let held = hub::copy().ok_or_else(|| Error::Options("no recording holds its history in memory".to_owned()))?;
     write_file(path, &held.into_trace())
-}
-
-/// A copy of what a recording holds in memory.
-struct Held {
-    header: Header,
-    facts: Vec<DeviceFacts>,
-    states: Vec<StartingState>,
-    ops: Vec<NewOp>,
-    events: Vec<Event>,
-    first_op: u32,
-    events_lost: u64,
-}
-
-impl Held {
-    fn of(active: &hub::Active) -> Self {
-        let history = active.history.as_ref();
-        Self {
-            header: header::of_process(&active.options, &active.clock),
-            facts: active.facts.clone(),
-            states: history.map(|history| history.starting_states()).unwrap_or_default(),
-            ops: active.ops.clone(),
-            events: history.map(|history| history.events().copied().collect()).unwrap_or_default(),
-            first_op: active.first_held_op,
-            events_lost: history.map_or(0, |history| history.evicted()),
-        }
-    }
-
-    fn into_trace(self) -> Trace {
-        let mut exporter = Exporter::new(self.first_op);
-        let mut builder = TraceBuilder::with_capacity(self.events.len());
-        builder.set_header(self.header);
-        for facts in self.facts {
-            builder.set_device(facts);
-        }
-        exporter.add_ops(&self.ops);
-        for state in &self.states {
-            builder.set_starting_state(&exporter.starting_state(state));
-        }
-        for event in &self.events {
-            builder.push(&exporter.event(event));
-        }
-        builder.trust().events_lost = self.events_lost;
-        let (symbols, problems) = exporter.resolve();
-        for problem in problems {
-            builder.add_problem(problem);
-        }
-        *builder.tables() = exporter.into_tables(&symbols);
-        builder.finish()
-    }
 }

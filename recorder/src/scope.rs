@@ -32,7 +32,7 @@ impl Drop for ContextGuard {
 
 /// Enters a module: allocations until the guard drops carry the path of all entered scopes, joined by dots.
 pub fn scope(name: &str) -> ContextGuard {
-    ContextGuard::enter(|context| context.scope = names::with(|names| names.scope(context.scope, name)))
+    ContextGuard::enter(|context| context.scope = names::scope(context.scope, name))
 }
 
 /// Enters a scope by its id: for backward, which runs outside the modules' calls.

@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_snapshots::intern::Interner;
 
-use super::{busy, losses};
+use super::losses;
+use crate::busy;
 
 /// Names a stack, in the whole process and for its whole life; 0 is no stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

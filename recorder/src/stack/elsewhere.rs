@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use super::depot::{Front, StackKey};
-use super::{MAX_FRAMES, busy, losses};
+use super::{MAX_FRAMES, losses};
+use crate::busy;
 
 thread_local! {
     static FRONT: RefCell<Front> = RefCell::new(Front::new());

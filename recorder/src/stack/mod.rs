@@ -33,7 +33,6 @@
 //! * On AArch64 a C function that was built without a frame record hides its caller's call, and the stack of a signal
 //!   handler lacks the call that the signal interrupted.
 
-mod busy;
 mod losses;
 mod loader;
 pub mod modules;

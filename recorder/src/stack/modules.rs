@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 pub use super::loader::Module;
-use super::{busy, loader};
+use super::loader;
+use crate::busy;
 
 /// Where a call lies: in which module, and where in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -21,6 +21,9 @@ use crate::trace::{Annotation, Attribute, DeviceFacts, Header};
 /// Table sections are ended at about this size, so that damage costs little and decoding can be shared.
 const ROWS_SECTION_BYTES: usize = 4 << 20;
 
+/// The footer lists no more sections than this: a recording of days is read without one, and its writer stays small.
+const MOST_INDEXED: usize = 1 << 19;
+
 /// The blocks and segments of a starting state that go into one section.
 const STARTING_SECTION_ROWS: usize = 65_536;
 
@@ -76,6 +79,11 @@ impl SnapWriter<File> {
             source,
             path: path.to_owned(),
         })?;
+        Self::with_path(file, path.to_owned(), header)
+    }
+
+    /// Writes the start of a recording to `file`, which is empty and lies at `path`.
+    pub fn to_file(file: File, path: &Path, header: &Header) -> Result<Self> {
         Self::with_path(file, path.to_owned(), header)
     }
 }
@@ -207,7 +215,7 @@ impl<W: Write> SnapWriter<W> {
             put_row(&mut raw, row)?;
         }
         // Too many sections for one footer: the file is as good without it.
-        if raw.len() > MOST_RAW_BYTES {
+        if raw.len() > MOST_RAW_BYTES || index.len() >= MOST_INDEXED {
             return Ok(());
         }
         let footer = self.stream.offset;
@@ -285,7 +293,9 @@ impl<W: Write> SnapWriter<W> {
 
     fn write_labelled(&mut self, label: Label, raw: &[u8]) -> Result<()> {
         let row = IndexRow { kind: label.kind.code(), offset: self.stream.offset, events_before: self.events() };
-        self.index.push(row);
+        if self.index.len() < MOST_INDEXED {
+            self.index.push(row);
+        }
         self.stream.write(self.packer.pack(label, raw)?)
     }
 }

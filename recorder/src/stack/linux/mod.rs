@@ -18,7 +18,7 @@ use self::machine::Registers;
 use self::thread::Thread;
 use self::unwinder::Trace;
 use self::walk::Walk;
-use super::busy;
+use crate::busy;
 use super::depot::{self, StackKey};
 use super::losses;
 

@@ -1,4 +1,4 @@
-//! Busy: marks a thread as inside capture, so that nothing captures, or waits for its own lock, a second time.
+//! Busy: marks a thread as inside the recorder, so that nothing is recorded, captured or locked a second time there.
 
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -7,17 +7,24 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Held while the thread works on stacks; a capture from a signal handler or an allocator hook is refused meanwhile.
-pub(super) struct Busy(());
+/// Held while the thread works for the recorder: what a signal handler or an allocator's hook would record meanwhile is
+/// the recorder's own, or has to be refused.
+pub(crate) struct Busy(());
 
 /// Marks the thread, unless it is marked already.
 #[inline(always)]
-pub(super) fn enter() -> Option<Busy> {
+pub(crate) fn enter() -> Option<Busy> {
     if BUSY.replace(true) {
         return None;
     }
     compiler_fence(Ordering::SeqCst);
     Some(Busy(()))
+}
+
+/// Whether the thread is marked.
+#[inline(always)]
+pub(crate) fn is_busy() -> bool {
+    BUSY.get()
 }
 
 impl Drop for Busy {

@@ -1,0 +1,245 @@
+//! Collector: the recorder's own thread. It reads what the program's threads tell, keeps what belongs into the recording,
+//! and brings it to the file.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::format::EndFacts;
+use highwater_snapshots::trace::{Header, Trust};
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::held::{Held, write_file};
+use crate::intake::Intake;
+use crate::level::{self, Wanted};
+use crate::merge::{Item, Merge};
+use crate::notice::Notice;
+use crate::options::{HistoryOptions, Symbols};
+use crate::order;
+use crate::rotation::Files;
+use crate::{busy, message, notice, post, queue};
+
+/// A batch is written when it has so many events, or when it is due.
+const BATCH_EVENTS: usize = 16_384;
+/// Threads are looked at so often, and whenever one of them has filled a chunk of its queue.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Events that are held for dumps while a file takes them all.
+const DUMPED_EVENTS: usize = 1_000_000;
+
+/// What the collector leaves behind.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    /// The recording, where it was wanted in memory.
+    pub(crate) trace: Option<Trace>,
+    /// The file, where one was wanted; why it is incomplete, where it is.
+    pub(crate) file: Result<Option<PathBuf>>,
+    pub(crate) events: u64,
+    pub(crate) events_lost: u64,
+    pub(crate) small_blocks: u64,
+}
+
+/// The running collector.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    thread: JoinHandle<Collected>,
+    pid: u32,
+}
+
+struct Collector {
+    options: Arc<HistoryOptions>,
+    header: Header,
+    clock: Clock,
+    merge: Merge,
+    intake: Intake,
+    /// The file that grows, if there is one.
+    files: Option<Files>,
+    /// The file that is written at the end, if there is one.
+    at_end: Option<PathBuf>,
+    problem: Option<Error>,
+    /// Messages that threads had lost before this recording.
+    lost_before: u64,
+    /// Events that the file could not take.
+    lost_to_file: u64,
+    /// How many events there were when the file failed: it lacks all that follow.
+    events_until_failure: Option<u64>,
+    last_write: Instant,
+}
+
+/// Starts the thread for a recording to `path`, if it goes to a file. Everything that is told from now on belongs to it.
+pub(crate) fn start(options: Arc<HistoryOptions>, path: Option<PathBuf>, header: Header, clock: Clock) -> Result<Handle> {
+    queue::limit(options.queue_bytes);
+    post::set_waiting(options.when_behind == crate::options::WhenBehind::Wait);
+    let (first, first_op) = order::take_before_op();
+    let mut intake = Intake::new(options.smallest_bytes, first_op);
+    let is_for_dumps = options.dump_on_oom.is_some();
+    let holds = options.sink.is_in_memory() || !options.streams();
+    if holds || is_for_dumps {
+        // What is held for dumps alone is bounded, whatever the file takes.
+        intake.hold(options.ring_events.or((!holds).then_some(DUMPED_EVENTS)));
+    }
+    let (mut files, mut at_end) = (None, path);
+    if let Some(path) = at_end.take_if(|_| options.streams()) {
+        let with_symbols = options.symbols == Symbols::AtEnd;
+        files = Some(Files::create(&path, header.clone(), first_op, options.rotation, with_symbols)?);
+        intake.stream(options.rotation.is_some());
+    }
+    let collector = Collector {
+        header,
+        clock,
+        merge: Merge::new(first.next()),
+        intake,
+        files,
+        at_end,
+        problem: None,
+        lost_before: post::lost(),
+        lost_to_file: 0,
+        events_until_failure: None,
+        last_write: Instant::now(),
+        options,
+    };
+    let builder = std::thread::Builder::new().name("highwater".to_owned());
+    let thread = builder.spawn(move || collector.run()).map_err(Error::Thread)?;
+    Ok(Handle { thread, pid: std::process::id() })
+}
+
+impl Handle {
+    /// Waits for the end. [`Notice::End`] was put before.
+    pub(crate) fn join(self) -> Result<Collected> {
+        if self.pid != std::process::id() {
+            // The thread is the parent's, and is not to be waited for here.
+            std::mem::forget(self.thread);
+            return Err(Error::OfParent);
+        }
+        self.thread.join().map_err(|_| Error::Collector)
+    }
+}
+
+impl Collector {
+    fn run(mut self) -> Collected {
+        // What this thread allocates is the recorder's own.
+        let busy = busy::enter();
+        let collected = catch_unwind(AssertUnwindSafe(|| {
+            while self.look() {
+                post::wait(LOOK_EVERY);
+            }
+        }));
+        if collected.is_err() {
+            level::set(Wanted::default());
+            notice::clear();
+            self.fail(Error::Collector);
+        }
+        let collected = self.finish();
+        drop(busy);
+        collected
+    }
+
+    /// Reads what there is; false at the end of the recording.
+    fn look(&mut self) -> bool {
+        loop {
+            self.clock.advance();
+            let mut asked = None;
+            let (intake, clock) = (&mut self.intake, &self.clock);
+            self.merge.read(&mut |item| {
+                match item {
+                    Item::Message(words) => intake.message(&message::read(words), clock),
+                    Item::Notice(Notice::Device(facts, state)) => intake.start_device(facts, state, clock),
+                    Item::Notice(notice) => asked = Some(notice),
+                }
+                asked.is_none() && intake.pending() < BATCH_EVENTS
+            });
+            let is_full = self.intake.pending() >= BATCH_EVENTS;
+            if is_full || asked.is_some() || self.last_write.elapsed() >= self.options.flush_every {
+                self.write();
+            }
+            match asked {
+                Some(Notice::End) => return false,
+                Some(Notice::Flush(answer)) => answer_with(&answer, ()),
+                Some(Notice::Copy(answer)) => answer_with(&answer, self.held()),
+                Some(Notice::Device(..)) => {}
+                None if is_full => {}
+                None => return true,
+            }
+        }
+    }
+
+    /// Messages of this recording that never came to the intake.
+    fn lost(&self) -> u64 {
+        post::lost() - self.lost_before + self.merge.given_up() + self.intake.missed_frees
+    }
+
+    fn held(&self) -> Option<Held> {
+        Held::of(&self.intake, &self.header, self.lost(), self.options.symbols == Symbols::AtEnd)
+    }
+
+    /// Brings what waits to the file.
+    fn write(&mut self) {
+        self.last_write = Instant::now();
+        let Some(files) = &mut self.files else { return };
+        let batch = self.intake.take_batch();
+        if batch.is_empty() {
+            return;
+        }
+        if let Err(why) = files.write(&batch, &self.intake) {
+            self.lost_to_file += batch.events.len() as u64;
+            say_that_the_file_ends(&why, files);
+            self.fail(why);
+        }
+    }
+
+    /// Gives the file up; what is held in memory goes on.
+    fn fail(&mut self, why: Error) {
+        self.files = None;
+        self.problem = Some(why);
+        self.events_until_failure = Some(self.intake.events);
+        self.intake.stop_streaming();
+    }
+
+    fn finish(mut self) -> Collected {
+        let lost = self.lost();
+        // From here on the queues are free for the next recording, however long the symbols take.
+        drop(std::mem::replace(&mut self.merge, Merge::new(order::Place(0))));
+        let trust = Trust { events_lost: lost, ..Trust::default() };
+        let end = EndFacts { trust, problems: Vec::new() };
+        let mut file = match (self.problem.take(), self.files.take()) {
+            (Some(why), _) => Err(why),
+            (None, Some(files)) => files.complete(&end).map(Some),
+            (None, None) => Ok(None),
+        };
+        let is_wanted = self.options.sink.is_in_memory();
+        let mut trace = None;
+        if is_wanted || self.at_end.is_some() {
+            trace = Held::of(&self.intake, &self.header, lost, self.options.symbols == Symbols::AtEnd).map(Held::into_trace);
+        }
+        if let (Ok(None), Some(path), Some(trace)) = (&file, &self.at_end, &trace) {
+            file = write_file(path, trace).map(|()| Some(path.clone()));
+        }
+        let is_ring = self.options.ring_events.is_some();
+        let after_failure = self.events_until_failure.map_or(0, |until| self.intake.events - until);
+        let evicted = self.intake.history.as_ref().map_or(0, |history| history.evicted());
+        Collected {
+            trace: trace.filter(|_| is_wanted),
+            file,
+            events: self.intake.events,
+            events_lost: lost + self.lost_to_file + after_failure + if is_ring { evicted } else { 0 },
+            small_blocks: self.intake.small_blocks,
+        }
+    }
+}
+
+fn answer_with<T>(answer: &Sender<T>, with: T) {
+    // Whoever asked may have stopped waiting.
+    drop(answer.send(with));
+}
+
+#[expect(clippy::print_stderr, reason = "the program goes on, and nobody else would tell before its end")]
+fn say_that_the_file_ends(why: &Error, files: &Files) {
+    eprintln!(
+        "highwater: the recording ends here, and the program goes on: {why}; what was recorded up to now can be opened: {}",
+        files.path().display()
+    );
+}

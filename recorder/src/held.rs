@@ -1,0 +1,81 @@
+//! Held: a copy of what a recording holds in memory, which becomes a trace or a file.
+
+use std::path::Path;
+
+use highwater_snapshots::event::Event;
+use highwater_snapshots::format::write_trace;
+use highwater_snapshots::trace::{DeviceFacts, Header};
+use highwater_snapshots::{StartingState, Trace, TraceBuilder};
+
+use crate::error::{Error, Result};
+use crate::export::Exporter;
+use crate::file;
+use crate::intake::{HeldOps, Intake};
+
+/// What a recording holds in memory at one moment.
+#[derive(Debug)]
+pub(crate) struct Held {
+    header: Header,
+    facts: Vec<DeviceFacts>,
+    states: Vec<StartingState>,
+    ops: HeldOps,
+    events: Vec<Event>,
+    events_lost: u64,
+    with_symbols: bool,
+}
+
+impl Held {
+    /// What `intake` holds; `lost` messages never came to it. None if it holds nothing in memory.
+    pub(crate) fn of(intake: &Intake, header: &Header, lost: u64, with_symbols: bool) -> Option<Self> {
+        let history = intake.history.as_ref()?;
+        let mut events = Vec::with_capacity(history.len());
+        events.extend(history.events());
+        Some(Self {
+            header: header.clone(),
+            facts: intake.facts.clone(),
+            states: history.starting_states(),
+            ops: intake.ops.clone(),
+            events,
+            events_lost: history.evicted() + lost,
+            with_symbols,
+        })
+    }
+
+    /// The trace; source lines are looked up where they are wanted.
+    pub(crate) fn into_trace(self) -> Trace {
+        let mut exporter = Exporter::new(self.ops.first);
+        let mut builder = TraceBuilder::with_capacity(self.events.len());
+        builder.set_header(self.header);
+        for facts in self.facts {
+            builder.set_device(facts);
+        }
+        exporter.add_ops(&self.ops.ops);
+        for state in &self.states {
+            builder.set_starting_state(&exporter.starting_state(state));
+        }
+        for event in &self.events {
+            builder.push(&exporter.event(event));
+        }
+        builder.trust().events_lost = self.events_lost;
+        let mut symbols = Vec::new();
+        if self.with_symbols {
+            let (found, problems) = exporter.resolve();
+            symbols = found;
+            for problem in problems {
+                builder.add_problem(problem);
+            }
+        }
+        *builder.tables() = exporter.into_tables(&symbols);
+        builder.finish()
+    }
+}
+
+/// Writes a whole trace to `path`.
+pub(crate) fn write_file(path: &Path, trace: &Trace) -> Result<()> {
+    let io = |source| Error::Write { source, path: path.to_owned() };
+    match write_trace(std::io::BufWriter::new(file::create(path)?), trace) {
+        Ok(_) => Ok(()),
+        Err(highwater_snapshots::Error::Io { source, .. }) => Err(io(source)),
+        Err(other) => Err(other.into()),
+    }
+}

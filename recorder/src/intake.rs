@@ -1,0 +1,266 @@
+//! Intake: what of all that threads tell belongs into the recording, and as what events.
+
+use std::collections::{HashMap, HashSet};
+
+use highwater_snapshots::event::{Alloc, BlockKey, Event, What};
+use highwater_snapshots::trace::DeviceFacts;
+use highwater_snapshots::{DeviceId, OpId, Phase, StackId, StartingState};
+
+use crate::clock::Clock;
+use crate::history::History;
+use crate::message::{NewOp, Read, Told};
+use crate::state::DeviceState;
+
+/// What the file takes at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) facts: Vec<DeviceFacts>,
+    pub(crate) states: Vec<StartingState>,
+    pub(crate) ops: Vec<NewOp>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Batch {
+    /// Whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.facts.is_empty() && self.states.is_empty() && self.ops.is_empty() && self.events.is_empty()
+    }
+}
+
+/// Forward operations that events in memory may name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeldOps {
+    /// The process-wide number of the first.
+    pub(crate) first: u32,
+    pub(crate) ops: Vec<NewOp>,
+}
+
+/// What is recorded so far.
+#[derive(Debug, Default)]
+pub(crate) struct Intake {
+    /// Blocks below so many bytes are left out.
+    smallest_bytes: u64,
+    /// Devices whose state was read: their events count from then on.
+    started: Vec<DeviceId>,
+    pub(crate) facts: Vec<DeviceFacts>,
+    /// What is held in memory.
+    pub(crate) history: Option<History>,
+    pub(crate) ops: HeldOps,
+    /// The operations that `ops` holds at most.
+    most_ops: Option<usize>,
+    /// What goes to the file, if there is one.
+    batch: Option<Batch>,
+    /// What each device holds now, for a file that begins in the middle.
+    live: Option<HashMap<DeviceId, DeviceState>>,
+    step: Option<Event>,
+    phase: Option<Event>,
+    /// Blocks left out because they are small, while they live.
+    small: HashSet<(DeviceId, BlockKey)>,
+    /// Blocks that are known by their address.
+    at: HashMap<(DeviceId, u64), BlockKey>,
+    next_key: BlockKey,
+    last_ns: u64,
+    pub(crate) small_blocks: u64,
+    pub(crate) events: u64,
+    /// Frees that never came: their address was handed out again.
+    pub(crate) missed_frees: u64,
+}
+
+impl Intake {
+    /// Leaves out blocks below `smallest_bytes`; numbers operations from `first_op`.
+    pub(crate) fn new(smallest_bytes: u64, first_op: u32) -> Self {
+        Self { smallest_bytes, ops: HeldOps { first: first_op, ops: Vec::new() }, ..Self::default() }
+    }
+
+    /// Holds the last `most` events in memory, or all.
+    pub(crate) fn hold(&mut self, most: Option<usize>) {
+        self.history = Some(History::new(most));
+        self.most_ops = most.map(|most| 4 * most.max(1024));
+    }
+
+    /// Collects batches for a file; for several files, one after another, with what is alive between them.
+    pub(crate) fn stream(&mut self, to_several: bool) {
+        self.batch = Some(Batch::default());
+        self.live = to_several.then(HashMap::new);
+    }
+
+    /// Events that wait for the file.
+    pub(crate) fn pending(&self) -> usize {
+        self.batch.as_ref().map_or(0, |batch| batch.events.len())
+    }
+
+    /// What waits for the file.
+    pub(crate) fn take_batch(&mut self) -> Batch {
+        self.batch.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Nothing waits for a file any more: it has failed.
+    pub(crate) fn stop_streaming(&mut self) {
+        (self.batch, self.live) = (None, None);
+    }
+
+    /// What a file begins with that begins now: what is alive, and the step and phase. Call when no batch waits.
+    pub(crate) fn opening(&self) -> Batch {
+        let mut states: Vec<StartingState> =
+            self.live.iter().flatten().map(|(&device, state)| state.state(device)).collect();
+        states.sort_by_key(|state| state.device);
+        let mark = |event: &Event| Event { time_ns: self.last_ns, ..*event };
+        let events = self.step.iter().chain(&self.phase).map(mark).collect();
+        Batch { facts: self.facts.clone(), states, ops: Vec::new(), events }
+    }
+
+    /// Takes the next message.
+    pub(crate) fn message(&mut self, read: &Read, clock: &Clock) {
+        // Threads note the time a little before or after they get their place.
+        self.last_ns = self.last_ns.max(clock.ns(read.time));
+        let event = |what| Event { time_ns: self.last_ns, device: read.device, stack: read.stack, what };
+        let counts = self.started.contains(&read.device);
+        match read.told {
+            Told::Op(id, op) => self.begin_op(id, op),
+            Told::Event(what @ (What::Step(_) | What::Phase(_) | What::Mark(_))) => self.keep(event(what)),
+            _ if !counts => {}
+            Told::Event(what) => self.keep_wanted(event(what)),
+            Told::Freed(key) => {
+                let (requested, completed) = (event(What::FreeRequested(key)), event(What::FreeCompleted(key)));
+                self.keep_wanted(requested);
+                self.keep_wanted(completed);
+            }
+            Told::AllocAt(alloc) => self.alloc_at(event(What::Alloc(alloc)), alloc),
+            Told::FreedAt(address) => {
+                let first = event(What::FreeRequested(0));
+                // Others are from before the recording, or are left out.
+                if let Some(key) = self.at.remove(&(read.device, address)) {
+                    self.keep(Event { what: What::FreeRequested(key), ..first });
+                    self.keep(Event { what: What::FreeCompleted(key), ..first });
+                }
+            }
+        }
+    }
+
+    fn alloc_at(&mut self, event: Event, alloc: Alloc) {
+        if alloc.requested < self.smallest_bytes {
+            self.small_blocks += 1;
+            return;
+        }
+        let block = self.next_key;
+        self.next_key += 1;
+        if let Some(former) = self.at.insert((event.device, alloc.address), block) {
+            self.missed_frees += 1;
+            self.keep(Event { what: What::FreeRequested(former), stack: StackId::NONE, ..event });
+            self.keep(Event { what: What::FreeCompleted(former), stack: StackId::NONE, ..event });
+        }
+        self.keep(Event { what: What::Alloc(Alloc { block, ..alloc }), ..event });
+    }
+
+    fn begin_op(&mut self, id: OpId, op: NewOp) {
+        if let Some(batch) = &mut self.batch {
+            batch.ops.push(op);
+        }
+        if self.history.is_some() {
+            debug_assert_eq!(id.0, self.ops.first + self.ops.ops.len() as u32, "operations come in order");
+            self.ops.ops.push(op);
+            // A ring's events name recent operations; a block that outlived its own forgets which one that was.
+            if self.most_ops.is_some_and(|most| self.ops.ops.len() > most) {
+                let gone = self.ops.ops.len() / 2;
+                self.ops.ops.drain(..gone);
+                self.ops.first += gone as u32;
+            }
+        }
+    }
+
+    /// Takes a device's state: from now on its events count.
+    pub(crate) fn start_device(&mut self, facts: DeviceFacts, mut state: StartingState, clock: &Clock) {
+        if self.started.contains(&state.device) {
+            return;
+        }
+        let smallest = self.smallest_bytes;
+        let (small, left_out) = (&mut self.small, &mut self.small_blocks);
+        state.blocks.retain(|block| {
+            let is_kept = block.alloc.requested >= smallest;
+            if !is_kept {
+                small.insert((state.device, block.alloc.block));
+                *left_out += 1;
+            }
+            is_kept
+        });
+        self.started.push(state.device);
+        if let Some(batch) = &mut self.batch {
+            batch.facts.push(facts.clone());
+        }
+        self.facts.push(facts);
+        if self.events > 0 {
+            return self.keep_as_events(&state, clock);
+        }
+        if let Some(history) = &mut self.history {
+            history.begin(&state);
+        }
+        if let Some(live) = &mut self.live {
+            live.insert(state.device, DeviceState::from(&state));
+        }
+        if let Some(batch) = &mut self.batch {
+            batch.states.push(state);
+        }
+    }
+
+    /// A device that joins when there are events already: what it holds appears now.
+    fn keep_as_events(&mut self, state: &StartingState, clock: &Clock) {
+        self.last_ns = self.last_ns.max(clock.ns(crate::clock::ticks()));
+        let (time_ns, device) = (self.last_ns, state.device);
+        let event = |stack, what| Event { time_ns, device, stack, what };
+        for &range in &state.segments {
+            self.keep(event(StackId::NONE, What::SegmentAlloc(range)));
+        }
+        for &range in &state.mappings {
+            self.keep(event(StackId::NONE, What::SegmentMap(range)));
+        }
+        for block in &state.blocks {
+            self.keep(event(block.stack, What::Alloc(block.alloc)));
+            if block.free_requested {
+                self.keep(event(StackId::NONE, What::FreeRequested(block.alloc.block)));
+            }
+        }
+    }
+
+    /// Keeps an event unless it is of a small block.
+    fn keep_wanted(&mut self, event: Event) {
+        if self.smallest_bytes > 0 && self.leaves_out(event.device, &event.what) {
+            return;
+        }
+        self.keep(event);
+    }
+
+    fn leaves_out(&mut self, device: DeviceId, what: &What) -> bool {
+        match *what {
+            What::Alloc(alloc) if alloc.requested < self.smallest_bytes => {
+                self.small_blocks += 1;
+                self.small.insert((device, alloc.block));
+                true
+            }
+            What::FreeRequested(key) | What::Tag(key, _) | What::Used(key) => self.small.contains(&(device, key)),
+            What::FreeCompleted(key) => self.small.remove(&(device, key)),
+            _ => false,
+        }
+    }
+
+    /// Keeps an event wherever it is wanted.
+    fn keep(&mut self, event: Event) {
+        self.events += 1;
+        match event.what {
+            What::Step(_) => (self.step, self.phase) = (Some(event), None),
+            What::Phase(Phase::Setup) => (self.step, self.phase) = (None, None),
+            What::Phase(_) => self.phase = Some(event),
+            What::Mark(_) => {}
+            _ => {
+                if let Some(live) = &mut self.live {
+                    live.entry(event.device).or_default().fold(&event);
+                }
+            }
+        }
+        if let Some(history) = &mut self.history {
+            history.push(&event);
+        }
+        if let Some(batch) = &mut self.batch {
+            batch.events.push(event);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Naming: which file a process writes to, so that those of many ranks and processes never meet.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Which of how many processes of one training this is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rank {
+    /// From 0.
+    pub(crate) rank: Option<u32>,
+    /// How many there are.
+    pub(crate) world_size: Option<u32>,
+}
+
+/// The variables in which launchers say rank and world size, the first pair that is set counts: torchrun and what follows
+/// its names, Open MPI, MPICH and Intel MPI, MVAPICH, Slurm.
+const LAUNCHERS: [(&str, &str); 5] = [
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+];
+
+impl Rank {
+    /// What the launcher of this process says.
+    pub(crate) fn of_process() -> Self {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let number = |name: &str| variable(name).and_then(|value| value.trim().parse().ok());
+        let pairs = LAUNCHERS.iter().map(|(rank, size)| Self { rank: number(rank), world_size: number(size) });
+        pairs.into_iter().find(|found| found.rank.is_some()).unwrap_or_default()
+    }
+
+    /// The rank, where there are others beside it.
+    fn among_others(self) -> Option<u32> {
+        self.rank.filter(|_| self.world_size.is_none_or(|size| size > 1))
+    }
+}
+
+/// `path` with `part` before its ending: `step.snap` becomes `step.rank3.snap`.
+fn with_part(path: &Path, part: &str) -> PathBuf {
+    let mut name = OsString::from(path.file_stem().unwrap_or(OsStr::new("recording")));
+    name.push(format!(".{part}"));
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    path.with_file_name(name)
+}
+
+/// The file that the process of `rank` writes where the program says `path`: of several ranks each its own.
+pub(crate) fn for_rank(path: &Path, rank: Rank) -> PathBuf {
+    match rank.among_others() {
+        Some(rank) => with_part(path, &format!("rank{rank}")),
+        None => path.to_owned(),
+    }
+}
+
+/// The `number`th file of several, one after another.
+pub(crate) fn numbered(path: &Path, number: u32) -> PathBuf {
+    with_part(path, &format!("{number:04}"))
+}
+
+/// The file of this process where several may want the same.
+pub(crate) fn of_process(path: &Path) -> PathBuf {
+    with_part(path, &format!("pid{}", std::process::id()))
+}
+
+/// A file in `folder` that no other process names the same: by program, host, rank and process id.
+pub(crate) fn in_folder(folder: &Path, host: &str, rank: Rank) -> PathBuf {
+    let program = std::env::args_os().next().map(PathBuf::from);
+    let program = program.as_deref().and_then(Path::file_stem).unwrap_or(OsStr::new("program")).to_string_lossy();
+    let safe = |text: &str| -> String {
+        text.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect()
+    };
+    let rank = rank.rank.map_or(String::new(), |rank| format!(".rank{rank}"));
+    folder.join(format!("{}.{}.{}{rank}.snap", safe(&program), safe(host), std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_launcher_that_names_a_rank_counts() {
+        let of = |set: &[(&str, &str)]| {
+            Rank::from_variables(|name| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert_eq!(of(&[]), Rank::default());
+        let torchrun = of(&[("RANK", "3"), ("WORLD_SIZE", "8"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")]);
+        assert_eq!(torchrun, Rank { rank: Some(3), world_size: Some(8) });
+        assert_eq!(of(&[("SLURM_PROCID", "5"), ("SLURM_NTASKS", "64")]).rank, Some(5));
+        assert_eq!(of(&[("PMI_RANK", "x"), ("OMPI_COMM_WORLD_RANK", "1")]).rank, Some(1));
+    }
+
+    #[test]
+    fn each_rank_has_a_file_of_its_own_and_a_lone_process_the_one_it_names() {
+        let path = Path::new("runs/step.snap");
+        let rank = |rank, world_size| Rank { rank: Some(rank), world_size };
+        assert_eq!(for_rank(path, rank(3, Some(8))), Path::new("runs/step.rank3.snap"));
+        assert_eq!(for_rank(path, rank(3, None)), Path::new("runs/step.rank3.snap"));
+        assert_eq!(for_rank(path, rank(0, Some(1))), path);
+        assert_eq!(for_rank(path, Rank::default()), path);
+        assert_eq!(numbered(Path::new("step"), 2), Path::new("step.0002"));
+    }
+}

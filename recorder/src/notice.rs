@@ -1,0 +1,58 @@
+//! Notices: what the collector is told beside messages, in the same order: states of devices, wishes, the end.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use highwater_snapshots::StartingState;
+use highwater_snapshots::trace::DeviceFacts;
+
+use crate::held::Held;
+use crate::order::{self, Place};
+use crate::post;
+
+/// What is told once in a while.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// A device's events count from here on, and this is what it held before.
+    Device(DeviceFacts, StartingState),
+    /// To answer when everything before is in the file, or will never be.
+    Flush(Sender<()>),
+    /// To answer with a copy of what is held in memory, if anything is.
+    Copy(Sender<Option<Held>>),
+    /// The recording ends here.
+    End,
+}
+
+static NOTICES: Mutex<VecDeque<(Place, Notice)>> = Mutex::new(VecDeque::new());
+
+fn lock() -> MutexGuard<'static, VecDeque<(Place, Notice)>> {
+    NOTICES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells the collector. For a device's state: while its allocator is locked, so that state and events fit.
+pub(crate) fn put(notice: Notice) {
+    let mut notices = lock();
+    notices.push_back((order::take(), notice));
+    drop(notices);
+    post::wake();
+}
+
+/// Forgets all notices: nobody is left to take them, and whoever waits for an answer learns that.
+pub(crate) fn clear() {
+    lock().clear();
+}
+
+/// The notice at `place`, if there is one; older ones, which nobody took, are forgotten.
+pub(crate) fn take_at(place: Place) -> Option<Notice> {
+    let mut notices = lock();
+    while notices.front().is_some_and(|(at, _)| at.behind(place) < 0) {
+        notices.pop_front();
+    }
+    notices.pop_front_if(|(at, _)| *at == place).map(|(_, notice)| notice)
+}
+
+/// How far behind `place` the next notice is, if there is one.
+pub(crate) fn next_behind(place: Place) -> Option<i32> {
+    lock().front().map(|(at, _)| at.behind(place))
+}

@@ -1,0 +1,187 @@
+//! Post: how a thread tells the collector something. Each thread has a queue of its own, made when it first tells anything.
+
+#![expect(unsafe_code, reason = "keeps the thread's queue behind a pointer")]
+
+use std::cell::Cell;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use highwater_snapshots::{DeviceId, OpId, StackId};
+
+use crate::busy;
+use crate::clock;
+use crate::message::{NewOp, Told, Words};
+use crate::order;
+use crate::queue::{self, Consumer, Producer};
+
+/// Reading ends that the collector has not taken over yet.
+static NEWCOMERS: Mutex<Vec<Consumer>> = Mutex::new(Vec::new());
+/// The queue of threads that end: their own is gone already.
+static LAST_WORDS: Mutex<Option<Producer>> = Mutex::new(None);
+/// Messages that were lost, since the process began.
+static LOST: AtomicU64 = AtomicU64::new(0);
+/// Whether a thread waits where it would lose something.
+static WAITS: AtomicBool = AtomicBool::new(false);
+
+/// Something is there to be read soon.
+static IS_WANTED: AtomicBool = AtomicBool::new(false);
+static COLLECTOR: Condvar = Condvar::new();
+static COLLECTOR_SLEEPS: Mutex<()> = Mutex::new(());
+
+struct Owner(Cell<*mut Producer>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _busy = busy::enter();
+        CURRENT.set(null_mut());
+        let producer = self.0.replace(null_mut());
+        if !producer.is_null() {
+            // SAFETY: made by `Box::into_raw` in `make`, and given up by both pointers to it.
+            drop(unsafe { Box::from_raw(producer) });
+        }
+    }
+}
+
+thread_local! {
+    /// Without a destructor, so that it can be read at any time in a thread's life, at the cost of one load.
+    static CURRENT: Cell<*mut Producer> = const { Cell::new(null_mut()) };
+    static OWNER: Owner = const { Owner(Cell::new(null_mut())) };
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells the collector of something that happens on `device` now. Neither allocates nor locks, but where the thread's
+/// queue is new or has no room left.
+#[inline(always)]
+pub(crate) fn tell(device: DeviceId, stack: StackId, told: &Told) {
+    send(Words::of(device, stack, told), order::take);
+}
+
+/// Begins an operation, and gives its number; none when all numbers are used up.
+pub(crate) fn tell_op(op: NewOp) -> OpId {
+    let mut id = OpId::NONE;
+    let mut words = Words::of(DeviceId(0), op.stack, &Told::Op(OpId::NONE, op));
+    with_room(words.len, |producer| {
+        let Some((place, number)) = order::take_with_op() else { return };
+        id = number;
+        words = Words::of(DeviceId(0), op.stack, &Told::Op(id, op));
+        words.stamp(place.0, clock::ticks());
+        producer.write(&words);
+    });
+    id
+}
+
+#[inline(always)]
+fn send(mut words: Words, take: impl FnOnce() -> order::Place) {
+    with_room(words.len, |producer| {
+        // Only now, when nothing can be lost any more: a place that is taken is filled.
+        let place = take();
+        words.stamp(place.0, clock::ticks());
+        producer.write(&words);
+    });
+}
+
+#[inline(always)]
+fn with_room(len: usize, write: impl FnOnce(&mut Producer)) {
+    let Some(_busy) = busy::enter() else { return lose() };
+    let mut producer = CURRENT.get();
+    if producer.is_null() {
+        producer = make();
+    }
+    // SAFETY: the running thread's queue if it has one, and `_busy` says that nothing else on this thread uses it.
+    let Some(producer) = (unsafe { producer.as_mut() }) else {
+        return last_words(len, write);
+    };
+    if producer.has_room(len) || next_chunk(producer) {
+        write(producer);
+    }
+}
+
+/// Makes the running thread's queue; null when the thread is ending and its queue is gone already.
+#[cold]
+#[inline(never)]
+fn make() -> *mut Producer {
+    OWNER
+        .try_with(|owner| {
+            let (producer, consumer) = queue::queue();
+            locked(&NEWCOMERS).push(consumer);
+            let producer = Box::into_raw(Box::new(producer));
+            owner.0.set(producer);
+            CURRENT.set(producer);
+            producer
+        })
+        .unwrap_or(null_mut())
+}
+
+#[cold]
+#[inline(never)]
+fn last_words(len: usize, write: impl FnOnce(&mut Producer)) {
+    let mut producer = locked(&LAST_WORDS);
+    let producer = producer.get_or_insert_with(|| {
+        let (producer, consumer) = queue::queue();
+        locked(&NEWCOMERS).push(consumer);
+        producer
+    });
+    if producer.has_room(len) || next_chunk(producer) {
+        write(producer);
+    }
+}
+
+/// Goes on to another chunk; counts a loss when there is none, and none shall be waited for.
+#[cold]
+#[inline(never)]
+fn next_chunk(producer: &mut Producer) -> bool {
+    wake();
+    while !producer.turn_over() {
+        if !WAITS.load(Ordering::Relaxed) {
+            lose();
+            return false;
+        }
+        wake();
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    true
+}
+
+#[cold]
+#[inline(never)]
+fn lose() {
+    LOST.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Messages that were lost since the process began.
+pub(crate) fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// Whether threads wait for the collector rather than lose something.
+pub(crate) fn set_waiting(waits: bool) {
+    WAITS.store(waits, Ordering::Relaxed);
+}
+
+/// Has the collector read what there is.
+pub(crate) fn wake() {
+    IS_WANTED.store(true, Ordering::Relaxed);
+    COLLECTOR.notify_one();
+}
+
+/// Waits until [`wake`] is called, or for so long. A call that comes just before the waiting begins may be missed.
+pub(crate) fn wait(at_most: Duration) {
+    let waiting =
+        COLLECTOR.wait_timeout_while(locked(&COLLECTOR_SLEEPS), at_most, |()| !IS_WANTED.swap(false, Ordering::Relaxed));
+    drop(waiting);
+}
+
+/// Takes over the reading ends of queues that are new since the last call, or were given back.
+pub(crate) fn newcomers() -> Vec<Consumer> {
+    std::mem::take(&mut *locked(&NEWCOMERS))
+}
+
+/// Leaves reading ends to the next collector.
+pub(crate) fn give_back(consumers: Vec<Consumer>) {
+    locked(&NEWCOMERS).extend(consumers);
+}
