@@ -73,7 +73,7 @@ fn keeps(device: DeviceId) -> bool {
 pub fn register(source: &Arc<dyn Source>) {
     let weak: Weak<dyn Source> = Arc::downgrade(source);
     hub::lock().add_source(weak);
-    crate::environment::start_once();
+    crate::environment::start();
     if level::records_events() {
         hub::start_device(&**source);
         source.sample();

@@ -5,6 +5,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
+    static OWN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Held while the thread works for the recorder: what a signal handler or an allocator's hook would record meanwhile is
@@ -21,16 +22,33 @@ pub(crate) fn enter() -> Option<Busy> {
     Some(Busy(()))
 }
 
-/// Whether the thread is marked.
-#[inline(always)]
-pub(crate) fn is_busy() -> bool {
-    BUSY.get()
-}
-
 impl Drop for Busy {
     #[inline(always)]
     fn drop(&mut self) {
         compiler_fence(Ordering::SeqCst);
         BUSY.set(false);
+    }
+}
+
+/// Held while the memory that the thread takes is the recorder's own. Unlike [`Busy`], it does not keep events from being
+/// told.
+pub(crate) struct Own {
+    was: bool,
+}
+
+/// Says that the memory that the running thread takes from now on is the recorder's own.
+pub(crate) fn own_memory() -> Own {
+    Own { was: OWN.replace(true) }
+}
+
+/// Whether the running thread takes memory for the recorder.
+#[inline(always)]
+pub(crate) fn is_own_memory() -> bool {
+    BUSY.get() || OWN.get()
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        OWN.set(self.was);
     }
 }

@@ -54,7 +54,8 @@ struct Collector {
     options: Arc<HistoryOptions>,
     header: Header,
     clock: Clock,
-    merge: Merge,
+    /// Until the recording ends.
+    merge: Option<Merge>,
     intake: Intake,
     /// The file that grows, if there is one.
     files: Option<Files>,
@@ -63,6 +64,8 @@ struct Collector {
     problem: Option<Error>,
     /// Messages that threads had lost before this recording.
     lost_before: u64,
+    /// Messages that were lost until the end.
+    lost: u64,
     /// Events that the file could not take.
     lost_to_file: u64,
     /// How many events there were when the file failed: it lacks all that follow.
@@ -71,7 +74,12 @@ struct Collector {
 }
 
 /// Starts the thread for a recording to `path`, if it goes to a file. Everything that is told from now on belongs to it.
-pub(crate) fn start(options: Arc<HistoryOptions>, path: Option<PathBuf>, header: Header, clock: Clock) -> Result<Handle> {
+pub(crate) fn start(
+    options: Arc<HistoryOptions>,
+    path: Option<PathBuf>,
+    header: Header,
+    clock: Clock,
+) -> Result<Handle> {
     queue::limit(options.queue_bytes);
     post::set_waiting(options.when_behind == crate::options::WhenBehind::Wait);
     let (first, first_op) = order::take_before_op();
@@ -91,12 +99,13 @@ pub(crate) fn start(options: Arc<HistoryOptions>, path: Option<PathBuf>, header:
     let collector = Collector {
         header,
         clock,
-        merge: Merge::new(first.next()),
+        merge: Some(Merge::new(first.next())),
         intake,
         files,
         at_end,
         problem: None,
         lost_before: post::lost(),
+        lost: 0,
         lost_to_file: 0,
         events_until_failure: None,
         last_write: Instant::now(),
@@ -108,9 +117,14 @@ pub(crate) fn start(options: Arc<HistoryOptions>, path: Option<PathBuf>, header:
 }
 
 impl Handle {
+    /// Whether the thread is one of this process, and not of a parent that has forked.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
     /// Waits for the end. [`Notice::End`] was put before.
     pub(crate) fn join(self) -> Result<Collected> {
-        if self.pid != std::process::id() {
+        if !self.is_of_this_process() {
             // The thread is the parent's, and is not to be waited for here.
             std::mem::forget(self.thread);
             return Err(Error::OfParent);
@@ -123,28 +137,40 @@ impl Collector {
     fn run(mut self) -> Collected {
         // What this thread allocates is the recorder's own.
         let busy = busy::enter();
-        let collected = catch_unwind(AssertUnwindSafe(|| {
-            while self.look() {
+        let end = catch_unwind(AssertUnwindSafe(|| {
+            loop {
+                if let Some(end) = self.look() {
+                    return end;
+                }
                 post::wait(LOOK_EVERY);
             }
         }));
-        if collected.is_err() {
+        let end = end.unwrap_or_else(|_| {
             level::set(Wanted::default());
-            notice::clear();
             self.fail(Error::Collector);
-        }
+            loop {
+                if let Some(Notice::End(answer)) = notice::skip_to_end() {
+                    return answer;
+                }
+                post::wait(LOOK_EVERY);
+            }
+        });
+        // From here on the queues are free for the next recording, however long the symbols take.
+        self.lost = self.lost();
+        drop(self.merge.take());
+        answer_with(&end, ());
         let collected = self.finish();
         drop(busy);
         collected
     }
 
-    /// Reads what there is; false at the end of the recording.
-    fn look(&mut self) -> bool {
+    /// Reads what there is. At the end of the recording, gives who waits for that.
+    fn look(&mut self) -> Option<Sender<()>> {
         loop {
             self.clock.advance();
             let mut asked = None;
             let (intake, clock) = (&mut self.intake, &self.clock);
-            self.merge.read(&mut |item| {
+            self.merge.as_mut()?.read(&mut |item| {
                 match item {
                     Item::Message(words) => intake.message(&message::read(words), clock),
                     Item::Notice(Notice::Device(facts, state)) => intake.start_device(facts, state, clock),
@@ -157,19 +183,20 @@ impl Collector {
                 self.write();
             }
             match asked {
-                Some(Notice::End) => return false,
+                Some(Notice::End(answer)) => return Some(answer),
                 Some(Notice::Flush(answer)) => answer_with(&answer, ()),
                 Some(Notice::Copy(answer)) => answer_with(&answer, self.held()),
                 Some(Notice::Device(..)) => {}
                 None if is_full => {}
-                None => return true,
+                None => return None,
             }
         }
     }
 
     /// Messages of this recording that never came to the intake.
     fn lost(&self) -> u64 {
-        post::lost() - self.lost_before + self.merge.given_up() + self.intake.missed_frees
+        let Some(merge) = &self.merge else { return self.lost };
+        post::lost() - self.lost_before + merge.given_up() + self.intake.missed_frees
     }
 
     fn held(&self) -> Option<Held> {
@@ -201,8 +228,6 @@ impl Collector {
 
     fn finish(mut self) -> Collected {
         let lost = self.lost();
-        // From here on the queues are free for the next recording, however long the symbols take.
-        drop(std::mem::replace(&mut self.merge, Merge::new(order::Place(0))));
         let trust = Trust { events_lost: lost, ..Trust::default() };
         let end = EndFacts { trust, problems: Vec::new() };
         let mut file = match (self.problem.take(), self.files.take()) {
@@ -213,7 +238,8 @@ impl Collector {
         let is_wanted = self.options.sink.is_in_memory();
         let mut trace = None;
         if is_wanted || self.at_end.is_some() {
-            trace = Held::of(&self.intake, &self.header, lost, self.options.symbols == Symbols::AtEnd).map(Held::into_trace);
+            trace = Held::of(&self.intake, &self.header, lost, self.options.symbols == Symbols::AtEnd)
+                .map(Held::into_trace);
         }
         if let (Ok(None), Some(path), Some(trace)) = (&file, &self.at_end, &trace) {
             file = write_file(path, trace).map(|()| Some(path.clone()));

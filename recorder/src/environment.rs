@@ -1,38 +1,168 @@
-//! Environment: recordings that a program need not ask for. `HIGHWATER_RECORD=path` records the whole run to a growing
-//! file; `HIGHWATER_OOM_SNAPSHOT=dir` keeps the last events and writes them out when a device runs out of memory.
+//! Environment: recordings that a program need not ask for.
+//!
+//! | variable | does |
+//! |---|---|
+//! | `HIGHWATER_RECORD=path` | records the whole run to a growing file; to a file of its own for each process, where `path` is a folder or ends in `/` |
+//! | `HIGHWATER_OOM_SNAPSHOT=dir` | writes the last events to a new file there when a device runs out of memory |
+//! | `HIGHWATER_OOM_DUMPS=4` | at most so many of those |
+//! | `HIGHWATER_LEVEL=stacks` | or `events` (no stacks), or `state` (what is alive at the end) |
+//! | `HIGHWATER_RING=1000000` | keeps only the last so many events, and writes them at the end |
+//! | `HIGHWATER_SMALLEST=1KiB` | leaves out smaller blocks |
+//! | `HIGHWATER_STEPS=10..13` | records these training steps only |
+//! | `HIGHWATER_ROTATE=1GiB,16GiB` | files of 1 GiB one after another, of which the newest 16 GiB are kept |
+//! | `HIGHWATER_SYMBOLS=never` | leaves stacks as addresses, for `highwater symbolize` |
+//! | `HIGHWATER_SWITCH=file` | records while that file exists |
+//! | `HIGHWATER_SIGNAL=USR1` | begins to record at this signal, and ends at the next |
 
 #![expect(unsafe_code, reason = "a program that ends shall leave a complete file, and Rust drops no statics")]
 
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
 
-use crate::options::HistoryOptions;
+use highwater_snapshots::units::parse_bytes;
+
+use crate::error::{Error, Result};
+use crate::level::Level;
+use crate::naming::{self, Rank};
+use crate::options::{HistoryOptions, Rotation, Sink, Symbols};
 use crate::recording::Recording;
+use crate::switch::{Switch, Trigger};
+use crate::{busy, header};
 
 /// Events that `HIGHWATER_OOM_SNAPSHOT` keeps.
 const RING_EVENTS: usize = 1_000_000;
 
 static STARTED: Once = Once::new();
-static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
+static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
-/// Starts what the environment asks for, at the first allocator of the process.
-pub(crate) fn start_once() {
+enum Running {
+    Recording(Recording),
+    Switch(Switch),
+}
+
+/// Starts what the environment asks for, if that was not done yet. The first allocator that is registered does so by
+/// itself; a program whose only allocator is [`RecordedHeap`](crate::RecordedHeap) calls this first thing in `main`.
+pub fn start() {
     STARTED.call_once(|| {
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let dump_on_oom = variable("HIGHWATER_OOM_SNAPSHOT");
-        let options = match (variable("HIGHWATER_RECORD"), dump_on_oom.is_some()) {
-            (Some(path), _) => HistoryOptions::to_file(path),
-            (None, true) => HistoryOptions::in_memory().ring(RING_EVENTS),
-            (None, false) => return,
-        };
-        match Recording::start(HistoryOptions { dump_on_oom, ..options }) {
-            Ok(recording) => {
-                *RECORDING.lock().unwrap_or_else(PoisonError::into_inner) = Some(recording);
+        let _own = busy::own_memory();
+        match wish(&|name| std::env::var(name).ok().filter(|value| !value.is_empty())).and_then(begin) {
+            Ok(None) => {}
+            Ok(Some(running)) => {
+                *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
                 finish_at_exit();
             }
             Err(error) => warn(&error),
         }
     });
+}
+
+/// What the variables ask for.
+#[derive(Debug, PartialEq, Eq)]
+struct Wish {
+    options: HistoryOptions,
+    trigger: Option<Trigger>,
+}
+
+fn wish(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Wish>> {
+    let dump_on_oom = variable("HIGHWATER_OOM_SNAPSHOT").map(PathBuf::from);
+    let ring = parsed(variable, "HIGHWATER_RING", "a number of events", |text| text.parse().ok())?;
+    let options = match variable("HIGHWATER_RECORD") {
+        Some(path) => {
+            let path = file_of_process(Path::new(&path));
+            HistoryOptions { ring_events: ring, ..HistoryOptions::to_file(path) }
+        }
+        None if dump_on_oom.is_some() => HistoryOptions::in_memory().ring(ring.unwrap_or(RING_EVENTS)),
+        None => return Ok(None),
+    };
+    let level = parsed(variable, "HIGHWATER_LEVEL", "stacks, events or state", |text| match text {
+        "stacks" => Some(Level::Stacks),
+        "events" => Some(Level::Events),
+        "state" => Some(Level::State),
+        _ => None,
+    })?;
+    let symbols = parsed(variable, "HIGHWATER_SYMBOLS", "end or never", |text| match text {
+        "end" => Some(Symbols::AtEnd),
+        "never" => Some(Symbols::Never),
+        _ => None,
+    })?;
+    let size = |text: &str| parse_bytes(text).ok();
+    let smallest_bytes = parsed(variable, "HIGHWATER_SMALLEST", "a size, as 1KiB", size)?;
+    let rotation = parsed(variable, "HIGHWATER_ROTATE", "the size of a file, and of all, as 1GiB,16GiB", |text| {
+        let (file, all) = text.split_once(',').map_or((text, None), |(file, all)| (file, Some(all)));
+        let disk_bytes = all.map(size);
+        Some(Rotation { file_bytes: size(file)?, disk_bytes: if all.is_some() { Some(disk_bytes??) } else { None } })
+    })?;
+    let steps = parsed(variable, "HIGHWATER_STEPS", "the first step and the one after the last, as 10..13", steps)?;
+    let most_dumps = parsed(variable, "HIGHWATER_OOM_DUMPS", "a number of files", |text| text.parse().ok())?;
+    let file = variable("HIGHWATER_SWITCH").map(|path| Trigger::File(path.into()));
+    let signal = parsed(variable, "HIGHWATER_SIGNAL", "USR1, USR2 or a signal's number", signal)?;
+    let options = HistoryOptions {
+        level: level.unwrap_or(options.level),
+        symbols: symbols.unwrap_or_default(),
+        smallest_bytes: smallest_bytes.unwrap_or(0),
+        most_dumps: most_dumps.unwrap_or(options.most_dumps),
+        rotation,
+        steps,
+        dump_on_oom,
+        ..options
+    };
+    Ok(Some(Wish { options, trigger: file.or(signal.map(Trigger::Signal)) }))
+}
+
+fn parsed<T>(
+    variable: &dyn Fn(&str) -> Option<String>,
+    name: &str,
+    wanted: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>> {
+    let Some(text) = variable(name) else { return Ok(None) };
+    match parse(text.trim()) {
+        Some(value) => Ok(Some(value)),
+        None => Err(Error::Options(format!("{name}={text}: expected {wanted}"))),
+    }
+}
+
+fn steps(text: &str) -> Option<Range<u32>> {
+    let (from, to) = text.split_once("..")?;
+    let range = from.parse().ok()?..to.parse().ok()?;
+    (!range.is_empty()).then_some(range)
+}
+
+fn signal(text: &str) -> Option<i32> {
+    match text.strip_prefix("SIG").unwrap_or(text) {
+        #[cfg(unix)]
+        "USR1" => Some(libc::SIGUSR1),
+        #[cfg(unix)]
+        "USR2" => Some(libc::SIGUSR2),
+        number => number.parse().ok(),
+    }
+}
+
+/// The file of this process where the environment names a file or a folder.
+fn file_of_process(path: &Path) -> PathBuf {
+    let is_folder = path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/');
+    if !is_folder {
+        return path.to_owned();
+    }
+    // Where it cannot be made, the recording says so.
+    drop(std::fs::create_dir_all(path));
+    naming::in_folder(path, &header::host_name(), Rank::of_process())
+}
+
+fn begin(wish: Option<Wish>) -> Result<Option<Running>> {
+    let Some(Wish { options, trigger }) = wish else { return Ok(None) };
+    if let Some(trigger) = trigger {
+        return Switch::watch(options, trigger).map(Running::Switch).map(Some);
+    }
+    let started = match Recording::start(options.clone()) {
+        // Another process inherited the variable, and was first.
+        Err(Error::InUse { path }) => {
+            Recording::start(HistoryOptions { sink: Sink::File(naming::of_process(&path)), ..options })
+        }
+        started => started,
+    };
+    started.map(Running::Recording).map(Some)
 }
 
 extern "C" fn at_exit() {
@@ -48,15 +178,79 @@ fn finish_at_exit() {
 /// Completes what the environment asked for; called when the program ends. A program that is killed leaves a file
 /// that is valid up to its last fraction of a second, with addresses in place of source lines.
 pub fn finish() {
-    let recording = RECORDING.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(recording) = recording
-        && let Err(error) = recording.finish()
-    {
-        warn(&error);
+    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match running {
+        None => {}
+        Some(Running::Switch(switch)) => drop(switch),
+        Some(Running::Recording(recording)) => match recording.finish() {
+            // A forked child that ends has nothing to complete.
+            Ok(_) | Err(Error::OfParent) => {}
+            Err(error) => warn(&error),
+        },
     }
 }
 
 #[expect(clippy::print_stderr, reason = "nobody called us, so nobody could be given the error")]
-fn warn(error: &crate::Error) {
+fn warn(error: &Error) {
     eprintln!("highwater: not recording as the environment asks: {error}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish_of(set: &[(&str, &str)]) -> Result<Option<Wish>> {
+        wish(&|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn nothing_is_recorded_unless_a_file_or_a_folder_for_dumps_is_named() {
+        assert_eq!(wish_of(&[("HIGHWATER_LEVEL", "events")]).ok(), Some(None));
+    }
+
+    #[test]
+    fn every_variable_sets_its_option() {
+        let wish = wish_of(&[
+            ("HIGHWATER_RECORD", "run.snap"),
+            ("HIGHWATER_LEVEL", "events"),
+            ("HIGHWATER_SMALLEST", "4KiB"),
+            ("HIGHWATER_STEPS", "10..13"),
+            ("HIGHWATER_ROTATE", "1MiB,16MiB"),
+            ("HIGHWATER_SYMBOLS", "never"),
+            ("HIGHWATER_OOM_SNAPSHOT", "dumps"),
+            ("HIGHWATER_OOM_DUMPS", "2"),
+            ("HIGHWATER_SWITCH", "record.me"),
+        ]);
+        let options = HistoryOptions {
+            level: Level::Events,
+            smallest_bytes: 4096,
+            steps: Some(10..13),
+            rotation: Some(Rotation { file_bytes: 1 << 20, disk_bytes: Some(16 << 20) }),
+            symbols: Symbols::Never,
+            dump_on_oom: Some("dumps".into()),
+            most_dumps: 2,
+            ..HistoryOptions::to_file("run.snap")
+        };
+        let expected = Wish { options, trigger: Some(Trigger::File("record.me".into())) };
+        assert_eq!(wish.expect("all are well formed"), Some(expected));
+        let ring = wish_of(&[("HIGHWATER_OOM_SNAPSHOT", "dumps"), ("HIGHWATER_RING", "5")]);
+        assert_eq!(ring.ok().flatten().and_then(|wish| wish.options.ring_events), Some(5));
+    }
+
+    #[test]
+    fn a_value_that_makes_no_sense_is_refused_by_name() {
+        for (name, value) in [
+            ("HIGHWATER_LEVEL", "loud"),
+            ("HIGHWATER_STEPS", "13..10"),
+            ("HIGHWATER_STEPS", "7"),
+            ("HIGHWATER_SMALLEST", "1 furlong"),
+            ("HIGHWATER_ROTATE", "1MiB,much"),
+            ("HIGHWATER_RING", "-1"),
+            ("HIGHWATER_SIGNAL", "KILLJOY"),
+        ] {
+            let refused = wish_of(&[("HIGHWATER_RECORD", "run.snap"), (name, value)]);
+            let why = refused.expect_err(value).to_string();
+            assert!(why.contains(name) && why.contains("expected"), "{why}");
+        }
+    }
 }

@@ -4,12 +4,13 @@
 //! by: each thread tells them to a queue of its own (`post`).
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::mpsc::{RecvError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use highwater_snapshots::event::What;
 use highwater_snapshots::{DeviceId, OpId, Phase, StackId, StringId};
 
+use crate::busy;
 use crate::context;
 use crate::held::Held;
 use crate::level;
@@ -28,13 +29,8 @@ pub(crate) struct Hub {
     phase: Phase,
 }
 
-static HUB: Mutex<Hub> = Mutex::new(Hub {
-    session: None,
-    sources: Vec::new(),
-    claimed: BTreeSet::new(),
-    step: None,
-    phase: Phase::Setup,
-});
+static HUB: Mutex<Hub> =
+    Mutex::new(Hub { session: None, sources: Vec::new(), claimed: BTreeSet::new(), step: None, phase: Phase::Setup });
 
 /// How far a recording is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +47,21 @@ pub(crate) enum Stage {
 pub(crate) struct Session {
     pub(crate) stage: Stage,
     pub(crate) options: Arc<HistoryOptions>,
+    /// What is wished now would not be read any more.
+    pub(crate) is_ending: bool,
 }
 
 pub(crate) fn lock() -> MutexGuard<'static, Hub> {
     HUB.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The hub, unless somebody works with it at this moment, who may be this thread.
+pub(crate) fn try_lock() -> Option<MutexGuard<'static, Hub>> {
+    match HUB.try_lock() {
+        Ok(hub) => Some(hub),
+        Err(TryLockError::Poisoned(hub)) => Some(hub.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 impl Hub {
@@ -125,13 +132,27 @@ pub(crate) fn copy() -> Option<Held> {
     ask(Notice::Copy)?
 }
 
+/// Ends the running recording: waits until all that was told is read, so that another may begin.
+pub(crate) fn end() {
+    let (answer, wait) = channel();
+    {
+        let mut hub = lock();
+        let Some(session) = hub.session.as_mut().filter(|session| !session.is_ending) else { return };
+        session.is_ending = true;
+        notice::put(Notice::End(answer));
+    }
+    // Where the collector has gone, there is nothing to wait for.
+    let _: Result<(), RecvError> = wait.recv();
+    lock().session = None;
+}
+
 /// Asks the collector, if there is one, and waits for its answer.
 fn ask<T>(wish: impl FnOnce(Sender<T>) -> Notice) -> Option<T> {
     let (answer, wait) = channel();
     {
         // Under the hub's lock, so that the wish comes before the recording's end.
         let hub = lock();
-        hub.session.as_ref()?;
+        hub.session.as_ref().filter(|session| !session.is_ending)?;
         notice::put(wish(answer));
     }
     wait.recv().ok()
@@ -149,6 +170,7 @@ pub(crate) fn begin_op(name: StringId, stack: StackId) -> OpId {
 
 /// Gives a device's state to the running recording. Not under an allocator's lock.
 pub(crate) fn start_device(source: &dyn Source) {
+    let _own = busy::own_memory();
     let facts = source.facts();
     source.freeze(&mut |state| notice::put(Notice::Device(facts.clone(), state)));
 }

@@ -38,13 +38,17 @@ mod fork;
 mod hub;
 pub mod recording;
 mod oom;
+pub mod switch;
 pub mod environment;
 pub mod api;
 pub mod scope;
+pub mod heap;
 
 pub use error::{Error, Result};
+pub use heap::RecordedHeap;
 pub use highwater_snapshots::{Category, DeviceId, OpId, Phase, Pool, ScopeId, StackId, StreamId};
 pub use level::Level;
 pub use options::{HistoryOptions, Rotation, Sink, StacksOn, Symbols, WhenBehind};
 pub use recording::{Counts, Finished, Finishing, Recorded, Recording, dump_snapshot, record_memory_history};
 pub use source::Source;
+pub use switch::{Switch, Trigger};

@@ -44,7 +44,9 @@ pub(crate) fn with<R>(read: impl FnOnce(&mut Names) -> R) -> R {
 
 /// Runs `read` with what the thread remembers; none while the thread ends, or inside another call.
 fn remembered<R>(read: impl FnOnce(&mut Remembered) -> R) -> Option<R> {
-    REMEMBERED.try_with(|remembered| remembered.try_borrow_mut().ok().map(|mut remembered| read(&mut remembered))).ok()?
+    REMEMBERED
+        .try_with(|remembered| remembered.try_borrow_mut().ok().map(|mut remembered| read(&mut remembered)))
+        .ok()?
 }
 
 /// The id of `text`.

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use highwater_snapshots::StartingState;
 use highwater_snapshots::trace::DeviceFacts;
 
+use crate::busy;
 use crate::held::Held;
 use crate::order::{self, Place};
 use crate::post;
@@ -20,8 +21,8 @@ pub(crate) enum Notice {
     Flush(Sender<()>),
     /// To answer with a copy of what is held in memory, if anything is.
     Copy(Sender<Option<Held>>),
-    /// The recording ends here.
-    End,
+    /// The recording ends here; to answer when all before is read.
+    End(Sender<()>),
 }
 
 static NOTICES: Mutex<VecDeque<(Place, Notice)>> = Mutex::new(VecDeque::new());
@@ -32,15 +33,18 @@ fn lock() -> MutexGuard<'static, VecDeque<(Place, Notice)>> {
 
 /// Tells the collector. For a device's state: while its allocator is locked, so that state and events fit.
 pub(crate) fn put(notice: Notice) {
+    let _own = busy::own_memory();
     let mut notices = lock();
     notices.push_back((order::take(), notice));
     drop(notices);
     post::wake();
 }
 
-/// Forgets all notices: nobody is left to take them, and whoever waits for an answer learns that.
-pub(crate) fn clear() {
-    lock().clear();
+/// Takes all notices, unanswered, up to the end of the recording; that one, if it is there. For a collector that can do
+/// no more.
+pub(crate) fn skip_to_end() -> Option<Notice> {
+    let mut notices = lock();
+    std::iter::from_fn(|| notices.pop_front()).map(|(_, notice)| notice).find(|notice| matches!(notice, Notice::End(_)))
 }
 
 /// The notice at `place`, if there is one; older ones, which nobody took, are forgotten.

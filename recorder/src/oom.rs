@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::busy;
 use crate::error::Result;
 use crate::naming::Rank;
 use crate::{hub, recording};
@@ -11,10 +12,12 @@ static DUMPS: AtomicU32 = AtomicU32::new(0);
 
 /// Writes out what waits for the file, and dumps the history where that was asked for.
 pub(crate) fn save() {
+    let _own = busy::own_memory();
     hub::flush();
-    let wish = hub::lock().session.as_ref().and_then(|session| {
-        Some((session.options.dump_on_oom.clone()?, session.options.most_dumps))
-    });
+    let wish = hub::lock()
+        .session
+        .as_ref()
+        .and_then(|session| Some((session.options.dump_on_oom.clone()?, session.options.most_dumps)));
     let Some((folder, most)) = wish else { return };
     let number = DUMPS.fetch_add(1, Ordering::Relaxed).saturating_add(1);
     if number <= most {

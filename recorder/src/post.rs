@@ -171,8 +171,8 @@ pub(crate) fn wake() {
 
 /// Waits until [`wake`] is called, or for so long. A call that comes just before the waiting begins may be missed.
 pub(crate) fn wait(at_most: Duration) {
-    let waiting =
-        COLLECTOR.wait_timeout_while(locked(&COLLECTOR_SLEEPS), at_most, |()| !IS_WANTED.swap(false, Ordering::Relaxed));
+    let waiting = COLLECTOR
+        .wait_timeout_while(locked(&COLLECTOR_SLEEPS), at_most, |()| !IS_WANTED.swap(false, Ordering::Relaxed));
     drop(waiting);
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use highwater_snapshots::Trace;
 
+use crate::busy;
 use crate::clock::Clock;
 use crate::collector::{self, Collected, Handle};
 use crate::error::{Error, Result};
@@ -13,7 +14,6 @@ use crate::held::write_file;
 use crate::hub::{self, Session, Stage};
 use crate::level::{self, Level, Wanted};
 use crate::naming::{self, Rank};
-use crate::notice::{self, Notice};
 use crate::options::HistoryOptions;
 
 /// Records what `body` does to memory.
@@ -105,6 +105,7 @@ impl Recording {
     /// Of several ranks, as the launcher's variables number them, each writes a file of its own: `step.rank3.snap` where
     /// the options say `step.snap`. Fails if a recording runs already, or if the file cannot be created.
     pub fn start(options: HistoryOptions) -> Result<Self> {
+        let _own = busy::own_memory();
         options.check()?;
         let clock = Clock::start();
         let wanted = options.wanted();
@@ -122,7 +123,7 @@ impl Recording {
                 return Err(Error::AlreadyRecording);
             }
             let collector = collector::start(Arc::clone(&options), path, header, clock)?;
-            hub.session = Some(Session { stage: Stage::Waiting, options });
+            hub.session = Some(Session { stage: Stage::Waiting, options, is_ending: false });
             collector
         };
         crate::fork::stop_in_children();
@@ -133,14 +134,15 @@ impl Recording {
     }
 
     /// Stops recording and completes the file: waits until all is written, and stacks are resolved to source lines.
-    pub fn finish(mut self) -> Result<Finished> {
-        stop();
-        self.collector.take().map_or(Err(Error::Collector), wait)
+    pub fn finish(self) -> Result<Finished> {
+        self.finish_in_background().wait()
     }
 
     /// Stops recording, and completes the file while the program goes on. Another recording may begin at once.
     pub fn finish_in_background(mut self) -> Finishing {
-        stop();
+        if self.collector.as_ref().is_some_and(Handle::is_of_this_process) {
+            stop();
+        }
         Finishing { collector: self.collector.take() }
     }
 }
@@ -148,7 +150,9 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         if let Some(collector) = self.collector.take() {
-            stop();
+            if collector.is_of_this_process() {
+                stop();
+            }
             // Errors have nowhere to go from here.
             drop(wait(collector));
         }
@@ -181,6 +185,7 @@ fn begin_events(wanted: Wanted) {
     if wanted.level < Level::Events {
         return;
     }
+    let _own = busy::own_memory();
     level::set(wanted);
     let sources = hub::lock().sources();
     for source in sources {
@@ -213,8 +218,8 @@ pub(crate) fn enter_step(step: Option<u32>) {
 
 /// Ends the running recording: what is told from now on does not belong to it.
 fn stop() {
-    let state_only =
-        hub::lock().session.as_ref().is_some_and(|session| session.options.level == Level::State);
+    let _own = busy::own_memory();
+    let state_only = hub::lock().session.as_ref().is_some_and(|session| session.options.level == Level::State);
     if state_only {
         let sources = hub::lock().sources();
         for source in sources {
@@ -222,11 +227,7 @@ fn stop() {
         }
     }
     level::set(Wanted::default());
-    let mut hub = hub::lock();
-    if hub.session.take().is_some() {
-        // Under the hub's lock, so that no wish comes after it.
-        notice::put(Notice::End);
-    }
+    hub::end();
 }
 
 fn wait(collector: Handle) -> Result<Finished> {
@@ -239,9 +240,16 @@ fn wait(collector: Handle) -> Result<Finished> {
     }
 }
 
+/// The memory, in bytes, in which events wait to be read by the recorder's own thread, of all threads together.
+/// [`HistoryOptions::queue_bytes`] limits it, but for a first piece for each thread.
+pub fn queue_bytes() -> usize {
+    crate::queue::bytes()
+}
+
 /// Writes what the running recording holds in memory to a file, and goes on recording. Fails if nothing is held: a
 /// recording that streams to a file without a ring has it there already.
 pub fn dump_snapshot(path: &Path) -> Result<()> {
+    let _own = busy::own_memory();
     let held = hub::copy().ok_or_else(|| Error::Options("no recording holds its history in memory".to_owned()))?;
     write_file(path, &held.into_trace())
 }

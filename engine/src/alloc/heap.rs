@@ -168,13 +168,18 @@ impl Heap {
         self.join(index, self.arena[index].next);
     }
 
-    /// Makes a block that nobody uses any more available again.
+    /// Makes a block available for which no stream is waited any more.
     pub(super) fn complete_free(&mut self, index: BlockIndex) {
+        api::free_completed(self.device, self.arena[index].key);
+        self.make_available(index);
+    }
+
+    /// Makes a block that nobody uses any more available again.
+    pub(super) fn make_available(&mut self, index: BlockIndex) {
         let record = &mut self.arena[index];
         let (pool, expandable) = (record.pool, record.expandable);
         let (bytes, requested) = (record.bytes, record.requested);
         record.used = Use::Free;
-        api::free_completed(self.device, record.key);
 
         let (previous, next) = (record.previous, record.next);
         let joined = [self.join(index, previous), self.join(index, next)];

@@ -29,10 +29,11 @@ impl Heap {
         if !self.config.splits_freely(bytes) {
             self.stats.oversize_allocations.decrease(1);
         }
-        api::free_requested(self.device, record.key);
         if record.other_streams.is_none() {
-            self.complete_free(index);
+            api::free(self.device, record.key);
+            self.make_available(index);
         } else {
+            api::free_requested(self.device, record.key);
             self.wait_for_streams(index);
         }
     }

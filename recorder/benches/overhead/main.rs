@@ -63,9 +63,8 @@ fn by_backtrace() {
 
 /// CPU time of the running thread.
 fn cpu_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells what a thread ran");
-    let ns = text.split_whitespace().next().and_then(|word| word.parse().ok()).expect("nanoseconds first");
-    Duration::from_nanos(ns)
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Nanoseconds a leaf, median of the bursts.

@@ -3,15 +3,15 @@
 use std::hint::black_box;
 
 /// What is done at the innermost frame.
-pub type Leaf = fn();
+pub(crate) type Leaf = fn();
 
 /// A frame on the way to the leaves. `BYTES` makes each a function of its own, with a frame of its own size.
-pub type Node = fn(&Walk, depth: u32, path: u32) -> u32;
+pub(crate) type Node = fn(&Walk, depth: u32, path: u32) -> u32;
 
-pub struct Walk {
-    pub leaf: Leaf,
+pub(crate) struct Walk {
+    pub(crate) leaf: Leaf,
     /// The innermost levels, which branch; above them there is one chain.
-    pub branching: u32,
+    pub(crate) branching: u32,
 }
 
 const fn four<const A: usize, const B: usize, const C: usize, const D: usize>() -> [Node; 4] {
@@ -28,7 +28,7 @@ const NODES: [[Node; 4]; 6] = [
     four::<312, 344, 376, 408>(),
 ];
 
-pub fn node_of(path: u32) -> Node {
+pub(crate) fn node_of(path: u32) -> Node {
     NODES[path as usize % 6][(path >> 16) as usize % 4]
 }
 

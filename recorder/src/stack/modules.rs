@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-pub use super::loader::Module;
 use super::loader;
+pub use super::loader::Module;
 use crate::busy;
 
 /// Where a call lies: in which module, and where in its file.

@@ -31,11 +31,15 @@ pub struct Header {
     pub facts: Vec<(String, String)>,
 }
 
-/// The driver of host memory that devices copy from by themselves: an allocator as any, but no device that computes.
+/// The driver of host memory: what devices copy from by themselves, and a program's heap. Allocators as any, but no devices
+/// that compute.
 pub const PINNED_DRIVER: &str = "host";
 
 /// The number of such memory in recordings of PyTorch and of the engine: above all GPUs that a machine has.
 pub const PINNED_DEVICE: DeviceId = DeviceId(255);
+
+/// The number of a program's own heap in recordings: above all GPUs, and below their host memory.
+pub const HEAP_DEVICE: DeviceId = DeviceId(127);
 
 /// What is known of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

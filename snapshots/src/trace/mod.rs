@@ -11,7 +11,7 @@ mod spans;
 pub use annotations::{Annotation, Attribute, Owner};
 pub use blocks::{Block, Blocks};
 pub use events::Events;
-pub use facts::{DeviceFacts, Header, PINNED_DEVICE, PINNED_DRIVER, Trust};
+pub use facts::{DeviceFacts, HEAP_DEVICE, Header, PINNED_DEVICE, PINNED_DRIVER, Trust};
 pub use segments::{Segment, SegmentRole, Segments};
 pub use spans::{Span, Spans};
 
@@ -210,8 +210,8 @@ impl Trace {
         self.devices.iter().find(|facts| facts.device == device)
     }
 
-    /// The device that most people mean when they name none: the one with the most blocks, and pinned host memory only if
-    /// there is nothing else.
+    /// The device that most people mean when they name none: the one with the most blocks, and host memory only if there
+    /// is nothing else.
     pub fn main_device(&self) -> DeviceId {
         let ids = self.device_ids();
         if ids.len() < 2 {

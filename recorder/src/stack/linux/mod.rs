@@ -18,9 +18,9 @@ use self::machine::Registers;
 use self::thread::Thread;
 use self::unwinder::Trace;
 use self::walk::Walk;
-use crate::busy;
 use super::depot::{self, StackKey};
 use super::losses;
+use crate::busy;
 
 /// Set when the walk must not be used: the program wishes so, or the first walk disagreed with the unwinder.
 static PORTABLE: AtomicBool = AtomicBool::new(false);

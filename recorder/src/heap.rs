@@ -1,0 +1,186 @@
+//! Heap: a global allocator that shows a program's own memory on the timeline, by stack and scope.
+//!
+//! Frameworks that keep cpu tensors in vectors (candle, burn, ndarray) take their memory from Rust's global allocator.
+//! Put [`RecordedHeap`] there, and each of their tensors is a block of the device `host memory (heap)`:
+//!
+//! ```
+//! use highwater_recorder::RecordedHeap;
+//!
+//! #[global_allocator]
+//! static HEAP: RecordedHeap = RecordedHeap::new();
+//! ```
+//!
+//! Blocks below 1 KiB, or what [`over`](RecordedHeap::over) is given, are not told, so that a program's strings and lists cost one
+//! comparison. While nothing is recorded, larger ones cost one relaxed load more. What the recorder itself takes is left out.
+
+#![expect(unsafe_code, reason = "a global allocator is unsafe by nature")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use highwater_snapshots::trace::{DeviceFacts, HEAP_DEVICE, PINNED_DRIVER};
+use highwater_snapshots::{Pool, StartingState, StreamId};
+
+use crate::api::{self, NewBlock};
+use crate::source::Source;
+use crate::{busy, hub, level};
+
+/// The smallest block that is told where nothing else is said: tensors are larger, and almost nothing else is.
+const SMALLEST_BYTES: usize = 1024;
+
+/// Rust's global allocator, recorded: hands everything on to another, the system's if none is given.
+#[derive(Debug)]
+pub struct RecordedHeap<A = System> {
+    inner: A,
+    smallest: usize,
+}
+
+impl RecordedHeap {
+    /// Over the system's allocator, telling blocks of 1 KiB and more.
+    pub const fn new() -> Self {
+        Self::over(System, SMALLEST_BYTES)
+    }
+}
+
+impl Default for RecordedHeap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<A> RecordedHeap<A> {
+    /// Over another allocator, telling blocks of `smallest_bytes` and more.
+    pub const fn over(inner: A, smallest_bytes: usize) -> Self {
+        Self { inner, smallest: smallest_bytes }
+    }
+
+    /// Whether a block of `bytes` is told.
+    #[inline(always)]
+    fn tells(&self, bytes: usize) -> bool {
+        bytes >= self.smallest && level::records_events()
+    }
+}
+
+// SAFETY: every call goes to the inner allocator as it is; nothing is done with the memory itself.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for RecordedHeap<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let block = unsafe { self.inner.alloc(layout) };
+        if self.tells(layout.size()) {
+            tell_alloc(block, layout.size());
+        }
+        block
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let block = unsafe { self.inner.alloc_zeroed(layout) };
+        if self.tells(layout.size()) {
+            tell_alloc(block, layout.size());
+        }
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // First, since the address may be handed out again as soon as it is free.
+        if self.tells(layout.size()) {
+            tell_free(block);
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.inner.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        if self.tells(layout.size()) {
+            tell_free(block);
+        }
+        // SAFETY: as the caller promises.
+        let moved = unsafe { self.inner.realloc(block, layout, new_size) };
+        if moved.is_null() {
+            // It stays where it was.
+            if self.tells(layout.size()) {
+                tell_alloc(block, layout.size());
+            }
+        } else if self.tells(new_size) {
+            tell_alloc(moved, new_size);
+        }
+        moved
+    }
+}
+
+#[inline(never)]
+fn tell_alloc(block: *mut u8, bytes: usize) {
+    if block.is_null() || busy::is_own_memory() || !is_known() {
+        return;
+    }
+    let (requested, address) = (bytes as u64, block as u64);
+    let (stream, pool) = (StreamId(0), Pool::Large);
+    api::alloc_at(HEAP_DEVICE, &NewBlock { block: 0, address, requested, allocated: requested, stream, pool });
+}
+
+#[inline(never)]
+fn tell_free(block: *mut u8) {
+    // What the recorder gives back it took itself, and what is not known to be a block is not counted.
+    if !busy::is_own_memory() {
+        api::free_at(HEAP_DEVICE, block as u64);
+    }
+}
+
+/// Whether recordings know of the heap; makes it known at the first block.
+#[inline(always)]
+fn is_known() -> bool {
+    static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+    IS_KNOWN.load(Ordering::Acquire) || make_known(&IS_KNOWN)
+}
+
+#[cold]
+fn make_known(is_known: &AtomicBool) -> bool {
+    static SOURCE: OnceLock<Arc<dyn Source>> = OnceLock::new();
+    let _own = busy::own_memory();
+    // This thread may be at work with the hub at this moment: then the next block will do.
+    let Some(mut hub) = hub::try_lock() else { return false };
+    if !is_known.swap(true, Ordering::AcqRel) {
+        let source = SOURCE.get_or_init(|| Arc::new(Heap));
+        hub.add_source(Arc::downgrade(source));
+        drop(hub);
+        hub::start_device(&**source);
+        source.sample();
+    }
+    true
+}
+
+struct Heap;
+
+impl Source for Heap {
+    fn facts(&self) -> DeviceFacts {
+        DeviceFacts {
+            device: HEAP_DEVICE,
+            name: "host memory (heap)".to_owned(),
+            capacity_bytes: proc_kib("/proc/meminfo", "MemTotal:").unwrap_or(0),
+            driver: PINNED_DRIVER.to_owned(),
+            settings: Vec::new(),
+        }
+    }
+
+    /// What was there before is not known: nobody counts a heap while nothing is recorded.
+    fn freeze(&self, read: &mut dyn FnMut(StartingState)) {
+        read(StartingState { device: HEAP_DEVICE, ..StartingState::default() });
+    }
+
+    /// What the process has of the machine's memory.
+    fn sample(&self) {
+        let _own = busy::own_memory();
+        if let Some(bytes) = proc_kib("/proc/self/status", "VmRSS:") {
+            api::device_used(HEAP_DEVICE, bytes);
+        }
+    }
+}
+
+/// A size that Linux gives in KiB, in bytes.
+fn proc_kib(file: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = rest.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}

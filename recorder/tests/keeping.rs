@@ -1,0 +1,309 @@
+//! What keeps a recording whole and small: several files, switches from outside, a disk that is full, a path that is not
+//! writable.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use highwater_recorder::api::{self, NewBlock};
+use highwater_recorder::snapshots::analysis::{Metric, Series, verify};
+use highwater_recorder::snapshots::format::read_file;
+use highwater_recorder::snapshots::trace::DeviceFacts;
+use highwater_recorder::snapshots::{StartingState, Trace};
+use highwater_recorder::{
+    DeviceId, Error, HistoryOptions, Level, Pool, Recording, Source, StreamId, Switch, Symbols, Trigger, scope,
+};
+
+/// The recorder is one for the process: tests that record take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    scope::leave_steps();
+    turn
+}
+
+/// A device that holds nothing when a recording begins.
+struct Empty;
+
+impl Source for Empty {
+    fn facts(&self) -> DeviceFacts {
+        DeviceFacts { name: "test".to_owned(), ..DeviceFacts::default() }
+    }
+
+    fn freeze(&self, read: &mut dyn FnMut(StartingState)) {
+        read(StartingState::default());
+    }
+}
+
+fn device() -> Arc<dyn Source> {
+    let source: Arc<dyn Source> = Arc::new(Empty);
+    api::register(&source);
+    source
+}
+
+fn requested(block: u64) -> u64 {
+    1000 + block % 3000
+}
+
+fn alloc(block: u64) {
+    let (stream, pool) = (StreamId(0), Pool::Small);
+    let address = 0x1000 * block;
+    api::alloc(DeviceId(0), &NewBlock { block, address, requested: requested(block), allocated: 4096, stream, pool });
+}
+
+fn free(block: u64) {
+    api::free(DeviceId(0), block);
+}
+
+fn options(path: &Path) -> HistoryOptions {
+    let options = HistoryOptions { symbols: Symbols::Never, ..HistoryOptions::to_file(path) };
+    options.level(Level::Events)
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).expect("the test's own").flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files
+}
+
+fn open(path: &Path) -> Trace {
+    let trace = read_file(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    assert_eq!(verify::verify(&trace), [], "{}", path.display());
+    trace
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A thousand blocks, of which every tenth stays.
+fn train(from: u64, step: u32) {
+    scope::step(step);
+    let _scope = scope::scope("layer");
+    for block in from..from + 1000 {
+        alloc(block);
+        if block % 10 != 0 {
+            free(block);
+        }
+    }
+}
+
+#[test]
+fn each_of_several_files_is_whole_and_begins_with_what_lives() {
+    let _turn = turn();
+    let _device = device();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let mut wanted = options(&folder.path().join("run.snap")).rotate(40_000, None);
+    wanted.flush_every = Duration::from_millis(1);
+    let recording = Recording::start(wanted).expect("nothing else records");
+    for step in 0..40 {
+        train(u64::from(step) * 1000, step);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let finished = recording.finish().expect("the disk has room");
+    let files = files(folder.path());
+    assert!(files.len() > 2, "{files:?}");
+    assert_eq!(finished.file.as_ref(), files.last());
+    let traces: Vec<Trace> = files.iter().map(|file| open(file)).collect();
+    assert!(traces.iter().map(|trace| trace.blocks.len()).sum::<usize>() >= 40_000);
+    let mut former_end = 0;
+    for (trace, file) in traces.iter().zip(&files) {
+        assert!(!trace.trust.unfinished && trace.trust.unmatched_frees == 0, "{}", file.display());
+        let series = Series::build(trace, DeviceId(0));
+        let baseline: u64 =
+            trace.blocks.ids().map(|id| trace.blocks.get(id)).filter(|b| b.is_baseline()).map(|b| b.requested).sum();
+        assert_eq!(baseline, former_end, "{} begins where the one before ended", file.display());
+        former_end = series.end(trace).requested;
+        assert!(
+            trace.spans.rows().first().is_some_and(|span| span.step.is_some()),
+            "it knows the step that it begins in"
+        );
+    }
+    let stays: u64 = (0..40_000).filter(|block| block % 10 == 0).map(requested).sum();
+    assert_eq!(former_end, stays);
+    let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();
+    let repeated = traces.len() as u64 - 1;
+    assert_eq!(events, finished.counts.events + repeated, "the step is said anew in each file");
+}
+
+#[test]
+fn the_oldest_files_go_when_the_disk_shall_hold_no_more() {
+    let _turn = turn();
+    let _device = device();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let mut wanted = options(&folder.path().join("run.snap")).rotate(20_000, Some(60_000));
+    wanted.flush_every = Duration::from_millis(1);
+    let recording = Recording::start(wanted).expect("nothing else records");
+    for step in 0..60 {
+        train(u64::from(step) * 1000, step);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let finished = recording.finish().expect("the disk has room");
+    let files = files(folder.path());
+    assert!(!files[0].ends_with("run.0001.snap"), "the first is gone: {files:?}");
+    assert_eq!(finished.file.as_ref(), files.last());
+    let held: u64 = files.iter().map(|file| std::fs::metadata(file).map_or(0, |facts| facts.len())).sum();
+    assert!(held < 80_000, "{held} bytes");
+    let stays: u64 = (0..60_000).filter(|block| block % 10 == 0).map(requested).sum();
+    let last = open(files.last().expect("there are some"));
+    let series = Series::build(&last, DeviceId(0));
+    assert_eq!(series.end(&last).requested, stays);
+    assert!(series.peak(&last, Metric::Requested).0 >= stays);
+}
+
+#[test]
+fn budgets_and_rings_that_cannot_be_met_are_refused() {
+    let _turn = turn();
+    let path = Path::new("never.snap");
+    for wrong in [options(path).rotate(100, Some(150)), options(path).ring(5).rotate(100, None), options(path).ring(0)]
+    {
+        assert!(matches!(Recording::start(wrong), Err(Error::Options(_))));
+    }
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_path_that_cannot_be_written_is_refused_at_the_start_and_so_is_one_in_use() {
+    let _turn = turn();
+    let _device = device();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    for wanted in
+        [options(folder.path()), options(&folder.path().join("missing/run.snap")), options(folder.path()).ring(5)]
+    {
+        let refused = Recording::start(wanted).expect_err("a folder is no file").to_string();
+        assert!(refused.contains(&*folder.path().to_string_lossy()), "{refused}");
+    }
+    let path = folder.path().join("mine.snap");
+    let theirs = std::fs::File::create(&path).expect("the test's own");
+    theirs.lock().expect("nobody else has it");
+    let refused = Recording::start(options(&path)).expect_err("somebody writes to it");
+    assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    theirs.unlock().expect("it was locked");
+    Recording::start(options(&path)).expect("it is free now").finish().expect("the disk has room");
+}
+
+const FILLING_CHILD: &str = "HIGHWATER_TEST_FILLING_CHILD";
+
+/// Not a test of its own: what the child of the next test runs, whose files may not grow beyond a limit.
+#[test]
+fn the_child_fills_its_disk() {
+    let Some(path) = std::env::var_os(FILLING_CHILD) else { return };
+    let _device = device();
+    let mut wanted = options(Path::new(&path));
+    wanted.flush_every = Duration::from_millis(1);
+    let recording = Recording::start(wanted).expect("there is room yet");
+    for step in 0..100 {
+        train(u64::from(step) * 1000, step);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let refused = recording.finish().expect_err("the file could not take all");
+    println!("finish says: {refused}");
+}
+
+#[test]
+fn on_a_full_disk_the_file_ends_whole_that_is_said_once_and_training_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("full.snap");
+    let program = std::env::current_exe().expect("the test binary");
+    // The limit is in blocks of 512 bytes or 1 KiB, by shell.
+    let limited = format!(
+        "trap '' XFSZ; ulimit -f 60; exec '{}' --exact the_child_fills_its_disk --nocapture --test-threads=1",
+        program.display()
+    );
+    let child = Command::new("sh").args(["-c", &limited]).env(FILLING_CHILD, &path).output().expect("sh runs");
+    let (said, told) = (String::from_utf8_lossy(&child.stderr), String::from_utf8_lossy(&child.stdout));
+    assert!(child.status.success(), "training went on to its end: {said}{told}");
+    assert_eq!(said.matches("the recording ends here").count(), 1, "{said}");
+    assert!(said.contains("full.snap") && told.contains("finish says: "), "{said}{told}");
+    let trace = open(&path);
+    assert!(trace.events.len() > 1000 && trace.trust.unfinished, "{} events", trace.events.len());
+    assert!(trace.spans.steps().len() < 100);
+    let bytes = std::fs::read(&path).expect("it is there");
+    assert!(highwater_recorder::snapshots::format::read_bytes(&bytes).is_ok());
+}
+
+#[test]
+fn a_file_that_comes_and_goes_begins_and_ends_recordings() {
+    let _turn = turn();
+    let _device = device();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let switch_file = folder.path().join("record.me");
+    let named = |number: u32| folder.path().join(format!("run.000{number}.snap"));
+    let switch = Switch::watch(options(&folder.path().join("run.snap")), Trigger::File(switch_file.clone()))
+        .expect("it watches");
+    alloc(1);
+    for number in 1..=2 {
+        std::fs::write(&switch_file, "").expect("the test's own");
+        wait_until("it records", || api::is_recording());
+        alloc(100 * u64::from(number));
+        std::fs::remove_file(&switch_file).expect("it is there");
+        wait_until("it stops", || !api::is_recording());
+        wait_until("the file is whole", || read_file(&named(number)).is_ok_and(|trace| !trace.trust.unfinished));
+    }
+    drop(switch);
+    assert_eq!(open(&named(1)).blocks.requested, [1100]);
+    assert_eq!(open(&named(2)).blocks.requested, [1200]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_begins_a_recording_and_the_next_ends_it() {
+    let _turn = turn();
+    let _device = device();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    const USR2: i32 = 12;
+    let switch = Switch::watch(options(&folder.path().join("run.snap")), Trigger::Signal(USR2)).expect("it watches");
+    let signal = || {
+        let sent = Command::new("sh").args(["-c", &format!("kill -USR2 {}", std::process::id())]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    };
+    signal();
+    wait_until("it records", || api::is_recording());
+    alloc(5);
+    signal();
+    wait_until("it stops", || !api::is_recording());
+    drop(switch);
+    assert_eq!(open(&folder.path().join("run.0001.snap")).blocks.requested, [1005]);
+}
+
+#[test]
+fn a_recording_is_completed_while_the_next_one_runs() {
+    let _turn = turn();
+    let _device = device();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let (first, second) = (folder.path().join("first.snap"), folder.path().join("second.snap"));
+    let recording = Recording::start(HistoryOptions::to_file(&first)).expect("nothing else records");
+    alloc(1);
+    let finishing = recording.finish_in_background();
+    let recording = Recording::start(HistoryOptions::to_file(&second)).expect("the first no longer records");
+    alloc(2);
+    recording.finish().expect("the disk has room");
+    finishing.wait().expect("the disk has room");
+    let (first, second) = (open(&first), open(&second));
+    assert_eq!((first.blocks.requested.as_slice(), second.blocks.requested.as_slice()), (&[1001][..], &[1002][..]));
+    assert!(!first.tables.lines.is_empty(), "it has source lines");
+}
+
+#[test]
+fn events_that_nobody_reads_in_time_are_counted_and_memory_stays_bounded() {
+    let _turn = turn();
+    let _device = device();
+    let mut wanted = HistoryOptions::in_memory().level(Level::Events).ring(1000);
+    wanted.queue_bytes = 1 << 20;
+    let recording = Recording::start(wanted).expect("nothing else records");
+    let mut most = 0;
+    for block in 0..300_000 {
+        alloc(block);
+        free(block);
+        most = most.max(highwater_recorder::recording::queue_bytes());
+    }
+    let counts = recording.finish().expect("memory takes everything").counts;
+    assert!(most <= 3 << 20, "{most} bytes in queues, of which each thread's first piece is not limited");
+    assert!(counts.events <= 900_000 && counts.events_lost + 1000 >= counts.events - 1000, "{counts:?}");
+}
