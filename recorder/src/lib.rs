@@ -7,11 +7,11 @@
 //! Modules stand in layer order: each uses only what is declared above it.
 
 pub use highwater_snapshots as snapshots;
+pub use highwater_snapshots::symbols as symbolize;
 
 pub mod level;
 mod clock;
 pub mod stack;
-pub mod symbolize;
 pub mod error;
 pub mod options;
 pub mod source;

@@ -18,6 +18,7 @@ mod keys;
 pub mod levels;
 pub mod builder;
 pub mod format;
+pub mod symbols;
 pub mod text;
 pub mod analysis;
 pub mod pytorch;
