@@ -7,21 +7,26 @@ use std::path::PathBuf;
 use addr2line::Loader;
 use rayon::prelude::*;
 
+use super::copies::Copies;
+use super::finding::{Found, Missing};
 use super::line::{Binary, Line, Problem, Request};
-use super::search::open;
+use super::search::Places;
 
 /// Reads symbols, and keeps the files open that it read them from: later look-ups in the same module cost microseconds.
 #[derive(Default)]
 pub struct Symbolizer {
-    debug_folders: Vec<PathBuf>,
-    modules: HashMap<Binary, Option<Loader>>,
+    places: Places,
+    modules: HashMap<Binary, Opened>,
     problems: Vec<Problem>,
 }
+
+/// What became of a module: the file that is read, or why there is none.
+type Opened = Result<(Loader, Found), Missing>;
 
 impl fmt::Debug for Symbolizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Symbolizer")
-            .field("debug_folders", &self.debug_folders)
+            .field("places", &self.places)
             .field("modules", &self.modules.keys())
             .field("problems", &self.problems)
             .finish()
@@ -32,19 +37,38 @@ impl Symbolizer {
     /// Looks for separate debug files in these folders, as `.build-id/ab/cdef.debug` and by debug link. A debug link
     /// is also followed beside the binary and in a folder `.debug` there.
     pub fn new(debug_folders: Vec<PathBuf>) -> Self {
-        Self { debug_folders, ..Self::default() }
+        Self { places: Places { debug_folders, ..Places::default() }, ..Self::default() }
+    }
+
+    /// Also looks for binaries and debug files that lie in these folders, or in folders two deep in them, under any
+    /// name: they are known by their build ids.
+    pub fn with_copies_in(mut self, folders: Vec<PathBuf>) -> Self {
+        self.places.copies = Copies::new(folders);
+        self
     }
 
     /// For each request, for each address, the source lines there: the innermost inlined function first, the function
     /// that the machine was in last. No lines where nothing is known. Modules are read in parallel.
     pub fn resolve(&mut self, requests: &[Request]) -> Vec<Vec<Vec<Line>>> {
         let mut jobs: Vec<Job<'_>> = requests.iter().map(|request| self.job(request)).collect();
-        jobs.par_iter_mut().with_max_len(1).for_each(|job| job.run(&self.debug_folders));
-        let mut lines = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            self.problems.extend(job.problem.filter(|problem| !self.problems.contains(problem)));
-            self.modules.insert(job.request.binary.clone(), job.loader.flatten());
-            lines.push(job.lines);
+        let places = &self.places;
+        let done: Vec<(Opened, Vec<Vec<Line>>)> =
+            jobs.par_iter_mut().with_max_len(1).map(|job| job.run(places)).collect();
+        let mut lines = Vec::with_capacity(done.len());
+        for (job, (opened, found)) in jobs.iter().zip(done) {
+            let what = match &opened {
+                Err(missing) => Some(missing.what.clone()),
+                Ok(_) if job.is_new && !found.is_empty() && found.iter().all(Vec::is_empty) => Some(
+                    "the file is stripped, and no debug file was found; build with debug = \"line-tables-only\" and \
+                     keep the symbols"
+                        .to_owned(),
+                ),
+                Ok(_) => None,
+            };
+            let problem = what.map(|what| Problem { path: job.request.binary.path.clone(), what });
+            self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));
+            self.modules.insert(job.request.binary.clone(), opened);
+            lines.push(found);
         }
         lines
     }
@@ -54,40 +78,32 @@ impl Symbolizer {
         &self.problems
     }
 
+    /// Where the symbols of `binary` were found, or why nowhere; `None` if it was not asked for yet.
+    pub fn finding(&self, binary: &Binary) -> Option<Result<&Found, &Missing>> {
+        self.modules.get(binary).map(|opened| opened.as_ref().map(|(_, found)| found))
+    }
+
     fn job<'a>(&mut self, request: &'a Request) -> Job<'a> {
-        Job { request, loader: self.modules.remove(&request.binary), lines: Vec::new(), problem: None }
+        let opened = self.modules.remove(&request.binary);
+        Job { request, is_new: opened.is_none(), opened }
     }
 }
 
 /// One module's part of the work.
 struct Job<'a> {
     request: &'a Request,
-    /// `None` until the module was looked for; then `None` within if it was not found.
-    loader: Option<Option<Loader>>,
-    lines: Vec<Vec<Line>>,
-    problem: Option<Problem>,
+    is_new: bool,
+    /// `None` until the module was looked for.
+    opened: Option<Opened>,
 }
 
 impl Job<'_> {
-    fn run(&mut self, debug_folders: &[PathBuf]) {
-        let Request { binary, addresses } = self.request;
-        let is_new = self.loader.is_none();
-        let problem = &mut self.problem;
-        let loader = self.loader.get_or_insert_with(|| match open(binary, debug_folders) {
-            Ok(loader) => Some(loader),
-            Err(what) => {
-                *problem = Some(Problem { path: binary.path.clone(), what });
-                None
-            }
-        });
-        self.lines = addresses
-            .iter()
-            .map(|&address| loader.as_ref().map_or_else(Vec::new, |loader| lines(loader, address)))
-            .collect();
-        if is_new && loader.is_some() && !addresses.is_empty() && self.lines.iter().all(Vec::is_empty) {
-            let what = "the file is stripped, and no debug file was found; build with debug = \"line-tables-only\" and keep the symbols".to_owned();
-            self.problem = Some(Problem { path: binary.path.clone(), what });
-        }
+    /// Looks the module up, if that was not done yet, and its addresses in it.
+    fn run(&mut self, places: &Places) -> (Opened, Vec<Vec<Line>>) {
+        let opened = self.opened.take().unwrap_or_else(|| places.open(&self.request.binary));
+        let at = |address: &u64| opened.as_ref().map_or_else(|_| Vec::new(), |(loader, _)| lines(loader, *address));
+        let found = self.request.addresses.iter().map(at).collect();
+        (opened, found)
     }
 }
 
