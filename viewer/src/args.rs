@@ -8,6 +8,7 @@ mod growth;
 mod oom;
 mod record;
 mod render;
+mod symbolize;
 mod whatif;
 
 pub use check::{CategoryLimit, CheckArguments, PhaseLimit, category_of, phase_of};
@@ -19,6 +20,7 @@ pub use record::RecordArguments;
 pub use render::{
     PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments,
 };
+pub use symbolize::SymbolizeArguments;
 pub use values::{At, Categories, ComparedAt, GroupKeys, RunDevice, Where};
 pub use whatif::{Scaled, WhatIfArguments};
 
@@ -80,6 +82,8 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Write a recording in another format: for PyTorch's viewer, for flame graphs, or as .snap
     Convert(ConvertArguments),
+    /// Find functions, files and lines for a recording that has bare addresses, in place
+    Symbolize(SymbolizeArguments),
     /// Draw a recording as a picture, PNG or SVG, with no display
     Render(Box<RenderArguments>),
 }

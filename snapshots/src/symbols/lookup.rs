@@ -104,7 +104,8 @@ pub fn look_up(tables: &Tables, asked: Asked, symbolizer: &mut Symbolizer) -> Lo
             frames[module].push(id);
         }
     }
-    let requests: Vec<Request> = modules.iter().zip(&frames).map(|(module, ids)| request(tables, module, ids)).collect();
+    let requests: Vec<Request> =
+        modules.iter().zip(&frames).map(|(module, ids)| request(tables, module, ids)).collect();
     let (requests, modules_asked): (Vec<Request>, Vec<usize>) =
         requests.into_iter().zip(0..).filter(|(request, _)| !request.addresses.is_empty()).unzip();
     let answers = symbolizer.resolve(&requests);
@@ -120,7 +121,9 @@ pub fn look_up(tables: &Tables, asked: Asked, symbolizer: &mut Symbolizer) -> Lo
             }
             // Names alone are nothing new to a frame that has them.
             if has_files || State::of(tables, frame) == State::Bare {
-                found.symbols.push(Symbols { frame, lines: lines.iter().map(|line| texts.source_line(line)).collect() });
+                found
+                    .symbols
+                    .push(Symbols { frame, lines: lines.iter().map(|line| texts.source_line(line)).collect() });
             }
         }
         let finding = symbolizer.finding(&request.binary);

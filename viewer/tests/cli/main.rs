@@ -7,6 +7,7 @@ mod reasons;
 mod gate;
 mod binary;
 mod convert;
+mod symbolize;
 #[cfg(feature = "gui")]
 mod render;
 #[cfg(feature = "engine")]
