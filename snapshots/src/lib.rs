@@ -19,6 +19,7 @@ pub mod levels;
 pub mod builder;
 pub mod format;
 pub mod symbols;
+pub mod join;
 pub mod text;
 pub mod analysis;
 pub mod pytorch;

@@ -27,6 +27,7 @@ pub mod verify;
 pub(crate) mod destination;
 pub mod convert;
 pub mod symbolize;
+pub mod join;
 pub mod predicted;
 pub mod whatif;
 pub mod summary;
