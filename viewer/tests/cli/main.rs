@@ -7,6 +7,7 @@ mod reasons;
 mod gate;
 mod binary;
 mod convert;
+mod join;
 mod symbolize;
 #[cfg(feature = "gui")]
 mod render;
