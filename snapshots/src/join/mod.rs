@@ -19,6 +19,7 @@ use crate::event::{Event, EventKind, What};
 use crate::format::{block_keys, recorded_event, starting_states};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId};
 use crate::trace::{Annotation, Attribute, Header, Owner, Trace};
+use crate::units::format_count;
 
 use self::clock::Clock;
 pub use self::devices::JoinedDevice;
@@ -123,21 +124,19 @@ fn header(parts: &[Part<'_>], started_unix_us: u64) -> Header {
     for part in parts {
         let header = &part.trace.header;
         let mut add = |name: &str, value: String| facts.push((format!("{}: {name}", part.name), value));
-        let texts = [
-            ("recorder", &header.recorder),
-            ("program", &header.program),
-            ("host", &header.host),
-            ("level", &header.level),
+        // What all agree on stands in the header itself.
+        let texts: [(&str, ReadText); 6] = [
+            ("recorder", |header| header.recorder.clone()),
+            ("program", |header| header.program.clone()),
+            ("host", |header| header.host.clone()),
+            ("level", |header| header.level.clone()),
+            ("rank", |header| header.rank.map_or_else(String::new, |rank| rank.to_string())),
+            ("pid", |header| if header.pid > 0 { header.pid.to_string() } else { String::new() }),
         ];
-        for (name, value) in texts {
-            if !value.is_empty() {
-                add(name, value.clone());
-            }
-        }
-        let numbers = [("rank", header.rank), ("pid", (header.pid > 0).then_some(header.pid))];
-        for (name, number) in numbers {
-            if let Some(number) = number {
-                add(name, number.to_string());
+        for (name, read) in texts {
+            let value = read(header);
+            if !value.is_empty() && all_same(&headers, read).is_none() {
+                add(name, value);
             }
         }
         if part.offset_ns != 0 {
@@ -160,6 +159,9 @@ fn header(parts: &[Part<'_>], started_unix_us: u64) -> Header {
         facts,
     }
 }
+
+/// Reads a fact of a header as text.
+type ReadText = fn(&Header) -> String;
 
 /// What `read` gives of every header, if it is the same of all.
 fn all_same<T: PartialEq>(headers: &[&Header], read: impl Fn(&Header) -> T) -> Option<T> {
@@ -219,18 +221,18 @@ struct LeftOut {
 
 impl LeftOut {
     fn sentence(self, speaker: &str, name: &str) -> Option<String> {
-        let counts = [(self.steps, "step"), (self.phases, "phase"), (self.ranges, "range named as one")];
+        let counts = [
+            (self.steps, "step", "steps"),
+            (self.phases, "phase", "phases"),
+            (self.ranges, "range named as a step or phase", "ranges named as steps or phases"),
+        ];
         let told: Vec<String> = counts
             .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, noun)| if *count == 1 { format!("1 {noun}") } else { format!("{count} {}", plural(noun)) })
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, many)| format!("{} {}", format_count(*count), if *count == 1 { one } else { many }))
             .collect();
         (!told.is_empty()).then(|| format!("{} of {name}: steps and phases are those of {speaker}", told.join(", ")))
     }
-}
-
-fn plural(noun: &str) -> String {
-    noun.split_once(' ').map_or_else(|| format!("{noun}s"), |(first, rest)| format!("{first}s {rest}"))
 }
 
 impl Writer<'_> {
