@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use highwater_snapshots::event::{Alloc, Event, What};
 use highwater_snapshots::format::Symbols;
 use highwater_snapshots::intern::Interner;
+use highwater_snapshots::symbols::{self as symbolize, Binary, Request, SYSTEM_DEBUG_FOLDER, Symbolizer};
 use highwater_snapshots::tables::{Frame, Module, Op, Scope, SourceLine, Stack, Tables};
 use highwater_snapshots::{FrameId, ModuleId, OpId, Problem, ScopeId, StackId, StartingBlock, StartingState, StringId};
 
 use crate::message::NewOp;
 use crate::names;
 use crate::stack::{self, depot};
-use crate::symbolize::{self, Binary, Request, SYSTEM_DEBUG_FOLDER, Symbolizer};
 
 /// The tables of one recording, growing.
 #[derive(Debug, Default)]

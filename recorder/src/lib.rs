@@ -7,6 +7,7 @@
 //! Modules stand in layer order: each uses only what is declared above it.
 
 pub use highwater_snapshots as snapshots;
+pub use highwater_snapshots::symbols as symbolize;
 
 mod busy;
 pub mod level;
@@ -16,7 +17,6 @@ mod message;
 mod queue;
 mod post;
 pub mod stack;
-pub mod symbolize;
 pub mod error;
 pub mod options;
 pub mod source;

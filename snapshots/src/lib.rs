@@ -18,6 +18,8 @@ mod keys;
 pub mod levels;
 pub mod builder;
 pub mod format;
+pub mod symbols;
+pub mod join;
 pub mod text;
 pub mod analysis;
 pub mod pytorch;

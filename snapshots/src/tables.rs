@@ -139,6 +139,12 @@ impl Tables {
         self.lines.get(first..first + frame.line_count as usize).unwrap_or(&[])
     }
 
+    /// Whether a frame is an address in a module, of which no source line is known yet.
+    pub fn is_unresolved(&self, id: FrameId) -> bool {
+        let frame = id.index().and_then(|index| self.frames.get(index));
+        frame.is_some_and(|frame| frame.module.is_some() && frame.line_count == 0)
+    }
+
     /// A stack as a person reads it, innermost first: one entry a source line, or the module and address where
     /// a frame could not be resolved.
     pub fn stack_text(&self, id: StackId) -> Vec<String> {

@@ -5,20 +5,24 @@ mod check;
 mod diff;
 mod explain;
 mod growth;
+mod join;
 mod oom;
 mod record;
 mod render;
+mod symbolize;
 mod whatif;
 
 pub use check::{CategoryLimit, CheckArguments, PhaseLimit, category_of, phase_of};
 pub use diff::DiffArguments;
 pub use explain::ExplainArguments;
 pub use growth::GrowthArguments;
+pub use join::{JoinArguments, Seconds};
 pub use oom::OomArguments;
 pub use record::RecordArguments;
 pub use render::{
     PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments,
 };
+pub use symbolize::SymbolizeArguments;
 pub use values::{At, Categories, ComparedAt, GroupKeys, RunDevice, Where};
 pub use whatif::{Scaled, WhatIfArguments};
 
@@ -80,6 +84,10 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Write a recording in another format: for PyTorch's viewer, for flame graphs, or as .snap
     Convert(ConvertArguments),
+    /// Put several recordings on one axis of time, as one
+    Join(JoinArguments),
+    /// Find functions, files and lines for a recording that has bare addresses, in place
+    Symbolize(SymbolizeArguments),
     /// Draw a recording as a picture, PNG or SVG, with no display
     Render(Box<RenderArguments>),
 }

@@ -80,6 +80,8 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Events(arguments)) => on_stdout(|page| cli::events(&arguments, page)),
         Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),
         Some(Command::Convert(arguments)) => on_stdout(|page| cli::convert::run(&arguments, page)),
+        Some(Command::Join(arguments)) => on_stdout(|page| cli::join::run(&arguments, page)),
+        Some(Command::Symbolize(arguments)) => on_stdout(|page| cli::symbolize::run(&arguments, page)),
         Some(Command::Render(arguments)) => on_stdout(|page| render::run(&arguments, page)),
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;

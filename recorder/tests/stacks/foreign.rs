@@ -153,12 +153,17 @@ extern "C" fn captures_into(key: *mut c_void) {
 /// A stack that leads through the library's function `through`.
 pub(super) fn stack_through(library: &Path) -> StackKey {
     let mut key = StackKey::NONE;
+    call_through(library, captures_into, (&raw mut key).cast());
+    key
+}
+
+/// Loads the library, and lets its function `through` call `callback`.
+pub(super) fn call_through(library: &Path, callback: extern "C" fn(*mut c_void), argument: *mut c_void) {
     // SAFETY: `through` has this type, and the library stays loaded.
     unsafe {
         let through = std::mem::transmute::<*mut c_void, Through>(libc::dlsym(load(library), c"through".as_ptr()));
-        through(captures_into, (&raw mut key).cast(), 0);
+        through(callback, argument, 0);
     }
-    key
 }
 
 extern "C" fn captures(count: *mut c_void) {

@@ -1,12 +1,18 @@
 //! Symbols: addresses come back as the functions and lines that the source has.
 
+use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use highwater_recorder::api::{self, NewBlock};
+use highwater_recorder::snapshots::StartingState;
+use highwater_recorder::snapshots::trace::DeviceFacts;
 use highwater_recorder::stack::{self, StackKey, depot};
-use highwater_recorder::symbolize::{Binary, Line, Request, Symbolizer};
+use highwater_recorder::symbolize::{Asked, Binary, Line, Request, SYSTEM_DEBUG_FOLDER, Symbolizer, look_up};
+use highwater_recorder::{DeviceId, HistoryOptions, Pool, Recording, Source, StackId, StreamId};
 
-use super::foreign::{compile, stack_through};
+use super::foreign::{call_through, compile, stack_through};
 
 #[inline(never)]
 fn captures_on_its_second_line() -> StackKey {
@@ -160,4 +166,51 @@ fn a_file_that_is_not_the_recorded_one_is_refused_with_the_reason() {
     std::fs::write(&garbage, [0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 9, 9]).expect("a file");
     assert!(problem_of(&garbage, &[1, 2, 3]).contains("cannot read"));
     assert!(problem_of(Path::new("/nowhere/lib.so"), &[1, 2, 3]).contains("cannot open"));
+}
+
+/// An allocator that had nothing before the recording.
+struct Empty;
+
+impl Source for Empty {
+    fn facts(&self) -> DeviceFacts {
+        DeviceFacts::default()
+    }
+
+    fn freeze(&self, read: &mut dyn FnMut(StartingState)) {
+        read(StartingState::default());
+    }
+}
+
+extern "C" fn allocates(_: *mut c_void) {
+    let (stream, pool) = (StreamId(0), Pool::Small);
+    api::alloc(DeviceId(0), &NewBlock { block: 0, address: 0x1000, requested: 100, allocated: 512, stream, pool });
+}
+
+#[test]
+fn what_is_looked_up_after_the_fact_is_what_the_recorder_finds_itself_also_in_libraries_loaded_meanwhile() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let library = compile(folder.path(), 36);
+    let allocator: Arc<dyn Source> = Arc::new(Empty);
+    api::register(&allocator);
+    let recording = Recording::start(HistoryOptions::in_memory()).expect("nothing else records");
+    call_through(&library, allocates, std::ptr::null_mut());
+    let trace = recording.finish().expect("memory takes everything").trace.expect("wanted in memory");
+
+    let mut bare = trace.tables.clone();
+    bare.lines.clear();
+    for frame in &mut bare.frames {
+        (frame.first_line, frame.line_count) = (0, 0);
+    }
+    let found = look_up(&bare, Asked::Bare, &mut Symbolizer::new(vec![SYSTEM_DEBUG_FOLDER.into()]));
+    found.apply(&mut bare);
+    let [stack] = trace.blocks.stack[..] else { panic!("one block: {:?}", trace.blocks) };
+    let lines = bare.stack_text(stack);
+    assert!(lines.iter().any(|line| line.starts_with("through (") && line.contains("frames.c:")), "{lines:#?}");
+    let depth = lines.iter().position(|line| line.contains("frames.c:")).expect("just seen");
+    assert!(lines[..depth].iter().any(|line| line.contains("stacks::symbols::allocates")), "{lines:#?}");
+    for stack in 0..trace.tables.stacks.len() as u32 {
+        assert_eq!(bare.stack_text(StackId(stack)), trace.tables.stack_text(StackId(stack)));
+    }
+    let module = found.modules.iter().find(|module| Path::new(&module.path) == library).expect("the library is listed");
+    assert!((module.with_lines, module.unresolved()) == (1, 0), "{module:?}");
 }

@@ -12,7 +12,8 @@
 //! Every section is complete on its own and is found again after damage by its marker and checksum: a file cut
 //! anywhere opens up to the cut, and a damaged section costs itself alone.
 //!
-//! - [`SnapWriter`] appends to a recording as it happens; [`write_trace`] writes a whole trace.
+//! - [`SnapWriter`] appends to a recording as it happens; [`write_trace`] writes a whole trace; [`Amendment`] copies a
+//!   recording and adds symbols, with everything else as it was.
 //! - [`read_file`], [`read_bytes`] and [`read_bytes_with`] read; [`Follower`] reads a recording that still grows.
 //! - [`Walker`] finds the sections, damaged ones too, and decodes nothing.
 
@@ -28,6 +29,7 @@ mod events_decode;
 mod sniff;
 mod writer;
 mod whole;
+mod amend;
 mod part;
 mod owners;
 mod assemble;
@@ -38,6 +40,7 @@ mod open;
 #[cfg(test)]
 mod events_tests;
 
+pub use amend::{Amendment, amend_file};
 pub use columns::Column;
 pub use follow::Follower;
 pub use index::{Index, IndexRow, TAIL_BYTES, TAIL_MARKER};
@@ -52,4 +55,5 @@ pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap, sn
 pub use tables_codec::{EndFacts, Symbols};
 pub use walk::{Found, Walker};
 pub use whole::write_trace;
+pub(crate) use whole::{block_keys, recorded_event, starting_states};
 pub use writer::SnapWriter;

@@ -21,7 +21,9 @@ pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
     }
     write_tables(&mut writer, &trace.tables)?;
     let keys = block_keys(trace);
-    write_starting_states(&mut writer, trace, &keys)?;
+    for state in starting_states(trace, &keys) {
+        writer.write_starting_state(&state)?;
+    }
     let mut chunk = Vec::with_capacity(trace.events.len().min(CHUNK_EVENTS));
     for id in trace.events.ids() {
         chunk.push(recorded_event(trace, id, &keys));
@@ -58,7 +60,7 @@ fn symbols(tables: &Tables) -> Vec<Symbols> {
 
 /// The key under which each block is written: its id; but that of the block whose end it proved, where there is one,
 /// so that the reader finds the same contradiction.
-fn block_keys(trace: &Trace) -> Vec<BlockKey> {
+pub(crate) fn block_keys(trace: &Trace) -> Vec<BlockKey> {
     let mut keys: Vec<BlockKey> = (0..trace.blocks.len() as u64).collect();
     for &(event, former) in &trace.replaced {
         let block = BlockId(trace.events.subject[event.0 as usize]);
@@ -70,7 +72,7 @@ fn block_keys(trace: &Trace) -> Vec<BlockKey> {
 }
 
 /// The event as [`Trace::what`] gives it, its block named by `keys`.
-fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
+pub(crate) fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
     let key = |block: BlockKey| usize::try_from(block).ok().and_then(|row| keys.get(row)).copied().unwrap_or(block);
     let what = match trace.what(id) {
         What::Alloc(mut alloc) => {
@@ -88,15 +90,16 @@ fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
     Event { time_ns: events.time_ns[row], device: events.device[row], stack: events.stack[row], what }
 }
 
-/// Writes the baseline in the order of its rows: a section for every run of one device.
-fn write_starting_states<W: Write>(writer: &mut SnapWriter<W>, trace: &Trace, keys: &[BlockKey]) -> Result<()> {
+/// The baseline in the order of its rows: a state for every run of one device.
+pub(crate) fn starting_states(trace: &Trace, keys: &[BlockKey]) -> Vec<StartingState> {
+    let mut states = Vec::new();
     let mut state = StartingState::default();
+    let of = |device| StartingState { device, ..StartingState::default() };
     let segments = trace.segments.ids().map(|id| trace.segments.get(id));
     for segment in segments.take_while(|segment| !segment.alloc.is_some()) {
         let is_segment = segment.role == SegmentRole::Segment;
         if state.device != segment.device || (is_segment && !state.mappings.is_empty()) {
-            writer.write_starting_state(&state)?;
-            state = StartingState { device: segment.device, ..StartingState::default() };
+            states.push(std::mem::replace(&mut state, of(segment.device)));
         }
         if is_segment {
             state.segments.push(segment.range);
@@ -110,12 +113,12 @@ fn write_starting_states<W: Write>(writer: &mut SnapWriter<W>, trace: &Trace, ke
             break;
         }
         if state.device != block.device {
-            writer.write_starting_state(&state)?;
-            state = StartingState { device: block.device, ..StartingState::default() };
+            states.push(std::mem::replace(&mut state, of(block.device)));
         }
         let mut alloc = block.as_alloc(id);
         alloc.block = keys[id.0 as usize];
         state.blocks.push(StartingBlock { alloc, stack: block.stack, free_requested: trace.was_waiting_at_start(id) });
     }
-    writer.write_starting_state(&state)
+    states.push(state);
+    states
 }

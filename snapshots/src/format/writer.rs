@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::events_encode::EventEncoder;
 use super::index::{IndexRow, tail_bytes};
 use super::kind::SectionKind;
-use super::section::{CHUNK_EVENTS, Label, MOST_RAW_BYTES, Packer};
+use super::section::{CHUNK_EVENTS, Label, MOST_RAW_BYTES, Packer, SectionHeader};
 use super::sniff::preamble;
 use super::tables_codec::{EndFacts, FrameRow, ScopeRow, StackRow, Symbols, put_row};
 use crate::builder::StartingState;
@@ -95,17 +95,34 @@ impl<W: Write> SnapWriter<W> {
     }
 
     fn with_path(out: W, path: PathBuf, header: &Header) -> Result<Self> {
-        let mut writer = Self {
+        let mut writer = Self::empty(out, path)?;
+        writer.stream.write(&preamble())?;
+        writer.write_row(SectionKind::Header, header)?;
+        Ok(writer)
+    }
+
+    /// A writer that has written nothing, not even the preamble, to `out`.
+    pub(super) fn empty(out: W, path: PathBuf) -> Result<Self> {
+        Ok(Self {
             stream: Stream { out, path, offset: 0, failed: false },
             packer: Packer::new()?,
             encoder: EventEncoder::default(),
             raw: Vec::new(),
             rows: [0; SectionKind::ALL.len() + 1],
             index: Vec::new(),
-        };
-        writer.stream.write(&preamble())?;
-        writer.write_row(SectionKind::Header, header)?;
-        Ok(writer)
+        })
+    }
+
+    /// Writes `bytes` of another file as they are, a section where they have a header, and goes on counting from there.
+    pub(super) fn copy(&mut self, bytes: &[u8], header: Option<&SectionHeader>) -> Result<()> {
+        if let Some(header) = header {
+            let row = IndexRow { kind: header.kind, offset: self.stream.offset, events_before: self.events() };
+            self.index.push(row);
+            if let Some(rows) = self.rows.get_mut(usize::from(header.kind)) {
+                *rows = (*rows).max(header.first.saturating_add(u64::from(header.count)));
+            }
+        }
+        self.stream.write(bytes)
     }
 
     /// Writes the facts of a device. Written again, they replace those before.
@@ -204,11 +221,17 @@ impl<W: Write> SnapWriter<W> {
         let label = Label { kind: SectionKind::End, count: 1, first: self.events() };
         self.write_labelled(label, &raw)?;
         self.write_footer()?;
+        self.into_stream()
+    }
+
+    /// Flushes, and gives the stream back with nothing more said.
+    pub(super) fn into_stream(mut self) -> Result<W> {
         self.flush()?;
         Ok(self.stream.out)
     }
 
-    fn write_footer(&mut self) -> Result<()> {
+    /// Writes where every section lies, and the tail.
+    pub(super) fn write_footer(&mut self) -> Result<()> {
         let mut raw = Vec::new();
         let index = std::mem::take(&mut self.index);
         for row in &index {

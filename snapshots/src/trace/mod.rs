@@ -205,6 +205,11 @@ impl Trace {
         self.spans = by_annotations.unwrap_or_else(|| Spans::from_events(events));
     }
 
+    /// Whether the name of annotation `name` is that of a step or of a phase.
+    pub(crate) fn names_step_or_phase(&self, name: StringId) -> bool {
+        step_names::Meaning::of(self.tables.string(name)) != step_names::Meaning::default()
+    }
+
     /// The facts of a device, if the recording has them.
     pub fn device_facts(&self, device: DeviceId) -> Option<&DeviceFacts> {
         self.devices.iter().find(|facts| facts.device == device)

@@ -4,6 +4,7 @@ use std::io;
 
 use highwater_snapshots::Trace;
 use highwater_snapshots::trace::Trust;
+use highwater_snapshots::units::format_count;
 use serde::Serialize;
 
 use super::page::Page;
@@ -42,7 +43,8 @@ const TOLD: usize = 5;
 
 /// Says what limits trust, and what is wrong with the file; nothing where nothing does.
 pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
-    if trace.is_complete() && trace.problems.is_empty() {
+    let bare = bare_stacks(trace);
+    if trace.is_complete() && trace.problems.is_empty() && bare.is_none() {
         return Ok(());
     }
     page.gap()?;
@@ -56,5 +58,22 @@ pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
         let more = trace.problems.len() - TOLD;
         page.warning(&format!("Problem: … and {more} more; `highwater verify` lists them"))?;
     }
+    if let Some(sentence) = bare {
+        page.hint(&sentence)?;
+    }
     Ok(())
+}
+
+/// Says that stacks have addresses in place of functions, where most of their frames do.
+fn bare_stacks(trace: &Trace) -> Option<String> {
+    let in_modules = trace.tables.frames.iter().filter(|frame| frame.module.is_some());
+    let (frames, bare) =
+        in_modules.fold((0_u64, 0_u64), |(all, bare), frame| (all + 1, bare + u64::from(frame.line_count == 0)));
+    (bare > frames / 2).then(|| {
+        let counts = [bare, frames].map(format_count);
+        format!(
+            "Stacks: {} of {} frames are bare addresses; `highwater symbolize FILE` finds their functions and lines.",
+            counts[0], counts[1]
+        )
+    })
 }

@@ -99,8 +99,32 @@ pub(crate) fn write_whole<T>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
 ) -> Result<(T, u64), Failure> {
+    write_as(path, Rights::OfNewFiles, write)
+}
+
+/// As [`write_whole`], in place of a file that is there: with its rights, and only once the new one is on the disk.
+pub(super) fn rewrite<T>(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+) -> Result<(T, u64), Failure> {
+    write_as(path, Rights::Kept, write)
+}
+
+/// Who may read and write a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rights {
+    OfNewFiles,
+    /// As before; what the file was must not be lost, even if the machine stops.
+    Kept,
+}
+
+fn write_as<T>(
+    path: &Path,
+    rights: Rights,
+    write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+) -> Result<(T, u64), Failure> {
     let stop = Stop::watch();
-    let outcome = write_watched(path, &stop, write);
+    let outcome = write_watched(path, rights, &stop, write);
     stop.let_go();
     match (stop.signal(), outcome) {
         (Some(signal), Err(_)) => Err(Failure::Stopped { file: path.to_owned(), signal }),
@@ -110,6 +134,7 @@ pub(crate) fn write_whole<T>(
 
 fn write_watched<T>(
     path: &Path,
+    rights: Rights,
     stop: &Stop,
     write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
 ) -> Result<(T, u64), Failure> {
@@ -123,6 +148,11 @@ fn write_watched<T>(
         error => failed(&error),
     })?;
     let length = partial.as_file().metadata().map_err(|why| failed(&why))?.len();
+    if rights == Rights::Kept {
+        let before = std::fs::metadata(&target).map_err(|why| failed(&why))?;
+        partial.as_file().set_permissions(before.permissions()).map_err(|why| failed(&why))?;
+        partial.as_file().sync_all().map_err(|why| failed(&why))?;
+    }
     partial.persist(&target).map_err(|why| failed(&why.error))?;
     Ok((written, length))
 }

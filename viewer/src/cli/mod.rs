@@ -26,6 +26,8 @@ pub mod events;
 pub mod verify;
 pub(crate) mod destination;
 pub mod convert;
+pub mod symbolize;
+pub mod join;
 pub mod predicted;
 pub mod whatif;
 pub mod summary;

@@ -7,6 +7,8 @@ mod reasons;
 mod gate;
 mod binary;
 mod convert;
+mod join;
+mod symbolize;
 #[cfg(feature = "gui")]
 mod render;
 #[cfg(feature = "engine")]

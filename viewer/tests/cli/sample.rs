@@ -182,6 +182,8 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
             }
         }
         args::Command::Convert(_) => panic!("converting is tested with the binary"),
+        args::Command::Join(_) => panic!("joining is tested with the binary"),
+        args::Command::Symbolize(_) => panic!("looking symbols up is tested with the binary"),
         args::Command::Render(_) => panic!("drawing is tested with the binary"),
         args::Command::Record(_) => panic!("recording is tested with the engine"),
         args::Command::WhatIf(_) => panic!("replaying is tested with the engine"),

@@ -26,6 +26,8 @@ pub(super) struct StackRows {
     main: Option<Place>,
     /// Whether source code is shown for every line of the program.
     has_all: bool,
+    /// Whether its frames are addresses whose functions could be found later.
+    is_bare: bool,
 }
 
 impl StackRows {
@@ -41,7 +43,10 @@ impl StackRows {
             lines.iter().map(place).chain(lines.is_empty().then_some(None))
         });
         let main = main_line(trace, stack).and_then(|line| place(&line));
-        Self { name, rows: stack_lines(tables, stack).into_iter().zip(places).collect(), main, has_all: false }
+        let rows: Vec<_> = stack_lines(tables, stack).into_iter().zip(places).collect();
+        let mut frames = tables.stack_frames(stack);
+        let is_bare = !rows.is_empty() && frames.all(|frame| tables.is_unresolved(frame));
+        Self { name, rows, main, has_all: false, is_bare }
     }
 
     /// The places whose source code is worth reading.
@@ -78,6 +83,9 @@ impl StackRows {
         if self.rows.is_empty() {
             ui.weak("no stack was recorded");
             return;
+        }
+        if self.is_bare {
+            ui.weak("`highwater symbolize FILE` finds the functions and lines of these addresses");
         }
         let shades = Shades::in_ui(ui);
         let mut main = self.main.as_ref();

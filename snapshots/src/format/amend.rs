@@ -1,0 +1,135 @@
+//! Amendment: a recording as it lies in a file, copied byte for byte, with symbols added.
+//!
+//! ```text
+//!   preamble  section … section  │ end  footer  tail      as it was; damage is copied too
+//!   preamble  section … section  │ strings  symbols  end  footer  tail
+//! ```
+//!
+//! Sections that this program does not know keep their place. A recording that was cut off stays one: the bytes of the
+//! section within which it ends are all that is left out.
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::kind::SectionKind;
+use super::section::SectionHeader;
+use super::sniff::{PREAMBLE_BYTES, check_preamble};
+use super::tables_codec::Symbols;
+use super::walk::{Found, Walker};
+use super::writer::SnapWriter;
+use crate::error::{Error, Result};
+use crate::ids::StringId;
+use crate::mapped::Mapped;
+use crate::tables::SourceLine;
+
+/// A recording in its bytes, to be written again with symbols added.
+#[derive(Debug)]
+pub struct Amendment<'a> {
+    bytes: &'a [u8],
+    /// What is copied, in order.
+    kept: Vec<Piece>,
+    /// The sections that say that the recording is finished.
+    ends: Vec<Piece>,
+    /// How many rows the table of strings has, with those that damage took.
+    strings: u64,
+    torn_bytes: u64,
+}
+
+/// Bytes that are copied, and the header of the section that they are.
+#[derive(Debug)]
+struct Piece {
+    range: Range<usize>,
+    header: Option<SectionHeader>,
+}
+
+impl<'a> Amendment<'a> {
+    /// Finds the sections of a recording. Fails where [`read_bytes`](super::read_bytes) does.
+    pub fn new(bytes: &'a [u8]) -> Result<Self> {
+        check_preamble(bytes)?;
+        let mut amendment = Self { bytes, kept: Vec::new(), ends: Vec::new(), strings: 0, torn_bytes: 0 };
+        amendment.kept.push(Piece { range: 0..PREAMBLE_BYTES, header: None });
+        let mut walker = Walker::new(bytes, PREAMBLE_BYTES);
+        let mut start = PREAMBLE_BYTES;
+        while let Some(found) = walker.next() {
+            let range = start..walker.offset();
+            start = range.end;
+            match found {
+                Found::Section(section) => amendment.take(range, section.header, true),
+                Found::Damaged { header, .. } => amendment.take(range, header, false),
+                Found::Stray { .. } => amendment.kept.push(Piece { range, header: None }),
+                Found::Cut { bytes, .. } => amendment.torn_bytes = bytes,
+                // The tail is written anew, as the footer that it leads to.
+                Found::Tail { .. } => {}
+            }
+        }
+        Ok(amendment)
+    }
+
+    fn take(&mut self, range: Range<usize>, header: SectionHeader, is_whole: bool) {
+        let kind = header.kind();
+        if kind == Some(SectionKind::Strings) {
+            // Rows of a damaged section are named all the same.
+            self.strings = self.strings.max(header.first.saturating_add(u64::from(header.count)));
+        }
+        let piece = Piece { range, header: Some(header) };
+        match kind {
+            Some(SectionKind::Footer) => {}
+            Some(SectionKind::End) if is_whole => self.ends.push(piece),
+            _ => self.kept.push(piece),
+        }
+    }
+
+    /// Bytes of the section within which a file that was cut off ends. They are not copied, since what follows could
+    /// not be told from them.
+    pub fn torn_bytes(&self) -> u64 {
+        self.torn_bytes
+    }
+
+    /// Writes the recording with `strings` after its own, which its tables have `known` of, and with `symbols`, which may
+    /// name both. Fails where `out` takes no more.
+    pub fn write<W: Write>(&self, out: W, known: usize, strings: &[String], symbols: &[Symbols]) -> Result<W> {
+        // Rows at the end of the table that damage took are no rows of the tables, but have their numbers.
+        let lost = self.strings.saturating_sub(known as u64);
+        let symbols = symbols.iter().map(|symbols| shifted(symbols, known, lost)).collect::<Result<Vec<Symbols>>>()?;
+        let mut writer = SnapWriter::empty(out, PathBuf::from("(a stream)"))?;
+        for piece in &self.kept {
+            writer.copy(&self.bytes[piece.range.clone()], piece.header.as_ref())?;
+        }
+        writer.append_strings(strings)?;
+        writer.append_symbols(&symbols)?;
+        for end in &self.ends {
+            writer.copy(&self.bytes[end.range.clone()], end.header.as_ref())?;
+        }
+        if !self.ends.is_empty() {
+            writer.write_footer()?;
+        }
+        writer.into_stream()
+    }
+}
+
+/// The lines with the new ones of their texts moved up by `lost` rows.
+fn shifted(symbols: &Symbols, known: usize, lost: u64) -> Result<Symbols> {
+    let row = |id: StringId| match id.index() {
+        Some(row) if row >= known => {
+            let row = u32::try_from(row as u64 + lost).ok().filter(|row| *row < u32::MAX);
+            row.map(StringId).ok_or_else(|| Error::Encode { what: "more than 2^32 rows of strings".to_owned() })
+        }
+        _ => Ok(id),
+    };
+    let line =
+        |line: &SourceLine| Ok(SourceLine { function: row(line.function)?, file: row(line.file)?, line: line.line });
+    let lines = symbols.lines.iter().map(line).collect::<Result<Vec<SourceLine>>>()?;
+    Ok(Symbols { frame: symbols.frame, lines })
+}
+
+/// Lets `use_it` amend the recording at `path`, which must be a regular file.
+pub fn amend_file<T>(path: &Path, use_it: impl FnOnce(&Amendment<'_>) -> Result<T>) -> Result<T> {
+    match Mapped::open(path)? {
+        Mapped::Bytes(map) => use_it(&Amendment::new(&map)?),
+        Mapped::Stream(_) => {
+            let source = std::io::Error::other("it is empty, or no regular file");
+            Err(Error::Io { doing: "read the recording", source, path: path.to_owned() })
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Copies: binaries and debug files that lie in a folder under any name, known by their build ids.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use super::object_file::inspect;
+
+/// Folders are searched so deep: files in them, and files in the folders in them.
+const MOST_DEPTH: usize = 2;
+
+/// So many files of all folders together are looked at.
+const MOST_FILES: usize = 20_000;
+
+/// The binaries of some folders. They are looked at when the first is asked for.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    folders: Vec<PathBuf>,
+    by_build_id: OnceLock<HashMap<Vec<u8>, Copy>>,
+}
+
+/// A binary, and whether it has lines.
+#[derive(Clone, Debug)]
+pub(super) struct Copy {
+    pub(super) path: PathBuf,
+    pub(super) has_lines: bool,
+}
+
+impl Copies {
+    /// Those in `folders`.
+    pub(super) fn new(folders: Vec<PathBuf>) -> Self {
+        Self { folders, by_build_id: OnceLock::new() }
+    }
+
+    /// The best file with this build id: one with lines, else the first by name.
+    pub(super) fn get(&self, build_id: &[u8]) -> Option<&Copy> {
+        self.by_build_id.get_or_init(|| index(&self.folders)).get(build_id)
+    }
+}
+
+fn index(folders: &[PathBuf]) -> HashMap<Vec<u8>, Copy> {
+    let mut files = Vec::new();
+    for folder in folders {
+        collect(folder, MOST_DEPTH, &mut files);
+    }
+    let mut found: HashMap<Vec<u8>, Copy> = HashMap::new();
+    for path in files {
+        let Ok(facts) = inspect(&path) else { continue };
+        if facts.build_id.is_empty() {
+            continue;
+        }
+        let copy = Copy { path, has_lines: facts.has_lines };
+        match found.get_mut(&facts.build_id) {
+            Some(known) if copy.has_lines && !known.has_lines => *known = copy,
+            Some(_) => {}
+            None => drop(found.insert(facts.build_id, copy)),
+        }
+    }
+    found
+}
+
+/// Appends the files of `folder`, and of the folders in it, `depth` deep, by name.
+fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+    // A folder that cannot be read has nothing to offer.
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    for path in paths {
+        if files.len() >= MOST_FILES {
+            return;
+        }
+        if path.is_dir() {
+            if depth > 0 {
+                collect(&path, depth - 1, files);
+            }
+        } else {
+            files.push(path);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Line: what is asked and answered: binaries, addresses in them, and places in the source.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// A binary or shared library to look symbols up in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Binary {
+    /// Where it was when it ran.
+    pub path: PathBuf,
+    /// Its build id; empty if it has none.
+    pub build_id: Vec<u8>,
+}
+
+/// Addresses to look up in one module: each lies within a call, and is relative to the module's load bias.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The module.
+    pub binary: Binary,
+    /// As [`Frame::address`](crate::tables::Frame::address) has them.
+    pub addresses: Vec<u64>,
+}
+
+/// A place in the source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// Demangled name of the function; empty if unknown.
+    pub function: String,
+    /// Path of the source file, as the compiler was given it.
+    pub file: Option<String>,
+    /// From 1; 0 if unknown.
+    pub line: u32,
+}
+
+/// A module without symbols, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The module's path.
+    pub path: PathBuf,
+    /// What was tried, what came of it, and what would help.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no symbols for {}: {}", self.path.display(), self.what)
+    }
+}

@@ -1,0 +1,21 @@
+//! Symbols: turns addresses in a module's file into functions, files and lines, with inlined functions expanded.
+//!
+//! Needs no running process: a module is named by its path and build id, and is read here or on another machine. A file
+//! whose build id is not the recorded one is never used: it was rebuilt, and would give wrong lines. Release builds of Rust
+//! keep what is needed with `[profile.release] debug = "line-tables-only"`.
+//!
+//! [`Symbolizer`] answers for addresses; [`look_up`] asks it for the frames of a recording that have no lines yet.
+
+mod line;
+mod finding;
+mod object_file;
+mod copies;
+mod search;
+mod symbolizer;
+mod lookup;
+
+pub use finding::{Cause, Found, Missing};
+pub use line::{Binary, Line, Problem, Request};
+pub use lookup::{Asked, LookUp, ModuleOutcome, look_up};
+pub use search::SYSTEM_DEBUG_FOLDER;
+pub use symbolizer::Symbolizer;

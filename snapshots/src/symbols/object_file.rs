@@ -1,0 +1,68 @@
+//! Object file: what a binary, library or debug file says of itself, without a look at its code.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use object::Object;
+
+/// What a file says of itself.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) build_id: Vec<u8>,
+    pub(super) has_lines: bool,
+    /// The name of its separate debug file, and that file's checksum.
+    pub(super) debug_link: Option<(PathBuf, u32)>,
+}
+
+/// Why a file says nothing.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// There is none, or it may not be opened.
+    Unopened(String),
+    /// It is no binary, or a damaged one.
+    Unparsed(String),
+}
+
+/// Reads what the file at `path` says of itself.
+pub(super) fn inspect(path: &Path) -> Result<Facts, Unread> {
+    let file = open(path).map_err(|why| Unread::Unopened(format!("cannot open {}: {why}", path.display())))?;
+    let cache = object::ReadCache::new(file);
+    let read = || -> object::Result<Facts> {
+        let object = object::File::parse(&cache)?;
+        let link =
+            object.gnu_debuglink()?.map(|(name, sum)| (PathBuf::from(String::from_utf8_lossy(name).into_owned()), sum));
+        Ok(Facts {
+            build_id: object.build_id()?.unwrap_or_default().to_vec(),
+            has_lines: object.section_by_name(".debug_info").is_some(),
+            debug_link: link,
+        })
+    };
+    read().map_err(|error| Unread::Unparsed(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Opens a regular file, and nothing else: a recording may name a pipe, whose opening waits for ever.
+fn open(path: &Path) -> io::Result<File> {
+    if std::fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("it is no regular file")) }
+}
+
+/// The checksum by which a debug link names its file.
+pub(super) fn checksum(path: &Path) -> Option<u32> {
+    let mut file = open(path).ok()?;
+    let mut sum = crc32fast::Hasher::new();
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut piece).ok()? {
+            0 => return Some(sum.finalize()),
+            count => sum.update(&piece[..count]),
+        }
+    }
+}
+
+/// A build id as it is written.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "(none)".to_owned();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,93 @@
+//! Search: which file has the lines of a binary: itself, or a separate debug file made for it.
+
+use std::path::PathBuf;
+
+use addr2line::Loader;
+
+use super::copies::Copies;
+use super::finding::{Cause, Found, Missing};
+use super::line::Binary;
+use super::object_file::{Facts, Unread, checksum, hex, inspect};
+
+/// Where distributions put separate debug files.
+pub const SYSTEM_DEBUG_FOLDER: &str = "/usr/lib/debug";
+
+/// Where symbols are looked for, beside the binaries themselves.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// Folders with debug files, as `.build-id/ab/cdef.debug` and by debug link.
+    pub(super) debug_folders: Vec<PathBuf>,
+    /// Folders with binaries and debug files under any name.
+    pub(super) copies: Copies,
+}
+
+impl Places {
+    /// Opens the best file for `binary`, or says why there is none.
+    pub(super) fn open(&self, binary: &Binary) -> Result<(Loader, Found), Missing> {
+        let mut tried = Vec::new();
+        let mut cause = Cause::NotThere;
+        let mut own = None;
+        match inspect(&binary.path) {
+            Ok(facts) if facts.build_id == binary.build_id => own = Some(facts),
+            Ok(facts) => {
+                let (now, then) = (hex(&facts.build_id), hex(&binary.build_id));
+                tried.push(format!(
+                    "the file there now has build id {now}, the recorded one had {then}: it was rebuilt"
+                ));
+                cause = Cause::Rebuilt;
+            }
+            Err(Unread::Unopened(why)) => tried.push(why),
+            Err(Unread::Unparsed(why)) => {
+                tried.push(why);
+                cause = Cause::Unreadable;
+            }
+        }
+        let is_certain = !binary.build_id.is_empty();
+        let found = |path: PathBuf, has_lines| Found { path, has_lines, is_certain };
+        let copy = || self.copies.get(&binary.build_id).filter(|_| is_certain).cloned();
+        let found = match own {
+            Some(own) if own.has_lines => found(binary.path.clone(), true),
+            own => match (self.separate_file(binary, own.as_ref()), copy(), own) {
+                (Some(path), ..) => found(path, true),
+                (None, Some(copy), None) => found(copy.path, copy.has_lines),
+                (None, Some(copy), Some(_)) if copy.has_lines => found(copy.path, true),
+                (None, _, Some(_)) => found(binary.path.clone(), false),
+                (None, None, None) => {
+                    if is_certain {
+                        let (id, folders) = (hex(&binary.build_id), &self.debug_folders);
+                        tried.push(format!("no debug file with build id {id} in {folders:?}"));
+                    }
+                    return Err(Missing { cause, what: tried.join("; ") });
+                }
+            },
+        };
+        match Loader::new(&found.path) {
+            Ok(loader) => Ok((loader, found)),
+            Err(error) => {
+                let what = format!("cannot read {}: {error}", found.path.display());
+                Err(Missing { cause: Cause::Unreadable, what })
+            }
+        }
+    }
+
+    /// A debug file made for `binary`: by its build id, else by the name that the binary gives.
+    fn separate_file(&self, binary: &Binary, own: Option<&Facts>) -> Option<PathBuf> {
+        let id = hex(&binary.build_id);
+        let belongs =
+            |path: &PathBuf| inspect(path).is_ok_and(|facts| facts.has_lines && facts.build_id == binary.build_id);
+        if binary.build_id.len() > 1 {
+            let name = format!(".build-id/{}/{}.debug", &id[..2], &id[2..]);
+            if let Some(found) = self.debug_folders.iter().map(|folder| folder.join(&name)).find(belongs) {
+                return Some(found);
+            }
+        }
+        let (name, sum) = own?.debug_link.as_ref()?;
+        let beside = binary.path.parent()?;
+        let mut places = vec![beside.join(name), beside.join(".debug").join(name)];
+        let below_root = beside.strip_prefix("/").unwrap_or(beside);
+        places.extend(self.debug_folders.iter().map(|folder| folder.join(below_root).join(name)));
+        // A file without a build id is known by its checksum.
+        let matches = |path: &PathBuf| belongs(path) && (!binary.build_id.is_empty() || checksum(path) == Some(*sum));
+        places.into_iter().find(matches)
+    }
+}

@@ -1,0 +1,143 @@
+//! Symbolizer: keeps the files open that it reads lines from, and reads several side by side.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use addr2line::Loader;
+use rayon::prelude::*;
+
+use super::copies::Copies;
+use super::finding::{Found, Missing};
+use super::line::{Binary, Line, Problem, Request};
+use super::search::Places;
+
+/// Reads symbols, and keeps the files open that it read them from: later look-ups in the same module cost microseconds.
+#[derive(Default)]
+pub struct Symbolizer {
+    places: Places,
+    modules: HashMap<Binary, Opened>,
+    problems: Vec<Problem>,
+}
+
+/// What became of a module: the file that is read, or why there is none.
+type Opened = Result<(Loader, Found), Missing>;
+
+impl fmt::Debug for Symbolizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Symbolizer")
+            .field("places", &self.places)
+            .field("modules", &self.modules.keys())
+            .field("problems", &self.problems)
+            .finish()
+    }
+}
+
+impl Symbolizer {
+    /// Looks for separate debug files in these folders, as `.build-id/ab/cdef.debug` and by debug link. A debug link
+    /// is also followed beside the binary and in a folder `.debug` there.
+    pub fn new(debug_folders: Vec<PathBuf>) -> Self {
+        Self { places: Places { debug_folders, ..Places::default() }, ..Self::default() }
+    }
+
+    /// Also looks for binaries and debug files that lie in these folders, or in folders two deep in them, under any
+    /// name: they are known by their build ids.
+    pub fn with_copies_in(mut self, folders: Vec<PathBuf>) -> Self {
+        self.places.copies = Copies::new(folders);
+        self
+    }
+
+    /// For each request, for each address, the source lines there: the innermost inlined function first, the function
+    /// that the machine was in last. No lines where nothing is known. Modules are read in parallel.
+    pub fn resolve(&mut self, requests: &[Request]) -> Vec<Vec<Vec<Line>>> {
+        let mut jobs: Vec<Job<'_>> = requests.iter().map(|request| self.job(request)).collect();
+        let places = &self.places;
+        let done: Vec<(Opened, Vec<Vec<Line>>)> =
+            jobs.par_iter_mut().with_max_len(1).map(|job| job.run(places)).collect();
+        let mut lines = Vec::with_capacity(done.len());
+        for (job, (opened, found)) in jobs.iter().zip(done) {
+            let what = match &opened {
+                Err(missing) => Some(missing.what.clone()),
+                Ok(_) if job.is_new && !found.is_empty() && found.iter().all(Vec::is_empty) => Some(
+                    "the file is stripped, and no debug file was found; build with debug = \"line-tables-only\" and \
+                     keep the symbols"
+                        .to_owned(),
+                ),
+                Ok(_) => None,
+            };
+            let problem = what.map(|what| Problem { path: job.request.binary.path.clone(), what });
+            self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));
+            self.modules.insert(job.request.binary.clone(), opened);
+            lines.push(found);
+        }
+        lines
+    }
+
+    /// What went wrong so far, each module once.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Where the symbols of `binary` were found, or why nowhere; `None` if it was not asked for yet.
+    pub fn finding(&self, binary: &Binary) -> Option<Result<&Found, &Missing>> {
+        self.modules.get(binary).map(|opened| opened.as_ref().map(|(_, found)| found))
+    }
+
+    fn job<'a>(&mut self, request: &'a Request) -> Job<'a> {
+        let opened = self.modules.remove(&request.binary);
+        Job { request, is_new: opened.is_none(), opened }
+    }
+}
+
+/// One module's part of the work.
+struct Job<'a> {
+    request: &'a Request,
+    is_new: bool,
+    /// `None` until the module was looked for.
+    opened: Option<Opened>,
+}
+
+impl Job<'_> {
+    /// Looks the module up, if that was not done yet, and its addresses in it.
+    fn run(&mut self, places: &Places) -> (Opened, Vec<Vec<Line>>) {
+        let opened = self.opened.take().unwrap_or_else(|| places.open(&self.request.binary));
+        let at = |address: &u64| opened.as_ref().map_or_else(|_| Vec::new(), |(loader, _)| lines(loader, *address));
+        let found = self.request.addresses.iter().map(at).collect();
+        (opened, found)
+    }
+}
+
+fn lines(loader: &Loader, address: u64) -> Vec<Line> {
+    let mut out = Vec::new();
+    let mut full_name = false;
+    if let Ok(mut frames) = loader.find_frames(address) {
+        // Damaged debug information ends the list early.
+        while let Ok(Some(frame)) = frames.next() {
+            let raw = frame.function.as_ref().and_then(|name| name.raw_name().ok());
+            full_name = raw.is_some_and(|raw| is_mangled(&raw));
+            let function = frame.function.and_then(|name| Some(name.demangle().ok()?.into_owned()));
+            let file = frame.location.as_ref().and_then(|place| place.file).map(str::to_owned);
+            let line = frame.location.as_ref().and_then(|place| place.line).unwrap_or(0);
+            out.push(Line { function: function.unwrap_or_default(), file, line });
+        }
+    }
+    let symbol = loader.find_symbol(address);
+    let name = symbol.map(|symbol| addr2line::demangle_auto(symbol.into(), None).into_owned());
+    match (out.last_mut(), name) {
+        // Line tables alone have a function's last name only; the symbol of the machine's function has its path too.
+        (Some(outermost), Some(name))
+            if !full_name && (outermost.function.is_empty() || symbol.is_some_and(is_mangled)) =>
+        {
+            outermost.function = name;
+        }
+        (None, Some(function)) => out.push(Line { function, file: None, line: 0 }),
+        _ => {}
+    }
+    out.retain(|line| !line.function.is_empty() || line.file.is_some());
+    out
+}
+
+/// Whether a symbol is a Rust or C++ name with its path.
+fn is_mangled(symbol: &str) -> bool {
+    symbol.starts_with("_R") || symbol.starts_with("_Z")
+}

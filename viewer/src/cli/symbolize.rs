@@ -1,0 +1,352 @@
+//! Symbolize: `highwater symbolize`, the functions, files and lines of a recording that has bare addresses.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use highwater_snapshots::format::amend_file;
+use highwater_snapshots::open::{FileFormat, FileKind};
+use highwater_snapshots::symbols::{
+    Asked, Cause, Found, LookUp, Missing, ModuleOutcome, SYSTEM_DEBUG_FOLDER, Symbolizer, look_up,
+};
+use highwater_snapshots::units::{format_bytes, format_count};
+use serde::Serialize;
+
+use super::convert::write_to;
+use super::destination::{Destination, Kind, rewrite};
+use super::moment::count_of;
+use super::outcome::{Failure, Status};
+use super::page::Page;
+use super::recording::{Recording, read};
+use super::shell::next_command;
+use super::table::{Column, Table};
+use crate::args::{SymbolizeArguments, is_stdin};
+
+/// A `.snap` as it is, whose sections can be copied.
+const PLAIN: FileFormat = FileFormat { kind: FileKind::Snap, is_gzipped: false };
+
+/// Looks the frames up, writes the recording, and says what became of each module.
+pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let destination = arguments.out.as_ref().map(|out| destination(out, &arguments.file)).transpose()?;
+    for folder in &arguments.debug_dirs {
+        if !folder.is_dir() {
+            return Err(Failure::Usage(format!("--debug-dir {}: there is no such folder", folder.display())));
+        }
+    }
+    // Until the end, so that nobody else replaces the file meanwhile.
+    let _lock = if destination.is_none() { Some(lock(&arguments.file)?) } else { None };
+    let mut recording = read(&arguments.file)?;
+    let mut folders = arguments.debug_dirs.clone();
+    folders.push(SYSTEM_DEBUG_FOLDER.into());
+    let mut symbolizer = Symbolizer::new(folders).with_copies_in(arguments.debug_dirs.clone());
+    let asked = if arguments.again { Asked::BareAndNamed } else { Asked::Bare };
+    let found = look_up(&recording.trace.tables, asked, &mut symbolizer);
+    let written = write(arguments, destination.as_ref(), &mut recording, &found)?;
+    let answer = Answer { arguments, found, written };
+    if arguments.json {
+        page.json(&answer.figures())?;
+    } else {
+        answer.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// Where the recording goes, if not back to where it was.
+fn destination(out: &Path, file: &Path) -> Result<Destination, Failure> {
+    let destination = Destination::new(out, file)?;
+    if destination.kind != Kind::Snap {
+        let text = format!("--out {}: the answer is a .snap; `highwater convert` makes others of it", out.display());
+        return Err(Failure::Usage(text));
+    }
+    Ok(destination)
+}
+
+/// Makes sure that `file` can be replaced: it is a file, and no recorder writes it.
+fn lock(file: &Path) -> Result<File, Failure> {
+    if is_stdin(file) {
+        return Err(Failure::Usage("standard input cannot be changed in place: name a file with --out".to_owned()));
+    }
+    let unreadable = |source| {
+        let source = highwater_snapshots::Error::Io { doing: "open the recording", source, path: file.to_owned() };
+        Failure::Read { file: file.to_owned(), source }
+    };
+    let opened = File::open(file).map_err(unreadable)?;
+    match opened.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(Failure::Usage(format!(
+            "{} is still being written: wait for its program to end, or write a copy with --out",
+            file.display()
+        ))),
+        // Where a file system knows no locks, nobody holds one.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(opened),
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug)]
+struct Written {
+    path: PathBuf,
+    bytes: u64,
+    /// Bytes of a section that was cut off, which are left out.
+    torn_bytes: u64,
+}
+
+/// Writes the recording with what was found; nothing where it would be as it is.
+fn write(
+    arguments: &SymbolizeArguments,
+    destination: Option<&Destination>,
+    recording: &mut Recording,
+    found: &LookUp,
+) -> Result<Option<Written>, Failure> {
+    let file = &arguments.file;
+    let known = recording.trace.tables.strings.len();
+    let amend = |out: &mut dyn io::Write| {
+        amend_file(file, |amendment| {
+            amendment.write(out, known, &found.strings, &found.symbols)?;
+            Ok(amendment.torn_bytes())
+        })
+    };
+    let can_amend = recording.format == PLAIN && std::fs::metadata(file).is_ok_and(|facts| facts.is_file());
+    let (path, (torn_bytes, bytes)) = match destination {
+        None if found.symbols.is_empty() => return Ok(None),
+        None if recording.format != PLAIN => {
+            let (file, name) = (file.display(), recording.format.name());
+            let text = format!("{file} is a {name} file, which is not changed in place: name a .snap with --out");
+            return Err(Failure::Usage(text));
+        }
+        None => (file, rewrite(file, amend)?),
+        Some(destination) if can_amend => (&destination.path, destination.write(amend)?),
+        Some(destination) => {
+            found.apply(&mut recording.trace.tables);
+            let (_, bytes) = write_to(destination, &recording.trace)?;
+            (&destination.path, (0, bytes))
+        }
+    };
+    Ok(Some(Written { path: path.clone(), bytes, torn_bytes }))
+}
+
+/// What was found, and where it went.
+struct Answer<'a> {
+    arguments: &'a SymbolizeArguments,
+    found: LookUp,
+    written: Option<Written>,
+}
+
+impl Answer<'_> {
+    fn figures(&self) -> SymbolizeFigures<'_> {
+        let sum = |count: fn(&ModuleOutcome) -> u64| self.found.modules.iter().map(count).sum();
+        let asked = self.found.modules.iter().filter(|module| module.asked > 0);
+        SymbolizeFigures {
+            file: self.written.as_ref().map(|written| written.path.display().to_string()),
+            bytes: self.written.as_ref().map(|written| written.bytes),
+            frames: sum(|module| module.frames),
+            asked: sum(|module| module.asked),
+            with_lines: sum(|module| module.with_lines),
+            with_names: sum(|module| module.with_names),
+            unresolved: sum(ModuleOutcome::unresolved),
+            outside: self.found.outside,
+            torn_bytes: self.written.as_ref().map_or(0, |written| written.torn_bytes),
+            modules: asked.map(|module| self.module_figures(module)).collect(),
+        }
+    }
+
+    fn module_figures<'m>(&self, module: &'m ModuleOutcome) -> ModuleFigures<'m> {
+        let from = module.finding.as_ref().and_then(|finding| finding.as_ref().ok());
+        ModuleFigures {
+            path: &module.path,
+            frames: module.frames,
+            asked: module.asked,
+            with_lines: module.with_lines,
+            with_names: module.with_names,
+            from: from.map(|found| found.path.display().to_string()),
+            certain: from.is_none_or(|found| found.is_certain),
+            reason: self.reason(module),
+        }
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let found = &self.found;
+        let asked = found.asked();
+        if asked == 0 {
+            return self.print_nothing(page);
+        }
+        let (lines, names) = found
+            .modules
+            .iter()
+            .fold((0, 0), |(lines, names), module| (lines + module.with_lines, names + module.with_names));
+        let mut headline =
+            format!("{} of {} now known by file and line", format_count(lines), count_of(asked, "frame"));
+        if names > 0 {
+            headline += &format!(", {} by the function's name alone", format_count(names));
+        }
+        page.headline(&format!("{headline}."))?;
+        page.gap()?;
+        let mut table = Table::new(vec![
+            Column::text("module").giving_way_within(),
+            Column::number("frames"),
+            Column::number("lines"),
+            Column::number("names"),
+            Column::text("from").giving_way_within(),
+        ]);
+        for module in found.modules.iter().filter(|module| module.asked > 0) {
+            let counts = [module.asked, module.with_lines, module.with_names].map(format_count);
+            table.push([vec![module.path.clone()], counts.to_vec(), vec![source(module)]].concat());
+        }
+        page.table(&table)?;
+        self.print_reasons(page)?;
+        page.gap()?;
+        match &self.written {
+            Some(written) => {
+                page.line(&format!("Wrote {} ({}).", written.path.display(), format_bytes(written.bytes)))?;
+                page.gap()?;
+                page.hint(&next_command(&["peak"], &written.path, &["--by", "frame"], "for the lines that hold memory"))
+            }
+            None => page.line("Nothing was written: the recording is as it was."),
+        }
+    }
+
+    /// Says that there was nothing to look up, and why.
+    fn print_nothing(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let found = &self.found;
+        let frames: u64 = found.modules.iter().map(|module| module.frames).sum();
+        match (frames, found.imported) {
+            (0, 0) => page.headline("Nothing to look up: the recording has no stacks.")?,
+            (0, imported) => {
+                let frames = count_of(imported, "frame");
+                page.headline(&format!("Nothing to look up: the names of its {frames} are in the recording already."))?;
+            }
+            (frames, _) => {
+                let frames = count_of(frames, "frame");
+                page.headline(&format!(
+                    "Nothing to look up: the recording knows the lines or names of {frames}, all it has."
+                ))?;
+                if !self.arguments.again {
+                    page.line("With --again, those known by the function's name alone are looked up too.")?;
+                }
+            }
+        }
+        if found.outside > 0 {
+            let frames = count_of(found.outside, "frame");
+            page.line(&format!("{frames} lie in no module: their code was made while the program ran."))?;
+        }
+        match &self.written {
+            Some(written) => page.line(&format!("Wrote {} as it was.", written.path.display())),
+            None => Ok(()),
+        }
+    }
+
+    /// What is missing and what would help, a sentence each.
+    fn print_reasons(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let found = &self.found;
+        let reasons: Vec<String> = found
+            .modules
+            .iter()
+            .filter_map(|module| Some((module, self.reason(module)?)))
+            .map(|(module, reason)| format!("{}: {reason}.", module.path))
+            .collect();
+        if !reasons.is_empty() || found.outside > 0 {
+            page.gap()?;
+        }
+        for reason in reasons {
+            page.warning(&reason)?;
+        }
+        if found.outside > 0 {
+            let frames = count_of(found.outside, "frame");
+            page.warning(&format!("{frames} lie in no module: their code was made while the program ran."))?;
+        }
+        match &self.written {
+            Some(written) if written.torn_bytes > 0 => page.warning(&format!(
+                "The recording ends within a section: {} that cannot be read are left out.",
+                format_bytes(written.torn_bytes)
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why frames of a module are not all known by file and line, and what would help.
+    fn reason(&self, module: &ModuleOutcome) -> Option<String> {
+        match module.finding.as_ref()? {
+            Ok(found) if !found.is_certain => Some(
+                "it has no build id, so whether it was rebuilt since cannot be told; link with --build-id".to_owned(),
+            ),
+            Ok(_) if module.with_names == 0 && module.unresolved() == 0 => None,
+            Ok(Found { has_lines: true, .. }) => {
+                let frames = count_of(module.with_names + module.unresolved(), "frame");
+                Some(format!("{frames} lie in code that was built without line information"))
+            }
+            Ok(_) => Some(
+                "no line information; build with debug = \"line-tables-only\", or pass --debug-dir with its debug file"
+                    .to_owned(),
+            ),
+            Err(_) if is_kernels(&module.path) => Some("the kernel's own code, which is in no file".to_owned()),
+            Err(missing) => Some(match missing.cause {
+                Cause::NotThere => format!("not found ({}); {}", missing.what, self.where_else("it")),
+                Cause::Rebuilt => format!("{}; {}", missing.what, self.where_else("the binary that ran")),
+                Cause::Unreadable => missing.what.clone(),
+            }),
+        }
+    }
+
+    /// What to do to have `what` found.
+    fn where_else(&self, what: &str) -> String {
+        if self.arguments.debug_dirs.is_empty() {
+            format!("pass --debug-dir with a folder that has {what} or its debug file")
+        } else {
+            format!("a --debug-dir must have {what} or its debug file")
+        }
+    }
+}
+
+/// The file that a module's symbols came from, or in a word why not.
+fn source(module: &ModuleOutcome) -> String {
+    match &module.finding {
+        Some(Ok(found)) if found.path == Path::new(&module.path) => "itself".to_owned(),
+        Some(Ok(found)) => found.path.display().to_string(),
+        Some(Err(_)) if is_kernels(&module.path) => "(the kernel)".to_owned(),
+        Some(Err(Missing { cause, .. })) => match cause {
+            Cause::NotThere => "(not found)".to_owned(),
+            Cause::Rebuilt => "(was rebuilt)".to_owned(),
+            Cause::Unreadable => "(cannot be read)".to_owned(),
+        },
+        None => String::new(),
+    }
+}
+
+/// Whether a module is code that the kernel lends to every program.
+fn is_kernels(path: &str) -> bool {
+    !path.contains('/') && path.contains("vdso")
+}
+
+/// The object that `symbolize --json` prints.
+#[derive(Debug, Serialize)]
+struct SymbolizeFigures<'a> {
+    /// Null where nothing was written.
+    file: Option<String>,
+    bytes: Option<u64>,
+    /// Frames that lie in modules.
+    frames: u64,
+    asked: u64,
+    with_lines: u64,
+    with_names: u64,
+    unresolved: u64,
+    /// Frames without lines that lie in no module.
+    outside: u64,
+    torn_bytes: u64,
+    /// Those of which frames were looked up.
+    modules: Vec<ModuleFigures<'a>>,
+}
+
+/// What became of one module.
+#[derive(Debug, Serialize)]
+struct ModuleFigures<'a> {
+    path: &'a str,
+    frames: u64,
+    asked: u64,
+    with_lines: u64,
+    with_names: u64,
+    /// The file that was read.
+    from: Option<String>,
+    /// Whether it is known to be the file that ran.
+    certain: bool,
+    /// Why not all frames are known by file and line, and what would help.
+    reason: Option<String>,
+}
