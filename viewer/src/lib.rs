@@ -35,6 +35,7 @@ pub mod render;
 #[path = "render_disabled.rs"]
 pub mod render;
 pub mod check;
+pub mod run;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -81,6 +82,7 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),
         Some(Command::Convert(arguments)) => on_stdout(|page| cli::convert::run(&arguments, page)),
         Some(Command::Render(arguments)) => on_stdout(|page| render::run(&arguments, page)),
+        Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;
             if arguments.open {
