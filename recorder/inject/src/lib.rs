@@ -11,7 +11,9 @@
 //! memory is told to the recorder in between. Recording begins at the first call that obtains or frees memory, so that a
 //! process which never speaks to the driver pays for nothing and leaves no file.
 //!
-//! `docs/run.md` says what is recorded, and what is not. Modules stand in layer order: each uses only what is declared
+//! `docs/run.md` says what is recorded, and what is not.
+//!
+//! Modules stand in layer order: each uses only what is declared
 //! above it.
 
 #![cfg(all(

@@ -53,12 +53,18 @@ fn told<T>(made: Result<T, String>) -> Option<T> {
 
 /// `highwater run` with these words, in a folder, on two devices of the stand-in.
 fn run(folder: &Path, words: &[&str]) -> Option<Output> {
+    run_with(folder, words, &[])
+}
+
+/// The same, with variables of the environment.
+fn run_with(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> Option<Output> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
     command.current_dir(folder).arg("run").args(words).stdin(Stdio::null());
     command.env("XDG_CACHE_HOME", folder.join("cache")).env_remove("LD_PRELOAD");
     for rank in ["RANK", "LOCAL_RANK", "SLURM_PROCID", "HIGHWATER_INJECT"] {
         command.env_remove(rank);
     }
+    command.envs(variables.iter().copied());
     told(Setup::new().devices(2).apply(&mut command))?;
     Some(command.output().unwrap())
 }
@@ -233,6 +239,19 @@ fn less_is_recorded_where_less_is_asked_for() {
     printed(&output);
     let trace = read_file(&folder.path().join("program.snap")).unwrap();
     assert_eq!((trace.header.ring_capacity, trace.trust.events_lost > 10), (Some(10), true));
+}
+
+#[test]
+fn the_recorders_own_variables_are_left_to_the_program_and_ranks_name_files() {
+    let Some((folder, program)) = made("LOOKED_UP") else { return };
+    let words = ["--out", "driver.snap", "--", program.to_str().unwrap(), "families"];
+    let variables = [("HIGHWATER_RECORD", "own.snap"), ("RANK", "3"), ("WORLD_SIZE", "8")];
+    let Some(output) = run_with(folder.path(), &words, &variables) else { return };
+    let recorded = lines(&read(folder.path(), "driver-rank3.snap"));
+    assert_eq!(recorded, printed(&output));
+    let mut files = names(folder.path());
+    files.retain(|name| name.ends_with(".snap"));
+    assert_eq!(files, ["driver-rank3.snap"], "{}", stderr(&output));
 }
 
 #[cfg(feature = "engine")]
