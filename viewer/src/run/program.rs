@@ -24,10 +24,15 @@ impl Program {
             let folders = std::env::var_os("PATH").unwrap_or_default();
             std::env::split_paths(&folders).map(|folder| folder.join(&word)).collect()
         };
-        let found = candidates.into_iter().find(|path| path.is_file());
+        let is_there = candidates.iter().any(|path| path.is_file());
+        let found = candidates.into_iter().find(|path| can_be_run(path));
         found.map(|path| Self { path }).ok_or_else(|| {
             let word = Path::new(&word).display();
-            let place = if is_path { "there is no such file" } else { "it is in no folder of PATH" };
+            let place = match (is_there, is_path) {
+                (true, _) => "it may not be executed",
+                (false, true) => "there is no such file",
+                (false, false) => "it is in no folder of PATH",
+            };
             Failure::Usage(format!("cannot run '{word}': {place}; `highwater run -- PROGRAM ARGUMENTS…`"))
         })
     }
@@ -66,6 +71,16 @@ impl Program {
             Loader::Usual => None,
         }
     }
+}
+
+/// Whether somebody may run this file.
+fn can_be_run(path: &Path) -> bool {
+    let Ok(facts) = std::fs::metadata(path) else { return false };
+    #[cfg(unix)]
+    let may_be = std::os::unix::fs::PermissionsExt::mode(&facts.permissions()) & 0o111 != 0;
+    #[cfg(not(unix))]
+    let may_be = true;
+    facts.is_file() && may_be
 }
 
 /// Who loads a program's libraries.
@@ -135,5 +150,7 @@ mod tests {
         let missing = |word: &str| Program::find(&[word.into()]).unwrap_err().to_string();
         assert!(missing("no-program-has-this-name").contains("in no folder of PATH"));
         assert!(missing("./no-program-has-this-name").contains("there is no such file"));
+        let text = tempfile::NamedTempFile::new().unwrap();
+        assert!(missing(text.path().to_str().unwrap()).contains("it may not be executed"));
     }
 }
