@@ -3,7 +3,7 @@
 //! All but [`register`], [`used`] and [`oom`] are called under the allocator's own lock, so that events keep its order, and cost
 //! one relaxed load while nothing is recorded.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use highwater_snapshots::event::{Alloc, BlockKey, Oom, Range, What};
 use highwater_snapshots::{Category, DeviceId, Pool, StackId, StreamId};
@@ -71,9 +71,19 @@ fn keeps(device: DeviceId) -> bool {
 /// Makes an allocator known, so that recordings that begin later know what it holds. It is forgotten when dropped.
 /// A recording that runs already takes its state now.
 pub fn register(source: &Arc<dyn Source>) {
-    let weak: Weak<dyn Source> = Arc::downgrade(source);
-    hub::lock().add_source(weak);
+    hub::lock().add_source(Arc::downgrade(source));
     crate::environment::start();
+    begin_if_recording(source);
+}
+
+/// The same, but nothing that the environment asks for is started: for a recorder that was put into a program which may
+/// have one of its own.
+pub fn register_alone(source: &Arc<dyn Source>) {
+    hub::lock().add_source(Arc::downgrade(source));
+    begin_if_recording(source);
+}
+
+fn begin_if_recording(source: &Arc<dyn Source>) {
     if level::records_events() {
         hub::start_device(&**source);
         source.sample();

@@ -43,7 +43,7 @@ build tests test --no-run -p highwater-engine $(tests_of engine)
 build bin build -p highwater-kernels --example compile
 build bin build -p highwater-tests --examples
 build bin bench --no-run -p highwater-engine --bench alloc
-build bin build -p highwater --no-default-features --features engine
+build bin build -p highwater --no-default-features --features engine,run
 rm -f "$pack/bin/beside_pytorch"
 
 cp tests/gpu/{run.sh,run.py,page.py,pytorch.py} "$pack"

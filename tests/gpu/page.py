@@ -149,6 +149,15 @@ class Page:
         head = ["bytes", "given back by the allocator", "free again, as the driver says", "in use outside of the allocator"]
         return ["## The allocator's figures and the driver's", "", *table(head, rows)] if rows else []
 
+    def unchanged(self):
+        rows = []
+        for name in self.part("unchanged") or {}:
+            found = self.part("unchanged", name) if name != "part_seconds" else None
+            if found:
+                rows.append([name, found["calls"], mib(found["held"]), mib(found["reserved"])])
+        head = ["`highwater run`", "calls recorded", "most held of the driver, MiB", "most reserved, as its own allocator says, MiB"]
+        return ["## Programs that never heard of Highwater", "", *table(head, rows)] if rows else []
+
     def losses(self):
         rows = []
         for command in self.part("losses") or {}:
@@ -168,7 +177,7 @@ class Page:
         return ["## Tests", "", *table(["", "passed", "failed", "of these skipped", "s", "which failed"], rows)] if rows else []
 
     def text(self):
-        parts = [self.about, self.steps, self.peaks, self.allocator, self.events, self.driver, self.losses, self.tests]
+        parts = [self.about, self.steps, self.peaks, self.allocator, self.events, self.driver, self.unchanged, self.losses, self.tests]
         lines = [line for part in parts for line in part()]
         for name, result in self.results.items():
             if fails(result):

@@ -230,12 +230,37 @@ def alloc():
     return found
 
 
+def unchanged():
+    """Programs recorded by `highwater run`: what they obtained of the driver, beside what their own allocators say."""
+    step = ["mlp", "--device", "cuda", "--steps", "2", "--out", snap("mlp own"), "--json"]
+    found = {"ours": attempt(lambda: recorded_unchanged("ours", [program("highwater"), "record", *step]))}
+    found["ours"]["reserved"] = found["ours"].pop("answer", {}).get("peaks", {}).get("reserved", {}).get("bytes")
+    python = os.environ.get("HIGHWATER_GPU_PYTORCH", sys.executable)
+    tiny = ["--tiny"] if TINY else []
+    step = [python, os.path.join(HERE, "pytorch.py"), "step", "gpt2", "--seconds", "2", *tiny]
+    for conf in ["expandable_segments:False", "expandable_segments:True"]:
+        name = f"pytorch, {conf}"
+        found[name] = attempt(lambda: recorded_unchanged(name, step, PYTORCH_CUDA_ALLOC_CONF=conf))
+        found[name]["reserved"] = found[name].pop("answer", {}).get("max_reserved_bytes")
+    return found
+
+
+def recorded_unchanged(name, command, **variables):
+    file = snap(f"run {name}")
+    answer = read_json(run([program("highwater"), "run", "--out", file, "--", *command], 90, **variables)[1])
+    devices = read_json(run([program("highwater"), "info", file, "--json"], 30)[1])["devices"]
+    device = next(device for device in devices if device["device"] == 0)
+    calls = device["allocs"] + device["frees"]
+    return {"answer": answer, "calls": calls, "held": device["peaks"]["reserved"]["bytes"]}
+
+
 PARTS = {
     "about": about,
     "kernels": kernels,
     "tests": tests,
     **{name: (lambda name=name: beside(name)) for name in BESIDE},
     "losses": losses,
+    "unchanged": unchanged,
     "alloc": alloc,
     "events": events,
 }

@@ -9,6 +9,7 @@ mod join;
 mod oom;
 mod record;
 mod render;
+mod run;
 mod symbolize;
 mod whatif;
 
@@ -22,6 +23,7 @@ pub use record::RecordArguments;
 pub use render::{
     PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments,
 };
+pub use run::ProgramArguments;
 pub use symbolize::SymbolizeArguments;
 pub use values::{At, Categories, ComparedAt, GroupKeys, RunDevice, Where};
 pub use whatif::{Scaled, WhatIfArguments};
@@ -59,6 +61,11 @@ pub struct Arguments {
 pub enum Command {
     /// Run a built-in training step and write its recording
     Record(Box<RecordArguments>),
+    /// Run any program, and record its calls of the CUDA driver that obtain and free memory (Linux)
+    ///
+    /// The program needs no change: a library is put into it that stands between it and the driver. What a framework's own
+    /// allocator does with its segments is not seen, only the segments. Ends as the program does.
+    Run(ProgramArguments),
     /// Say what is in a recording: devices, peaks, and how far it can be trusted
     Info(InfoArguments),
     /// Say who holds memory at the peak, or at any event

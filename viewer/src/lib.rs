@@ -35,6 +35,7 @@ pub mod render;
 #[path = "render_disabled.rs"]
 pub mod render;
 pub mod check;
+pub mod run;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -83,6 +84,7 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Join(arguments)) => on_stdout(|page| cli::join::run(&arguments, page)),
         Some(Command::Symbolize(arguments)) => on_stdout(|page| cli::symbolize::run(&arguments, page)),
         Some(Command::Render(arguments)) => on_stdout(|page| render::run(&arguments, page)),
+        Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;
             if arguments.open {

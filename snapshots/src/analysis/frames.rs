@@ -5,6 +5,7 @@ use crate::tables::{SourceLine, Tables};
 
 /// Functions whose lines say how memory was obtained, not why: allocators, frameworks, runtimes.
 const INTERNAL_FUNCTIONS: &[&str] = &[
+    "highwater_inject::",
     "highwater_recorder::",
     "highwater_engine::alloc::",
     "highwater_engine::autograd::",
@@ -71,6 +72,7 @@ const ALLOCATING: &[&str] =
 
 /// What obtains memory and records it, among what is machinery anyway.
 const ALLOCATORS: &[&str] = &[
+    "highwater_inject::",
     "highwater_recorder::",
     "highwater_engine::alloc::",
     "torch::unwind::",

@@ -113,18 +113,28 @@ impl Machine {
         match self.held[device] {
             0 => return fail(Code::InvalidContext, format!("the context of device {device} is not held")),
             1 => {
-                // What fails in the last work has nobody to be told.
-                let _ = self.streams.drain_device(device);
-                self.streams.reset(device);
-                self.programs.reset(device);
-                self.blocks.reset(&mut self.budget, device);
-                self.pinned.reset(&mut self.budget, device);
+                self.reset(device);
                 self.budget.give_back(device, CONTEXT_BYTES);
             }
             _ => {}
         }
         self.held[device] -= 1;
         Ok(())
+    }
+
+    /// Ends all that was made in a device's context.
+    pub(crate) fn reset(&mut self, device: usize) {
+        // What fails in the last work has nobody to be told.
+        let _ = self.streams.drain_device(device);
+        self.streams.reset(device);
+        self.programs.reset(device);
+        self.blocks.reset(&mut self.budget, device);
+        self.pinned.reset(&mut self.budget, device);
+    }
+
+    /// Whether anybody holds a device's context.
+    pub(crate) fn is_held(&self, device: usize) -> bool {
+        self.held.get(device).is_some_and(|&held| held > 0)
     }
 
     /// Fails unless all these bytes are a device's.

@@ -27,7 +27,8 @@ struct Physical {
     offset: u64,
     /// How often it is mapped.
     mapped: u32,
-    is_released: bool,
+    /// How many times a handle of it was given out, and not given back.
+    handles: u32,
 }
 
 #[derive(Debug)]
@@ -97,7 +98,7 @@ impl Pages {
         match self.extend(bytes) {
             Ok(offset) => {
                 self.next += 1;
-                self.physical.insert(self.next, Physical { device, bytes, offset, mapped: 0, is_released: false });
+                self.physical.insert(self.next, Physical { device, bytes, offset, mapped: 0, handles: 1 });
                 Ok(self.next)
             }
             Err(failure) => {
@@ -140,10 +141,24 @@ impl Pages {
         Ok(offset)
     }
 
+    /// Gives another handle of what is behind an address: the same number.
+    pub(crate) fn retain(&mut self, address: usize) -> Result<u64> {
+        let before =
+            self.mapped.range(..=address).next_back().filter(|(start, mapped)| address - *start < mapped.bytes);
+        let handle = before.map(|(_, mapped)| mapped.handle);
+        match handle.and_then(|handle| Some((handle, self.physical.get_mut(&handle)?))) {
+            Some((handle, physical)) => {
+                physical.handles += 1;
+                Ok(handle)
+            }
+            None => fail(Code::InvalidValue, format!("no memory is mapped at {address:#x}")),
+        }
+    }
+
     /// Gives memory back, once nothing maps it.
     pub(crate) fn release(&mut self, budget: &mut Budget, handle: u64) -> Result<()> {
         match self.physical.get_mut(&handle) {
-            Some(physical) if !physical.is_released => physical.is_released = true,
+            Some(physical) if physical.handles > 0 => physical.handles -= 1,
             _ => return fail(Code::InvalidValue, format!("there is no memory {handle}")),
         }
         self.forget(budget, handle);
@@ -152,7 +167,7 @@ impl Pages {
 
     fn forget(&mut self, budget: &mut Budget, handle: u64) {
         let Some(physical) = self.physical.get(&handle) else { return };
-        if !physical.is_released || physical.mapped > 0 {
+        if physical.handles > 0 || physical.mapped > 0 {
             return;
         }
         budget.give_back(physical.device, physical.bytes as u64);
@@ -168,7 +183,7 @@ impl Pages {
     /// Puts memory behind addresses, which may not be used yet.
     pub(crate) fn map(&mut self, address: usize, bytes: usize, offset: usize, handle: u64) -> Result<()> {
         whole(bytes)?;
-        let Some(physical) = self.physical.get_mut(&handle).filter(|physical| !physical.is_released) else {
+        let Some(physical) = self.physical.get_mut(&handle).filter(|physical| physical.handles > 0) else {
             return fail(Code::InvalidValue, format!("there is no memory {handle}"));
         };
         if offset != 0 || bytes != physical.bytes {

@@ -13,6 +13,8 @@ pub enum Status {
     Broken,
     /// The recording is not sound, or its run went wrong: status 2.
     Unsound,
+    /// What a program that was run ended with.
+    Program(u8),
 }
 
 impl From<Status> for ExitCode {
@@ -21,6 +23,7 @@ impl From<Status> for ExitCode {
             Status::Fine => Self::SUCCESS,
             Status::Broken => Self::from(1),
             Status::Unsound => Self::from(2),
+            Status::Program(code) => Self::from(code),
         }
     }
 }

@@ -7,6 +7,8 @@ mod reasons;
 mod gate;
 mod binary;
 mod convert;
+#[cfg(feature = "run")]
+mod run;
 mod join;
 mod symbolize;
 #[cfg(feature = "gui")]

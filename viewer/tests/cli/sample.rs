@@ -187,6 +187,7 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
         args::Command::Render(_) => panic!("drawing is tested with the binary"),
         args::Command::Record(_) => panic!("recording is tested with the engine"),
         args::Command::WhatIf(_) => panic!("replaying is tested with the engine"),
+        args::Command::Run(_) => panic!("programs are run by the binary"),
     }
     Ok(String::from_utf8(out).unwrap())
 }

@@ -131,6 +131,34 @@ pub(crate) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> i32 {
     })
 }
 
+/// Ends all that was made in a device's context, whoever holds it.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuDevicePrimaryCtxReset_v2(device: c_int) -> i32 {
+    answer(|| {
+        let mut machine = machine()?;
+        let device = machine.device(device)?;
+        machine.reset(device);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuDevicePrimaryCtxGetState(
+    device: c_int,
+    flags: *mut c_uint,
+    active: *mut c_int,
+) -> i32 {
+    answer(|| {
+        let machine = machine()?;
+        let device = machine.device(device)?;
+        // SAFETY: the caller's places.
+        unsafe {
+            put(flags, 0)?;
+            put(active, c_int::from(machine.is_held(device)))
+        }
+    })
+}
+
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuCtxSetCurrent(context: u64) -> i32 {
     answer(|| set_current(context))

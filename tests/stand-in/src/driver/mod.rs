@@ -1,4 +1,4 @@
-//! Driver: the functions of `libcuda.so.1`, by the names that cudarc looks up.
+//! Driver: the functions of `libcuda.so.1`, by the names that cudarc and CUDA's runtime look up.
 #![expect(unsafe_code, reason = "writes to places that C gives")]
 
 pub(crate) mod devices;
@@ -6,6 +6,9 @@ pub(crate) mod memory;
 mod pages;
 mod streams;
 mod kernels;
+mod pools;
+mod arrays;
+mod lookup;
 
 use crate::failure::{Code, Result, fail};
 

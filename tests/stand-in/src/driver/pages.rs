@@ -108,6 +108,15 @@ pub(crate) extern "C" fn cuMemRelease(handle: c_ulonglong) -> i32 {
 }
 
 #[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: u64) -> i32 {
+    answer(|| {
+        let found = machine()?.pages.retain(address as usize)?;
+        // SAFETY: the caller's place.
+        unsafe { put(handle, found) }
+    })
+}
+
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemMap(
     address: u64,
     bytes: usize,

@@ -1,0 +1,71 @@
+//! Abi: the driver's types and numbers, as far as its memory is concerned.
+
+use std::ffi::c_void;
+
+/// What the driver's functions answer.
+pub(crate) type Answer = i32;
+
+pub(crate) const SUCCESS: Answer = 0;
+pub(crate) const OUT_OF_MEMORY: Answer = 2;
+/// A function of a library that is not there.
+pub(crate) const NOT_FOUND: Answer = 302;
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+pub(crate) const ON_DEVICE: i32 = 1;
+
+/// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
+pub(crate) const DEVICE_ORDINAL: i32 = 9;
+
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`: streams that are numbers.
+pub(crate) const STREAM_LEGACY: u64 = 1;
+pub(crate) const STREAM_PER_THREAD: u64 = 2;
+
+/// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
+pub(crate) const PER_THREAD_DEFAULT_STREAM: u64 = 2;
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`.
+pub(crate) const LEGACY_STREAM: u64 = 1;
+
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+pub(crate) const CAPTURE_RELAXED: i32 = 2;
+/// `CU_STREAM_CAPTURE_STATUS_ACTIVE`.
+pub(crate) const CAPTURE_ACTIVE: i32 = 1;
+
+/// The beginning of `CUmemAllocationProp`: what memory is asked for.
+#[repr(C)]
+pub(crate) struct Properties {
+    pub(crate) kind: i32,
+    pub(crate) handle_kinds: i32,
+    pub(crate) location: Location,
+}
+
+/// The beginning of `CUmemLocation`.
+#[repr(C)]
+pub(crate) struct Location {
+    pub(crate) kind: i32,
+    pub(crate) id: i32,
+}
+
+/// `CUDA_ARRAY_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Array {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) format: u32,
+    pub(crate) channels: u32,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Array3d {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) depth: usize,
+    pub(crate) format: u32,
+    pub(crate) channels: u32,
+    pub(crate) flags: u32,
+}
+
+/// Any function; called as what its name says that it is.
+pub(crate) type Function = *mut c_void;

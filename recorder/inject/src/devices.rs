@@ -1,0 +1,125 @@
+//! Devices: those that memory was seen of, each with a number in recordings.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use highwater_recorder::api::{self, DeviceClaim};
+use highwater_recorder::snapshots::StartingState;
+use highwater_recorder::snapshots::trace::{DeviceFacts, PINNED_DEVICE, PINNED_DRIVER};
+use highwater_recorder::{DeviceId, Source};
+
+use crate::driver::Driver;
+use crate::ledger::Ledger;
+use crate::session;
+
+/// Nanoseconds from one sample of what is in use to the next, at least …
+const BETWEEN_SAMPLES_NS: u64 = 10_000_000;
+/// … and so many times as many as a sample takes.
+const SAMPLE_SHARE: u64 = 100;
+
+/// All that the program holds.
+pub(crate) static LEDGER: Mutex<Ledger> = Mutex::new(Ledger::new());
+
+/// Whose memory it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    /// A device, by the driver's number.
+    Device(i32),
+    /// The host, for devices to copy from by themselves.
+    Pinned,
+}
+
+/// A device that memory was seen of.
+#[derive(Debug)]
+pub(crate) struct Known {
+    claim: DeviceClaim,
+    facts: DeviceFacts,
+    /// When what is in use may be asked for again.
+    next_sample_ns: AtomicU64,
+}
+
+impl Source for Known {
+    fn facts(&self) -> DeviceFacts {
+        self.facts.clone()
+    }
+
+    fn freeze(&self, read: &mut dyn FnMut(StartingState)) {
+        let ledger = LEDGER.lock().unwrap_or_else(PoisonError::into_inner);
+        read(ledger.state(self.claim.id()));
+    }
+}
+
+static KNOWN: Mutex<BTreeMap<Owner, Arc<Known>>> = Mutex::new(BTreeMap::new());
+
+/// A device, made known to the recorder when it is seen first. Not under the ledger's lock.
+pub(crate) fn known(owner: Owner, driver: &Driver) -> Arc<Known> {
+    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.get(&owner) {
+        return Arc::clone(known);
+    }
+    let known = Arc::new(Known::new(owner, driver));
+    all.insert(owner, Arc::clone(&known));
+    let source: Arc<dyn Source> = known.clone();
+    if session::is_asked_for() {
+        api::register_alone(&source);
+    } else {
+        api::register(&source);
+    }
+    known
+}
+
+/// A device that was seen already.
+pub(crate) fn seen(owner: Owner) -> Option<Arc<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&owner).cloned()
+}
+
+/// The memory of this machine; 0 if the system does not say.
+fn host_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|total| total.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}
+
+impl Known {
+    fn new(owner: Owner, driver: &Driver) -> Self {
+        let (wish, name, capacity_bytes, called) = match owner {
+            Owner::Device(ordinal) => {
+                let name = driver.name(ordinal).unwrap_or_else(|| format!("CUDA device {ordinal}"));
+                let wish = u16::try_from(ordinal).map_or(DeviceId(0), DeviceId);
+                (wish, name, driver.total_bytes(ordinal).unwrap_or(0), driver.version())
+            }
+            Owner::Pinned => (PINNED_DEVICE, "pinned host memory".to_owned(), host_bytes(), PINNED_DRIVER.to_owned()),
+        };
+        let claim = DeviceClaim::new(Some(wish));
+        let settings = vec![("recorded".to_owned(), "calls of the CUDA driver".to_owned())];
+        let facts = DeviceFacts { device: claim.id(), name, capacity_bytes, driver: called, settings };
+        Self { claim, facts, next_sample_ns: AtomicU64::new(0) }
+    }
+
+    /// Its number in recordings.
+    pub(crate) fn id(&self) -> DeviceId {
+        self.claim.id()
+    }
+
+    /// Asks the driver what is in use, if it is time to: this must be the device of the thread's context.
+    pub(crate) fn sample(&self, driver: &Driver, is_due: bool) -> Option<u64> {
+        let now = now_ns();
+        if !api::is_recording() || !is_due && now < self.next_sample_ns.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (free, total) = driver.free_and_total()?;
+        let took = now_ns().saturating_sub(now);
+        let pause = BETWEEN_SAMPLES_NS.max(took.saturating_mul(SAMPLE_SHARE));
+        self.next_sample_ns.store(now.saturating_add(pause), Ordering::Relaxed);
+        api::device_used(self.id(), total.saturating_sub(free));
+        Some(free)
+    }
+}
+
+fn now_ns() -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

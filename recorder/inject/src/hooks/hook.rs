@@ -1,0 +1,115 @@
+//! Hook: a function of ours and the driver's function of the same name, which it calls.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::abi::Function;
+use crate::loader;
+
+/// One function.
+#[derive(Debug)]
+pub(crate) struct Hook {
+    /// As libraries export it.
+    pub(crate) name: &'static CStr,
+    /// As `cuGetProcAddress` is asked for it.
+    pub(crate) short: &'static str,
+    /// The version of CUDA from which on the driver means this one by that; as 11020 for 11.2.
+    pub(crate) since: i32,
+    /// Whether no stream means the thread's own default stream.
+    pub(crate) is_per_thread: bool,
+    ours: AtomicPtr<c_void>,
+    theirs: AtomicPtr<c_void>,
+}
+
+impl Hook {
+    pub(crate) const fn new(
+        name: &'static CStr,
+        short: &'static str,
+        since: i32,
+        is_per_thread: bool,
+        ours: *mut c_void,
+    ) -> Self {
+        let theirs = AtomicPtr::new(std::ptr::null_mut());
+        Self { name, short, since, is_per_thread, ours: AtomicPtr::new(ours), theirs }
+    }
+
+    /// Our function.
+    pub(crate) fn ours(&self) -> Function {
+        self.ours.load(Ordering::Relaxed)
+    }
+
+    /// The driver's function; none if there is no driver.
+    pub(crate) fn theirs(&self) -> Option<Function> {
+        let known = self.theirs.load(Ordering::Acquire);
+        if !known.is_null() {
+            return Some(known);
+        }
+        self.meet(loader::next(self.name));
+        Some(self.theirs.load(Ordering::Acquire)).filter(|found| !found.is_null())
+    }
+
+    /// The driver's function was found at `found`, by us or by the program; the first that was found stays.
+    pub(crate) fn meet(&self, found: Function) {
+        if !found.is_null() && found != self.ours() {
+            let nobody = std::ptr::null_mut();
+            let _ = self.theirs.compare_exchange(nobody, found, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+}
+
+/// Declares a function that stands in for the driver's of the same name.
+///
+/// The body is given a closure that calls the driver with the program's arguments. It runs only for calls of the
+/// program's; what is called within those goes to the driver as it is.
+macro_rules! hook {
+    (
+        $(#[$about:meta])*
+        $hook:ident = $short:literal since $since:literal $($per_thread:ident)?;
+        fn $name:ident($($argument:ident: $type:ty),*) |$call:ident| $body:block
+    ) => {
+        pub(crate) static $hook: $crate::hooks::hook::Hook = $crate::hooks::hook::Hook::new(
+            // SAFETY: ends in the only zero.
+            unsafe { std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
+            $short,
+            $since,
+            $crate::hooks::hook::per_thread!($($per_thread)?),
+            $name as *mut std::ffi::c_void,
+        );
+
+        $(#[$about])*
+        #[allow(non_snake_case, reason = "the driver's name")]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> $crate::abi::Answer {
+            let Some(theirs) = $hook.theirs() else { return $crate::abi::NOT_FOUND };
+            // SAFETY: the driver's function of this name, which takes these arguments.
+            let function = unsafe {
+                std::mem::transmute::<$crate::abi::Function, unsafe extern "C" fn($($type),*) -> $crate::abi::Answer>(theirs)
+            };
+            // SAFETY: the program's own arguments.
+            let $call = || $crate::record::Answered { function: theirs, answer: unsafe { function($($argument),*) } };
+            let Some(_call) = $crate::guard::Call::enter() else { return $call().answer };
+            $body
+        }
+    };
+}
+
+/// Whether a hook is of the kind with default streams of each thread.
+macro_rules! per_thread {
+    () => {
+        false
+    };
+    (per_thread) => {
+        true
+    };
+}
+
+pub(crate) use {hook, per_thread};
+
+/// What C put at a place; 0 where there is no place.
+///
+/// # Safety
+/// `place` is null or can be read.
+pub(crate) unsafe fn at<V: Copy + Default>(place: *const V) -> V {
+    // SAFETY: as promised by the caller.
+    unsafe { place.as_ref() }.copied().unwrap_or_default()
+}

@@ -1,0 +1,256 @@
+//! Lookup: how a program asks for functions of the driver by their names, and is given ours.
+#![expect(unsafe_code, reason = "functions that C calls, one of which leaves its caller's registers alone")]
+
+use std::ffi::{CStr, c_char, c_int, c_ulonglong, c_void};
+
+use super::hook::{Hook, hook};
+use super::{arrays, blocks, contexts, pages};
+use crate::abi::{Answer, Function, LEGACY_STREAM, PER_THREAD_DEFAULT_STREAM, SUCCESS};
+use crate::loader::{self, Dlsym};
+
+/// All functions that stand in for the driver's.
+static HOOKS: [&Hook; 34] = [
+    &blocks::ALLOC,
+    &blocks::ALLOC_PITCH,
+    &blocks::ALLOC_MANAGED,
+    &blocks::FREE,
+    &blocks::ALLOC_ASYNC,
+    &blocks::ALLOC_ASYNC_PER_THREAD,
+    &blocks::ALLOC_FROM_POOL,
+    &blocks::ALLOC_FROM_POOL_PER_THREAD,
+    &blocks::FREE_ASYNC,
+    &blocks::FREE_ASYNC_PER_THREAD,
+    &blocks::ALLOC_HOST,
+    &blocks::HOST_ALLOC,
+    &blocks::FREE_HOST,
+    &pages::CREATE,
+    &pages::RELEASE,
+    &pages::RETAIN,
+    &pages::MAP,
+    &pages::UNMAP,
+    &arrays::CREATE,
+    &arrays::CREATE_3D,
+    &arrays::DESTROY,
+    &arrays::CREATE_MIPMAPPED,
+    &arrays::DESTROY_MIPMAPPED,
+    &contexts::RETAIN,
+    &contexts::RELEASE,
+    &contexts::RELEASE_BEFORE,
+    &contexts::RESET,
+    &contexts::RESET_BEFORE,
+    &contexts::DESTROY,
+    &contexts::DESTROY_BEFORE,
+    &LOOKUP,
+    &LOOKUP_PER_THREAD,
+    &LOOKUP_V2,
+    &LOOKUP_V2_PER_THREAD,
+];
+
+/// The function that a library exports as `name`.
+fn exported(name: &CStr) -> Option<&'static Hook> {
+    // Almost all that is looked up in a process is none of the driver's.
+    if !name.to_bytes().starts_with(b"cu") {
+        return None;
+    }
+    HOOKS.into_iter().find(|hook| hook.name == name)
+}
+
+/// The function that the driver means by `short` in CUDA `version`.
+fn of_version(short: &str, version: i32, is_per_thread: bool) -> Option<&'static Hook> {
+    let named = || HOOKS.into_iter().filter(|hook| hook.short == short && hook.since <= version);
+    let newest =
+        |is_per_thread: bool| named().filter(|hook| hook.is_per_thread == is_per_thread).max_by_key(|hook| hook.since);
+    // Most functions have nothing to do with streams, and are the same for both.
+    newest(is_per_thread).or_else(|| newest(false))
+}
+
+/// The driver has put one of its functions at `place`: ours is put there instead, if there is one.
+fn swap(symbol: *const c_char, place: *mut Function, version: c_int, flags: c_ulonglong, is_per_thread: bool) {
+    if symbol.is_null() || place.is_null() {
+        return;
+    }
+    // SAFETY: the program's text, which the driver has read.
+    let symbol = unsafe { CStr::from_ptr(symbol) };
+    // SAFETY: the driver has written there.
+    let found = unsafe { *place };
+    let is_per_thread = flags & PER_THREAD_DEFAULT_STREAM != 0 || is_per_thread && flags & LEGACY_STREAM == 0;
+    let hook = symbol.to_str().ok().and_then(|short| of_version(short, version, is_per_thread));
+    if let Some(hook) = hook.filter(|_| !found.is_null()) {
+        hook.meet(found);
+        // SAFETY: the program's place, where the driver has written just before.
+        unsafe { *place = hook.ours() };
+    }
+}
+
+type Place = *mut Function;
+
+fn looked_up(
+    answered: crate::record::Answered,
+    (symbol, place, version, flags): (*const c_char, Place, c_int, c_ulonglong),
+    is_per_thread: bool,
+) -> Answer {
+    if answered.answer == SUCCESS {
+        swap(symbol, place, version, flags, is_per_thread);
+    }
+    answered.answer
+}
+
+hook! {
+    /// Gives a function of the driver's by its name.
+    LOOKUP = "cuGetProcAddress" since 11030;
+    fn cuGetProcAddress(symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong) |call| {
+        looked_up(call(), (symbol, place, version, flags), false)
+    }
+}
+
+hook! {
+    /// The same for programs in which each thread has a default stream.
+    LOOKUP_PER_THREAD = "cuGetProcAddress" since 11030 per_thread;
+    fn cuGetProcAddress_ptsz(symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong) |call| {
+        looked_up(call(), (symbol, place, version, flags), true)
+    }
+}
+
+hook! {
+    /// The same, which also says why there is none.
+    LOOKUP_V2 = "cuGetProcAddress" since 12000;
+    fn cuGetProcAddress_v2(
+        symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong, status: *mut c_int
+    ) |call| {
+        looked_up(call(), (symbol, place, version, flags), false)
+    }
+}
+
+hook! {
+    /// The same for programs in which each thread has a default stream.
+    LOOKUP_V2_PER_THREAD = "cuGetProcAddress" since 12000 per_thread;
+    fn cuGetProcAddress_v2_ptsz(
+        symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong, status: *mut c_int
+    ) |call| {
+        looked_up(call(), (symbol, place, version, flags), true)
+    }
+}
+
+/// How a call of `dlsym` goes on.
+#[repr(C)]
+struct Choice {
+    /// What it answers, unless null.
+    answer: Function,
+    /// Who answers otherwise.
+    asked: Dlsym,
+}
+
+/// Ours for a function of the driver that the library behind `handle` has; otherwise, whoever is asked.
+extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice {
+    let asked = loader::real_dlsym();
+    let passed_on = Choice { answer: std::ptr::null_mut(), asked };
+    // What the whole program has under a name is ours anyway; what comes next after somebody depends on who that is.
+    if name.is_null() || handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT {
+        return passed_on;
+    }
+    // SAFETY: the program's text, which ends in a zero.
+    let Some(hook) = exported(unsafe { CStr::from_ptr(name) }) else { return passed_on };
+    let found = loader::find(handle, hook.name);
+    if found.is_null() {
+        return passed_on;
+    }
+    hook.meet(found);
+    Choice { answer: hook.ours(), asked }
+}
+
+/// `dlsym` of the whole process. Where it has no answer of its own it goes on in the C library's with its caller's
+/// registers and return address, since that one tells from the address whose "next" library is meant.
+#[cfg(not(test))]
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> Function {
+    core::arch::naked_asm!(
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {choose}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "test rax, rax",
+        "jnz 2f",
+        "jmp rdx",
+        "2:",
+        "ret",
+        choose = sym choose,
+    )
+}
+
+/// `dlsym` of the whole process. Where it has no answer of its own it goes on in the C library's with its caller's
+/// registers and return address, since that one tells from the address whose "next" library is meant.
+#[cfg(not(test))]
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> Function {
+    core::arch::naked_asm!(
+        "stp x29, x30, [sp, #-32]!",
+        "stp x0, x1, [sp, #16]",
+        "mov x29, sp",
+        "bl {choose}",
+        "mov x16, x0",
+        "mov x17, x1",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        "cbnz x16, 2f",
+        "br x17",
+        "2:",
+        "mov x0, x16",
+        "ret",
+        choose = sym choose,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_stands_for_one_function_and_begins_as_the_driver_says() {
+        for (index, hook) in HOOKS.into_iter().enumerate() {
+            let name = hook.name.to_str().expect("names are plain");
+            assert!(HOOKS[..index].iter().all(|other| other.name != hook.name), "{name} twice");
+            assert!(exported(hook.name).is_some_and(|found| std::ptr::eq(found, hook)), "{name}");
+            let rest = name.strip_prefix(hook.short).expect("the short name is the beginning");
+            assert!(["", "_v2", "_ptsz", "_v2_ptsz"].contains(&rest), "{name}");
+            assert_eq!(rest.ends_with("_ptsz"), hook.is_per_thread, "{name}");
+        }
+        assert!(exported(c"cuMemAlloc").is_none(), "of the time of 32-bit addresses");
+        assert!(exported(c"cublasCreate_v2").is_none());
+    }
+
+    #[test]
+    fn what_is_none_of_the_drivers_is_looked_up_by_the_c_library() {
+        // SAFETY: a library that is loaded already.
+        let library = unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_LAZY) };
+        for (handle, name) in [(library, c"strlen"), (library, c"cuMemAlloc_v2"), (libc::RTLD_NEXT, c"cuMemAlloc_v2")] {
+            let choice = choose(handle, name.as_ptr());
+            assert!(choice.answer.is_null(), "there is no driver here");
+            assert_eq!(choice.asked as usize, loader::real_dlsym() as usize);
+        }
+        assert!(choose(library, std::ptr::null()).answer.is_null());
+    }
+
+    #[test]
+    fn the_driver_means_the_newest_function_that_a_version_has() {
+        let name = |short, version, is_per_thread| {
+            of_version(short, version, is_per_thread).and_then(|hook| hook.name.to_str().ok())
+        };
+        assert_eq!(name("cuMemAlloc", 12040, false), Some("cuMemAlloc_v2"));
+        assert_eq!(name("cuMemAlloc", 12040, true), Some("cuMemAlloc_v2"), "no stream takes part in it");
+        assert_eq!(name("cuMemAlloc", 2000, false), None);
+        assert_eq!(name("cuMemAllocAsync", 11020, true), Some("cuMemAllocAsync_ptsz"));
+        assert_eq!(name("cuMemAllocAsync", 11010, true), None);
+        assert_eq!(name("cuGetProcAddress", 11080, false), Some("cuGetProcAddress"));
+        assert_eq!(name("cuGetProcAddress", 12000, false), Some("cuGetProcAddress_v2"));
+        assert_eq!(name("cuGetProcAddress", 12000, true), Some("cuGetProcAddress_v2_ptsz"));
+        assert_eq!(name("cuDevicePrimaryCtxReset", 10020, false), Some("cuDevicePrimaryCtxReset"));
+        assert_eq!(name("cuLaunchKernel", 12040, false), None);
+    }
+}

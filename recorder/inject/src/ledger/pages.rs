@@ -1,0 +1,144 @@
+//! Pages: memory that is obtained without addresses, and put behind addresses and taken away by other calls.
+//!
+//! It counts once, from the moment it is obtained until nothing refers to it any more: neither a handle nor a mapping.
+//! In between it stands where it is mapped whole first, and apart from all addresses while it is not.
+
+use std::collections::BTreeMap;
+
+use super::{Change, Counters, Held, New, Tell};
+
+/// One piece of memory.
+#[derive(Clone, Debug)]
+struct Physical {
+    held: Held,
+    /// How many times a handle of it must still be given back.
+    handles: u32,
+    /// Where it is mapped, oldest first, and how many bytes of it.
+    mapped: Vec<(u64, u64)>,
+    /// Whether it stands at an address of the program's.
+    is_placed: bool,
+}
+
+/// What a release did, to take it back.
+#[derive(Debug)]
+pub(crate) struct Released {
+    handle: u64,
+    piece: u64,
+    /// The piece, where it was the last that referred to it.
+    ended: Option<Physical>,
+}
+
+/// All memory of this kind.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    /// By a number of our own: a handle may be used again while the memory of the former one is still mapped.
+    pieces: BTreeMap<u64, Physical>,
+    handles: BTreeMap<u64, u64>,
+    /// Which piece is behind an address.
+    mappings: BTreeMap<u64, u64>,
+    next: u64,
+}
+
+impl Physical {
+    /// Ends where it stands, and begins at `place`, or apart.
+    fn move_to(&mut self, counters: &mut Counters, place: Option<u64>, tell: Tell<'_>) {
+        tell(Change::Ends(self.held));
+        self.is_placed = place.is_some();
+        let address = place.unwrap_or_else(|| counters.apart(self.held.bytes));
+        self.held = Held { address, block: counters.block(), ..self.held };
+        tell(Change::Begins(self.held));
+    }
+
+    /// An address at which all of it is mapped.
+    fn whole(&self) -> Option<u64> {
+        self.mapped.iter().find(|(_, bytes)| *bytes == self.held.bytes).map(|(address, _)| *address)
+    }
+}
+
+impl Pages {
+    /// There is no memory.
+    pub(super) const fn new() -> Self {
+        Self { pieces: BTreeMap::new(), handles: BTreeMap::new(), mappings: BTreeMap::new(), next: 0 }
+    }
+
+    pub(super) fn create(&mut self, counters: &mut Counters, handle: u64, new: New, tell: Tell<'_>) {
+        let New { device, bytes, stream, scope, context } = new;
+        let (address, block) = (counters.apart(bytes), counters.block());
+        let held = Held { device, block, address, bytes, stream, scope, context, is_pages: true };
+        self.next += 1;
+        self.handles.insert(handle, self.next);
+        self.pieces.insert(self.next, Physical { held, handles: 1, mapped: Vec::new(), is_placed: false });
+        tell(Change::Begins(held));
+    }
+
+    pub(super) fn release(&mut self, handle: u64, tell: Tell<'_>) -> Option<Released> {
+        let piece = *self.handles.get(&handle)?;
+        let physical = self.pieces.get_mut(&piece)?;
+        physical.handles = physical.handles.saturating_sub(1);
+        if physical.handles == 0 {
+            self.handles.retain(|_, other| *other != piece);
+        }
+        Some(Released { handle, piece, ended: self.end_if_unused(piece, tell) })
+    }
+
+    pub(super) fn undo_release(&mut self, counters: &mut Counters, released: Released, tell: Tell<'_>) {
+        let Released { handle, piece, ended } = released;
+        if let Some(mut physical) = ended {
+            physical.held.block = counters.block();
+            tell(Change::Begins(physical.held));
+            self.pieces.insert(piece, physical);
+        }
+        if let Some(physical) = self.pieces.get_mut(&piece) {
+            physical.handles += 1;
+            self.handles.insert(handle, piece);
+        }
+    }
+
+    pub(super) fn retain(&mut self, address: u64, handle: u64) {
+        let Some((&start, &piece)) = self.mappings.range(..=address).next_back() else { return };
+        let Some(physical) = self.pieces.get_mut(&piece) else { return };
+        if physical.mapped.iter().any(|&(at, bytes)| at == start && address - start < bytes) {
+            physical.handles += 1;
+            self.handles.insert(handle, piece);
+        }
+    }
+
+    pub(super) fn map(&mut self, counters: &mut Counters, address: u64, bytes: u64, handle: u64, tell: Tell<'_>) {
+        // Memory that came from elsewhere, and is not counted here.
+        let Some(&piece) = self.handles.get(&handle) else { return };
+        let Some(physical) = self.pieces.get_mut(&piece) else { return };
+        physical.mapped.push((address, bytes));
+        self.mappings.insert(address, piece);
+        if !physical.is_placed && bytes == physical.held.bytes {
+            physical.move_to(counters, Some(address), tell);
+        }
+    }
+
+    pub(super) fn unmap(&mut self, counters: &mut Counters, address: u64, bytes: u64, tell: Tell<'_>) {
+        let gone: Vec<(u64, u64)> =
+            self.mappings.range(address..address.saturating_add(bytes)).map(|(&at, &piece)| (at, piece)).collect();
+        for (at, piece) in gone {
+            self.mappings.remove(&at);
+            let Some(physical) = self.pieces.get_mut(&piece) else { continue };
+            physical.mapped.retain(|&(start, _)| start != at);
+            let is_unused = physical.handles == 0 && physical.mapped.is_empty();
+            if physical.is_placed && physical.held.address == at && !is_unused {
+                let place = physical.whole();
+                physical.move_to(counters, place, tell);
+            }
+            self.end_if_unused(piece, tell);
+        }
+    }
+
+    fn end_if_unused(&mut self, piece: u64, tell: Tell<'_>) -> Option<Physical> {
+        let is_unused = |physical: &Physical| physical.handles == 0 && physical.mapped.is_empty();
+        self.pieces.get(&piece).filter(|physical| is_unused(physical))?;
+        let physical = self.pieces.remove(&piece)?;
+        tell(Change::Ends(physical.held));
+        Some(physical)
+    }
+
+    pub(super) fn held(&self) -> impl Iterator<Item = Held> {
+        self.pieces.values().map(|physical| physical.held)
+    }
+}

@@ -1,0 +1,164 @@
+//! Tests of the ledger: what each call changes, and that everything counts once.
+
+use highwater_recorder::{DeviceId, ScopeId, StreamId};
+
+use super::{Change, Held, Ledger, NOWHERE, Name, New};
+
+const MIB: u64 = 1 << 20;
+
+fn new(bytes: u64) -> New {
+    New { device: DeviceId(0), bytes, stream: StreamId(0), scope: ScopeId::NONE, context: 7 }
+}
+
+/// A ledger, and what it tells: bytes that stand somewhere, and where.
+struct Told {
+    ledger: Ledger,
+    changes: Vec<Change>,
+}
+
+impl Told {
+    fn new() -> Self {
+        Self { ledger: Ledger::new(), changes: Vec::new() }
+    }
+
+    fn with<T>(&mut self, change: impl FnOnce(&mut Ledger, &mut dyn FnMut(Change)) -> T) -> T {
+        let changes = &mut self.changes;
+        change(&mut self.ledger, &mut |what| changes.push(what))
+    }
+
+    /// What stands, by what was told; each begins once and ends once.
+    fn standing(&self) -> Vec<Held> {
+        let mut standing: Vec<Held> = Vec::new();
+        for change in &self.changes {
+            match *change {
+                Change::Begins(held) => {
+                    assert!(standing.iter().all(|other| other.block != held.block), "a number is used again");
+                    let overlaps = |other: &Held| {
+                        other.address < held.address + held.bytes && held.address < other.address + other.bytes
+                    };
+                    assert!(!standing.iter().any(overlaps), "memory stands on other memory");
+                    standing.push(held);
+                }
+                Change::Ends(held) => {
+                    let place = standing.iter().position(|other| *other == held);
+                    standing.remove(place.expect("what ends has begun"));
+                }
+            }
+        }
+        standing
+    }
+
+    /// Addresses and bytes of what stands; what is apart has address 0.
+    fn places(&self) -> Vec<(u64, u64)> {
+        let place = |held: Held| (if held.address >= NOWHERE { 0 } else { held.address }, held.bytes);
+        let mut places: Vec<_> = self.standing().into_iter().map(place).collect();
+        places.sort_unstable();
+        let state = self.ledger.state(DeviceId(0));
+        let sum: u64 = places.iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(state.blocks.iter().map(|block| block.alloc.allocated).sum::<u64>(), sum);
+        assert_eq!(state.segments.iter().chain(&state.mappings).map(|range| range.bytes).sum::<u64>(), sum);
+        places
+    }
+}
+
+#[test]
+fn memory_is_held_from_the_call_that_obtains_it_to_the_one_that_gives_it_back() {
+    let mut told = Told::new();
+    let name = Name::Address(0x1000);
+    told.with(|ledger, tell| ledger.add(name, new(512), tell));
+    told.with(|ledger, tell| ledger.add(Name::Array(0x1000), new(64), tell));
+    assert_eq!(told.places(), [(0, 64), (0x1000, 512)], "an array is no address");
+    let taken = told.with(|ledger, tell| ledger.take(name, tell)).expect("it is held");
+    assert_eq!(told.with(|ledger, tell| ledger.take(name, tell)), None);
+    told.with(|ledger, tell| ledger.put_back(name, taken, tell));
+    assert_eq!(told.places(), [(0, 64), (0x1000, 512)]);
+    told.with(|ledger, tell| ledger.add(name, new(256), tell));
+    assert_eq!(told.places(), [(0, 64), (0x1000, 256)], "handed out again, it was given back unseen");
+}
+
+#[test]
+fn with_a_context_goes_what_was_obtained_in_it() {
+    let mut told = Told::new();
+    for (address, context) in [(0x1000, 7), (0x2000, 8), (0x3000, 7)] {
+        told.with(|ledger, tell| ledger.add(Name::Address(address), New { context, ..new(16) }, tell));
+    }
+    told.with(|ledger, tell| ledger.create(1, new(MIB), tell));
+    told.with(|ledger, tell| ledger.end_context(7, tell));
+    assert_eq!(told.places(), [(0, MIB), (0x2000, 16)], "memory without addresses belongs to no context");
+}
+
+#[test]
+fn pages_count_once_in_whatever_order_they_are_mapped_and_given_back() {
+    // Create, map, release, unmap: as allocators with expandable segments do. And create, map, unmap, release.
+    for release_first in [true, false] {
+        let mut told = Told::new();
+        told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
+        assert_eq!(told.places(), [(0, 2 * MIB)]);
+        told.with(|ledger, tell| ledger.map(0x20_0000, 2 * MIB, 1, tell));
+        assert_eq!(told.places(), [(0x20_0000, 2 * MIB)]);
+        if release_first {
+            told.with(|ledger, tell| ledger.release(1, tell));
+            assert_eq!(told.places(), [(0x20_0000, 2 * MIB)], "the mapping holds it");
+        }
+        told.with(|ledger, tell| ledger.unmap(0x20_0000, 2 * MIB, tell));
+        if !release_first {
+            assert_eq!(told.places(), [(0, 2 * MIB)], "the handle holds it");
+            told.with(|ledger, tell| ledger.release(1, tell));
+        }
+        assert_eq!(told.places(), []);
+        assert!(told.with(|ledger, tell| ledger.release(1, tell)).is_none(), "it is not known any more");
+    }
+}
+
+#[test]
+fn pages_mapped_twice_count_once_and_stand_where_they_are_still_mapped() {
+    let mut told = Told::new();
+    told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
+    told.with(|ledger, tell| ledger.map(0x20_0000, 2 * MIB, 1, tell));
+    told.with(|ledger, tell| ledger.map(0x80_0000, 2 * MIB, 1, tell));
+    assert_eq!(told.places(), [(0x20_0000, 2 * MIB)]);
+    told.with(|ledger, tell| ledger.unmap(0x20_0000, 2 * MIB, tell));
+    assert_eq!(told.places(), [(0x80_0000, 2 * MIB)]);
+    told.with(|ledger, tell| ledger.release(1, tell));
+    told.with(|ledger, tell| ledger.unmap(0x80_0000, 2 * MIB, tell));
+    assert_eq!(told.places(), []);
+}
+
+#[test]
+fn one_call_takes_several_mappings_away_and_a_part_stands_nowhere() {
+    let mut told = Told::new();
+    for (handle, address) in [(1, 0x20_0000), (2, 0x40_0000), (3, 0x60_0000)] {
+        told.with(|ledger, tell| ledger.create(handle, new(2 * MIB), tell));
+        told.with(|ledger, tell| ledger.map(address, 2 * MIB, handle, tell));
+        told.with(|ledger, tell| ledger.release(handle, tell));
+    }
+    told.with(|ledger, tell| ledger.create(4, new(4 * MIB), tell));
+    told.with(|ledger, tell| ledger.map(0x100_0000, 2 * MIB, 4, tell));
+    told.with(|ledger, tell| ledger.unmap(0x20_0000, 4 * MIB, tell));
+    assert_eq!(told.places(), [(0, 4 * MIB), (0x60_0000, 2 * MIB)]);
+    told.with(|ledger, tell| ledger.unmap(0x100_0000, 2 * MIB, tell));
+    assert_eq!(told.places(), [(0, 4 * MIB), (0x60_0000, 2 * MIB)]);
+}
+
+#[test]
+fn a_handle_that_was_given_again_must_be_given_back_again() {
+    let mut told = Told::new();
+    told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
+    told.with(|ledger, tell| ledger.map(0x20_0000, 2 * MIB, 1, tell));
+    told.with(|ledger, tell| ledger.release(1, tell));
+    // The first handle's number is used again while its memory is mapped.
+    told.with(|ledger, tell| ledger.create(1, new(4 * MIB), tell));
+    told.with(|ledger, _| ledger.retain(0x20_0000 + MIB, 5));
+    told.with(|ledger, _| ledger.retain(0x60_0000, 6));
+    told.with(|ledger, tell| ledger.unmap(0x20_0000, 2 * MIB, tell));
+    assert_eq!(told.places(), [(0, 2 * MIB), (0, 4 * MIB)]);
+    told.with(|ledger, tell| ledger.release(5, tell));
+    assert_eq!(told.places(), [(0, 4 * MIB)]);
+    assert!(told.with(|ledger, tell| ledger.release(6, tell)).is_none(), "nothing was behind that address");
+    let released = told.with(|ledger, tell| ledger.release(1, tell)).expect("it is known");
+    assert_eq!(told.places(), []);
+    told.with(|ledger, tell| ledger.undo_release(released, tell));
+    assert_eq!(told.places(), [(0, 4 * MIB)]);
+    assert!(told.with(|ledger, tell| ledger.release(1, tell)).is_some(), "it can be given back again");
+    assert_eq!(told.places(), []);
+}

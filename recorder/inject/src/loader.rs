@@ -1,0 +1,99 @@
+//! Loader: the C library's own `dlsym`, and what the libraries behind this one have.
+#![expect(unsafe_code, reason = "asks the system's loader")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::abi::Function;
+
+/// `dlsym` as the C library has it.
+pub(crate) type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> Function;
+
+/// The versions under which the C library has `dlsym`: now; before, on x86-64; before, on AArch64.
+const VERSIONS: [&CStr; 3] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
+
+/// What the driver's library calls itself.
+const DRIVER: &CStr = c"libcuda.so.1";
+
+unsafe extern "C" {
+    fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> Function;
+}
+
+static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Stands for a `dlsym` that cannot be found: there is nothing of any name.
+unsafe extern "C" fn finds_nothing(_handle: *mut c_void, _name: *const c_char) -> Function {
+    ptr::null_mut()
+}
+
+/// The C library's `dlsym`. Not found by its bare name, which is our own.
+pub(crate) fn real_dlsym() -> Dlsym {
+    let mut found = REAL.load(Ordering::Acquire);
+    if found.is_null() {
+        let of_version = |version: &CStr| {
+            // SAFETY: the texts end in zeros.
+            unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) }
+        };
+        found = VERSIONS.into_iter().map(of_version).find(|found| !found.is_null()).unwrap_or(ptr::null_mut());
+        REAL.store(found, Ordering::Release);
+    }
+    if found.is_null() {
+        return finds_nothing;
+    }
+    // SAFETY: the C library's function of this name.
+    unsafe { std::mem::transmute::<Function, Dlsym>(found) }
+}
+
+/// A function of the library behind `handle`; null if it has none of this name.
+pub(crate) fn find(handle: *mut c_void, name: &CStr) -> Function {
+    // SAFETY: the handle is the loader's, or one of its special ones; the name ends in a zero. Called from this library,
+    // so that "next" is what comes behind it.
+    unsafe { real_dlsym()(handle, name.as_ptr()) }
+}
+
+/// A library that is loaded already; null if it is not.
+fn loaded(path: *const c_char) -> *mut c_void {
+    // SAFETY: the path ends in a zero, and nothing is loaded: no initialiser runs.
+    unsafe { libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD as c_int) }
+}
+
+/// The driver's library; null if it is not loaded.
+pub(crate) fn driver() -> *mut c_void {
+    loaded(DRIVER.as_ptr())
+}
+
+/// The library that a function lies in; null if it lies in none.
+pub(crate) fn library_of(function: Function) -> *mut c_void {
+    // SAFETY: plain data, of which all may be zero.
+    let mut facts: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: looks up an address, whatever it is, and writes to our own place.
+    let is_known = unsafe { libc::dladdr(function, &raw mut facts) } != 0;
+    if is_known && !facts.dli_fname.is_null() { loaded(facts.dli_fname) } else { ptr::null_mut() }
+}
+
+/// The driver's function `name`, for a program that is linked with the driver, or found ours by chance; null if there
+/// is none.
+pub(crate) fn next(name: &CStr) -> Function {
+    let next = find(libc::RTLD_NEXT, name);
+    if !next.is_null() {
+        return next;
+    }
+    let driver = driver();
+    if driver.is_null() { ptr::null_mut() } else { find(driver, name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_c_librarys_own_dlsym_finds_what_there_is() {
+        let strlen = find(libc::RTLD_DEFAULT, c"strlen");
+        assert!(!strlen.is_null());
+        assert!(find(libc::RTLD_DEFAULT, c"no_function_has_this_name").is_null());
+        let library = library_of(strlen);
+        assert!(!library.is_null(), "the C library is loaded");
+        assert!(!find(library, c"malloc").is_null());
+    }
+}

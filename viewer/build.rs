@@ -1,0 +1,34 @@
+//! Carries the library of `highwater run` into the binary: Cargo has built it for this script, beside everything else that
+//! it builds for scripts, and it is copied from there to where the sources can include it.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// What Cargo calls the library.
+const NAME: &str = "libhighwater_inject_library.so";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let is_wanted = !variable("CARGO_FEATURE_RUN").is_empty()
+        && variable("CARGO_CFG_TARGET_OS") == "linux"
+        && variable("CARGO_CFG_TARGET_ENV") == "gnu";
+    let found = if is_wanted && variable("HOST") == variable("TARGET") { find(&out) } else { None };
+    if is_wanted && found.is_none() {
+        // As when building for another machine than this one: `highwater run` then looks beside itself.
+        println!("cargo::warning={NAME} is not carried in the binary, and has to lie beside it");
+    }
+    let library = found.map(|path| std::fs::read(path).expect("a library that was just built can be read"));
+    std::fs::write(out.join("library.so"), library.unwrap_or_default()).expect("Cargo's folder can be written to");
+}
+
+/// The newest library of this name in a folder `deps` around Cargo's folder for this script.
+fn find(out: &Path) -> Option<PathBuf> {
+    let places = out.ancestors().skip(1).take(4).map(|folder| folder.join("deps").join(NAME));
+    // With `--target`, what is built for this machine has a folder of its own, two further up.
+    let profile = out.ancestors().nth(3)?;
+    let apart = profile.parent()?.parent()?.join(profile.file_name()?).join("deps").join(NAME);
+    let written = |path: &PathBuf| path.metadata().and_then(|facts| facts.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    places.chain([apart]).filter(|path| path.is_file()).max_by_key(written)
+}

@@ -1,0 +1,156 @@
+//! Program: the one that is run, and why the loader may not have put anything into it.
+#![cfg_attr(all(target_os = "linux", target_env = "gnu"), expect(unsafe_code, reason = "passes a signal on"))]
+
+use std::ffi::OsString;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::cli::outcome::Failure;
+
+/// A program that is there.
+#[derive(Debug)]
+pub(super) struct Program {
+    path: PathBuf,
+}
+
+impl Program {
+    /// Finds the program that the first word names, as a shell does.
+    pub(super) fn find(words: &[OsString]) -> Result<Self, Failure> {
+        let word = words.first().cloned().unwrap_or_default();
+        let is_path = Path::new(&word).components().count() > 1 || word.as_encoded_bytes().contains(&b'/');
+        let candidates: Vec<PathBuf> = if is_path {
+            vec![PathBuf::from(&word)]
+        } else {
+            let folders = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&folders).map(|folder| folder.join(&word)).collect()
+        };
+        let is_there = candidates.iter().any(|path| path.is_file());
+        let found = candidates.into_iter().find(|path| can_be_run(path));
+        found.map(|path| Self { path }).ok_or_else(|| {
+            let word = Path::new(&word).display();
+            let place = match (is_there, is_path) {
+                (true, _) => "it may not be executed",
+                (false, true) => "there is no such file",
+                (false, false) => "it is in no folder of PATH",
+            };
+            Failure::Usage(format!("cannot run '{word}': {place}; `highwater run -- PROGRAM ARGUMENTS…`"))
+        })
+    }
+
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its bare name.
+    pub(super) fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// The system did not run it.
+    pub(super) fn cannot_start(&self, why: &io::Error) -> Failure {
+        Failure::Usage(format!("cannot run {}: {why}", self.path.display()))
+    }
+
+    /// Why the loader puts no library into this program, if that can be seen from its file.
+    pub(super) fn resists(&self) -> Option<String> {
+        let name = self.name();
+        #[cfg(unix)]
+        if let Ok(facts) = std::fs::metadata(&self.path)
+            && std::os::unix::fs::PermissionsExt::mode(&facts.permissions()) & 0o6000 != 0
+        {
+            return Some(format!("{name} runs with another user's or group's rights: the loader puts nothing into it"));
+        }
+        let mut start = Vec::new();
+        std::fs::File::open(&self.path).and_then(|file| file.take(1 << 16).read_to_end(&mut start)).ok()?;
+        match loaded_by(&start)? {
+            Loader::Missing => {
+                Some(format!("{name} is linked statically: it has no loader that could put anything into it"))
+            }
+            Loader::Foreign => Some(format!("{name} is built for another kind of machine than this highwater")),
+            Loader::Usual => None,
+        }
+    }
+}
+
+/// Whether somebody may run this file.
+fn can_be_run(path: &Path) -> bool {
+    let Ok(facts) = std::fs::metadata(path) else { return false };
+    #[cfg(unix)]
+    let may_be = std::os::unix::fs::PermissionsExt::mode(&facts.permissions()) & 0o111 != 0;
+    #[cfg(not(unix))]
+    let may_be = true;
+    facts.is_file() && may_be
+}
+
+/// Who loads a program's libraries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loader {
+    Usual,
+    Missing,
+    Foreign,
+}
+
+/// Who loads the program that begins with `start`; none if that is no program, such as a script.
+fn loaded_by(start: &[u8]) -> Option<Loader> {
+    let number = |at: usize, bytes: usize| {
+        let field = start.get(at..at.checked_add(bytes)?)?;
+        Some(field.iter().rev().fold(0_usize, |number, &byte| number << 8 | usize::from(byte)))
+    };
+    if !start.starts_with(b"\x7fELF") {
+        return None;
+    }
+    // 64-bit, little-endian, and the machine's number.
+    let machine = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+    if start.get(4..6)? != [2, 1] || number(18, 2)? != machine {
+        return Some(Loader::Foreign);
+    }
+    let (first, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    const INTERPRETER: usize = 3;
+    for index in 0..count {
+        if number(first.checked_add(index * size)?, 4)? == INTERPRETER {
+            return Some(Loader::Usual);
+        }
+    }
+    Some(Loader::Missing)
+}
+
+/// Passes a signal on to the program.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub(super) fn send(pid: u32, signal: i32) {
+    let Ok(pid) = i32::try_from(pid) else { return };
+    // SAFETY: no memory is involved; the process is our child, and was not waited for.
+    unsafe { libc::kill(pid, signal) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_tells_who_loads_its_libraries() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        if cfg!(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64"))) {
+            assert_eq!(loaded_by(&own), Some(Loader::Usual));
+            let mut other = own.clone();
+            other[18] = 8;
+            assert_eq!(loaded_by(&other), Some(Loader::Foreign));
+            let mut alone = own[..4096].to_vec();
+            alone[56..58].copy_from_slice(&[0, 0]);
+            assert_eq!(loaded_by(&alone), Some(Loader::Missing));
+        }
+        assert_eq!(loaded_by(b"#!/bin/sh\n"), None);
+        for end in 0..64 {
+            let _ = loaded_by(&own[..end]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let missing = |word: &str| Program::find(&[word.into()]).unwrap_err().to_string();
+        assert!(missing("no-program-has-this-name").contains("in no folder of PATH"));
+        assert!(missing("./no-program-has-this-name").contains("there is no such file"));
+        let text = tempfile::NamedTempFile::new().unwrap();
+        assert!(missing(text.path().to_str().unwrap()).contains("it may not be executed"));
+    }
+}

@@ -1,0 +1,124 @@
+//! Told: what is said on standard error when the program has ended.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::analysis::summary::{DeviceSummary, summarize};
+use highwater_snapshots::units::format_bytes;
+
+use super::program::Program;
+use crate::cli::caveats;
+use crate::cli::moment::count_of;
+use crate::cli::page::Page;
+use crate::cli::recording::read;
+use crate::cli::shell::next_command;
+use crate::cli::table::{Column, Table, percent};
+
+/// Recordings of so many processes are told of one by one.
+const MOST_FILES: usize = 16;
+
+/// Says what was recorded, or why nothing was. Whatever goes wrong here, the program has ended as it has.
+pub(super) fn tell(program: &Program, file: &Path, started: SystemTime) {
+    let mut out = io::stderr().lock();
+    let page = &mut Page::plain(&mut out);
+    // Nobody reads it: then nobody misses it.
+    let _ = match files_of_run(file, started).as_slice() {
+        [] => tell_of_nothing(program, page),
+        files => tell_of(program, files, page),
+    };
+}
+
+/// The recordings of a run, first the one whose name was asked for, then those beside it by name.
+fn files_of_run(file: &Path, started: SystemTime) -> Vec<PathBuf> {
+    // File systems keep time less exactly than clocks.
+    let since = started - Duration::from_secs(2);
+    let is_new = |path: &Path| path.metadata().and_then(|facts| facts.modified()).is_ok_and(|written| written >= since);
+    let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, ending) = (text(file.file_stem()), text(file.extension()));
+    let is_beside = |path: &Path| {
+        let rest = text(path.file_stem());
+        let place = rest.strip_prefix(&stem).and_then(|rest| rest.strip_prefix("-rank").or(rest.strip_prefix("-pid")));
+        let is_number = |place: &str| !place.is_empty() && place.bytes().all(|byte| byte.is_ascii_digit());
+        text(path.extension()) == ending && place.is_some_and(is_number)
+    };
+    let entries = file.parent().and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten();
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| is_beside(path) && is_new(path));
+    files.sort();
+    if is_new(file) {
+        files.insert(0, file.to_owned());
+    }
+    files
+}
+
+fn tell_of_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
+    page.headline("highwater: nothing was recorded: no call of the CUDA driver that obtains memory was seen.")?;
+    if let Some(why) = program.resists() {
+        return page.line(&format!("  {why}."));
+    }
+    page.line("  Either the program obtained no memory of a GPU: was there one, and was it used? Or the calls were made where")?;
+    page.line("  the library did not get to: in a container, in a server or a job that was running before or runs elsewhere, in")?;
+    page.line(
+        "  a child that is linked statically, has other rights or was started without LD_PRELOAD in its environment.",
+    )
+}
+
+fn tell_of(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {
+    let mut first = None;
+    for file in files.iter().take(MOST_FILES) {
+        match read(file) {
+            Ok(recording) => {
+                tell_of_one(program, file, &recording.trace, page)?;
+                first.get_or_insert(file);
+            }
+            Err(why) => page.warning(&format!("highwater: {why}"))?,
+        }
+    }
+    if files.len() > MOST_FILES {
+        page.line(&format!("… and {} more", files.len() - MOST_FILES))?;
+    }
+    let Some(first) = first else { return Ok(()) };
+    page.hint(&next_command(&["peak"], first, &["--by", "scope,frame"], "for the calls that obtained memory"))
+}
+
+fn tell_of_one(program: &Program, file: &Path, trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
+    let bytes = std::fs::metadata(file).map_or(0, |facts| facts.len());
+    let events = count_of(trace.events.len() as u64, "event");
+    let process = format!("{}, process {}", program.name(), trace.header.pid);
+    let name = file.display();
+    page.headline(&format!("highwater: recorded {events} of {process} in {name} ({}).", format_bytes(bytes)))?;
+    page.table(&devices(&summarize(trace)))?;
+    caveats::print(trace, page)
+}
+
+/// The peaks of each device.
+fn devices(summaries: &[DeviceSummary]) -> Table {
+    let mut table = Table::new(vec![
+        Column::number("device"),
+        Column::text("name").giving_way(),
+        Column::number("calls"),
+        Column::number("failed"),
+        Column::number("peak held"),
+        Column::number("of device"),
+        Column::number("held at the end"),
+        Column::number("peak in use by all"),
+    ]);
+    for device in summaries {
+        let peak = |metric| device.peaks.iter().find(|moment| moment.metric == metric).map(|moment| moment.bytes);
+        let held = peak(Metric::Reserved).unwrap_or(0);
+        table.push(vec![
+            device.device.0.to_string(),
+            device.name.clone(),
+            (device.allocs + device.frees).to_string(),
+            device.oom_events.to_string(),
+            format_bytes(held),
+            percent(held, device.capacity_bytes),
+            format_bytes(device.end.reserved),
+            peak(Metric::DeviceUsed).map_or_else(|| "-".to_owned(), format_bytes),
+        ]);
+    }
+    table
+}
