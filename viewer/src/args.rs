@@ -55,7 +55,7 @@ pub struct Arguments {
 pub enum Command {
     /// Run a built-in training step and write its recording
     Record(Box<RecordArguments>),
-    /// Say what is in a recording: devices, peaks, and how far it can be trusted
+    /// Say what is in a recording: devices, peaks, and how far it can be trusted; of a folder, which rank stands out
     Info(InfoArguments),
     /// Say who holds memory at the peak, or at any event
     Peak(PeakArguments),
@@ -140,7 +140,7 @@ pub struct CategoryChoice {
     pub categories: Option<Categories>,
 }
 
-/// `highwater info`.
+/// `highwater info`; FILE may be a folder, which stands for the recordings of a run's ranks in it.
 #[derive(Clone, Debug, Args)]
 pub struct InfoArguments {
     /// The recording, and how to answer.

@@ -5,6 +5,8 @@
 //! file. Modules stand in layer order: each uses only what is declared above it.
 
 pub mod prediction;
+pub mod outliers;
+pub mod fleet;
 pub mod args;
 pub mod regions;
 pub mod session;

@@ -4,13 +4,14 @@
 pub mod outcome;
 pub mod table;
 pub mod page;
+pub mod moment;
 pub mod recording;
 pub mod categories;
 pub mod shell;
-pub mod moment;
 pub mod caveats;
 pub mod peaks;
 pub mod info;
+pub mod ranks;
 pub mod peak;
 pub mod phases;
 mod idle;
@@ -60,6 +61,9 @@ pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -
 
 /// `highwater info`.
 pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.source.file.is_dir() {
+        return ranks::info(arguments, page);
+    }
     let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = InfoReport::of(&recording, arguments)?;

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use highwater_snapshots::analysis::{Filter, Metric};
@@ -13,8 +13,10 @@ use highwater_snapshots::units::format_count;
 use highwater_snapshots::{DeviceId, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::moment::count_of;
 use super::outcome::Failure;
 use crate::args::is_stdin;
+use crate::fleet::{Fleet, Inputs};
 
 /// A recording that was read, and what it was read from.
 pub use highwater_snapshots::open::Opened as Recording;
@@ -58,6 +60,65 @@ fn show(bar: &ProgressBar, now: Progress) {
     if now.events > 0 {
         bar.set_prefix(format!(", {} events", format_count(now.events)));
     }
+}
+
+/// Reads and sums up the recordings of `folder`, each by `open`; on a terminal a bar shows how many are done. Fails where
+/// the folder cannot be listed, or none of its files is a recording that can be read.
+pub fn read_fleet(
+    folder: &Path,
+    open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync,
+) -> Result<Fleet, Failure> {
+    let inputs = list(&[folder.to_owned()])?;
+    let fleet = read_inputs(&inputs, open);
+    if fleet.ranks.is_empty() {
+        return Err(Failure::Usage(nothing_to_read(&fleet)));
+    }
+    Ok(fleet)
+}
+
+/// The files that `paths` stand for.
+pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
+    Inputs::of(paths).map_err(|source| {
+        let path = paths.first().cloned().unwrap_or_default();
+        Failure::Read { file: path.clone(), source: highwater_snapshots::Error::Io { doing: "list", source, path } }
+    })
+}
+
+/// Reads and sums up `inputs`, each by `open`; on a terminal a bar shows how many are done.
+pub fn read_inputs(
+    inputs: &Inputs,
+    open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync,
+) -> Fleet {
+    let bar = counting_bar(format!("reading {}", inputs.name()), inputs.len());
+    let watch = |done: usize| {
+        bar.set_position(done as u64);
+        ControlFlow::Continue(())
+    };
+    let fleet = Fleet::read(inputs, open, watch);
+    bar.finish_and_clear();
+    fleet.unwrap_or_default()
+}
+
+/// Why there is nothing to tell of `fleet`.
+pub fn nothing_to_read(fleet: &Fleet) -> String {
+    let first = fleet.unread.first().map(|(path, why)| format!("; the first: {}: {why}", path.display()));
+    match (fleet.unread.len(), fleet.skipped) {
+        (0, 0) => format!("{}: the folder is empty; name one with recordings in it", fleet.name),
+        (0, skipped) => format!("{}: no recording among its {}", fleet.name, count_of(skipped as u64, "file")),
+        (unread, _) => {
+            let unread = count_of(unread as u64, "file");
+            format!("{}: none of its {unread} can be read{}", fleet.name, first.unwrap_or_default())
+        }
+    }
+}
+
+/// A bar on standard error for work on many files; nothing where that is no terminal.
+pub fn counting_bar(doing: String, count: usize) -> ProgressBar {
+    let bar = spinner(doing);
+    let template = "{spinner} {msg} [{bar:24}] {human_pos} of {human_len} ({elapsed})";
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+    bar.set_length(count as u64);
+    bar
 }
 
 /// A spinner on standard error while something takes long; nothing where that is no terminal.

@@ -24,7 +24,6 @@ pub mod file_look;
 pub mod settings;
 pub mod status;
 pub mod preview;
-pub mod outliers;
 pub mod ranks;
 pub mod tabs;
 pub mod recents;

@@ -9,8 +9,8 @@ use eframe::egui::{
 use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
-use super::outliers::{Standing, standings};
 use super::theme::{self, Shades};
+use crate::outliers::{Standing, standings};
 use crate::session::Recording;
 
 /// One device of one open file.
