@@ -2,6 +2,7 @@
 
 mod values;
 mod check;
+mod convert;
 mod diff;
 mod explain;
 mod growth;
@@ -11,6 +12,7 @@ mod render;
 mod whatif;
 
 pub use check::{CategoryLimit, CheckArguments, PhaseLimit, category_of, phase_of};
+pub use convert::{ConvertArguments, ConvertTable, ConvertTo};
 pub use diff::DiffArguments;
 pub use explain::ExplainArguments;
 pub use growth::GrowthArguments;
@@ -78,7 +80,7 @@ pub enum Command {
     Events(EventsArguments),
     /// Check checksums and invariants; status 2 if a recording is not sound
     Verify(VerifyArguments),
-    /// Write a recording in another format: for PyTorch's viewer, for flame graphs, or as .snap
+    /// Write a recording in another format: for PyTorch's viewer, flame graphs or query engines, or as .snap
     Convert(ConvertArguments),
     /// Draw a recording as a picture, PNG or SVG, with no display
     Render(Box<RenderArguments>),
@@ -244,27 +246,6 @@ pub struct VerifyArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-}
-
-/// `highwater convert`.
-#[derive(Clone, Debug, Args)]
-pub struct ConvertArguments {
-    /// The recording; `-` is standard input
-    #[arg(value_name = "IN")]
-    pub file: PathBuf,
-    /// The file to write; its ending says how
-    ///
-    /// .snap is our own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
-    /// this program; each may have .gz behind it. .folded has the stacks and bytes at the peak of requested bytes, for
-    /// flame graph programs. A file that is there is replaced, once the new one is complete.
-    #[arg(value_name = "OUT")]
-    pub out: PathBuf,
-    /// The categories.
-    #[command(flatten)]
-    pub categories: CategoryChoice,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 impl InfoArguments {

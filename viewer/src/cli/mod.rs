@@ -18,6 +18,7 @@ mod idle;
 pub mod explain;
 pub mod diff_blocks;
 pub mod diff;
+pub mod ranks_diff;
 pub mod growth;
 pub mod oom;
 pub mod budgets;
@@ -114,6 +115,9 @@ pub fn explain(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Stat
 
 /// `highwater diff`.
 pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.a.is_dir() || arguments.b.as_ref().is_some_and(|b| b.is_dir()) {
+        return ranks_diff::run(arguments, page);
+    }
     let first = read_with(&arguments.a, &arguments.categories)?;
     let second = arguments.b.as_ref().map(|file| read_with(file, &arguments.categories)).transpose()?;
     let traces = [&first.trace, second.as_ref().map_or(&first.trace, |recording| &recording.trace)];

@@ -53,6 +53,10 @@ impl Fleet {
         let outcomes = on_workers(inputs.files.len(), |row| {
             let file = &inputs.files[row];
             let outcome = match open(&file.path) {
+                Ok(trace) if is_nothing(&trace) => {
+                    let why = trace.problems.first().map(ToString::to_string).unwrap_or_default();
+                    Err(Unread::Failed(file.path.clone(), why))
+                }
                 Ok(trace) => Ok(Rank::of(file.path.clone(), file.name.clone(), &trace)),
                 Err(Error::UnknownFormat { .. } | Error::UnknownJson { .. } | Error::UnknownPage { .. })
                     if !file.is_named =>
@@ -62,8 +66,8 @@ impl Fleet {
                 Err(why) => Err(Unread::Failed(file.path.clone(), why.to_string())),
             };
             (outcome, watch(done.fetch_add(1, Ordering::Relaxed) + 1))
-        })?;
-        Some(Self::of(inputs, outcomes))
+        });
+        (outcomes.len() == inputs.files.len()).then(|| Self::of(inputs, outcomes))
     }
 
     fn of(inputs: &Inputs, outcomes: Vec<Outcome>) -> Self {
@@ -167,6 +171,11 @@ impl Fleet {
         let key = |other: &usize| (peaks[*other].0 != peaks[row].0, peaks[*other].1.abs_diff(median), *other);
         others.min_by_key(key)
     }
+}
+
+/// Whether nothing of a damaged file could be read: then it says nothing of a rank either.
+fn is_nothing(trace: &Trace) -> bool {
+    trace.events.is_empty() && trace.blocks.is_empty() && !trace.problems.is_empty()
 }
 
 /// Ranks as people write them: `3, 7, 10 to 12`.

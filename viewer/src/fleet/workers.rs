@@ -13,11 +13,12 @@ pub fn worker_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(MOST_WORKERS)
 }
 
-/// Lets `work` do `0..count`, a few at a time, and gives what it gives, in order; `None` where it stopped the others.
+/// Lets `work` do `0..count`, a few at a time, and gives what it gives, in order; less than that where it stopped the
+/// others.
 ///
 /// These are threads of their own, not those of rayon: one of rayon's that waits for a part of one recording begins with
 /// the next one meanwhile, and would hold ever more of them in memory.
-pub fn on_workers<T: Send>(count: usize, work: impl Fn(usize) -> (T, ControlFlow<()>) + Sync) -> Option<Vec<T>> {
+pub fn on_workers<T: Send>(count: usize, work: impl Fn(usize) -> (T, ControlFlow<()>) + Sync) -> Vec<T> {
     let (next, is_stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
     let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(count));
     let worker = || {
@@ -41,10 +42,7 @@ pub fn on_workers<T: Send>(count: usize, work: impl Fn(usize) -> (T, ControlFlow
         }
         worker();
     });
-    if is_stopped.load(Ordering::Relaxed) {
-        return None;
-    }
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(row, _)| *row);
-    Some(done.into_iter().map(|(_, result)| result).collect())
+    done.into_iter().map(|(_, result)| result).collect()
 }
