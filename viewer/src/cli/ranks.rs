@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::RangeInclusive;
 
 use highwater_snapshots::analysis::{Metric, Totals};
 use highwater_snapshots::trace::Trust;
@@ -21,7 +22,7 @@ use crate::fleet::{Fleet, Origin, Rank, ranges_text};
 use crate::outliers::{Middle, RULE, Standing};
 
 /// The totals of which outliers are told: what programs ask for, and what they hold from the driver.
-const COMPARED: [Metric; 2] = [Metric::Allocated, Metric::Reserved];
+pub const COMPARED: [Metric; 2] = [Metric::Allocated, Metric::Reserved];
 
 /// Outliers, and unreadable files, that are told one by one.
 const TOLD: usize = 8;
@@ -71,20 +72,6 @@ struct Outlier {
 }
 
 impl RanksReport<'_> {
-    /// The ranks that stand out, the furthest first.
-    fn outliers(&self, metric: Metric) -> Vec<Outlier> {
-        let rows = self.fleet.ranks.iter().zip(self.fleet.standings(metric)).zip(self.fleet.middles(metric));
-        let mut outliers: Vec<Outlier> = rows
-            .filter_map(|((rank, standing), middle)| {
-                let Standing::Out { by, .. } = standing else { return None };
-                let bytes = rank.peak(metric).bytes;
-                Some(Outlier { rank: rank.rank, metric: metric.name(), bytes, distance_bytes: by, middle })
-            })
-            .collect();
-        outliers.sort_by_key(|outlier| (std::cmp::Reverse(outlier.distance_bytes.unsigned_abs()), outlier.rank));
-        outliers
-    }
-
     fn figures(&self) -> RanksFigures<'_> {
         let fleet = self.fleet;
         let missing = fleet.missing();
@@ -95,7 +82,7 @@ impl RanksReport<'_> {
             filter: self.arguments.blocks.filter.stated(),
             highest: highest.map(|rank| rank.rank),
             rule: RULE,
-            outliers: COMPARED.into_iter().flat_map(|metric| self.outliers(metric)).collect(),
+            outliers: COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric)).collect(),
             median: Metric::ALL.map(|metric| (metric.name(), median(fleet, metric))).into(),
             missing: missing.iter().cloned().flatten().take(MOST_MISSING).collect(),
             missing_count: missing.iter().map(|gap| u64::from(gap.end() - gap.start()) + 1).sum(),
@@ -108,49 +95,34 @@ impl RanksReport<'_> {
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let fleet = self.fleet;
-        let Some(highest) = fleet.highest(Metric::Allocated) else { return Ok(()) };
-        let top = &fleet.ranks[highest];
-        page.headline(&format!("Rank {} peaks highest: {}.", top.rank, how_much_and_when(&top.peak(Metric::Allocated))))?;
+        for sentence in headlines(fleet) {
+            page.headline(&sentence)?;
+        }
         if let Some(filter) = self.arguments.blocks.filter.stated() {
             let but = "reserved, and the numbers of events, are of the whole recordings";
             page.line(&format!("Counted are blocks with {filter}; {but}."))?;
         }
-        self.print_outliers(page)?;
-        let missing = fleet.missing();
-        if !missing.is_empty() {
-            let size = fleet.world_size().unwrap_or_default();
-            let say = format!("Missing: the recordings say that {} train together", count_of(u64::from(size), "rank"));
-            page.warning(&format!("{say}, and there is none of {}.", ranges_text(&missing)))?;
+        if fleet.ranks.len() > 1 {
+            page.hint(&format!("By the rule that {RULE}."))?;
         }
         page.gap()?;
         page.table(&self.table())?;
-        self.print_problems(page)?;
+        let limits = limits(fleet);
+        if !limits.is_empty() || fleet.skipped > 0 {
+            page.gap()?;
+        }
+        for sentence in limits {
+            page.warning(&sentence)?;
+        }
+        if fleet.skipped > 0 {
+            page.line(&passed_by(fleet.skipped))?;
+        }
         page.gap()?;
         let folder = &self.arguments.source.file;
-        if fleet.ranks.len() > 1 {
-            return page.hint(&next_command(&["diff"], folder, &[], "for what makes the difference between ranks"));
+        match fleet.ranks.as_slice() {
+            [one] => page.hint(&next_command(&["peak"], &one.path, &[], "for who holds memory at the peak")),
+            _ => page.hint(&next_command(&["diff"], folder, &[], "for what makes the difference between ranks")),
         }
-        page.hint(&next_command(&["peak"], &top.path, &[], "for who holds memory at the peak"))
-    }
-
-    fn print_outliers(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let outliers: Vec<Outlier> = COMPARED.into_iter().flat_map(|metric| self.outliers(metric)).collect();
-        for outlier in outliers.iter().take(TOLD) {
-            page.headline(&outlier.words())?;
-        }
-        if outliers.len() > TOLD {
-            page.line(&format!("… and {}, marked below.", count_of((outliers.len() - TOLD) as u64, "more outlier")))?;
-        }
-        let median = median(self.fleet, Metric::Allocated);
-        let count = count_of(self.fleet.ranks.len() as u64, "rank");
-        if outliers.is_empty() && self.fleet.ranks.len() > 1 {
-            let bytes = format_bytes(median.median_bytes);
-            page.line(&format!("No rank stands out: the median of {count} is {bytes} allocated."))?;
-        }
-        if self.fleet.ranks.len() > 1 {
-            page.hint(&format!("By the rule that {RULE}."))?;
-        }
-        Ok(())
     }
 
     fn table(&self) -> Table {
@@ -172,7 +144,7 @@ impl RanksReport<'_> {
         for (row, rank) in self.fleet.ranks.iter().enumerate() {
             let peak = rank.peak(Metric::Allocated);
             let by_name = if rank.origin == Origin::ByName { "?" } else { "" };
-            let notes = COMPARED.iter().zip(&standings).filter_map(|(metric, standings)| note(*metric, standings[row]));
+            let notes = notes(&standings.each_ref().map(|standings| standings[row]));
             table.push(vec![
                 format!("{}{by_name}", rank.rank),
                 rank.header.host.clone(),
@@ -185,55 +157,83 @@ impl RanksReport<'_> {
                 format_bytes(rank.main().summary.end.allocated),
                 format_count(rank.trust.events_lost),
                 if rank.is_complete() { "complete" } else { "limited" }.to_owned(),
-                notes.collect::<Vec<_>>().join("; "),
+                notes,
             ]);
         }
         table
     }
+}
 
-    /// What limits trust, what could not be read, and what was passed by.
-    fn print_problems(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let fleet = self.fleet;
-        let has_news = fleet.ranks.iter().any(|rank| !rank.is_complete());
-        if has_news || !fleet.unread.is_empty() || fleet.skipped > 0 || !fleet.problems().is_empty() {
-            page.gap()?;
+/// The ranks that stand out, the furthest first.
+fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
+    let rows = fleet.ranks.iter().zip(fleet.standings(metric)).zip(fleet.middles(metric));
+    let mut outliers: Vec<Outlier> = rows
+        .filter_map(|((rank, standing), middle)| {
+            let Standing::Out { by, .. } = standing else { return None };
+            let bytes = rank.peak(metric).bytes;
+            Some(Outlier { rank: rank.rank, metric: metric.name(), bytes, distance_bytes: by, middle })
+        })
+        .collect();
+    outliers.sort_by_key(|outlier| (std::cmp::Reverse(outlier.distance_bytes.unsigned_abs()), outlier.rank));
+    outliers
+}
+
+/// Which rank peaks highest, which stand out, and which are missing, a sentence each.
+pub fn headlines(fleet: &Fleet) -> Vec<String> {
+    let Some(top) = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]) else { return Vec::new() };
+    let mut told = vec![format!("Rank {} peaks highest: {}.", top.rank, how_much_and_when(&top.peak(Metric::Allocated)))];
+    let outliers: Vec<Outlier> = COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric)).collect();
+    told.extend(outliers.iter().take(TOLD).map(Outlier::words));
+    if outliers.len() > TOLD {
+        told.push(format!("… and {}, marked below.", count_of((outliers.len() - TOLD) as u64, "more outlier")));
+    }
+    if outliers.is_empty() && fleet.ranks.len() > 1 {
+        let (count, median) = (count_of(fleet.ranks.len() as u64, "rank"), median(fleet, Metric::Allocated));
+        told.push(format!("No rank stands out: the median of {count} is {} allocated.", format_bytes(median.median_bytes)));
+    }
+    let missing = fleet.missing();
+    if !missing.is_empty() {
+        let size = count_of(u64::from(fleet.world_size().unwrap_or_default()), "rank");
+        told.push(format!("Missing of {size}: {}.", ranges_text(&missing)));
+    }
+    told
+}
+
+/// What limits trust and what could not be read, a sentence each. What holds of many ranks is told once.
+pub fn limits(fleet: &Fleet) -> Vec<String> {
+    let mut sentences: Vec<String> = fleet.problems().iter().map(|problem| format!("Problem: {problem}.")).collect();
+    let mut told: BTreeMap<String, Vec<RangeInclusive<u32>>> = BTreeMap::new();
+    for rank in &fleet.ranks {
+        let more = match rank.problem_count.saturating_sub(1) {
+            0 => String::new(),
+            more => format!(" (and {})", count_of(more as u64, "more problem")),
+        };
+        let problem = rank.problems.first().map(|first| format!("Problem: {first}{more}"));
+        let trust = rank.trust_sentences.iter().map(|sentence| format!("Trust: {sentence}"));
+        for sentence in trust.chain(problem) {
+            told.entry(sentence).or_default().push(rank.rank..=rank.rank);
         }
-        for problem in fleet.problems() {
-            page.warning(&format!("Problem: {problem}."))?;
-        }
-        // What holds of many ranks is told once.
-        let mut told: BTreeMap<String, Vec<&Rank>> = BTreeMap::new();
-        for rank in &fleet.ranks {
-            for sentence in &rank.trust_sentences {
-                told.entry(format!("Trust: {sentence}")).or_default().push(rank);
-            }
-            if let Some(first) = rank.problems.first() {
-                let more = match rank.problem_count - 1 {
-                    0 => String::new(),
-                    more => format!(" (and {})", count_of(more as u64, "more problem")),
-                };
-                told.entry(format!("Problem: {first}{more}")).or_default().push(rank);
-            }
-        }
-        for (what, ranks) in told {
-            let numbers: Vec<_> = ranks.iter().map(|rank| rank.rank..=rank.rank).collect();
-            let whose = match ranks.len() {
-                all if all == fleet.ranks.len() => "all ranks".to_owned(),
-                1 => format!("rank {}", numbers[0].start()),
-                _ => format!("ranks {}", ranges_text(&joined(numbers))),
-            };
-            page.warning(&format!("{what} ({whose})."))?;
-        }
-        for (path, why) in fleet.unread.iter().take(TOLD) {
-            page.warning(&format!("Not read: {}: {why}", path.display()))?;
-        }
-        if fleet.unread.len() > TOLD {
-            page.warning(&format!("Not read: … and {}", count_of((fleet.unread.len() - TOLD) as u64, "more file")))?;
-        }
-        if fleet.skipped > 0 {
-            page.line(&format!("Passed by: {} that hold no recording.", count_of(fleet.skipped as u64, "other file")))?;
-        }
-        Ok(())
+    }
+    sentences.extend(told.into_iter().map(|(what, ranks)| {
+        let whose = match ranks.as_slice() {
+            all if all.len() == fleet.ranks.len() => "all ranks".to_owned(),
+            [one] => format!("rank {}", one.start()),
+            _ => format!("ranks {}", ranges_text(&joined(ranks))),
+        };
+        format!("{what} ({whose}).")
+    }));
+    sentences.extend(fleet.unread.iter().take(TOLD).map(|(path, why)| format!("Not read: {}: {why}", path.display())));
+    if fleet.unread.len() > TOLD {
+        sentences.push(format!("Not read: … and {}", count_of((fleet.unread.len() - TOLD) as u64, "more file")));
+    }
+    sentences
+}
+
+/// How many files were left alone.
+pub fn passed_by(skipped: usize) -> String {
+    match skipped {
+        1 => "Passed by: 1 other file, which holds no recording.".to_owned(),
+        _ => format!("Passed by: {}, which hold no recording.", count_of(skipped as u64, "other file")),
     }
 }
 
@@ -262,16 +262,20 @@ fn median(fleet: &Fleet, metric: Metric) -> Middle {
     crate::outliers::middles(&peaks).first().copied().unwrap_or_default()
 }
 
-/// What stands behind the row of a rank that stands out.
-fn note(metric: Metric, standing: Standing) -> Option<String> {
-    let Standing::Out { by, .. } = standing else { return None };
-    let side = if by > 0 { "above" } else { "below" };
-    Some(format!("◀ {} {} {side} the median", format_bytes(by.unsigned_abs()), metric.name()))
+/// What stands behind the row of a rank that stands out in a total or several.
+pub fn notes(standings: &[Standing; COMPARED.len()]) -> String {
+    let note = |(metric, standing): (&Metric, &Standing)| {
+        let Standing::Out { by, .. } = standing else { return None };
+        let side = if *by > 0 { "above" } else { "below" };
+        Some(format!("{} {} {side} the median", format_bytes(by.unsigned_abs()), metric.name()))
+    };
+    let notes: Vec<String> = COMPARED.iter().zip(standings).filter_map(note).collect();
+    if notes.is_empty() { String::new() } else { format!("◀ {}", notes.join(", ")) }
 }
 
 /// Ranges that touch as one.
-fn joined(ranges: Vec<std::ops::RangeInclusive<u32>>) -> Vec<std::ops::RangeInclusive<u32>> {
-    let mut joined: Vec<std::ops::RangeInclusive<u32>> = Vec::new();
+fn joined(ranges: Vec<RangeInclusive<u32>>) -> Vec<RangeInclusive<u32>> {
+    let mut joined: Vec<RangeInclusive<u32>> = Vec::new();
     for range in ranges {
         match joined.last_mut() {
             Some(last) if last.end().saturating_add(1) >= *range.start() => *last = *last.start()..=*range.end(),

@@ -101,13 +101,17 @@ pub fn read_inputs(
 
 /// Why there is nothing to tell of `fleet`.
 pub fn nothing_to_read(fleet: &Fleet) -> String {
-    let first = fleet.unread.first().map(|(path, why)| format!("; the first: {}: {why}", path.display()));
-    match (fleet.unread.len(), fleet.skipped) {
-        (0, 0) => format!("{}: the folder is empty; name one with recordings in it", fleet.name),
-        (0, skipped) => format!("{}: no recording among its {}", fleet.name, count_of(skipped as u64, "file")),
-        (unread, _) => {
-            let unread = count_of(unread as u64, "file");
-            format!("{}: none of its {unread} can be read{}", fleet.name, first.unwrap_or_default())
+    let reason = |(path, why): &(PathBuf, String)| {
+        let path = path.display().to_string();
+        if why.contains(&path) { why.clone() } else { format!("{path}: {why}") }
+    };
+    match (fleet.unread.as_slice(), fleet.skipped) {
+        ([], 0) => format!("{}: the folder is empty; name one with recordings in it", fleet.name),
+        ([], skipped) => format!("{}: no recording among its {}", fleet.name, count_of(skipped as u64, "file")),
+        ([one], _) => reason(one),
+        ([first, ..], _) => {
+            let count = count_of(fleet.unread.len() as u64, "file");
+            format!("{}: none of {count} can be read; the first: {}", fleet.name, reason(first))
         }
     }
 }

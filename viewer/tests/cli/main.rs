@@ -7,6 +7,11 @@ mod reasons;
 mod gate;
 mod binary;
 mod convert;
+mod fleet;
+#[cfg(feature = "parquet")]
+mod tables;
+#[cfg(all(feature = "parquet", feature = "engine"))]
+mod query;
 #[cfg(feature = "gui")]
 mod render;
 #[cfg(feature = "engine")]
