@@ -27,6 +27,10 @@ const QUICK_BYTES: u64 = 16 << 20;
 /// Reads the recording `file`, or standard input for `-`. On a terminal a bar shows how far that is, where it may take
 /// long.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
+    if file.is_dir() {
+        let text = "it is a folder: name one of the recordings in it; `info`, `diff` and `convert --to parquet` take folders";
+        return Err(Failure::Usage(format!("{}: {text}", file.display())));
+    }
     let is_quick = std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
     let doing =
         if is_stdin(file) { "reading standard input".to_owned() } else { format!("reading {}", file.display()) };

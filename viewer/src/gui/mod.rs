@@ -25,6 +25,7 @@ pub mod settings;
 pub mod status;
 pub mod preview;
 pub mod ranks;
+pub mod fleet;
 pub mod tabs;
 pub mod recents;
 pub mod failure;
