@@ -48,12 +48,16 @@ const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number
 impl FleetView {
     /// A view of `fleet`.
     pub fn new(fleet: Arc<Fleet>) -> Self {
+        let mut table = TableState::default();
+        if let Some(row) = fleet.outlier(COMPARED[0]) {
+            table.choose(row);
+        }
         Self {
             headlines: headlines(&fleet),
             limits: limits(&fleet),
             standings: COMPARED.map(|metric| fleet.standings(metric)),
             order: (0..fleet.ranks.len()).collect(),
-            table: TableState { chosen: fleet.outlier(COMPARED[0]), ..TableState::default() },
+            table,
             fleet,
         }
     }
