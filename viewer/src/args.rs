@@ -2,6 +2,7 @@
 
 mod values;
 mod check;
+mod convert;
 mod diff;
 mod explain;
 mod growth;
@@ -14,6 +15,7 @@ mod symbolize;
 mod whatif;
 
 pub use check::{CategoryLimit, CheckArguments, PhaseLimit, category_of, phase_of};
+pub use convert::{ConvertArguments, ConvertTable, ConvertTo};
 pub use diff::DiffArguments;
 pub use explain::ExplainArguments;
 pub use growth::GrowthArguments;
@@ -66,7 +68,7 @@ pub enum Command {
     /// The program needs no change: a library is put into it that stands between it and the driver. What a framework's own
     /// allocator does with its segments is not seen, only the segments. Ends as the program does.
     Run(ProgramArguments),
-    /// Say what is in a recording: devices, peaks, and how far it can be trusted
+    /// Say what is in a recording: devices, peaks, and how far it can be trusted; of a folder, which rank stands out
     Info(InfoArguments),
     /// Say who holds memory at the peak, or at any event
     Peak(PeakArguments),
@@ -89,7 +91,7 @@ pub enum Command {
     Events(EventsArguments),
     /// Check checksums and invariants; status 2 if a recording is not sound
     Verify(VerifyArguments),
-    /// Write a recording in another format: for PyTorch's viewer, for flame graphs, or as .snap
+    /// Write a recording in another format: for PyTorch's viewer, flame graphs or query engines, or as .snap
     Convert(ConvertArguments),
     /// Put several recordings on one axis of time, as one
     Join(JoinArguments),
@@ -155,7 +157,7 @@ pub struct CategoryChoice {
     pub categories: Option<Categories>,
 }
 
-/// `highwater info`.
+/// `highwater info`; FILE may be a folder, which stands for the recordings of a run's ranks in it.
 #[derive(Clone, Debug, Args)]
 pub struct InfoArguments {
     /// The recording, and how to answer.
@@ -259,27 +261,6 @@ pub struct VerifyArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-}
-
-/// `highwater convert`.
-#[derive(Clone, Debug, Args)]
-pub struct ConvertArguments {
-    /// The recording; `-` is standard input
-    #[arg(value_name = "IN")]
-    pub file: PathBuf,
-    /// The file to write; its ending says how
-    ///
-    /// .snap is our own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
-    /// this program; each may have .gz behind it. .folded has the stacks and bytes at the peak of requested bytes, for
-    /// flame graph programs. A file that is there is replaced, once the new one is complete.
-    #[arg(value_name = "OUT")]
-    pub out: PathBuf,
-    /// The categories.
-    #[command(flatten)]
-    pub categories: CategoryChoice,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 impl InfoArguments {

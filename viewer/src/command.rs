@@ -32,6 +32,8 @@ macro_rules! commands {
 commands! {
     /// Ask for a file and open it.
     Open = "Open…", "Open a recording: a .snap file, or a memory snapshot of PyTorch (pickle, JSON or saved page).", ["Ctrl+O"];
+    /// Ask for a folder and open it.
+    OpenFolder = "Open a folder…", "Open the recordings of a run's ranks: a folder with one file a rank.", ["Ctrl+Shift+O"];
     /// Read the current file again.
     Reload = "Reload", "Read the file again, for instance while it is still being written.", ["F5", "Ctrl+R"];
     /// Close the current recording.
@@ -150,6 +152,8 @@ commands! {
     ShowExplain = "Show why the peak is so high", "Show or hide what the peak is made of, what would be left without each part, and what could be done.", ["Ctrl+6"];
     /// What would have been.
     ShowWhatIf = "Show what if", "Show or hide what the same requests would have taken with other settings, on another device, or without some blocks.", ["Ctrl+7"];
+    /// The ranks of the folder.
+    ShowRanks = "Show all ranks", "Show the ranks of the open folder, with their peaks and which stand out; again to return.", ["Ctrl+8"];
     /// The next file.
     NextFile = "Next file", "Bring the next open recording to the front.", ["Ctrl+PageDown", "Ctrl+Tab"];
     /// The file before.
@@ -186,6 +190,7 @@ impl Command {
         !matches!(
             self,
             Self::Open
+                | Self::OpenFolder
                 | Self::Quit
                 | Self::Palette
                 | Self::ToggleTheme

@@ -5,6 +5,8 @@
 //! file. Modules stand in layer order: each uses only what is declared above it.
 
 pub mod prediction;
+pub mod outliers;
+pub mod fleet;
 pub mod args;
 pub mod regions;
 pub mod session;
@@ -27,6 +29,11 @@ pub mod whatif;
 #[cfg(not(feature = "engine"))]
 #[path = "whatif_disabled.rs"]
 pub mod whatif;
+#[cfg(feature = "parquet")]
+pub mod dataset;
+#[cfg(not(feature = "parquet"))]
+#[path = "dataset_disabled.rs"]
+pub mod dataset;
 #[cfg(feature = "gui")]
 pub mod gui;
 #[cfg(feature = "gui")]
@@ -80,6 +87,9 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Check(arguments)) => on_stdout(|page| check::run(&arguments, page)),
         Some(Command::Events(arguments)) => on_stdout(|page| cli::events(&arguments, page)),
         Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),
+        Some(Command::Convert(arguments)) if arguments.wants_tables() => {
+            on_stdout(|page| dataset::run(&arguments, page))
+        }
         Some(Command::Convert(arguments)) => on_stdout(|page| cli::convert::run(&arguments, page)),
         Some(Command::Join(arguments)) => on_stdout(|page| cli::join::run(&arguments, page)),
         Some(Command::Symbolize(arguments)) => on_stdout(|page| cli::symbolize::run(&arguments, page)),

@@ -1,4 +1,5 @@
-//! Loader: reads a recording on a thread of its own, tells how far it is and what it has seen, and can be called off.
+//! Loader: reads a recording, or a folder of them, on a thread of its own, tells how far it is and what it has seen, and
+//! can be called off.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,10 @@ use highwater_snapshots::Error;
 use highwater_snapshots::format::Progress;
 use highwater_snapshots::guess::{Rules, guess};
 use highwater_snapshots::open::{FileKind, Opened, open_file, open_stream};
+use highwater_snapshots::Trace;
 
 use crate::args::is_stdin;
+use crate::fleet::{Fleet, Inputs};
 use crate::preview::Preview;
 use crate::session::Recording;
 
@@ -21,7 +24,7 @@ use crate::session::Recording;
 pub struct Loading {
     path: PathBuf,
     state: Arc<State>,
-    outcome: Receiver<Result<Recording, String>>,
+    outcome: Receiver<Result<Loaded, String>>,
 }
 
 /// What the reading thread shares with the window.
@@ -58,6 +61,13 @@ impl State {
     }
 }
 
+/// What was read.
+#[derive(Debug)]
+enum Loaded {
+    Recording(Box<Recording>),
+    Folder(Box<Fleet>),
+}
+
 /// How a reading stands.
 #[derive(Debug)]
 pub enum Outcome {
@@ -65,6 +75,8 @@ pub enum Outcome {
     Pending,
     /// Read and indexed.
     Ready(Box<Recording>),
+    /// It is a folder, and its recordings are summed up.
+    Folder(Box<Fleet>),
     /// It could not be read: why, in a sentence.
     Failed(String),
     /// It was called off.
@@ -73,7 +85,7 @@ pub enum Outcome {
 
 impl Loading {
     /// Starts to read `path`, or standard input for `-`. `wake` is called, on the reading thread, when something is new.
-    pub fn start(path: PathBuf, wake: impl Fn() + Send + 'static) -> Self {
+    pub fn start(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let state = Arc::new(State::new());
         let (sender, outcome) = channel();
         let (shared, from, failed) = (Arc::clone(&state), path.clone(), sender.clone());
@@ -123,7 +135,8 @@ impl Loading {
         let is_cancelled = self.state.is_cancelled.load(Ordering::Relaxed);
         match self.outcome.try_recv() {
             Ok(_) | Err(TryRecvError::Disconnected) if is_cancelled => Outcome::Cancelled,
-            Ok(Ok(recording)) => Outcome::Ready(Box::new(recording)),
+            Ok(Ok(Loaded::Recording(recording))) => Outcome::Ready(recording),
+            Ok(Ok(Loaded::Folder(fleet))) => Outcome::Folder(fleet),
             Ok(Err(why)) => Outcome::Failed(why),
             Err(TryRecvError::Empty) => Outcome::Pending,
             Err(TryRecvError::Disconnected) => Outcome::Failed("the thread that reads it is gone".to_owned()),
@@ -147,7 +160,6 @@ fn sentence(error: &Error) -> String {
         Error::Io { source, .. } => match source.kind() {
             ErrorKind::NotFound => "was it moved, renamed or deleted? Open it from where it is now",
             ErrorKind::PermissionDenied => "you may not read it: ask its owner, or copy it to where you may",
-            ErrorKind::IsADirectory => "it is a folder: open a recording in it",
             _ => "is the disk or the network still there? Copy the file to this machine, and try again",
         },
         Error::Damaged { .. } => "was the file copied and written to its end? Copy it again, or make a new snapshot",
@@ -161,10 +173,51 @@ fn sentence(error: &Error) -> String {
 type Listener<'l> = &'l mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// Reads and indexes `path`; the error is a sentence for the user.
-fn load(path: &Path, state: &State, wake: &dyn Fn()) -> Result<Recording, String> {
-    load_with(path, state, wake, |listener| {
+fn load(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loaded, String> {
+    if path.is_dir() {
+        return load_folder(path, state, wake).map(|fleet| Loaded::Folder(Box::new(fleet)));
+    }
+    let recording = load_with(path, state, wake, |listener| {
         if is_stdin(path) { open_stream(std::io::stdin().lock(), listener) } else { open_file(path, listener) }
-    })
+    });
+    recording.map(|recording| Loaded::Recording(Box::new(recording)))
+}
+
+/// Sums up the recordings in `folder`.
+fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Fleet, String> {
+    state.enter("Reading ranks");
+    wake();
+    let listed = Inputs::of_folder(folder);
+    let inputs = listed.map_err(|why| format!("{why}; is the folder still there, and may you read it?"))?;
+    let flow = || {
+        let is_cancelled = state.is_cancelled.load(Ordering::Relaxed);
+        if is_cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let open = |file: &Path| {
+        let Opened { mut trace, format } = open_file(file, &mut |_| flow())?;
+        guess_where_left_open(&mut trace, format.kind);
+        Ok(trace)
+    };
+    let watch = |done: usize| {
+        state.is_at(done as u64, inputs.len() as u64);
+        wake();
+        flow()
+    };
+    match Fleet::read(&inputs, open, watch) {
+        None => Err(Error::Cancelled.to_string()),
+        Some(fleet) if !fleet.ranks.is_empty() => Ok(fleet),
+        Some(fleet) => Err(match fleet.unread.first() {
+            Some((path, why)) => format!("none of its recordings can be read; the first: {}: {why}", path.display()),
+            None => "the folder has no recording in it; open one that has, or a recording itself".to_owned(),
+        }),
+    }
+}
+
+/// Guesses what a recording leaves open; what was guessed when a .snap was written is stored in it.
+fn guess_where_left_open(trace: &mut Trace, kind: FileKind) {
+    if kind != FileKind::Snap {
+        guess(trace, &Rules::default());
+    }
 }
 
 /// Indexes what `open` reads.
@@ -190,10 +243,7 @@ fn load_with(
     let Opened { mut trace, format } = opened.map_err(|why| sentence(&why))?;
     state.enter("Indexing");
     wake();
-    if format.kind != FileKind::Snap {
-        // What was guessed when a .snap was written is stored in it.
-        guess(&mut trace, &Rules::default());
-    }
+    guess_where_left_open(&mut trace, format.kind);
     if is_stdin(path) {
         // It can be read once only: there is nothing to read again, and nothing to remember.
         return Ok(Recording::new("standard input", None, trace));
@@ -233,6 +283,18 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_comes_in_as_the_sum_of_its_recordings() {
+        let folder = tempfile::tempdir().unwrap();
+        for rank in [1, 0] {
+            let mut trace = trace_from_text("alloc a 10").unwrap();
+            trace.header.rank = Some(rank);
+            write_trace(File::create(folder.path().join(format!("{rank}.snap"))).unwrap(), &trace).unwrap();
+        }
+        let Outcome::Folder(fleet) = wait(folder.path().to_owned()) else { panic!("not read") };
+        assert_eq!(fleet.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
     fn standard_input_is_a_recording_without_a_file_to_return_to() {
         let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 10").unwrap()).unwrap();
         let open = |listener: Listener<'_>| open_stream(&bytes[..], listener);
@@ -247,7 +309,7 @@ mod tests {
         let Outcome::Failed(why) = wait(folder.path().join("gone.snap")) else { panic!("read") };
         assert!(why.contains("gone.snap") && why.contains("moved, renamed or deleted"), "{why}");
         let Outcome::Failed(why) = wait(folder.path().to_owned()) else { panic!("read") };
-        assert!(why.contains("it is a folder"), "{why}");
+        assert!(why.contains("the folder has no recording in it"), "{why}");
         let path = folder.path().join("letter.txt");
         std::fs::write(&path, "Dear all").unwrap();
         let Outcome::Failed(why) = wait(path) else { panic!("read") };

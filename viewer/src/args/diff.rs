@@ -14,10 +14,10 @@ const TOP: usize = 20;
 /// `highwater diff`.
 #[derive(Clone, Debug, Args)]
 pub struct DiffArguments {
-    /// The first recording; `-` is standard input
+    /// The first recording; `-` is standard input. Or a folder of ranks: its outlier is compared with a usual rank
     #[arg(value_name = "A")]
     pub a: PathBuf,
-    /// The second recording; without it, steps of the first are compared
+    /// The second recording; without it, steps of the first are compared. Or a second folder, compared rank by rank
     #[arg(value_name = "B")]
     pub b: Option<PathBuf>,
     /// The moment to compare: peak, end, step:N (the peak of step N) or step-end:N [default: peak; of one recording, the

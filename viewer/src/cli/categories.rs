@@ -1,10 +1,11 @@
 //! Categories: those that a recording does not say, by rules, right after it was read.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use highwater_snapshots::Error;
 use highwater_snapshots::guess::{Rules, guess};
-use highwater_snapshots::open::FileKind;
+use highwater_snapshots::open::{FileKind, open_file};
 
 use super::outcome::Failure;
 use super::recording::{Recording, read};
@@ -17,6 +18,16 @@ pub fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Fail
     let mut recording = read(file)?;
     apply(&mut recording, choice, rules.as_ref());
     Ok(recording)
+}
+
+/// What reads one recording of many, without a word, and gives its blocks the categories that `choice` asks for.
+pub fn reader(choice: &CategoryChoice) -> Result<impl Fn(&Path) -> Result<Recording, Error> + Sync, Failure> {
+    let rules = rules(choice)?;
+    Ok(move |file: &Path| {
+        let mut recording = open_file(file, &mut |_| ControlFlow::Continue(()))?;
+        apply(&mut recording, choice, rules.as_ref());
+        Ok(recording)
+    })
 }
 
 /// The rules that are asked for; `None` for no guess at all.

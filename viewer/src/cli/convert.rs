@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
@@ -23,11 +24,19 @@ use crate::args::{ConvertArguments, is_stdin};
 
 /// Reads the recording, writes it again, and says what became of it.
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let destination = Destination::new(&arguments.out, &arguments.file)?;
-    let recording = read_with(&arguments.file, &arguments.categories)?;
+    let [input] = arguments.files.as_slice() else {
+        let text = "several recordings are written by --to parquet only, into a folder; convert one at a time";
+        return Err(Failure::Usage(text.to_owned()));
+    };
+    if arguments.table.is_some() {
+        let text = "--table is for an OUT with the ending .parquet";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    let destination = Destination::new(&arguments.out, input)?;
+    let recording = read_with(input, &arguments.categories)?;
     let trace = &recording.trace;
     let (exported, bytes) = write_to(&destination, trace)?;
-    let answer = Answer { arguments, recording: &recording, destination: &destination, exported, bytes };
+    let answer = Answer { input, recording: &recording, destination: &destination, exported, bytes };
     if arguments.json {
         page.json(&answer.figures())?;
     } else {
@@ -73,7 +82,7 @@ fn progress_bar(destination: &Destination, trace: &Trace) -> ProgressBar {
 
 /// What became of the recording.
 struct Answer<'a> {
-    arguments: &'a ConvertArguments,
+    input: &'a Path,
     recording: &'a Recording,
     destination: &'a Destination,
     exported: Exported,
@@ -91,8 +100,8 @@ impl Answer<'_> {
     }
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Self { arguments, recording, destination, exported, .. } = self;
-        let (input, out) = (&arguments.file, &destination.path);
+        let Self { input, recording, destination, exported, .. } = self;
+        let out = &destination.path;
         let events = count_of(exported.events, "event");
         page.headline(&format!("Wrote {} ({}): {events}.", out.display(), format_bytes(self.bytes)))?;
         page.gap()?;

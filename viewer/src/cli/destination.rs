@@ -1,5 +1,5 @@
 //! Destination: a file that is to be written: its format by its ending, and nothing left of it unless it is complete.
-//! [`write_whole`] writes any file so.
+//! [`write_whole`] writes any file so, [`write_folder`] any folder.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -97,7 +97,7 @@ impl Destination {
 /// Gives what `write` gives, and the file's length. Where that fails, or the user stops it, nothing is left.
 pub(crate) fn write_whole<T>(
     path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
 ) -> Result<(T, u64), Failure> {
     write_as(path, Rights::OfNewFiles, write)
 }
@@ -105,7 +105,7 @@ pub(crate) fn write_whole<T>(
 /// As [`write_whole`], in place of a file that is there: with its rights, and only once the new one is on the disk.
 pub(super) fn rewrite<T>(
     path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
 ) -> Result<(T, u64), Failure> {
     write_as(path, Rights::Kept, write)
 }
@@ -121,10 +121,64 @@ enum Rights {
 fn write_as<T>(
     path: &Path,
     rights: Rights,
-    write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
 ) -> Result<(T, u64), Failure> {
+    unless_stopped(path, |stop| write_watched(path, rights, stop, write))
+}
+
+/// Lets `write` write the folder `path`, which is not there or empty, under another name; it gets its own name when it is
+/// complete. Where that fails, or the user stops it, nothing is left.
+#[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "only data sets are folders"))]
+pub(crate) fn write_folder<T>(
+    path: &Path,
+    write: impl FnOnce(&Partial<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    unless_stopped(path, |stop| {
+        let failed = |why: io::Error| cannot_write(path, &why);
+        let hidden = builder().tempdir_in(folder_of(path)).map_err(failed)?;
+        // The hidden folder is for its owner alone; what is in it, for whom new folders are.
+        let whole = hidden.path().join("whole");
+        std::fs::create_dir(&whole).map_err(failed)?;
+        let written = write(&Partial { path, whole: &whole, stop })?;
+        if path.exists() {
+            std::fs::remove_dir(path).map_err(failed)?;
+        }
+        std::fs::rename(&whole, path).map_err(failed)?;
+        Ok(written)
+    })
+}
+
+/// A folder that is being written. Its files may be written by several threads at once.
+#[derive(Debug)]
+pub(crate) struct Partial<'a> {
+    /// As it will be called.
+    path: &'a Path,
+    /// As it is called meanwhile.
+    whole: &'a Path,
+    stop: &'a Stop,
+}
+
+#[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "only data sets are folders"))]
+impl Partial<'_> {
+    /// Lets `write` write the file `name` in it; gives the file's length.
+    pub(crate) fn write(
+        &self,
+        name: &Path,
+        write: impl FnOnce(&mut (dyn Write + Send)) -> Result<(), Error>,
+    ) -> Result<u64, Failure> {
+        let (shown, place) = (self.path.join(name), self.whole.join(name));
+        let failed = |why: io::Error| cannot_write(&shown, &why);
+        std::fs::create_dir_all(folder_of(&place)).map_err(failed)?;
+        let mut file = File::create(&place).map_err(failed)?;
+        write(&mut Watched { file: &mut file, stop: self.stop }).map_err(|error| not_written(&shown, error))?;
+        file.metadata().map(|facts| facts.len()).map_err(failed)
+    }
+}
+
+/// Does `work`, which looks at signals; what failed after one is the user's stopping.
+fn unless_stopped<T>(path: &Path, work: impl FnOnce(&Stop) -> Result<T, Failure>) -> Result<T, Failure> {
     let stop = Stop::watch();
-    let outcome = write_watched(path, rights, &stop, write);
+    let outcome = work(&stop);
     stop.let_go();
     match (stop.signal(), outcome) {
         (Some(signal), Err(_)) => Err(Failure::Stopped { file: path.to_owned(), signal }),
@@ -132,21 +186,34 @@ fn write_as<T>(
     }
 }
 
+fn cannot_write(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::Write(format!("cannot write {}: {why}", path.display()))
+}
+
+fn not_written(path: &Path, error: Error) -> Failure {
+    match error {
+        Error::Io { source, .. } => cannot_write(path, &source),
+        error => cannot_write(path, &error),
+    }
+}
+
+/// The folder that a file or folder lies in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn write_watched<T>(
     path: &Path,
     rights: Rights,
     stop: &Stop,
-    write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
 ) -> Result<(T, u64), Failure> {
-    let failed = |why: &dyn std::fmt::Display| Failure::Write(format!("cannot write {}: {why}", path.display()));
+    let failed = |why: &dyn std::fmt::Display| cannot_write(path, why);
     // Where the name is a link, the file that it leads to is replaced, not the link.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut partial = builder().tempfile_in(folder).map_err(|why| failed(&why))?;
-    let written = write(&mut Watched { file: partial.as_file_mut(), stop }).map_err(|error| match error {
-        Error::Io { source, .. } => failed(&source),
-        error => failed(&error),
-    })?;
+    let mut partial = builder().tempfile_in(folder_of(&target)).map_err(|why| failed(&why))?;
+    let mut file = Watched { file: partial.as_file_mut(), stop };
+    let written = write(&mut file).map_err(|error| not_written(path, error))?;
     let length = partial.as_file().metadata().map_err(|why| failed(&why))?.len();
     if rights == Rights::Kept {
         let before = std::fs::metadata(&target).map_err(|why| failed(&why))?;
@@ -178,10 +245,10 @@ fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
         return Ok((*kind, is_gzipped));
     }
     let known: Vec<String> = Kind::ENDINGS.iter().map(|(ending, _)| format!(".{ending}")).collect();
-    let known = format!("endings are {}, each also with .gz behind it", known.join(", "));
+    let known = format!("endings are {}, each also with .gz behind it, and .parquet", known.join(", "));
     let path = path.display();
     Err(usage(match last.as_str() {
-        "parquet" => format!("{path}: .parquet is not supported yet; {known}"),
+        "parquet" => format!("{path}: Parquet is compressed already: leave .gz out; {known}"),
         "" => format!("{path}: the ending says what to write, and there is none; {known}"),
         other => format!("{path}: nothing is written with the ending .{other}; {known}"),
     }))
@@ -280,7 +347,7 @@ mod tests {
         assert_eq!(kind("run.1.PKL"), Some((Kind::Pickle, false)));
         assert_eq!(kind("a.json.gz"), Some((Kind::Json, true)));
         assert_eq!(kind("a.folded"), Some((Kind::Folded, false)));
-        for (name, words) in [("a.csv", ".csv"), ("a.parquet", "not supported yet"), ("a", "none"), ("a.gz", "none")] {
+        for (name, words) in [("a.csv", ".csv"), ("a.parquet.gz", "compressed already"), ("a", "none"), ("a.gz", "none")] {
             let why = kind_of(Path::new(name)).unwrap_err().to_string();
             assert!(why.contains(words) && why.contains(".pickle, .pkl, .json, .folded"), "{why}");
         }

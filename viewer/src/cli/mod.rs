@@ -4,19 +4,21 @@
 pub mod outcome;
 pub mod table;
 pub mod page;
+pub mod moment;
 pub mod recording;
 pub mod categories;
 pub mod shell;
-pub mod moment;
 pub mod caveats;
 pub mod peaks;
 pub mod info;
+pub mod ranks;
 pub mod peak;
 pub mod phases;
 mod idle;
 pub mod explain;
 pub mod diff_blocks;
 pub mod diff;
+pub mod ranks_diff;
 pub mod growth;
 pub mod oom;
 pub mod budgets;
@@ -62,6 +64,9 @@ pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -
 
 /// `highwater info`.
 pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.source.file.is_dir() {
+        return ranks::info(arguments, page);
+    }
     let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = InfoReport::of(&recording, arguments)?;
@@ -112,6 +117,9 @@ pub fn explain(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Stat
 
 /// `highwater diff`.
 pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.a.is_dir() || arguments.b.as_ref().is_some_and(|b| b.is_dir()) {
+        return ranks_diff::run(arguments, page);
+    }
     let first = read_with(&arguments.a, &arguments.categories)?;
     let second = arguments.b.as_ref().map(|file| read_with(file, &arguments.categories)).transpose()?;
     let traces = [&first.trace, second.as_ref().map_or(&first.trace, |recording| &recording.trace)];

@@ -7,7 +7,12 @@ use serde::Serialize;
 
 /// A time of the recording as microseconds since 1970.
 pub fn micros_since_1970(trace: &Trace, time_ns: u64) -> u64 {
-    trace.header.started_unix_us.saturating_add(time_ns / 1000)
+    micros_since(trace.header.started_unix_us, time_ns)
+}
+
+/// The same of a recording that began at `started_us`.
+pub fn micros_since(started_us: u64, time_ns: u64) -> u64 {
+    started_us.saturating_add(time_ns / 1000)
 }
 
 /// A total at the moment at which it was largest.

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use highwater_snapshots::analysis::{Filter, Metric};
@@ -13,8 +13,10 @@ use highwater_snapshots::units::format_count;
 use highwater_snapshots::{DeviceId, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::moment::count_of;
 use super::outcome::Failure;
 use crate::args::is_stdin;
+use crate::fleet::{Fleet, Inputs};
 
 /// A recording that was read, and what it was read from.
 pub use highwater_snapshots::open::Opened as Recording;
@@ -25,6 +27,10 @@ const QUICK_BYTES: u64 = 16 << 20;
 /// Reads the recording `file`, or standard input for `-`. On a terminal a bar shows how far that is, where it may take
 /// long.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
+    if file.is_dir() {
+        let text = "it is a folder: name one of the recordings in it; `info`, `diff` and `convert --to parquet` take folders";
+        return Err(Failure::Usage(format!("{}: {text}", file.display())));
+    }
     let is_quick = std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
     let doing =
         if is_stdin(file) { "reading standard input".to_owned() } else { format!("reading {}", file.display()) };
@@ -58,6 +64,69 @@ fn show(bar: &ProgressBar, now: Progress) {
     if now.events > 0 {
         bar.set_prefix(format!(", {} events", format_count(now.events)));
     }
+}
+
+/// Reads and sums up the recordings of `folder`, each by `open`; on a terminal a bar shows how many are done. Fails where
+/// the folder cannot be listed, or none of its files is a recording that can be read.
+pub fn read_fleet(
+    folder: &Path,
+    open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync,
+) -> Result<Fleet, Failure> {
+    let inputs = list(&[folder.to_owned()])?;
+    let fleet = read_inputs(&inputs, open);
+    if fleet.ranks.is_empty() {
+        return Err(Failure::Usage(nothing_to_read(&fleet)));
+    }
+    Ok(fleet)
+}
+
+/// The files that `paths` stand for.
+pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
+    Inputs::of(paths).map_err(|source| {
+        let path = paths.first().cloned().unwrap_or_default();
+        Failure::Read { file: path.clone(), source: highwater_snapshots::Error::Io { doing: "list", source, path } }
+    })
+}
+
+/// Reads and sums up `inputs`, each by `open`; on a terminal a bar shows how many are done.
+pub fn read_inputs(
+    inputs: &Inputs,
+    open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync,
+) -> Fleet {
+    let bar = counting_bar(format!("reading {}", inputs.name()), inputs.len());
+    let watch = |done: usize| {
+        bar.set_position(done as u64);
+        ControlFlow::Continue(())
+    };
+    let fleet = Fleet::read(inputs, open, watch);
+    bar.finish_and_clear();
+    fleet.unwrap_or_default()
+}
+
+/// Why there is nothing to tell of `fleet`.
+pub fn nothing_to_read(fleet: &Fleet) -> String {
+    let reason = |(path, why): &(PathBuf, String)| {
+        let path = path.display().to_string();
+        if why.contains(&path) { why.clone() } else { format!("{path}: {why}") }
+    };
+    match (fleet.unread.as_slice(), fleet.skipped) {
+        ([], 0) => format!("{}: the folder is empty; name one with recordings in it", fleet.name),
+        ([], skipped) => format!("{}: no recording among its {}", fleet.name, count_of(skipped as u64, "file")),
+        ([one], _) => reason(one),
+        ([first, ..], _) => {
+            let count = count_of(fleet.unread.len() as u64, "file");
+            format!("{}: none of {count} can be read; the first: {}", fleet.name, reason(first))
+        }
+    }
+}
+
+/// A bar on standard error for work on many files; nothing where that is no terminal.
+pub fn counting_bar(doing: String, count: usize) -> ProgressBar {
+    let bar = spinner(doing);
+    let template = "{spinner} {msg} [{bar:24}] {human_pos} of {human_len} ({elapsed})";
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+    bar.set_length(count as u64);
+    bar
 }
 
 /// A spinner on standard error while something takes long; nothing where that is no terminal.

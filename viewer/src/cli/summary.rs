@@ -7,6 +7,7 @@ use super::info::InfoReport;
 use super::outcome::{Failure, Status};
 use super::page::Page;
 use super::peak::PeakReport;
+use super::ranks;
 use super::recording::Recording;
 use crate::args::{CategoryChoice, InfoArguments, PeakArguments};
 
@@ -33,6 +34,11 @@ fn each(
     for (position, file) in files.iter().enumerate() {
         if position > 0 {
             page.gap()?;
+        }
+        if file.is_dir() {
+            // Of many ranks, the peak of one says little.
+            ranks::info(&InfoArguments::of(file.clone()), page)?;
+            continue;
         }
         print(file, &read_with(file, &CategoryChoice::default())?, page)?;
     }

@@ -99,7 +99,7 @@ fn write(
 ) -> Result<Option<Written>, Failure> {
     let file = &arguments.file;
     let known = recording.trace.tables.strings.len();
-    let amend = |out: &mut dyn io::Write| {
+    let amend = |out: &mut (dyn io::Write + Send)| {
         amend_file(file, |amendment| {
             amendment.write(out, known, &found.strings, &found.symbols)?;
             Ok(amendment.torn_bytes())

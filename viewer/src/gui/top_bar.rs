@@ -20,8 +20,8 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
         (
             "File",
             &[
-                &[C::Open, C::Reload, C::ToggleFollow, C::Close],
-                &[C::NextFile, C::PreviousFile, C::Compare],
+                &[C::Open, C::OpenFolder, C::Reload, C::ToggleFollow, C::Close],
+                &[C::ShowRanks, C::NextFile, C::PreviousFile, C::Compare],
                 &[C::SavePicture, C::Screenshot, C::CopyTable, C::SaveTable, C::SaveBelow],
                 &[C::Quit],
             ],

@@ -77,7 +77,7 @@ fn what_should_not_be_written_is_refused_before_anything_is_read() {
         ("convert step.snap", "<OUT>"),
         ("convert step.snap -", "name a file"),
         ("convert step.snap step.csv", ".snap, .pickle, .pkl, .json, .folded, each also with .gz"),
-        ("convert step.snap step.parquet", "not supported yet"),
+        ("convert step.snap step.parquet.gz", "compressed already"),
         ("convert step.snap ./step.snap", "the same file"),
         ("convert step.snap folder.json", "is no file"),
         ("convert gone.snap ./gone.csv", ".csv"),

@@ -11,6 +11,11 @@ mod convert;
 mod run;
 mod join;
 mod symbolize;
+mod fleet;
+#[cfg(feature = "parquet")]
+mod tables;
+#[cfg(all(feature = "parquet", feature = "engine"))]
+mod query;
 #[cfg(feature = "gui")]
 mod render;
 #[cfg(feature = "engine")]

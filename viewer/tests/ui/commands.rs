@@ -42,12 +42,23 @@ fn file(name: &str, missing: usize) -> PathBuf {
 fn staged(stage: Stage, before: &[Command], name: &str) -> Harness<'static, App> {
     let mut harness = harness(match stage {
         Stage::One | Stage::Searched | Stage::Three => Some(rich()),
-        Stage::File | Stage::Unfinished => None,
+        Stage::File | Stage::Unfinished | Stage::Ranks => None,
     });
     match stage {
         Stage::One => {}
         Stage::File => open(&mut harness, &file(&format!("{name}.snap"), 0)),
         Stage::Unfinished => open(&mut harness, &file(&format!("{name}.snap"), 400)),
+        Stage::Ranks => {
+            let folder = file(&format!("{name}-ranks"), 0);
+            std::fs::remove_file(&folder).unwrap();
+            std::fs::create_dir_all(&folder).unwrap();
+            for rank in 0..3 {
+                std::fs::rename(file("rank.snap", 0), folder.join(format!("{rank}.snap"))).unwrap();
+            }
+            open(&mut harness, &folder);
+            open(&mut harness, &folder.join("0.snap"));
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
         Stage::Three => {
             let ctx = harness.ctx.clone();
             harness.state_mut().run(&ctx, Command::Close);

@@ -23,6 +23,8 @@ pub(crate) enum Stage {
     Three,
     /// One, with conditions in the search box.
     Searched,
+    /// A folder of three ranks, of which the first is open and in front.
+    Ranks,
 }
 
 /// How it is known that a command does what it says.
@@ -37,9 +39,9 @@ pub(crate) enum Proof {
 pub(crate) fn proof(command: Command) -> Proof {
     use Command as C;
     use Proof::{Effect, Unseen};
-    use Stage::{File, One, Searched, Three, Unfinished};
+    use Stage::{File, One, Ranks, Searched, Three, Unfinished};
     match command {
-        C::Open => Unseen("asks by a dialog of the system"),
+        C::Open | C::OpenFolder => Unseen("asks by a dialog of the system"),
         C::SavePicture => Unseen("asks by a dialog of the system, whatever is shown"),
         C::Reload => Effect(File, &[], |was, is| is.recording != was.recording && is.file == was.file),
         C::Close => Effect(One, &[], |_, is| is.file.is_none() && is.tells("Open a recording")),
@@ -127,6 +129,9 @@ pub(crate) fn proof(command: Command) -> Proof {
         C::ShowWhatIf => Effect(One, &[], |_, is| {
             is.settings.bottom == Some(Bottom::WhatIf)
                 && is.tells(highwater::whatif::WHY_NOT.map_or("Replay with the change", |_| "no allocator"))
+        }),
+        C::ShowRanks => Effect(Ranks, &[], |was, is| {
+            was.tells("Timeline of") && is.tells("Ranks of the folder: 3 rows") && !is.tells("Timeline of")
         }),
         C::NextFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "first")),
         C::PreviousFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "second")),

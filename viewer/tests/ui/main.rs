@@ -3,6 +3,7 @@
 
 mod harness;
 mod opening;
+mod folder;
 mod timeline;
 mod steering;
 mod finding;

@@ -59,12 +59,16 @@ impl App {
     }
 
     fn take_recordings(&mut self, ctx: &egui::Context) {
-        let (mut ready, mut failed) = (Vec::new(), Vec::new());
+        let (mut ready, mut failed, mut folders) = (Vec::new(), Vec::new(), Vec::new());
         self.loading.retain(|loading| match loading.poll() {
             Outcome::Pending => true,
             Outcome::Cancelled => false,
             Outcome::Ready(recording) => {
                 ready.push(*recording);
+                false
+            }
+            Outcome::Folder(fleet) => {
+                folders.push((loading.path().to_owned(), *fleet));
                 false
             }
             Outcome::Failed(why) => {
@@ -78,6 +82,13 @@ impl App {
                 self.settings.remember(path);
             }
             self.show(ctx, recording);
+        }
+        for (path, fleet) in folders {
+            self.failures.retain(|(known, _)| *known != path);
+            self.settings.remember(&path);
+            self.show_folder(path, fleet);
+            // Only files are compared.
+            self.compares_next = false;
         }
         self.compares_next &= failed.is_empty();
         for (path, why) in failed {
@@ -125,19 +136,30 @@ impl App {
         }
     }
 
-    /// Opens the system's dialog on a thread of its own, so that the window goes on.
+    /// Asks for a recording.
     pub(super) fn ask_for_file(&mut self, ctx: &egui::Context) {
+        self.ask_by_dialog(ctx, || {
+            let dialog = rfd::FileDialog::new().set_title("Open a recording");
+            let endings = ["snap", "pickle", "pkl", "json", "html", "gz"];
+            dialog.add_filter("Recordings", &endings).add_filter("All files", &["*"]).pick_file()
+        });
+    }
+
+    /// Asks for a folder of ranks.
+    pub(super) fn ask_for_folder(&mut self, ctx: &egui::Context) {
+        self.ask_by_dialog(ctx, || rfd::FileDialog::new().set_title("Open the recordings of all ranks").pick_folder());
+    }
+
+    /// Opens the system's dialog on a thread of its own, so that the window goes on.
+    fn ask_by_dialog(&mut self, ctx: &egui::Context, ask: impl FnOnce() -> Option<PathBuf> + Send + 'static) {
         if self.dialog.is_some() {
             return;
         }
         let (sender, receiver) = channel();
         let wake = ctx.clone();
         let ask = move || {
-            let dialog = rfd::FileDialog::new().set_title("Open a recording");
-            let endings = ["snap", "pickle", "pkl", "json", "html", "gz"];
-            let dialog = dialog.add_filter("Recordings", &endings).add_filter("All files", &["*"]);
             // The window may be gone by now.
-            let _ = sender.send(dialog.pick_file());
+            let _ = sender.send(ask());
             wake.request_repaint();
         };
         match std::thread::Builder::new().name("highwater-dialog".to_owned()).spawn(ask) {

@@ -11,7 +11,7 @@ use crate::example::Running;
 use crate::gui::open_file::OpenFile;
 use crate::gui::palette::Choice;
 use crate::gui::preview::preview_ui;
-use crate::gui::ranks::Place;
+use crate::gui::ranks::{Place, Shown};
 use crate::gui::tabs::{Tab, TabWish, tabs_ui};
 use crate::gui::{failure, keys, top_bar, welcome};
 use crate::record;
@@ -35,7 +35,12 @@ impl App {
                     }
                     ui.separator();
                 }
-                let front = if self.comparison().is_some() { tabs.len() } else { self.current };
+                let front = match (self.comparison(), self.folder()) {
+                    (Some(_), _) => tabs.len(),
+                    // The folder has no tab.
+                    (None, Some(_)) => usize::MAX,
+                    (None, None) => self.current,
+                };
                 tabs.extend(self.comparison_tab(&tabs));
                 wish = tabs_ui(ui, &tabs, front);
             }
@@ -101,15 +106,18 @@ impl App {
 
     /// The strip of all files and devices, where there is more than one to choose from.
     pub(super) fn ranks_ui(&mut self, ui: &mut Ui) {
+        if self.folder_ranks_ui(ui) {
+            return;
+        }
         let Some(file) = self.files.get(self.current) else { return };
         let (metric, device) = (file.selection.metric, file.selection.device);
         let recordings: Vec<&Arc<Recording>> = self.files.iter().map(|file| &file.recording).collect();
         if recordings.iter().map(|recording| recording.devices.len()).sum::<usize>() < 2 {
             return;
         }
-        let in_front = Place { file: self.current, device };
+        let in_front = Some(Place { file: self.current, device });
         let ranks = &mut self.ranks;
-        let chosen = Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, &recordings, metric, in_front)).inner;
+        let chosen = Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, Shown::Files(&recordings), metric, in_front)).inner;
         if let Some(Place { file, device }) = chosen {
             self.current = file;
             if let Some(file) = self.files.get_mut(file) {

@@ -68,6 +68,11 @@ impl App {
         }
     }
 
+    /// Whether the file in `row` is one of the two.
+    pub(super) fn is_compared(&self, row: usize) -> bool {
+        self.comparing.as_ref().is_some_and(|comparing| comparing.rows.contains(&row))
+    }
+
     /// Shows the comparison that there is; A is the file in front.
     pub(super) fn show_comparison(&mut self) {
         if let Some(comparing) = &mut self.comparing {

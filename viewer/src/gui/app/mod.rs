@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod comparing;
+mod folder;
 mod chrome;
 mod outputs;
 
@@ -30,6 +31,7 @@ use crate::example::Running;
 use crate::loader::Loading;
 use crate::session::Recording;
 use comparing::Comparing;
+use folder::Folder;
 
 /// By how much one command changes the size of everything, and how far.
 const SCALE_STEP: f32 = 0.1;
@@ -64,6 +66,8 @@ pub struct App {
     pictures: Pictures,
     /// Two files side by side.
     comparing: Option<Comparing>,
+    /// The ranks of a run.
+    folder: Option<Folder>,
     /// Whether the file that is asked for is to be compared with.
     compares_next: bool,
     /// What is told to the user, until it is dismissed or something else is done.
@@ -97,7 +101,7 @@ impl App {
         !self.loading.is_empty()
     }
 
-    /// Starts to read `path`, unless it is being read already, and shows what is open of it meanwhile. `-` is standard
+    /// Starts to read `path`, which may be a folder of ranks, unless it is being read already, and shows what is open of it meanwhile. `-` is standard
     /// input.
     pub fn open(&mut self, ctx: &egui::Context, path: &Path) {
         // The list of recent files outlives the folder that we were started in.
@@ -121,6 +125,7 @@ impl App {
 
     /// Shows a recording in front, as it was looked at before; or, where one of the same file is open, in its place.
     fn show(&mut self, ctx: &egui::Context, recording: Recording) {
+        self.leave_folder();
         let row = recording.path.as_deref().and_then(|path| self.row_of(path));
         if let Some(row) = row {
             self.files[row].replace(recording, row == self.current);
@@ -173,6 +178,7 @@ impl App {
     /// Whether `command` can be carried out now.
     pub fn can(&self, command: Command) -> bool {
         match command {
+            command if let Some(can) = self.can_in_folder(command) => can,
             Command::NextFile | Command::PreviousFile => self.files.len() > 1,
             command if let Some(can) = self.comparison().and_then(|view| view.can(command)) => can,
             command => !command.needs_recording() || self.current().is_some_and(|file| file.can(command)),
@@ -183,6 +189,7 @@ impl App {
     fn bring_to_front(&mut self, row: usize) {
         self.current = row;
         self.leave_comparison();
+        self.leave_folder();
     }
 
     /// Carries out `command`.
@@ -191,7 +198,7 @@ impl App {
             return;
         }
         self.said.clear();
-        if self.run_comparing(ctx, command) {
+        if self.run_comparing(ctx, command) || self.run_in_folder(ctx, command) {
             ctx.request_repaint();
             return;
         }
@@ -199,6 +206,7 @@ impl App {
         let depth = if let ColourBy::Scope(depth) = self.settings.colour_by { depth } else { 1 };
         match command {
             Command::Open => self.ask_for_file(ctx),
+            Command::OpenFolder => self.ask_for_folder(ctx),
             Command::Reload => {
                 if let Some(path) = self.current().and_then(|file| file.recording.path.clone()) {
                     self.open(ctx, &path);
@@ -276,6 +284,10 @@ impl App {
             return chrome::drop_hint_ui(ui);
         }
         self.ranks_ui(ui);
+        if self.folder_ui(ui) {
+            self.palette_ui(ui);
+            return chrome::drop_hint_ui(ui);
+        }
         let chosen = match self.files.get_mut(self.current) {
             Some(file) => file.file_ui(ui, &mut self.settings),
             None => {

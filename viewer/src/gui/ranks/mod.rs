@@ -1,6 +1,7 @@
-//! Ranks: a strip with one small cell for each open file and device: its peak to scale, and which stand out.
+//! Ranks: a strip with one small cell for each open file and device, or each rank of a folder: its peak to scale, and
+//! which stand out.
 
-use std::sync::{Arc, Weak};
+mod cells;
 
 use eframe::egui::{
     Align2, Color32, EventFilter, FontId, Key, Modifiers, Painter, Rect, Response, Role, ScrollArea, Sense, Shape,
@@ -9,41 +10,18 @@ use eframe::egui::{
 use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
-use super::outliers::{Standing, standings};
+use self::cells::{Cell, Known, cells};
 use super::theme::{self, Shades};
-use crate::session::Recording;
+use crate::outliers::Standing;
 
-/// One device of one open file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Row of the file.
-    pub file: usize,
-    /// Row of the device in it.
-    pub device: usize,
-}
-
-/// What a cell shows.
-#[derive(Clone, Debug)]
-struct Cell {
-    place: Place,
-    /// `rank 3`, or the file's name; with the device where the file has several.
-    name: String,
-    /// The same in as few letters as can be.
-    short: String,
-    peak: u64,
-    baseline: u64,
-    capacity: u64,
-    standing: Standing,
-    /// The total over the recording.
-    curve: Vec<u64>,
-}
+pub use self::cells::{Place, Shown};
 
 /// The strip. Works a cell out once for each recording and total.
 #[derive(Debug, Default)]
 pub struct Ranks {
     cells: Vec<Cell>,
     /// What the cells were worked out for.
-    known: Option<(Vec<Weak<Recording>>, Metric)>,
+    known: Option<(Known, Metric)>,
     /// The place that was last scrolled to.
     shown: Option<Place>,
 }
@@ -71,15 +49,15 @@ impl Ranks {
     pub fn ranks_ui(
         &mut self,
         ui: &mut Ui,
-        files: &[&Arc<Recording>],
+        shown: Shown<'_>,
         metric: Metric,
-        in_front: Place,
+        in_front: Option<Place>,
     ) -> Option<Place> {
-        self.refresh(files, metric);
+        self.refresh(shown, metric);
         if self.cells.len() < 2 {
             return None;
         }
-        let front = self.cells.iter().position(|cell| cell.place == in_front);
+        let front = self.cells.iter().position(|cell| Some(cell.place) == in_front);
         let mut wish = None;
         let width = (ui.available_width() / self.cells.len() as f32).clamp(NARROWEST, WIDEST).floor();
         let area = ScrollArea::horizontal().id_salt("ranks").auto_shrink([false, true]);
@@ -92,10 +70,10 @@ impl Ranks {
             let place =
                 |row: usize| Rect::from_min_size(rect.min + vec2(row as f32 * width, 0.0), vec2(width, rect.height()));
             if let Some(row) = front
-                && self.shown != Some(in_front)
+                && self.shown != in_front
             {
                 ui.scroll_to_rect(place(row), None);
-                self.shown = Some(in_front);
+                self.shown = in_front;
             }
             let top = self.top();
             let labels = labelled(ui, &self.cells, width);
@@ -130,15 +108,11 @@ impl Ranks {
         self.cells.iter().map(|cell| cell.words(metric)).collect()
     }
 
-    fn refresh(&mut self, files: &[&Arc<Recording>], metric: Metric) {
-        let is_known = self.known.as_ref().is_some_and(|(known, of)| {
-            let same = known.iter().zip(files).all(|(known, file)| known.as_ptr() == Arc::as_ptr(file));
-            *of == metric && known.len() == files.len() && same
-        });
+    fn refresh(&mut self, shown: Shown<'_>, metric: Metric) {
+        let is_known = self.known.as_ref().is_some_and(|(known, of)| *of == metric && known.is(shown));
         if !is_known {
-            // Weak: the strip keeps no recording in memory that was closed.
-            self.known = Some((files.iter().map(|file| Arc::downgrade(file)).collect(), metric));
-            self.cells = cells(files, metric);
+            self.known = Some((Known::of(shown), metric));
+            self.cells = cells(shown, metric);
             self.shown = None;
         }
     }
@@ -149,71 +123,6 @@ impl Ranks {
         let (peak, capacity) = (most(|cell| cell.peak), most(|cell| cell.capacity));
         if capacity >= peak && capacity / 4 <= peak { capacity } else { peak }.max(1)
     }
-}
-
-impl Cell {
-    fn words(&self, metric: Metric) -> String {
-        let metric = metric.name().replace('_', " ");
-        let mut words = format!("{}: {metric} memory peaks at {}", self.name, format_bytes(self.peak));
-        if self.capacity > 0 {
-            let share = self.peak as f64 / self.capacity as f64 * 100.0;
-            words += &format!(", {share:.0} % of {}", format_bytes(self.capacity));
-        }
-        if self.baseline > 0 {
-            words += &format!("; {} of it were alive before the recording", format_bytes(self.baseline));
-        }
-        words += ".";
-        if let Some(told) = self.standing.words() {
-            words += &format!(" This is {told}.");
-        }
-        words
-    }
-}
-
-/// The cells of all files, by rank where it is known, then by name and device.
-fn cells(files: &[&Arc<Recording>], metric: Metric) -> Vec<Cell> {
-    let mut cells: Vec<(Option<u32>, Cell)> = Vec::new();
-    for (file, recording) in files.iter().enumerate() {
-        let rank = recording.trace.header.rank;
-        for (device, index) in recording.devices.iter().enumerate() {
-            let (mut name, mut short) = match rank {
-                Some(rank) => (format!("rank {rank}"), rank.to_string()),
-                None => (recording.name.clone(), (file + 1).to_string()),
-            };
-            if recording.devices.len() > 1 {
-                name += &format!(", device {}", index.device.0);
-                short =
-                    if files.len() > 1 { format!("{short}:{}", index.device.0) } else { index.device.0.to_string() };
-            }
-            let peak = index.peak(&recording.trace, metric).bytes;
-            cells.push((
-                rank,
-                Cell {
-                    place: Place { file, device },
-                    name,
-                    short,
-                    peak,
-                    baseline: index.series.baseline().get(metric).min(peak),
-                    capacity: index.summary.capacity_bytes,
-                    standing: Standing::Usual,
-                    curve: index.series.samples(&recording.trace, metric, index.moments.clone(), SAMPLES),
-                },
-            ));
-        }
-    }
-    cells.sort_by(|(a_rank, a), (b_rank, b)| {
-        let key = |rank: &Option<u32>| rank.map_or((1, 0), |rank| (0, rank));
-        let by_name = || (a_rank.is_none() && b_rank.is_none()).then(|| a.name.cmp(&b.name));
-        let by_place = (a.place.file, a.place.device).cmp(&(b.place.file, b.place.device));
-        key(a_rank).cmp(&key(b_rank)).then(by_name().unwrap_or(by_place)).then(by_place)
-    });
-    let mut cells: Vec<Cell> = cells.into_iter().map(|(_, cell)| cell).collect();
-    // Devices of one capacity are comparable.
-    let comparable: Vec<(u64, u64)> = cells.iter().map(|cell| (cell.capacity, cell.peak)).collect();
-    for (cell, standing) in cells.iter_mut().zip(standings(&comparable)) {
-        cell.standing = standing;
-    }
-    cells
 }
 
 /// Follows the keys while the strip has the keyboard: the row that they lead to.
@@ -327,7 +236,10 @@ mod tests {
     use egui_kittest::kittest::{NodeT as _, Queryable as _};
     use highwater_snapshots::text::trace_from_text;
 
+    use std::sync::Arc;
+
     use super::*;
+    use crate::session::Recording;
 
     fn recording(rank: u32, mebibytes: u64) -> Arc<Recording> {
         let text = format!("baseline w 1000\nalloc a {}\nfree a\n", mebibytes << 20);
@@ -342,7 +254,7 @@ mod tests {
         let mut harness = Harness::builder().with_size(Vec2::new(width, 80.0)).build_ui(move |ui| {
             let files: Vec<&Arc<Recording>> = files.iter().collect();
             let now = *shown.borrow();
-            if let Some(place) = ranks.ranks_ui(ui, &files, Metric::Requested, now) {
+            if let Some(place) = ranks.ranks_ui(ui, Shown::Files(&files), Metric::Requested, Some(now)) {
                 *shown.borrow_mut() = place;
             }
         });
@@ -375,7 +287,7 @@ mod tests {
     fn a_rank_that_stands_out_is_told_in_words() {
         let files: Vec<_> = (0..8).map(|rank| recording(rank, if rank == 5 { 1812 } else { 1000 })).collect();
         let mut ranks = Ranks::default();
-        ranks.refresh(&files.iter().collect::<Vec<_>>(), Metric::Requested);
+        ranks.refresh(Shown::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);
         let words = ranks.words(Metric::Requested);
         assert!(words[5].ends_with("This is 812 MiB above the median of 8 ranks."), "{}", words[5]);
         assert!(words[4].ends_with("1000 B of it were alive before the recording."), "{}", words[4]);
@@ -387,7 +299,7 @@ mod tests {
         let (harness, _) = harness(files.clone(), 1500.0);
         assert_eq!(harness.get_all_by_role(Role::Tab).count(), 128);
         let mut ranks = Ranks::default();
-        ranks.refresh(&files.iter().collect::<Vec<_>>(), Metric::Requested);
+        ranks.refresh(Shown::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);
         let shown: Vec<usize> = {
             let found = Rc::new(RefCell::new(Vec::new()));
             let (heard, cells) = (Rc::clone(&found), ranks.cells.clone());
@@ -405,7 +317,7 @@ mod tests {
         assert!(harness.query_by_label_contains("Ranks").is_none());
         let other = recording(1, 10);
         let mut ranks = Ranks::default();
-        ranks.refresh(&[&file, &other], Metric::Requested);
+        ranks.refresh(Shown::Files(&[&file, &other]), Metric::Requested);
         assert_eq!((ranks.cells.len(), Arc::strong_count(&other)), (2, 1));
     }
 }

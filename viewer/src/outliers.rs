@@ -1,6 +1,13 @@
 //! Outliers: which of several peaks stand out from those that they can be compared with.
 
+use std::collections::BTreeMap;
+
 use highwater_snapshots::units::format_bytes;
+use serde::Serialize;
+
+/// The rule, in words.
+pub const RULE: &str = "a peak stands out if it is more than 5 median absolute deviations, 5 % and 64 MiB from the \
+                        median of at least 3 ranks whose devices have the same capacity";
 
 /// How a peak stands among comparable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +23,17 @@ pub enum Standing {
     },
 }
 
+/// Where the peaks of one kind lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Middle {
+    /// The middle one in bytes.
+    pub median_bytes: u64,
+    /// The middle one of their distances from it, in bytes: the median absolute deviation.
+    pub deviation_bytes: u64,
+    /// How many they are.
+    pub of: usize,
+}
+
 impl Standing {
     /// Where it stands, in words, if it stands out: `812 MiB above the median of 8 ranks`.
     pub fn words(self) -> Option<String> {
@@ -25,7 +43,9 @@ impl Standing {
     }
 }
 
-/// A peak stands out if it is further from the median than a twentieth of it …
+/// A peak stands out if it is further from the median than so many median absolute deviations …
+const LEAST_DEVIATIONS: u64 = 5;
+/// … and than a twentieth of the median …
 const LEAST_SHARE: u64 = 20;
 /// … and than so many bytes.
 const LEAST_BYTES: u64 = 64 << 20;
@@ -34,27 +54,44 @@ const LEAST_PEAKS: usize = 3;
 
 /// How each stands among those of the same kind: kind (such as the device's capacity) and bytes of each.
 pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
-    let mut sorted: Vec<(u64, u64)> = peaks.to_vec();
-    sorted.sort_unstable();
-    let standing = |&(kind, bytes): &(u64, u64)| {
-        let first = sorted.partition_point(|(other, _)| *other < kind);
-        let same = &sorted[first..sorted.partition_point(|(other, _)| *other <= kind)];
-        let median = median(same);
-        let by = i128::from(bytes) - i128::from(median);
-        let is_out = by.unsigned_abs() > u128::from(LEAST_BYTES.max(median / LEAST_SHARE));
+    let middles = middles(peaks);
+    let standing = |(&(_, bytes), middle): (&(u64, u64), &Middle)| {
+        let by = i128::from(bytes) - i128::from(middle.median_bytes);
+        let deviations = middle.deviation_bytes.saturating_mul(LEAST_DEVIATIONS);
+        let least = LEAST_BYTES.max(middle.median_bytes / LEAST_SHARE).max(deviations);
         match i64::try_from(by) {
-            Ok(by) if is_out && same.len() >= LEAST_PEAKS => Standing::Out { by, of: same.len() },
+            Ok(by) if by.unsigned_abs() > least && middle.of >= LEAST_PEAKS => Standing::Out { by, of: middle.of },
             _ => Standing::Usual,
         }
     };
-    peaks.iter().map(standing).collect()
+    peaks.iter().zip(&middles).map(standing).collect()
 }
 
-/// The middle of sorted peaks; of an even number, halfway between the middle two.
-fn median(sorted: &[(u64, u64)]) -> u64 {
-    let middle = sorted.len() / 2;
-    let at = |row: usize| sorted.get(row).map_or(0, |(_, bytes)| *bytes);
-    if sorted.len().is_multiple_of(2) { at(middle.wrapping_sub(1)).midpoint(at(middle)) } else { at(middle) }
+/// For each peak, where those of its kind lie: kind and bytes of each as in [`standings`].
+pub fn middles(peaks: &[(u64, u64)]) -> Vec<Middle> {
+    let mut of_kind: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for (kind, bytes) in peaks {
+        of_kind.entry(*kind).or_default().push(*bytes);
+    }
+    let middles: BTreeMap<u64, Middle> = of_kind.into_iter().map(|(kind, bytes)| (kind, Middle::of(bytes))).collect();
+    peaks.iter().map(|(kind, _)| middles[kind]).collect()
+}
+
+impl Middle {
+    fn of(mut bytes: Vec<u64>) -> Self {
+        let median_bytes = median(&mut bytes);
+        let of = bytes.len();
+        bytes.iter_mut().for_each(|bytes| *bytes = bytes.abs_diff(median_bytes));
+        Self { median_bytes, deviation_bytes: median(&mut bytes), of }
+    }
+}
+
+/// The middle one in order; of an even number, halfway between the middle two.
+fn median(bytes: &mut [u64]) -> u64 {
+    bytes.sort_unstable();
+    let middle = bytes.len() / 2;
+    let at = |row: usize| bytes.get(row).copied().unwrap_or(0);
+    if bytes.len().is_multiple_of(2) { at(middle.wrapping_sub(1)).midpoint(at(middle)) } else { at(middle) }
 }
 
 #[cfg(test)]
@@ -84,6 +121,17 @@ mod tests {
     }
 
     #[test]
+    fn where_peaks_are_spread_widely_none_of_them_stands_out() {
+        let stages: Vec<u64> = (0..8).flat_map(|stage| [4000 + stage * 500; 4]).collect();
+        assert!(of(&stages).iter().all(|standing| *standing == Standing::Usual), "stages of a pipeline");
+        let mut one_more = stages.clone();
+        one_more[3] = 30_000;
+        let found = of(&one_more);
+        assert!(matches!(found[3], Standing::Out { by: 1.., of: 32 }));
+        assert_eq!(found.iter().filter(|standing| **standing != Standing::Usual).count(), 1);
+    }
+
+    #[test]
     fn only_peaks_of_the_same_kind_are_compared_and_only_where_there_are_three() {
         assert!(of(&[100, 9000]).iter().all(|standing| *standing == Standing::Usual));
         let mixed = [(24, 100 * MIB), (24, 100 * MIB), (80, 9000 * MIB), (80, 9000 * MIB)];
@@ -93,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_lies_halfway_and_nothing_overflows() {
-        assert_eq!(median(&[(0, 1), (0, 3), (0, 5), (0, 100)]), 4);
+        assert_eq!(median(&mut [5, 1, 100, 3]), 4);
         let found = standings(&[(0, 0), (0, 0), (0, u64::MAX)]);
         assert_eq!(found[..2], [Standing::Usual; 2]);
         let far = standings(&[(0, u64::MAX), (0, u64::MAX), (0, u64::MAX - 1)]);

@@ -1,0 +1,60 @@
+//! Convert: the options of `highwater convert`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::CategoryChoice;
+
+/// What a folder of tables is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConvertTo {
+    /// Two tables, events and blocks, partitioned by rank
+    Parquet,
+}
+
+/// One of the tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ConvertTable {
+    /// A row for each event, with the totals after it
+    #[default]
+    Events,
+    /// A row for each block
+    Blocks,
+}
+
+/// `highwater convert`.
+#[derive(Clone, Debug, Args)]
+pub struct ConvertArguments {
+    /// The recording; `-` is standard input. With --to, several, and folders of them
+    #[arg(value_name = "IN", required = true, num_args = 1..)]
+    pub files: Vec<PathBuf>,
+    /// The file to write; its ending says how. With --to, the folder to write
+    ///
+    /// .snap is our own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
+    /// this program; each may have .gz behind it. .folded has the stacks and bytes at the peak of requested bytes, for
+    /// flame graph programs. .parquet has one table of the recording, for query engines. A file that is there is
+    /// replaced, once the new one is complete.
+    #[arg(value_name = "OUT", required = true)]
+    pub out: PathBuf,
+    /// Write a folder with two tables, OUT/events and OUT/blocks, partitioned by rank, for DuckDB, DataFusion or Spark
+    #[arg(long, value_name = "FORMAT")]
+    pub to: Option<ConvertTo>,
+    /// The table that a file with the ending .parquet gets [default: events]
+    #[arg(long, value_name = "TABLE")]
+    pub table: Option<ConvertTable>,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ConvertArguments {
+    /// Whether tables are written, for query engines.
+    pub fn wants_tables(&self) -> bool {
+        let is_parquet = |path: &Path| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet"));
+        self.to.is_some() || is_parquet(&self.out)
+    }
+}

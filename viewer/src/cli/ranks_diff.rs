@@ -1,0 +1,233 @@
+//! Ranks diff: `highwater diff` of folders: the rank that stands out beside a usual one, or two runs rank by rank.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use highwater_snapshots::Error;
+use highwater_snapshots::units::format_bytes;
+use serde::Serialize;
+
+use super::categories::reader;
+use super::diff::{DiffReport, signed};
+use super::moment::count_of;
+use super::outcome::{Failure, Status};
+use super::page::Page;
+use super::recording::{Recording, read_fleet};
+use super::table::{Column, Table};
+use crate::args::DiffArguments;
+use crate::fleet::{Fleet, Rank, ranges_text};
+use crate::outliers::Standing;
+
+/// `highwater diff` where A is a folder, or B.
+pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let open = reader(&arguments.categories)?;
+    match &arguments.b {
+        None => within(arguments, &open, page),
+        Some(b) if b.is_dir() && arguments.a.is_dir() => between(arguments, b, &open, page),
+        Some(_) => {
+            let text = "a folder of ranks is compared with another folder; name two folders, or two recordings";
+            Err(Failure::Usage(text.to_owned()))
+        }
+    }
+}
+
+/// Compares the rank of a folder that stands out, or else the highest, with the one nearest to the median.
+fn within(
+    arguments: &DiffArguments,
+    open: &(impl Fn(&Path) -> Result<Recording, Error> + Sync),
+    page: &mut Page<'_>,
+) -> Result<Status, Failure> {
+    let fleet = read_fleet(&arguments.a, |file| open(file).map(|recording| recording.trace))?;
+    let metric = arguments.metric;
+    let outlier = fleet.outlier(metric);
+    let pair = outlier.or(fleet.highest(metric)).and_then(|row| Some((row, fleet.usual(metric, row)?)));
+    let Some((row, usual)) = pair else {
+        let text = format!("{}: one recording alone cannot be compared; name a second folder", fleet.name);
+        return Err(Failure::Usage(text));
+    };
+    let [a, b] = [usual, row].map(|row| &fleet.ranks[row]);
+    let ranks = count_of(fleet.ranks.len() as u64, "rank");
+    let name = metric.name().replace('_', " ");
+    let intro = match fleet.standings(metric)[row] {
+        Standing::Out { by, .. } => {
+            let side = if by > 0 { "above" } else { "below" };
+            let by = format_bytes(by.unsigned_abs());
+            format!("Rank {} stands out: it peaks {by} {side} the median of {ranks}, in {name}.", b.rank)
+        }
+        Standing::Usual => format!("No rank stands out among {ranks}; rank {} peaks highest, in {name}.", b.rank),
+    };
+    let nearest = format!("A is rank {}, the nearest to the median; B is rank {}.", a.rank, b.rank);
+    compare(arguments, [a, b], open, |report| {
+        if arguments.json {
+            let figures = WithinFigures {
+                folder: &fleet.name,
+                metric: metric.name(),
+                a_rank: a.rank,
+                b_rank: b.rank,
+                stands_out: outlier.is_some(),
+                diff: report.figures(),
+            };
+            return Ok(page.json(&figures)?);
+        }
+        page.headline(&intro)?;
+        page.line(&nearest)?;
+        page.gap()?;
+        Ok(report.print(page)?)
+    })
+}
+
+/// The peaks of one rank in both folders; none where it is in one only.
+#[derive(Debug, Serialize)]
+struct Pair {
+    rank: u32,
+    a_bytes: Option<u64>,
+    b_bytes: Option<u64>,
+    /// What a rank takes that one folder alone has, counts whole.
+    delta_bytes: i128,
+}
+
+/// Compares two folders rank by rank, and takes the rank apart that grew most.
+fn between(
+    arguments: &DiffArguments,
+    b: &Path,
+    open: &(impl Fn(&Path) -> Result<Recording, Error> + Sync),
+    page: &mut Page<'_>,
+) -> Result<Status, Failure> {
+    let read = |folder: &Path| read_fleet(folder, |file| open(file).map(|recording| recording.trace));
+    let fleets = [read(&arguments.a)?, read(b)?];
+    let by_rank = fleets.each_ref().map(|fleet| first_of_each(fleet));
+    let pairs = pairs(&by_rank, arguments);
+    let in_both = pairs.iter().filter(|pair| pair.a_bytes.is_some() && pair.b_bytes.is_some());
+    let Some(most) = in_both.max_by_key(|pair| (pair.delta_bytes, std::cmp::Reverse(pair.rank))) else {
+        let text = format!("{} and {} have no rank in common", fleets[0].name, fleets[1].name);
+        return Err(Failure::Usage(text));
+    };
+    let ranks = [by_rank[0][&most.rank], by_rank[1][&most.rank]];
+    compare(arguments, ranks, open, |report| {
+        if arguments.json {
+            let figures = BetweenFigures {
+                a: &fleets[0].name,
+                b: &fleets[1].name,
+                metric: arguments.metric.name(),
+                ranks: &pairs,
+                grown_most: most.rank,
+                diff: report.figures(),
+            };
+            return Ok(page.json(&figures)?);
+        }
+        print_pairs(arguments, &fleets, &pairs, most, page)?;
+        page.gap()?;
+        Ok(report.print(page)?)
+    })
+}
+
+/// The recording of each rank, the first where there are several.
+fn first_of_each(fleet: &Fleet) -> BTreeMap<u32, &Rank> {
+    let mut first = BTreeMap::new();
+    for rank in &fleet.ranks {
+        first.entry(rank.rank).or_insert(rank);
+    }
+    first
+}
+
+fn pairs(by_rank: &[BTreeMap<u32, &Rank>; 2], arguments: &DiffArguments) -> Vec<Pair> {
+    let mut ranks: Vec<u32> = by_rank.iter().flat_map(BTreeMap::keys).copied().collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let pair = |rank: u32| {
+        let [a, b] = by_rank.each_ref().map(|ranks| ranks.get(&rank).map(|rank| rank.peak(arguments.metric).bytes));
+        let delta_bytes = i128::from(b.unwrap_or(0)) - i128::from(a.unwrap_or(0));
+        Pair { rank, a_bytes: a, b_bytes: b, delta_bytes }
+    };
+    ranks.into_iter().map(pair).collect()
+}
+
+fn print_pairs(
+    arguments: &DiffArguments,
+    fleets: &[Fleet; 2],
+    pairs: &[Pair],
+    most: &Pair,
+    page: &mut Page<'_>,
+) -> Result<(), Failure> {
+    let metric = arguments.metric.name().replace('_', " ");
+    let words = match most.delta_bytes {
+        1.. => format!("Rank {} grew most: its peak of {metric} bytes by {}.", most.rank, signed(most.delta_bytes)),
+        0 => format!("No rank grew: the peaks of {metric} bytes are at most what they were."),
+        _ => format!(
+            "Every rank shrank; rank {} least: its peak of {metric} bytes by {}.",
+            most.rank,
+            signed(most.delta_bytes)
+        ),
+    };
+    page.headline(&words)?;
+    page.line(&format!("A: {}; B: {}.", fleets[0].name, fleets[1].name))?;
+    let only = |is_here: fn(&Pair) -> bool| -> Vec<_> {
+        pairs.iter().filter(|pair| is_here(pair)).map(|pair| pair.rank..=pair.rank).collect()
+    };
+    for (side, ranks) in [("A", only(|pair| pair.b_bytes.is_none())), ("B", only(|pair| pair.a_bytes.is_none()))] {
+        if !ranks.is_empty() {
+            page.warning(&format!("Only in {side}: {}.", ranges_text(&ranks)))?;
+        }
+    }
+    for fleet in fleets {
+        for (path, why) in &fleet.unread {
+            page.warning(&format!("Not read: {}: {why}", path.display()))?;
+        }
+        for problem in fleet.problems() {
+            page.warning(&format!("Problem: {}: {problem}.", fleet.name))?;
+        }
+    }
+    page.gap()?;
+    let mut table = Table::new(vec![
+        Column::number("rank"),
+        Column::number("A"),
+        Column::number("B"),
+        Column::number("difference"),
+        Column::text(""),
+    ]);
+    for pair in pairs {
+        let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_bytes);
+        let note = if pair.rank == most.rank && pair.delta_bytes > 0 { "◀ grew most" } else { "" };
+        let delta = signed(pair.delta_bytes);
+        table.push(vec![pair.rank.to_string(), bytes(pair.a_bytes), bytes(pair.b_bytes), delta, note.to_owned()]);
+    }
+    page.table(&table)?;
+    page.gap()?;
+    Ok(page.line(&format!("Rank {} in both:", most.rank))?)
+}
+
+/// Reads the recordings of both ranks again, and lets `tell` tell what `diff` says of them.
+fn compare(
+    arguments: &DiffArguments,
+    ranks: [&Rank; 2],
+    open: &(impl Fn(&Path) -> Result<Recording, Error> + Sync),
+    tell: impl FnOnce(&DiffReport<'_>) -> Result<(), Failure>,
+) -> Result<Status, Failure> {
+    let read = |rank: &Rank| open(&rank.path).map_err(|source| Failure::Read { file: rank.path.clone(), source });
+    let recordings = [read(ranks[0])?, read(ranks[1])?];
+    let arguments = DiffArguments { a: ranks[0].path.clone(), b: Some(ranks[1].path.clone()), ..arguments.clone() };
+    tell(&DiffReport::of(recordings.each_ref().map(|recording| &recording.trace), &arguments)?)?;
+    Ok(Status::Fine)
+}
+
+/// The object that `diff --json` prints of one folder.
+#[derive(Debug, Serialize)]
+struct WithinFigures<'a, D: Serialize> {
+    folder: &'a str,
+    metric: &'static str,
+    a_rank: u32,
+    b_rank: u32,
+    stands_out: bool,
+    diff: D,
+}
+
+/// The object that `diff --json` prints of two folders.
+#[derive(Debug, Serialize)]
+struct BetweenFigures<'a, D: Serialize> {
+    a: &'a str,
+    b: &'a str,
+    metric: &'static str,
+    ranks: &'a [Pair],
+    grown_most: u32,
+    diff: D,
+}

@@ -1,0 +1,144 @@
+//! Answer: what became of the recordings that were written as tables.
+
+use std::io;
+use std::path::PathBuf;
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::units::{format_bytes, format_count};
+use serde::Serialize;
+
+use crate::args::ConvertArguments;
+use crate::cli::moment::count_of;
+use crate::cli::page::Page;
+use crate::cli::shell::quoted;
+use crate::cli::table::{Column, Table};
+
+/// Recordings, and files that could not be read, that are told one by one.
+const TOLD: usize = 8;
+
+/// One recording that was written.
+#[derive(Debug, Serialize)]
+pub(super) struct Written {
+    rank: Option<u32>,
+    file: PathBuf,
+    events: usize,
+    blocks: usize,
+    bytes: u64,
+}
+
+impl Written {
+    /// `trace`, which was read from `file` and takes so many bytes in its tables.
+    pub(super) fn of(rank: Option<u32>, file: PathBuf, trace: &Trace, bytes: u64) -> Self {
+        Self { rank, file, events: trace.events.len(), blocks: trace.blocks.len(), bytes }
+    }
+}
+
+/// The answer, for people and programs.
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    pub(super) arguments: &'a ConvertArguments,
+    pub(super) written: Vec<Written>,
+    /// What could not be read, and why.
+    pub(super) unread: Vec<(PathBuf, String)>,
+    pub(super) skipped: usize,
+    pub(super) lost: Vec<String>,
+}
+
+/// The object that `convert --json` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct Figures<'a> {
+    file: String,
+    events: usize,
+    blocks: usize,
+    bytes: u64,
+    recordings: &'a [Written],
+    unread: Vec<Unread<'a>>,
+    skipped: usize,
+    lost: &'a [String],
+}
+
+/// A file that could not be read.
+#[derive(Debug, Serialize)]
+struct Unread<'a> {
+    file: String,
+    why: &'a str,
+}
+
+impl Answer<'_> {
+    fn sum(&self, of: impl Fn(&Written) -> usize) -> usize {
+        self.written.iter().map(of).sum()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.written.iter().map(|written| written.bytes).sum()
+    }
+
+    pub(super) fn figures(&self) -> Figures<'_> {
+        Figures {
+            file: self.arguments.out.display().to_string(),
+            events: self.sum(|written| written.events),
+            blocks: self.sum(|written| written.blocks),
+            bytes: self.bytes(),
+            recordings: &self.written,
+            unread: self.unread.iter().map(|(path, why)| Unread { file: path.display().to_string(), why }).collect(),
+            skipped: self.skipped,
+            lost: &self.lost,
+        }
+    }
+
+    pub(super) fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let out = self.arguments.out.display().to_string();
+        let [events, blocks] = [self.sum(|written| written.events), self.sum(|written| written.blocks)];
+        let what = format!("{}, {}", count_of(events as u64, "event"), count_of(blocks as u64, "block"));
+        let of = if self.arguments.to.is_some() {
+            format!(" of {}", count_of(self.written.len() as u64, "recording"))
+        } else {
+            String::new()
+        };
+        page.headline(&format!("Wrote {out} ({}): {what}{of}.", format_bytes(self.bytes())))?;
+        page.gap()?;
+        let mut table = Table::new(vec![
+            Column::number("rank"),
+            Column::text("file").giving_way(),
+            Column::number("events"),
+            Column::number("blocks"),
+            Column::number("size"),
+        ]);
+        for written in self.written.iter().take(TOLD) {
+            table.push(vec![
+                written.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
+                written.file.display().to_string(),
+                format_count(written.events as u64),
+                format_count(written.blocks as u64),
+                format_bytes(written.bytes),
+            ]);
+        }
+        page.table(&table)?;
+        if self.written.len() > TOLD {
+            page.line(&format!("  … and {}", count_of((self.written.len() - TOLD) as u64, "more recording")))?;
+        }
+        page.gap()?;
+        for what in &self.lost {
+            page.warning(&format!("Lost: {what}."))?;
+        }
+        for (path, why) in self.unread.iter().take(TOLD) {
+            page.warning(&format!("Not read: {}: {why}", path.display()))?;
+        }
+        if self.unread.len() > TOLD {
+            page.warning(&format!("Not read: … and {}", count_of((self.unread.len() - TOLD) as u64, "more file")))?;
+        }
+        if self.skipped > 0 {
+            page.line(&format!("Passed by: {} that hold no recording.", count_of(self.skipped as u64, "other file")))?;
+        }
+        if self.lost.is_empty() && self.unread.is_empty() {
+            page.line("Nothing was lost.")?;
+        }
+        page.gap()?;
+        let from = match self.arguments.to {
+            Some(_) => format!("{out}/events/*/*.parquet"),
+            None => out,
+        };
+        let query = quoted(&format!("from '{from}' limit 5"));
+        page.hint(&format!("Next: duckdb -c {query}   or any engine that reads Parquet; docs/ranks.md has queries"))
+    }
+}

@@ -1,0 +1,294 @@
+//! Events: the table with a row for each event, and one before the first for each device.
+
+use std::ops::Range;
+
+use highwater_snapshots::analysis::Totals;
+use highwater_snapshots::analysis::replay::{baseline_effects, effects};
+use highwater_snapshots::trace::{Segment, Subject};
+use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
+
+use super::Rows;
+use super::column::{Column, Value, number};
+use super::identity::Identity;
+use super::texts::Texts;
+
+/// The rows of a recording.
+pub(super) struct EventRows<'a> {
+    trace: &'a Trace,
+    identity: &'a Identity,
+    texts: Texts,
+    devices: Vec<DeviceId>,
+    /// The totals of each device after the last row that was entered.
+    now: Vec<Totals>,
+    /// The rows at hand, and the totals after each; none where the row is of no device.
+    entered: Range<usize>,
+    totals: Vec<Option<Totals>>,
+    /// Step and phase of the row that was asked for last.
+    span: usize,
+}
+
+impl<'a> EventRows<'a> {
+    pub(super) fn new(trace: &'a Trace, identity: &'a Identity) -> Self {
+        let devices = trace.device_ids();
+        let start = |&device: &DeviceId| {
+            let mut totals = Totals::default();
+            baseline_effects(trace, device, |effect| totals.apply(trace, effect));
+            totals
+        };
+        Self {
+            trace,
+            identity,
+            texts: Texts::default(),
+            now: devices.iter().map(start).collect(),
+            devices,
+            entered: 0..0,
+            totals: Vec::new(),
+            span: 0,
+        }
+    }
+
+    /// The event of a row; none for the state before the first.
+    fn event(&self, row: usize) -> Option<EventId> {
+        row.checked_sub(self.devices.len()).map(EventId::from_index)
+    }
+
+    /// The device of a row; none where it concerns every device.
+    fn device(&self, row: usize) -> Option<DeviceId> {
+        match self.event(row) {
+            None => self.devices.get(row).copied(),
+            Some(event) if self.trace.is_everywhere(event) => None,
+            Some(event) => Some(self.trace.events.device[event.0 as usize]),
+        }
+    }
+
+    fn total(&self, row: usize) -> Option<&Totals> {
+        self.totals[row - self.entered.start].as_ref()
+    }
+
+    fn block(&self, row: usize) -> Option<BlockId> {
+        match self.trace.subject(self.event(row)?) {
+            Subject::Block(block) | Subject::Tag(block, _) => block.is_some().then_some(block),
+            _ => None,
+        }
+    }
+
+    fn segment(&self, row: usize) -> Option<Segment> {
+        match self.trace.subject(self.event(row)?) {
+            Subject::Segment(segment) => Some(self.trace.segments.get(segment)),
+            _ => None,
+        }
+    }
+
+    /// The step and phase of a row; rows are asked for in order, column by column.
+    fn span(&mut self, row: usize) -> Option<&'a highwater_snapshots::trace::Span> {
+        let event = self.event(row)?;
+        let rows = self.trace.spans.rows();
+        let is_here = |span: &&highwater_snapshots::trace::Span| span.first <= event && event < span.end;
+        if rows.get(self.span).filter(is_here).is_none() {
+            self.span = rows.partition_point(|span| span.first <= event).saturating_sub(1);
+        }
+        rows.get(self.span).filter(is_here)
+    }
+}
+
+impl Rows for EventRows<'_> {
+    fn identity(&self) -> &Identity {
+        self.identity
+    }
+
+    fn len(&self) -> usize {
+        self.devices.len() + self.trace.events.len()
+    }
+
+    fn enter(&mut self, rows: Range<usize>) {
+        self.texts.forget();
+        self.totals.clear();
+        for row in rows.clone() {
+            let place = self.device(row).and_then(|device| self.devices.binary_search(&device).ok());
+            if let Some(event) = self.event(row) {
+                // An event that concerns every device changes no total.
+                let device = self.trace.events.device[event.0 as usize];
+                if let Ok(at) = self.devices.binary_search(&device) {
+                    let now = &mut self.now[at];
+                    effects(self.trace, event.0 as usize, |effect| now.apply(self.trace, effect));
+                }
+            }
+            self.totals.push(place.map(|at| self.now[at]));
+        }
+        self.entered = rows;
+    }
+}
+
+/// The columns.
+pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
+    use Value::{Number, Running, Text};
+    type Row<'a> = EventRows<'a>;
+    vec![
+        Column::always("recording", "The file's name", Text(|r: &mut Row<'a>, _| Some(r.identity.recording.clone()))),
+        Column::always(
+            "event",
+            "Its number; -1 for the state before the first, of which each device has a row",
+            Running(|r, row| Some(r.event(row).map_or(-1, |event| i64::from(event.0)))),
+        ),
+        Column::always(
+            "time_ns",
+            "When, in nanoseconds since 1970",
+            Running(|r, row| {
+                let time = r.event(row).and_then(|event| r.trace.events.time_of(event)).unwrap_or(0);
+                Some(r.identity.unix_ns(time))
+            }),
+        ),
+        Column::always(
+            "kind",
+            "What happened: alloc, free_requested, free_completed, segment_alloc …; start for the state before",
+            Text(|r, row| {
+                let name = r.event(row).map_or("start", |event| r.trace.events.kind[event.0 as usize].name());
+                Some(r.texts.fixed(name))
+            }),
+        ),
+        Column::or_null(
+            "device",
+            "Where; null for what concerns every device: steps and phases",
+            Number(|r, row| r.device(row).map(|device| i64::from(device.0))),
+        ),
+        Column::or_null(
+            "stream",
+            "The stream that the block or segment is for",
+            Number(|r, row| {
+                let block = r.block(row).map(|block| r.trace.blocks.stream[block.0 as usize]);
+                number(block.or_else(|| Some(r.segment(row)?.range.stream))?.0)
+            }),
+        ),
+        Column::or_null(
+            "step",
+            "The training step, from 0; null outside all steps",
+            Number(|r, row| r.span(row)?.step.map(i64::from)),
+        ),
+        Column::always(
+            "phase",
+            "setup, forward, backward, optimizer, zero_grad or other",
+            Text(|r, row| {
+                let phase = r.span(row).map_or(highwater_snapshots::Phase::Setup, |span| span.phase);
+                Some(r.texts.fixed(phase.name()))
+            }),
+        ),
+        Column::or_null(
+            "block",
+            "The block that it is about, as in blocks",
+            Running(|r, row| r.block(row).map(|block| i64::from(block.0))),
+        ),
+        Column::or_null(
+            "address",
+            "First byte of the block or segment",
+            Number(|r, row| {
+                let block = r.block(row).map(|block| r.trace.blocks.address[block.0 as usize]);
+                number(block.or_else(|| Some(r.segment(row)?.range.address))?)
+            }),
+        ),
+        Column::or_null(
+            "size_bytes",
+            "Bytes asked for by the block or failed request, held by the segment, or sampled by device_used",
+            Number(|r, row| match r.trace.subject(r.event(row)?) {
+                Subject::Segment(segment) => number(r.trace.segments.get(segment).range.bytes),
+                Subject::Oom(at) => number(r.trace.ooms.get(at)?.requested),
+                Subject::DeviceUsed(bytes) => number(bytes),
+                _ => number(r.trace.blocks.requested[r.block(row)?.0 as usize]),
+            }),
+        ),
+        Column::or_null(
+            "rounded_bytes",
+            "Bytes of the block after the allocator's rounding",
+            Number(|r, row| number(r.trace.blocks.allocated[r.block(row)?.0 as usize])),
+        ),
+        Column::or_null(
+            "category",
+            "What the block is for: parameter, gradient, activation …",
+            Text(|r, row| {
+                let category = r.trace.blocks.category[r.block(row)?.0 as usize];
+                Some(r.texts.fixed(category.name()))
+            }),
+        ),
+        Column::or_null(
+            "op_id",
+            "The forward operation that asked for the block, in the order of execution",
+            Number(|r, row| {
+                let op = r.trace.blocks.op[r.block(row)?.0 as usize];
+                op.is_some().then_some(i64::from(op.0))
+            }),
+        ),
+        Column::or_null(
+            "op",
+            "Its name: linear, layer_norm …",
+            Text(|r, row| {
+                let op = r.trace.blocks.op[r.block(row)?.0 as usize];
+                r.texts.op(r.trace, op)
+            }),
+        ),
+        Column::or_null(
+            "scope",
+            "The module path in which the block was made: encoder.layers.3.mlp",
+            Text(|r, row| {
+                let scope = r.trace.blocks.scope[r.block(row)?.0 as usize];
+                r.texts.scope(r.trace, scope)
+            }),
+        ),
+        Column::or_null(
+            "pool",
+            "The allocator's pool of the block or segment",
+            Text(|r, row| {
+                let block = r.block(row).map(|block| r.trace.blocks.pool[block.0 as usize]);
+                let pool = block.or_else(|| Some(r.segment(row)?.range.pool))?;
+                Some(r.texts.fixed(pool.name()))
+            }),
+        ),
+        Column::or_null(
+            "frame",
+            "The innermost line of the event's stack that is the program's own: function (file:line)",
+            Text(|r, row| {
+                let stack = r.trace.events.stack[r.event(row)?.0 as usize];
+                r.texts.frame(r.trace, stack)
+            }),
+        ),
+        Column::or_null(
+            "stack",
+            "The event's whole stack: lines as function (file:line), outermost first, with ; between them",
+            Text(|r, row| {
+                let stack = r.trace.events.stack[r.event(row)?.0 as usize];
+                r.texts.stack(r.trace, stack)
+            }),
+        ),
+        Column::or_null(
+            "mark",
+            "What the program noted, in marks",
+            Text(|r, row| match r.trace.subject(r.event(row)?) {
+                Subject::Mark(text) => Some(r.texts.string(r.trace, text)),
+                _ => None,
+            }),
+        ),
+        Column::or_null(
+            "requested_bytes",
+            "Total after the event, on its device: asked for by live blocks",
+            Running(|r, row| number(r.total(row)?.requested)),
+        ),
+        Column::or_null(
+            "allocated_bytes",
+            "Total after the event: the same blocks after rounding",
+            Running(|r, row| number(r.total(row)?.allocated)),
+        ),
+        Column::or_null(
+            "active_bytes",
+            "Total after the event: with blocks that wait for a stream",
+            Running(|r, row| number(r.total(row)?.active)),
+        ),
+        Column::or_null(
+            "reserved_bytes",
+            "Total after the event: held from the driver",
+            Running(|r, row| number(r.total(row)?.reserved)),
+        ),
+        Column::or_null(
+            "device_used_bytes",
+            "In use on the whole device, as sampled last; 0 before the first sample",
+            Running(|r, row| number(r.total(row)?.device_used)),
+        ),
+    ]
+}

@@ -1,0 +1,236 @@
+//! Dataset: `highwater convert` to Parquet: recordings as two tables, a row an event and a row a block, for query engines.
+//! `docs/ranks.md` has the schema and a query.
+
+mod column;
+mod texts;
+mod identity;
+mod events;
+mod blocks;
+mod table;
+mod answer;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+
+use highwater_snapshots::{Error, Trace};
+use parquet::errors::ParquetError;
+
+use self::answer::{Answer, Written};
+use self::column::{Column, Value};
+use self::identity::Identity;
+use crate::args::{ConvertArguments, ConvertTable, is_stdin};
+use crate::cli::categories::{read_with, reader};
+use crate::cli::destination::{Partial, io_error, same, write_folder, write_whole};
+use crate::cli::outcome::{Failure, Status};
+use crate::cli::page::Page;
+use crate::cli::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
+use crate::fleet::{Fleet, Origin, on_workers};
+
+/// The rows of a table, asked for column by column within a range that was entered.
+trait Rows {
+    /// Which recording they are of.
+    fn identity(&self) -> &Identity;
+    /// How many.
+    fn len(&self) -> usize;
+    /// Makes `rows` ready, which follow those that were entered before.
+    fn enter(&mut self, rows: Range<usize>);
+}
+
+/// Converts to a data set, or to a file with one table.
+pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let answer = if arguments.to.is_some() { data_set(arguments)? } else { one_table(arguments)? };
+    if arguments.json {
+        page.json(&answer.figures())?;
+    } else {
+        answer.print(page)?;
+    }
+    Ok(if answer.unread.is_empty() { Status::Fine } else { Status::Unsound })
+}
+
+/// Writes one table of one recording as a file.
+fn one_table(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
+    let [input] = arguments.files.as_slice() else {
+        let text = "several recordings are written as a folder: name it, with --to parquet before it";
+        return Err(Failure::Usage(text.to_owned()));
+    };
+    let out = &arguments.out;
+    if input.is_dir() {
+        let text = format!("{}: a folder of recordings is written as a folder: --to parquet OUTDIR", input.display());
+        return Err(Failure::Usage(text));
+    }
+    if !is_stdin(input) && same(out, input) {
+        return Err(Failure::Usage(format!("IN and OUT are the same file: {}", out.display())));
+    }
+    let recording = read_with(input, &arguments.categories)?;
+    let trace = &recording.trace;
+    let turning = spinner(format!("writing {}", out.display()));
+    let rank = trace.header.rank.map(|rank| (rank, Origin::Recorded));
+    let identity = Identity::of(&name_of(input), rank, trace);
+    let written = write_whole(out, |file| {
+        let written = match arguments.table.unwrap_or_default() {
+            ConvertTable::Events => write_events(file, trace, &identity, &with_rank(events::columns())),
+            ConvertTable::Blocks => write_blocks(file, trace, &identity, &with_rank(blocks::columns())),
+        };
+        written.map_err(parquet_error)
+    });
+    turning.finish_and_clear();
+    let ((), bytes) = written?;
+    let written = Written::of(identity.rank.map(|(rank, _)| rank), input.clone(), trace, bytes);
+    Ok(Answer { arguments, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(trace) })
+}
+
+/// Writes both tables of all recordings into a folder, partitioned by rank.
+fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
+    if arguments.table.is_some() {
+        let text = "--to parquet writes both tables: --table is for one file that ends in .parquet";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    if arguments.files.iter().any(|file| is_stdin(file)) {
+        let text = "standard input can be read only once, and a data set is of files: write it to a file first";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    let out = &arguments.out;
+    if fs::read_dir(out).map_or_else(|_| out.exists(), |mut entries| entries.next().is_some()) {
+        let text = format!("{}: it is there and is no empty folder; name a new one, or remove it", out.display());
+        return Err(Failure::Usage(text));
+    }
+    let open = reader(&arguments.categories)?;
+    let inputs = list(&arguments.files)?;
+    let fleet = read_inputs(&inputs, |file| open(file).map(|recording| recording.trace));
+    if fleet.ranks.is_empty() {
+        return Err(Failure::Usage(nothing_to_read(&fleet)));
+    }
+    let parts = parts(&fleet);
+    let bar = counting_bar(format!("writing {}", out.display()), fleet.ranks.len());
+    let outcome = write_folder(out, |folder| {
+        let outcomes = on_workers(fleet.ranks.len(), |row| {
+            let outcome = write_rank(&fleet, row, &parts[row], folder, &open);
+            bar.inc(1);
+            let flow = if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            (outcome, flow)
+        });
+        outcomes.into_iter().collect::<Result<Vec<_>, Failure>>()
+    });
+    bar.finish_and_clear();
+    let (mut written, mut lost, mut unread) = (Vec::new(), BTreeMap::new(), fleet.unread.clone());
+    for outcome in outcome? {
+        match outcome {
+            Ok((rank, of_rank)) => {
+                written.push(rank);
+                of_rank.into_iter().for_each(|what| *lost.entry(what).or_insert(0_usize) += 1);
+            }
+            Err((path, why)) => unread.push((path, why)),
+        }
+    }
+    let lost = lost.into_iter().map(|(what, count)| if count > 1 { format!("{what} (in {count} recordings)") } else { what });
+    Ok(Answer { arguments, written, unread, skipped: fleet.skipped, lost: lost.collect() })
+}
+
+/// What became of one recording: what was written and lost, or which file could not be read again, and why.
+type Outcome = Result<(Written, Vec<String>), (PathBuf, String)>;
+
+fn write_rank(
+    fleet: &Fleet,
+    row: usize,
+    part: &str,
+    folder: &Partial<'_>,
+    open: &(impl Fn(&Path) -> Result<crate::cli::recording::Recording, Error> + Sync),
+) -> Result<Outcome, Failure> {
+    let rank = &fleet.ranks[row];
+    let trace = match open(&rank.path) {
+        Ok(recording) => recording.trace,
+        Err(why) => return Ok(Err((rank.path.clone(), why.to_string()))),
+    };
+    let identity = Identity::of(&rank.name, Some((rank.rank, rank.origin)), &trace);
+    let place = |table: &str| PathBuf::from(table).join(format!("rank={}", rank.rank)).join(part);
+    let (events, blocks) = rayon::join(
+        || folder.write(&place("events"), |out| write_events(out, &trace, &identity, &events::columns()).map_err(parquet_error)),
+        || folder.write(&place("blocks"), |out| write_blocks(out, &trace, &identity, &blocks::columns()).map_err(parquet_error)),
+    );
+    let bytes = events? + blocks?;
+    Ok(Ok((Written::of(Some(rank.rank), rank.path.clone(), &trace, bytes), lost(&trace))))
+}
+
+/// The file name of each recording in the folder of its rank.
+fn parts(fleet: &Fleet) -> Vec<String> {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    let name = |rank: &crate::fleet::Rank| {
+        let count = counts.entry(rank.rank).or_default();
+        *count += 1;
+        format!("part-{}.parquet", *count - 1)
+    };
+    fleet.ranks.iter().map(name).collect()
+}
+
+fn write_events<'a>(
+    out: impl Write + Send,
+    trace: &'a Trace,
+    identity: &'a Identity,
+    columns: &[Column<events::EventRows<'a>>],
+) -> Result<(), ParquetError> {
+    table::write(out, events::EventRows::new(trace, identity), columns, identity.metadata(trace))
+}
+
+fn write_blocks<'a>(
+    out: impl Write + Send,
+    trace: &'a Trace,
+    identity: &'a Identity,
+    columns: &[Column<blocks::BlockRows<'a>>],
+) -> Result<(), ParquetError> {
+    table::write(out, blocks::BlockRows::new(trace, identity), columns, identity.metadata(trace))
+}
+
+/// The columns of a file that stands alone: no folder says its rank.
+fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
+    let rank = |rows: &mut V, _: usize| rows.identity().rank.map(|(rank, _)| i64::from(rank));
+    columns.insert(0, Column::or_null("rank", "The rank, where the recording says it", Value::Number(rank)));
+    columns
+}
+
+/// The columns of both tables as Markdown, as `docs/ranks.md` has them.
+pub fn schema_page() -> String {
+    fn rows<V>(title: &str, columns: &[Column<V>]) -> String {
+        let row = |column: &Column<V>| {
+            let null = if column.is_optional { "yes" } else { "" };
+            format!("| `{}` | {} | {null} | {} |\n", column.name, column.type_name(), column.about)
+        };
+        let head = format!("| `{title}` | type | null | what it says |\n|---|---|---|---|\n");
+        head + &columns.iter().map(row).collect::<String>()
+    }
+    format!("{}\n{}", rows("events", &events::columns()), rows("blocks", &blocks::columns()))
+}
+
+/// What the tables do not have of a recording.
+fn lost(trace: &Trace) -> Vec<String> {
+    let held = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
+    let counted = [
+        (trace.annotations.len(), "named ranges (steps and phases that they make are kept)"),
+        (held, "addresses of segments held at the start (their bytes are in reserved_bytes)"),
+        (trace.attributes.len(), "further facts of events, blocks and segments"),
+    ];
+    counted.iter().filter(|(count, _)| *count > 0).map(|(_, what)| (*what).to_owned()).collect()
+}
+
+fn name_of(file: &Path) -> String {
+    if is_stdin(file) {
+        return "standard input".to_owned();
+    }
+    file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// A failure to write a table as one of writing recordings.
+fn parquet_error(error: ParquetError) -> Error {
+    match error {
+        ParquetError::External(why) => match why.downcast::<io::Error>() {
+            Ok(why) => io_error(*why),
+            Err(why) => io_error(io::Error::other(why)),
+        },
+        other => io_error(io::Error::other(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Table: writes the rows of one table as a Parquet file, a batch of values at a time.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnPath;
+
+use super::Rows;
+use super::column::{Column, Value, schema};
+
+/// Rows of a row group: engines read groups in parallel, and memory holds one column of one group.
+pub(super) const GROUP: usize = 1 << 18;
+
+/// Values that are handed over at once.
+const BATCH: usize = 1 << 13;
+
+/// A group's texts are stored once each up to so many bytes of them, and beyond that where they stand.
+const MOST_TEXT: usize = 64 << 20;
+
+/// Bytes of one row's texts, at most, that go into what tells which values a group has.
+const TOLD_TEXT: usize = 64;
+
+/// Writes `rows` with `columns` and `metadata` to `out`.
+pub(super) fn write<V: Rows, W: Write + Send>(
+    out: W,
+    mut rows: V,
+    columns: &[Column<V>],
+    metadata: Vec<KeyValue>,
+) -> Result<()> {
+    let mut file = SerializedFileWriter::new(out, schema(columns)?, Arc::new(properties(columns, metadata)?))?;
+    let whole = rows.len();
+    for start in (0..whole).step_by(GROUP) {
+        let range = start..whole.min(start + GROUP);
+        rows.enter(range.clone());
+        let mut group = file.next_row_group()?;
+        for column in columns {
+            let Some(mut writer) = group.next_column()? else {
+                return Err(ParquetError::General(format!("the schema has no column '{}'", column.name)));
+            };
+            for batch in range.clone().step_by(BATCH) {
+                let batch = batch..range.end.min(batch + BATCH);
+                column.write(writer.untyped(), &mut rows, batch)?;
+            }
+            writer.close()?;
+        }
+        group.close()?;
+    }
+    file.close()?;
+    Ok(())
+}
+
+fn properties<V>(columns: &[Column<V>], metadata: Vec<KeyValue>) -> Result<WriterProperties> {
+    let mut properties = WriterProperties::builder()
+        .set_created_by(format!("highwater {}", env!("CARGO_PKG_VERSION")))
+        .set_key_value_metadata(Some(metadata))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_statistics_truncate_length(Some(TOLD_TEXT))
+        .set_max_row_group_row_count(Some(GROUP))
+        .set_dictionary_page_size_limit(MOST_TEXT);
+    for column in columns {
+        if let Some(encoding) = column.encoding() {
+            let path = ColumnPath::from(column.name);
+            properties = properties.set_column_dictionary_enabled(path.clone(), false);
+            properties = properties.set_column_encoding(path, encoding);
+        }
+    }
+    Ok(properties.build())
+}
+
+impl<V> Column<V> {
+    /// Writes the values of `batch`.
+    fn write(&self, writer: &mut ColumnWriter<'_>, rows: &mut V, batch: std::ops::Range<usize>) -> Result<()> {
+        match (&self.value, writer) {
+            (Value::Number(value) | Value::Running(value), ColumnWriter::Int64ColumnWriter(writer)) => {
+                let (values, levels) = self.collect(batch, |row| value(rows, row));
+                writer.write_batch(&values, levels.as_deref(), None)?;
+            }
+            (Value::Text(value), ColumnWriter::ByteArrayColumnWriter(writer)) => {
+                let (values, levels): (Vec<ByteArray>, _) = self.collect(batch, |row| value(rows, row));
+                writer.write_batch(&values, levels.as_deref(), None)?;
+            }
+            _ => return Err(ParquetError::General(format!("the column '{}' has another type", self.name))),
+        }
+        Ok(())
+    }
+
+    /// The values that there are and, where some may be missing, for each row whether there is one.
+    fn collect<T: Default>(
+        &self,
+        batch: std::ops::Range<usize>,
+        mut value: impl FnMut(usize) -> Option<T>,
+    ) -> (Vec<T>, Option<Vec<i16>>) {
+        if !self.is_optional {
+            return (batch.map(|row| value(row).unwrap_or_default()).collect(), None);
+        }
+        let mut values = Vec::with_capacity(batch.len());
+        let levels = batch.map(|row| {
+            let value = value(row);
+            let level = i16::from(value.is_some());
+            values.extend(value);
+            level
+        });
+        let levels = levels.collect();
+        (values, Some(levels))
+    }
+}

@@ -1,0 +1,71 @@
+//! Texts: names, paths and stacks of a recording as they stand in tables, each made once.
+
+use std::collections::HashMap;
+
+use highwater_snapshots::analysis::frames::user_line;
+use highwater_snapshots::{OpId, ScopeId, StackId, StringId, Trace};
+use parquet::data_type::ByteArray;
+
+/// The texts of one recording that were asked for lately.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    fixed: HashMap<&'static str, ByteArray>,
+    strings: HashMap<StringId, ByteArray>,
+    scopes: HashMap<ScopeId, Option<ByteArray>>,
+    stacks: HashMap<StackId, Option<ByteArray>>,
+    frames: HashMap<StackId, Option<ByteArray>>,
+}
+
+impl Texts {
+    /// Lets go of what a recording may have millions of.
+    pub(super) fn forget(&mut self) {
+        self.strings.clear();
+        self.stacks.clear();
+        self.frames.clear();
+        self.scopes.clear();
+    }
+
+    /// A word of ours.
+    pub(super) fn fixed(&mut self, word: &'static str) -> ByteArray {
+        self.fixed.entry(word).or_insert_with(|| ByteArray::from(word)).clone()
+    }
+
+    /// A string of the recording.
+    pub(super) fn string(&mut self, trace: &Trace, id: StringId) -> ByteArray {
+        self.strings.entry(id).or_insert_with(|| ByteArray::from(trace.tables.string(id))).clone()
+    }
+
+    /// The name of an operation.
+    pub(super) fn op(&mut self, trace: &Trace, id: OpId) -> Option<ByteArray> {
+        let name = trace.tables.op(id)?.name;
+        name.is_some().then(|| self.string(trace, name))
+    }
+
+    /// The path of a module.
+    pub(super) fn scope(&mut self, trace: &Trace, id: ScopeId) -> Option<ByteArray> {
+        let path = || id.is_some().then(|| ByteArray::from(trace.tables.scope_path(id).into_bytes()));
+        self.scopes.entry(id).or_insert_with(path).clone()
+    }
+
+    /// A stack with its outermost line first and `;` between lines, as flame graph programs have it.
+    pub(super) fn stack(&mut self, trace: &Trace, id: StackId) -> Option<ByteArray> {
+        let folded = || id.is_some().then(|| ByteArray::from(folded(trace.tables.stack_text(id)).into_bytes()));
+        self.stacks.entry(id).or_insert_with(folded).clone()
+    }
+
+    /// The innermost line of a stack that is the program's own.
+    pub(super) fn frame(&mut self, trace: &Trace, id: StackId) -> Option<ByteArray> {
+        let line = || {
+            let line = user_line(&trace.tables, id)?;
+            Some(ByteArray::from(trace.tables.line_text(&line).into_bytes()))
+        };
+        self.frames.entry(id).or_insert_with(line).clone()
+    }
+}
+
+/// Lines, innermost first, as one text with the outermost first; what would be mistaken for the end of a line gives way.
+fn folded(mut lines: Vec<String>) -> String {
+    lines.reverse();
+    lines.iter_mut().for_each(|line| *line = line.replace(';', ":").replace(char::is_control, " "));
+    lines.join(";")
+}

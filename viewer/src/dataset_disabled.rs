@@ -1,0 +1,11 @@
+//! Dataset: the twin of `dataset` in a build that writes no Parquet.
+
+use crate::args::ConvertArguments;
+use crate::cli::outcome::{Failure, Status};
+use crate::cli::page::Page;
+
+/// Says that this build writes no Parquet.
+pub fn run(_arguments: &ConvertArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
+    let text = "this build writes no Parquet: build highwater with its default feature 'parquet'";
+    Err(Failure::Usage(text.to_owned()))
+}

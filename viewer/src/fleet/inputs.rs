@@ -1,0 +1,150 @@
+//! Inputs: which files a list of files and folders stands for.
+
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file that may be a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Input {
+    pub(super) path: PathBuf,
+    /// Its path from the folder that it was found in.
+    pub(super) name: String,
+    /// It was named itself, so it should be a recording.
+    pub(super) is_named: bool,
+}
+
+/// Files that may be recordings, in the order of their names, numbers in them as numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inputs {
+    pub(super) name: String,
+    pub(super) files: Vec<Input>,
+    /// What is passed by: hidden files, and folders other than those of ranks.
+    pub(super) skipped: usize,
+}
+
+impl Inputs {
+    /// The files of `folder`, and of folders in it that are named for a rank: `rank3`, `rank_3`, `rank=3`. Fails where a
+    /// folder cannot be listed.
+    pub fn of_folder(folder: &Path) -> io::Result<Self> {
+        Self::of(&[folder.to_owned()])
+    }
+
+    /// The files among `paths`, and those of the folders among them.
+    pub fn of(paths: &[PathBuf]) -> io::Result<Self> {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let mut inputs = Self { name: names.join(", "), ..Self::default() };
+        for path in paths {
+            if path.is_dir() {
+                inputs.list(path, "", &mut |name| is_of_rank(name))?;
+            } else {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+                inputs.files.push(Input { path: path.clone(), name, is_named: true });
+            }
+        }
+        inputs.files.sort_by(|a, b| natural(&a.name, &b.name).then_with(|| a.path.cmp(&b.path)));
+        inputs.files.dedup_by(|a, b| a.path == b.path);
+        Ok(inputs)
+    }
+
+    /// What was asked for.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many files there are.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Adds the files of `folder`, and of those folders in it that `follows` takes.
+    fn list(&mut self, folder: &Path, before: &str, follows: &mut dyn FnMut(&OsStr) -> bool) -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let shown = format!("{before}{}", name.to_string_lossy());
+            // Not those of the entry, which are of a link, not of what it leads to.
+            let facts = fs::metadata(&path);
+            let is_hidden = name.to_string_lossy().starts_with('.');
+            match facts {
+                Ok(facts) if facts.is_dir() && follows(&name) => {
+                    self.list(&path, &format!("{shown}/"), &mut |_| false)?;
+                }
+                Ok(facts) if facts.is_file() && !is_hidden => {
+                    self.files.push(Input { path, name: shown, is_named: false });
+                }
+                _ => self.skipped += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a folder of this name holds what one rank wrote.
+fn is_of_rank(name: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_ascii_lowercase();
+    let Some(number) = name.strip_prefix("rank") else { return false };
+    let number = number.trim_start_matches(['_', '-', '.', '=']);
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The order of names in which `rank2` stands before `rank10`.
+fn natural(one: &str, other: &str) -> Ordering {
+    let (mut one_left, mut other_left) = (one, other);
+    while let (Some(a), Some(b)) = (one_left.chars().next(), other_left.chars().next()) {
+        let (a_digits, b_digits) = (digits(one_left), digits(other_left));
+        let (order, a_length, b_length) = if a_digits.is_empty() || b_digits.is_empty() {
+            (a.cmp(&b), a.len_utf8(), b.len_utf8())
+        } else {
+            let (a_number, b_number) = (a_digits.trim_start_matches('0'), b_digits.trim_start_matches('0'));
+            let order = a_number.len().cmp(&b_number.len()).then_with(|| a_number.cmp(b_number));
+            (order, a_digits.len(), b_digits.len())
+        };
+        if order.is_ne() {
+            return order;
+        }
+        (one_left, other_left) = (&one_left[a_length..], &other_left[b_length..]);
+    }
+    one_left.len().cmp(&other_left.len()).then_with(|| one.cmp(other))
+}
+
+/// The digits that `text` begins with.
+fn digits(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_are_put_in_the_order_of_numbers() {
+        let mut names = ["step.rank10.snap", "step.rank9.snap", "b", "step.rank09.snap", "a2b", "a10", "a2", ""];
+        names.sort_by(|a, b| natural(a, b));
+        let expected = ["", "a2", "a2b", "a10", "b", "step.rank09.snap", "step.rank9.snap", "step.rank10.snap"];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_folder_stands_for_its_files_and_those_of_its_ranks() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in ["b.snap", "a.txt", ".hidden", "rank1/x.snap", "rank_0/x.snap", "rank0/deep/y.snap", "other/z.snap"] {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let inputs = Inputs::of_folder(folder.path()).unwrap();
+        let names: Vec<&str> = inputs.files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["a.txt", "b.snap", "rank1/x.snap", "rank_0/x.snap"]);
+        assert_eq!(inputs.skipped, 3, "the hidden file, the folder in a rank's, and the folder of no rank");
+        assert!(Inputs::of_folder(&folder.path().join("none")).unwrap().files[0].is_named);
+    }
+}

@@ -1,0 +1,98 @@
+//! What is told of several recordings together.
+
+use std::fs;
+
+use highwater_snapshots::open::open_file;
+use highwater_snapshots::format::write_trace;
+use highwater_snapshots::text::trace_from_text;
+
+use super::*;
+
+/// A recording of `rank` that peaks at so many MiB.
+fn recording(rank: Option<u32>, world_size: Option<u32>, mebibytes: u64) -> Vec<u8> {
+    let mut trace = trace_from_text(&format!("baseline w 1000\nalloc a {}\nfree a\n", mebibytes << 20)).unwrap();
+    (trace.header.rank, trace.header.world_size) = (rank, world_size);
+    write_trace(Vec::new(), &trace).unwrap()
+}
+
+fn fleet_of(files: &[(&str, Vec<u8>)]) -> Fleet {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let inputs = Inputs::of_folder(folder.path()).unwrap();
+    let open = |path: &Path| open_file(path, &mut |_| ControlFlow::Continue(())).map(|opened| opened.trace);
+    Fleet::read(&inputs, open, |_| ControlFlow::Continue(())).unwrap()
+}
+
+#[test]
+fn ranks_stand_in_their_order_and_missing_ones_are_named() {
+    let files: Vec<(String, Vec<u8>)> = [11, 2, 0, 4, 5]
+        .map(|rank| (format!("{rank}.snap"), recording(Some(rank), Some(13), if rank == 4 { 900 } else { 100 })))
+        .into();
+    let files: Vec<(&str, Vec<u8>)> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
+    let fleet = fleet_of(&files);
+    assert_eq!(fleet.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 2, 4, 5, 11]);
+    assert_eq!(ranges_text(&fleet.missing()), "1, 3, 6 to 10, 12");
+    assert_eq!((fleet.highest(Metric::Allocated), fleet.outlier(Metric::Allocated)), (Some(2), Some(2)));
+    assert_eq!(fleet.usual(Metric::Allocated, 2), Some(0), "the first of those that are equally near");
+    assert_eq!(fleet.problems(), Vec::<String>::new());
+    assert!(fleet.ranks.iter().all(Rank::is_complete));
+}
+
+#[test]
+fn those_that_say_no_rank_get_the_free_numbers_by_their_names() {
+    let fleet = fleet_of(&[
+        ("r10.snap", recording(None, None, 100)),
+        ("r9.snap", recording(None, None, 100)),
+        ("a.snap", recording(Some(1), Some(2), 100)),
+        ("b.snap", recording(Some(1), Some(4), 100)),
+    ]);
+    let told: Vec<(u32, &str)> = fleet.ranks.iter().map(|rank| (rank.rank, rank.name.as_str())).collect();
+    assert_eq!(told, [(0, "r9.snap"), (1, "a.snap"), (1, "b.snap"), (2, "r10.snap")]);
+    assert_eq!(
+        fleet.problems(),
+        [
+            "2 of 4 recordings do not say their rank: they are numbered in the order of their names",
+            "rank 1 has 2 recordings: are they of several runs?",
+            "the recordings say different world sizes: 2, 4"
+        ]
+    );
+    assert_eq!(ranges_text(&fleet.missing()), "3");
+}
+
+#[test]
+fn what_is_no_recording_is_counted_and_what_is_damaged_is_told() {
+    let whole = recording(Some(0), None, 100);
+    let fleet = fleet_of(&[
+        ("a.snap", whole.clone()),
+        ("cut.snap", whole[..10].to_vec()),
+        ("empty.snap", Vec::new()),
+        ("config.json", b"{\"lr\": 0.1}".to_vec()),
+        ("log.txt", b"step 1".to_vec()),
+        ("page.html", b"<html></html>".to_vec()),
+    ]);
+    assert_eq!((fleet.ranks.len(), fleet.skipped), (1, 3));
+    let names: Vec<_> = fleet.unread.iter().map(|(path, _)| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["cut.snap", "empty.snap"]);
+    assert!(fleet.unread[0].1.contains("damaged at byte 10") && fleet.unread[1].1.contains("empty"));
+}
+
+#[test]
+fn a_world_size_out_of_all_proportion_costs_nothing() {
+    let fleet = fleet_of(&[("a.snap", recording(Some(u32::MAX - 1), Some(u32::MAX), 1))]);
+    assert_eq!(fleet.missing(), [0..=u32::MAX - 2]);
+    assert_eq!(fleet_of(&[]).missing(), []);
+}
+
+#[test]
+fn a_reading_that_is_stopped_gives_nothing() {
+    let inputs = Inputs { files: vec![inputs::Input { path: "x".into(), name: "x".into(), is_named: true }; 100], ..Inputs::default() };
+    let read = AtomicUsize::new(0);
+    let open = |_: &Path| {
+        read.fetch_add(1, Ordering::Relaxed);
+        Ok(Trace::default())
+    };
+    assert!(Fleet::read(&inputs, open, |_| ControlFlow::Break(())).is_none());
+    assert!(read.into_inner() <= worker_count());
+}

@@ -1,0 +1,171 @@
+//! Fleet: the ranks of a folder as a table: each with its peaks, and which stand out, are missing or could not be read.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use eframe::egui::{RichText, Ui};
+use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use super::table::{Cell, Column, TableState, csv, table_with_tips_ui};
+use super::theme::Shades;
+use crate::cli::ranks::{COMPARED, headlines, limits, notes, passed_by};
+use crate::fleet::{Fleet, Origin, Rank};
+use crate::outliers::{RULE, Standing};
+
+/// The view of one folder.
+#[derive(Debug)]
+pub struct FleetView {
+    fleet: Arc<Fleet>,
+    headlines: Vec<String>,
+    limits: Vec<String>,
+    standings: [Vec<Standing>; COMPARED.len()],
+    /// The ranks in the order of the table.
+    order: Vec<usize>,
+    table: TableState,
+}
+
+/// The columns.
+const COLUMNS: [Column; 12] = [
+    column("rank", "Its place among those that train together; ? where the recording does not say it.", 58.0, true),
+    column("host", "The machine.", 110.0, false),
+    column("events", "How many events its recording has.", 84.0, true),
+    column("allocated", "The peak of the bytes that live blocks take.", 96.0, true),
+    column("reserved", "The peak of the bytes held from the driver.", 96.0, true),
+    column("at event", "The event at which allocated bytes peak.", 84.0, true),
+    column("step", "The step of that event.", 54.0, true),
+    column("phase", "The phase of that event.", 84.0, false),
+    column("end", "Allocated bytes at the end.", 96.0, true),
+    column("lost", "Events that were lost.", 64.0, true),
+    column("trust", "Whether anything was lost, inferred or guessed.", 78.0, false),
+    column("stands out", RULE, 0.0, false),
+];
+
+const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number: bool) -> Column {
+    Column { name, tooltip, width, is_number, is_sortable: true }
+}
+
+impl FleetView {
+    /// A view of `fleet`.
+    pub fn new(fleet: Arc<Fleet>) -> Self {
+        let mut table = TableState::default();
+        if let Some(row) = fleet.outlier(COMPARED[0]) {
+            table.choose(row);
+        }
+        Self {
+            headlines: headlines(&fleet),
+            limits: limits(&fleet),
+            standings: COMPARED.map(|metric| fleet.standings(metric)),
+            order: (0..fleet.ranks.len()).collect(),
+            table,
+            fleet,
+        }
+    }
+
+    /// The ranks that are shown.
+    pub fn fleet(&self) -> &Arc<Fleet> {
+        &self.fleet
+    }
+
+    /// Shows the ranks; gives the row of the one that the user opens.
+    pub fn fleet_ui(&mut self, ui: &mut Ui) -> Option<usize> {
+        let shades = Shades::in_ui(ui);
+        ui.add_space(4.0);
+        for (row, sentence) in self.headlines.iter().enumerate() {
+            let text = RichText::new(sentence);
+            ui.label(if row == 0 { text.strong().size(16.0) } else { text.strong() });
+        }
+        ui.label(RichText::new(format!("{RULE}.")).color(shades.faint).small());
+        for sentence in &self.limits {
+            ui.label(RichText::new(sentence).color(shades.warning));
+        }
+        if self.fleet.skipped > 0 {
+            ui.label(RichText::new(passed_by(self.fleet.skipped)).color(shades.faint));
+        }
+        ui.label(RichText::new("Double click or Enter opens a rank; so does a click in the strip above.").color(shades.faint));
+        ui.add_space(4.0);
+        let (order, fleet, standings) = (&self.order, &self.fleet, &self.standings);
+        let most = fleet.highest(Metric::Allocated).map_or(1, |row| fleet.ranks[row].peak(Metric::Allocated).bytes);
+        let cell = |row: usize, column: usize| order.get(row).map_or_else(Cell::default, |&at| {
+            let is_out = standings.iter().any(|standings| standings[at] != Standing::Usual);
+            let text = text(&fleet.ranks[at], &standings.each_ref().map(|standings| standings[at]), column);
+            let bytes = fleet.ranks[at].peak(Metric::Allocated).bytes;
+            let share = (column == 3).then_some(bytes as f32 / most.max(1) as f32);
+            Cell { share, swatch: (column == 0 && is_out).then_some(shades.warning), ..text.into() }
+        });
+        let tip = |row: usize, _: usize| order.get(row).map(|&at| fleet.ranks[at].path.display().to_string());
+        let rows = order.len();
+        let touched = table_with_tips_ui(ui, "Ranks of the folder", &COLUMNS, rows, &mut self.table, (cell, tip));
+        let opened = touched.opened.and_then(|row| self.order.get(row)).copied();
+        if touched.is_resorted {
+            self.sort();
+        }
+        opened
+    }
+
+    /// The table as comma-separated values, sizes as bare bytes.
+    pub fn csv(&self) -> String {
+        let bare = |row: usize, column: usize| {
+            let at = self.order[row];
+            let rank = &self.fleet.ranks[at];
+            match number(rank, column) {
+                Some(number) => number.to_string(),
+                None => text(rank, &self.standings.each_ref().map(|standings| standings[at]), column),
+            }
+        };
+        csv(&COLUMNS, self.order.len(), bare)
+    }
+
+    /// Puts the rows in the order that the table's headings ask for; the chosen rank stays chosen.
+    fn sort(&mut self) {
+        let chosen = self.table.chosen.and_then(|row| self.order.get(row)).copied();
+        self.order = (0..self.fleet.ranks.len()).collect();
+        if let Some((column, is_down)) = self.table.sort {
+            let (fleet, standings) = (&self.fleet, &self.standings);
+            let key = |&at: &usize| {
+                let rank = &fleet.ranks[at];
+                let text = text(rank, &standings.each_ref().map(|standings| standings[at]), column);
+                (number(rank, column), text)
+            };
+            if is_down {
+                self.order.sort_by_cached_key(|at| Reverse(key(at)));
+            } else {
+                self.order.sort_by_cached_key(key);
+            }
+        }
+        if let Some(row) = self.order.iter().position(|at| Some(*at) == chosen) {
+            self.table.choose(row);
+        }
+    }
+}
+
+/// The number in a column, where it is one of numbers.
+fn number(rank: &Rank, column: usize) -> Option<u64> {
+    let peak = rank.peak(Metric::Allocated);
+    match column {
+        0 => Some(u64::from(rank.rank)),
+        2 => Some(rank.events as u64),
+        3 => Some(peak.bytes),
+        4 => Some(rank.peak(Metric::Reserved).bytes),
+        5 => peak.event.map(|event| u64::from(event.0)),
+        6 => peak.step.map(u64::from),
+        8 => Some(rank.main().summary.end.allocated),
+        9 => Some(rank.trust.events_lost),
+        _ => None,
+    }
+}
+
+/// What a column says of a rank.
+fn text(rank: &Rank, standings: &[Standing; COMPARED.len()], column: usize) -> String {
+    match (column, number(rank, column)) {
+        (0, _) if rank.origin == Origin::ByName => format!("{}?", rank.rank),
+        (3 | 4 | 8, Some(bytes)) => format_bytes(bytes),
+        (_, Some(number)) => format_count(number),
+        (1, _) => rank.header.host.clone(),
+        (5, _) => "before".to_owned(),
+        (7, _) => rank.peak(Metric::Allocated).phase.name().to_owned(),
+        (10, _) => if rank.is_complete() { "complete" } else { "limited" }.to_owned(),
+        (11, _) => notes(standings).trim_start_matches('◀').trim_start().to_owned(),
+        _ => "-".to_owned(),
+    }
+}

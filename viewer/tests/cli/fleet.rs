@@ -1,0 +1,199 @@
+//! Fleet: what is told of a folder of recordings, one a rank, and of two such folders.
+
+use std::fs;
+use std::path::Path;
+
+use expect_test::expect;
+use highwater_snapshots::Trace;
+use highwater_snapshots::format::write_trace;
+use highwater_snapshots::text::trace_from_text;
+use serde_json::Value;
+
+use crate::binary::{highwater, refused, stderr, stdout};
+
+/// A recording of `rank` of five, with activations of so many MiB.
+fn trace(rank: Option<u32>, mebibytes: u64) -> Trace {
+    let text = format!(
+        "baseline w {0}/{0} parameter @net\nstep 0\nphase forward\nsegment_alloc 0x40000000 1073741824\n\
+         alloc a {1}/{1} activation #linear @net.fc < forward < main\nfree a\n",
+        100 << 20,
+        mebibytes << 20
+    );
+    let mut trace = trace_from_text(&text).unwrap();
+    (trace.header.rank, trace.header.host) = (rank, "box".to_owned());
+    trace.header.world_size = rank.map(|_| 5);
+    trace
+}
+
+fn write(folder: &Path, name: &str, trace: &Trace) {
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join(name), write_trace(Vec::new(), trace).unwrap()).unwrap();
+}
+
+/// A folder with `ranks`, of which rank 2 peaks 300 MiB above the others and rank 3 is missing, and what else lies there.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let ranks = folder.path().join("ranks");
+    for rank in [0, 1, 2, 4] {
+        write(&ranks, &format!("step.rank{rank}.snap"), &trace(Some(rank), if rank == 2 { 800 } else { 500 }));
+    }
+    let whole = fs::read(ranks.join("step.rank0.snap")).unwrap();
+    fs::write(ranks.join("cut.snap"), &whole[..20]).unwrap();
+    fs::write(ranks.join("log.txt"), "step 1").unwrap();
+    folder
+}
+
+fn answer(folder: &Path, words: &str) -> String {
+    let output = highwater(folder, words);
+    assert_eq!(output.status.code(), Some(0), "{words}: {}", stderr(&output));
+    assert_eq!(stderr(&output), "", "{words}");
+    stdout(&output)
+}
+
+fn object(folder: &Path, words: &str) -> Value {
+    serde_json::from_str(&answer(folder, words)).unwrap()
+}
+
+#[test]
+fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() {
+    let folder = folder();
+    expect![[r#"
+        Rank 2 peaks highest: 900 MiB allocated, at event 3, step 0, forward.
+        Rank 2 stands out: its peak of 900 MiB allocated is 300 MiB above the median of 4 ranks, where the others hardly differ.
+        Missing of 5 ranks: 3.
+        By the rule that a peak stands out if it is more than 5 median absolute deviations, 5 % and 64 MiB from the median of at least 3 ranks whose devices have the same capacity.
+
+          rank  host  events  allocated  reserved  at event  step  phase        end  lost  trust
+             0  box        5    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+             1  box        5    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+             2  box        5    900 MiB     1 GiB         3     0  forward  100 MiB     0  complete  ◀ 300 MiB allocated above the median
+             4  box        5    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+
+        Not read: ranks/cut.snap: at byte 20: the file ends within a section of kind header, after 4 of its bytes
+        Passed by: 1 other file, which holds no recording.
+
+        Next: highwater diff ranks   for what makes the difference between ranks
+    "#]]
+    .assert_eq(&answer(folder.path(), "info ranks"));
+    let told = object(folder.path(), "info ranks --json");
+    assert_eq!((&told["highest"], &told["missing"], &told["skipped"]), (&2.into(), &serde_json::json!([3]), &1.into()));
+    let [outlier] = told["outliers"].as_array().unwrap().as_slice() else { panic!("{}", told["outliers"]) };
+    assert_eq!((&outlier["rank"], &outlier["distance_bytes"]), (&2.into(), &(300 << 20).into()));
+    assert_eq!((&outlier["metric"], &outlier["median_bytes"]), (&"allocated".into(), &(600 << 20).into()));
+    assert_eq!(told["median"]["allocated"]["median_bytes"], 600 << 20);
+    assert_eq!(told["unread"][0]["file"], "ranks/cut.snap");
+    // Every rank says of itself what its own file does.
+    for rank in told["ranks"].as_array().unwrap() {
+        let alone = object(folder.path(), &format!("info {} --json", rank["file"].as_str().unwrap()));
+        for metric in ["requested", "allocated", "active", "reserved"] {
+            let (ours, its) = (&rank["peaks"][metric], &alone["devices"][0]["peaks"][metric]);
+            assert_eq!((&ours["bytes"], &ours["event"], &ours["time_us"]), (&its["bytes"], &its["event"], &its["time_us"]));
+        }
+        assert_eq!((&rank["rank"], &rank["events"]), (&alone["rank"], &alone["events"]));
+        assert_eq!((&rank["rank_from"], &rank["end"]), (&"header".into(), &alone["devices"][0]["end"]));
+    }
+}
+
+#[test]
+fn what_is_no_outlier_is_not_called_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for rank in 0..5 {
+        write(folder.path(), &format!("{rank}.snap"), &trace(Some(rank), 500 + u64::from(rank)));
+    }
+    let told = answer(folder.path(), "info .");
+    assert!(told.contains("No rank stands out: the median of 5 ranks is 602 MiB allocated."), "{told}");
+    assert!(!told.contains("stands out:  its") && !told.contains('◀') && !told.contains("Missing"), "{told}");
+    assert_eq!(object(folder.path(), "info . --json")["outliers"], serde_json::json!([]));
+}
+
+#[test]
+fn ranks_that_are_not_said_are_numbered_by_name_and_marked() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["r10", "r9", "r1"] {
+        write(folder.path(), &format!("{name}.snap"), &trace(None, 500));
+    }
+    let told = answer(folder.path(), "info .");
+    assert!(told.contains("3 of 3 recordings do not say their rank"), "{told}");
+    assert!(told.contains("\n    0?  box") && told.contains("\n    2?  box"), "{told}");
+    let ranks = object(folder.path(), "info . --json");
+    let files: Vec<&str> = ranks["ranks"].as_array().unwrap().iter().map(|rank| rank["file"].as_str().unwrap()).collect();
+    assert_eq!(files, ["./r1.snap", "./r9.snap", "./r10.snap"]);
+    assert_eq!(ranks["ranks"][0]["rank_from"], "name");
+}
+
+#[test]
+fn the_rank_that_stands_out_is_compared_with_a_usual_one() {
+    let folder = folder();
+    let told = answer(folder.path(), "diff ranks");
+    assert!(told.starts_with("Rank 2 stands out: it peaks 300 MiB above the median of 4 ranks, in requested.\n"), "{told}");
+    assert!(told.contains("A is rank 0, the nearest to the median; B is rank 2."), "{told}");
+    assert!(told.contains("B takes 300 MiB more than A: 900 MiB requested after 600 MiB."), "{told}");
+    let told = object(folder.path(), "diff ranks --json --by category");
+    assert_eq!((&told["a_rank"], &told["b_rank"], &told["stands_out"]), (&0.into(), &2.into(), &true.into()));
+    let alone = object(folder.path(), "diff ranks/step.rank0.snap ranks/step.rank2.snap --json --by category");
+    assert_eq!(told["diff"], alone);
+}
+
+#[test]
+fn two_folders_are_compared_rank_by_rank() {
+    let folder = folder();
+    let after = folder.path().join("after");
+    for rank in [0, 1, 2, 3] {
+        write(&after, &format!("{rank}.snap"), &trace(Some(rank), if rank == 1 { 700 } else { 500 }));
+    }
+    let told = answer(folder.path(), "diff ranks after");
+    let start: Vec<&str> = told.lines().take(17).collect();
+    expect![[r#"
+        Rank 1 grew most: its peak of requested bytes by +200 MiB.
+        A: ranks; B: after.
+        Only in A: 4.
+        Only in B: 3.
+        Not read: ranks/cut.snap: at byte 20: the file ends within a section of kind header, after 4 of its bytes
+
+          rank        A        B  difference
+             0  600 MiB  600 MiB         0 B
+             1  600 MiB  800 MiB    +200 MiB  ◀ grew most
+             2  900 MiB  600 MiB    −300 MiB
+             3        -  600 MiB    +600 MiB
+             4  600 MiB        -    −600 MiB
+
+        Rank 1 in both:
+
+        B takes 200 MiB more than A: 800 MiB requested after 600 MiB.
+        A: ranks/step.rank1.snap, at event 3, step 0, forward."#]]
+    .assert_eq(&start.join("\n"));
+    let told = object(folder.path(), "diff ranks after --json");
+    assert_eq!((&told["grown_most"], &told["ranks"][4]["b_bytes"]), (&1.into(), &Value::Null));
+    assert_eq!(told["diff"]["delta_bytes"], 200 << 20);
+}
+
+#[test]
+fn what_cannot_be_asked_of_folders_is_refused() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    fs::create_dir(folder.path().join("texts")).unwrap();
+    fs::write(folder.path().join("texts/a.txt"), "a").unwrap();
+    let cases = [
+        ("info empty", "empty: the folder is empty"),
+        ("info texts", "texts: no recording among its 1 file"),
+        ("info ranks --device 1", "main device"),
+        ("diff ranks ranks/step.rank0.snap", "compared with another folder"),
+        ("diff empty", "the folder is empty"),
+        ("convert ranks all.snap", "it is a folder"),
+        ("peak ranks", "it is a folder"),
+    ];
+    for (words, why) in cases {
+        let output = highwater(folder.path(), words);
+        assert!(stderr(&output).to_lowercase().contains(&why.to_lowercase()), "{words}: {}", stderr(&output));
+        refused(folder.path(), words, "");
+    }
+}
+
+#[test]
+fn without_a_display_a_folder_is_told_of_in_place_of_the_app() {
+    let folder = folder();
+    let output = highwater(folder.path(), "./ranks");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("summary instead of the app"));
+    assert!(stdout(&output).starts_with("Rank 2 peaks highest"), "{}", stdout(&output));
+}
