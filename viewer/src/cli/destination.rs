@@ -80,7 +80,7 @@ impl Destination {
     }
 
     /// Lets `write` write the file, as [`write_whole`] does, and compresses it where that is asked for.
-    pub(super) fn write<T>(&self, write: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<(T, u64), Failure> {
+    pub(super) fn write<T>(&self, write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>) -> Result<(T, u64), Failure> {
         write_whole(&self.path, |out| {
             if !self.is_gzipped {
                 return write(out);
