@@ -15,8 +15,8 @@ extern "C" fn in_child() {
 #[cfg(unix)]
 pub(crate) fn stop_in_children() {
     static ONCE: Once = Once::new();
-    // SAFETY: `in_child` only stores to atomics, which a forked child may do, and lives as long as the program.
     ONCE.call_once(|| {
+        // SAFETY: `in_child` only stores to atomics, which a forked child may do, and lives as long as the program.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }

@@ -22,7 +22,7 @@ pub mod options;
 pub mod source;
 mod names;
 pub mod context;
-mod naming;
+pub mod naming;
 mod header;
 mod state;
 mod history;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 /// Which of how many processes of one training this is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rank {
+pub struct Rank {
     /// From 0.
-    pub(crate) rank: Option<u32>,
+    pub rank: Option<u32>,
     /// How many there are.
-    pub(crate) world_size: Option<u32>,
+    pub world_size: Option<u32>,
 }
 
 /// The variables in which launchers say rank and world size, the first pair that is set counts: torchrun and what follows
@@ -24,7 +24,7 @@ const LAUNCHERS: [(&str, &str); 5] = [
 
 impl Rank {
     /// What the launcher of this process says.
-    pub(crate) fn of_process() -> Self {
+    pub fn of_process() -> Self {
         Self::from_variables(|name| std::env::var(name).ok())
     }
 
@@ -52,7 +52,7 @@ fn with_part(path: &Path, part: &str) -> PathBuf {
 }
 
 /// The file that the process of `rank` writes where the program says `path`: of several ranks each its own.
-pub(crate) fn for_rank(path: &Path, rank: Rank) -> PathBuf {
+pub fn for_rank(path: &Path, rank: Rank) -> PathBuf {
     match rank.among_others() {
         Some(rank) => with_part(path, &format!("rank{rank}")),
         None => path.to_owned(),
@@ -65,7 +65,7 @@ pub(crate) fn numbered(path: &Path, number: u32) -> PathBuf {
 }
 
 /// The file of this process where several may want the same.
-pub(crate) fn of_process(path: &Path) -> PathBuf {
+pub fn of_process(path: &Path) -> PathBuf {
     with_part(path, &format!("pid{}", std::process::id()))
 }
 

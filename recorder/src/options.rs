@@ -40,6 +40,9 @@ pub struct HistoryOptions {
     pub rotation: Option<Rotation>,
     /// When stacks become functions, files and lines.
     pub symbols: Symbols,
+    /// Whether each of several ranks, as the launcher's variables number them, writes a file of its own: `step.rank3.snap`
+    /// where the sink says `step.snap`.
+    pub per_rank: bool,
 }
 
 /// A recording in several files, each complete on its own: `step.0001.snap`, `step.0002.snap` and so on.
@@ -110,6 +113,7 @@ impl Default for HistoryOptions {
             queue_bytes: 256 << 20,
             rotation: None,
             symbols: Symbols::AtEnd,
+            per_rank: true,
         }
     }
 }

@@ -38,7 +38,7 @@ struct Chunk {
     /// How many words are written and may be read. Set by the writer.
     written: AtomicUsize,
     /// The chunk that follows, once this one is full; or the next spare one.
-    next: AtomicPtr<Chunk>,
+    next: AtomicPtr<Self>,
     words: [std::cell::UnsafeCell<u64>; CHUNK_WORDS],
 }
 

@@ -102,15 +102,17 @@ pub struct Recording {
 impl Recording {
     /// Starts recording: reads the state of every registered allocator, then keeps every event.
     ///
-    /// Of several ranks, as the launcher's variables number them, each writes a file of its own: `step.rank3.snap` where
-    /// the options say `step.snap`. Fails if a recording runs already, or if the file cannot be created.
+    /// Fails if a recording runs already, or if the file cannot be created.
     pub fn start(options: HistoryOptions) -> Result<Self> {
         let _own = busy::own_memory();
         options.check()?;
         let clock = Clock::start();
         let wanted = options.wanted();
         let is_deferred = options.steps.is_some();
-        let path = options.sink.path().map(|path| naming::for_rank(path, Rank::of_process()));
+        let path = options
+            .sink
+            .path()
+            .map(|path| if options.per_rank { naming::for_rank(path, Rank::of_process()) } else { path.to_owned() });
         if let Some(path) = path.as_deref().filter(|_| !options.streams()) {
             // Refused now rather than after the training.
             drop(crate::file::create(path)?);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use highwater_recorder::naming::{self, Rank};
 use highwater_recorder::{Error, HistoryOptions, Level, Recording};
 
 use crate::guard;
@@ -23,9 +24,6 @@ const RING: &str = "HIGHWATER_RUN_RING";
 const SMALLEST: &str = "HIGHWATER_RUN_SMALLEST";
 /// When the run began, in microseconds of Unix time: files from before are replaced.
 const STARTED: &str = "HIGHWATER_RUN_STARTED";
-
-/// What launchers of several processes tell each about its place.
-const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "LOCAL_RANK"];
 
 static BEGUN: Once = Once::new();
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
@@ -61,8 +59,8 @@ pub(crate) fn begin_once() {
 
 fn begin(file: &Path) -> Result<Recording, Error> {
     let since = SystemTime::UNIX_EPOCH + Duration::from_micros(number(STARTED).unwrap_or(0));
-    let path = claim(file, since, rank(), std::process::id())
-        .map_err(|source| Error::Write { source, path: file.to_owned() })?;
+    let path =
+        claim(file, since, Rank::of_process()).map_err(|source| Error::Write { source, path: file.to_owned() })?;
     let level = match variable(LEVEL).as_deref().and_then(|level| level.to_str()) {
         Some("state") => Level::State,
         Some("events") => Level::Events,
@@ -71,41 +69,26 @@ fn begin(file: &Path) -> Result<Recording, Error> {
     let options = HistoryOptions {
         ring_events: number(RING).map(|events| usize::try_from(events).unwrap_or(usize::MAX)),
         smallest_bytes: number(SMALLEST).unwrap_or(0),
+        per_rank: false,
         ..HistoryOptions::to_file(path).level(level)
     };
     without_signals(|| Recording::start(options))
 }
 
-fn rank() -> Option<u64> {
-    RANKS.into_iter().find_map(number)
-}
-
-/// The file that this process writes: `file` for the first of a run, `file-rank3` where ranks are told, `file-pid123`
+/// The file that this process writes: `file` for the first of a run, `file.rank3` where ranks are told, `file.pid123`
 /// for others. What an earlier run left under the name of a rank is replaced.
-fn claim(file: &Path, since: SystemTime, rank: Option<u64>, pid: u32) -> io::Result<PathBuf> {
-    let beside = |what: String| {
-        let mut name = file.file_stem().unwrap_or_default().to_owned();
-        name.push(what);
-        if let Some(ending) = file.extension() {
-            name.push(".");
-            name.push(ending);
-        }
-        file.with_file_name(name)
-    };
+fn claim(file: &Path, since: SystemTime, rank: Rank) -> io::Result<PathBuf> {
     let is_mine = |path: &Path| match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
     };
-    let first = match rank {
-        Some(rank) => beside(format!("-rank{rank}")),
-        None => file.to_owned(),
-    };
+    let first = naming::for_rank(file, rank);
     let written = std::fs::metadata(&first).and_then(|facts| facts.modified());
     if is_mine(&first)? || written.is_ok_and(|written| written < since) {
         return Ok(first);
     }
-    Ok(beside(format!("-pid{pid}")))
+    Ok(naming::of_process(file))
 }
 
 /// Has threads that `body` starts take none of the program's signals.
@@ -155,13 +138,15 @@ mod tests {
         let file = folder.path().join("run.snap");
         let since = SystemTime::now() - Duration::from_secs(60);
         let name = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let third = Rank { rank: Some(3), world_size: Some(8) };
         let mut claimed = Vec::new();
-        for (rank, pid) in [(None, 11), (None, 12), (Some(3), 13), (Some(3), 14)] {
-            claimed.extend(claim(&file, since, rank, pid).ok().and_then(name));
+        for rank in [Rank::default(), Rank::default(), third, third] {
+            claimed.extend(claim(&file, since, rank).ok().and_then(name));
         }
-        assert_eq!(claimed, ["run.snap", "run-pid12.snap", "run-rank3.snap", "run-pid14.snap"]);
+        let own = format!("run.pid{}.snap", std::process::id());
+        assert_eq!(claimed, ["run.snap", &own, "run.rank3.snap", &own]);
         let later = SystemTime::now() + Duration::from_secs(60);
-        assert_eq!(claim(&file, later, Some(3), 15).ok().and_then(name).as_deref(), Some("run-rank3.snap"));
-        assert!(claim(&folder.path().join("missing/run.snap"), since, None, 16).is_err());
+        assert_eq!(claim(&file, later, third).ok().and_then(name).as_deref(), Some("run.rank3.snap"));
+        assert!(claim(&folder.path().join("missing/run.snap"), since, Rank::default()).is_err());
     }
 }

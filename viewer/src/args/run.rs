@@ -12,7 +12,7 @@ pub struct ProgramArguments {
     /// The file to write [default: the program's name with .snap, in this folder]
     ///
     /// One that is there is replaced. Where several processes of the program use the driver, the first takes this name, and
-    /// others take names beside it: FILE-rank3.snap where a launcher tells ranks, FILE-pid1234.snap otherwise.
+    /// others take names beside it: FILE.rank3.snap where a launcher tells ranks, FILE.pid1234.snap otherwise.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Keep only the last N events, in memory, and write them when the program ends

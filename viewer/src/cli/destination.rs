@@ -80,7 +80,10 @@ impl Destination {
     }
 
     /// Lets `write` write the file, as [`write_whole`] does, and compresses it where that is asked for.
-    pub(super) fn write<T>(&self, write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>) -> Result<(T, u64), Failure> {
+    pub(super) fn write<T>(
+        &self,
+        write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
+    ) -> Result<(T, u64), Failure> {
         write_whole(&self.path, |out| {
             if !self.is_gzipped {
                 return write(out);
@@ -347,7 +350,9 @@ mod tests {
         assert_eq!(kind("run.1.PKL"), Some((Kind::Pickle, false)));
         assert_eq!(kind("a.json.gz"), Some((Kind::Json, true)));
         assert_eq!(kind("a.folded"), Some((Kind::Folded, false)));
-        for (name, words) in [("a.csv", ".csv"), ("a.parquet.gz", "compressed already"), ("a", "none"), ("a.gz", "none")] {
+        for (name, words) in
+            [("a.csv", ".csv"), ("a.parquet.gz", "compressed already"), ("a", "none"), ("a.gz", "none")]
+        {
             let why = kind_of(Path::new(name)).unwrap_err().to_string();
             assert!(why.contains(words) && why.contains(".pickle, .pkl, .json, .folded"), "{why}");
         }

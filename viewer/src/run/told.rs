@@ -40,7 +40,7 @@ fn files_of_run(file: &Path, started: SystemTime) -> Vec<PathBuf> {
     let (stem, ending) = (text(file.file_stem()), text(file.extension()));
     let is_beside = |path: &Path| {
         let rest = text(path.file_stem());
-        let place = rest.strip_prefix(&stem).and_then(|rest| rest.strip_prefix("-rank").or(rest.strip_prefix("-pid")));
+        let place = rest.strip_prefix(&stem).and_then(|rest| rest.strip_prefix(".rank").or(rest.strip_prefix(".pid")));
         let is_number = |place: &str| !place.is_empty() && place.bytes().all(|byte| byte.is_ascii_digit());
         text(path.extension()) == ending && place.is_some_and(is_number)
     };

@@ -87,7 +87,10 @@ fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
         let alone = object(folder.path(), &format!("info {} --json", rank["file"].as_str().unwrap()));
         for metric in ["requested", "allocated", "active", "reserved"] {
             let (ours, its) = (&rank["peaks"][metric], &alone["devices"][0]["peaks"][metric]);
-            assert_eq!((&ours["bytes"], &ours["event"], &ours["time_us"]), (&its["bytes"], &its["event"], &its["time_us"]));
+            assert_eq!(
+                (&ours["bytes"], &ours["event"], &ours["time_us"]),
+                (&its["bytes"], &its["event"], &its["time_us"])
+            );
         }
         assert_eq!((&rank["rank"], &rank["events"]), (&alone["rank"], &alone["events"]));
         assert_eq!((&rank["rank_from"], &rank["end"]), (&"header".into(), &alone["devices"][0]["end"]));
@@ -116,7 +119,8 @@ fn ranks_that_are_not_said_are_numbered_by_name_and_marked() {
     assert!(told.contains("3 of 3 recordings do not say their rank"), "{told}");
     assert!(told.contains("\n    0?  box") && told.contains("\n    2?  box"), "{told}");
     let ranks = object(folder.path(), "info . --json");
-    let files: Vec<&str> = ranks["ranks"].as_array().unwrap().iter().map(|rank| rank["file"].as_str().unwrap()).collect();
+    let files: Vec<&str> =
+        ranks["ranks"].as_array().unwrap().iter().map(|rank| rank["file"].as_str().unwrap()).collect();
     assert_eq!(files, ["./r1.snap", "./r9.snap", "./r10.snap"]);
     assert_eq!(ranks["ranks"][0]["rank_from"], "name");
 }
@@ -125,7 +129,10 @@ fn ranks_that_are_not_said_are_numbered_by_name_and_marked() {
 fn the_rank_that_stands_out_is_compared_with_a_usual_one() {
     let folder = folder();
     let told = answer(folder.path(), "diff ranks");
-    assert!(told.starts_with("Rank 2 stands out: it peaks 300 MiB above the median of 4 ranks, in requested.\n"), "{told}");
+    assert!(
+        told.starts_with("Rank 2 stands out: it peaks 300 MiB above the median of 4 ranks, in requested.\n"),
+        "{told}"
+    );
     assert!(told.contains("A is rank 0, the nearest to the median; B is rank 2."), "{told}");
     assert!(told.contains("B takes 300 MiB more than A: 900 MiB requested after 600 MiB."), "{told}");
     let told = object(folder.path(), "diff ranks --json --by category");

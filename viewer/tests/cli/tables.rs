@@ -32,7 +32,8 @@ fn a_folder_becomes_two_tables_partitioned_by_rank() {
     add_ranks(folder.path());
     let told = object(folder.path(), "convert ranks step.snap set --to parquet --json");
     assert_eq!((&told["events"], &told["blocks"]), (&(4 * 22).into(), &(4 * 6).into()));
-    let ranks: Vec<u64> = told["recordings"].as_array().unwrap().iter().map(|one| one["rank"].as_u64().unwrap()).collect();
+    let ranks: Vec<u64> =
+        told["recordings"].as_array().unwrap().iter().map(|one| one["rank"].as_u64().unwrap()).collect();
     assert_eq!(ranks, [0, 1, 3, 11], "the one that says no rank gets the first that is free");
     let mut bytes = 0;
     for table in ["events", "blocks"] {

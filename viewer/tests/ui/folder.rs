@@ -42,7 +42,9 @@ fn a_folder_opens_with_the_rank_that_stands_out_named() {
     let folder = folder();
     let harness = opened(folder.path());
     harness.get_by_label("Rank 5 peaks highest: 1.77 GiB allocated, at event 2, step 0, forward.");
-    harness.get_by_label_contains("Rank 5 stands out: its peak of 1.77 GiB allocated is 812 MiB above the median of 8 ranks");
+    harness.get_by_label_contains(
+        "Rank 5 stands out: its peak of 1.77 GiB allocated is 812 MiB above the median of 8 ranks",
+    );
     harness.get_by_label("Missing of 9 ranks: 8.");
     harness.get_by_label_contains("Not read: ");
     harness.get_by_label("Ranks of the folder: 8 rows");

@@ -197,7 +197,7 @@ fn children_leave_their_parents_file_alone_and_write_their_own() {
     files.retain(|name| name.ends_with(".snap"));
     assert_eq!(files.len(), 2, "{files:?}");
     let other = read(folder.path(), &files[0]);
-    assert!(files[0].starts_with("all-pid") && lines(&other).len() > 20, "{files:?}");
+    assert!(files[0].starts_with("all.pid") && lines(&other).len() > 20, "{files:?}");
     assert!(stderr(&output).contains(&files[0]), "{}", stderr(&output));
 }
 
@@ -247,11 +247,11 @@ fn the_recorders_own_variables_are_left_to_the_program_and_ranks_name_files() {
     let words = ["--out", "driver.snap", "--", program.to_str().unwrap(), "families"];
     let variables = [("HIGHWATER_RECORD", "own.snap"), ("RANK", "3"), ("WORLD_SIZE", "8")];
     let Some(output) = run_with(folder.path(), &words, &variables) else { return };
-    let recorded = lines(&read(folder.path(), "driver-rank3.snap"));
+    let recorded = lines(&read(folder.path(), "driver.rank3.snap"));
     assert_eq!(recorded, printed(&output));
     let mut files = names(folder.path());
     files.retain(|name| name.ends_with(".snap"));
-    assert_eq!(files, ["driver-rank3.snap"], "{}", stderr(&output));
+    assert_eq!(files, ["driver.rank3.snap"], "{}", stderr(&output));
 }
 
 #[cfg(feature = "engine")]
