@@ -196,7 +196,7 @@ impl Exporter {
             }
         }
         let mut symbolizer = Symbolizer::new(vec![SYSTEM_DEBUG_FOLDER.into()]);
-        let found = symbolizer.resolve(&requests);
+        let found = resolve_apart(&mut symbolizer, &requests);
         let mut symbols = Vec::with_capacity(self.frames.len());
         for (frame, sources) in asked.into_iter().flatten().zip(found.into_iter().flatten()) {
             let lines = sources.iter().map(|source| self.source_line(source)).collect();
@@ -242,6 +242,18 @@ impl Exporter {
             ops: self.ops,
         }
     }
+}
+
+/// Looks addresses up on a thread that is none of rayon's: such a one, while it waits, takes up other work of the program,
+/// which may need a lock that it holds.
+fn resolve_apart(symbolizer: &mut Symbolizer, requests: &[Request]) -> Vec<Vec<Vec<symbolize::Line>>> {
+    let apart = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("symbols".to_owned());
+        let thread = thread.spawn_scoped(scope, || symbolizer.resolve(requests)).ok()?;
+        // Damaged debug information that is worse than foreseen leaves addresses, and the program as it is.
+        Some(thread.join().unwrap_or_default())
+    });
+    apart.unwrap_or_else(|| symbolizer.resolve(requests))
 }
 
 /// All rows of an exporter.
