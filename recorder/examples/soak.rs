@@ -4,6 +4,8 @@
 //! events a second, and prints each minute what memory the process has. `… -- kill FOLDER 50` starts that fifty times,
 //! kills it after a random time, opens each file, and tells how much is missing before the moment of the kill.
 
+#![expect(clippy::print_stdout, reason = "tells its figures")]
+
 use std::error::Error;
 use std::path::Path;
 use std::process::{Command, Stdio};

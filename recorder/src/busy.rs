@@ -41,6 +41,11 @@ pub(crate) fn own_memory() -> Own {
     Own { was: OWN.replace(true) }
 }
 
+/// Says that the running thread is the recorder's as long as it lives.
+pub(crate) fn own_this_thread() {
+    OWN.set(true);
+}
+
 /// Whether the running thread takes memory for the recorder.
 #[inline(always)]
 pub(crate) fn is_own_memory() -> bool {

@@ -136,7 +136,7 @@ impl Handle {
 impl Collector {
     fn run(mut self) -> Collected {
         // What this thread allocates is the recorder's own.
-        let busy = busy::enter();
+        busy::own_this_thread();
         let end = catch_unwind(AssertUnwindSafe(|| {
             loop {
                 if let Some(end) = self.look() {
@@ -159,9 +159,7 @@ impl Collector {
         self.lost = self.lost();
         drop(self.merge.take());
         answer_with(&end, ());
-        let collected = self.finish();
-        drop(busy);
-        collected
+        self.finish()
     }
 
     /// Reads what there is. At the end of the recording, gives who waits for that.

@@ -9,6 +9,7 @@ use highwater_snapshots::symbols::{self as symbolize, Binary, Request, SYSTEM_DE
 use highwater_snapshots::tables::{Frame, Module, Op, Scope, SourceLine, Stack, Tables};
 use highwater_snapshots::{FrameId, ModuleId, OpId, Problem, ScopeId, StackId, StartingBlock, StartingState, StringId};
 
+use crate::busy;
 use crate::message::NewOp;
 use crate::names;
 use crate::stack::{self, depot};
@@ -189,8 +190,9 @@ impl Exporter {
                 asked[module].push(FrameId::from_index(row));
             }
         }
-        let mut symbolizer = Symbolizer::new(vec![SYSTEM_DEBUG_FOLDER.into()]);
-        let found = symbolizer.resolve(&requests);
+        let symbolizer = Symbolizer::new(vec![SYSTEM_DEBUG_FOLDER.into()]);
+        let mut symbolizer = symbolizer.with_threads_that_begin_by(busy::own_this_thread);
+        let found = resolve_apart(&mut symbolizer, &requests);
         let mut symbols = Vec::with_capacity(self.frames.len());
         for (frame, sources) in asked.into_iter().flatten().zip(found.into_iter().flatten()) {
             let lines = sources.iter().map(|source| self.source_line(source)).collect();
@@ -240,6 +242,22 @@ impl Exporter {
             ops: self.ops,
         }
     }
+}
+
+/// Looks addresses up on a thread that is none of rayon's: such a one, while it waits, takes up other work of the program,
+/// which may need a lock that it holds.
+fn resolve_apart(symbolizer: &mut Symbolizer, requests: &[Request]) -> Vec<Vec<Vec<symbolize::Line>>> {
+    let apart = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("symbols".to_owned());
+        let work = || {
+            busy::own_this_thread();
+            symbolizer.resolve(requests)
+        };
+        let thread = thread.spawn_scoped(scope, work).ok()?;
+        // Damaged debug information that is worse than foreseen leaves addresses, and the program as it is.
+        Some(thread.join().unwrap_or_default())
+    });
+    apart.unwrap_or_else(|| symbolizer.resolve(requests))
 }
 
 /// The rows of an exporter.

@@ -263,27 +263,28 @@ mod tests {
     fn messages_of_one_thread_arrive_on_another_whole_and_in_order() {
         let (mut producer, mut consumer) = queue();
         let sent = 300_000;
-        let sender = std::thread::spawn(move || {
-            for number in 0..sent {
-                let message = used(number);
-                while !producer.has_room(message.len) && !producer.turn_over() {
-                    std::thread::yield_now();
+        let mut expected = 0;
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                for number in 0..sent {
+                    let message = used(number);
+                    while !producer.has_room(message.len) && !producer.turn_over() {
+                        std::thread::yield_now();
+                    }
+                    producer.write(&message);
                 }
-                producer.write(&message);
+            });
+            while expected < sent || !consumer.is_over() {
+                let Some(words) = consumer.peek() else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                let len = words.len();
+                assert_eq!(message::read(words).told, Told::Event(What::Used(expected)));
+                expected += 1;
+                consumer.advance(len);
             }
         });
-        let mut expected = 0;
-        while expected < sent || !consumer.is_over() {
-            let Some(words) = consumer.peek() else {
-                std::thread::yield_now();
-                continue;
-            };
-            let len = words.len();
-            assert_eq!(message::read(words).told, Told::Event(What::Used(expected)));
-            expected += 1;
-            consumer.advance(len);
-        }
-        sender.join().expect("the sender only writes");
         assert_eq!(expected, sent);
     }
 

@@ -93,14 +93,14 @@ fn measure(leaf: Leaf, depth: u32) -> f64 {
 /// The median over the threads.
 fn on_threads(threads: u16, leaf: Leaf, depth: u32) -> f64 {
     let run = |device: u16| {
-        std::thread::spawn(move || {
-            DEVICE.set(device);
-            NEXT.set(u64::from(device) << 40);
-            measure(leaf, depth)
-        })
+        DEVICE.set(device);
+        NEXT.set(u64::from(device) << 40);
+        measure(leaf, depth)
     };
-    let running: Vec<_> = (0..threads).map(run).collect();
-    let mut found: Vec<f64> = running.into_iter().map(|thread| thread.join().expect("it measures")).collect();
+    let mut found: Vec<f64> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|device| scope.spawn(move || run(device))).collect();
+        running.into_iter().map(|thread| thread.join().expect("it measures")).collect()
+    });
     found.sort_by(f64::total_cmp);
     found[found.len() / 2]
 }

@@ -18,6 +18,8 @@ pub struct Symbolizer {
     places: Places,
     modules: HashMap<Binary, Opened>,
     problems: Vec<Problem>,
+    /// What each of its threads does first.
+    at_start: Option<fn()>,
 }
 
 /// What became of a module: the file that is read, or why there is none.
@@ -47,13 +49,19 @@ impl Symbolizer {
         self
     }
 
+    /// Has each thread that it starts call `first` before all else.
+    pub fn with_threads_that_begin_by(mut self, first: fn()) -> Self {
+        self.at_start = Some(first);
+        self
+    }
+
     /// For each request, for each address, the source lines there: the innermost inlined function first, the function
-    /// that the machine was in last. No lines where nothing is known. Modules are read in parallel.
+    /// that the machine was in last. No lines where nothing is known. Modules are read in parallel, on threads of their own:
+    /// those of the program may wait for a lock that the caller holds.
     pub fn resolve(&mut self, requests: &[Request]) -> Vec<Vec<Vec<Line>>> {
         let mut jobs: Vec<Job<'_>> = requests.iter().map(|request| self.job(request)).collect();
         let places = &self.places;
-        let done: Vec<(Opened, Vec<Vec<Line>>)> =
-            jobs.par_iter_mut().with_max_len(1).map(|job| job.run(places)).collect();
+        let done = side_by_side(&mut jobs, self.at_start, |job| job.run(places));
         let mut lines = Vec::with_capacity(done.len());
         for (job, (opened, found)) in jobs.iter().zip(done) {
             let what = match &opened {
@@ -104,6 +112,20 @@ impl Job<'_> {
         let at = |address: &u64| opened.as_ref().map_or_else(|_| Vec::new(), |(loader, _)| lines(loader, *address));
         let found = self.request.addresses.iter().map(at).collect();
         (opened, found)
+    }
+}
+
+/// What `work` makes of each job, on as many threads as there is work for; on this one where there can be no others.
+fn side_by_side<J: Send, T: Send>(jobs: &mut [J], at_start: Option<fn()>, work: impl Fn(&mut J) -> T + Sync) -> Vec<T> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    let pool = (threads > 1).then(|| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let pool = pool.start_handler(move |_| at_start.into_iter().for_each(|first| first()));
+        pool.thread_name(|_| "symbols".to_owned()).build().ok()
+    });
+    match pool.flatten() {
+        Some(pool) => pool.install(|| jobs.par_iter_mut().with_max_len(1).map(&work).collect()),
+        None => jobs.iter_mut().map(work).collect(),
     }
 }
 

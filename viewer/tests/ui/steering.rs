@@ -5,9 +5,10 @@ use eframe::egui::{Key, Modifiers, Pos2, Role};
 use egui_kittest::kittest::Queryable as _;
 use highwater::command::Command;
 use highwater::gui::layout::{Bottom, Side};
-use highwater_snapshots::BlockId;
 use highwater_snapshots::analysis::Metric;
+use highwater_snapshots::tables::Module;
 use highwater_snapshots::text::trace_from_text;
+use highwater_snapshots::{BlockId, ModuleId, StringId};
 
 #[test]
 fn keys_lead_from_peak_to_peak_and_from_event_to_event() {
@@ -151,4 +152,20 @@ fn escape_closes_an_open_menu_before_it_lets_go_of_the_block() {
     assert!(pinned(&harness).is_some());
     press(&mut harness, Key::Escape);
     assert_eq!(pinned(&harness), None);
+}
+
+#[test]
+fn a_stack_of_bare_addresses_says_how_to_find_its_functions() {
+    let mut trace = steps();
+    trace.tables.modules = vec![Module { path: StringId(0), build_id: vec![1, 2], load_bias: 0 }];
+    let named = trace.clone();
+    for frame in &mut trace.tables.frames {
+        (frame.module, frame.first_line, frame.line_count) = (ModuleId(0), 0, 0);
+    }
+    for (trace, is_told) in [(trace, true), (named, false)] {
+        let mut harness = harness(Some(trace));
+        run(&mut harness, Command::LargestBlock);
+        press(&mut harness, Key::K);
+        assert_eq!(harness.query_by_label_contains("`highwater symbolize FILE` finds").is_some(), is_told);
+    }
 }
