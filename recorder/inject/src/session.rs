@@ -3,10 +3,10 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use highwater_recorder::{Error, HistoryOptions, Level, Recording};
 
@@ -21,8 +21,8 @@ const LEVEL: &str = "HIGHWATER_RUN_LEVEL";
 const RING: &str = "HIGHWATER_RUN_RING";
 /// Smaller blocks are left out: bytes.
 const SMALLEST: &str = "HIGHWATER_RUN_SMALLEST";
-/// When the run began, in microseconds of Unix time: files from before are replaced.
-const STARTED: &str = "HIGHWATER_RUN_STARTED";
+/// A folder in which the processes of a run agree on who writes which file.
+const CLAIMS: &str = "HIGHWATER_RUN_CLAIMS";
 
 /// What launchers of several processes tell each about its place.
 const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "LOCAL_RANK"];
@@ -60,9 +60,8 @@ pub(crate) fn begin_once() {
 }
 
 fn begin(file: &Path) -> Result<Recording, Error> {
-    let since = SystemTime::UNIX_EPOCH + Duration::from_micros(number(STARTED).unwrap_or(0));
-    let path = claim(file, since, rank(), std::process::id())
-        .map_err(|source| Error::Write { source, path: file.to_owned() })?;
+    let claims = variable(CLAIMS).map(PathBuf::from);
+    let path = claim(file, claims.as_deref(), rank(), std::process::id());
     let level = match variable(LEVEL).as_deref().and_then(|level| level.to_str()) {
         Some("state") => Level::State,
         Some("events") => Level::Events,
@@ -81,8 +80,8 @@ fn rank() -> Option<u64> {
 }
 
 /// The file that this process writes: `file` for the first of a run, `file-rank3` where ranks are told, `file-pid123`
-/// for others. What an earlier run left under the name of a rank is replaced.
-fn claim(file: &Path, since: SystemTime, rank: Option<u64>, pid: u32) -> io::Result<PathBuf> {
+/// for others, and where nobody keeps `claims`. The claim says the file's path, for whoever began the run.
+fn claim(file: &Path, claims: Option<&Path>, rank: Option<u64>, pid: u32) -> PathBuf {
     let beside = |what: String| {
         let mut name = file.file_stem().unwrap_or_default().to_owned();
         name.push(what);
@@ -92,20 +91,22 @@ fn claim(file: &Path, since: SystemTime, rank: Option<u64>, pid: u32) -> io::Res
         }
         file.with_file_name(name)
     };
-    let is_mine = |path: &Path| match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
-    };
     let first = match rank {
         Some(rank) => beside(format!("-rank{rank}")),
         None => file.to_owned(),
     };
-    let written = std::fs::metadata(&first).and_then(|facts| facts.modified());
-    if is_mine(&first)? || written.is_ok_and(|written| written < since) {
-        return Ok(first);
+    let is_mine = |path: &Path| {
+        let claim = claims?.join(path.file_name()?);
+        let mut claim = OpenOptions::new().write(true).create_new(true).open(claim).ok()?;
+        claim.write_all(path.as_os_str().as_bytes()).ok()
+    };
+    if is_mine(&first).is_some() {
+        return first;
     }
-    Ok(beside(format!("-pid{pid}")))
+    let other = beside(format!("-pid{pid}"));
+    // Nobody else has this name; whether it can be claimed or not, it is written.
+    let _ = is_mine(&other);
+    other
 }
 
 /// Has threads that `body` starts take none of the program's signals.
@@ -152,16 +153,20 @@ mod tests {
     #[test]
     fn the_first_process_takes_the_name_and_others_take_names_beside_it() {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let file = folder.path().join("run.snap");
-        let since = SystemTime::now() - Duration::from_secs(60);
-        let name = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let mut claimed = Vec::new();
-        for (rank, pid) in [(None, 11), (None, 12), (Some(3), 13), (Some(3), 14)] {
-            claimed.extend(claim(&file, since, rank, pid).ok().and_then(name));
+        let claims = Some(folder.path());
+        let file = Path::new("/recordings/run.snap");
+        for (rank, pid, expected) in [
+            (None, 11, "/recordings/run.snap"),
+            (None, 12, "/recordings/run-pid12.snap"),
+            (Some(3), 13, "/recordings/run-rank3.snap"),
+            (Some(3), 14, "/recordings/run-pid14.snap"),
+        ] {
+            assert_eq!(claim(file, claims, rank, pid), Path::new(expected));
+            let name = Path::new(expected).file_name().expect("a name");
+            assert_eq!(std::fs::read_to_string(folder.path().join(name)).ok().as_deref(), Some(expected));
         }
-        assert_eq!(claimed, ["run.snap", "run-pid12.snap", "run-rank3.snap", "run-pid14.snap"]);
-        let later = SystemTime::now() + Duration::from_secs(60);
-        assert_eq!(claim(&file, later, Some(3), 15).ok().and_then(name).as_deref(), Some("run-rank3.snap"));
-        assert!(claim(&folder.path().join("missing/run.snap"), since, None, 16).is_err());
+        let gone = folder.path().join("gone");
+        assert_eq!(claim(file, Some(&gone), None, 15), Path::new("/recordings/run-pid15.snap"));
+        assert_eq!(claim(Path::new("run"), None, None, 16), Path::new("run-pid16"));
     }
 }
