@@ -2,17 +2,18 @@
 
 mod library;
 mod program;
+mod signals;
 mod told;
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::time::SystemTime;
+use std::process::{Command, ExitStatus};
 
 use self::library::Library;
 use self::program::Program;
+use self::signals::Signals;
 use crate::args::ProgramArguments;
 use crate::cli::outcome::{Failure, Status};
 
@@ -22,17 +23,21 @@ pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
     let program = Program::find(&arguments.words)?;
     let file = file_of(arguments, &program)?;
     let library = Library::provide()?;
-    let started = SystemTime::now();
+    let claims = tempfile::Builder::new().prefix("highwater-run-").tempdir();
+    let claims = claims.map_err(|why| Failure::Record(format!("cannot make a folder for the run: {why}")))?;
     make_way(&file)?;
     let mut command = Command::new(program.path());
     command.args(arguments.words.iter().skip(1));
-    for (name, value) in settings(arguments, &file, started) {
+    for (name, value) in settings(arguments, &file, claims.path()) {
         command.env(name, value);
     }
     command.env("LD_PRELOAD", library.among(std::env::var_os("LD_PRELOAD")));
+    // From before the program begins: nothing that is sent to us is lost.
+    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
     let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
-    let ended = wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;
-    told::tell(&program, &file, started);
+    let ended =
+        signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;
+    told::tell(&program, &file, claims.path());
     Ok(Status::Program(code(ended)))
 }
 
@@ -54,58 +59,16 @@ fn make_way(file: &Path) -> Result<(), Failure> {
 }
 
 /// What the library is told, by variables of the environment.
-fn settings(arguments: &ProgramArguments, file: &Path, started: SystemTime) -> Vec<(&'static str, OsString)> {
-    let since = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'static str, OsString)> {
     let level = if arguments.no_stacks { "events" } else { "stacks" };
     let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default().into();
     vec![
         ("HIGHWATER_RUN_FILE", file.into()),
-        ("HIGHWATER_RUN_STARTED", since.as_micros().to_string().into()),
+        ("HIGHWATER_RUN_CLAIMS", claims.into()),
         ("HIGHWATER_RUN_LEVEL", level.into()),
         ("HIGHWATER_RUN_RING", number(arguments.ring)),
         ("HIGHWATER_RUN_SMALLEST", number(arguments.smallest)),
     ]
-}
-
-/// Waits for the program. A key that interrupts goes to it from the terminal, and what is sent to us is passed on.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn wait(mut child: Child) -> io::Result<ExitStatus> {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
-
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-
-    // How long a signal may wait.
-    const PAUSE: Duration = Duration::from_millis(20);
-
-    for signal in [SIGINT, SIGQUIT] {
-        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
-    }
-    let mut passed_on = Vec::new();
-    for signal in [SIGTERM, SIGHUP] {
-        let came = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(signal, Arc::clone(&came))?;
-        passed_on.push((signal, came));
-    }
-    let mut pause = Duration::from_micros(100);
-    loop {
-        if let Some(ended) = child.try_wait()? {
-            return Ok(ended);
-        }
-        for (signal, came) in &passed_on {
-            if came.swap(false, Ordering::Relaxed) {
-                program::send(child.id(), *signal);
-            }
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(PAUSE);
-    }
-}
-
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn wait(mut child: Child) -> io::Result<ExitStatus> {
-    child.wait()
 }
 
 /// The status to end with: the program's, or 128 and the number of the signal that killed it, as in shells.

@@ -3,10 +3,10 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use highwater_recorder::naming::{self, Rank};
 use highwater_recorder::{Error, HistoryOptions, Level, Recording};
@@ -22,8 +22,8 @@ const LEVEL: &str = "HIGHWATER_RUN_LEVEL";
 const RING: &str = "HIGHWATER_RUN_RING";
 /// Smaller blocks are left out: bytes.
 const SMALLEST: &str = "HIGHWATER_RUN_SMALLEST";
-/// When the run began, in microseconds of Unix time: files from before are replaced.
-const STARTED: &str = "HIGHWATER_RUN_STARTED";
+/// A folder in which the processes of a run agree on who writes which file.
+const CLAIMS: &str = "HIGHWATER_RUN_CLAIMS";
 
 static BEGUN: Once = Once::new();
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
@@ -58,9 +58,8 @@ pub(crate) fn begin_once() {
 }
 
 fn begin(file: &Path) -> Result<Recording, Error> {
-    let since = SystemTime::UNIX_EPOCH + Duration::from_micros(number(STARTED).unwrap_or(0));
-    let path =
-        claim(file, since, Rank::of_process()).map_err(|source| Error::Write { source, path: file.to_owned() })?;
+    let claims = variable(CLAIMS).map(PathBuf::from);
+    let path = claim(file, claims.as_deref(), Rank::of_process());
     let level = match variable(LEVEL).as_deref().and_then(|level| level.to_str()) {
         Some("state") => Level::State,
         Some("events") => Level::Events,
@@ -76,19 +75,21 @@ fn begin(file: &Path) -> Result<Recording, Error> {
 }
 
 /// The file that this process writes: `file` for the first of a run, `file.rank3` where ranks are told, `file.pid123`
-/// for others. What an earlier run left under the name of a rank is replaced.
-fn claim(file: &Path, since: SystemTime, rank: Rank) -> io::Result<PathBuf> {
-    let is_mine = |path: &Path| match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
-    };
+/// for others, and where nobody keeps `claims`. The claim says the file's path, for whoever began the run.
+fn claim(file: &Path, claims: Option<&Path>, rank: Rank) -> PathBuf {
     let first = naming::for_rank(file, rank);
-    let written = std::fs::metadata(&first).and_then(|facts| facts.modified());
-    if is_mine(&first)? || written.is_ok_and(|written| written < since) {
-        return Ok(first);
+    let is_mine = |path: &Path| {
+        let claim = claims?.join(path.file_name()?);
+        let mut claim = OpenOptions::new().write(true).create_new(true).open(claim).ok()?;
+        claim.write_all(path.as_os_str().as_bytes()).ok()
+    };
+    if is_mine(&first).is_some() {
+        return first;
     }
-    Ok(naming::of_process(file))
+    let other = naming::of_process(file);
+    // Nobody else has this name; whether it can be claimed or not, it is written.
+    let _ = is_mine(&other);
+    other
 }
 
 /// Has threads that `body` starts take none of the program's signals.
@@ -135,18 +136,19 @@ mod tests {
     #[test]
     fn the_first_process_takes_the_name_and_others_take_names_beside_it() {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let file = folder.path().join("run.snap");
-        let since = SystemTime::now() - Duration::from_secs(60);
-        let name = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let claims = Some(folder.path());
+        let file = Path::new("/recordings/run.snap");
+        let own = format!("/recordings/run.pid{}.snap", std::process::id());
         let third = Rank { rank: Some(3), world_size: Some(8) };
-        let mut claimed = Vec::new();
-        for rank in [Rank::default(), Rank::default(), third, third] {
-            claimed.extend(claim(&file, since, rank).ok().and_then(name));
+        for (rank, expected) in
+            [(Rank::default(), "/recordings/run.snap"), (Rank::default(), &own), (third, "/recordings/run.rank3.snap")]
+        {
+            assert_eq!(claim(file, claims, rank), Path::new(expected));
+            let name = Path::new(expected).file_name().expect("a name");
+            assert_eq!(std::fs::read_to_string(folder.path().join(name)).ok().as_deref(), Some(expected));
         }
-        let own = format!("run.pid{}.snap", std::process::id());
-        assert_eq!(claimed, ["run.snap", &own, "run.rank3.snap", &own]);
-        let later = SystemTime::now() + Duration::from_secs(60);
-        assert_eq!(claim(&file, later, third).ok().and_then(name).as_deref(), Some("run.rank3.snap"));
-        assert!(claim(&folder.path().join("missing/run.snap"), since, Rank::default()).is_err());
+        let gone = folder.path().join("gone");
+        assert_eq!(claim(file, Some(&gone), Rank::default()), Path::new(&own), "without claims, names that none has");
+        assert_eq!(claim(file, None, third), Path::new(&own));
     }
 }

@@ -1,5 +1,4 @@
 //! Program: the one that is run, and why the loader may not have put anything into it.
-#![cfg_attr(all(target_os = "linux", target_env = "gnu"), expect(unsafe_code, reason = "passes a signal on"))]
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -113,14 +112,6 @@ fn loaded_by(start: &[u8]) -> Option<Loader> {
         }
     }
     Some(Loader::Missing)
-}
-
-/// Passes a signal on to the program.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub(super) fn send(pid: u32, signal: i32) {
-    let Ok(pid) = i32::try_from(pid) else { return };
-    // SAFETY: no memory is involved; the process is our child, and was not waited for.
-    unsafe { libc::kill(pid, signal) };
 }
 
 #[cfg(test)]

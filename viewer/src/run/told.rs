@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use highwater_snapshots::Trace;
 use highwater_snapshots::analysis::Metric;
@@ -21,36 +20,22 @@ use crate::cli::table::{Column, Table, percent};
 const MOST_FILES: usize = 16;
 
 /// Says what was recorded, or why nothing was. Whatever goes wrong here, the program has ended as it has.
-pub(super) fn tell(program: &Program, file: &Path, started: SystemTime) {
+pub(super) fn tell(program: &Program, file: &Path, claims: &Path) {
     let mut out = io::stderr().lock();
     let page = &mut Page::plain(&mut out);
     // Nobody reads it: then nobody misses it.
-    let _ = match files_of_run(file, started).as_slice() {
+    let _ = match files_of_run(file, claims).as_slice() {
         [] => tell_of_nothing(program, page),
         files => tell_of(program, files, page),
     };
 }
 
-/// The recordings of a run, first the one whose name was asked for, then those beside it by name.
-fn files_of_run(file: &Path, started: SystemTime) -> Vec<PathBuf> {
-    // File systems keep time less exactly than clocks.
-    let since = started - Duration::from_secs(2);
-    let is_new = |path: &Path| path.metadata().and_then(|facts| facts.modified()).is_ok_and(|written| written >= since);
-    let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    let (stem, ending) = (text(file.file_stem()), text(file.extension()));
-    let is_beside = |path: &Path| {
-        let rest = text(path.file_stem());
-        let place = rest.strip_prefix(&stem).and_then(|rest| rest.strip_prefix(".rank").or(rest.strip_prefix(".pid")));
-        let is_number = |place: &str| !place.is_empty() && place.bytes().all(|byte| byte.is_ascii_digit());
-        text(path.extension()) == ending && place.is_some_and(is_number)
-    };
-    let entries = file.parent().and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten();
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.retain(|path| is_beside(path) && is_new(path));
-    files.sort();
-    if is_new(file) {
-        files.insert(0, file.to_owned());
-    }
+/// The recordings of a run, as its processes claimed them: first the one whose name was asked for, then others by name.
+fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
+    let claimed = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    let mut files: Vec<PathBuf> = claimed.map(PathBuf::from).filter(|path| path.is_file()).collect();
+    files.sort_by_key(|path| (path != file, path.clone()));
     files
 }
 

@@ -34,6 +34,8 @@ fn meant(short: &str, version: c_int, is_per_thread: bool) -> Option<*mut c_void
         "cuDeviceGetDefaultMemPool" 11020 => pools::cuDeviceGetDefaultMemPool,
         "cuCtxSetCurrent" 4000 => devices::cuCtxSetCurrent,
         "cuStreamCreate" 2000 => streams::cuStreamCreate,
+        "cuStreamBeginCapture" 10010 => streams::cuStreamBeginCapture_v2,
+        "cuStreamEndCapture" 10000 => streams::cuStreamEndCapture,
         "cuMemAlloc" 3020 => memory::cuMemAlloc_v2,
         "cuMemAllocPitch" 3020 => pools::cuMemAllocPitch_v2,
         "cuMemAllocManaged" 6000 => pools::cuMemAllocManaged,

@@ -1,7 +1,9 @@
 //! Streams and events.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint};
+use std::sync::{Mutex, PoisonError};
 
 use super::put;
 use crate::failure::{Code, answer, fail};
@@ -59,14 +61,40 @@ pub(crate) extern "C" fn cuStreamWaitEvent(stream: u64, event: u64, _flags: c_ui
     })
 }
 
-/// Nothing is ever captured.
+/// Streams whose work goes into a graph. The stand-in has no graphs: the work is done, and asked about in vain.
+static CAPTURED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuStreamBeginCapture_v2(stream: u64, _mode: c_int) -> i32 {
+    answer(|| {
+        let (machine, device) = current()?;
+        machine.streams.find(stream, device)?;
+        CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).insert(stream);
+        Ok(())
+    })
+}
+
+/// Gives no graph.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
+    answer(|| {
+        if !CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream) {
+            return fail(Code::InvalidValue, "the stream was not captured");
+        }
+        // SAFETY: the caller's place.
+        unsafe { put(graph, 0) }
+    })
+}
+
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuStreamIsCapturing(stream: u64, status: *mut c_int) -> i32 {
     answer(|| {
         let (machine, device) = current()?;
-        machine.streams.find(stream, device)?;
+        // The default stream of a thread is that of all threads here.
+        machine.streams.find(if stream == 2 { 0 } else { stream }, device)?;
+        let is_captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream);
         // SAFETY: the caller's place.
-        unsafe { put(status, 0) }
+        unsafe { put(status, c_int::from(is_captured)) }
     })
 }
 

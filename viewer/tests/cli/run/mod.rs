@@ -227,6 +227,13 @@ fn a_program_without_calls_leaves_no_file_and_a_reason() {
 }
 
 #[test]
+fn a_signal_to_us_is_passed_on_to_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(output) = run(folder.path(), &["sh", "-c", "kill -TERM $PPID; exec sleep 60"]) else { return };
+    assert_eq!(output.status.code(), Some(128 + 15), "{}", stderr(&output));
+}
+
+#[test]
 fn less_is_recorded_where_less_is_asked_for() {
     let Some((folder, program)) = made("ASKED") else { return };
     let program = program.to_str().unwrap();

@@ -38,6 +38,8 @@ struct Array3d { usize width, height, depth; unsigned format, channels, flags; }
   F(cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", (u64 *, int)) \
   F(cuCtxSetCurrent, "cuCtxSetCurrent", (u64)) \
   F(cuStreamCreate, "cuStreamCreate", (u64 *, unsigned)) \
+  F(cuStreamBeginCapture_v2, "cuStreamBeginCapture", (u64, int)) \
+  F(cuStreamEndCapture, "cuStreamEndCapture", (u64, u64 *)) \
   F(cuMemAlloc_v2, "cuMemAlloc", (u64 *, usize)) \
   F(cuMemAllocPitch_v2, "cuMemAllocPitch", (u64 *, usize *, usize, usize, unsigned)) \
   F(cuMemAllocManaged, "cuMemAllocManaged", (u64 *, usize, unsigned)) \
@@ -157,6 +159,13 @@ extern "C" __attribute__((noinline)) void families() {
   MUST(cuDeviceGetDefaultMemPool(&pool, 1));
   MUST(cuMemAllocFromPoolAsync(&pooled, 2051, pool, stream));
   begins("cuMemAllocFromPoolAsync", 1, pooled, 2051, 1);
+
+  // What goes into a graph obtains and frees nothing yet.
+  u64 in_graph = 0, graph = 0;
+  MUST(cuStreamBeginCapture_v2(stream, 0));
+  MUST(cuMemAllocAsync(&in_graph, 4097, stream));
+  MUST(cuMemFreeAsync(in_graph, stream));
+  MUST(cuStreamEndCapture(stream, &graph));
 
   u64 flat = 0, deep = 0, levels = 0;
   Array two = {64, 32, 0x20, 2};
@@ -337,6 +346,11 @@ int main(int count, char **words) {
   std::string what = count > 1 ? words[1] : "";
   if (what == "nothing") return 7;
   meet();
+  // "Next" is what comes behind this program, not behind whoever stands between it and the loader.
+  void *next = dlsym(RTLD_NEXT, "cuMemAlloc_v2");
+  if (!next || next != reinterpret_cast<void *>(cuMemAlloc_v2)) printf("? dlsym takes another for its caller\n");
+  if (dlsym(RTLD_NEXT, "strlen") != dlsym(RTLD_DEFAULT, "strlen")) printf("? dlsym finds two of a kind\n");
+  if (dlsym(RTLD_DEFAULT, "cuda_has_no_such_function") || !dlerror()) printf("? dlsym finds anything\n");
   MUST(cuInit(0));
   enter(0);
   if (what == "families") families();

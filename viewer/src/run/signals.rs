@@ -1,0 +1,64 @@
+//! Signals: what is sent to us while a program runs, and waiting for its end.
+#![cfg_attr(all(target_os = "linux", target_env = "gnu"), expect(unsafe_code, reason = "passes a signal on"))]
+
+use std::io;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long a signal, or the end, may go unseen.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Signals that do not end us while the program runs.
+#[derive(Debug)]
+pub(super) struct Signals {
+    /// Those that are passed on, and whether each came.
+    passed_on: Vec<(i32, Arc<AtomicBool>)>,
+}
+
+impl Signals {
+    /// Takes signals from now on. A key that interrupts goes to the program from the terminal, and ends us with it.
+    pub(super) fn catch() -> io::Result<Self> {
+        let mut passed_on = Vec::new();
+        #[cfg(unix)]
+        {
+            use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+            for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP] {
+                let came = Arc::new(AtomicBool::new(false));
+                signal_hook::flag::register(signal, Arc::clone(&came))?;
+                if [SIGTERM, SIGHUP].contains(&signal) {
+                    passed_on.push((signal, came));
+                }
+            }
+        }
+        Ok(Self { passed_on })
+    }
+
+    /// Waits for the program's end, and passes on what is sent to us.
+    pub(super) fn wait(&self, mut child: Child) -> io::Result<ExitStatus> {
+        let mut pause = Duration::from_micros(100);
+        loop {
+            if let Some(ended) = child.try_wait()? {
+                return Ok(ended);
+            }
+            for (signal, came) in &self.passed_on {
+                if came.swap(false, Ordering::Relaxed) {
+                    send(child.id(), *signal);
+                }
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE);
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn send(pid: u32, signal: i32) {
+    let Ok(pid) = i32::try_from(pid) else { return };
+    // SAFETY: no memory is involved; the process is our child, and was not waited for.
+    unsafe { libc::kill(pid, signal) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn send(_pid: u32, _signal: i32) {}
