@@ -317,7 +317,9 @@ mod tests {
         assert_eq!(kind("run.1.PKL"), Some((Kind::Pickle, false)));
         assert_eq!(kind("a.json.gz"), Some((Kind::Json, true)));
         assert_eq!(kind("a.folded"), Some((Kind::Folded, false)));
-        for (name, words) in [("a.csv", ".csv"), ("a.parquet.gz", "compressed already"), ("a", "none"), ("a.gz", "none")] {
+        for (name, words) in
+            [("a.csv", ".csv"), ("a.parquet.gz", "compressed already"), ("a", "none"), ("a.gz", "none")]
+        {
             let why = kind_of(Path::new(name)).unwrap_err().to_string();
             assert!(why.contains(words) && why.contains(".pickle, .pkl, .json, .folded"), "{why}");
         }

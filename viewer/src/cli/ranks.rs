@@ -181,7 +181,8 @@ fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
 /// Which rank peaks highest, which stand out, and which are missing, a sentence each.
 pub fn headlines(fleet: &Fleet) -> Vec<String> {
     let Some(top) = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]) else { return Vec::new() };
-    let mut told = vec![format!("Rank {} peaks highest: {}.", top.rank, how_much_and_when(&top.peak(Metric::Allocated)))];
+    let mut told =
+        vec![format!("Rank {} peaks highest: {}.", top.rank, how_much_and_when(&top.peak(Metric::Allocated)))];
     let outliers: Vec<Outlier> = COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric)).collect();
     told.extend(outliers.iter().take(TOLD).map(Outlier::words));
     if outliers.len() > TOLD {
@@ -189,7 +190,10 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
     }
     if outliers.is_empty() && fleet.ranks.len() > 1 {
         let (count, median) = (count_of(fleet.ranks.len() as u64, "rank"), median(fleet, Metric::Allocated));
-        told.push(format!("No rank stands out: the median of {count} is {} allocated.", format_bytes(median.median_bytes)));
+        told.push(format!(
+            "No rank stands out: the median of {count} is {} allocated.",
+            format_bytes(median.median_bytes)
+        ));
     }
     let missing = fleet.missing();
     if !missing.is_empty() {

@@ -28,7 +28,8 @@ const QUICK_BYTES: u64 = 16 << 20;
 /// long.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
     if file.is_dir() {
-        let text = "it is a folder: name one of the recordings in it; `info`, `diff` and `convert --to parquet` take folders";
+        let text =
+            "it is a folder: name one of the recordings in it; `info`, `diff` and `convert --to parquet` take folders";
         return Err(Failure::Usage(format!("{}: {text}", file.display())));
     }
     let is_quick = std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
@@ -89,10 +90,7 @@ pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
 }
 
 /// Reads and sums up `inputs`, each by `open`; on a terminal a bar shows how many are done.
-pub fn read_inputs(
-    inputs: &Inputs,
-    open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync,
-) -> Fleet {
+pub fn read_inputs(inputs: &Inputs, open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync) -> Fleet {
     let bar = counting_bar(format!("reading {}", inputs.name()), inputs.len());
     let watch = |done: usize| {
         bar.set_position(done as u64);

@@ -67,7 +67,11 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         Column::always("recording", "The file's name", Text(|r: &mut Row<'a>, _| Some(r.identity.recording.clone()))),
         Column::always("block", "Its number in the recording; events name it", Running(|_, row| Some(row as i64))),
         Column::always("device", "Where", Number(|r, row| Some(i64::from(r.block(row).device.0)))),
-        Column::or_null("stream", "The stream that it was allocated for", Number(|r, row| number(r.block(row).stream.0))),
+        Column::or_null(
+            "stream",
+            "The stream that it was allocated for",
+            Number(|r, row| number(r.block(row).stream.0)),
+        ),
         Column::or_null("address", "Its first byte", Number(|r, row| number(r.block(row).address))),
         Column::or_null("requested_bytes", "Bytes asked for", Number(|r, row| number(r.block(row).requested))),
         Column::or_null("allocated_bytes", "Bytes after rounding", Number(|r, row| number(r.block(row).allocated))),
@@ -84,7 +88,11 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
                 op.is_some().then_some(i64::from(op.0))
             }),
         ),
-        Column::or_null("op", "Its name: linear, layer_norm …", Text(|r, row| r.texts.op(r.trace, r.trace.blocks.op[row]))),
+        Column::or_null(
+            "op",
+            "Its name: linear, layer_norm …",
+            Text(|r, row| r.texts.op(r.trace, r.trace.blocks.op[row])),
+        ),
         Column::or_null(
             "scope",
             "The module path in which it was made: encoder.layers.3.mlp",

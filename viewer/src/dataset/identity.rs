@@ -72,9 +72,6 @@ impl Identity {
             ("trust", serde_json::to_string(&TrustFigures::of(trace)).ok()),
             ("problems", serde_json::to_string(&problem_texts(trace)).ok()),
         ];
-        facts
-            .into_iter()
-            .filter_map(|(name, value)| Some(KeyValue::new(format!("highwater.{name}"), value?)))
-            .collect()
+        facts.into_iter().filter_map(|(name, value)| Some(KeyValue::new(format!("highwater.{name}"), value?))).collect()
     }
 }

@@ -125,7 +125,8 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
             Err((path, why)) => unread.push((path, why)),
         }
     }
-    let lost = lost.into_iter().map(|(what, count)| if count > 1 { format!("{what} (in {count} recordings)") } else { what });
+    let lost =
+        lost.into_iter().map(|(what, count)| if count > 1 { format!("{what} (in {count} recordings)") } else { what });
     Ok(Answer { arguments, written, unread, skipped: fleet.skipped, lost: lost.collect() })
 }
 
@@ -147,8 +148,16 @@ fn write_rank(
     let identity = Identity::of(&rank.name, Some((rank.rank, rank.origin)), &trace);
     let place = |table: &str| PathBuf::from(table).join(format!("rank={}", rank.rank)).join(part);
     let (events, blocks) = rayon::join(
-        || folder.write(&place("events"), |out| write_events(out, &trace, &identity, &events::columns()).map_err(parquet_error)),
-        || folder.write(&place("blocks"), |out| write_blocks(out, &trace, &identity, &blocks::columns()).map_err(parquet_error)),
+        || {
+            folder.write(&place("events"), |out| {
+                write_events(out, &trace, &identity, &events::columns()).map_err(parquet_error)
+            })
+        },
+        || {
+            folder.write(&place("blocks"), |out| {
+                write_blocks(out, &trace, &identity, &blocks::columns()).map_err(parquet_error)
+            })
+        },
     );
     let bytes = events? + blocks?;
     Ok(Ok((Written::of(Some(rank.rank), rank.path.clone(), &trace, bytes), lost(&trace))))

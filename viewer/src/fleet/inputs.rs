@@ -136,7 +136,8 @@ mod tests {
     #[test]
     fn a_folder_stands_for_its_files_and_those_of_its_ranks() {
         let folder = tempfile::tempdir().unwrap();
-        for path in ["b.snap", "a.txt", ".hidden", "rank1/x.snap", "rank_0/x.snap", "rank0/deep/y.snap", "other/z.snap"] {
+        for path in ["b.snap", "a.txt", ".hidden", "rank1/x.snap", "rank_0/x.snap", "rank0/deep/y.snap", "other/z.snap"]
+        {
             let path = folder.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();

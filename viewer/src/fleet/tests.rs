@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use highwater_snapshots::open::open_file;
 use highwater_snapshots::format::write_trace;
+use highwater_snapshots::open::open_file;
 use highwater_snapshots::text::trace_from_text;
 
 use super::*;
@@ -87,7 +87,10 @@ fn a_world_size_out_of_all_proportion_costs_nothing() {
 
 #[test]
 fn a_reading_that_is_stopped_gives_nothing() {
-    let inputs = Inputs { files: vec![inputs::Input { path: "x".into(), name: "x".into(), is_named: true }; 100], ..Inputs::default() };
+    let inputs = Inputs {
+        files: vec![inputs::Input { path: "x".into(), name: "x".into(), is_named: true }; 100],
+        ..Inputs::default()
+    };
     let read = AtomicUsize::new(0);
     let open = |_: &Path| {
         read.fetch_add(1, Ordering::Relaxed);

@@ -9,6 +9,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::table::{Cell, Column, TableState, csv, table_with_tips_ui};
 use super::theme::Shades;
+use crate::cli::moment::count_of;
 use crate::cli::ranks::{COMPARED, headlines, limits, notes, passed_by};
 use crate::fleet::{Fleet, Origin, Rank};
 use crate::outliers::{RULE, Standing};
@@ -71,28 +72,35 @@ impl FleetView {
     pub fn fleet_ui(&mut self, ui: &mut Ui) -> Option<usize> {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
+        let count = count_of(self.fleet.ranks.len() as u64, "recording");
+        ui.label(RichText::new(format!("{}: {count}", self.fleet.name)).color(shades.faint));
         for (row, sentence) in self.headlines.iter().enumerate() {
             let text = RichText::new(sentence);
             ui.label(if row == 0 { text.strong().size(16.0) } else { text.strong() });
         }
-        ui.label(RichText::new(format!("{RULE}.")).color(shades.faint).small());
+        ui.label(RichText::new(format!("The rule: {RULE}.")).color(shades.faint));
         for sentence in &self.limits {
             ui.label(RichText::new(sentence).color(shades.warning));
         }
         if self.fleet.skipped > 0 {
             ui.label(RichText::new(passed_by(self.fleet.skipped)).color(shades.faint));
         }
-        ui.label(RichText::new("Double click or Enter opens a rank; so does a click in the strip above.").color(shades.faint));
+        ui.label(
+            RichText::new("Double click or Enter opens a rank; so does a click in the strip above.")
+                .color(shades.faint),
+        );
         ui.add_space(4.0);
         let (order, fleet, standings) = (&self.order, &self.fleet, &self.standings);
         let most = fleet.highest(Metric::Allocated).map_or(1, |row| fleet.ranks[row].peak(Metric::Allocated).bytes);
-        let cell = |row: usize, column: usize| order.get(row).map_or_else(Cell::default, |&at| {
-            let is_out = standings.iter().any(|standings| standings[at] != Standing::Usual);
-            let text = text(&fleet.ranks[at], &standings.each_ref().map(|standings| standings[at]), column);
-            let bytes = fleet.ranks[at].peak(Metric::Allocated).bytes;
-            let share = (column == 3).then_some(bytes as f32 / most.max(1) as f32);
-            Cell { share, swatch: (column == 0 && is_out).then_some(shades.warning), ..text.into() }
-        });
+        let cell = |row: usize, column: usize| {
+            order.get(row).map_or_else(Cell::default, |&at| {
+                let is_out = standings.iter().any(|standings| standings[at] != Standing::Usual);
+                let text = text(&fleet.ranks[at], &standings.each_ref().map(|standings| standings[at]), column);
+                let bytes = fleet.ranks[at].peak(Metric::Allocated).bytes;
+                let share = (column == 3).then_some(bytes as f32 / most.max(1) as f32);
+                Cell { share, swatch: (column == 0 && is_out).then_some(shades.warning), ..text.into() }
+            })
+        };
         let tip = |row: usize, _: usize| order.get(row).map(|&at| fleet.ranks[at].path.display().to_string());
         let rows = order.len();
         let touched = table_with_tips_ui(ui, "Ranks of the folder", &COLUMNS, rows, &mut self.table, (cell, tip));

@@ -64,12 +64,12 @@ fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
         By the rule that a peak stands out if it is more than 5 median absolute deviations, 5 % and 64 MiB from the median of at least 3 ranks whose devices have the same capacity.
 
           rank  host  events  allocated  reserved  at event  step  phase        end  lost  trust
-             0  box        5    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
-             1  box        5    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
-             2  box        5    900 MiB     1 GiB         3     0  forward  100 MiB     0  complete  ◀ 300 MiB allocated above the median
-             4  box        5    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+             0  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+             1  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+             2  box        6    900 MiB     1 GiB         3     0  forward  100 MiB     0  complete  ◀ 300 MiB allocated above the median
+             4  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
 
-        Not read: ranks/cut.snap: at byte 20: the file ends within a section of kind header, after 4 of its bytes
+        Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
         Passed by: 1 other file, which holds no recording.
 
         Next: highwater diff ranks   for what makes the difference between ranks
@@ -87,7 +87,10 @@ fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
         let alone = object(folder.path(), &format!("info {} --json", rank["file"].as_str().unwrap()));
         for metric in ["requested", "allocated", "active", "reserved"] {
             let (ours, its) = (&rank["peaks"][metric], &alone["devices"][0]["peaks"][metric]);
-            assert_eq!((&ours["bytes"], &ours["event"], &ours["time_us"]), (&its["bytes"], &its["event"], &its["time_us"]));
+            assert_eq!(
+                (&ours["bytes"], &ours["event"], &ours["time_us"]),
+                (&its["bytes"], &its["event"], &its["time_us"])
+            );
         }
         assert_eq!((&rank["rank"], &rank["events"]), (&alone["rank"], &alone["events"]));
         assert_eq!((&rank["rank_from"], &rank["end"]), (&"header".into(), &alone["devices"][0]["end"]));
@@ -116,7 +119,8 @@ fn ranks_that_are_not_said_are_numbered_by_name_and_marked() {
     assert!(told.contains("3 of 3 recordings do not say their rank"), "{told}");
     assert!(told.contains("\n    0?  box") && told.contains("\n    2?  box"), "{told}");
     let ranks = object(folder.path(), "info . --json");
-    let files: Vec<&str> = ranks["ranks"].as_array().unwrap().iter().map(|rank| rank["file"].as_str().unwrap()).collect();
+    let files: Vec<&str> =
+        ranks["ranks"].as_array().unwrap().iter().map(|rank| rank["file"].as_str().unwrap()).collect();
     assert_eq!(files, ["./r1.snap", "./r9.snap", "./r10.snap"]);
     assert_eq!(ranks["ranks"][0]["rank_from"], "name");
 }
@@ -125,7 +129,10 @@ fn ranks_that_are_not_said_are_numbered_by_name_and_marked() {
 fn the_rank_that_stands_out_is_compared_with_a_usual_one() {
     let folder = folder();
     let told = answer(folder.path(), "diff ranks");
-    assert!(told.starts_with("Rank 2 stands out: it peaks 300 MiB above the median of 4 ranks, in requested.\n"), "{told}");
+    assert!(
+        told.starts_with("Rank 2 stands out: it peaks 300 MiB above the median of 4 ranks, in requested.\n"),
+        "{told}"
+    );
     assert!(told.contains("A is rank 0, the nearest to the median; B is rank 2."), "{told}");
     assert!(told.contains("B takes 300 MiB more than A: 900 MiB requested after 600 MiB."), "{told}");
     let told = object(folder.path(), "diff ranks --json --by category");
@@ -148,7 +155,7 @@ fn two_folders_are_compared_rank_by_rank() {
         A: ranks; B: after.
         Only in A: 4.
         Only in B: 3.
-        Not read: ranks/cut.snap: at byte 20: the file ends within a section of kind header, after 4 of its bytes
+        Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
 
           rank        A        B  difference
              0  600 MiB  600 MiB         0 B

@@ -103,7 +103,8 @@ fn record(folder: &Path) {
         let output = highwater(folder, &format!("record gpt2 --steps 2 --batch {batch} --out {name}.snap --json"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
-    let [mut usual, mut longer] = ["usual", "longer"].map(|name| read_file(&folder.join(format!("{name}.snap"))).unwrap());
+    let [mut usual, mut longer] =
+        ["usual", "longer"].map(|name| read_file(&folder.join(format!("{name}.snap"))).unwrap());
     for rank in 0..RANKS {
         let trace = if rank == LONGER { &mut longer } else { &mut usual };
         (trace.header.rank, trace.header.world_size) = (Some(rank), Some(RANKS));
@@ -121,7 +122,9 @@ fn object(folder: &Path, words: &str) -> Value {
 #[test]
 fn the_queries_of_the_page_find_the_outlier_with_the_figures_of_info() {
     let Some(engine) = Engine::find() else {
-        println!("skipped: DuckDB is not there (pip3 install --target target/duckdb duckdb; HIGHWATER_DUCKDB=target/duckdb)");
+        println!(
+            "skipped: DuckDB is not there (pip3 install --target target/duckdb duckdb; HIGHWATER_DUCKDB=target/duckdb)"
+        );
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -151,7 +154,8 @@ fn the_queries_of_the_page_find_the_outlier_with_the_figures_of_info() {
     assert_eq!(rows.len() - 1, RANKS as usize);
     for (row, rank) in rows[1..].iter().zip(told["ranks"].as_array().unwrap()) {
         let peak = |metric: &str| rank["peaks"][metric]["bytes"].clone();
-        let expected = [&rank["rank"], &peak("allocated"), &peak("reserved"), &rank["end"]["requested"], &rank["events"]];
+        let expected =
+            [&rank["rank"], &peak("allocated"), &peak("reserved"), &rank["end"]["requested"], &rank["events"]];
         assert_eq!(row.iter().collect::<Vec<_>>(), expected);
     }
     // The blocks that live at the peak of the outlier sum to it, category by category.

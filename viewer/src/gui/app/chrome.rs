@@ -117,7 +117,8 @@ impl App {
         }
         let in_front = Some(Place { file: self.current, device });
         let ranks = &mut self.ranks;
-        let chosen = Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, Shown::Files(&recordings), metric, in_front)).inner;
+        let chosen =
+            Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, Shown::Files(&recordings), metric, in_front)).inner;
         if let Some(Place { file, device }) = chosen {
             self.current = file;
             if let Some(file) = self.files.get_mut(file) {

@@ -100,7 +100,8 @@ impl App {
         let Some(folder) = &self.folder else { return false };
         let fleet = Arc::clone(folder.view.fleet());
         let current = self.files.get(self.current).filter(|_| !folder.is_in_front);
-        let front = current.and_then(|file| fleet.ranks.iter().position(|rank| Some(&rank.path) == file.recording.path.as_ref()));
+        let front = current
+            .and_then(|file| fleet.ranks.iter().position(|rank| Some(&rank.path) == file.recording.path.as_ref()));
         if front.is_none() && !folder.is_in_front {
             return false;
         }
@@ -126,7 +127,8 @@ impl App {
     /// of them in memory.
     fn open_in_strip(&mut self, ctx: &egui::Context, path: PathBuf) {
         let known = self.row_of(&path).is_some();
-        let former = self.folder.as_mut().and_then(|folder| if known { None } else { folder.opened.replace(path.clone()) });
+        let former =
+            self.folder.as_mut().and_then(|folder| if known { None } else { folder.opened.replace(path.clone()) });
         self.open_rank(ctx, path);
         let Some(former) = former else { return };
         self.loading.retain(|loading| loading.path() != former);
