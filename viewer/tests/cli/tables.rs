@@ -67,6 +67,7 @@ fn one_table_of_one_recording_is_a_file() {
     assert_ne!(events["bytes"], blocks["bytes"]);
     let told = stdout(&highwater(folder.path(), "convert step.snap step.parquet"));
     assert!(told.starts_with("Wrote step.parquet (") && told.contains("22 events, 7 blocks."), "{told}");
+    assert!(told.contains("Next: duckdb -c \"from 'step.parquet' limit 5\""), "{told}");
 }
 
 #[test]
