@@ -51,12 +51,13 @@ fn with_part(path: &Path, part: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The file that the process of `rank` writes where the program says `path`: of several ranks each its own.
+/// The file that the process of `rank` writes where the program says `path`: of several ranks each its own. A path that
+/// has the rank in its name already is taken as it is.
 pub fn for_rank(path: &Path, rank: Rank) -> PathBuf {
-    match rank.among_others() {
-        Some(rank) => with_part(path, &format!("rank{rank}")),
-        None => path.to_owned(),
-    }
+    let Some(rank) = rank.among_others() else { return path.to_owned() };
+    let part = format!("rank{rank}");
+    let says_it = path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with(&format!(".{part}")));
+    if says_it { path.to_owned() } else { with_part(path, &part) }
 }
 
 /// The `number`th file of several, one after another.
@@ -105,6 +106,8 @@ mod tests {
         assert_eq!(for_rank(path, rank(3, Some(8))), Path::new("runs/step.rank3.snap"));
         assert_eq!(for_rank(path, rank(3, None)), Path::new("runs/step.rank3.snap"));
         assert_eq!(for_rank(path, rank(0, Some(1))), path);
+        assert_eq!(for_rank(Path::new("step.rank3.snap"), rank(3, Some(8))), Path::new("step.rank3.snap"));
+        assert_eq!(for_rank(Path::new("step.rank3.snap"), rank(13, Some(20))), Path::new("step.rank3.rank13.snap"));
         assert_eq!(for_rank(path, Rank::default()), path);
         assert_eq!(numbered(Path::new("step"), 2), Path::new("step.0002"));
     }

@@ -24,7 +24,13 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Error
     let device = open_device(options)?;
     // Setup belongs to no step, also where another run went before in the same program.
     scope::leave_steps();
-    let history = HistoryOptions { when_behind: WhenBehind::Wait, uses: options.uses, ..HistoryOptions::to_file(out) };
+    // Whoever runs a scenario says which file is whose.
+    let history = HistoryOptions {
+        when_behind: WhenBehind::Wait,
+        uses: options.uses,
+        per_rank: false,
+        ..HistoryOptions::to_file(out)
+    };
     let recorded = record_memory_history(history, || Ok(train(scenario, &device, options)))?;
     if let Some(problem) = recorded.problem {
         return Err(problem.into());

@@ -136,9 +136,11 @@ impl Answer<'_> {
         page.gap()?;
         let from = match self.arguments.to {
             Some(_) => format!("{out}/events/*/*.parquet"),
-            None => out,
+            None => out.clone(),
         };
-        let query = quoted(&format!("from '{from}' limit 5"));
-        page.hint(&format!("Next: duckdb -c {query}   or any engine that reads Parquet; docs/ranks.md has queries"))
+        // Names that a shell would read otherwise are left to whoever types them.
+        let from = if quoted(&out) == out { from } else { "OUT".to_owned() };
+        let hint = "or any engine that reads Parquet; docs/ranks.md has queries";
+        page.hint(&format!("Next: duckdb -c \"from '{from}' limit 5\"   {hint}"))
     }
 }

@@ -9,6 +9,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::table::{Cell, Column, TableState, csv, table_with_tips_ui};
 use super::theme::Shades;
+use crate::cli::moment::count_of;
 use crate::cli::ranks::{COMPARED, headlines, limits, notes, passed_by};
 use crate::fleet::{Fleet, Origin, Rank};
 use crate::outliers::{RULE, Standing};
@@ -71,11 +72,13 @@ impl FleetView {
     pub fn fleet_ui(&mut self, ui: &mut Ui) -> Option<usize> {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
+        let count = count_of(self.fleet.ranks.len() as u64, "recording");
+        ui.label(RichText::new(format!("{}: {count}", self.fleet.name)).color(shades.faint));
         for (row, sentence) in self.headlines.iter().enumerate() {
             let text = RichText::new(sentence);
             ui.label(if row == 0 { text.strong().size(16.0) } else { text.strong() });
         }
-        ui.label(RichText::new(format!("{RULE}.")).color(shades.faint).small());
+        ui.label(RichText::new(format!("The rule: {RULE}.")).color(shades.faint));
         for sentence in &self.limits {
             ui.label(RichText::new(sentence).color(shades.warning));
         }

@@ -118,13 +118,15 @@ fn unreadable_input_is_refused_with_what_where_and_what_to_do() {
         ("picture.snap", "a PNG picture"),
         ("start.snap", "damaged at byte 10"),
         ("missing.snap", "missing.snap"),
-        (".", "cannot"),
         ("-", "empty"),
     ];
     for (file, words_in_it) in cases {
         for command in ["info", "peak", "phases", "events", "verify"] {
             refused(folder.path(), &format!("{command} {file}"), words_in_it);
         }
+    }
+    for command in ["peak", "phases", "events", "verify"] {
+        refused(folder.path(), &format!("{command} ."), "it is a folder: name one of the recordings in it");
     }
     let verify = highwater(folder.path(), "verify picture.snap --json");
     assert_eq!(verify.status.code(), Some(2));

@@ -74,7 +74,7 @@ fn what_should_not_be_written_is_refused_before_anything_is_read() {
     let (folder, _) = folder();
     std::fs::create_dir(folder.path().join("folder.json")).unwrap();
     let cases = [
-        ("convert step.snap", "<OUT>"),
+        ("convert step.snap", "<IN>"),
         ("convert step.snap -", "name a file"),
         ("convert step.snap step.csv", ".snap, .pickle, .pkl, .json, .folded, each also with .gz"),
         ("convert step.snap step.parquet.gz", "compressed already"),

@@ -64,12 +64,12 @@ fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
         By the rule that a peak stands out if it is more than 5 median absolute deviations, 5 % and 64 MiB from the median of at least 3 ranks whose devices have the same capacity.
 
           rank  host  events  allocated  reserved  at event  step  phase        end  lost  trust
-             0  box        5    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
-             1  box        5    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
-             2  box        5    900 MiB     1 GiB         3     0  forward  100 MiB     0  complete  ◀ 300 MiB allocated above the median
-             4  box        5    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+             0  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+             1  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+             2  box        6    900 MiB     1 GiB         3     0  forward  100 MiB     0  complete  ◀ 300 MiB allocated above the median
+             4  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
 
-        Not read: ranks/cut.snap: at byte 20: the file ends within a section of kind header, after 4 of its bytes
+        Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
         Passed by: 1 other file, which holds no recording.
 
         Next: highwater diff ranks   for what makes the difference between ranks
@@ -155,7 +155,7 @@ fn two_folders_are_compared_rank_by_rank() {
         A: ranks; B: after.
         Only in A: 4.
         Only in B: 3.
-        Not read: ranks/cut.snap: at byte 20: the file ends within a section of kind header, after 4 of its bytes
+        Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
 
           rank        A        B  difference
              0  600 MiB  600 MiB         0 B

@@ -120,6 +120,7 @@ fn object(folder: &Path, words: &str) -> Value {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn the_queries_of_the_page_find_the_outlier_with_the_figures_of_info() {
     let Some(engine) = Engine::find() else {
         println!(

@@ -31,7 +31,7 @@ fn a_folder_becomes_two_tables_partitioned_by_rank() {
     let (folder, _) = folder();
     add_ranks(folder.path());
     let told = object(folder.path(), "convert ranks step.snap set --to parquet --json");
-    assert_eq!((&told["events"], &told["blocks"]), (&(4 * 22).into(), &(4 * 6).into()));
+    assert_eq!((&told["events"], &told["blocks"]), (&(4 * 22).into(), &(4 * 7).into()));
     let ranks: Vec<u64> =
         told["recordings"].as_array().unwrap().iter().map(|one| one["rank"].as_u64().unwrap()).collect();
     assert_eq!(ranks, [0, 1, 3, 11], "the one that says no rank gets the first that is free");
@@ -63,10 +63,11 @@ fn one_table_of_one_recording_is_a_file() {
     let (folder, _) = folder();
     let events = object(folder.path(), "convert step.snap step.parquet --json");
     let blocks = object(folder.path(), "convert step.snap blocks.parquet --table blocks --json");
-    assert_eq!((&events["events"], &blocks["blocks"]), (&22.into(), &6.into()));
+    assert_eq!((&events["events"], &blocks["blocks"]), (&22.into(), &7.into()));
     assert_ne!(events["bytes"], blocks["bytes"]);
     let told = stdout(&highwater(folder.path(), "convert step.snap step.parquet"));
-    assert!(told.starts_with("Wrote step.parquet (") && told.contains("22 events, 6 blocks."), "{told}");
+    assert!(told.starts_with("Wrote step.parquet (") && told.contains("22 events, 7 blocks."), "{told}");
+    assert!(told.contains("Next: duckdb -c \"from 'step.parquet' limit 5\""), "{told}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Folder: the ranks of a run as an open folder: in front or beside the files, and how one of them is opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Panel, Ui};
@@ -90,7 +90,7 @@ impl App {
         let opened = CentralPanel::default().show(ui, |ui| folder.view.fleet_ui(ui)).inner;
         let path = opened.and_then(|row| Some(folder.view.fleet().ranks.get(row)?.path.clone()));
         if let Some(path) = path {
-            self.open_rank(ui.ctx(), path);
+            self.open_rank(ui.ctx(), &path);
         }
         true
     }
@@ -110,25 +110,25 @@ impl App {
         let ranks = &mut self.ranks;
         let chosen = Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, Shown::Fleet(&fleet), metric, front)).inner;
         if let Some(rank) = chosen.and_then(|place| fleet.ranks.get(place.file)) {
-            self.open_in_strip(ui.ctx(), rank.path.clone());
+            self.open_in_strip(ui.ctx(), &rank.path);
         }
         true
     }
 
     /// Opens a rank beside what is open.
-    fn open_rank(&mut self, ctx: &egui::Context, path: PathBuf) {
-        match self.row_of(&path) {
+    fn open_rank(&mut self, ctx: &egui::Context, path: &Path) {
+        match self.row_of(path) {
             Some(row) => self.bring_to_front(row),
-            None => self.open(ctx, &path),
+            None => self.open(ctx, path),
         }
     }
 
     /// Opens a rank in place of the one that was opened in the strip before: who walks along many ranks does not want all
     /// of them in memory.
-    fn open_in_strip(&mut self, ctx: &egui::Context, path: PathBuf) {
-        let known = self.row_of(&path).is_some();
+    fn open_in_strip(&mut self, ctx: &egui::Context, path: &Path) {
+        let known = self.row_of(path).is_some();
         let former =
-            self.folder.as_mut().and_then(|folder| if known { None } else { folder.opened.replace(path.clone()) });
+            self.folder.as_mut().and_then(|folder| if known { None } else { folder.opened.replace(path.to_owned()) });
         self.open_rank(ctx, path);
         let Some(former) = former else { return };
         self.loading.retain(|loading| loading.path() != former);

@@ -4,7 +4,7 @@
 mod cells;
 
 use eframe::egui::{
-    Align2, Color32, EventFilter, FontId, Key, Modifiers, Painter, Rect, Response, Role, ScrollArea, Sense, Shape,
+    Align2, Color32, EventFilter, FontId, Id, Key, Modifiers, Painter, Rect, Response, Role, ScrollArea, Sense, Shape,
     Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_snapshots::analysis::Metric;
@@ -63,7 +63,9 @@ impl Ranks {
         let area = ScrollArea::horizontal().id_salt("ranks").auto_shrink([false, true]);
         area.show(ui, |ui| {
             let size = vec2(width * self.cells.len() as f32, PLOT_HEIGHT + NAME_HEIGHT + 2.0);
-            let (rect, strip) = ui.allocate_exact_size(size, Sense::focusable_noninteractive());
+            let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+            // By a name of its own: it keeps the keyboard whatever comes and goes around it.
+            let strip = ui.interact(rect, Id::unique("strip of ranks"), Sense::focusable_noninteractive());
             let words = format!("Ranks: {} of {}", front.map_or(0, |row| row + 1), self.cells.len());
             strip.widget_info(|| WidgetInfo::labeled(Role::TabList, true, &words));
             wish = walk(ui, &strip, front, self.cells.len()).map(|row| self.cells[row].place);
@@ -199,7 +201,7 @@ fn paint(ui: &Ui, place: Rect, cell: &Cell, top: u64, (is_front, has_focus, is_h
             Align2::CENTER_TOP,
             "!",
             FontId::proportional(11.0),
-            shades.warning,
+            shades.canvas,
         );
     }
     if is_front {
