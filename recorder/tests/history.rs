@@ -431,8 +431,10 @@ fn eight_threads_keep_each_their_own_scope_and_no_event_is_lost() {
                 let allocator = &allocator;
                 threads.spawn(move || {
                     let _scope = scope::scope(&format!("t{thread}"));
-                    for _ in 0..500 {
-                        let block = allocator.alloc(thread + 1);
+                    for turn in 0..500 {
+                        let _inner = scope::scope(["even", "odd"][turn % 2]);
+                        let _op = scope::op(["add", "mul"][turn % 2]);
+                        let block = allocator.alloc(2 * thread + turn as u64 % 2 + 1);
                         allocator.free(block);
                     }
                 });
@@ -442,7 +444,11 @@ fn eight_threads_keep_each_their_own_scope_and_no_event_is_lost() {
     assert_eq!(trace.events.len(), 8 * 500 * 3);
     for id in trace.blocks.ids() {
         let block = trace.blocks.get(id);
-        assert_eq!(trace.tables.scope_path(block.scope), format!("t{}", block.requested - 1));
+        let (thread, odd) = ((block.requested - 1) / 2, (block.requested as usize - 1) % 2);
+        assert_eq!(trace.tables.scope_path(block.scope), format!("t{thread}.{}", ["even", "odd"][odd]));
+        let op = trace.tables.ops[block.op.index().expect("each has an operation")];
+        assert_eq!(trace.tables.op_name(block.op), ["add", "mul"][odd]);
+        assert_eq!(op.scope, block.scope);
         assert!(block.free_completed.is_some());
     }
     assert!(trace.events.time_ns.is_sorted(), "the order of the lock is the order of time");
