@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use highwater_snapshots::trace::{DeviceFacts, HEAP_DEVICE, PINNED_DRIVER};
-use highwater_snapshots::{Pool, StartingState, StreamId};
+use highwater_snapshots::{Category, Pool, StartingState, StreamId};
 
 use crate::api::{self, NewBlock};
 use crate::source::Source;
@@ -148,6 +148,12 @@ fn make_known(is_known: &AtomicBool) -> bool {
         source.sample();
     }
     true
+}
+
+/// Says what the block of the heap that begins at `first` is for, where that was not known when it was taken: of a vector,
+/// what `as_ptr` gives.
+pub fn tag<T>(first: *const T, category: Category) {
+    api::tag_at(HEAP_DEVICE, first as u64, category);
 }
 
 struct Heap;
