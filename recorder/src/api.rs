@@ -186,6 +186,14 @@ pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
     }
 }
 
+/// The same, for the block at `address`, as [`alloc_at`] told it. An address at which no block begins says nothing.
+#[inline]
+pub fn tag_at(device: DeviceId, address: u64, category: Category) {
+    if keeps(device) {
+        post::tell(device, StackId::NONE, &Told::TagAt(address, category));
+    }
+}
+
 /// Whether uses of blocks are kept: for what costs something to find out.
 #[inline]
 pub fn records_uses() -> bool {

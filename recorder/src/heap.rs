@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use highwater_snapshots::trace::{DeviceFacts, HEAP_DEVICE, PINNED_DRIVER};
-use highwater_snapshots::{Pool, StartingState, StreamId};
+use highwater_snapshots::{Category, Pool, StartingState, StreamId};
 
 use crate::api::{self, NewBlock};
 use crate::source::Source;
@@ -134,20 +134,40 @@ fn is_known() -> bool {
     IS_KNOWN.load(Ordering::Acquire) || make_known(&IS_KNOWN)
 }
 
+/// How often a thread looks whether it can make the heap known, or another has.
+const PATIENCE: u32 = 1000;
+
 #[cold]
 fn make_known(is_known: &AtomicBool) -> bool {
     static SOURCE: OnceLock<Arc<dyn Source>> = OnceLock::new();
     let _own = busy::own_memory();
-    // This thread may be at work with the hub at this moment: then the next block will do.
-    let Some(mut hub) = hub::try_lock() else { return false };
-    if !is_known.swap(true, Ordering::AcqRel) {
-        let source = SOURCE.get_or_init(|| Arc::new(Heap));
-        hub.add_source(Arc::downgrade(source));
-        drop(hub);
-        hub::start_device(&**source);
-        source.sample();
+    for _ in 0..PATIENCE {
+        // Others wait until the recording has the heap's state: what they told before would not count.
+        if is_known.load(Ordering::Acquire) {
+            return true;
+        }
+        let Some(mut hub) = hub::try_lock() else {
+            std::thread::yield_now();
+            continue;
+        };
+        if !is_known.load(Ordering::Acquire) {
+            let source = SOURCE.get_or_init(|| Arc::new(Heap));
+            hub.add_source(Arc::downgrade(source));
+            hub::start_device(&**source);
+            is_known.store(true, Ordering::Release);
+            drop(hub);
+            source.sample();
+        }
+        return true;
     }
-    true
+    // This thread itself is at work with the hub: then the next block will do.
+    false
+}
+
+/// Says what the block of the heap that begins at `first` is for, where that was not known when it was taken: of a vector,
+/// what `as_ptr` gives.
+pub fn tag<T>(first: *const T, category: Category) {
+    api::tag_at(HEAP_DEVICE, first as u64, category);
 }
 
 struct Heap;

@@ -134,6 +134,11 @@ impl Intake {
                     self.keep(Event { what: What::FreeCompleted(key), ..first });
                 }
             }
+            Told::TagAt(address, category) => {
+                if let Some(&key) = self.at.get(&(read.device, address)) {
+                    self.keep(event(What::Tag(key, category)));
+                }
+            }
         }
     }
 

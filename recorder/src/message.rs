@@ -32,6 +32,8 @@ pub(crate) enum Told {
     AllocAt(Alloc),
     /// The block at this address is given back, and free at once.
     FreedAt(u64),
+    /// What the block at this address is for became known.
+    TagAt(u64, Category),
     /// An operation begins.
     Op(OpId, NewOp),
 }
@@ -41,6 +43,7 @@ const FREED: u8 = 200;
 const ALLOC_AT: u8 = 201;
 const FREED_AT: u8 = 202;
 const OP: u8 = 203;
+const TAG_AT: u8 = 204;
 
 /// A message in its words.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +106,7 @@ impl Words {
             Told::Freed(key) => Self::new(FREED, device, 0, stack).with([key]),
             Told::AllocAt(ref alloc) => Self::of_alloc(ALLOC_AT, device, stack, alloc),
             Told::FreedAt(address) => Self::new(FREED_AT, device, 0, stack).with([address]),
+            Told::TagAt(address, category) => Self::new(TAG_AT, device, category as u8, stack).with([address]),
             Told::Op(id, op) => Self::new(OP, device, 0, op.stack).with([two(id.0, op.name.0), u64::from(op.scope.0)]),
         }
     }
@@ -216,6 +220,7 @@ pub(crate) fn read(words: &[u64]) -> Read {
         None if kind == ALLOC_AT => Told::AllocAt(alloc()),
         None if kind == FREED => Told::Freed(at(0)),
         None if kind == FREED_AT => Told::FreedAt(at(0)),
+        None if kind == TAG_AT => Told::TagAt(at(0), category(fields)),
         None => {
             let (id, name) = halves(0);
             Told::Op(OpId(id), NewOp { name: StringId(name), scope: ScopeId(at(1) as u32), stack })
@@ -244,7 +249,13 @@ mod tests {
         let range = Range { address: 1 << 40, bytes: 1 << 21, stream: StreamId(3), pool: Pool::Large };
         let oom = Oom { requested: 1 << 40, device_free: 5, op: OpId::NONE, scope: ScopeId(9) };
         let op = NewOp { name: StringId(4), scope: ScopeId(5), stack: StackId(6) };
-        let mut told = vec![Told::Freed(3), Told::AllocAt(alloc), Told::FreedAt(u64::MAX), Told::Op(OpId(1), op)];
+        let mut told = vec![
+            Told::Freed(3),
+            Told::AllocAt(alloc),
+            Told::FreedAt(u64::MAX),
+            Told::TagAt(u64::MAX, Category::Gradient),
+            Told::Op(OpId(1), op),
+        ];
         let events = [
             What::SegmentAlloc(range),
             What::SegmentFree(range),

@@ -19,6 +19,17 @@ const INTERNAL_FUNCTIONS: &[&str] = &[
     "std::",
     "rayon::",
     "rayon_core::",
+    "crossbeam_deque::",
+    "crossbeam_epoch::",
+    "candle_core::",
+    "candle_nn::",
+    "dyn_stack::",
+    "gemm::",
+    "gemm_common::",
+    "gemm_f32::",
+    "gemm_f64::",
+    // What the compiler makes of `#[global_allocator]`: its line is the program's.
+    "__rustc::",
     "__rust_",
     "__libc_start",
     "_start",
@@ -49,6 +60,11 @@ const INTERNAL_FILES: &[&str] = &[
     "/library/std/",
     "/rayon-",
     "/rayon-core-",
+    "/candle-core/src/",
+    "/candle-nn/src/",
+    // Packages that cargo fetched: the program's own lines call them.
+    "/registry/src/index.crates.io-",
+    "cargo/git/checkouts/",
 ];
 
 /// Parts of paths of Python files, with `/` between names, which belong to PyTorch, to what stands between it and
@@ -282,6 +298,28 @@ mod tests {
         let others = "… and 2 lines of allocator and framework";
         assert_eq!(short(&stack), ["forward (/m.py:7)", "main (/t.py:3)", others]);
         assert_eq!(short(&stack[..1]), ["at::mm()"]);
+    }
+
+    #[test]
+    fn of_a_program_in_rust_the_line_that_called_the_fetched_packages_is_told() {
+        let fetched = |path: &str| format!("/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/{path}");
+        let (storage, product) =
+            (fetched("candle-core-0.11.1/src/cpu_backend/mod.rs"), fetched("gemm-0.19.0/src/gemm.rs"));
+        let stack = [
+            (
+                "<highwater_recorder::heap::RecordedHeap as core::alloc::GlobalAlloc>::alloc",
+                "/recorder/src/heap.rs",
+                76,
+            ),
+            ("__rustc::__rust_alloc", "/home/me/nerf/src/main.rs", 9),
+            ("alloc::vec::from_elem", "/rustc/59807616e1fa/library/alloc/src/vec/mod.rs", 9),
+            ("matmul", &product, 40),
+            ("binary_map", &storage, 300),
+            ("candle_core::tensor::Tensor::broadcast_add", "/home/me/candle/candle-core/src/tensor.rs", 7),
+            ("forward", "/home/me/nerf/src/network.rs", 55),
+            ("main", "/home/me/nerf/src/main.rs", 3),
+        ];
+        assert_eq!(users(&stack), "forward (/home/me/nerf/src/network.rs:55)");
     }
 
     #[test]

@@ -122,7 +122,8 @@ impl Held {
         }
         let mut has_effect = trace.events.kind[index] == EventKind::Oom;
         effects(trace, index, |effect| {
-            has_effect = true;
+            // What the driver says is in use is read at the bounds of phases, also of those that do nothing.
+            has_effect |= self.metric == Metric::DeviceUsed || !matches!(effect, Effect::Samples(_));
             self.take(trace, effect);
         });
         has_effect

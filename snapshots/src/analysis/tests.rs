@@ -136,6 +136,16 @@ fn a_peak_is_taken_apart_by_category_and_phase() {
 }
 
 #[test]
+fn a_phase_in_which_only_the_memory_in_use_was_read_is_none() {
+    let trace =
+        trace_from_text("step 0\nphase forward\nalloc a 100\nphase other\ndevice_used 900\nphase backward\nfree a");
+    let phases =
+        |metric| -> Vec<Phase> { phases::phases(&trace, DeviceId(0), metric).iter().map(|row| row.phase).collect() };
+    assert_eq!(phases(Metric::Requested), [Phase::Forward, Phase::Backward]);
+    assert_eq!(phases(Metric::DeviceUsed), [Phase::Forward, Phase::Other, Phase::Backward]);
+}
+
+#[test]
 fn phases_have_start_peak_and_end_and_say_what_the_peak_was_made_of() {
     let rows = phases::phases(&two_steps(), DeviceId(0), Metric::Requested);
     let told: Vec<String> = rows
