@@ -56,7 +56,8 @@ fn operation(depth: u32, device: DeviceId, next: &mut u64) -> u64 {
     }
     *next += EVENTS_AN_OP / 3;
     // What the operation before last took goes back.
-    for block in first.saturating_sub(8)..first.saturating_sub(8) + EVENTS_AN_OP / 3 {
+    let before_last = first.checked_sub(2 * EVENTS_AN_OP / 3);
+    for block in before_last.into_iter().flat_map(|from| from..from + EVENTS_AN_OP / 3) {
         api::free(device, block);
     }
     1
@@ -132,6 +133,9 @@ fn kill_once(path: &Path, after: Duration) -> Outcome<(f64, usize)> {
         .args(["run".as_ref(), path.as_os_str(), "3600".as_ref(), "100000".as_ref()])
         .stdout(Stdio::null())
         .spawn()?;
+    while std::fs::metadata(path).map_or(0, |facts| facts.len()) < 1000 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     std::thread::sleep(after);
     let killed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
     child.kill()?;
@@ -166,7 +170,7 @@ fn kill(folder: &Path, times: u64) -> Outcome {
         std::fs::remove_file(&path)?;
     }
     println!("killed {times} times, opened {times} times; at most {worst:.3} s missing at the end");
-    Ok(())
+    if worst < 1.0 { Ok(()) } else { Err("more than a second is missing".into()) }
 }
 
 fn main() -> Outcome {

@@ -1,6 +1,7 @@
 //! Collector: the recorder's own thread. It reads what the program's threads tell, keeps what belongs into the recording,
 //! and brings it to the file.
 
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,8 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use highwater_snapshots::Trace;
-use highwater_snapshots::format::EndFacts;
-use highwater_snapshots::trace::{Header, Trust};
+use highwater_snapshots::trace::Header;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -22,7 +22,8 @@ use crate::notice::Notice;
 use crate::options::{HistoryOptions, Symbols};
 use crate::order;
 use crate::rotation::Files;
-use crate::{busy, message, notice, post, queue};
+use crate::say::say;
+use crate::{file, message, notice, post, queue, signals};
 
 /// A batch is written when it has so many events, or when it is due.
 const BATCH_EVENTS: usize = 16_384;
@@ -59,8 +60,8 @@ struct Collector {
     intake: Intake,
     /// The file that grows, if there is one.
     files: Option<Files>,
-    /// The file that is written at the end, if there is one.
-    at_end: Option<PathBuf>,
+    /// The file that is written at the end, if there is one, locked.
+    at_end: Option<(File, PathBuf)>,
     problem: Option<Error>,
     /// Messages that threads had lost before this recording.
     lost_before: u64,
@@ -90,11 +91,16 @@ pub(crate) fn start(
         // What is held for dumps alone is bounded, whatever the file takes.
         intake.hold(options.ring_events.or((!holds).then_some(DUMPED_EVENTS)));
     }
-    let (mut files, mut at_end) = (None, path);
-    if let Some(path) = at_end.take_if(|_| options.streams()) {
-        let with_symbols = options.symbols == Symbols::AtEnd;
-        files = Some(Files::create(&path, header.clone(), first_op, options.rotation, with_symbols)?);
-        intake.stream(options.rotation.is_some());
+    let (mut files, mut at_end) = (None, None);
+    match path {
+        Some(path) if options.streams() => {
+            let with_symbols = options.symbols == Symbols::AtEnd;
+            files = Some(Files::create(&path, header.clone(), first_op, options.rotation, with_symbols)?);
+            intake.stream(options.rotation.is_some());
+        }
+        // Refused now rather than after the training; what is there stays until there is something better.
+        Some(path) => at_end = Some((file::claim(&path)?, path)),
+        None => {}
     }
     let collector = Collector {
         header,
@@ -111,8 +117,7 @@ pub(crate) fn start(
         last_write: Instant::now(),
         options,
     };
-    let builder = std::thread::Builder::new().name("highwater".to_owned());
-    let thread = builder.spawn(move || collector.run()).map_err(Error::Thread)?;
+    let thread = signals::spawn("highwater", move || collector.run()).map_err(Error::Thread)?;
     Ok(Handle { thread, pid: std::process::id() })
 }
 
@@ -135,8 +140,6 @@ impl Handle {
 
 impl Collector {
     fn run(mut self) -> Collected {
-        // What this thread allocates is the recorder's own.
-        busy::own_this_thread();
         let end = catch_unwind(AssertUnwindSafe(|| {
             loop {
                 if let Some(end) = self.look() {
@@ -147,6 +150,8 @@ impl Collector {
         }));
         let end = end.unwrap_or_else(|_| {
             level::set(Wanted::default());
+            // Nobody reads any more what others would wait for.
+            post::set_waiting(false);
             self.fail(Error::Collector);
             loop {
                 if let Some(Notice::End(answer)) = notice::skip_to_end() {
@@ -157,6 +162,7 @@ impl Collector {
         });
         // From here on the queues are free for the next recording, however long the symbols take.
         self.lost = self.lost();
+        post::set_waiting(false);
         drop(self.merge.take());
         answer_with(&end, ());
         self.finish()
@@ -168,10 +174,10 @@ impl Collector {
             self.clock.advance();
             let mut asked = None;
             let (intake, clock) = (&mut self.intake, &self.clock);
-            self.merge.as_mut()?.read(&mut |item| {
+            let is_more = self.merge.as_mut()?.read(&mut |item| {
                 match item {
                     Item::Message(words) => intake.message(&message::read(words), clock),
-                    Item::Notice(Notice::Device(facts, state)) => intake.start_device(facts, state, clock),
+                    Item::Notice(Notice::Device(facts, state)) => intake.start_device(facts, state),
                     Item::Notice(notice) => asked = Some(notice),
                 }
                 asked.is_none() && intake.pending() < BATCH_EVENTS
@@ -185,16 +191,16 @@ impl Collector {
                 Some(Notice::Flush(answer)) => answer_with(&answer, ()),
                 Some(Notice::Copy(answer)) => answer_with(&answer, self.held()),
                 Some(Notice::Device(..)) => {}
-                None if is_full => {}
+                None if is_full || is_more => {}
                 None => return None,
             }
         }
     }
 
-    /// Messages of this recording that never came to the intake.
+    /// Events of this recording that never came to the intake.
     fn lost(&self) -> u64 {
         let Some(merge) = &self.merge else { return self.lost };
-        post::lost() - self.lost_before + merge.given_up() + self.intake.missed_frees
+        post::lost() - self.lost_before + merge.given_up()
     }
 
     fn held(&self) -> Option<Held> {
@@ -204,14 +210,23 @@ impl Collector {
     /// Brings what waits to the file.
     fn write(&mut self) {
         self.last_write = Instant::now();
+        let lost = self.lost();
         let Some(files) = &mut self.files else { return };
         let batch = self.intake.take_batch();
         if batch.is_empty() {
             return;
         }
-        if let Err(why) = files.write(&batch, &self.intake) {
+        let mut written = files.write(&batch);
+        if written.is_err() {
             self.lost_to_file += batch.events.len() as u64;
-            say_that_the_file_ends(&why, files);
+        } else {
+            written = files.turn_over_if_full(&mut self.intake, lost);
+        }
+        if let Err(why) = written {
+            let file = files.path().display();
+            say(format!(
+                "the recording ends here, and the program goes on: {why}; what was recorded up to now can be opened: {file}"
+            ));
             self.fail(why);
         }
     }
@@ -226,11 +241,9 @@ impl Collector {
 
     fn finish(mut self) -> Collected {
         let lost = self.lost();
-        let trust = Trust { events_lost: lost, ..Trust::default() };
-        let end = EndFacts { trust, problems: Vec::new() };
         let mut file = match (self.problem.take(), self.files.take()) {
             (Some(why), _) => Err(why),
-            (None, Some(files)) => files.complete(&end).map(Some),
+            (None, Some(files)) => files.complete(lost).map(Some),
             (None, None) => Ok(None),
         };
         let is_wanted = self.options.sink.is_in_memory();
@@ -239,8 +252,8 @@ impl Collector {
             trace = Held::of(&self.intake, &self.header, lost, self.options.symbols == Symbols::AtEnd)
                 .map(Held::into_trace);
         }
-        if let (Ok(None), Some(path), Some(trace)) = (&file, &self.at_end, &trace) {
-            file = write_file(path, trace).map(|()| Some(path.clone()));
+        if let (Ok(None), Some((at_end, path)), Some(trace)) = (&file, &self.at_end, &trace) {
+            file = write_file(at_end, path, trace).map(|()| Some(path.clone()));
         }
         let is_ring = self.options.ring_events.is_some();
         let after_failure = self.events_until_failure.map_or(0, |until| self.intake.events - until);
@@ -248,7 +261,7 @@ impl Collector {
         Collected {
             trace: trace.filter(|_| is_wanted),
             file,
-            events: self.intake.events,
+            events: self.intake.events + lost,
             events_lost: lost + self.lost_to_file + after_failure + if is_ring { evicted } else { 0 },
             small_blocks: self.intake.small_blocks,
         }
@@ -258,12 +271,4 @@ impl Collector {
 fn answer_with<T>(answer: &Sender<T>, with: T) {
     // Whoever asked may have stopped waiting.
     drop(answer.send(with));
-}
-
-#[expect(clippy::print_stderr, reason = "the program goes on, and nobody else would tell before its end")]
-fn say_that_the_file_ends(why: &Error, files: &Files) {
-    eprintln!(
-        "highwater: the recording ends here, and the program goes on: {why}; what was recorded up to now can be opened: {}",
-        files.path().display()
-    );
 }

@@ -27,6 +27,7 @@ use crate::level::Level;
 use crate::naming::{self, Rank};
 use crate::options::{HistoryOptions, Rotation, Sink, Symbols};
 use crate::recording::Recording;
+use crate::say::say;
 use crate::switch::{Switch, Trigger};
 use crate::{busy, header};
 
@@ -46,7 +47,7 @@ enum Running {
 pub fn start() {
     STARTED.call_once(|| {
         let _own = busy::own_memory();
-        match wish(&|name| std::env::var(name).ok().filter(|value| !value.is_empty())).and_then(begin) {
+        match wish(&variable_of_process).and_then(begin) {
             Ok(None) => {}
             Ok(Some(running)) => {
                 *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
@@ -55,6 +56,12 @@ pub fn start() {
             Err(error) => warn(&error),
         }
     });
+}
+
+/// A variable of the environment; names of files that are no text are taken as they come nearest.
+fn variable_of_process(name: &str) -> Option<String> {
+    let value = std::env::var_os(name)?;
+    (!value.is_empty()).then(|| value.to_string_lossy().into_owned())
 }
 
 /// What the variables ask for.
@@ -73,7 +80,12 @@ fn wish(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Wish>> {
             HistoryOptions { ring_events: ring, ..HistoryOptions::to_file(path) }
         }
         None if dump_on_oom.is_some() => HistoryOptions::in_memory().ring(ring.unwrap_or(RING_EVENTS)),
-        None => return Ok(None),
+        None => {
+            let alone = ["HIGHWATER_SWITCH", "HIGHWATER_SIGNAL"].into_iter().find(|name| variable(name).is_some());
+            let why =
+                |name| Error::Options(format!("{name} says when, but not where to: set HIGHWATER_RECORD as well"));
+            return alone.map_or(Ok(None), |name| Err(why(name)));
+        }
     };
     let level = parsed(variable, "HIGHWATER_LEVEL", "stacks, events or state", |text| match text {
         "stacks" => Some(Level::Stacks),
@@ -158,7 +170,8 @@ fn begin(wish: Option<Wish>) -> Result<Option<Running>> {
     let started = match Recording::start(options.clone()) {
         // Another process inherited the variable, and was first.
         Err(Error::InUse { path }) => {
-            Recording::start(HistoryOptions { sink: Sink::File(naming::of_process(&path)), ..options })
+            let sink = Sink::File(naming::of_process(&path));
+            Recording::start(HistoryOptions { sink, per_rank: false, ..options })
         }
         started => started,
     };
@@ -190,9 +203,8 @@ pub fn finish() {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "nobody called us, so nobody could be given the error")]
 fn warn(error: &Error) {
-    eprintln!("highwater: not recording as the environment asks: {error}");
+    say(format!("not recording as the environment asks: {error}"));
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub(crate) struct Exporter {
     ops: Vec<Op>,
     /// The process-wide number of this recording's first operation.
     first_op: u32,
+    /// Rows of operations from before it.
+    carried: HashMap<OpId, OpId>,
     string_rows: HashMap<StringId, StringId>,
     scope_rows: HashMap<ScopeId, ScopeId>,
     /// Rows by the depot's position; none where a stack is not named yet.
@@ -79,10 +81,21 @@ impl Exporter {
         Alloc { op: self.op(alloc.op), scope: self.scope(alloc.scope), ..*alloc }
     }
 
-    /// Operations begun before this recording have no row in it.
+    /// Appends operations from before the first, which events to come may name, by their process-wide numbers.
+    pub(crate) fn carry_ops(&mut self, ops: &[(OpId, NewOp)]) {
+        for (row, (id, _)) in ops.iter().enumerate() {
+            self.carried.insert(*id, OpId(row as u32));
+        }
+        let ops: Vec<NewOp> = ops.iter().map(|(_, op)| *op).collect();
+        self.add_ops(&ops);
+    }
+
+    /// Operations from before have no row, but where they were carried over.
     fn op(&self, op: OpId) -> OpId {
-        let row = op.index().and(op.0.checked_sub(self.first_op));
-        row.map_or(OpId::NONE, OpId)
+        match op.index().and(op.0.checked_sub(self.first_op)) {
+            Some(row) => OpId(self.carried.len() as u32 + row),
+            None => self.carried.get(&op).copied().unwrap_or(OpId::NONE),
+        }
     }
 
     fn text(&mut self, text: &str) -> StringId {

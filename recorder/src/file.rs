@@ -3,14 +3,17 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
+use highwater_snapshots::OpId;
 use highwater_snapshots::format::{EndFacts, SnapWriter};
 use highwater_snapshots::trace::Header;
 
 use crate::error::{Error, Result};
 use crate::export::{Exporter, Rows};
 use crate::intake::Batch;
+use crate::message::NewOp;
 
-/// A file that is being written. Others see that by an advisory lock on it, which ends with the process at the latest.
+/// A file that is being written. Others see that by an advisory lock on it, which ends with the process and the children
+/// that it forked, at the latest.
 #[derive(Debug)]
 pub(crate) struct RecordingFile {
     writer: SnapWriter<File>,
@@ -31,30 +34,40 @@ struct Written {
     scopes: usize,
 }
 
-/// Opens `path` for writing, empty and locked. Fails if another process, or another recording, is writing to it.
-pub(crate) fn create(path: &Path) -> Result<File> {
+/// Opens `path` for writing, locked, with what is in it. Fails if another process, or another recording, is writing to it.
+pub(crate) fn claim(path: &Path) -> Result<File> {
     let io = |source| Error::Write { source, path: path.to_owned() };
-    // Not emptied yet: it may be somebody else's.
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(io)?;
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => return Err(Error::InUse { path: path.to_owned() }),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse { path: path.to_owned() }),
         // Some file systems know no locks.
-        Ok(()) | Err(TryLockError::Error(_)) => {}
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
+}
+
+/// Empties a file that was claimed.
+pub(crate) fn empty(file: &File, path: &Path) -> Result<()> {
+    let io = |source| Error::Write { source, path: path.to_owned() };
     // A pipe or a device has no length.
     if file.metadata().is_ok_and(|facts| facts.is_file()) {
         file.set_len(0).map_err(io)?;
     }
-    Ok(file)
+    Ok(())
 }
 
 impl RecordingFile {
     /// Writes the start of a recording, whose operations are counted from `first_op`, to `file`, which lies at `path`.
     pub(crate) fn begin(file: File, path: &Path, header: &Header, first_op: u32) -> Result<Self> {
+        empty(&file, path)?;
         let writer = SnapWriter::to_file(file, path, header)?;
         let whole_bytes = writer.bytes_written();
         let exporter = Exporter::new(first_op);
         Ok(Self { writer, exporter, path: path.to_owned(), written: Written::default(), whole_bytes })
+    }
+
+    /// Appends operations from before this file, which what follows may name.
+    pub(crate) fn carry_ops(&mut self, ops: &[(OpId, NewOp)]) {
+        self.exporter.carry_ops(ops);
     }
 
     /// Where it lies.
@@ -109,8 +122,19 @@ impl RecordingFile {
         Ok(())
     }
 
-    /// Completes the file; with source lines, where these are wanted.
-    pub(crate) fn complete(mut self, end: &EndFacts, with_symbols: bool) -> Result<PathBuf> {
+    /// Completes the file; with source lines, where these are wanted. Gives its path and size in bytes. Where that fails,
+    /// the file ends with its last batch.
+    pub(crate) fn complete(self, end: &EndFacts, with_symbols: bool) -> Result<(PathBuf, u64)> {
+        let file = self.writer.get_ref().try_clone();
+        let (path, whole_bytes) = (self.path.clone(), self.whole_bytes);
+        let completed = self.append_end(end, with_symbols);
+        if let (Err(_), Ok(file)) = (&completed, file) {
+            drop(file.set_len(whole_bytes));
+        }
+        completed.map(|bytes| (path, bytes))
+    }
+
+    fn append_end(mut self, end: &EndFacts, with_symbols: bool) -> Result<u64> {
         let mut end = end.clone();
         if with_symbols {
             let (symbols, problems) = self.exporter.resolve();
@@ -118,8 +142,13 @@ impl RecordingFile {
             self.writer.append_symbols(&symbols)?;
             end.problems.extend(problems);
         }
-        self.writer.finish(&end)?;
-        Ok(self.path)
+        let file = self.writer.finish(&end)?;
+        let facts = file.metadata().map_err(|source| Error::Write { source, path: self.path.clone() })?;
+        // Some file systems say only now that they have no room.
+        if facts.is_file() {
+            file.sync_data().map_err(|source| Error::Write { source, path: self.path })?;
+        }
+        Ok(facts.len())
     }
 }
 

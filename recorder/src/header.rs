@@ -18,7 +18,7 @@ pub(crate) fn of_process(options: &HistoryOptions, clock: &Clock) -> Header {
     };
     Header {
         recorder: concat!("highwater ", env!("CARGO_PKG_VERSION")).to_owned(),
-        program: std::env::args().collect::<Vec<_>>().join(" "),
+        program: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "),
         host: host_name(),
         pid: std::process::id(),
         rank,

@@ -1,5 +1,6 @@
 //! Held: a copy of what a recording holds in memory, which becomes a trace or a file.
 
+use std::fs::File;
 use std::path::Path;
 
 use highwater_snapshots::event::Event;
@@ -70,11 +71,12 @@ impl Held {
     }
 }
 
-/// Writes a whole trace to `path`.
-pub(crate) fn write_file(path: &Path, trace: &Trace) -> Result<()> {
+/// Writes a whole trace to `file`, which lies at `path` and was claimed.
+pub(crate) fn write_file(file: &File, path: &Path, trace: &Trace) -> Result<()> {
+    file::empty(file, path)?;
     let io = |source| Error::Write { source, path: path.to_owned() };
-    match write_trace(std::io::BufWriter::new(file::create(path)?), trace) {
-        Ok(_) => Ok(()),
+    match write_trace(std::io::BufWriter::new(file), trace) {
+        Ok(out) => out.into_inner().map(drop).map_err(|why| io(why.into_error())),
         Err(highwater_snapshots::Error::Io { source, .. }) => Err(io(source)),
         Err(other) => Err(other.into()),
     }

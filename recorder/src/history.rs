@@ -84,7 +84,11 @@ impl History {
             at += len;
             event_of(&words[..len])
         });
-        self.step.iter().chain(&self.phase).chain(&self.samples).copied().chain(kept)
+        // What holds before the oldest event is said at its time.
+        let oldest_ns = self.words.get(message::TIME).copied();
+        let before = self.step.iter().chain(&self.phase).chain(&self.samples);
+        let before = before.map(move |event| Event { time_ns: oldest_ns.unwrap_or(event.time_ns), ..*event });
+        before.chain(kept)
     }
 
     /// How many events [`events`](Self::events) gives, about.

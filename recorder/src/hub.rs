@@ -13,7 +13,7 @@ use highwater_snapshots::{DeviceId, OpId, Phase, StackId, StringId};
 use crate::busy;
 use crate::context;
 use crate::held::Held;
-use crate::level;
+use crate::level::{self, Level, Wanted};
 use crate::message::{NewOp, Told};
 use crate::notice::{self, Notice};
 use crate::options::HistoryOptions;
@@ -21,7 +21,7 @@ use crate::post;
 use crate::source::Source;
 
 pub(crate) struct Hub {
-    pub(crate) session: Option<Session>,
+    session: Option<Session>,
     sources: Vec<Weak<dyn Source>>,
     /// Device numbers in use.
     pub(crate) claimed: BTreeSet<DeviceId>,
@@ -35,8 +35,10 @@ static HUB: Mutex<Hub> =
 /// How far a recording is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The states of the known allocators are being read, or the first wanted step has not begun.
+    /// The first wanted step has not begun.
     Waiting,
+    /// The states of the known allocators are being read.
+    Starting,
     /// Everything is kept.
     Open,
     /// The last wanted step is over.
@@ -47,8 +49,10 @@ pub(crate) enum Stage {
 pub(crate) struct Session {
     pub(crate) stage: Stage,
     pub(crate) options: Arc<HistoryOptions>,
+    /// The process that began it.
+    pid: u32,
     /// What is wished now would not be read any more.
-    pub(crate) is_ending: bool,
+    is_ending: bool,
 }
 
 pub(crate) fn lock() -> MutexGuard<'static, Hub> {
@@ -76,10 +80,43 @@ impl Hub {
         self.sources.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// The running recording, if it is one of this process and not of a parent that has forked.
+    pub(crate) fn session(&mut self) -> Option<&mut Session> {
+        self.session.as_mut().filter(|session| session.pid == std::process::id())
+    }
+
+    /// Makes a recording with these options the running one. The caller has checked that none runs.
+    pub(crate) fn begin(&mut self, options: Arc<HistoryOptions>) {
+        let pid = std::process::id();
+        self.session = Some(Session { stage: Stage::Waiting, options, pid, is_ending: false });
+    }
+
+    /// Turns events on, and gives the allocators whose states are wanted; none if that is not to be done.
+    pub(crate) fn turn_on(&mut self) -> Option<Vec<Arc<dyn Source>>> {
+        let session = self.session().filter(|session| session.stage == Stage::Waiting && !session.is_ending)?;
+        let wanted = session.options.wanted();
+        if wanted.level < Level::Events {
+            return None;
+        }
+        session.stage = Stage::Starting;
+        level::set(wanted);
+        Some(self.sources())
+    }
+
+    /// Turns events off if all wanted steps are over before `step` begins, or no step.
+    pub(crate) fn turn_off_after_steps(&mut self, step: Option<u32>) {
+        let Some(session) = self.session().filter(|session| session.stage == Stage::Open) else { return };
+        let Some(steps) = session.options.steps.clone() else { return };
+        if step.is_none_or(|step| !steps.contains(&step)) {
+            session.stage = Stage::Closed;
+            level::set(Wanted::default());
+        }
+    }
+
     /// Takes events of the whole program from now on, beginning with the step and phase that it is in.
     pub(crate) fn open(&mut self) {
         let (step, phase) = (self.step, self.phase);
-        let Some(session) = self.session.as_mut().filter(|session| session.stage == Stage::Waiting) else { return };
+        let Some(session) = self.session().filter(|session| session.stage == Stage::Starting) else { return };
         session.stage = Stage::Open;
         if let Some(step) = step {
             tell_of_program(What::Step(step));
@@ -90,9 +127,10 @@ impl Hub {
     }
 
     /// Whether the running step is one that the recording wants.
-    pub(crate) fn is_in_wanted_step(&self) -> bool {
-        let steps = self.session.as_ref().and_then(|session| session.options.steps.as_ref());
-        steps.zip(self.step).is_some_and(|(steps, step)| steps.contains(&step))
+    pub(crate) fn is_in_wanted_step(&mut self) -> bool {
+        let step = self.step;
+        let steps = self.session().and_then(|session| session.options.steps.clone());
+        steps.zip(step).is_some_and(|(steps, step)| steps.contains(&step))
     }
 
     /// Enters a step, or leaves all of them, whether or not anything records.
@@ -111,7 +149,7 @@ impl Hub {
 
     /// Records an event that concerns the whole program.
     pub(crate) fn push_of_program(&mut self, what: What) {
-        let is_open = self.session.as_ref().is_some_and(|session| session.stage == Stage::Open);
+        let is_open = self.session().is_some_and(|session| session.stage == Stage::Open);
         if is_open && level::records_events() {
             tell_of_program(what);
         }
@@ -137,8 +175,9 @@ pub(crate) fn end() {
     let (answer, wait) = channel();
     {
         let mut hub = lock();
-        let Some(session) = hub.session.as_mut().filter(|session| !session.is_ending) else { return };
+        let Some(session) = hub.session().filter(|session| !session.is_ending) else { return };
         session.is_ending = true;
+        level::set(Wanted::default());
         notice::put(Notice::End(answer));
     }
     // Where the collector has gone, there is nothing to wait for.
@@ -151,8 +190,8 @@ fn ask<T>(wish: impl FnOnce(Sender<T>) -> Notice) -> Option<T> {
     let (answer, wait) = channel();
     {
         // Under the hub's lock, so that the wish comes before the recording's end.
-        let hub = lock();
-        hub.session.as_ref().filter(|session| !session.is_ending)?;
+        let mut hub = lock();
+        hub.session().filter(|session| !session.is_ending)?;
         notice::put(wish(answer));
     }
     wait.recv().ok()

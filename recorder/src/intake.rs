@@ -20,6 +20,17 @@ pub(crate) struct Batch {
     pub(crate) events: Vec<Event>,
 }
 
+/// What a file begins with that begins in the middle of a recording.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    /// Operations from before, by their process-wide numbers, in order.
+    pub(crate) ops: Vec<(OpId, NewOp)>,
+    pub(crate) batch: Batch,
+}
+
+/// A file that begins in the middle knows so many operations from before, and those that something alive names.
+const RECENT_OPS: u32 = 65_536;
+
 impl Batch {
     /// Whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
@@ -46,6 +57,10 @@ pub(crate) struct Intake {
     /// What is held in memory.
     pub(crate) history: Option<History>,
     pub(crate) ops: HeldOps,
+    /// The number of the next operation.
+    pub(crate) next_op: u32,
+    /// For a file that begins in the middle: operations that something alive may name, or something to come.
+    named: HashMap<OpId, NewOp>,
     /// The operations that `ops` holds at most.
     most_ops: Option<usize>,
     /// What goes to the file, if there is one.
@@ -62,20 +77,18 @@ pub(crate) struct Intake {
     last_ns: u64,
     pub(crate) small_blocks: u64,
     pub(crate) events: u64,
-    /// Frees that never came: their address was handed out again.
-    pub(crate) missed_frees: u64,
 }
 
 impl Intake {
     /// Leaves out blocks below `smallest_bytes`; numbers operations from `first_op`.
     pub(crate) fn new(smallest_bytes: u64, first_op: u32) -> Self {
-        Self { smallest_bytes, ops: HeldOps { first: first_op, ops: Vec::new() }, ..Self::default() }
+        Self { smallest_bytes, ops: HeldOps { first: first_op, ops: Vec::new() }, next_op: first_op, ..Self::default() }
     }
 
     /// Holds the last `most` events in memory, or all.
     pub(crate) fn hold(&mut self, most: Option<usize>) {
         self.history = Some(History::new(most));
-        self.most_ops = most.map(|most| 4 * most.max(1024));
+        self.most_ops = most.map(|most| most.max(1024).saturating_mul(4));
     }
 
     /// Collects batches for a file; for several files, one after another, with what is alive between them.
@@ -100,13 +113,20 @@ impl Intake {
     }
 
     /// What a file begins with that begins now: what is alive, and the step and phase. Call when no batch waits.
-    pub(crate) fn opening(&self) -> Batch {
+    pub(crate) fn opening(&mut self) -> Opening {
         let mut states: Vec<StartingState> =
             self.live.iter().flatten().map(|(&device, state)| state.state(device)).collect();
         states.sort_by_key(|state| state.device);
         let mark = |event: &Event| Event { time_ns: self.last_ns, ..*event };
         let events = self.step.iter().chain(&self.phase).map(mark).collect();
-        Batch { facts: self.facts.clone(), states, ops: Vec::new(), events }
+        let alive = states.iter().flat_map(|state| &state.blocks).map(|block| block.alloc.op);
+        let alive: HashSet<OpId> = alive.collect();
+        // Backward comes back to operations of not long ago.
+        let recent = self.next_op.saturating_sub(RECENT_OPS);
+        self.named.retain(|id, _| id.0 >= recent || alive.contains(id));
+        let mut ops: Vec<(OpId, NewOp)> = self.named.iter().map(|(&id, &op)| (id, op)).collect();
+        ops.sort_by_key(|(id, _)| *id);
+        Opening { ops, batch: Batch { facts: self.facts.clone(), states, ops: Vec::new(), events } }
     }
 
     /// Takes the next message.
@@ -143,26 +163,38 @@ impl Intake {
     }
 
     fn alloc_at(&mut self, event: Event, alloc: Alloc) {
+        if let Some(former) = self.at.remove(&(event.device, alloc.address)) {
+            // Its free was lost, and counted then.
+            self.keep(Event { what: What::FreeRequested(former), stack: StackId::NONE, ..event });
+            self.keep(Event { what: What::FreeCompleted(former), stack: StackId::NONE, ..event });
+        }
         if alloc.requested < self.smallest_bytes {
             self.small_blocks += 1;
             return;
         }
         let block = self.next_key;
         self.next_key += 1;
-        if let Some(former) = self.at.insert((event.device, alloc.address), block) {
-            self.missed_frees += 1;
-            self.keep(Event { what: What::FreeRequested(former), stack: StackId::NONE, ..event });
-            self.keep(Event { what: What::FreeCompleted(former), stack: StackId::NONE, ..event });
-        }
+        self.at.insert((event.device, alloc.address), block);
         self.keep(Event { what: What::Alloc(Alloc { block, ..alloc }), ..event });
     }
 
+    /// Operations come in the order of their numbers; one that was lost leaves its place.
     fn begin_op(&mut self, id: OpId, op: NewOp) {
+        while self.next_op < id.0 {
+            self.add_op(NewOp::default());
+        }
+        self.add_op(op);
+    }
+
+    fn add_op(&mut self, op: NewOp) {
+        if self.live.is_some() {
+            self.named.insert(OpId(self.next_op), op);
+        }
+        self.next_op += 1;
         if let Some(batch) = &mut self.batch {
             batch.ops.push(op);
         }
         if self.history.is_some() {
-            debug_assert_eq!(id.0, self.ops.first + self.ops.ops.len() as u32, "operations come in order");
             self.ops.ops.push(op);
             // A ring's events name recent operations; a block that outlived its own forgets which one that was.
             if self.most_ops.is_some_and(|most| self.ops.ops.len() > most) {
@@ -174,7 +206,7 @@ impl Intake {
     }
 
     /// Takes a device's state: from now on its events count.
-    pub(crate) fn start_device(&mut self, facts: DeviceFacts, mut state: StartingState, clock: &Clock) {
+    pub(crate) fn start_device(&mut self, facts: DeviceFacts, mut state: StartingState) {
         if self.started.contains(&state.device) {
             return;
         }
@@ -194,7 +226,7 @@ impl Intake {
         }
         self.facts.push(facts);
         if self.events > 0 {
-            return self.keep_as_events(&state, clock);
+            return self.keep_as_events(&state);
         }
         if let Some(history) = &mut self.history {
             history.begin(&state);
@@ -208,8 +240,7 @@ impl Intake {
     }
 
     /// A device that joins when there are events already: what it holds appears now.
-    fn keep_as_events(&mut self, state: &StartingState, clock: &Clock) {
-        self.last_ns = self.last_ns.max(clock.ns(crate::clock::ticks()));
+    fn keep_as_events(&mut self, state: &StartingState) {
         let (time_ns, device) = (self.last_ns, state.device);
         let event = |stack, what| Event { time_ns, device, stack, what };
         for &range in &state.segments {

@@ -10,6 +10,8 @@ pub use highwater_snapshots as snapshots;
 pub use highwater_snapshots::symbols as symbolize;
 
 mod busy;
+mod signals;
+mod say;
 pub mod level;
 mod clock;
 mod order;
@@ -27,8 +29,8 @@ mod header;
 mod state;
 mod history;
 mod export;
-mod file;
 mod intake;
+mod file;
 mod held;
 mod notice;
 mod merge;

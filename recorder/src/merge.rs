@@ -13,8 +13,14 @@ use crate::order::Place;
 use crate::post;
 use crate::queue::Consumer;
 
+/// So many messages are read at a time, so that the clock is looked at and what is due gets done.
+const AT_A_TIME: usize = 1 << 16;
+
 /// How long a missing message is waited for. Its thread has only a few instructions to go, but may be kept from them.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often it is looked for in that time, at least.
+const LOOKS: u32 = 20;
 
 /// What stands at a place.
 pub(crate) enum Item<'a> {
@@ -28,8 +34,8 @@ pub(crate) enum Item<'a> {
 pub(crate) struct Merge {
     consumers: Vec<Consumer>,
     expected: Place,
-    /// Since when the place has been missing.
-    stuck: Option<Instant>,
+    /// Since when the place has been missing, and how often it was looked for.
+    stuck: Option<(Instant, u32)>,
     /// Places that were given up.
     given_up: u64,
 }
@@ -45,13 +51,20 @@ impl Merge {
         self.given_up
     }
 
-    /// Gives everything that there is to `take`, in order, until it says that it is enough.
-    pub(crate) fn read(&mut self, take: &mut dyn FnMut(Item<'_>) -> bool) {
+    /// Gives what there is to `take`, in order, until it says that it is enough. True if it was cut short at some point where
+    /// more may follow.
+    pub(crate) fn read(&mut self, take: &mut dyn FnMut(Item<'_>) -> bool) -> bool {
         self.consumers.extend(post::newcomers());
         let began = self.expected;
+        let mut left = AT_A_TIME;
+        let take: &mut dyn FnMut(Item<'_>) -> bool = &mut |item| {
+            left = left.saturating_sub(1);
+            take(item) && left > 0
+        };
         while self.read_to_gap(take) {}
         self.consumers.retain_mut(|consumer| !consumer.is_over());
         self.mind_gap(began);
+        left == 0
     }
 
     /// Reads up to the first missing place. True when something was read, and what was missing may be there by now.
@@ -123,8 +136,10 @@ impl Merge {
             self.stuck = None;
             return;
         };
-        let since = *self.stuck.get_or_insert_with(Instant::now);
-        if since.elapsed() > PATIENCE {
+        // Counted as well: a program that was stopped for a while has not been looking.
+        let (since, looks) = self.stuck.get_or_insert_with(|| (Instant::now(), 0));
+        *looks += 1;
+        if since.elapsed() > PATIENCE && *looks > LOOKS {
             self.given_up += later.unsigned_abs() as u64;
             self.expected = Place(expected.0.wrapping_add(later.unsigned_abs()));
             self.stuck = None;

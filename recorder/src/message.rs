@@ -11,10 +11,10 @@ pub(crate) const MOST_WORDS: usize = 9;
 /// Where the place in the order lies.
 const PLACE: usize = 1;
 /// Where the time lies: ticks in a queue, nanoseconds in a ring.
-const TIME: usize = 2;
+pub(crate) const TIME: usize = 2;
 
 /// A forward operation, with process-wide ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NewOp {
     pub(crate) name: StringId,
     pub(crate) scope: ScopeId,
@@ -36,6 +36,18 @@ pub(crate) enum Told {
     TagAt(u64, Category),
     /// An operation begins.
     Op(OpId, NewOp),
+}
+
+impl Told {
+    /// How many events it becomes.
+    #[inline(always)]
+    pub(crate) fn events(&self) -> u64 {
+        match self {
+            Self::Event(_) | Self::AllocAt(_) | Self::TagAt(..) => 1,
+            Self::Freed(_) | Self::FreedAt(_) => 2,
+            Self::Op(..) => 0,
+        }
+    }
 }
 
 /// Kinds of messages beside those of events.

@@ -21,6 +21,9 @@ pub(crate) struct Names {
 
 static NAMES: Mutex<Option<Names>> = Mutex::new(None);
 
+/// The process knows so many names at most, and as many scopes: what is made from ever new numbers has none after that.
+const MOST_NAMES: usize = 1 << 20;
+
 /// A thread remembers so many names at most; then it begins anew.
 const MOST_REMEMBERED: usize = 4096;
 
@@ -89,13 +92,18 @@ impl Names {
     fn string(&mut self, text: &str) -> StringId {
         match self.strings.position(text) {
             Some(position) => StringId(position),
+            None if self.strings.rows().len() >= MOST_NAMES => StringId::NONE,
             None => StringId(self.strings.intern(text.to_owned())),
         }
     }
 
     fn scope(&mut self, parent: ScopeId, name: &str) -> ScopeId {
         let name = self.string(name);
-        ScopeId(self.scopes.intern(Scope { parent, name }))
+        let scope = Scope { parent, name };
+        if !name.is_some() || self.scopes.rows().len() >= MOST_NAMES {
+            return self.scopes.position(&scope).map_or(parent, ScopeId);
+        }
+        ScopeId(self.scopes.intern(scope))
     }
 
     /// The text of `id`.

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Which of how many processes of one training this is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,12 +66,18 @@ pub(crate) fn numbered(path: &Path, number: u32) -> PathBuf {
     with_part(path, &format!("{number:04}"))
 }
 
+/// Which of several files, one after another, `other` is.
+pub(crate) fn number_of(path: &Path, other: &Path) -> Option<u32> {
+    let number = Path::new(other.file_stem()?).extension()?.to_str()?.parse().ok()?;
+    (numbered(path, number).file_name() == other.file_name()).then_some(number)
+}
+
 /// The file of this process where several may want the same.
 pub fn of_process(path: &Path) -> PathBuf {
     with_part(path, &format!("pid{}", std::process::id()))
 }
 
-/// A file in `folder` that no other process names the same: by program, host, rank and process id.
+/// A file in `folder` that no other process names the same: by program, host, time in seconds, process id and rank.
 pub(crate) fn in_folder(folder: &Path, host: &str, rank: Rank) -> PathBuf {
     let program = std::env::args_os().next().map(PathBuf::from);
     let program = program.as_deref().and_then(Path::file_stem).unwrap_or(OsStr::new("program")).to_string_lossy();
@@ -78,7 +85,10 @@ pub(crate) fn in_folder(folder: &Path, host: &str, rank: Rank) -> PathBuf {
         text.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect()
     };
     let rank = rank.rank.map_or(String::new(), |rank| format!(".rank{rank}"));
-    folder.join(format!("{}.{}.{}{rank}.snap", safe(&program), safe(host), std::process::id()))
+    // Containers start anew with the numbers of processes that they had.
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (program, host, pid) = (safe(&program), safe(host), std::process::id());
+    folder.join(format!("{program}.{host}.{since_epoch}.{pid}{rank}.snap"))
 }
 
 #[cfg(test)]
@@ -110,5 +120,10 @@ mod tests {
         assert_eq!(for_rank(Path::new("step.rank3.snap"), rank(13, Some(20))), Path::new("step.rank3.rank13.snap"));
         assert_eq!(for_rank(path, Rank::default()), path);
         assert_eq!(numbered(Path::new("step"), 2), Path::new("step.0002"));
+        let number = |other: &str| number_of(Path::new("runs/step.snap"), Path::new(other));
+        assert_eq!(number("runs/step.0012.snap"), Some(12));
+        for other in ["runs/step.snap", "runs/step.12.snap", "runs/other.0012.snap", "runs/step.0012.json"] {
+            assert_eq!(number(other), None, "{other}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::busy;
 use crate::error::Result;
 use crate::naming::Rank;
-use crate::{hub, recording};
+use crate::{header, hub, recording};
 
 static DUMPS: AtomicU32 = AtomicU32::new(0);
 
@@ -15,8 +15,7 @@ pub(crate) fn save() {
     let _own = busy::own_memory();
     hub::flush();
     let wish = hub::lock()
-        .session
-        .as_ref()
+        .session()
         .and_then(|session| Some((session.options.dump_on_oom.clone()?, session.options.most_dumps)));
     let Some((folder, most)) = wish else { return };
     let number = DUMPS.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -26,9 +25,16 @@ pub(crate) fn save() {
     }
 }
 
+/// Writes the history to a file in `folder` that nobody has: named by host, rank, process and number.
 fn dump_into(folder: &Path, number: u32) -> Result<PathBuf> {
     let rank = Rank::of_process().rank.map_or(String::new(), |rank| format!("rank{rank}-"));
-    let path = folder.join(format!("oom-{rank}{}-{number}.snap", std::process::id()));
+    let (host, pid) = (header::host_name(), std::process::id());
+    let named = |again: u32| {
+        // A process that was started anew, in a container, may have the same number.
+        let again = if again == 0 { String::new() } else { format!("-{again}") };
+        folder.join(format!("oom-{host}-{rank}{pid}-{number}{again}.snap"))
+    };
+    let path = (0..1000).map(named).find(|path| !path.exists()).unwrap_or_else(|| named(0));
     recording::dump_snapshot(&path)?;
     Ok(path)
 }

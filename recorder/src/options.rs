@@ -165,11 +165,14 @@ impl HistoryOptions {
         if self.ring_events == Some(0) {
             return refuse("a ring needs room for at least one event");
         }
+        if self.steps.as_ref().is_some_and(Range::is_empty) {
+            return refuse("the wanted steps are none: the second number is the one after the last");
+        }
         if let Some(Rotation { file_bytes, disk_bytes }) = self.rotation {
             if !self.streams() {
                 return refuse("only a recording that goes to a file as it happens, without a ring, has several files");
             }
-            if file_bytes == 0 || disk_bytes.is_some_and(|most| most < 2 * file_bytes) {
+            if file_bytes == 0 || disk_bytes.is_some_and(|most| most < file_bytes.saturating_mul(2)) {
                 return refuse("the disk budget of several files must be at least twice the size of one");
             }
         }

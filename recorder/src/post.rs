@@ -20,7 +20,7 @@ use crate::queue::{self, Consumer, Producer};
 static NEWCOMERS: Mutex<Vec<Consumer>> = Mutex::new(Vec::new());
 /// The queue of threads that end: their own is gone already.
 static LAST_WORDS: Mutex<Option<Producer>> = Mutex::new(None);
-/// Messages that were lost, since the process began.
+/// Events that were lost, since the process began.
 static LOST: AtomicU64 = AtomicU64::new(0);
 /// Whether a thread waits where it would lose something.
 static WAITS: AtomicBool = AtomicBool::new(false);
@@ -58,14 +58,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// queue is new or has no room left.
 #[inline(always)]
 pub(crate) fn tell(device: DeviceId, stack: StackId, told: &Told) {
-    send(Words::of(device, stack, told), order::take);
+    send(Words::of(device, stack, told), told.events());
 }
 
 /// Begins an operation, and gives its number; none when all numbers are used up.
 pub(crate) fn tell_op(op: NewOp) -> OpId {
     let mut id = OpId::NONE;
     let mut words = Words::of(DeviceId(0), op.stack, &Told::Op(OpId::NONE, op));
-    with_room(words.len, |producer| {
+    with_room(words.len, 0, |producer| {
         let Some((place, number)) = order::take_with_op() else { return };
         id = number;
         words = Words::of(DeviceId(0), op.stack, &Told::Op(id, op));
@@ -76,27 +76,27 @@ pub(crate) fn tell_op(op: NewOp) -> OpId {
 }
 
 #[inline(always)]
-fn send(mut words: Words, take: impl FnOnce() -> order::Place) {
-    with_room(words.len, |producer| {
+fn send(mut words: Words, events: u64) {
+    with_room(words.len, events, |producer| {
         // Only now, when nothing can be lost any more: a place that is taken is filled.
-        let place = take();
+        let place = order::take();
         words.stamp(place.0, clock::ticks());
         producer.write(&words);
     });
 }
 
 #[inline(always)]
-fn with_room(len: usize, write: impl FnOnce(&mut Producer)) {
-    let Some(_busy) = busy::enter() else { return lose() };
+fn with_room(len: usize, events: u64, write: impl FnOnce(&mut Producer)) {
+    let Some(_busy) = busy::enter() else { return lose(events) };
     let mut producer = CURRENT.get();
     if producer.is_null() {
         producer = make();
     }
     // SAFETY: the running thread's queue if it has one, and `_busy` says that nothing else on this thread uses it.
     let Some(producer) = (unsafe { producer.as_mut() }) else {
-        return last_words(len, write);
+        return last_words(len, events, write);
     };
-    if producer.has_room(len) || next_chunk(producer) {
+    if producer.has_room(len) || next_chunk(producer, events) {
         write(producer);
     }
 }
@@ -119,14 +119,14 @@ fn make() -> *mut Producer {
 
 #[cold]
 #[inline(never)]
-fn last_words(len: usize, write: impl FnOnce(&mut Producer)) {
+fn last_words(len: usize, events: u64, write: impl FnOnce(&mut Producer)) {
     let mut producer = locked(&LAST_WORDS);
     let producer = producer.get_or_insert_with(|| {
         let (producer, consumer) = queue::queue();
         locked(&NEWCOMERS).push(consumer);
         producer
     });
-    if producer.has_room(len) || next_chunk(producer) {
+    if producer.has_room(len) || next_chunk(producer, events) {
         write(producer);
     }
 }
@@ -134,11 +134,11 @@ fn last_words(len: usize, write: impl FnOnce(&mut Producer)) {
 /// Goes on to another chunk; counts a loss when there is none, and none shall be waited for.
 #[cold]
 #[inline(never)]
-fn next_chunk(producer: &mut Producer) -> bool {
+fn next_chunk(producer: &mut Producer, events: u64) -> bool {
     wake();
     while !producer.turn_over() {
         if !WAITS.load(Ordering::Relaxed) {
-            lose();
+            lose(events);
             return false;
         }
         wake();
@@ -149,11 +149,11 @@ fn next_chunk(producer: &mut Producer) -> bool {
 
 #[cold]
 #[inline(never)]
-fn lose() {
-    LOST.fetch_add(1, Ordering::Relaxed);
+fn lose(events: u64) {
+    LOST.fetch_add(events, Ordering::Relaxed);
 }
 
-/// Messages that were lost since the process began.
+/// Events that were lost since the process began.
 pub(crate) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }

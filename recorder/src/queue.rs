@@ -24,7 +24,7 @@ static CHUNKS: AtomicUsize = AtomicUsize::new(0);
 /// How many there may be.
 static MOST_CHUNKS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Limits the memory of all queues together, in bytes; each thread gets a first chunk in any case.
+/// Limits the memory of all queues together, in bytes; each thread gets two chunks in any case.
 pub(crate) fn limit(bytes: usize) {
     MOST_CHUNKS.store(bytes / CHUNK_BYTES, Ordering::Relaxed);
 }
@@ -70,6 +70,8 @@ struct Shared {
     spare: AtomicPtr<Chunk>,
     /// How many lie there, or with the writer.
     spares: AtomicUsize,
+    /// How many are in the chain.
+    chained: AtomicUsize,
     /// The writer is gone: when all is read, the queue is over.
     is_over: AtomicBool,
 }
@@ -101,6 +103,7 @@ pub(crate) fn queue() -> (Producer, Consumer) {
     let shared = Arc::new(Shared {
         spare: AtomicPtr::new(null_mut()),
         spares: AtomicUsize::new(0),
+        chained: AtomicUsize::new(1),
         is_over: AtomicBool::new(false),
     });
     let chunk = Chunk::new(true);
@@ -121,10 +124,13 @@ impl Producer {
         if self.free.is_null() {
             self.free = self.shared.spare.swap(null_mut(), Ordering::Acquire);
         }
-        let chunk = if self.free.is_null() { Chunk::new(false) } else { self.take_free() };
+        // Where nothing waits but what is in one chunk, there is always a second: others' spare ones must not stop this.
+        let is_needed = self.shared.chained.load(Ordering::Relaxed) < 2;
+        let chunk = if self.free.is_null() { Chunk::new(is_needed) } else { self.take_free() };
         if chunk.is_null() {
             return false;
         }
+        self.shared.chained.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the chunk being filled stays until the reader has seen that another follows; this is what tells it.
         unsafe { &*self.chunk }.next.store(chunk, Ordering::Release);
         (self.chunk, self.at) = (chunk, 0);
@@ -209,7 +215,10 @@ impl Consumer {
     }
 
     fn give_back(&self, chunk: *mut Chunk) {
-        if self.shared.spares.load(Ordering::Relaxed) >= MOST_SPARE || self.shared.is_over.load(Ordering::Relaxed) {
+        self.shared.chained.fetch_sub(1, Ordering::Relaxed);
+        let is_scarce = CHUNKS.load(Ordering::Relaxed) > MOST_CHUNKS.load(Ordering::Relaxed) / 2;
+        let has_enough = self.shared.spares.load(Ordering::Relaxed) >= MOST_SPARE;
+        if has_enough || is_scarce || self.shared.is_over.load(Ordering::Relaxed) {
             // SAFETY: the writer has gone on from it, and the reader as well.
             return unsafe { Chunk::drop(chunk) };
         }

@@ -9,10 +9,11 @@ use crate::busy;
 use crate::clock::Clock;
 use crate::collector::{self, Collected, Handle};
 use crate::error::{Error, Result};
+use crate::file;
 use crate::header;
 use crate::held::write_file;
-use crate::hub::{self, Session, Stage};
-use crate::level::{self, Level, Wanted};
+use crate::hub;
+use crate::level::Level;
 use crate::naming::{self, Rank};
 use crate::options::HistoryOptions;
 
@@ -107,30 +108,25 @@ impl Recording {
         let _own = busy::own_memory();
         options.check()?;
         let clock = Clock::start();
-        let wanted = options.wanted();
         let is_deferred = options.steps.is_some();
         let path = options
             .sink
             .path()
             .map(|path| if options.per_rank { naming::for_rank(path, Rank::of_process()) } else { path.to_owned() });
-        if let Some(path) = path.as_deref().filter(|_| !options.streams()) {
-            // Refused now rather than after the training.
-            drop(crate::file::create(path)?);
-        }
         let header = header::of_process(&options, &clock);
         let options = Arc::new(options);
         let collector = {
             let mut hub = hub::lock();
-            if hub.session.is_some() {
+            if hub.session().is_some() {
                 return Err(Error::AlreadyRecording);
             }
             let collector = collector::start(Arc::clone(&options), path, header, clock)?;
-            hub.session = Some(Session { stage: Stage::Waiting, options, is_ending: false });
+            hub.begin(options);
             collector
         };
         crate::fork::stop_in_children();
         if !is_deferred || hub::lock().is_in_wanted_step() {
-            begin_events(wanted);
+            begin_events();
         }
         Ok(Self { collector: Some(collector) })
     }
@@ -182,53 +178,43 @@ impl Drop for Finishing {
     }
 }
 
-/// Turns events on, then takes the state of every allocator: its events count from its state on.
-fn begin_events(wanted: Wanted) {
-    if wanted.level < Level::Events {
-        return;
-    }
+/// Turns events on, unless that was done or the recording ends, then takes the state of every allocator: its events count
+/// from its state on. Tells whether it did.
+fn begin_events() -> bool {
     let _own = busy::own_memory();
-    level::set(wanted);
-    let sources = hub::lock().sources();
+    let Some(sources) = hub::lock().turn_on() else { return false };
     for source in sources {
         hub::start_device(&*source);
     }
     hub::lock().open();
     hub::sample();
+    true
 }
 
 /// Enters a training step, or leaves all of them: recordings of chosen steps begin with the first of them, and end
-/// before what is none.
+/// after the last.
 pub(crate) fn enter_step(step: Option<u32>) {
-    let wish = hub::lock().session.as_ref().and_then(|session| {
-        let steps = session.options.steps.as_ref()?;
-        let is_wanted = step.is_some_and(|step| steps.contains(&step));
-        Some((is_wanted, session.stage, session.options.wanted()))
-    });
-    if let Some((false, Stage::Open, ..)) = wish {
-        level::set(Wanted::default());
-        if let Some(session) = hub::lock().session.as_mut() {
-            session.stage = Stage::Closed;
-        }
-    }
-    hub::lock().set_step(step);
-    match wish {
-        Some((true, Stage::Waiting, wanted)) => begin_events(wanted),
-        _ => hub::sample(),
+    let is_wanted = {
+        let mut hub = hub::lock();
+        hub.turn_off_after_steps(step);
+        hub.set_step(step);
+        hub.is_in_wanted_step()
+    };
+    if !(is_wanted && begin_events()) {
+        hub::sample();
     }
 }
 
 /// Ends the running recording: what is told from now on does not belong to it.
 fn stop() {
     let _own = busy::own_memory();
-    let state_only = hub::lock().session.as_ref().is_some_and(|session| session.options.level == Level::State);
+    let state_only = hub::lock().session().is_some_and(|session| session.options.level == Level::State);
     if state_only {
         let sources = hub::lock().sources();
         for source in sources {
             hub::start_device(&*source);
         }
     }
-    level::set(Wanted::default());
     hub::end();
 }
 
@@ -243,7 +229,7 @@ fn wait(collector: Handle) -> Result<Finished> {
 }
 
 /// The memory, in bytes, in which events wait to be read by the recorder's own thread, of all threads together.
-/// [`HistoryOptions::queue_bytes`] limits it, but for a first piece for each thread.
+/// [`HistoryOptions::queue_bytes`] limits it, but for 64 KiB for each thread.
 pub fn queue_bytes() -> usize {
     crate::queue::bytes()
 }
@@ -253,5 +239,5 @@ pub fn queue_bytes() -> usize {
 pub fn dump_snapshot(path: &Path) -> Result<()> {
     let _own = busy::own_memory();
     let held = hub::copy().ok_or_else(|| Error::Options("no recording holds its history in memory".to_owned()))?;
-    write_file(path, &held.into_trace())
+    write_file(&file::claim(path)?, path, &held.into_trace())
 }

@@ -1,7 +1,9 @@
 //! Rotation: a recording as several files, one after another, of which the oldest go when the disk shall hold no more.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 use highwater_snapshots::format::EndFacts;
 use highwater_snapshots::trace::{Header, Trust};
@@ -9,8 +11,11 @@ use highwater_snapshots::trace::{Header, Trust};
 use crate::error::{Error, Result};
 use crate::file::{self, RecordingFile};
 use crate::intake::{Batch, Intake};
-use crate::naming;
 use crate::options::Rotation;
+use crate::{naming, signals};
+
+/// A thread that completes a file, and gives its path and size.
+type Completing = JoinHandle<Result<(PathBuf, u64)>>;
 
 /// The files of a recording: one, or one after another.
 #[derive(Debug)]
@@ -20,16 +25,20 @@ pub(crate) struct Files {
     with_symbols: bool,
     rotation: Option<Rotation>,
     current: RecordingFile,
-    /// The current file's number, from 1.
+    /// What the current file had when it began.
+    began_bytes: u64,
+    /// The current file's number.
     number: u32,
-    /// Files that are complete, oldest first, with their sizes.
+    /// Files that are complete, oldest first, with their sizes; those of earlier runs among them.
     complete: VecDeque<(PathBuf, u64)>,
-    /// The number of the next operation.
-    next_op: u32,
+    /// Files that are being completed, oldest first, with their sizes so far.
+    completing: VecDeque<(Completing, u64)>,
+    /// The losses that the files before tell.
+    told_losses: u64,
 }
 
 impl Files {
-    /// Creates the first file.
+    /// Creates the first file, for a recording whose operations are counted from `first_op`.
     pub(crate) fn create(
         path: &Path,
         header: Header,
@@ -37,18 +46,26 @@ impl Files {
         rotation: Option<Rotation>,
         with_symbols: bool,
     ) -> Result<Self> {
-        let at = if rotation.is_some() { naming::numbered(path, 1) } else { path.to_owned() };
-        let current = RecordingFile::begin(file::create(&at)?, &at, &header, first_op)?;
-        let complete = VecDeque::new();
+        let (mut number, mut complete) = (0, VecDeque::new());
+        let (file, at) = match rotation {
+            None => (file::claim(path)?, path.to_owned()),
+            Some(_) => {
+                (number, complete) = earlier(path);
+                next_file(path, &mut number)?
+            }
+        };
+        let current = RecordingFile::begin(file, &at, &header, first_op)?;
         Ok(Self {
             path: path.to_owned(),
             header,
             with_symbols,
             rotation,
+            began_bytes: current.bytes(),
             current,
-            number: 1,
+            number,
             complete,
-            next_op: first_op,
+            completing: VecDeque::new(),
+            told_losses: 0,
         })
     }
 
@@ -57,51 +74,107 @@ impl Files {
         self.current.path()
     }
 
-    /// Appends what waits in `intake`, and begins another file where this one is full.
-    pub(crate) fn write(&mut self, batch: &Batch, intake: &Intake) -> Result<()> {
-        self.next_op += batch.ops.len() as u32;
-        self.current.write(batch)?;
-        match self.rotation {
-            Some(rotation) if self.current.bytes() >= rotation.file_bytes => self.turn_over(rotation, intake),
-            _ => Ok(()),
-        }
+    /// Appends a batch.
+    pub(crate) fn write(&mut self, batch: &Batch) -> Result<()> {
+        self.current.write(batch)
     }
 
-    fn turn_over(&mut self, rotation: Rotation, intake: &Intake) -> Result<()> {
-        self.number += 1;
-        let at = naming::numbered(&self.path, self.number);
+    /// Begins another file where the current one is full; `lost` events have been lost so far.
+    pub(crate) fn turn_over_if_full(&mut self, intake: &mut Intake, lost: u64) -> Result<()> {
+        let Some(rotation) = self.rotation else { return Ok(()) };
+        if self.current.bytes() - self.began_bytes < rotation.file_bytes {
+            return Ok(());
+        }
+        let (file, at) = next_file(&self.path, &mut self.number)?;
         let mut header = self.header.clone();
         header.facts.push(("part".to_owned(), self.number.to_string()));
-        let mut next = RecordingFile::begin(file::create(&at)?, &at, &header, self.next_op)?;
-        next.write(&intake.opening())?;
+        let mut next = RecordingFile::begin(file, &at, &header, intake.next_op)?;
+        let opening = intake.opening();
+        next.carry_ops(&opening.ops);
+        next.write(&opening.batch)?;
+        self.began_bytes = next.bytes();
         let former = std::mem::replace(&mut self.current, next);
-        // More follows in the next file, so nothing of what this one holds is lost.
-        let bytes = former.bytes();
-        let path = former.complete(&EndFacts { trust: Trust::default(), problems: Vec::new() }, self.with_symbols)?;
-        let bytes = std::fs::metadata(&path).map_or(bytes, |facts| facts.len());
-        self.complete.push_back((path, bytes));
-        self.keep_to_budget(rotation)
+        // More follows in the next file: but for what is told here, nothing is lost.
+        let (end, bytes) = (self.end(lost), former.bytes());
+        let with_symbols = self.with_symbols;
+        // Looking up lines takes seconds, in which events must not wait.
+        let completing = signals::spawn("highwater-file", move || former.complete(&end, with_symbols));
+        self.completing.push_back((completing.map_err(Error::Thread)?, bytes));
+        self.keep_to_budget(rotation, self.began_bytes + rotation.file_bytes)
     }
 
-    /// Removes the oldest complete files until those that are left, and the one that is being filled, fit.
-    fn keep_to_budget(&mut self, rotation: Rotation) -> Result<()> {
-        let Some(most) = rotation.disk_bytes else { return Ok(()) };
-        let held = |files: &VecDeque<(PathBuf, u64)>| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
-        while held(&self.complete) + rotation.file_bytes > most
-            && let Some((path, _)) = self.complete.pop_front()
-        {
-            match std::fs::remove_file(&path) {
-                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::Write { source, path });
-                }
-                _ => {}
-            }
+    /// What a file tells of the losses since the one before.
+    fn end(&mut self, lost: u64) -> EndFacts {
+        let events_lost = lost.saturating_sub(std::mem::replace(&mut self.told_losses, lost));
+        EndFacts { trust: Trust { events_lost, ..Trust::default() }, problems: Vec::new() }
+    }
+
+    /// Removes the oldest complete files until those that are left fit, with the one of `current_bytes` that is being filled.
+    fn keep_to_budget(&mut self, rotation: Rotation, current_bytes: u64) -> Result<()> {
+        while let Some((thread, _)) = self.completing.pop_front_if(|(thread, _)| thread.is_finished()) {
+            self.complete.push_back(thread.join().map_err(|_| Error::Collector)??);
         }
-        Ok(())
+        let Some(most) = rotation.disk_bytes else { return Ok(()) };
+        let others = current_bytes + self.completing.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        keep_to(most, &mut self.complete, others)
     }
 
-    /// Completes the last file, and gives its path.
-    pub(crate) fn complete(self, end: &EndFacts) -> Result<PathBuf> {
-        self.current.complete(end, self.with_symbols)
+    /// Completes the last file, and gives its path; `lost` events were lost in all.
+    pub(crate) fn complete(mut self, lost: u64) -> Result<PathBuf> {
+        let end = self.end(lost);
+        let Self { rotation, current, mut complete, completing, .. } = self;
+        let (path, bytes) = current.complete(&end, self.with_symbols)?;
+        for (thread, _) in completing {
+            complete.push_back(thread.join().map_err(|_| Error::Collector)??);
+        }
+        if let Some(most) = rotation.and_then(|rotation| rotation.disk_bytes) {
+            keep_to(most, &mut complete, bytes)?;
+        }
+        Ok(path)
+    }
+}
+
+/// Removes the oldest of `files` until the rest, and `others`, take at most `most` bytes.
+fn keep_to(most: u64, files: &mut VecDeque<(PathBuf, u64)>, others: u64) -> Result<()> {
+    let held = |files: &VecDeque<(PathBuf, u64)>| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    while held(files) + others > most
+        && let Some((path, _)) = files.pop_front()
+    {
+        match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::Write { source, path });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The highest number of the files of earlier runs, and those that nobody is writing to, oldest first.
+fn earlier(path: &Path) -> (u32, VecDeque<(PathBuf, u64)>) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<(u32, PathBuf)> =
+        entries.filter_map(|entry| Some((naming::number_of(path, &entry.path())?, entry.path()))).collect();
+    files.sort();
+    let highest = files.last().map_or(0, |(number, _)| *number);
+    let idle = |path: PathBuf| {
+        let file = File::open(&path).ok()?;
+        file.try_lock().ok()?;
+        Some((path, file.metadata().ok()?.len()))
+    };
+    (highest, files.into_iter().filter_map(|(_, path)| idle(path)).collect())
+}
+
+/// Creates the file after `number`, or the first after that which nobody has.
+fn next_file(path: &Path, number: &mut u32) -> Result<(File, PathBuf)> {
+    loop {
+        *number += 1;
+        let at = naming::numbered(path, *number);
+        match File::create_new(&at) {
+            Ok(_) => return Ok((file::claim(&at)?, at)),
+            Err(source) if source.kind() == std::io::ErrorKind::AlreadyExists && *number < u32::MAX => {}
+            Err(source) => return Err(Error::Write { source, path: at }),
+        }
     }
 }

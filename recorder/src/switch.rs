@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::busy;
 use crate::error::{Error, Result};
 use crate::naming;
 use crate::options::{HistoryOptions, Sink};
 use crate::recording::Recording;
+use crate::say::say;
+use crate::signals;
 
 /// How often the file is looked for, and signals are counted: those that come within this time are one.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -49,14 +50,15 @@ impl Switch {
         let ends = Arc::new(AtomicBool::new(false));
         let asked_to_end = Arc::clone(&ends);
         let watching = move || {
-            let _own = busy::own_memory();
             let (mut running, mut number, mut was_on) = (None, 0, false);
+            let mut finishing = Vec::new();
             while !asked_to_end.load(Ordering::Relaxed) {
                 let on = is_on();
                 if on != was_on {
                     was_on = on;
                     if let Some(recording) = running.take() {
-                        finish(recording);
+                        // The next one may begin while this is being completed.
+                        finishing.push(Recording::finish_in_background(recording));
                     } else if on {
                         number += 1;
                         let sink = Sink::File(naming::numbered(&path, number));
@@ -65,9 +67,14 @@ impl Switch {
                 }
                 std::thread::sleep(LOOK_EVERY);
             }
-            running.into_iter().for_each(finish);
+            finishing.extend(running.map(Recording::finish_in_background));
+            for recording in finishing {
+                if let Err(why) = recording.wait() {
+                    say(why.to_string());
+                }
+            }
         };
-        let thread = std::thread::Builder::new().name("highwater-switch".to_owned()).spawn(watching);
+        let thread = signals::spawn("highwater-switch", watching);
         Ok(Self { ends, thread: Some(thread.map_err(Error::Thread)?), pid: std::process::id() })
     }
 }
@@ -88,6 +95,9 @@ fn watch(trigger: Trigger) -> Result<Box<dyn FnMut() -> bool + Send>> {
         Trigger::File(path) => Ok(Box::new(move || path.exists())),
         #[cfg(unix)]
         Trigger::Signal(number) => {
+            if number <= 0 || signal_hook::consts::FORBIDDEN.contains(&number) {
+                return Err(Error::Options(format!("signal {number} cannot be watched: take USR1 or USR2")));
+            }
             let came = Arc::new(AtomicBool::new(false));
             signal_hook::flag::register(number, Arc::clone(&came))
                 .map_err(|why| Error::Options(format!("signal {number} cannot be watched: {why}")))?;
@@ -103,16 +113,5 @@ fn watch(trigger: Trigger) -> Result<Box<dyn FnMut() -> bool + Send>> {
 }
 
 fn begin(options: HistoryOptions) -> Option<Recording> {
-    Recording::start(options).map_err(|why| say(&why)).ok()
-}
-
-fn finish(recording: Recording) {
-    if let Err(why) = recording.finish() {
-        say(&why);
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "nobody called us, so nobody could be given the error")]
-fn say(why: &Error) {
-    eprintln!("highwater: {why}");
+    Recording::start(options).map_err(|why| say(why.to_string())).ok()
 }

@@ -82,10 +82,21 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Takes a block of this number again and again, until the recording that begins takes notice of it.
+fn alloc_until_recorded(block: u64) {
+    wait_until("it records", api::is_recording);
+    // The recording reads the devices' states a little later than it begins.
+    for again in 0..50 {
+        alloc(block + again * 3000);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// A thousand blocks, of which every tenth stays.
 fn train(from: u64, step: u32) {
     scope::step(step);
     let _scope = scope::scope("layer");
+    let _op = scope::op("matmul");
     for block in from..from + 1000 {
         alloc(block);
         if block % 10 != 0 {
@@ -120,6 +131,14 @@ fn each_of_several_files_is_whole_and_begins_with_what_lives() {
             trace.blocks.ids().map(|id| trace.blocks.get(id)).filter(|b| b.is_baseline()).map(|b| b.requested).sum();
         assert_eq!(baseline, former_end, "{} begins where the one before ended", file.display());
         former_end = series.end(trace).requested;
+        for block in trace.blocks.ids().map(|id| trace.blocks.get(id)) {
+            assert_eq!(
+                trace.tables.op_name(block.op),
+                "matmul",
+                "operations from before are known: {}",
+                file.display()
+            );
+        }
         assert!(
             trace.spans.rows().first().is_some_and(|span| span.step.is_some()),
             "it knows the step that it begins in"
@@ -130,6 +149,45 @@ fn each_of_several_files_is_whole_and_begins_with_what_lives() {
     let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();
     let repeated = traces.len() as u64 - 1;
     assert_eq!(events, finished.counts.events + repeated, "the step is said anew in each file");
+}
+
+#[test]
+fn a_ring_leaves_the_file_of_the_last_run_until_it_has_a_better_one() {
+    let _turn = turn();
+    let _device = device();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("ring.snap");
+    std::fs::write(&path, "the last run").expect("the test's own");
+    let recording = Recording::start(options(&path).ring(10)).expect("nothing else records");
+    assert!(matches!(Recording::start(options(&path)), Err(Error::AlreadyRecording)));
+    alloc(1);
+    assert_eq!(std::fs::read(&path).expect("it is there"), b"the last run");
+    let theirs = std::fs::File::open(&path).expect("it is there");
+    assert!(theirs.try_lock().is_err(), "others see that it is wanted");
+    recording.finish().expect("the disk has room");
+    assert_eq!(open(&path).blocks.requested, [1001]);
+}
+
+#[test]
+fn a_run_goes_on_after_the_files_of_the_run_before_and_counts_them_to_its_budget() {
+    let _turn = turn();
+    let _device = device();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let run = |budget| {
+        let mut wanted = options(&folder.path().join("run.snap")).rotate(20_000, Some(budget));
+        wanted.flush_every = Duration::from_millis(1);
+        let recording = Recording::start(wanted).expect("nothing else records");
+        for step in 0..10 {
+            train(u64::from(step) * 1000, step);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        recording.finish().expect("the disk has room").file.expect("it goes to files")
+    };
+    let first = run(10_000_000);
+    let second = run(10_000_000);
+    assert!(second > first && first.exists(), "{second:?} after {first:?}");
+    let third = run(40_000);
+    assert!(third > second && !first.exists(), "what is old goes first");
 }
 
 #[test]
@@ -148,8 +206,9 @@ fn the_oldest_files_go_when_the_disk_shall_hold_no_more() {
     let files = files(folder.path());
     assert!(!files[0].ends_with("run.0001.snap"), "the first is gone: {files:?}");
     assert_eq!(finished.file.as_ref(), files.last());
-    let held: u64 = files.iter().map(|file| std::fs::metadata(file).map_or(0, |facts| facts.len())).sum();
-    assert!(held < 80_000, "{held} bytes");
+    let sizes: Vec<u64> = files.iter().map(|file| std::fs::metadata(file).map_or(0, |facts| facts.len())).collect();
+    // The last may be larger than it should, by what is written at a time.
+    assert!(sizes.iter().sum::<u64>() <= 60_000 || sizes.len() == 1, "{sizes:?} bytes");
     let stays: u64 = (0..60_000).filter(|block| block % 10 == 0).map(requested).sum();
     let last = open(files.last().expect("there are some"));
     let series = Series::build(&last, DeviceId(0));
@@ -241,15 +300,16 @@ fn a_file_that_comes_and_goes_begins_and_ends_recordings() {
     alloc(1);
     for number in 1..=2 {
         std::fs::write(&switch_file, "").expect("the test's own");
-        wait_until("it records", api::is_recording);
-        alloc(100 * u64::from(number));
+        alloc_until_recorded(100 * u64::from(number));
         std::fs::remove_file(&switch_file).expect("it is there");
         wait_until("it stops", || !api::is_recording());
         wait_until("the file is whole", || read_file(&named(number)).is_ok_and(|trace| !trace.trust.unfinished));
     }
     drop(switch);
-    assert_eq!(open(&named(1)).blocks.requested, [1100]);
-    assert_eq!(open(&named(2)).blocks.requested, [1200]);
+    for (number, bytes) in [(1, 1100), (2, 1200)] {
+        let sizes = open(&named(number)).blocks.requested;
+        assert!(!sizes.is_empty() && sizes.iter().all(|size| *size == bytes), "{number}: {sizes:?}");
+    }
 }
 
 #[cfg(unix)]
@@ -258,19 +318,19 @@ fn a_signal_begins_a_recording_and_the_next_ends_it() {
     let _turn = turn();
     let _device = device();
     let folder = tempfile::tempdir().expect("a folder for the test");
-    const USR2: i32 = 12;
-    let switch = Switch::watch(options(&folder.path().join("run.snap")), Trigger::Signal(USR2)).expect("it watches");
+    let switch =
+        Switch::watch(options(&folder.path().join("run.snap")), Trigger::Signal(libc::SIGUSR2)).expect("it watches");
     let signal = || {
         let sent = Command::new("sh").args(["-c", &format!("kill -USR2 {}", std::process::id())]).status();
         assert!(sent.is_ok_and(|status| status.success()));
     };
     signal();
-    wait_until("it records", api::is_recording);
-    alloc(5);
+    alloc_until_recorded(5);
     signal();
     wait_until("it stops", || !api::is_recording());
     drop(switch);
-    assert_eq!(open(&folder.path().join("run.0001.snap")).blocks.requested, [1005]);
+    let sizes = open(&folder.path().join("run.0001.snap")).blocks.requested;
+    assert!(!sizes.is_empty() && sizes.iter().all(|size| *size == 1005), "{sizes:?}");
 }
 
 #[test]
@@ -295,7 +355,7 @@ fn a_recording_is_completed_while_the_next_one_runs() {
 fn events_that_nobody_reads_in_time_are_counted_and_memory_stays_bounded() {
     let _turn = turn();
     let _device = device();
-    let mut wanted = HistoryOptions::in_memory().level(Level::Events).ring(1000);
+    let mut wanted = HistoryOptions::in_memory().level(Level::Events);
     wanted.queue_bytes = 1 << 20;
     let recording = Recording::start(wanted).expect("nothing else records");
     let mut most = 0;
@@ -304,7 +364,10 @@ fn events_that_nobody_reads_in_time_are_counted_and_memory_stays_bounded() {
         free(block);
         most = most.max(highwater_recorder::recording::queue_bytes());
     }
-    let counts = recording.finish().expect("memory takes everything").counts;
-    assert!(most <= 3 << 20, "{most} bytes in queues, of which each thread's first piece is not limited");
-    assert!(counts.events <= 900_000 && counts.events_lost + 1000 >= counts.events - 1000, "{counts:?}");
+    let finished = recording.finish().expect("memory takes everything");
+    assert!(most <= 3 << 20, "{most} bytes in queues, of which each thread's first pieces are not limited");
+    assert_eq!(finished.counts.events, 900_000, "what was lost is counted");
+    let trace = finished.trace.expect("wanted in memory");
+    assert_eq!(trace.events.len() as u64 + finished.counts.events_lost, 900_000);
+    assert_eq!(trace.trust.events_lost, finished.counts.events_lost);
 }

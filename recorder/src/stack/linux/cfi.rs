@@ -46,11 +46,19 @@ impl UnwindTables {
         Self { modules, changes, context: UnwindContext::new() }
     }
 
-    fn refresh(&mut self) {
-        if loader::changes() == self.changes {
-            return;
-        }
-        let former = std::mem::replace(self, Self::load());
+    /// No modules: any look at the loader's counters finds that older than what is loaded.
+    pub(super) fn none() -> Self {
+        Self { modules: Vec::new(), changes: Changes::default(), context: UnwindContext::new() }
+    }
+
+    /// The loader's counters when this was read.
+    pub(super) fn changes(&self) -> Changes {
+        self.changes
+    }
+
+    /// Takes what was read later. The loader is never asked from here: whoever holds its lock may be waiting for ours.
+    pub(super) fn renew(&mut self, later: Self) {
+        let former = std::mem::replace(self, later);
         for module in former.modules.iter().filter(|module| module.kept) {
             if let Some(same) = self.find(&module.name, module.load_bias) {
                 same.kept = true;
@@ -71,7 +79,6 @@ impl UnwindTables {
     /// The rule of a return address, and the name of its module where the loader must still be told to keep it:
     /// before that the rule must not be stored.
     pub(super) fn rule(&mut self, return_address: u64) -> (Rule, Option<CString>) {
-        self.refresh();
         let call = return_address.wrapping_sub(1);
         // Code outside all modules is made at run time, and may change.
         let Some(module) = self.modules.iter().find(|module| module.ranges.iter().any(|range| range.contains(&call)))

@@ -79,7 +79,7 @@ static SOURCE: Mutex<Option<Source>> = Mutex::new(None);
 
 fn with_source<R>(work: impl FnOnce(&mut Source, &'static RuleTable) -> R) -> R {
     let mut source = SOURCE.lock().unwrap_or_else(PoisonError::into_inner);
-    let source = source.get_or_insert_with(|| Source { tables: UnwindTables::load(), rules: 0 });
+    let source = source.get_or_insert_with(|| Source { tables: UnwindTables::none(), rules: 0 });
     if TABLE.load(Ordering::Acquire).is_null() {
         publish(RuleTable::with_bits(13));
     }
@@ -114,9 +114,16 @@ fn first_table() -> &'static RuleTable {
 #[cold]
 #[inline(never)]
 pub(super) fn learn(address: u64) -> Rule {
-    let (mut rule, unkept) = with_source(|source, table| match table.find(address) {
-        Some(rule) => (rule, None),
-        None => source.tables.rule(address),
+    // The loader is asked without our lock: a thread that holds the loader's may be on its way to ours.
+    let changes = loader::changes();
+    let is_old = with_source(|source, _| source.tables.changes() != changes);
+    let later = is_old.then(UnwindTables::load);
+    let (mut rule, unkept) = with_source(|source, table| {
+        later.into_iter().for_each(|later| source.tables.renew(later));
+        match table.find(address) {
+            Some(rule) => (rule, None),
+            None => source.tables.rule(address),
+        }
     });
     if let Some(name) = unkept {
         // Without our lock: the loader may be waiting for a module's initialiser, which may be waiting for us.
