@@ -2,6 +2,60 @@
 //!
 //! All but [`register`], [`used`] and [`oom`] are called under the allocator's own lock, so that events keep its order, and cost
 //! one relaxed load while nothing is recorded.
+//!
+//! A framework whose memory is owned by a value that gives it back when dropped, as a storage of candle's is, needs no list
+//! of its blocks. Its memory is told where it is made and where it ends, by address:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use highwater_recorder::api::{self, NewBlock};
+//! use highwater_recorder::snapshots::{StartingState, trace::DeviceFacts};
+//! use highwater_recorder::{DeviceId, HistoryOptions, Pool, Source, StreamId, record_memory_history};
+//!
+//! const DEVICE: DeviceId = DeviceId(0);
+//!
+//! /// Memory of the device, in the place where the storage had it bare.
+//! struct Told<M> { memory: M, address: u64 }
+//!
+//! impl<M> Told<M> {
+//!     fn new(memory: M, address: u64, bytes: u64) -> Self {
+//!         let (stream, pool) = (StreamId(0), Pool::Large);
+//!         api::alloc_at(DEVICE, &NewBlock { block: 0, address, requested: bytes, allocated: bytes, stream, pool });
+//!         Self { memory, address }
+//!     }
+//! }
+//!
+//! impl<M> Drop for Told<M> {
+//!     fn drop(&mut self) {
+//!         api::free_at(DEVICE, self.address);
+//!     }
+//! }
+//!
+//! struct Device;
+//!
+//! impl Source for Device {
+//!     fn facts(&self) -> DeviceFacts {
+//!         DeviceFacts { device: DEVICE, name: "my device".to_owned(), ..DeviceFacts::default() }
+//!     }
+//!
+//!     fn freeze(&self, read: &mut dyn FnMut(StartingState)) {
+//!         read(StartingState { device: DEVICE, ..StartingState::default() });
+//!     }
+//! }
+//!
+//! let device: Arc<dyn Source> = Arc::new(Device);
+//! api::register(&device);
+//! let run = record_memory_history(HistoryOptions::in_memory(), || {
+//!     let numbers = vec![0_f32; 1024];
+//!     let address = numbers.as_ptr() as u64;
+//!     let storage = Told::new(numbers, address, 4096);
+//!     assert_eq!(storage.memory.len(), 1024);
+//!     Ok(())
+//! })?;
+//! assert_eq!(run.trace.map(|trace| trace.blocks.requested), Some(vec![4096]));
+//! # Ok::<(), highwater_recorder::Error>(())
+//! ```
 
 use std::sync::Arc;
 

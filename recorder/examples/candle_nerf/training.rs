@@ -152,11 +152,14 @@ impl Forward {
     }
 }
 
-/// Multiplies two matrices: the products of a thread share memory that its first one takes, which would carry that one's
-/// name for ever.
+/// Multiplies matrices, small ones on this thread and large ones on all: each thread's products share memory that its first
+/// one takes, and that would carry this one's name for ever.
 fn warm_up() -> Result<()> {
-    let square = Tensor::ones((256, 256), DType::F32, &Device::Cpu)?;
-    op("matmul", || square.matmul(&square)).map(drop)
+    for side in [32, 512] {
+        let square = Tensor::ones((side, side), DType::F32, &Device::Cpu)?;
+        op("matmul", || square.matmul(&square))?;
+    }
+    Ok(())
 }
 
 /// `points` in parts of at most `most`.
