@@ -138,7 +138,8 @@ fn a_peak_is_taken_apart_by_category_and_phase() {
 #[test]
 fn a_phase_in_which_only_the_memory_in_use_was_read_is_none() {
     let trace =
-        trace_from_text("step 0\nphase forward\nalloc a 100\nphase other\ndevice_used 900\nphase backward\nfree a");
+        trace_from_text("step 0\nphase forward\nalloc a 100\nphase other\ndevice_used 900\nphase backward\nfree a")
+            .unwrap();
     let phases =
         |metric| -> Vec<Phase> { phases::phases(&trace, DeviceId(0), metric).iter().map(|row| row.phase).collect() };
     assert_eq!(phases(Metric::Requested), [Phase::Forward, Phase::Backward]);
