@@ -1,5 +1,5 @@
 //! Session: the recording that `highwater run` asked for by variables of the environment.
-#![expect(unsafe_code, reason = "ends the recording with the program, and keeps signals from the recorder's thread")]
+#![expect(unsafe_code, reason = "ends the recording with the program")]
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -71,7 +71,7 @@ fn begin(file: &Path) -> Result<Recording, Error> {
         per_rank: false,
         ..HistoryOptions::to_file(path).level(level)
     };
-    without_signals(|| Recording::start(options))
+    Recording::start(options)
 }
 
 /// The file that this process writes: `file` for the first of a run, `file.rank3` where ranks are told, `file.pid123`
@@ -90,21 +90,6 @@ fn claim(file: &Path, claims: Option<&Path>, rank: Rank) -> PathBuf {
     // Nobody else has this name; whether it can be claimed or not, it is written.
     let _ = is_mine(&other);
     other
-}
-
-/// Has threads that `body` starts take none of the program's signals.
-fn without_signals<T>(body: impl FnOnce() -> T) -> T {
-    // SAFETY: plain data, filled before it is used.
-    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: our own places; the former mask comes back right after.
-    unsafe {
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-    }
-    let value = body();
-    // SAFETY: the mask that was there before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
-    value
 }
 
 extern "C" fn at_exit() {
