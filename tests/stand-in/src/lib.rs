@@ -12,6 +12,8 @@
 //!   may, so that a use of memory that was handed out too early is seen.
 //! - Warps, barriers and shared memory. Lanes that wait for one another for ever make the launch fail, and so do accesses
 //!   to memory that is not there; both say which thread it was.
+//! - In full size, where only what is handed out and launched is looked at: with
+//!   [`IDLE_VARIABLE`](settings::IDLE_VARIABLE) nothing is computed, and memory is address space.
 //!
 //! # What it does not
 //! One thread runs at a time, so what is missing between two threads shows up only if it matters in which order they

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::failure::{Code, Result, fail};
+use crate::mapping::Fresh;
 use crate::memory::{Blocks, Budget, CONTEXT_BYTES};
 use crate::pages::Pages;
 use crate::programs::Programs;
@@ -37,13 +38,14 @@ pub(crate) fn start() -> Result<()> {
     let made = MACHINE.get_or_init(|| {
         let settings = Settings::read()?;
         let devices = usize::from(settings.devices);
+        let fresh = if settings.is_idle { Fresh::Zeros } else { Fresh::NoNumber };
         Ok(Mutex::new(Machine {
             held: vec![0; devices],
             budget: Budget::new(devices, settings.memory_bytes),
-            blocks: Blocks::default(),
-            pinned: Blocks::default(),
-            pages: Pages::default(),
-            streams: Streams::new(devices, settings.is_lazy),
+            blocks: Blocks::new(fresh),
+            pinned: Blocks::new(fresh),
+            pages: Pages::new(fresh),
+            streams: Streams::new(devices, settings.is_lazy, settings.is_idle),
             programs: Programs::default(),
             settings,
         }))

@@ -8,6 +8,15 @@ use crate::failure::{Code, Result, fail};
 /// What fresh memory is full of: not a number in every type of fractions.
 pub(crate) const FRESH: u8 = 0xff;
 
+/// What is in memory before anything is written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fresh {
+    /// [`FRESH`] in every byte.
+    NoNumber,
+    /// Nothing: what is never touched takes no memory of the host.
+    Zeros,
+}
+
 /// What addresses of memory are multiples of, as the driver promises it.
 pub(crate) const ALIGNMENT: usize = 512;
 
@@ -75,8 +84,8 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// Full of [`FRESH`], at a multiple of `alignment`, which divides a page.
-    pub(crate) fn new(bytes: usize, alignment: usize) -> Result<Self> {
+    /// At a multiple of `alignment`, which divides a page.
+    pub(crate) fn new(bytes: usize, alignment: usize, fresh: Fresh) -> Result<Self> {
         let whole = bytes.checked_next_multiple_of(host_page());
         let Some((whole, all)) = whole.and_then(|whole| Some((whole, whole.checked_add(2 * GUARD_BYTES)?))) else {
             return fail(Code::OutOfMemory, format!("{bytes} bytes are more than there are addresses"));
@@ -84,8 +93,10 @@ impl Guarded {
         let mapping = Mapping::reserve(all)?;
         mapping.open(GUARD_BYTES, whole)?;
         let start = mapping.start() + GUARD_BYTES;
-        // SAFETY: just opened for writing.
-        unsafe { ptr::write_bytes(ptr::with_exposed_provenance_mut::<u8>(start), FRESH, whole) };
+        if fresh == Fresh::NoNumber {
+            // SAFETY: just opened for writing.
+            unsafe { ptr::write_bytes(ptr::with_exposed_provenance_mut::<u8>(start), FRESH, whole) };
+        }
         Ok(Self { address: start + whole - bytes.next_multiple_of(alignment), _mapping: mapping, bytes })
     }
 }

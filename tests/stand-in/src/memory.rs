@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::failure::{Code, Result, fail};
-use crate::mapping::{ALIGNMENT, Guarded};
+use crate::mapping::{ALIGNMENT, Fresh, Guarded};
 
 /// What a context takes of a device's memory for itself.
 pub(crate) const CONTEXT_BYTES: u64 = 8 << 20;
@@ -59,10 +59,18 @@ struct Block {
 }
 
 /// Blocks of memory by address.
-#[derive(Debug, Default)]
-pub(crate) struct Blocks(BTreeMap<usize, Block>);
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    fresh: Fresh,
+    by_address: BTreeMap<usize, Block>,
+}
 
 impl Blocks {
+    /// None yet; what memory is full of when it is handed out.
+    pub(crate) fn new(fresh: Fresh) -> Self {
+        Self { fresh, by_address: BTreeMap::new() }
+    }
+
     /// A block of a device's memory.
     pub(crate) fn reserve(&mut self, budget: &mut Budget, device: usize, bytes: usize) -> Result<usize> {
         let taken = (bytes as u64).checked_next_multiple_of(ALIGNMENT as u64).unwrap_or(u64::MAX);
@@ -83,15 +91,15 @@ impl Blocks {
         if bytes == 0 {
             return fail(Code::InvalidValue, "no bytes are asked for");
         }
-        let memory = Guarded::new(bytes, ALIGNMENT)?;
+        let memory = Guarded::new(bytes, ALIGNMENT, self.fresh)?;
         let address = memory.address;
-        self.0.insert(address, Block { device, memory, taken });
+        self.by_address.insert(address, Block { device, memory, taken });
         Ok(address)
     }
 
     /// The device of the block that begins at `address`.
     pub(crate) fn device_of(&self, address: usize) -> Result<usize> {
-        match self.0.get(&address) {
+        match self.by_address.get(&address) {
             Some(block) => Ok(block.device),
             None => fail(Code::InvalidValue, format!("no block begins at {address:#x}")),
         }
@@ -99,14 +107,14 @@ impl Blocks {
 
     /// Gives a block back.
     pub(crate) fn release(&mut self, budget: &mut Budget, address: usize) {
-        if let Some(block) = self.0.remove(&address) {
+        if let Some(block) = self.by_address.remove(&address) {
             budget.give_back(block.device, block.taken);
         }
     }
 
     /// Whether all these bytes are of one block.
     pub(crate) fn hold(&self, address: usize, bytes: usize) -> bool {
-        let before = self.0.range(..=address).next_back();
+        let before = self.by_address.range(..=address).next_back();
         before.is_some_and(|(&start, block)| {
             address.checked_add(bytes).is_some_and(|end| end <= start + block.memory.bytes)
         })
@@ -115,7 +123,7 @@ impl Blocks {
     /// Gives all blocks of a device back.
     pub(crate) fn reset(&mut self, budget: &mut Budget, device: usize) {
         let gone: Vec<usize> =
-            self.0.iter().filter(|(_, block)| block.device == device).map(|(&start, _)| start).collect();
+            self.by_address.iter().filter(|(_, block)| block.device == device).map(|(&start, _)| start).collect();
         gone.into_iter().for_each(|address| self.release(budget, address));
     }
 }

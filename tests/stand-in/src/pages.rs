@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr;
 
 use crate::failure::{Code, Result, fail};
-use crate::mapping::{FRESH, Mapping, host_page};
+use crate::mapping::{FRESH, Fresh, Mapping, host_page};
 use crate::memory::Budget;
 
 /// What addresses and sizes of pages are multiples of, as on GPUs.
@@ -39,8 +39,9 @@ struct Mapped {
 }
 
 /// All reserved addresses and all memory that can be mapped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pages {
+    fresh: Fresh,
     reserved: BTreeMap<usize, Reserved>,
     physical: HashMap<u64, Physical>,
     mapped: BTreeMap<usize, Mapped>,
@@ -61,7 +62,31 @@ fn whole(bytes: usize) -> Result<()> {
     Ok(())
 }
 
+/// Fills a part of the file with what is no number.
+fn fill(file: &File, offset: u64, bytes: usize) -> Result<()> {
+    // SAFETY: a new mapping of the system's choice.
+    let start = unsafe {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), offset as libc::off_t)
+    };
+    if start == libc::MAP_FAILED {
+        return system("mmap");
+    }
+    // SAFETY: just mapped, for writing, and nobody's.
+    unsafe {
+        ptr::write_bytes(start.cast::<u8>(), FRESH, bytes);
+        libc::munmap(start, bytes);
+    }
+    Ok(())
+}
+
 impl Pages {
+    /// None yet; what memory is full of when it is handed out.
+    pub(crate) fn new(fresh: Fresh) -> Self {
+        let (reserved, mapped, physical) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
+        Self { fresh, reserved, physical, mapped, file: None, end: 0, next: 0 }
+    }
+
     /// Obtains addresses.
     pub(crate) fn reserve(&mut self, bytes: usize, alignment: usize) -> Result<usize> {
         whole(bytes)?;
@@ -124,18 +149,8 @@ impl Pages {
         if file.set_len(end).is_err() {
             return system("ftruncate");
         }
-        // SAFETY: a new mapping of the system's choice.
-        let start = unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), offset as libc::off_t)
-        };
-        if start == libc::MAP_FAILED {
-            return system("mmap");
-        }
-        // SAFETY: just mapped, for writing, and nobody's.
-        unsafe {
-            ptr::write_bytes(start.cast::<u8>(), FRESH, bytes);
-            libc::munmap(start, bytes);
+        if self.fresh == Fresh::NoNumber {
+            fill(file, offset, bytes)?;
         }
         self.end = end;
         Ok(offset)

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::failure::{Code, Result, fail};
-use crate::mapping::{Guarded, Mapping, host_page};
+use crate::mapping::{Fresh, Guarded, Mapping, host_page};
 use crate::shared_memory::{MARK, Variable, shared_variables};
 use crate::streams::Work;
 
@@ -299,7 +299,7 @@ impl Function {
     fn run(&self, shape: Shape, words: &mut [u64], places: &[usize], seed: u64) -> Result<()> {
         let start = words.as_mut_ptr().cast::<u8>();
         let arguments: Vec<*mut c_void> = places.iter().map(|&place| start.wrapping_add(place).cast()).collect();
-        let shared = Guarded::new((shape.shared_bytes as usize).max(1), SHARED_ALIGNMENT)?;
+        let shared = Guarded::new((shape.shared_bytes as usize).max(1), SHARED_ALIGNMENT, Fresh::NoNumber)?;
         let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
         let stacks = match &mut *stacks {
             Some(stacks) => stacks,

@@ -8,6 +8,9 @@ pub const MEMORY_VARIABLE: &str = "HIGHWATER_STAND_IN_MEMORY_BYTES";
 pub const CAPABILITY_VARIABLE: &str = "HIGHWATER_STAND_IN_CAPABILITY";
 /// `1` keeps work until something waits for it; else it runs when it is given.
 pub const LAZY_VARIABLE: &str = "HIGHWATER_STAND_IN_LAZY";
+/// `1` has nothing computed, copied or filled: kernels are found and launches checked, but their work is dropped, and memory
+/// is address space that reads as zeros. So what a program hands out and launches can be looked at in full size.
+pub const IDLE_VARIABLE: &str = "HIGHWATER_STAND_IN_IDLE";
 /// A number that shuffles the order of blocks, warps and lanes; 0 or unset leaves them in their order.
 pub const SEED_VARIABLE: &str = "HIGHWATER_STAND_IN_SEED";
 
@@ -18,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) memory_bytes: u64,
     pub(crate) capability: (i32, i32),
     pub(crate) is_lazy: bool,
+    pub(crate) is_idle: bool,
     pub(crate) seed: u64,
 }
 
@@ -32,6 +36,7 @@ impl Settings {
             memory_bytes: number(MEMORY_VARIABLE, 1 << 30)?,
             capability: parts.ok_or_else(|| format!("{CAPABILITY_VARIABLE} is '{capability}', not like 9.0"))?,
             is_lazy: number::<u8>(LAZY_VARIABLE, 0)? != 0,
+            is_idle: number::<u8>(IDLE_VARIABLE, 0)? != 0,
             seed: number(SEED_VARIABLE, 0)?,
         })
     }

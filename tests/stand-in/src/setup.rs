@@ -19,7 +19,9 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use crate::libraries::install;
-use crate::settings::{CAPABILITY_VARIABLE, DEVICES_VARIABLE, LAZY_VARIABLE, MEMORY_VARIABLE, SEED_VARIABLE};
+use crate::settings::{
+    CAPABILITY_VARIABLE, DEVICES_VARIABLE, IDLE_VARIABLE, LAZY_VARIABLE, MEMORY_VARIABLE, SEED_VARIABLE,
+};
 
 /// `1` has tests use CUDA's own libraries and a GPU, in the test's own process.
 pub const GPU_VARIABLE: &str = "HIGHWATER_TEST_GPU";
@@ -49,6 +51,12 @@ impl Setup {
     #[must_use]
     pub fn lazy(self) -> Self {
         self.variable(LAZY_VARIABLE, "1")
+    }
+
+    /// Nothing is computed, copied or filled, and memory that is never touched takes none of the host's.
+    #[must_use]
+    pub fn idle(self) -> Self {
+        self.variable(IDLE_VARIABLE, "1")
     }
 
     /// So many devices.

@@ -1,7 +1,7 @@
 //! Streams: queues of work, events in them, and when it runs.
 //!
 //! Work that was given runs at once, or, where the stand-in is lazy, when something waits for it. Whoever looks at what
-//! has not been waited for sees it undone.
+//! has not been waited for sees it undone. Where the stand-in is idle, work is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -45,6 +45,7 @@ struct Event {
 /// The streams and events of all devices.
 pub(crate) struct Streams {
     is_lazy: bool,
+    is_idle: bool,
     next: u64,
     streams: HashMap<u64, Stream>,
     events: HashMap<u64, Event>,
@@ -59,10 +60,11 @@ const OWN: u64 = 0x5000_0000_0000;
 
 impl Streams {
     /// None, for so many devices.
-    pub(crate) fn new(devices: usize, is_lazy: bool) -> Self {
+    pub(crate) fn new(devices: usize, is_lazy: bool, is_idle: bool) -> Self {
         let own = |device| Stream { device, is_blocking: false, given: 0, done: 0, pieces: VecDeque::new() };
         Self {
             is_lazy,
+            is_idle,
             next: FIRST,
             streams: (0..devices).map(|device| (OWN + device as u64, own(device))).collect(),
             events: HashMap::new(),
@@ -108,8 +110,16 @@ impl Streams {
         self.faults.get(device).and_then(Clone::clone).map_or(Ok(()), Err)
     }
 
+    /// Whether work is dropped.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_idle
+    }
+
     /// Gives a stream work.
     pub(crate) fn give(&mut self, stream: u64, work: Work) -> Result<()> {
+        if self.is_idle {
+            return Ok(());
+        }
         self.push(stream, Piece::Run(work))
     }
 

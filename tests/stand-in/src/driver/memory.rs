@@ -93,6 +93,9 @@ pub(crate) unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_voi
         if from.is_null() {
             return fail(Code::InvalidValue, "a copy from nowhere");
         }
+        if machine.streams.is_idle() {
+            return Ok(());
+        }
         // SAFETY: the caller's memory, as long as this call.
         let taken = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec();
         let work: Work = Box::new(move || copy(to, taken.as_ptr().expose_provenance() as u64, bytes)());
@@ -109,6 +112,11 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64,
         machine.check_device(from, bytes)?;
         if to.is_null() {
             return fail(Code::InvalidValue, "a copy to nowhere");
+        }
+        if machine.streams.is_idle() {
+            // SAFETY: the caller's memory, which is to be written.
+            unsafe { std::ptr::write_bytes(to.cast::<u8>(), 0, bytes) };
+            return Ok(());
         }
         machine.streams.give(stream, copy(to.expose_provenance() as u64, from, bytes))?;
         if machine.pinned.hold(to.addr(), bytes) { Ok(()) } else { machine.streams.drain(stream) }
