@@ -66,7 +66,7 @@ fn logits_are_never_alive_all_at_once() {
         tensor.set_requires_grad(wanted).unwrap();
         tensor
     };
-    let (rows, width, classes) = (4096, 512, 50_000);
+    let (rows, width, classes) = (32_768, 512, 50_000);
     let labels = Tensor::empty(rows, DType::I64, &device).unwrap();
     for trains_weight in [true, false] {
         let (hidden, weight) = (leaf([rows, width], true), leaf([classes, width], trains_weight));

@@ -52,13 +52,14 @@ __device__ inline void for_chunk(const Many<3, most>& tensors, Write write) {
 #define TERNARY(NAME)                                                                            \
     KERNEL void ternary_##NAME##_each(const Triples tensors, const Numbers numbers) {            \
         for_chunk(tensors, [=](const Share& share, Line<T> out, Line<T> left, Line<T> right) {   \
-            write_line<WIDTH>(share, out, Ternary_##NAME{(Real)numbers.a}, out, left, right);    \
+            Ternary_##NAME function{(Real)numbers.a, (Real)numbers.b};                           \
+            write_line<WIDTH>(share, out, function, out, left, right);                           \
         });                                                                                      \
     }                                                                                            \
     EXPORT_PLAIN(ternary_##NAME##_each)
 
 UNARY(affine)
-UNARY(sqrt)
+UNARY(affine_sqrt)
 
 BINARY(add_scaled)
 BINARY(lerp)

@@ -27,9 +27,9 @@ const u32 WIDTH = 16 / sizeof(T);
     EXPORT_PLAIN(binary_##NAME)
 
 #define TERNARY(NAME)                                                                                           \
-    KERNEL void ternary_##NAME(T* out, const T* left, const T* right, const Lines<3> lines, f64 a) {            \
+    KERNEL void ternary_##NAME(T* out, const T* left, const T* right, const Lines<3> lines, f64 a, f64 b) {     \
         Share share = share_of_line(lines);                                                                     \
-        Ternary_##NAME function{(Real)a};                                                                       \
+        Ternary_##NAME function{(Real)a, (Real)b};                                                              \
         each_line(lines, [&](const Offsets<3>& at) {                                                            \
             Line<T> written = line_of(out, lines, at, 0);                                                       \
             write_line<WIDTH>(share, written, function, written, line_of(left, lines, at, 1),                   \
@@ -42,6 +42,7 @@ UNARY(affine)
 UNARY(exp)
 UNARY(log)
 UNARY(sqrt)
+UNARY(affine_sqrt)
 UNARY(square)
 UNARY(tanh)
 UNARY(sin)

@@ -17,7 +17,7 @@
     };
 #define TERNARY(NAME, VALUE)                                                                  \
     struct Ternary_##NAME {                                                                   \
-        Real a;                                                                               \
+        Real a, b;                                                                            \
         __device__ Real value(Real o, Real l, Real r) const { return VALUE; }                 \
         __device__ T operator()(T o, T l, T r) const {                                        \
             return store<T>(value(load(o), load(l), load(r)));                                \
@@ -46,6 +46,7 @@ UNARY(affine, a * x + b)
 UNARY(exp, exp(x))
 UNARY(log, log(x))
 UNARY(sqrt, sqrt(x))
+UNARY(affine_sqrt, a * sqrt(x) + b)
 UNARY(square, x * x)
 UNARY(tanh, tanh(x))
 UNARY(sin, sin(x))
@@ -74,7 +75,7 @@ BINARY(relu_grad, r <= Real(0) ? Real(0) : l)
 BINARY(gelu_grad, gelu_grad(l, r))
 BINARY(gelu_tanh_grad, gelu_tanh_grad(l, r))
 
-TERNARY(add_mul, o + a * l * r)
+TERNARY(add_mul, b * o + a * l * r)
 TERNARY(add_div, o + a * l / r)
 
 #undef UNARY

@@ -16,6 +16,13 @@ pub enum Unary {
     Log,
     /// The square root.
     Sqrt,
+    /// `scale · √x + shift`.
+    AffineSqrt {
+        /// The factor.
+        scale: f64,
+        /// The term.
+        shift: f64,
+    },
     /// x².
     Square,
     /// The hyperbolic tangent.
@@ -78,8 +85,13 @@ pub enum Binary {
 /// A function of three numbers, the first of which it replaces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ternary {
-    /// o + scale · l · r.
-    AddMul(f64),
+    /// keep · o + scale · l · r.
+    AddMul {
+        /// The factor of what is replaced.
+        keep: f64,
+        /// The factor of the product.
+        scale: f64,
+    },
     /// o + scale · l / r.
     AddDiv(f64),
 }

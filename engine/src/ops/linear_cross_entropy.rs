@@ -14,6 +14,10 @@ use crate::tensor::{Tensor, autocast};
 /// Sums over rows in half precision are rounded once a chunk: so many chunks cost little of their accuracy.
 const CHUNKS_OF_HALVES: usize = 8;
 
+/// Each chunk reads the weight twice, and reads and writes its gradient: with fewer rows than this, products are kept
+/// waiting for memory.
+const LEAST_ROWS: usize = 512;
+
 impl Tensor {
     /// The mean cross-entropy of the logits `self · weightᵀ`, with `self` `[rows, width]`, weight `[classes, width]` and
     /// `targets` `[rows]` of I64; rows whose target is `ignore_index` do not count. The loss is of the statistics type.
@@ -100,13 +104,13 @@ fn check(op: &'static str, hidden: &Tensor, weight: &Tensor, targets: &Tensor) -
     Ok(())
 }
 
-/// Rows whose logits take about as much as all rows do themselves.
+/// Rows whose logits take about as much as all rows do themselves, and no fewer than keep a GPU busy.
 fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usize {
     let [rows, width] = [hidden.shape()[0], hidden.shape()[1]];
     let chunks = weight.shape()[0].div_ceil(width.max(1)).max(1);
     let is_half = hidden.dtype().size() < hidden.dtype().statistics().size();
     let chunks = if sums_over_rows && is_half { chunks.min(CHUNKS_OF_HALVES) } else { chunks };
-    rows.div_ceil(chunks).next_power_of_two()
+    rows.div_ceil(chunks).next_power_of_two().max(LEAST_ROWS)
 }
 
 /// The loss is the end of a model, so its own gradient is a factor. So is 1 / the number of rows that count, which would

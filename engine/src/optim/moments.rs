@@ -112,24 +112,41 @@ impl Averaging {
         let (grads, targets) = decayed_grads("adam.weight_decay", updates, self.weight_decay)?;
         let weight = Binary::Lerp(1.0 - beta_mean);
         in_turn("adam.mean", &targets, &grads, |op, grad, _, moments| moments.mean.zip_call(op, weight, grad))?;
-        {
-            let op = "adam.square";
-            let _operation = Operation::begin(op);
-            let keep = Unary::Affine { scale: beta_square, shift: 0.0 };
-            let add = Ternary::AddMul(1.0 - beta_square);
-            run_in_turn(op, &targets, &grads, |op, _, _, moments| moments.square.map_call(op, keep))?;
-            run_in_turn(op, &targets, &grads, |op, grad, _, moments| moments.square.combine_call(op, add, grad, grad))?;
-        }
-        let divisors = roots(&targets, grads)?;
-        in_turn("adam.divisor", &targets, &divisors, |op, divisor, _, moments| {
-            let [_, correction] = self.corrections(moments.steps);
-            divisor.map_call(op, Unary::Affine { scale: 1.0 / correction.sqrt(), shift: self.epsilon })
+        let square = Ternary::AddMul { keep: beta_square, scale: 1.0 - beta_square };
+        in_turn("adam.square", &targets, &grads, |op, grad, _, moments| {
+            moments.square.combine_call(op, square, grad, grad)
         })?;
+        let divisors = self.divisors(&targets, grads)?;
         in_turn("adam.update", &targets, &divisors, |op, divisor, parameter, moments| {
             let [correction, _] = self.corrections(moments.steps);
             let step = Ternary::AddDiv(-self.learning_rate / correction);
             parameter.combine_call(op, step, &moments.mean, divisor)
         })
+    }
+
+    /// What the averaged gradients are divided by, made of the averaged squares: in the gradients' memory where that is
+    /// free, else in new memory, after the gradient was let go. PyTorch keeps these for all parameters at once, too: that
+    /// is what makes its step the peak.
+    fn divisors(&self, targets: &[Target<'_, Moments>], grads: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let _operation = Operation::begin("adam.sqrt");
+        let mut divisors = Vec::with_capacity(grads.len());
+        for (target, grad) in targets.iter().zip(grads) {
+            let _scope = scope::scope_again(target.scope);
+            let Some(moments) = &*target.state else { continue };
+            divisors.push(if grad.is_free_to_write() {
+                grad
+            } else {
+                drop(grad);
+                moments.square.same_shape()?
+            });
+        }
+        let known = targets.iter().filter_map(|target| target.state.as_ref());
+        run_each(divisors.iter().zip(known).map(|(divisor, moments)| {
+            let [_, correction] = self.corrections(moments.steps);
+            let root = Unary::AffineSqrt { scale: 1.0 / correction.sqrt(), shift: self.epsilon };
+            Ok(Call::Unary(divisor.view(), root, Some(moments.square.view())))
+        }))?;
+        Ok(divisors)
     }
 
     fn fused<'a>(&self, updates: Vec<Update<'a, Moments>>, pending: &mut Pending<'a>) -> Result<()> {
@@ -147,28 +164,6 @@ impl Averaging {
     }
 }
 
-/// The square roots of the averaged squares: in the gradients' memory where that is free, else in new memory, after the
-/// gradient was let go. PyTorch keeps these for all parameters at once, too: that is what makes its step the peak.
-fn roots(targets: &[Target<'_, Moments>], grads: Vec<Tensor>) -> Result<Vec<Tensor>> {
-    let _operation = Operation::begin("adam.sqrt");
-    let mut roots = Vec::with_capacity(grads.len());
-    for (target, grad) in targets.iter().zip(grads) {
-        let _scope = scope::scope_again(target.scope);
-        let Some(moments) = &*target.state else { continue };
-        roots.push(if grad.is_free_to_write() {
-            grad
-        } else {
-            drop(grad);
-            moments.square.same_shape()?
-        });
-    }
-    let squares = targets.iter().filter_map(|target| target.state.as_ref()).map(|moments| &moments.square);
-    run_each(
-        roots.iter().zip(squares).map(|(root, square)| Ok(Call::Unary(root.view(), Unary::Sqrt, Some(square.view())))),
-    )?;
-    Ok(roots)
-}
-
 /// Operation `op`: calls of one parameter after another, each with one of `operands`.
 fn in_turn<'a>(
     op: &'static str,
@@ -177,16 +172,6 @@ fn in_turn<'a>(
     call: impl Fn(&'static str, &'a Tensor, &'a Tensor, &'a Moments) -> Result<Call<'a>>,
 ) -> Result<()> {
     let _operation = Operation::begin(op);
-    run_in_turn(op, targets, operands, call)
-}
-
-/// The same as a part of an operation.
-fn run_in_turn<'a>(
-    op: &'static str,
-    targets: &'a [Target<'_, Moments>],
-    operands: &'a [Tensor],
-    call: impl Fn(&'static str, &'a Tensor, &'a Tensor, &'a Moments) -> Result<Call<'a>>,
-) -> Result<()> {
     run_each(targets.iter().zip(operands).filter_map(|(target, operand)| {
         let moments = target.state.as_ref()?;
         Some(call(op, operand, target.parameter, moments))

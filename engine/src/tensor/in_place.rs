@@ -60,7 +60,7 @@ impl Tensor {
 
     /// Adds `scale · left · right`, both of this shape.
     pub fn addcmul_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
-        self.combine_("addcmul_", Ternary::AddMul(scale), left, right)
+        self.combine_("addcmul_", Ternary::AddMul { keep: 1.0, scale }, left, right)
     }
 
     /// Adds `scale · left / right`, both of this shape.

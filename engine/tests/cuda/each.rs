@@ -55,7 +55,7 @@ fn functions_of_many_tensors_are_those_of_each() {
             // Several functions in one list, some with numbers of their own, some without a kernel for many.
             run_each(|of| {
                 let call = |(place, (out, (left, _))): (usize, (_, (_, _)))| match place % 5 {
-                    0 => Call::Unary(of(out), Unary::Sqrt, Some(of(left))),
+                    0 => Call::Unary(of(out), Unary::AffineSqrt { scale: 1.5, shift: 0.25 }, Some(of(left))),
                     1 => Call::Unary(of(out), Unary::Exp, None),
                     2 => Call::Unary(of(out), Unary::Affine { scale: 0.5, shift: 0.25 }, None),
                     _ => Call::Unary(of(out), Unary::Affine { scale: -0.5, shift: 0.125 }, Some(of(left))),
@@ -75,8 +75,8 @@ fn functions_of_many_tensors_are_those_of_each() {
             assert_all_close(&out, "of two", 2e-6);
             run_each(|of| {
                 let call = |(place, (out, (left, right))): (usize, (_, (_, _)))| match place % 3 {
-                    0 => Call::Ternary(of(out), Ternary::AddMul(0.5), of(left), of(right)),
-                    1 => Call::Ternary(of(out), Ternary::AddMul(-0.25), of(right), of(right)),
+                    0 => Call::Ternary(of(out), Ternary::AddMul { keep: 1.0, scale: 0.5 }, of(left), of(right)),
+                    1 => Call::Ternary(of(out), Ternary::AddMul { keep: 0.75, scale: -0.25 }, of(right), of(right)),
                     _ => Call::Ternary(of(out), Ternary::AddDiv(0.5), of(left), of(right)),
                 };
                 operands().map(call).collect()

@@ -5,11 +5,12 @@ use highwater_engine::{DType, Shape};
 
 use crate::harness::{Both, FLOATS, Pair, on_both, run};
 
-const UNARY: [Unary; 13] = [
+const UNARY: [Unary; 14] = [
     Unary::Affine { scale: -1.5, shift: 0.25 },
     Unary::Exp,
     Unary::Log,
     Unary::Sqrt,
+    Unary::AffineSqrt { scale: 1.5, shift: -0.5 },
     Unary::Square,
     Unary::Tanh,
     Unary::Sin,
@@ -41,7 +42,8 @@ const BINARY: [Binary; 17] = [
     Binary::GeluTanhGrad,
 ];
 
-const TERNARY: [Ternary; 2] = [Ternary::AddMul(0.5), Ternary::AddDiv(-0.5)];
+const TERNARY: [Ternary; 3] =
+    [Ternary::AddMul { keep: 1.0, scale: 0.5 }, Ternary::AddMul { keep: 0.75, scale: -2.0 }, Ternary::AddDiv(-0.5)];
 
 /// Rows that are moved in packs, whatever the type, and rows that are not.
 const SHAPES: [[usize; 2]; 2] = [[5, 32], [7, 19]];
@@ -185,7 +187,7 @@ fn outputs_and_operands_of_many_axes_are_found() {
             let wide = both.full([30, 11], 7.0, dtype);
             let out = wide.map(|t| t.narrow(1, 2, 6));
             run(|of| backend::binary(of(&out), Binary::Mul, Some(of(&left)), of(&right)));
-            run(|of| backend::ternary(of(&out), Ternary::AddMul(0.5), of(&left), of(&right)));
+            run(|of| backend::ternary(of(&out), Ternary::AddMul { keep: 1.0, scale: 0.5 }, of(&left), of(&right)));
             wide.assert_close("what is beside the output stays as it was", 1e-6, 0.0);
 
             let shape = [2, 3, 4, 5, 6];

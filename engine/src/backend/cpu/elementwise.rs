@@ -160,6 +160,10 @@ fn unary_as<T: Float>(out: View<'_>, function: Unary, input: Option<View<'_>>) -
         Unary::Exp => map::<T>(out, input, Exp),
         Unary::Log => map::<T>(out, input, Real::ln),
         Unary::Sqrt => map::<T>(out, input, Real::sqrt),
+        Unary::AffineSqrt { scale, shift } => {
+            let (scale, shift) = (T::Real::of(scale), T::Real::of(shift));
+            map::<T>(out, input, move |x: T::Real| scale * x.sqrt() + shift)
+        }
         Unary::Square => map::<T>(out, input, |x| x * x),
         Unary::Tanh => map::<T>(out, input, Tanh),
         Unary::Sin => map::<T>(out, input, Real::sin),
@@ -274,9 +278,9 @@ pub fn ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>
 
 fn ternary_as<T: Float>(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>) -> Result<()> {
     match function {
-        Ternary::AddMul(scale) => {
-            let scale = T::Real::of(scale);
-            merge::<T>(out, left, right, |(o, l, r)| o + scale * l * r)
+        Ternary::AddMul { keep, scale } => {
+            let (keep, scale) = (T::Real::of(keep), T::Real::of(scale));
+            merge::<T>(out, left, right, |(o, l, r)| keep * o + scale * l * r)
         }
         Ternary::AddDiv(scale) => {
             let scale = T::Real::of(scale);

@@ -86,7 +86,7 @@ fn read_or_same(view: Option<View<'_>>) -> Operand<'_> {
 fn unary<'a>(out: View<'a>, function: Unary, input: Option<View<'a>>) -> Option<(Work<'a>, Part<'a>)> {
     let (name, numbers) = match function {
         Unary::Affine { scale, shift } => ("unary_affine_each", [scale, shift]),
-        Unary::Sqrt => ("unary_sqrt_each", [0.0; 2]),
+        Unary::AffineSqrt { scale, shift } => ("unary_affine_sqrt_each", [scale, shift]),
         _ => return None,
     };
     let nest = Nest::new([out.layout, input.unwrap_or(out).layout]);
@@ -109,10 +109,10 @@ fn binary<'a>(
 }
 
 fn ternary<'a>(out: View<'a>, function: Ternary, left: View<'a>, right: View<'a>) -> Option<(Work<'a>, Part<'a>)> {
-    let (name, scale) = match function {
-        Ternary::AddMul(scale) => ("ternary_add_mul_each", scale),
-        Ternary::AddDiv(scale) => ("ternary_add_div_each", scale),
+    let (name, numbers) = match function {
+        Ternary::AddMul { keep, scale } => ("ternary_add_mul_each", [scale, keep]),
+        Ternary::AddDiv(scale) => ("ternary_add_div_each", [scale, 0.0]),
     };
     let nest = Nest::new([out.layout, left.layout, right.layout]);
-    part(name, [scale, 0.0], &nest, out, &[Operand::Read(left), Operand::Read(right)])
+    part(name, numbers, &nest, out, &[Operand::Read(left), Operand::Read(right)])
 }

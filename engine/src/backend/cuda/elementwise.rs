@@ -90,6 +90,10 @@ pub fn unary(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<
         Unary::Exp => "unary_exp",
         Unary::Log => "unary_log",
         Unary::Sqrt => "unary_sqrt",
+        Unary::AffineSqrt { scale, shift } => {
+            numbers = [scale, shift];
+            "unary_affine_sqrt"
+        }
         Unary::Square => "unary_square",
         Unary::Tanh => "unary_tanh",
         Unary::Sin => "unary_sin",
@@ -156,9 +160,9 @@ pub fn binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: Vi
 pub fn ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>) -> Result<()> {
     let op = "ternary";
     check_float(op, out.dtype)?;
-    let (name, scale) = match function {
-        Ternary::AddMul(scale) => ("ternary_add_mul", scale),
-        Ternary::AddDiv(scale) => ("ternary_add_div", scale),
+    let (name, [a, b]) = match function {
+        Ternary::AddMul { keep, scale } => ("ternary_add_mul", [scale, keep]),
+        Ternary::AddDiv(scale) => ("ternary_add_div", [scale, 0.0]),
     };
     let queue = Queue::of(out.storage.device(), op)?;
     let nest = Nest::new([out.layout, left.layout, right.layout]);
@@ -166,6 +170,6 @@ pub fn ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>
     let to = writing(out, op)?;
     let lines = Lines::new(&queue, &nest, [&to, &l, &r].map(|place| (place, out.dtype.size())));
     let arguments = Arguments::new().with(to.address()).with(l.address()).with(r.address());
-    let arguments = lines.after(arguments).with(scale);
+    let arguments = lines.after(arguments).with(a).with(b);
     queue.launch(Kernel::new(FILE, name, types(out.dtype)), lines.grid, &arguments)
 }
