@@ -227,8 +227,8 @@ KERNEL void slopes_of_lines(T* weight, T* bias, Real* parts, const T* grad, cons
         Real sums[2];
         sum_slopes(some, sums, grad, in, known, size, Part::of(packs_of(some, size)), channel);
         if (threadIdx.x == 0) {
-            keep_or_add(bias, parts, 0, channel, size.channels, sums[0]);
-            keep_or_add(weight, parts, 1, channel, size.channels, sums[1]);
+            put_or_part(Sums{bias, 1}, parts, 0, channel, size.channels, sums[0]);
+            put_or_part(Sums{weight, 1}, parts, 1, channel, size.channels, sums[1]);
         }
     });
 }
@@ -273,7 +273,7 @@ KERNEL void end_slopes(T* weight, T* bias, Real* means, const Real* parts, const
                     if (means != nullptr) {
                         means[which * channels + channel] = sum / all;
                     } else {
-                        add_to(which == 0 ? bias : weight, channel, sum);
+                        Sums{which == 0 ? bias : weight, 1}.put(channel, sum);
                     }
                 }
             }

@@ -70,34 +70,40 @@ __device__ inline u64 place_of_part(u32 which, u32 part, u32 parts, u64 column, 
     return ((u64)which * parts + part) * columns + column;
 }
 
-__device__ inline void add_to(T* out, u64 column, Real sum) {
-    if (out != nullptr) {
-        out[column] = store<T>(load(out[column]) + sum);
-    }
-}
+// Where sums of columns go, if anywhere, and the factor of what is there, which is not read if that is 0.
+struct Sums {
+    T* out;
+    f64 keep;
 
-// Adds a block's sum to what it is for, if the block had all rows.
-__device__ inline void keep_or_add(T* out, Real* parts, u32 which, u64 column, u64 columns, Real sum) {
+    __device__ void put(u64 column, Real sum) const {
+        if (out != nullptr) {
+            out[column] = store<T>(keep == 0 ? sum : (Real)keep * load(out[column]) + sum);
+        }
+    }
+};
+
+// Puts a block's sum where it belongs, if the block had all rows, else with those of other parts.
+__device__ inline void put_or_part(const Sums& sums, Real* parts, u32 which, u64 column, u64 columns, Real sum) {
     if (gridDim.y == 1) {
-        add_to(out, column, sum);
+        sums.put(column, sum);
     } else {
         parts[place_of_part(which, blockIdx.y, gridDim.y, column, columns)] = sum;
     }
 }
 
 // The second kernel: a row of blocks for each kind of sum.
-__device__ inline void add_parts(T* first, T* second, const Real* parts, u32 count, u64 columns) {
-    T* out = blockIdx.y == 0 ? first : second;
+__device__ inline void add_parts(const Sums& first, const Sums& second, const Real* parts, u32 count, u64 columns) {
+    Sums out = blockIdx.y == 0 ? first : second;
     sum_columns<1>(
         Count<1>(), Part{0, count}, columns,
         [&](u64 part, u64 column, auto& sums) {
             sums[0].of[0] += parts[place_of_part(blockIdx.y, (u32)part, count, column, columns)];
         },
-        [&](u32, u64 column, Real sum) { add_to(out, column, sum); });
+        [&](u32, u64 column, Real sum) { out.put(column, sum); });
 }
 
-#define ADD_PARTS(NAME)                                                                       \
-    KERNEL void NAME(T* first, T* second, const Real* parts, u32 count, u64 columns) {        \
-        add_parts(first, second, parts, count, columns);                                      \
-    }                                                                                         \
+#define ADD_PARTS(NAME)                                                                                \
+    KERNEL void NAME(const Sums first, const Sums second, const Real* parts, u32 count, u64 columns) { \
+        add_parts(first, second, parts, count, columns);                                               \
+    }                                                                                                  \
     EXPORT(NAME)

@@ -95,8 +95,8 @@ KERNEL void layer_norm_backward(T* out, const T* grad, const Real* mean, const R
 }
 EXPORT(layer_norm_backward)
 
-// Adds to weight and bias, as far as they are not null, or writes the sums of parts of the rows; see columns.cuh.
-KERNEL void layer_norm_backward_affine(T* weight, T* bias, Real* parts, const T* grad, const Real* mean,
+// The sums for weight and bias, or those of parts of the rows; see columns.cuh.
+KERNEL void layer_norm_backward_affine(const Sums weight, const Sums bias, Real* parts, const T* grad, const Real* mean,
                                        const Real* rstd, const T* in, u64 rows, u64 width, u32 is_wide) {
     by_columns(is_wide, [&](auto count) {
         sum_columns<2>(
@@ -109,7 +109,7 @@ KERNEL void layer_norm_backward_affine(T* weight, T* bias, Real* parts, const T*
                     sums[1].of[k] += g.of[k];
                 }
             },
-            [&](u32 which, u64 column, Real sum) { keep_or_add(which == 0 ? weight : bias, parts, which, column, width, sum); });
+            [&](u32 which, u64 column, Real sum) { put_or_part(which == 0 ? weight : bias, parts, which, column, width, sum); });
     });
 }
 EXPORT(layer_norm_backward_affine)

@@ -80,11 +80,20 @@ __device__ inline Real sum_piece(const T* in, u64 length, u64 stride, u32 first,
     return sum;
 }
 
-__device__ inline void add_to(T* out, Real scale, Real sum) { *out = store<T>(load(*out) + scale * sum); }
+// Of a sum, and of what is there; where that is 0, what is there is not read.
+struct Factors {
+    f64 scale;
+    f64 keep;
+};
 
-// Sums over rows: what lies nearest in memory is summed. Without `parts`, they are added to `out`.
+__device__ inline void put_sum(T* out, const Factors& factors, Real sum) {
+    Real total = (Real)factors.scale * sum;
+    *out = store<T>(factors.keep == 0 ? total : (Real)factors.keep * load(*out) + total);
+}
+
+// Sums over rows: what lies nearest in memory is summed. Without `parts`, they go to `out`.
 KERNEL void sum_rows(T* out, Real* parts, const T* in, const Rows shape, const Nest<2> kept, const Nest<1> summed,
-                     f64 scale) {
+                     const Factors factors) {
     u32 lane = threadIdx.x % shape.group, x = lane % shape.across, y = lane / shape.across;
     u32 down = shape.group / shape.across, sums = THREADS / shape.group;
     u64 all = shape.rows * shape.pieces;
@@ -108,7 +117,7 @@ KERNEL void sum_rows(T* out, Real* parts, const T* in, const Rows shape, const N
             if (parts) {
                 parts[blockIdx.y * shape.sums + number] = sum;
             } else {
-                add_to(out + at.of[0], (Real)scale, sum);
+                put_sum(out + at.of[0], factors, sum);
             }
         }
     }
@@ -140,7 +149,7 @@ __device__ inline void add_rows(Real* sums, const T* in, u64 row, u64 end, u64 s
 // Sums over columns: what lies nearest in memory is kept. Each thread has `width` columns.
 template <u32 width>
 __device__ inline void sum_columns_of(T* out, Real* parts, const T* in, const Columns& shape, const Nest<2>& kept,
-                                      const Nest<1>& summed, Real scale) {
+                                      const Nest<1>& summed, const Factors& factors) {
     __shared__ Real of_thread[width][THREADS];
     u32 across = (u32)shape.across, x = threadIdx.x % across, y = threadIdx.x / across, down = THREADS / across;
     u64 tiles = (shape.columns + across * width - 1) / (across * width);
@@ -167,27 +176,28 @@ __device__ inline void sum_columns_of(T* out, Real* parts, const T* in, const Co
             if (parts) {
                 parts[(blockIdx.y * shape.times + time) * shape.columns + column + k] = sums[k];
             } else {
-                add_to(out + at.of[0] + (column + k) * shape.out_stride, scale, sums[k]);
+                put_sum(out + at.of[0] + (column + k) * shape.out_stride, factors, sums[k]);
             }
         }
     }
 }
 
 KERNEL void sum_columns(T* out, Real* parts, const T* in, const Columns shape, const Nest<2> kept,
-                        const Nest<1> summed, f64 scale) {
-    sum_columns_of<1>(out, parts, in, shape, kept, summed, (Real)scale);
+                        const Nest<1> summed, const Factors factors) {
+    sum_columns_of<1>(out, parts, in, shape, kept, summed, factors);
 }
 EXPORT(sum_columns)
 
 // Where all rows begin at multiples of 16 bytes and have a multiple of them.
 KERNEL void sum_columns_wide(T* out, Real* parts, const T* in, const Columns shape, const Nest<2> kept,
-                             const Nest<1> summed, f64 scale) {
-    sum_columns_of<WIDTH>(out, parts, in, shape, kept, summed, (Real)scale);
+                             const Nest<1> summed, const Factors factors) {
+    sum_columns_of<WIDTH>(out, parts, in, shape, kept, summed, factors);
 }
 EXPORT(sum_columns_wide)
 
 // Adds the parts of each sum to the output. The loops are over the sums as they lie in a part, and in the output.
-KERNEL void sum_parts(T* out, const Real* parts, u64 count, u64 sums, u32 group, const Nest<2> kept, f64 scale) {
+KERNEL void sum_parts(T* out, const Real* parts, u64 count, u64 sums, u32 group, const Nest<2> kept,
+                      const Factors factors) {
     u32 lane = threadIdx.x % group, sums_a_block = THREADS / group;
     for (u64 first = (u64)blockIdx.x * sums_a_block; first < sums; first += (u64)gridDim.x * sums_a_block) {
         u64 number = first + threadIdx.x / group;
@@ -200,7 +210,7 @@ KERNEL void sum_parts(T* out, const Real* parts, u64 count, u64 sums, u32 group,
         }
         sum = fold_group(sum, group);
         if (lane == 0 && number < sums) {
-            add_to(out + offsets_of(kept, number).of[1], (Real)scale, sum);
+            put_sum(out + offsets_of(kept, number).of[1], factors, sum);
         }
     }
 }

@@ -77,7 +77,7 @@ KERNEL void rms_norm_backward(T* out, const T* grad, const Real* inverse, const 
 EXPORT(rms_norm_backward)
 
 // Adds to the weight, or writes the sums of parts of the rows; see columns.cuh.
-KERNEL void rms_norm_backward_weight(T* weight, Real* parts, const T* grad, const Real* inverse, const T* in, u64 rows,
+KERNEL void rms_norm_backward_weight(const Sums weight, Real* parts, const T* grad, const Real* inverse, const T* in, u64 rows,
                                      u64 width, u32 is_wide) {
     by_columns(is_wide, [&](auto count) {
         sum_columns<1>(
@@ -89,7 +89,7 @@ KERNEL void rms_norm_backward_weight(T* weight, Real* parts, const T* grad, cons
                     sums[0].of[k] += g.of[k] * x.of[k] * over_root;
                 }
             },
-            [&](u32, u64 column, Real sum) { keep_or_add(weight, parts, 0, column, width, sum); });
+            [&](u32, u64 column, Real sum) { put_or_part(weight, parts, 0, column, width, sum); });
     });
 }
 EXPORT(rms_norm_backward_weight)

@@ -128,9 +128,9 @@ primitives! {
     /// `out[i] = i · step + start`, contiguous.
     random::arange(out: View<'_>, start: f64, step: f64);
 
-    /// `out += scale · input`, where `out` repeats (stride 0) along the axes that are summed. Contributions are added to
-    /// what `out` holds.
-    reduce::add_sum(out: View<'_>, input: View<'_>, scale: f64);
+    /// `out = scale · Σ input + keep · out`, where `out` repeats (stride 0) along the axes that are summed. Without
+    /// elements, nothing is done.
+    reduce::sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64);
     /// The largest along `axis`, and where it stands first. `out` and `places` have length 1 there; `places` is I64.
     reduce::max(out: View<'_>, places: View<'_>, input: View<'_>, axis: usize);
     /// `out = 0` but for `grad` at `places` along `axis`.
@@ -161,8 +161,8 @@ primitives! {
     norm::layer_norm_again(out: View<'_>, statistics: [View<'_>; 2], input: View<'_>, affine: [Option<View<'_>>; 2]);
     /// The input's gradient. Without `grad`, it is in `out`. Contiguous.
     norm::layer_norm_backward(out: View<'_>, grad: Option<View<'_>>, statistics: [View<'_>; 2], input: View<'_>, weight: Option<View<'_>>);
-    /// Adds the gradients of weight and bias to `weight` and `bias`, in that order.
-    norm::layer_norm_backward_affine(grad: View<'_>, statistics: [View<'_>; 2], input: View<'_>, affine: [Option<View<'_>>; 2]);
+    /// Writes the gradients of weight and bias to `affine`, in that order, plus `keep` times what is there.
+    norm::layer_norm_backward_affine(grad: View<'_>, statistics: [View<'_>; 2], input: View<'_>, affine: [Option<View<'_>>; 2], keep: [f64; 2]);
 
     /// Attention over `[batch, heads, length, width]` in any layout with the last axis contiguous; `statistics`, in the
     /// statistics type and shaped `[batch, heads, length]`, gets the logarithm of each row's sum of exponents.
@@ -192,7 +192,6 @@ primitives! {
     /// `known` is `[count, targets]`; contiguous; `loss` and count are of the statistics type.
     chunked_loss::cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64);
 
-    /// One image's windows as columns: `out[(c, i, j), place]` for the places from `window.first` on.
     /// One image's windows as columns: `out[(c, i, j), place]` for the places from `window.first` on. `out` by rows, the
     /// image in any layout.
     unfold::unfold(out: View<'_>, image: View<'_>, window: Window);
@@ -206,8 +205,8 @@ primitives! {
     rms_norm::rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>);
     /// The input's gradient. Without `grad`, it is in `out`. Contiguous.
     rms_norm::rms_norm_backward(out: View<'_>, grad: Option<View<'_>>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>);
-    /// Adds the gradient of the weight to `weight`.
-    rms_norm::rms_norm_backward_weight(weight: View<'_>, grad: View<'_>, inverse: View<'_>, input: View<'_>);
+    /// Writes the gradient of the weight to `weight`, plus `keep` times what is there.
+    rms_norm::rms_norm_backward_weight(weight: View<'_>, grad: View<'_>, inverse: View<'_>, input: View<'_>, keep: f64);
 
     /// Turns heads `[batch, length, heads, width]` in place, stored in that order with whatever distance between places.
     rotary::rotary(heads: View<'_>, rotation: Rotation);

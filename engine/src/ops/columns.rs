@@ -127,9 +127,13 @@ pub(super) fn give_bias(op: &'static str, grad: &Tensor, inputs: &mut InputGradi
     if !inputs.needs(2) {
         return Ok(());
     }
-    let sum = inputs.take_sum_or_zeros(2, grad)?;
+    let (sum, keep) = if grad.elements() == 0 {
+        (inputs.take_sum_or_zeros(2, grad)?, 1.0)
+    } else {
+        inputs.take_sum_or_new(2, grad)?
+    };
     let by_channel = sum.reshaped(&Shape::from([sum.elements(), 1, 1]))?;
-    backend::add_sum(by_channel.broadcast_to(op, grad.shape())?.view(), grad.view(), 1.0)?;
+    backend::sum(by_channel.broadcast_to(op, grad.shape())?.view(), grad.view(), 1.0, keep)?;
     drop(by_channel);
     inputs.give(2, sum)
 }

@@ -57,7 +57,7 @@ impl Gradient for Linear {
             let sum = match existing {
                 Some(sum) => {
                     let repeated = sum.broadcast_to("linear", grad.shape())?;
-                    backend::add_sum(repeated.view(), grad.view(), 1.0)?;
+                    backend::sum(repeated.view(), grad.view(), 1.0, 1.0)?;
                     drop(repeated);
                     sum
                 }

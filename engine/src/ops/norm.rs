@@ -96,14 +96,15 @@ impl Gradient for LayerNorm {
         let of_bias = if weight.is_some() { 2 } else { 1 };
         let wants = [weight.is_some() && inputs.needs(of_weight), has_bias && inputs.needs(of_bias)];
         if wants.contains(&true) {
-            let mut sums = [None, None];
-            for (sum, (wanted, place)) in sums.iter_mut().zip(wants.into_iter().zip([of_weight, of_bias])) {
+            let (mut sums, mut keep) = ([None, None], [0.0; 2]);
+            for (kind, (wanted, place)) in wants.into_iter().zip([of_weight, of_bias]).enumerate() {
                 if wanted {
-                    *sum = Some(inputs.take_sum_or_zeros(place, &grad)?);
+                    let (sum, kept) = inputs.take_sum_or_new(place, &grad)?;
+                    (sums[kind], keep[kind]) = (Some(sum), kept);
                 }
             }
             let views = [sums[0].as_ref().map(Tensor::view), sums[1].as_ref().map(Tensor::view)];
-            backend::layer_norm_backward_affine(grad.view(), statistics, input.view(), views)?;
+            backend::layer_norm_backward_affine(grad.view(), statistics, input.view(), views, keep)?;
             for (sum, place) in sums.into_iter().zip([of_weight, of_bias]) {
                 if let Some(sum) = sum {
                     inputs.give(place, sum)?;

@@ -79,8 +79,8 @@ impl Gradient for RmsNorm {
         drop(self);
         let grad = grad.into_order()?;
         if inputs.needs(1) {
-            let sum = inputs.take_sum_or_zeros(1, &grad)?;
-            backend::rms_norm_backward_weight(sum.view(), grad.view(), inverse.view(), input.view())?;
+            let (sum, keep) = inputs.take_sum_or_new(1, &grad)?;
+            backend::rms_norm_backward_weight(sum.view(), grad.view(), inverse.view(), input.view(), keep)?;
             inputs.give(1, sum)?;
         }
         if !inputs.needs(0) {

@@ -118,10 +118,13 @@ impl Tensor {
             }
             shape = shape.with_axis(axis, 1);
         }
-        let out = Self::zeros(shape, self.dtype(), self.device())?;
+        if input.elements() == 0 {
+            return Self::zeros(shape, self.dtype(), self.device());
+        }
+        let out = Self::empty(shape, self.dtype(), self.device())?;
         let repeated: Layout = out.layout().expand("sum", input.shape())?;
         let target = backend::View { layout: &repeated, ..out.view() };
-        backend::add_sum(target, backend::View { layout: &input, ..self.view() }, factor)?;
+        backend::sum(target, backend::View { layout: &input, ..self.view() }, factor, 0.0)?;
         Ok(out)
     }
 }

@@ -148,6 +148,15 @@ impl<'a> InputGradients<'a> {
         }
     }
 
+    /// The sum so far of input `input`, contiguous, and 1; or new memory, whose content is unspecified, and 0: the factor
+    /// of what is there, for what is to be [given](Self::give). Named a gradient in recordings if it is a leaf's.
+    pub fn take_sum_or_new(&mut self, input: usize, like: &Tensor) -> Result<(Tensor, f64)> {
+        match self.take_sum(input) {
+            Some(sum) => Ok((sum, 1.0)),
+            None => Ok((self.allocate(input, like)?, 0.0)),
+        }
+    }
+
     /// Contiguous memory for the gradient of input `input`, of `like`'s type and device; its content is unspecified.
     pub fn allocate(&self, input: usize, like: &Tensor) -> Result<Tensor> {
         let edge = self.edges.get(input).and_then(Option::as_ref);

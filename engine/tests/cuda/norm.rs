@@ -92,7 +92,7 @@ fn gradients_of_rows_are_those_of_the_processor() {
 }
 
 #[test]
-fn gradients_of_weight_and_bias_are_added_over_rows() {
+fn gradients_of_weight_and_bias_are_summed_over_rows_and_added_to_what_is_to_stay() {
     on_both(|both| {
         both.with_and_without_workspace(|| {
             for dtype in FLOATS {
@@ -100,10 +100,14 @@ fn gradients_of_weight_and_bias_are_added_over_rows() {
                     for has in AFFINE {
                         let (input, known) = measured(both, shape, dtype, has);
                         let grad = both.normal(shape, dtype, 2);
+                        let keep = [1.0, if has[0] { 0.0 } else { 0.5 }];
+                        if let ([_, Some(bias)], 0.0) = (&known.affine, keep[1]) {
+                            run(|of| backend::fill(of(bias), f64::NAN));
+                        }
                         run(|of| {
                             let statistics = known.statistics.each_ref().map(of);
                             let sums = known.affine.each_ref().map(|pair| pair.as_ref().map(of));
-                            backend::layer_norm_backward_affine(of(&grad), statistics, of(&input), sums)
+                            backend::layer_norm_backward_affine(of(&grad), statistics, of(&input), sums, keep)
                         });
                         for (sum, name) in known.affine.iter().zip(["weight", "bias"]) {
                             if let Some(sum) = sum {
@@ -140,7 +144,13 @@ fn rows_may_begin_anywhere() {
                 memory.assert_near(&format!("{what}, forward"), 16.0);
                 run(|of| {
                     let known = [of(&mean), of(&rstd)];
-                    backend::layer_norm_backward_affine(of(&grad), known, of(&input), [Some(of(&sum)), None])
+                    backend::layer_norm_backward_affine(
+                        of(&grad),
+                        known,
+                        of(&input),
+                        [Some(of(&sum)), None],
+                        [1.0, 0.0],
+                    )
                 });
                 sums.assert_near(&format!("{what}, weight"), 16.0);
                 run(|of| {

@@ -13,14 +13,20 @@ fn assert_sums(both: &Both, shape: &[usize], turn: impl Fn(&Tensor) -> Result<Te
     let kept = lengths.iter().enumerate().map(|(axis, &length)| if axes.contains(&axis) { 1 } else { length });
     let kept: Vec<usize> = kept.collect();
     let out = both.whole(Shape::from_slice(&kept).expect("few axes"), [-9.0, 9.0], dtype, 2);
-    assert_added(&out, &out, &input);
+    assert_summed(&out, &out, &input);
 }
 
 /// `out` is a view of `whole`.
-fn assert_added(whole: &Pair, out: &Pair, input: &Pair) {
+fn assert_summed(whole: &Pair, out: &Pair, input: &Pair) {
     let repeated = out.map(|t| t.expand(*input.cpu.shape()));
-    compute(|on| backend::add_sum(view(on(&repeated)), view(on(input)), 0.5));
-    whole.assert_equal(&format!("{:?} to {:?}", input.cpu.layout(), out.cpu.layout()));
+    // Added to what is there; instead of it; added to half of that.
+    for keep in [1.0, 0.0, 0.5] {
+        if keep == 0.0 {
+            compute(|on| backend::fill(view(on(out)), f64::NAN));
+        }
+        compute(|on| backend::sum(view(on(&repeated)), view(on(input)), 0.5, keep));
+        whole.assert_equal(&format!("{:?} to {:?}, of which {keep} stays", input.cpu.layout(), out.cpu.layout()));
+    }
 }
 
 /// The shape with another length of one axis.
@@ -99,13 +105,13 @@ fn sums_go_to_any_layout_and_leave_what_lies_beside() {
         for dtype in [DType::F32, DType::Bf16] {
             let input = both.whole([6, 9_001, 5], [-2.0, 3.0], dtype, 1);
             let wide = both.whole([9, 8], [-9.0, 9.0], dtype, 2);
-            assert_added(
+            assert_summed(
                 &wide,
                 &wide.map(|t| t.narrow(0, 2, 5)?.narrow(1, 1, 6)?.transpose(0, 1)?.unsqueeze(1)),
                 &input,
             );
             let wide = both.whole([6, 3, 2], [-9.0, 9.0], dtype, 3);
-            assert_added(&wide, &wide.map(|t| t.narrow(1, 1, 1)?.narrow(2, 1, 1)), &input);
+            assert_summed(&wide, &wide.map(|t| t.narrow(1, 1, 1)?.narrow(2, 1, 1)), &input);
         }
     });
 }
@@ -122,7 +128,7 @@ fn sums_of_fractions_are_those_of_doubles_within_rounding() {
                 let [exact, from] = [&out.cpu, &input.cpu].map(|t| t.to_dtype(DType::F64).expect("wider numbers"));
                 for (to, from) in [(&exact, &from), (&out.cuda, &input.cuda)] {
                     let repeated = to.expand(shape).expect("a view");
-                    backend::add_sum(view(&repeated), view(from), 0.125).expect("it sums");
+                    backend::sum(view(&repeated), view(from), 0.125, 1.0).expect("it sums");
                 }
                 let found = Pair { cpu: exact.to_dtype(dtype).expect("numbers"), cuda: out.cuda };
                 let most = if dtype.size() == 2 { 1.5e-7 } else { 1e-6 };
@@ -140,7 +146,7 @@ fn a_stream_without_a_workspace_sums_as_well() {
         let out = both.full([1, 8], 0.0, DType::F32);
         let repeated = out.map(|t| t.expand([9_001, 8]));
         let entered = stream.enter();
-        compute(|on| backend::add_sum(view(on(&repeated)), view(on(&input)), 1.0));
+        compute(|on| backend::sum(view(on(&repeated)), view(on(&input)), 1.0, 1.0));
         out.assert_equal("beside the default stream");
         drop(entered);
     });

@@ -68,15 +68,23 @@ fn gradients_of_rows_are_those_of_the_processor() {
 }
 
 #[test]
-fn gradients_of_the_weight_are_added_over_rows() {
+fn gradients_of_the_weight_are_summed_over_rows_and_added_to_what_is_to_stay() {
     on_both(|both| {
         both.with_and_without_workspace(|| {
             for dtype in FLOATS {
                 for shape in [[5, 1], [70, 3], [1000, 33], [40, 64], [300, 520], [0, 4]] {
                     let (input, inverse) = measured(both, shape, dtype);
                     let (grad, sum) = (both.normal(shape, dtype, 2), weight(both, shape[1], dtype));
-                    run(|of| backend::rms_norm_backward_weight(of(&sum), of(&grad), of(&inverse), of(&input)));
-                    sum.assert_near(&format!("gradient of the weight for {shape:?}"), 32.0);
+                    for keep in [1.0, 0.0] {
+                        if keep == 0.0 {
+                            run(|of| backend::fill(of(&sum), f64::NAN));
+                        }
+                        run(|of| {
+                            let (grad, inverse, input) = (of(&grad), of(&inverse), of(&input));
+                            backend::rms_norm_backward_weight(of(&sum), grad, inverse, input, keep)
+                        });
+                        sum.assert_near(&format!("gradient of the weight for {shape:?}, of which {keep} stays"), 32.0);
+                    }
                 }
             }
         });

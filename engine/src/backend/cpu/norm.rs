@@ -181,8 +181,9 @@ pub fn layer_norm_backward_affine(
     statistics: [View<'_>; 2],
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
+    keep: [f64; 2],
 ) -> Result<()> {
-    with_float!("layer_norm", input.dtype, T => backward_affine::<T>(grad, statistics, input, affine))
+    with_float!("layer_norm", input.dtype, T => backward_affine::<T>(grad, statistics, input, affine, keep))
 }
 
 fn backward_affine<T: Float>(
@@ -190,6 +191,7 @@ fn backward_affine<T: Float>(
     statistics: [View<'_>; 2],
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
+    keep: [f64; 2],
 ) -> Result<()> {
     let (width, _) = row_sizes(input);
     let [mean, rstd] = statistics;
@@ -202,10 +204,10 @@ fn backward_affine<T: Float>(
         let (input, grads) = (&values[row * width..][columns.clone()], &grads[row * width..][columns]);
         add_to_sums(sums, input, grads, [means[row], rstds[row]]);
     });
-    for (out, sums) in affine.into_iter().zip(&sums) {
+    for ((out, keep), sums) in affine.into_iter().zip(keep).zip(&sums) {
         if let Some(out) = out {
             let mut memory = out.storage.write::<T>("layer_norm")?;
-            rows::add_to(part_mut(&mut memory, out), sums, T::Real::ONE);
+            rows::put_sums(part_mut(&mut memory, out), sums, T::Real::ONE, T::Real::of(keep));
         }
     }
     Ok(())

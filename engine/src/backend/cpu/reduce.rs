@@ -11,16 +11,15 @@ use crate::backend::nest::Nest;
 use crate::error::Result;
 use crate::layout::Layout;
 
-/// See [`crate::backend::add_sum`].
-pub fn add_sum(out: View<'_>, input: View<'_>, scale: f64) -> Result<()> {
-    with_float!("sum", input.dtype, T => add_sum_as::<T>(out, input, scale))
+/// See [`crate::backend::sum`].
+pub fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Result<()> {
+    with_float!("sum", input.dtype, T => sum_as::<T>(out, input, [scale, keep].map(<T as Float>::Real::of)))
 }
 
-fn add_sum_as<T: Float>(out: View<'_>, input: View<'_>, scale: f64) -> Result<()> {
+fn sum_as<T: Float>(out: View<'_>, input: View<'_>, [scale, keep]: [T::Real; 2]) -> Result<()> {
     if input.layout.elements() == 0 {
         return Ok(());
     }
-    let scale = T::Real::of(scale);
     let values = input.storage.read::<T>("sum")?;
     let mut memory = out.storage.write::<T>("sum")?;
     // Axes that are kept make the outer loops; each of their places sums over the axes that are not.
@@ -32,7 +31,7 @@ fn add_sum_as<T: Float>(out: View<'_>, input: View<'_>, scale: f64) -> Result<()
     let rows_innermost = kept.last().is_some_and(|&axis| input.layout.strides()[axis] == 1) && !summed.is_empty();
     if rows_innermost {
         // The kept axis is the contiguous one: add whole rows, with sums in full precision.
-        add_columns::<T>(&mut memory, &values, [&out_layout, &in_layout], kept.len(), scale);
+        sum_columns::<T>(&mut memory, &values, [&out_layout, &in_layout], kept.len(), [scale, keep]);
         return Ok(());
     }
     let outer_out = leading(&out_layout, kept.len());
@@ -40,7 +39,7 @@ fn add_sum_as<T: Float>(out: View<'_>, input: View<'_>, scale: f64) -> Result<()
     let inner = Nest::new([&trailing(&in_layout, kept.len()).at(0)]);
     Nest::new([&outer_out, &outer_in]).each(|[at_out, at_in]| {
         let total = sum_all::<T>(&values[at_in..], &inner);
-        memory[at_out] = T::store(memory[at_out].load() + scale * total);
+        memory[at_out] = rows::kept(memory[at_out], scale * total, keep);
     });
     Ok(())
 }
@@ -80,8 +79,13 @@ fn sum_all<T: Float>(values: &[T], nest: &Nest<1>) -> T::Real {
 }
 
 /// Sums where the innermost axis that is kept is contiguous in the input: whole rows are added.
-fn add_columns<T: Float>(memory: &mut [T], values: &[T], layouts: [&Layout; 2], kept: usize, scale: T::Real) {
-    let [out, input] = layouts;
+fn sum_columns<T: Float>(
+    memory: &mut [T],
+    values: &[T],
+    [out, input]: [&Layout; 2],
+    kept: usize,
+    [scale, keep]: [T::Real; 2],
+) {
     let (outer_out, outer_in) = (leading(out, kept), leading(input, kept));
     let last = kept - 1;
     let (columns, column_out) = (outer_in.shape()[last], outer_out.strides()[last]);
@@ -92,10 +96,10 @@ fn add_columns<T: Float>(memory: &mut [T], values: &[T], layouts: [&Layout; 2], 
             rows::add(sums, &values[first..first + columns.len()]);
         });
         match column_out {
-            1 => rows::add_to(&mut memory[at_out..at_out + columns], &sums, scale),
+            1 => rows::put_sums(&mut memory[at_out..at_out + columns], &sums, scale, keep),
             _ => sums.iter().enumerate().for_each(|(column, &sum)| {
                 let place = &mut memory[at_out + column * column_out];
-                *place = T::store(place.load() + scale * sum);
+                *place = rows::kept(*place, scale * sum, keep);
             }),
         }
     });

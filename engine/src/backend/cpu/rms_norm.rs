@@ -44,8 +44,14 @@ pub fn rms_norm_backward(
 }
 
 /// See [`crate::backend::rms_norm_backward_weight`].
-pub fn rms_norm_backward_weight(weight: View<'_>, grad: View<'_>, inverse: View<'_>, input: View<'_>) -> Result<()> {
-    with_float!(OP, input.dtype, T => backward_weight::<T>(weight, grad, inverse, input))
+pub fn rms_norm_backward_weight(
+    weight: View<'_>,
+    grad: View<'_>,
+    inverse: View<'_>,
+    input: View<'_>,
+    keep: f64,
+) -> Result<()> {
+    with_float!(OP, input.dtype, T => backward_weight::<T>(weight, grad, inverse, input, keep))
 }
 
 fn measure<T: Float>(inverse: View<'_>, input: View<'_>, epsilon: f64) -> Result<()> {
@@ -112,7 +118,13 @@ fn backward<T: Float>(out: View<'_>, inverse: View<'_>, input: View<'_>, weight:
     Ok(())
 }
 
-fn backward_weight<T: Float>(weight: View<'_>, grad: View<'_>, inverse: View<'_>, input: View<'_>) -> Result<()> {
+fn backward_weight<T: Float>(
+    weight: View<'_>,
+    grad: View<'_>,
+    inverse: View<'_>,
+    input: View<'_>,
+    keep: f64,
+) -> Result<()> {
     /// Columns whose sums are kept at a time.
     const COLUMNS: usize = 256;
     let (width, _) = row_sizes(input);
@@ -130,7 +142,7 @@ fn backward_weight<T: Float>(weight: View<'_>, grad: View<'_>, inverse: View<'_>
             }
         }
         for (place, &sum) in places.iter_mut().zip(&sums) {
-            *place = T::store(place.load() + sum);
+            *place = super::rows::kept(*place, sum, T::Real::of(keep));
         }
     });
     Ok(())

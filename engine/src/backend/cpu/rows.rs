@@ -8,6 +8,12 @@ use super::wide::wide;
 
 const LANES: usize = 16;
 
+/// `sum` plus `keep` times what is there; for a `keep` of 0, whatever that is.
+#[inline(always)]
+pub(super) fn kept<T: Float>(there: T, sum: T::Real, keep: T::Real) -> T {
+    T::store(if keep == T::Real::ZERO { sum } else { keep * there.load() + sum })
+}
+
 /// The lanes' sum.
 #[inline(always)]
 fn total<R: Real>(lanes: [R; LANES]) -> R {
@@ -38,10 +44,10 @@ wide! {
         }
     }
 
-    /// Adds sums, times `factor`, to the row.
-    pub(super) fn add_to[T: Float](row: &mut [T], sums: &[T::Real], factor: T::Real) {
+    /// Writes sums, times `factor`, plus `keep` times the row.
+    pub(super) fn put_sums[T: Float](row: &mut [T], sums: &[T::Real], factor: T::Real, keep: T::Real) {
         for (number, &sum) in row.iter_mut().zip(sums) {
-            *number = T::store(number.load() + factor * sum);
+            *number = kept(*number, factor * sum, keep);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Columns: sums over the rows of a matrix, by as many blocks as keep a device busy.
 
+use bytemuck::{Pod, Zeroable};
 use highwater_kernels::{Arguments, Grid, Kernel};
 
 use super::launch::{Place, Queue, types};
@@ -62,6 +63,23 @@ impl Columns {
     }
 }
 
+/// Where sums of columns go: `struct Sums` in columns.cuh.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Sums {
+    address: u64,
+    keep: f64,
+}
+
+impl Sums {
+    const NOWHERE: Self = Self { address: 0, keep: 0.0 };
+
+    /// To a place, if there is one, in which `keep` times what is there stays.
+    pub(super) fn new(place: Option<&Place<'_>>, keep: f64) -> Self {
+        place.map_or(Self::NOWHERE, |place| Self { address: place.address(), keep })
+    }
+}
+
 /// Kernels of one file that make the sums of parts, and that add these up.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnKernels {
@@ -74,14 +92,14 @@ pub(super) struct ColumnKernels {
 }
 
 impl ColumnKernels {
-    /// Adds sums over the rows of `grad` to `outs`, as far as they are not 0, one after another for each kind of sum.
+    /// Puts sums over the rows of `grad` where they belong, one place after another for each kind of sum.
     /// `first` are the arguments up to where the sums of parts go, and `rest` those up to the size.
     pub(super) fn launch(
         self,
         queue: &Queue<'_>,
         columns: Columns,
         dtype: DType,
-        outs: &[u64],
+        outs: &[Sums],
         rest: impl FnOnce(Arguments) -> Arguments,
     ) -> Result<()> {
         let (room, _) = queue.workspace();
@@ -91,7 +109,7 @@ impl ColumnKernels {
         if columns.parts == 1 {
             return Ok(());
         }
-        let [first, second] = [0, 1].map(|kind| outs.get(kind).copied().unwrap_or(0));
+        let [first, second] = [0, 1].map(|kind| outs.get(kind).copied().unwrap_or(Sums::NOWHERE));
         let arguments =
             Arguments::new().with(first).with(second).with(room).with(columns.parts as u32).with(columns.size[1]);
         let blocks = [columns.size[1].div_ceil(LANES) as u32, outs.len() as u32, 1];

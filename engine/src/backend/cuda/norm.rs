@@ -2,7 +2,7 @@
 
 use highwater_kernels::{Arguments, Kernel};
 
-use super::columns::{ColumnKernels, Columns, rows_and_columns};
+use super::columns::{ColumnKernels, Columns, Sums, rows_and_columns};
 use super::launch::{Queue, address_of, check_float, reading, types, writing};
 use super::rows::{Rows, in_order};
 use crate::backend::View;
@@ -95,6 +95,7 @@ pub fn layer_norm_backward_affine(
     statistics: [View<'_>; 2],
     input: View<'_>,
     affine: [Option<View<'_>>; 2],
+    keep: [f64; 2],
 ) -> Result<()> {
     let op = "layer_norm";
     check_float(op, input.dtype)?;
@@ -103,9 +104,10 @@ pub fn layer_norm_backward_affine(
     let (means, rstds) = (reading(statistics[0], op)?, reading(statistics[1], op)?);
     let [weight, bias] = affine.map(|view| view.map(|view| writing(view, op)).transpose());
     let outs = [weight?, bias?];
+    let sums = [0, 1].map(|kind| Sums::new(outs[kind].as_ref(), keep[kind]));
     let columns = Columns::new(&queue, rows_and_columns(input), input.dtype, &[&grads, &from], 2);
     let kernels = ColumnKernels { file: FILE, sum: "layer_norm_backward_affine", add: "layer_norm_add_parts" };
-    kernels.launch(&queue, columns, input.dtype, &outs.each_ref().map(address_of), |arguments| {
+    kernels.launch(&queue, columns, input.dtype, &sums, |arguments| {
         arguments.with(grads.address()).with(means.address()).with(rstds.address()).with(from.address())
     })
 }

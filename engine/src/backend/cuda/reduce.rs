@@ -48,8 +48,8 @@ struct Columns {
     across: u64,
 }
 
-/// See [`crate::backend::add_sum`].
-pub fn add_sum(out: View<'_>, input: View<'_>, scale: f64) -> Result<()> {
+/// See [`crate::backend::sum`].
+pub fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Result<()> {
     let op = "sum";
     check_float(op, input.dtype)?;
     if input.layout.elements() == 0 {
@@ -67,7 +67,7 @@ pub fn add_sum(out: View<'_>, input: View<'_>, scale: f64) -> Result<()> {
         places: (reading(input, op)?, writing(out, op)?),
         layouts: [out.layout, input.layout],
         dtype: input.dtype,
-        scale,
+        factors: Factors { scale, keep },
     };
     match nearest.and_then(|nearest| kept.iter().position(|&axis| axis == nearest)) {
         Some(place) => {
@@ -87,7 +87,15 @@ struct Sum<'a> {
     /// Output and input.
     layouts: [&'a Layout; 2],
     dtype: DType,
+    factors: Factors,
+}
+
+/// Of the sum, and of what is there: `struct Factors` in reduce.cu.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Factors {
     scale: f64,
+    keep: f64,
 }
 
 impl Sum<'_> {
@@ -120,7 +128,7 @@ impl Sum<'_> {
             across: across as u32,
         };
         let arguments = self.begin(parts).with(shape).with_words(&nest_words(&kept_nest));
-        let arguments = arguments.with_words(&nest_words(&outer)).with(self.scale);
+        let arguments = arguments.with_words(&nest_words(&outer)).with(self.factors);
         self.queue.launch(self.kernel("sum_rows"), blocks(blocks_a_part, parts), &arguments)?;
         self.add_parts(parts, sums, kept)
     }
@@ -153,7 +161,7 @@ impl Sum<'_> {
             across,
         };
         let arguments = self.begin(parts).with(shape).with_words(&nest_words(&times));
-        let arguments = arguments.with_words(&nest_words(&terms)).with(self.scale);
+        let arguments = arguments.with_words(&nest_words(&terms)).with(self.factors);
         let kernel = self.kernel(if is_wide { "sum_columns_wide" } else { "sum_columns" });
         self.queue.launch(kernel, blocks(blocks_a_part, parts), &arguments)?;
         self.add_parts(parts, sums, &[kept, &[column]].concat())
@@ -199,7 +207,7 @@ impl Sum<'_> {
             .with(sums)
             .with(group as u32)
             .with_words(&nest_words(&nest))
-            .with(self.scale);
+            .with(self.factors);
         self.queue.launch(self.kernel("sum_parts"), blocks(sums.div_ceil(BLOCK / group), 1), &arguments)
     }
 }

@@ -2,7 +2,7 @@
 
 use highwater_kernels::{Arguments, Kernel};
 
-use super::columns::{ColumnKernels, Columns, rows_and_columns};
+use super::columns::{ColumnKernels, Columns, Sums, rows_and_columns};
 use super::launch::{Queue, address_of, check_float, reading, types, writing};
 use super::rows::{Rows, in_order};
 use crate::backend::View;
@@ -72,14 +72,20 @@ pub fn rms_norm_backward(
 }
 
 /// See [`crate::backend::rms_norm_backward_weight`].
-pub fn rms_norm_backward_weight(weight: View<'_>, grad: View<'_>, inverse: View<'_>, input: View<'_>) -> Result<()> {
+pub fn rms_norm_backward_weight(
+    weight: View<'_>,
+    grad: View<'_>,
+    inverse: View<'_>,
+    input: View<'_>,
+    keep: f64,
+) -> Result<()> {
     check_float(OP, input.dtype)?;
     let queue = Queue::of(weight.storage.device(), OP)?;
     let (grads, inverses, from) = (reading(grad, OP)?, reading(inverse, OP)?, reading(input, OP)?);
     let out = writing(weight, OP)?;
     let columns = Columns::new(&queue, rows_and_columns(input), input.dtype, &[&grads, &from], 1);
     let kernels = ColumnKernels { file: FILE, sum: "rms_norm_backward_weight", add: "rms_norm_add_parts" };
-    kernels.launch(&queue, columns, input.dtype, &[out.address()], |arguments| {
+    kernels.launch(&queue, columns, input.dtype, &[Sums::new(Some(&out), keep)], |arguments| {
         arguments.with(grads.address()).with(inverses.address()).with(from.address())
     })
 }
