@@ -16,7 +16,8 @@ struct Unfolded {
 };
 
 // Threads of a block lie `across` beside one another along places; the others take other channels. Each goes through
-// the kernel at its place, so that neighbours read and write neighbours.
+// the kernel at its place, or, where blocks are many in depth, some of its lines, so that neighbours read and write
+// neighbours.
 KERNEL void unfold(T* out, const T* image, const Window window, const Unfolded shape, u32 across) {
     u32 x = threadIdx.x % across, y = threadIdx.x / across, beside = THREADS / across;
     u64 kernel = window.kernel[0] * window.kernel[1];
@@ -27,8 +28,9 @@ KERNEL void unfold(T* out, const T* image, const Window window, const Unfolded s
         u64 left = (window.first + place - line * window.places[1]) * window.stride[1] - window.padding[1];
         for (u64 channel = (u64)blockIdx.y * beside + y; channel < shape.channels; channel += (u64)gridDim.y * beside) {
             const T* plane = image + channel * shape.strides[0];
-            T* to = out + channel * kernel * shape.down + place * shape.right;
-            for (u64 i = 0; i < window.kernel[0]; i++) {
+            T* first = out + channel * kernel * shape.down + place * shape.right;
+            for (u64 i = blockIdx.z; i < window.kernel[0]; i += gridDim.z) {
+                T* to = first + i * window.kernel[1] * shape.down;
                 for (u64 j = 0; j < window.kernel[1]; j++) {
                     u64 down = top + i, right = left + j;
                     bool is_in = down < shape.size[0] && right < shape.size[1];

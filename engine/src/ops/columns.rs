@@ -12,11 +12,13 @@ use crate::error::Result;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// Bytes that the columns take at most, unless a single one takes more.
-const WORKSPACE_BYTES: usize = 4 << 20;
-/// The columns take at most this part of what the operation reads or writes, whichever is larger: where images are few
-/// and small, a workspace must not be what decides the peak.
-const WORKSPACE_SHARE: usize = 4;
+/// Bytes that the columns take at most, unless a single one takes more: as many as stay in the cache of a large GPU
+/// until they are multiplied.
+const WORKSPACE_BYTES: usize = 32 << 20;
+/// The columns take at most this part of the images on either side, or this part of the weight, whichever is larger:
+/// where all of these are small, a workspace must not be what decides the peak.
+const SHARE_OF_IMAGES: usize = 4;
+const SHARE_OF_WEIGHT: usize = 8;
 
 /// The workspace for the columns of images of one shape, `[channels · kernel height · kernel width, places]`.
 pub(super) struct Columns {
@@ -37,8 +39,13 @@ pub(super) struct Part {
 
 impl Columns {
     /// Columns for as many windows of `images` `[batch, channels, height, width]` as fit the bounds, at most those of one
-    /// image; `others` are the numbers on the other side of the product.
-    pub(super) fn new(op: &'static str, images: &Tensor, others: &Tensor, window: Window) -> Result<Self> {
+    /// image; `others` are the images on the other side of the product with a weight of this shape.
+    pub(super) fn new(
+        op: &'static str,
+        [images, others]: [&Tensor; 2],
+        weight: &Shape,
+        window: Window,
+    ) -> Result<Self> {
         let _category = scope::category(Category::Workspace);
         let all = window.places[0] * window.places[1];
         let is_whole = images.shape()[2..] == window.places;
@@ -49,8 +56,11 @@ impl Columns {
         let column = images.shape()[1] * window.kernel[0] * window.kernel[1];
         let bytes = column.saturating_mul(images.dtype().size());
         let larger = images.bytes().max(others.bytes()) as usize;
-        let room = WORKSPACE_BYTES.min(larger / WORKSPACE_SHARE);
-        let most = (room / bytes.max(1)).clamp(1, all.max(1));
+        let of_weight = weight.elements().saturating_mul(images.dtype().size());
+        let room = WORKSPACE_BYTES.min((larger / SHARE_OF_IMAGES).max(of_weight / SHARE_OF_WEIGHT));
+        // Parts as alike as can be: a last one of a few places would take as long as a whole one.
+        let parts = all.div_ceil((room / bytes.max(1)).max(1)).max(1);
+        let most = all.div_ceil(parts).max(1);
         let memory = Tensor::empty([column, most], images.dtype(), images.device())?;
         Ok(Self { op, memory: Some(memory), window, most })
     }

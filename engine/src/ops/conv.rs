@@ -25,8 +25,9 @@ impl Default for ConvOptions {
 
 impl Tensor {
     /// Cross-correlation of this `[batch, channels, height, width]` with `weight` `[outputs, channels, kernel height,
-    /// kernel width]`, plus `bias` `[outputs]`. Windows are laid out as columns in a workspace of at most 4 MiB and a
-    /// quarter of the images or the result, or else one window; single pixels need none. Keeps the input if the weight's gradient is
+    /// kernel width]`, plus `bias` `[outputs]`. Windows are laid out as columns in a workspace of at most 32
+    /// MiB, and a quarter of the images or the result or an eighth of the weight, or else one window; single pixels need
+    /// none. Keeps the input if the weight's gradient is
     /// wanted, and the weight if the input's is.
     pub fn conv2d(&self, weight: &Self, bias: Option<&Self>, options: ConvOptions) -> Result<Self> {
         let op = "conv2d";
@@ -41,7 +42,7 @@ impl Tensor {
         }
         let keep = if bias.is_some() { 1.0 } else { 0.0 };
         let matrix = kernel.reshaped(&matrix_of(weight.shape()))?;
-        let columns = Columns::new(op, &input, &out, window)?;
+        let columns = Columns::new(op, [&input, &out], weight.shape(), window)?;
         for image in 0..shape[0] {
             for part in columns.parts() {
                 let windows = columns.read(&input.image(image), part)?;
@@ -113,7 +114,7 @@ impl Gradient for Conv {
             let input = input.take(op)?;
             let sum = inputs.take_sum_or_zeros(1, &grad)?;
             let by_rows = sum.reshaped(&matrix)?;
-            let columns = Columns::new(op, &input, &grad, window)?;
+            let columns = Columns::new(op, [&input, &grad], &weight_shape, window)?;
             for image in 0..images {
                 for part in columns.parts() {
                     let windows = columns.read(&input.image(image), part)?.turned();
@@ -128,7 +129,7 @@ impl Gradient for Conv {
         let Some(weight) = weight else { return Ok(()) };
         let turned = weight.take(op)?.reshaped(&matrix)?.turned();
         let sum = take_images_or_zeros(served, &grad, inputs)?;
-        let columns = Columns::new(op, &sum, &grad, window)?;
+        let columns = Columns::new(op, [&sum, &grad], &weight_shape, window)?;
         for image in 0..images {
             for part in columns.parts() {
                 columns.add_product(&sum.image(image), &turned, &part.of(op, &grad.image(image))?, part)?;

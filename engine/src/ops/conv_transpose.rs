@@ -74,7 +74,7 @@ impl Tensor {
         let out = Self::empty(shape, self.dtype(), self.device())?;
         out.fill_channels(op, bias)?;
         let turned = kernel.reshaped(&matrix_of(weight.shape()))?.turned();
-        let columns = Columns::new(op, &out, &input, window)?;
+        let columns = Columns::new(op, [&out, &input], weight.shape(), window)?;
         for image in 0..shape[0] {
             for part in columns.parts() {
                 columns.add_product(&out.image(image), &turned, &part.of(op, &input.image(image))?, part)?;
@@ -158,7 +158,7 @@ impl Gradient for ConvTranspose {
         let by_rows = of_weight.as_ref().map(|sum| sum.reshaped(&matrix_of(&weight_shape))).transpose()?;
         let place = weight.is_some().then(|| Place::take(&input, &grad, inputs)).transpose()?;
         let of_input = place.as_ref().and_then(|place| place.new.as_ref()).or(input.as_ref());
-        let columns = Columns::new(op, &grad, of_input.unwrap_or(&grad), window)?;
+        let columns = Columns::new(op, [&grad, of_input.unwrap_or(&grad)], &weight_shape, window)?;
         for image in 0..grad.shape()[0] {
             for part in columns.parts() {
                 let windows = columns.read(&grad.image(image), part)?;

@@ -11,6 +11,8 @@ use crate::error::Result;
 
 const FILE: &str = "unfold";
 const BLOCK: u64 = THREADS as u64;
+/// The most blocks along a grid's third axis.
+const MOST_DEPTH: usize = 65535;
 
 /// `struct Unfolded` in unfold.cu.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -78,7 +80,11 @@ pub fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
     let shape = Unfolded::new(out, image);
     let (from, to) = (reading(image, op)?, writing(out, op)?);
     let across = across(shape.count);
-    let grid = blocks(shape.count.div_ceil(across), shape.channels.div_ceil(BLOCK / across));
+    let mut grid = blocks(shape.count.div_ceil(across), shape.channels.div_ceil(BLOCK / across));
+    if u64::from(grid.blocks[0]) * u64::from(grid.blocks[1]) < u64::from(queue.gpu().processors()) {
+        // Few places and channels, as those of an image's patches: lines of the kernel are shared among blocks as well.
+        grid.blocks[2] = window.kernel[0].min(MOST_DEPTH) as u32;
+    }
     let arguments = Arguments::new()
         .with(to.address())
         .with(from.address())
