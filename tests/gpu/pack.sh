@@ -5,18 +5,23 @@
 #
 #     tests/gpu/pack.sh [ARCHIVE]     highwater-gpu.tar.gz in the current folder, unless another is named
 #
-# HIGHWATER_PACK_PROFILE is Cargo's profile: release, unless this is only to try whether everything works.
+# Variables:
+#   HIGHWATER_PACK_PROFILE         Cargo's profile: release, unless this is only to try whether everything works
+#   HIGHWATER_PACK_ARCHITECTURES   for which GPUs kernels are compiled here ("sm_80 sm_90"; "" for none). They are found there
+#                                  by machines whose compiler has the version of the one here; others compile their own
+#   HIGHWATER_CUDA_PATH            the folder of libnvrtc; without one, kernels are left to the machine with the GPU
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 archive=$(realpath -m "${1:-$OLDPWD/highwater-gpu.tar.gz}")
 profile=${HIGHWATER_PACK_PROFILE:-release}
+architectures=${HIGHWATER_PACK_ARCHITECTURES-sm_80 sm_90}
 most_bytes=$((60 << 20))
 newest_glibc=2.35
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 pack=$folder/highwater-gpu
-mkdir -p "$pack/bin" "$pack/tests" "$pack/data"
+mkdir -p "$pack/bin" "$pack/tests" "$pack/data" "$pack/kernels"
 
 # build FOLDER ARGUMENTS: builds, and copies each program made under the name of its target; tests under their package's
 # as well.
@@ -46,7 +51,7 @@ build bin bench --no-run -p highwater-engine --bench alloc
 build bin build -p highwater --no-default-features --features engine,run
 rm -f "$pack/bin/beside_pytorch"
 
-cp tests/gpu/{run.sh,run.py,page.py,pytorch.py} "$pack"
+cp tests/gpu/run.sh tests/gpu/*.py "$pack"
 cp tests/data/pytorch_bytes.py engine/tests/data/torch/{make_loops,make_conv_fixtures}.py "$pack/data"
 changes=$(git status --porcelain --untracked-files=no 2>/dev/null | wc -l)
 echo "$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)$([ "$changes" = 0 ] || echo ', changed')" >"$pack/commit"
@@ -61,9 +66,16 @@ for program in "$pack"/bin/* "$pack"/tests/*; do
   fi
 done
 
+for architecture in $architectures; do
+  if ! HIGHWATER_KERNEL_CACHE=$pack/kernels "$pack/bin/compile" "$architecture"; then
+    echo "kernels for $architecture are not packed; a machine with a GPU compiles them" >&2
+  fi
+done
+
 tar -czf "$archive" -C "$folder" highwater-gpu
 bytes=$(stat -c %s "$archive")
-echo "$archive: $((bytes >> 20)) MiB, $(find "$pack/bin" "$pack/tests" -type f | wc -l) programs"
+programs=$(find "$pack/bin" "$pack/tests" -type f | wc -l)
+echo "$archive: $((bytes >> 20)) MiB, $programs programs, $(find "$pack/kernels" -name '*.cubin' | wc -l) compiled kernel files"
 if [ "$bytes" -gt "$most_bytes" ]; then
   echo "more than $((most_bytes >> 20)) MiB" >&2
   exit 1

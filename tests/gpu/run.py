@@ -1,24 +1,25 @@
-"""The parts of run.sh: each on its own, with a time limit, so that none stops the others. Results are kept in a file after
-each part; the page is made of whatever there is."""
+"""The parts of run.sh, in the order of what matters most: each on its own, with time limits, so that none stops the others.
+Results are kept in a file after each part; the page is made of whatever there is."""
 
 import datetime
 import glob
+import gzip
+import io
 import json
 import os
 import re
-import subprocess
 import sys
+import tarfile
 import time
 
+import checks
 from page import page
+from programs import HERE, OUT, PYTORCH, attempt, fails, Failure, log, ours, program, pytorch, read_json, run, together
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = os.environ.get("HIGHWATER_GPU_WORK", os.path.join(HERE, "work"))
-OUT = os.environ.get("OUT", os.getcwd())
 TINY = os.environ.get("HIGHWATER_GPU_TINY") == "1"
-DEADLINE = time.monotonic() + float(os.environ.get("HIGHWATER_GPU_SECONDS", "520"))
-# Kept back for the page.
-LAST_SECONDS = 5
+# How much of the recordings is kept beside the page.
+MOST_KEPT_BYTES = 15 << 20
 
 # Ours beside PyTorch: the words after `highwater record`, in full and tiny.
 BESIDE = {
@@ -61,111 +62,61 @@ LOSSES = [
 ]
 
 
-class Failure(Exception):
-    """Why a part has no result, in a line."""
-
-
-def log(text):
-    with open(os.path.join(OUT, "log.txt"), "a") as file:
-        file.write(text.rstrip() + "\n")
-
-
-def run(command, limit, may_fail=False, **variables):
-    """Runs a command for so many seconds at most, and gives its status and both its outputs."""
-    left = DEADLINE - time.monotonic() - LAST_SECONDS
-    if left < 1:
-        raise Failure("not run: no time was left")
-    limit, start = min(limit, left), time.monotonic()
-    words = " ".join(os.path.relpath(word, HERE) if word.startswith("/") else word for word in command)
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=os.environ | variables)
-        status, out, err = done.returncode, done.stdout, done.stderr
-    except subprocess.TimeoutExpired as why:
-        texts = [text.decode(errors="replace") if isinstance(text, bytes) else text or "" for text in (why.stdout, why.stderr)]
-        log(f"$ {words}\n" + "\n".join(texts) + f"\n[stopped after {limit:.0f} s]")
-        raise Failure(f"stopped after {limit:.0f} s") from None
-    except OSError as why:
-        raise Failure(str(why)) from None
-    log(f"$ {words}\n{out}\n{err}\n[status {status} after {time.monotonic() - start:.1f} s]")
-    if status != 0 and not may_fail:
-        lines = [line for line in (err or out).splitlines() if line.strip()]
-        raise Failure(lines[-1][:300] if lines else f"status {status}")
-    return status, out, err
-
-
-def read_json(text):
-    """The last line that is a JSON object."""
-    for line in reversed(text.strip().splitlines()):
-        if line.startswith("{"):
-            return json.loads(line)
-    return json.loads(text)
-
-
-def program(name):
-    return os.path.join(HERE, "bin", name)
-
-
-def pytorch(*words, limit, **variables):
-    # A Python of its own may hold PyTorch, where this one has none.
-    python = os.environ.get("HIGHWATER_GPU_PYTORCH", sys.executable)
-    return read_json(run([python, os.path.join(HERE, "pytorch.py"), *words], limit, **variables)[1])
-
-
-def attempt(action):
-    """What the action gives, or why it failed."""
-    try:
-        return action()
-    except Failure as why:
-        return {"failed": str(why)}
-    except (KeyError, TypeError, ValueError, IndexError) as why:
-        return {"failed": f"an answer that cannot be read: {why!r}"}
-
 
 def about():
     facts = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"), "tiny": TINY}
     with open(os.path.join(HERE, "commit")) as file:
         facts["commit"] = file.read().strip()
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
-    facts["gpu"] = attempt(lambda: {"text": run(query, 30)[1].strip()})
-    words = "import torch; print(torch.__version__, torch.version.cuda)"
-    python = os.environ.get("HIGHWATER_GPU_PYTORCH", sys.executable)
-    facts["pytorch"] = attempt(lambda: {"text": run([python, "-c", words], 60)[1].strip()})
+    words = "import sys, torch; print(torch.__version__, torch.version.cuda, 'Python', sys.version.split()[0])"
+    facts |= together(
+        {
+            "gpu": lambda: {"text": run(query, 30)[1].strip()},
+            "pytorch": lambda: {"text": run([PYTORCH, "-c", words], 60)[1].strip()},
+        }
+    )
+    # For the log alone: what else uses the GPU, and where libraries may come from.
+    attempt(lambda: run(["nvidia-smi"], 30))
     facts["libraries"] = os.environ.get("HIGHWATER_CUDA_PATH", "")
+    log("\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()) if re.search("CUDA|HIGHWATER|LD_|NVIDIA", name)))
     return facts
 
 
 def kernels():
-    return {"text": run([program("compile")], 240)[1].strip().splitlines()[-1]}
+    there = len(glob.glob(os.path.join(os.environ.get("HIGHWATER_KERNEL_CACHE", ""), "*.cubin")))
+    text = ours("compile", limit=150)[1].strip().splitlines()[-1].split(", kept in")[0]
+    made = len(glob.glob(os.path.join(os.environ.get("HIGHWATER_KERNEL_CACHE", ""), "*.cubin"))) - there
+    return {"text": f"{text}, {made} of them compiled here"}
 
 
-def tests():
-    found = {}
-    for binary in sorted(glob.glob(os.path.join(HERE, "tests", "*"))):
-        found[os.path.basename(binary)] = attempt(lambda binary=binary: test(binary))
-    return found
+def step(name):
+    """The times and peaks of a training step, ours and PyTorch's, one after the other and nothing beside them."""
+    command, seconds = BESIDE[name][1 if TINY else 0], "2" if TINY else "15"
+    measure = ["--seconds", seconds, *command.split()]
+    return {
+        "ours": attempt(lambda: read_json(ours("step_time", *measure, limit=60)[1])),
+        "pytorch": attempt(lambda: pytorch("step", name, "--seconds", seconds, *tiny(), limit=75)),
+    }
 
 
-def test(binary):
-    start = time.monotonic()
-    _, out, err = run([binary, "--test-threads=1", "--show-output"], 180, may_fail=True)
-    counts = re.findall(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", out)
-    if not counts:
-        raise Failure("it ended before its tests: " + (err.strip().splitlines() or ["no words"])[-1][:200])
-    failed = re.findall(r"^test (\S+) \.\.\. FAILED", out, re.M)
-    passed, broken, ignored = (int(count) for count in counts[-1])
-    skipped = len(re.findall(r"^skipped: ", out + err, re.M))
-    seconds = round(time.monotonic() - start, 1)
-    return {"passed": passed, "failed": broken, "ignored": ignored, "skipped": skipped, "names": failed, "seconds": seconds}
+def tiny():
+    return ["--tiny"] if TINY else []
 
 
 def snap(name):
-    os.makedirs(WORK, exist_ok=True)
     return os.path.join(WORK, re.sub(r"\W+", "-", name) + ".snap")
 
 
-def record(command, device, file, steps=2, limit=60):
+def record(command, device, file, steps=2, limit=45):
     words = [*command.split(), "--device", device, "--steps", str(steps), "--out", file, "--json"]
-    return read_json(run([program("highwater"), "record", *words], limit)[1])
+    return read_json(ours("highwater", "record", *words, limit=limit)[1])
+
+
+def events():
+    commands = [command[1 if TINY else 0] for command in [*BESIDE.values(), *EVENTS]]
+    # The largest take 53 GB, all of four others less.
+    actions = {command: lambda command=command: same_events(command) for command in commands if command}
+    return together(actions, workers=4)
 
 
 def same_events(command):
@@ -177,18 +128,18 @@ def same_events(command):
     return read_json(run([program("same_events"), *files.values()], 60, may_fail=True)[1])
 
 
-def beside(name):
+def peaks():
+    """Who holds memory at the peak, as recorded by us and as PyTorch's own snapshot of the same steps has it."""
+    return together({name: lambda name=name: peaks_of(name) for name in BESIDE})
+
+
+def peaks_of(name):
     command = BESIDE[name][1 if TINY else 0]
-    seconds = "2" if TINY else "15"
-    recordings = {"ours": snap(f"{command} cuda"), "pytorch": os.path.join(WORK, f"{name}.pickle")}
-    tiny = ["--tiny"] if TINY else []
-    found = {"events": attempt(lambda: same_events(command))}
-    ours = [program("step_time"), "--seconds", seconds, *command.split()]
-    found["ours"] = attempt(lambda: read_json(run(ours, 90)[1]))
-    found["pytorch"] = attempt(lambda: pytorch("step", name, "--seconds", seconds, *tiny, limit=90))
-    found["snapshot"] = attempt(lambda: pytorch("snapshot", name, recordings["pytorch"], *tiny, limit=60))
-    found["peaks"] = {of: attempt(lambda recording=recording: peak(recording)) for of, recording in recordings.items()}
-    return found
+    ours, theirs = snap(f"{command} cuda"), os.path.join(WORK, f"{name}.pickle")
+    found = {"snapshot": attempt(lambda: pytorch("snapshot", name, theirs, *tiny(), limit=60))}
+    if not os.path.exists(ours):
+        attempt(lambda: record(command, "cuda", ours))
+    return found | {who: attempt(lambda file=file: peak(file)) for who, file in [("ours", ours), ("pytorch", theirs)]}
 
 
 def peak(recording):
@@ -199,17 +150,12 @@ def peak(recording):
     return {"bytes": found["bytes"], "phase": found["phase"], "groups": groups, "rest_bytes": found["rest_bytes"]}
 
 
-def events():
-    commands = [command[1 if TINY else 0] for command in EVENTS]
-    return {command: attempt(lambda command=command: same_events(command)) for command in commands if command}
-
-
 def losses():
-    return {command: attempt(lambda command=command: compare_losses(command)) for command in LOSSES}
+    return together({command: lambda command=command: compare_losses(command) for command in LOSSES})
 
 
 def compare_losses(command):
-    there, here = (record(command, device, snap("losses"), steps=3)["losses"] for device in ["cpu", "cuda"])
+    there, here = (record(command, device, snap(f"losses {command} {device}"), steps=3)["losses"] for device in ["cpu", "cuda"])
     largest = max(abs(a - b) / max(abs(a), 1e-30) for a, b in zip(there, here, strict=True))
     return {"cpu": there, "cuda": here, "largest_relative_difference": largest}
 
@@ -217,53 +163,71 @@ def compare_losses(command):
 def alloc():
     home = os.path.join(WORK, "criterion")
     times = ["--bench", "--noplot", "--warm-up-time", "0.5", "--measurement-time", "1"]
-    found = {"run": attempt(lambda: {"seconds": run([program("alloc"), *times], 90, CRITERION_HOME=home)[0]})}
-    found["ours"] = {}
+    found = {"run": attempt(lambda: {"status": ours("alloc", *times, limit=60, CRITERION_HOME=home)[0]}), "ours": {}}
     for path in sorted(glob.glob(os.path.join(home, "*", "*", "new", "benchmark.json"))):
         with open(path) as file, open(os.path.join(os.path.dirname(path), "estimates.json")) as estimates:
             name, figures = json.load(file), json.load(estimates)
         group = found["ours"].setdefault(name["group_id"], {})
         group[name["function_id"]] = figures["median"]["point_estimate"]
-    found["pytorch"] = attempt(lambda: pytorch("alloc", limit=90))
+    found["pytorch"] = attempt(lambda: pytorch("alloc", limit=60))
     expandable = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-    found["pytorch_expandable"] = attempt(lambda: pytorch("alloc", limit=60, **expandable))
+    found["pytorch_expandable"] = attempt(lambda: pytorch("alloc", limit=45, **expandable))
     return found
 
 
 def unchanged():
     """Programs recorded by `highwater run`: what they obtained of the driver, beside what their own allocators say."""
-    step = ["mlp", "--device", "cuda", "--steps", "2", "--out", snap("mlp own"), "--json"]
-    found = {"ours": attempt(lambda: recorded_unchanged("ours", [program("highwater"), "record", *step]))}
-    found["ours"]["reserved"] = found["ours"].pop("answer", {}).get("peaks", {}).get("reserved", {}).get("bytes")
-    python = os.environ.get("HIGHWATER_GPU_PYTORCH", sys.executable)
-    tiny = ["--tiny"] if TINY else []
-    step = [python, os.path.join(HERE, "pytorch.py"), "step", "gpt2", "--seconds", "2", *tiny]
+    mlp = ["mlp", "--device", "cuda", "--steps", "2", "--out", snap("mlp own"), "--json"]
+    gpt2 = [PYTORCH, os.path.join(HERE, "pytorch.py"), "step", "gpt2", "--seconds", "2", *tiny()]
+    actions = {"ours": lambda: recorded_unchanged("ours", [program("highwater"), "record", *mlp])}
     for conf in ["expandable_segments:False", "expandable_segments:True"]:
         name = f"pytorch, {conf}"
-        found[name] = attempt(lambda: recorded_unchanged(name, step, PYTORCH_CUDA_ALLOC_CONF=conf))
-        found[name]["reserved"] = found[name].pop("answer", {}).get("max_reserved_bytes")
-    return found
+        actions[name] = lambda name=name, conf=conf: recorded_unchanged(name, gpt2, PYTORCH_CUDA_ALLOC_CONF=conf)
+    return together(actions)
 
 
 def recorded_unchanged(name, command, **variables):
     file = snap(f"run {name}")
-    answer = read_json(run([program("highwater"), "run", "--out", file, "--", *command], 90, **variables)[1])
+    answer = read_json(ours("highwater", "run", "--out", file, "--", *command, limit=60, **variables)[1])
+    if not os.path.exists(file):
+        raise Failure("it called the driver for no memory that could be recorded")
     devices = read_json(run([program("highwater"), "info", file, "--json"], 30)[1])["devices"]
     device = next(device for device in devices if device["device"] == 0)
+    said = answer["max_reserved_bytes"] if "max_reserved_bytes" in answer else answer["peaks"]["reserved"]["bytes"]
     calls = device["allocs"] + device["frees"]
-    return {"answer": answer, "calls": calls, "held": device["peaks"]["reserved"]["bytes"]}
+    return {"calls": calls, "held": device["peaks"]["reserved"]["bytes"], "reserved": said}
 
 
+# What is judged first comes first, and what takes what is left of the time last.
 PARTS = {
     "about": about,
     "kernels": kernels,
-    "tests": tests,
-    **{name: (lambda name=name: beside(name)) for name in BESIDE},
-    "losses": losses,
-    "unchanged": unchanged,
-    "alloc": alloc,
+    **{name: (lambda name=name: step(name)) for name in BESIDE},
+    "tests": checks.tests,
     "events": events,
+    "peaks": peaks,
+    "alloc": alloc,
+    "unchanged": unchanged,
+    "losses": losses,
+    "sanitizer": checks.sanitizer,
 }
+
+
+def keep_recordings():
+    """Puts the recordings of the steps that stand beside PyTorch's into one archive, the smallest first, as many as fit."""
+    names = [snap(f"{commands[1 if TINY else 0]} cuda") for commands in BESIDE.values()]
+    names = [name for name in [*names, *glob.glob(os.path.join(WORK, "*.pickle"))] if os.path.exists(name)]
+    kept = 0
+    with tarfile.open(os.path.join(OUT, "recordings.tar"), "w") as archive:
+        for name in sorted(names, key=os.path.getsize):
+            with open(name, "rb") as file:
+                packed = gzip.compress(file.read(), 6)
+            kept += len(packed) + 1024
+            if kept > MOST_KEPT_BYTES:
+                return
+            entry = tarfile.TarInfo(os.path.basename(name) + ".gz")
+            entry.size = len(packed)
+            archive.addfile(entry, io.BytesIO(packed))
 
 
 def main():
@@ -285,12 +249,14 @@ def main():
         log(f"== {name}")
         result = attempt(PARTS[name])
         results[name] = result | {"part_seconds": round(time.monotonic() - start, 1)}
-        print(f"{name}: {results[name]['part_seconds']} s", file=sys.stderr, flush=True)
+        told = f"failed: {result['failed']}" if fails(result) else f"{results[name]['part_seconds']} s"
+        print(f"{name}: {told}", file=sys.stderr, flush=True)
         with open(kept, "w") as file:
             json.dump(results, file, indent=1)
     text = page(results)
     with open(os.path.join(OUT, "gpu.md"), "w") as file:
         file.write(text)
+    attempt(keep_recordings)
     print(text)
 
 

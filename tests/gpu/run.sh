@@ -4,12 +4,16 @@
 #
 #     ./run.sh [PART…]     all parts, or those named; `./run.sh list` names them
 #
+# To see whether it works where there is no GPU (gpu.md in docs says how): on the stand-in for CUDA's libraries.
+#
 # Variables:
 #   PYTHON                     the Python that has PyTorch (python3)
 #   HIGHWATER_CUDA_PATH        folders with libnvrtc and libcublasLt; else looked for beside PyTorch and in /usr/local/cuda
 #   HIGHWATER_GPU_SECONDS      how long everything may take (520)
 #   HIGHWATER_GPU_TINY=1       tiny models: to see whether this works at all
-#   HIGHWATER_GPU_WORK         where recordings and compiled kernels go (work, beside this script)
+#   HIGHWATER_GPU_PYTORCH      another Python, that has PyTorch, where the one above has none
+#   HIGHWATER_GPU_WORK         where recordings go (work, beside this script)
+#   HIGHWATER_KERNEL_CACHE     where compiled kernels are, and are kept (kernels, beside this script, where pack.sh put some)
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
@@ -37,5 +41,5 @@ FIND
 fi
 export HIGHWATER_CUDA_PATH HIGHWATER_TEST_GPU=1
 export HIGHWATER_GPU_WORK=${HIGHWATER_GPU_WORK:-$here/work}
-export HIGHWATER_KERNEL_CACHE=${HIGHWATER_KERNEL_CACHE:-$HIGHWATER_GPU_WORK/kernels}
+export HIGHWATER_KERNEL_CACHE=${HIGHWATER_KERNEL_CACHE:-$here/kernels}
 exec "$python" "$here/run.py" "$@"

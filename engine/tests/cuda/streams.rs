@@ -5,6 +5,7 @@ use highwater_engine::device::Stream;
 use highwater_engine::{DType, Device, Result, Tensor};
 use highwater_recorder::StreamId;
 use highwater_stand_in::Setup;
+use highwater_stand_in::setup::GPU_VARIABLE;
 
 use crate::recorded::{lines, record};
 
@@ -12,6 +13,11 @@ const COUNT: usize = 1000;
 
 fn cuda() -> Device {
     Device::cuda(0).expect("a device opens")
+}
+
+/// Whether work is done when a GPU gets to it, not when the stand-in is told to.
+fn is_on_gpu() -> bool {
+    std::env::var_os(GPU_VARIABLE).is_some()
 }
 
 /// All of one number, on the stream that the thread is in.
@@ -57,7 +63,8 @@ fn memory_that_is_said_to_be_used_by_another_stream_waits_for_it() {
         let device = cuda();
         let side = device.new_stream().expect("a stream");
         let (read, is_reused) = read_beside(&device, &side, true).expect("work is done");
-        assert!(!is_reused);
+        // A GPU may have been done with the ones when memory for the twos was asked for.
+        assert!(!is_reused || is_on_gpu());
         assert_eq!(read, [2.0; COUNT]);
     });
 }
@@ -142,10 +149,15 @@ fn every_device_records_the_same_streams() {
             lines(&trace, device.id())
         });
         assert!(told[0].contains("for stream 2") && told[0].lines().count() > 30, "{}", told[0]);
-        assert_eq!(told[0], told[1], "cuda and what counts for it");
         assert_eq!(told[2], told[3], "the accounting device and the cpu");
-        assert_eq!(told[0], told[2]);
+        assert_eq!(told[1], told[2], "with what counts for a GPU and without");
+        assert_eq!(settled(&told[0]), settled(&told[1]), "cuda and what counts for it");
     });
+}
+
+/// When a block that another stream used is free again is for a GPU to say, and no part of what is settled before.
+fn settled(told: &str) -> Vec<&str> {
+    told.lines().filter(|line| !is_on_gpu() || !line.starts_with("free_completed")).collect()
 }
 
 #[test]

@@ -38,10 +38,11 @@ pub fn install(missing: &[&str]) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Where Cargo put this crate's library: beside the test, or one folder up.
+/// Where Cargo put this crate's library: beside the test, or one folder up, or, for an example, beside its tests.
 fn built_library() -> Result<PathBuf, String> {
     let test = std::env::current_exe().map_err(|why| format!("this program's own path: {why}"))?;
-    let found = test.ancestors().skip(1).take(2).map(|folder| folder.join(OWN_NAME)).find(|path| path.is_file());
+    let folders = test.ancestors().skip(1).take(2).flat_map(|folder| [folder.to_owned(), folder.join("deps")]);
+    let found = folders.map(|folder| folder.join(OWN_NAME)).find(|path| path.is_file());
     found.ok_or_else(|| format!("{OWN_NAME} is not beside {}, nor one folder up", test.display()))
 }
 
