@@ -5,8 +5,8 @@
 // columns. Scores never leave registers; backward computes them again. No two blocks write the same row, so that sums
 // have one order.
 //
-// How a warp multiplies tiles is told by a type: `ByTensorCores` for 16-bit numbers, `ByThreads` for others. In both, a
-// few neighbouring lanes share rows, and have each some of their columns.
+// How a warp multiplies tiles is told by a type: `ByTensorCores` for 16-bit numbers, `BySplitNumbers` for single
+// precision, `ByThreads` for doubles. In all, a few neighbouring lanes share rows, and have each some of their columns.
 #pragma once
 #include "block.cuh"
 #include "copies.cuh"

@@ -3,6 +3,7 @@
 // Both compute weights again from the logarithms of the rows' sums. With g the result's gradient, a weight's own
 // gradient is g · valueᵀ, and a score's is the weight times (that less delta), delta the row's sum of g · result.
 #pragma once
+#include "attention_split.cuh"
 #include "attention_tensor_cores.cuh"
 #include "attention_threads.cuh"
 

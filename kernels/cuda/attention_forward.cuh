@@ -1,6 +1,7 @@
 // Attention, forward: softmax(query · keyᵀ) · value by tiles of queries, with the logarithm of each row's sum of
 // exponents.
 #pragma once
+#include "attention_split.cuh"
 #include "attention_tensor_cores.cuh"
 #include "attention_threads.cuh"
 
@@ -46,7 +47,7 @@ __device__ inline void attend(const Rows<T>& out, const Rows<Real>& log_sums, co
                               const Rows<const T>& key, const Rows<const T>& value, const Sight& sight,
                               const Share& share) {
     const u32 ROWS = Warps::ROWS, TILE_ROWS = Warps::TILE_ROWS, LINE = Line<WIDTH>::length;
-    const u32 COUNT = KEYS / Warps::LANES, SUMS = WIDTH / Warps::LANES;
+    const u32 COUNT = KEYS / Warps::LANES, SUMS = WIDTH / Warps::PARTS / Warps::LANES;
     DYNAMIC_SHARED(T, query_tile);
     T* key_tile = query_tile + TILE_ROWS * LINE;
     T* value_tile = key_tile + KEYS * LINE;
@@ -56,6 +57,7 @@ __device__ inline void attend(const Rows<T>& out, const Rows<Real>& log_sums, co
     // The last query of the tile sees the most, the first the least; the same of this warp's part.
     u32 end = sight.seen(min(first + TILE_ROWS, sight.places) - 1), all_see = sight.seen(first);
     u32 warp_end = sight.seen(first + Warps::warp_row() + Warps::WARP_ROWS - 1);
+    u32 width_part = Warps::part() * (WIDTH / Warps::PARTS);
     const T* key_rows = key.at(share.batch, key_head, 0);
     const T* value_rows = value.at(share.batch, key_head, 0);
     fetch<TILE_ROWS, WIDTH>(query_tile, query.at(share.batch, share.head, first), query.place, sight.places - first,
@@ -116,7 +118,7 @@ __device__ inline void attend(const Rows<T>& out, const Rows<Real>& log_sums, co
             }
         }
         weigh<Warps>(scores, mixed, softmax, scale * Real(LOG2_E));
-        Warps::template multiply_weights<WIDTH>(mixed, scores, value_tile, shown);
+        Warps::template multiply_weights<WIDTH>(mixed, scores, value_tile + width_part, shown);
     }
 #pragma unroll
     for (u32 i = 0; i < ROWS; i++) {
@@ -124,8 +126,8 @@ __device__ inline void attend(const Rows<T>& out, const Rows<Real>& log_sums, co
         u32 place = first + Warps::row(i);
         if (place < sight.places) {
             Real factor = sight.keys == 0 ? Real(0) : Real(1) / sum;
-            write_row<Warps>(out.at(share.batch, share.head, place), mixed[i], factor, sight, 0);
-            if (threadIdx.x % Warps::LANES == 0) {
+            write_row<Warps>(out.at(share.batch, share.head, place), mixed[i], factor, sight, width_part);
+            if (threadIdx.x % Warps::LANES == 0 && Warps::part() == 0) {
                 *log_sums.at(share.batch, share.head, place) = softmax.largest[i] * scale + log(sum);
             }
         }

@@ -73,59 +73,62 @@ struct Plans<2, 256, SMALL> {
 };
 
 // Single precision.
+template <u32 HEIGHT>
+using Splits = BySplitNumbers<HEIGHT, 1>;
+
 template <>
 struct Plans<4, 32, SMALL> {
-    typedef Plan<ByThreads<4>, 32, 64, false, 3> Forward;
-    typedef Plan<ByThreads<4>, 32, 64, false, 2> KeyGradients;
-    typedef Plan<ByThreads<4>, 32, 64, false, 3> QueryGradients;
+    typedef Plan<Splits<1>, 32, 64, false, 3> Forward;
+    typedef Plan<Splits<1>, 32, 32, false, 4> KeyGradients;
+    typedef Plan<Splits<1>, 32, 32, false, 4> QueryGradients;
 };
 template <>
 struct Plans<4, 64, SMALL> {
-    typedef Plan<ByThreads<2>, 64, 64, false, 4> Forward;
-    typedef Plan<ByThreads<2>, 64, 32, false, 4> KeyGradients;
-    typedef Plan<ByThreads<2>, 64, 64, false, 4> QueryGradients;
+    typedef Plan<Splits<1>, 64, 64, false, 3> Forward;
+    typedef Plan<Splits<1>, 64, 32, false, 3> KeyGradients;
+    typedef Plan<Splits<1>, 64, 32, false, 3> QueryGradients;
 };
+// Two gradients of higher tiles would not fit in registers.
 template <>
 struct Plans<4, 64, LARGE> {
-    typedef Plan<ByThreads<8>, 64, 64, false, 2> Forward;
-    typedef Plan<ByThreads<8>, 64, 32, false, 2> KeyGradients;
-    typedef Plan<ByThreads<8>, 64, 32, false, 2> QueryGradients;
+    typedef Plan<Splits<2>, 64, 32, false, 2> Forward;
+    typedef Plans<4, 64, SMALL>::KeyGradients KeyGradients;
+    typedef Plan<Splits<2>, 64, 32, false, 2> QueryGradients;
 };
 template <>
 struct Plans<4, 96, SMALL> {
-    typedef Plan<ByThreads<4>, 96, 32, false, 3> Forward;
-    typedef Plan<ByThreads<4>, 96, 32, false, 2> KeyGradients;
-    typedef Plan<ByThreads<4>, 96, 32, false, 2> QueryGradients;
+    typedef Plan<Splits<1>, 96, 32, false, 3> Forward;
+    typedef Plan<Splits<1>, 96, 32, false, 2> KeyGradients;
+    typedef Plan<Splits<1>, 96, 32, false, 2> QueryGradients;
 };
 template <>
 struct Plans<4, 128, SMALL> {
-    typedef Plan<ByThreads<4>, 128, 32, false, 2> Forward;
-    typedef Plan<ByThreads<4>, 128, 32, false, 2> KeyGradients;
-    typedef Plan<ByThreads<4>, 128, 32, false, 2> QueryGradients;
+    typedef Plan<Splits<1>, 128, 32, false, 2> Forward;
+    typedef Plan<Splits<1>, 128, 32, false, 2> KeyGradients;
+    typedef Plan<Splits<1>, 128, 32, false, 2> QueryGradients;
 };
-// Forward fits as it is.
+// The others fit as they are.
 template <>
 struct Plans<4, 128, LEAN> {
-    typedef Plan<ByThreads<2>, 128, 32, false, 2> KeyGradients;
-    typedef Plan<ByThreads<2>, 128, 32, false, 2> QueryGradients;
-};
-template <>
-struct Plans<4, 256, LEAN> {
-    typedef Plan<ByThreads<2>, 256, 16, false, 2> Forward;
-    typedef Plan<ByThreads<1>, 256, 16, false, 2> KeyGradients;
-    typedef Plan<ByThreads<1>, 256, 16, false, 2> QueryGradients;
+    typedef Plan<Splits<1>, 128, 16, false, 2> KeyGradients;
 };
 template <>
 struct Plans<4, 256, SMALL> {
-    typedef Plan<ByThreads<2>, 256, 32, false, 2> Forward;
-    typedef Plan<ByThreads<2>, 256, 32, false, 2> KeyGradients;
-    typedef Plan<ByThreads<2>, 256, 32, false, 2> QueryGradients;
+    typedef Plan<BySplitNumbers<1, 2>, 256, 32, false, 2> Forward;
+    typedef Plan<BySplitNumbers<1, 2>, 256, 32, false, 1> KeyGradients;
+    typedef Plan<BySplitNumbers<1, 2>, 256, 32, false, 1> QueryGradients;
+};
+// Forward fits as it is.
+template <>
+struct Plans<4, 256, LEAN> {
+    typedef Plan<BySplitNumbers<1, 2>, 256, 16, false, 1> KeyGradients;
+    typedef Plan<BySplitNumbers<1, 2>, 256, 16, false, 1> QueryGradients;
 };
 
 // Double precision.
 template <u32 PADDED_WIDTH>
 struct Plans<8, PADDED_WIDTH, SMALL> {
-    typedef Plan<ByThreads<1>, PADDED_WIDTH, 16, false, 1> Forward;
-    typedef Plan<ByThreads<1>, PADDED_WIDTH, 16, false, 1> KeyGradients;
-    typedef Plan<ByThreads<1>, PADDED_WIDTH, 16, false, 1> QueryGradients;
+    typedef Plan<ByThreads, PADDED_WIDTH, 16, false, 1> Forward;
+    typedef Plan<ByThreads, PADDED_WIDTH, 16, false, 1> KeyGradients;
+    typedef Plan<ByThreads, PADDED_WIDTH, 16, false, 1> QueryGradients;
 };

@@ -1,7 +1,8 @@
-// Tensor cores: the instructions by which a warp multiplies small matrices of 16-bit fractions.
+// Tensor cores: the instructions by which a warp multiplies small matrices, of 16-bit fractions and of numbers of single
+// precision of which they read the first 11 bits.
 //
 // Every lane of the warp takes part. Which numbers a lane has of a matrix is told in "Parallel Thread Execution ISA",
-// sections on `mma.m16n8k16` and `ldmatrix`. On the CPU lanes show one another what they have.
+// sections on `mma.m16n8k16`, `mma.m16n8k8` and `ldmatrix`. On the CPU lanes show one another what they have.
 #pragma once
 #include "block.cuh"
 
@@ -18,16 +19,28 @@ struct Right16 {
     u32 pair[2][2];
 };
 
+// Of a 16 × 8 left matrix of single precision a lane has, in this order, the number of row lane / 4 and column lane % 4;
+// that 8 rows below; and both 4 columns to the right.
+struct Left8 {
+    f32 number[4];
+};
+// Of an 8 × 8 right matrix, the number of column lane / 4 and row lane % 4, and that 4 rows below.
+struct Right8 {
+    f32 number[2];
+};
+
 #ifdef CUDA_ON_CPU
 // What each lane of each warp shows the others.
 static const unsigned short* shown_rows[32][WARP];
 static Left16 shown_left[32][WARP];
 static u32 shown_right[32][WARP][2];
+static Left8 shown_left_singles[32][WARP];
+static Right8 shown_right_singles[32][WARP];
 #endif
 
 // Reads four 8 × 8 matrices from shared memory. Lane 8i + r says where row r of matrix i lies, at a multiple of 16
 // bytes. A lane gets of each matrix columns 2 · (lane % 4) and the next of row lane / 4; or, turned, those rows of that
-// column.
+// column. The matrices' numbers have 16 bits, so that such a pair, not turned, can be a number of 32 as well.
 template <bool is_turned>
 __device__ inline void read_matrices(const void* row, u32& first, u32& second, u32& third, u32& fourth) {
 #ifdef CUDA_ON_CPU
@@ -134,3 +147,50 @@ struct Tensor<f16> {
     }
 };
 #endif
+
+#ifdef CUDA_ON_CPU
+// The first 11 bits of a number's fraction, the first of which is not stored.
+inline f64 first_bits(f32 number) { return of_bits(bits_of(number) & 0xffffe000u); }
+
+// A sum with the bits of single precision that it begins with.
+inline f32 cut_off(f64 sum) {
+    f32 nearest = (f32)sum;
+    bool is_beyond = fabs((f64)nearest) > fabs(sum) && nearest - nearest == 0.0f;
+    return is_beyond ? of_bits(bits_of(nearest) - 1) : nearest;
+}
+#endif
+
+// Adds to a 16 × 8 matrix the product of the two, of single precision; a lane has the sums that it has of 16-bit numbers'
+// products. Products are exact, four are added to a sum at a time, and the sum is cut off, not rounded, as far as is
+// known: Fasi, Higham, Mikaitis, Pranesh: "Numerical behavior of NVIDIA tensor cores", 2021.
+__device__ inline void multiply_singles(f32& a, f32& b, f32& c, f32& d, const Left8& left, const Right8& right) {
+#ifdef CUDA_ON_CPU
+    u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    shown_left_singles[warp][lane] = left;
+    shown_right_singles[warp][lane] = right;
+    __syncwarp();
+    f32* sums[2][2] = {{&a, &b}, {&c, &d}};
+    for (u32 low = 0; low < 2; low++) {
+        for (u32 next = 0; next < 2; next++) {
+            f32* sum = sums[low][next];
+            for (u32 half = 0; half < 2; half++) {
+                f64 exact = *sum;
+                for (u32 k = 0; k < 4; k++) {
+                    f32 row = shown_left_singles[warp][lane / 4 * 4 + k].number[low + half * 2];
+                    f32 column = shown_right_singles[warp][(2 * (lane % 4) + next) * 4 + k].number[half];
+                    exact += first_bits(row) * first_bits(column);
+                }
+                *sum = cut_off(exact);
+            }
+        }
+    }
+    __syncwarp();
+#else
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(a), "+f"(b), "+f"(c), "+f"(d)
+        : "r"(bits_of(left.number[0])), "r"(bits_of(left.number[1])), "r"(bits_of(left.number[2])),
+          "r"(bits_of(left.number[3])), "r"(bits_of(right.number[0])), "r"(bits_of(right.number[1])));
+#endif
+}

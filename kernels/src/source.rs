@@ -65,6 +65,8 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("tensor_cores.cuh", include_str!("../cuda/tensor_cores.cuh")),
     ("attention.cuh", include_str!("../cuda/attention.cuh")),
     ("attention_threads.cuh", include_str!("../cuda/attention_threads.cuh")),
+    ("split_numbers.cuh", include_str!("../cuda/split_numbers.cuh")),
+    ("attention_split.cuh", include_str!("../cuda/attention_split.cuh")),
     ("attention_tensor_cores.cuh", include_str!("../cuda/attention_tensor_cores.cuh")),
     ("attention_forward.cuh", include_str!("../cuda/attention_forward.cuh")),
     ("attention_backward.cuh", include_str!("../cuda/attention_backward.cuh")),

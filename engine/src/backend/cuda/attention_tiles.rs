@@ -44,21 +44,21 @@ const FILES: [File; 9] = [
         width: 32,
         is_large: false,
         halves: [Some([64, 64]), Some([64, 64]), Some([64, 64])],
-        singles: [Some([64, 64]), Some([64, 64]), Some([64, 64])],
+        singles: [Some([64, 64]), Some([64, 32]), Some([64, 32])],
     },
     File {
         name: "attention_64_large",
         width: 64,
         is_large: true,
         halves: [Some([128, 64]), Some([128, 32]), Some([128, 32])],
-        singles: [Some([128, 64]), Some([128, 32]), Some([128, 32])],
+        singles: [Some([128, 32]), Some([64, 32]), Some([128, 32])],
     },
     File {
         name: "attention_64",
         width: 64,
         is_large: false,
         halves: [Some([64, 64]), Some([64, 32]), Some([64, 64])],
-        singles: [Some([32, 64]), Some([32, 32]), Some([32, 64])],
+        singles: [Some([64, 64]), Some([64, 32]), Some([64, 32])],
     },
     File {
         name: "attention_96",
@@ -86,7 +86,7 @@ const FILES: [File; 9] = [
         width: 128,
         is_large: false,
         halves: [None; 3],
-        singles: [None, Some([32, 32]), Some([32, 32])],
+        singles: [None, Some([64, 16]), None],
     },
     File {
         name: "attention_256",
@@ -100,7 +100,7 @@ const FILES: [File; 9] = [
         width: MOST_WIDTH,
         is_large: false,
         halves: [None; 3],
-        singles: [Some([32, 16]), Some([16, 16]), Some([16, 16])],
+        singles: [None, Some([32, 16]), Some([32, 16])],
     },
 ];
 
@@ -161,9 +161,9 @@ impl File {
 fn shared_bytes(step: Step, [width, bytes]: [usize; 2], [rows, columns]: [usize; 2]) -> usize {
     // Each line ends in 16 bytes more.
     let line = width * bytes + 16;
-    let (of_real, is_by_threads) = (bytes.max(4), bytes > 2);
-    // Where threads multiply, they show one another weights.
-    let shown = if is_by_threads { rows * (columns + 8) * of_real } else { 0 };
+    let of_real = bytes.max(4);
+    // Where threads multiply, as they do doubles, they show one another weights.
+    let shown = if bytes == 8 { rows * (columns + 8) * of_real } else { 0 };
     match step {
         Step::Forward => (rows + 2 * columns) * line + shown,
         // Two numbers for each row of queries as well.
@@ -208,8 +208,9 @@ mod tests {
         let small = Processors { shared_bytes: 99 << 10, ..H200 };
         let files = |device| STEPS.map(|step| name(step, [128, 4], 8, device));
         assert_eq!(files(H200), [Some("attention_128"); 3]);
-        assert_eq!(files(small), [Some("attention_128"), Some("attention_128_lean"), Some("attention_128_lean")]);
-        assert_eq!(STEPS.map(|step| name(step, [200, 4], 8, small)), [Some("attention_256_lean"); 3]);
+        assert_eq!(files(small), [Some("attention_128"), Some("attention_128_lean"), Some("attention_128")]);
+        let files = STEPS.map(|step| name(step, [200, 4], 8, small));
+        assert_eq!(files, [Some("attention_256"), Some("attention_256_lean"), Some("attention_256_lean")]);
         assert_eq!(STEPS.map(|step| name(step, [200, 8], 8, small)), [None; 3], "doubles take twice as much");
     }
 }
