@@ -30,6 +30,7 @@ mod devices;
 mod failures;
 mod memory;
 mod parity;
+mod full_size;
 mod pinned;
 mod weights;
 mod streams;

@@ -18,7 +18,7 @@ use crate::recorded::samples;
 /// What the stand-in's context takes of a device.
 const CONTEXT: u64 = 8 << 20;
 
-fn run(name: &str, device: DeviceChoice, options: &Options) -> (Report, Trace) {
+pub fn run(name: &str, device: DeviceChoice, options: &Options) -> (Report, Trace) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("run.snap");
     let options = Options { device, ..options.clone() };
@@ -37,6 +37,16 @@ fn events(trace: &Trace) -> Vec<String> {
     trace.events.ids().filter(|&id| !is_sample(id)).map(line).collect()
 }
 
+/// Fails unless both recordings tell of the same events, times, addresses and devices aside.
+pub fn assert_same_events(what: &str, found: &Trace, expected: &Trace) {
+    let (found, expected) = (events(found), events(expected));
+    for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(found, expected, "{what}, event {number}");
+    }
+    assert_eq!(found.len(), expected.len(), "{what}");
+    assert!(found.len() > 30, "{what}: {found:?}");
+}
+
 /// Runs two steps of the scenario on a CUDA device, on what counts for one, and on the cpu.
 fn agree(name: &str, all: &[Options]) {
     Setup::new().run(|| {
@@ -47,13 +57,7 @@ fn agree(name: &str, all: &[Options]) {
             assert_eq!((report.steps_done, report.oom), (2, None), "{what}");
             assert_eq!(verify::verify(&trace), [], "{what}");
             assert!(trace.records_uses() && trace.trust.unmatched_uses == 0, "{what}");
-            let (_, counted) = run(name, DeviceChoice::MetaForCuda, &options);
-            let (found, expected) = (events(&trace), events(&counted));
-            for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                assert_eq!(found, expected, "{what}, event {number}");
-            }
-            assert_eq!(found.len(), expected.len(), "{what}");
-            assert!(found.len() > 30, "{what}: {found:?}");
+            assert_same_events(&what, &trace, &run(name, DeviceChoice::MetaForCuda, &options).1);
 
             let losses = report.losses.expect("a CUDA device computes");
             // The cpu has no virtual memory, which settings may ask for.
