@@ -55,7 +55,8 @@ struct Fault {
 };
 
 __device__ inline void tell(Fault* fault, i64 index, i64 size) {
-    if (fault->is_set == 0) {
+    // The first to come tells: two could mix their words.
+    if (atomicCAS((unsigned long long*)&fault->is_set, 0ull, 2ull) == 0ull) {
         fault->index = index;
         fault->size = size;
         __threadfence_system();

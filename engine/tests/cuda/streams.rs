@@ -209,3 +209,23 @@ fn a_stream_of_one_device_waits_for_one_of_another() {
         one.wait_for(&host).expect("the host has nothing to be waited for");
     });
 }
+
+#[test]
+fn threads_that_share_a_stream_take_turns_with_its_workspace() {
+    Setup::new().run(|| {
+        let device = cuda();
+        // Cut into parts, which wait in the workspace for a second kernel.
+        let sums = |value: f64| {
+            let input = Tensor::full([9_001, 8], value, DType::F32, &device).expect("there is memory");
+            for turn in 0..100 {
+                let sum = input.sum_axes(&[0]).expect("it sums").to_vec::<f32>().expect("it can be read");
+                assert_eq!(sum, [9_001.0 * value as f32; 8], "turn {turn} of {value}");
+            }
+        };
+        std::thread::scope(|scope| {
+            let sums = &sums;
+            let others = [1.0, 2.0, 3.0].map(|value| scope.spawn(move || sums(value)));
+            others.into_iter().for_each(|other| other.join().expect("every sum is right"));
+        });
+    });
+}

@@ -4,7 +4,9 @@
 //! looks when it waits for the device.
 #![expect(unsafe_code, reason = "memory that device and host share")]
 
+use std::mem::offset_of;
 use std::ptr;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use cudarc::driver::{result, sys};
 
@@ -16,7 +18,7 @@ use crate::error::{Result, Told};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Fault {
-    /// Not 0 once there is one.
+    /// 0 for none, 1 once all of it is told, 2 while it is being told.
     is_set: i64,
     /// The index.
     pub index: i64,
@@ -58,13 +60,16 @@ impl Gpu {
 
     /// The first fault since this was last asked. What is still under way may find others.
     pub fn take_fault(&self) -> Option<Fault> {
-        // SAFETY: the place is alive and holds whole numbers, whatever they are. The device writes `is_set` last.
-        let fault = unsafe { ptr::read_volatile(self.faults.place.0) };
-        if fault.is_set == 0 {
+        let place = self.faults.place.0;
+        // SAFETY: the place is alive, aligned for whole numbers, and nobody but devices writes there meanwhile.
+        let is_set = unsafe { AtomicI64::from_ptr(place.byte_add(offset_of!(Fault, is_set)).cast()) };
+        // The device sets this last, so what is read after it belongs to it.
+        if is_set.load(Ordering::Acquire) != 1 {
             return None;
         }
-        // SAFETY: as above.
-        unsafe { ptr::write_volatile(self.faults.place.0, Fault { is_set: 0, ..fault }) };
+        // SAFETY: as above; any bytes are whole numbers.
+        let fault = unsafe { ptr::read_volatile(place) };
+        is_set.store(0, Ordering::Release);
         Some(fault)
     }
 }

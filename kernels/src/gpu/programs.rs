@@ -15,9 +15,6 @@ use crate::cache;
 use crate::error::{Result, Told};
 use crate::source::Unit;
 
-/// Shared memory that a kernel may have without asking.
-const UNASKED_SHARED_BYTES: u32 = 48 << 10;
-
 /// A context's programs.
 #[derive(Debug)]
 pub(super) struct Programs {
@@ -52,14 +49,14 @@ impl Programs {
         // SAFETY: the module is loaded.
         let handle =
             unsafe { result::module::get_function(module.0, name) }.or_else(|error| Err(error).told(&doing()))?;
-        let allowed = shared_bytes.max(UNASKED_SHARED_BYTES);
-        if shared_bytes > UNASKED_SHARED_BYTES {
+        if shared_bytes > 0 {
+            // Without asking, a block gets 48 KiB, of which what the kernel itself declares is a part.
             let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is loaded.
             unsafe { result::function::set_function_attribute(handle, attribute, shared_bytes as i32) }
                 .told("cuFuncSetAttribute")?;
         }
-        let function = Function { handle: Handle(handle), shared_bytes: allowed };
+        let function = Function { handle: Handle(handle), shared_bytes };
         self.functions.write().unwrap_or_else(PoisonError::into_inner).insert(kernel, function);
         Ok(handle)
     }

@@ -4,7 +4,7 @@
 //! with one and the same right operand is one product of taller matrices, and a sum over a batch one of longer rows. Of
 //! the batch axes that are left, the longest along which results lie apart is counted by the library, the others here.
 
-use highwater_kernels::{Matrix, Order, Product, Workspace};
+use highwater_kernels::{Error as Cuda, Matrix, Order, Product, Workspace};
 
 use super::elementwise;
 use super::launch::{Place, Queue, check_float, number, reading, writing};
@@ -38,7 +38,8 @@ pub fn matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: View<'_
         // Joined columns have a bias each, of which there are not as many.
         if is_by_rows && axes.columns.length == bias.layout.elements() && bias.layout.is_contiguous() {
             match multiply(&axes, [out, left, right], Some(bias), [1.0, 0.0]) {
-                Err(Error::Cuda(highwater_kernels::Error::NoAlgorithm { .. })) => {}
+                // Not with this bias: with it in place before, it is a product like any other.
+                Err(Error::Cuda(Cuda::NoAlgorithm { .. } | Cuda::Products { .. })) => {}
                 other => return other,
             }
         }
