@@ -118,7 +118,7 @@ def sanitized(tool, check, binary, names):
     start, finished = time.monotonic(), True
     words = [tool, "--tool", check, "--report-api-errors", "no", "--print-limit", "50", *command(binary, names)]
     try:
-        _, out, err = run(words, SANITIZER_SECONDS, may_fail=True)
+        _, out, err = run(words, SANITIZER_SECONDS, may_fail=True, looked_at=False)
         text = out + err
     except Stopped as stopped:
         text, finished = stopped.words, False

@@ -1,4 +1,10 @@
-"""The page of a run on a GPU, made of its results: tables in Markdown."""
+"""The page of a run on a GPU, made of its results: tables in Markdown.
+
+    python page.py RESULTS.json     prints the page of results that are there, of several runs perhaps
+"""
+
+import json
+import sys
 
 MIB = 1 << 20
 
@@ -32,11 +38,11 @@ def number(value, digits=2):
 
 
 def ratio(ours, theirs):
-    return "–" if not ours or not theirs else f"{ours / theirs:.2f}"
+    return "–" if not ours or not theirs else f"{ours / theirs:.3f}"
 
 
 def slower(way, off):
-    return "–" if not way or not off else f"{(way / off - 1) * 100:+.1f} %"
+    return "–" if not way or not off else f"{(way / off - 1) * 100:+.2f} %"
 
 
 def told(what, figures):
@@ -95,7 +101,8 @@ class Page:
         events = self.named("events")
         same = [found for found in events.values() if found["first_difference"] is None]
         if events:
-            rows.append(["commands with the same events on the GPU as counted", f"{len(same)} of {len(events)}"])
+            tried = len(events) + len(failures(self.part("events")))
+            rows.append(["commands with the same events on the GPU as counted", f"{len(same)} of {tried}"])
         for of in ["allocated", "reserved"]:
             ratios = [self.ratio_of(name, lambda side, of=of: side.get(f"max_{of}_bytes")) for name in SCENARIOS]
             rows += told(f"most {of}, ours / PyTorch's", ratios)
@@ -229,3 +236,8 @@ class Page:
 
 def page(results):
     return Page(results).text()
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as file:
+        print(page(json.load(file)))

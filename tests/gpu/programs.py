@@ -74,10 +74,10 @@ def shown(command):
     return " ".join(os.path.relpath(word, HERE) if word.startswith(HERE) else word for word in command)
 
 
-def run(command, limit, may_fail=False, **variables):
+def run(command, limit, may_fail=False, looked_at=True, **variables):
     """Runs a command for so many seconds at most, and gives its status and both its outputs."""
     if left() < 1:
-        raise Stopped("not run: no time was left")
+        raise Failure("not run: no time was left")
     limit, start = min(limit, left()), time.monotonic()
     setting = "".join(f"{name}={value} " for name, value in variables.items())
     try:
@@ -95,7 +95,7 @@ def run(command, limit, may_fail=False, **variables):
     try:
         out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        places = look_at(process.pid)
+        places = look_at(process.pid) if looked_at else ""
         # With whatever it started: that would keep its outputs open.
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
