@@ -9,7 +9,7 @@ use expect_test::expect_file;
 use highwater_stand_in::Setup;
 use highwater_stand_in::setup::REQUIRED_VARIABLE;
 use highwater_tests::workspace_root;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Stands for a Python that has PyTorch: answers what the page needs of it.
 const PYTORCH: &str = r#"#!/bin/sh
@@ -128,8 +128,9 @@ fn tests_that_fail_run_again_alone_and_those_that_end_take_no_others_with_them()
     let (results, page) = run(folder.path(), &["about", "tests", "alloc"], |_| {});
     let found = &results["tests"]["engine-made-up"];
     assert_eq!((&found["passed"], &found["skipped"]), (&4.into(), &1.into()), "{results:#}");
-    assert_eq!(found["failing"], serde_json::json!(["shy::b (passes alone)", "ends::b"]), "{results:#}");
-    assert_eq!(found["why"], serde_json::json!(["ends ended with status -11 in ends::b"]), "{results:#}");
+    let failing = json!({"shy::b": "passes alone", "ends::b": "ended with status -11 in ends::b"});
+    assert_eq!(found["failing"], failing, "{results:#}");
+    assert_eq!(found["why"], json!(["ends ended with status -11 in ends::b"]), "{results:#}");
     assert!(page.contains("- GPU, driver, memory: Stand-in, 0, 1 MiB"), "{page}");
     assert!(page.contains("- alloc pytorch: RuntimeError: it does no more"), "{page}");
     assert!(page.contains("- alloc run: [Errno 2] No such file or directory"), "{page}");

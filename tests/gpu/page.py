@@ -11,6 +11,9 @@ MIB = 1 << 20
 # What stands beside PyTorch, in the order of the tables.
 SCENARIOS = ["vit-l-16", "gpt2", "tiny-nerf", "fcn"]
 
+# Of tests that failed and were not run again, so many are named.
+MOST_NAMES = 20
+
 
 def table(head, rows):
     if not rows:
@@ -203,12 +206,15 @@ class Page:
         return ["## Losses on the GPU and on the processor", "", *table(head, rows)] if rows else []
 
     def tests(self):
-        rows = []
+        rows, why = [], []
         for name, found in self.named("tests").items():
-            cells = [found["passed"], len(found["failing"]), found["skipped"], found["seconds"]]
-            rows.append([name, *cells, "; ".join([*found["failing"], *found["why"]])])
-        head = ["", "passed", "failed", "of these skipped", "s", "which failed"]
-        return ["## Tests", "", *table(head, rows)] if rows else []
+            rows.append([name, found["passed"], len(found["failing"]), found["skipped"], found["seconds"], "; ".join(found["why"])])
+            known = [f"- {test}: {reason}" for test, reason in found["failing"].items() if reason]
+            rest = [test for test, reason in found["failing"].items() if not reason]
+            why += known + ([f"- and {len(rest)} more of {name}: {', '.join(rest[:MOST_NAMES])}"] if rest else [])
+        why = ["What failed, each alone with launches that wait:", "", *why, ""] if why else []
+        head = ["", "passed", "failed", "of these skipped", "s", "which ended before their time"]
+        return ["## Tests", "", *table(head, rows), *why] if rows else []
 
     def sanitizer(self):
         rows = []

@@ -57,15 +57,19 @@ def clipped(text):
 
 
 def reason(status, out, err):
-    """Why a program failed, in a line: what it panicked with, its last error, or its last words."""
+    """Why a program failed, in a line: that there was no memory, what it panicked with, its last error, or its last words."""
+    oom = attempt(lambda: read_json(out)["oom"]["description"])
+    if isinstance(oom, str):
+        return oom.splitlines()[0]
     lines = [line.strip() for line in (err.strip() or out).splitlines() if line.strip()]
     found = lines[-1] if lines else "no words"
-    errors = [line for line in lines if line.lower().startswith(("error", "highwater: "))]
+    errors = [line for line in lines if line.lower().startswith("error")]
     if errors:
         found = errors[-1]
     for number, line in enumerate(lines):
         if " panicked at " in line:
             found = " ".join([line.split(" panicked at ")[1], *lines[number + 1 : number + 2]])
+            break
     how = f"signal {-status}: " if status < 0 else ""
     return how + found[:300]
 
@@ -138,6 +142,7 @@ def ours(name, *words, limit, **variables):
     except Failure as first:
         again = attempt(lambda: run(command, limit, CUDA_LAUNCH_BLOCKING="1", **variables))
         told = again["failed"] if fails(again) else "no failure"
+        told = "the same" if told == str(first) else told
         raise Failure(f"{first}; with launches that wait: {told}") from None
 
 

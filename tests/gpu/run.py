@@ -124,8 +124,7 @@ def same_events(command):
     """Records on the GPU and on the device that counts for one, and compares."""
     files = {device: snap(f"{command} {device}") for device in ["cuda", "meta:cuda"]}
     for device, file in files.items():
-        if record(command, device, file)["oom"]:
-            raise Failure(f"out of memory on {device}")
+        record(command, device, file)
     return read_json(run([program("same_events"), *files.values()], 60, may_fail=True)[1])
 
 
