@@ -2,6 +2,7 @@
 
 mod crash;
 mod gate;
+mod gpu_scripts;
 mod idle;
 mod layering;
 mod pytorch_bytes;

@@ -7,9 +7,10 @@
 //! After the steps to warm up, rounds are run one after another, in each as many steps in each of the three ways, so that
 //! a clock that drifts drifts for all; as many as take about the given seconds, 20 at most. A step's time is that until
 //! the device has done all of its work.
-#![expect(clippy::print_stdout, reason = "printing is what this program is for")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this program is for")]
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use highwater_engine::Device;
@@ -35,9 +36,17 @@ struct Plan {
     command: String,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    println!("{}", measure(&plan()?)?);
-    Ok(())
+fn main() -> ExitCode {
+    match plan().and_then(|plan| measure(&plan)) {
+        Ok(found) => {
+            println!("{found}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn plan() -> Result<Plan, Box<dyn Error>> {

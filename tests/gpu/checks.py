@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 
-from programs import HERE, Failure, Stopped, attempt, fails, left, run, together
+from programs import HERE, Failure, Stopped, attempt, fails, left, reason, run, together
 
 # These look at how much of the device is free, so nothing else may use it meanwhile; they are few and short.
 UNDISTURBED = ["kernels-device", "kernels-products"]
@@ -60,7 +60,9 @@ def outcome(binary, names, limit=MODULE_SECONDS, **variables):
     if why and begun:
         why += f" in {begun[-1]}"
     skipped = len(re.findall(r"^skipped: ", words, re.M))
-    return {"passed": len(passed), "failing": failing, "skipped": skipped, "why": why, "seconds": time.monotonic() - start}
+    told = reason(0, "", words) if " panicked at " in words else why
+    seconds = time.monotonic() - start
+    return {"passed": len(passed), "failing": failing, "skipped": skipped, "why": why, "reason": told, "seconds": seconds}
 
 
 def tests():
@@ -73,11 +75,13 @@ def tests():
         else:
             rest[binary, module] = lambda binary=binary, names=names: outcome(binary, names)
     outcomes |= together(rest)
-    failures = [(binary, name) for (binary, _), went in outcomes.items() for name in went.get("failing", [])]
+    failing = [(place, binary, name) for (binary, _), went in outcomes.items() for place, name in enumerate(went.get("failing", []))]
+    # The first of each module before the second of any.
+    failing = sorted(failing, key=lambda failed: failed[0])[:MOST_AGAIN]
     again = together(
         {
             (binary, name): lambda binary=binary, name=name: outcome(binary, [name], AGAIN_SECONDS, CUDA_LAUNCH_BLOCKING="1")
-            for binary, name in failures[:MOST_AGAIN]
+            for _, binary, name in failing
         }
     )
     told = {}
@@ -86,14 +90,14 @@ def tests():
         if fails(went):
             told[f"{name} {module}"] = went
             continue
-        row = told.setdefault(name, {"passed": 0, "skipped": 0, "seconds": 0, "failing": [], "why": []})
+        row = told.setdefault(name, {"passed": 0, "skipped": 0, "seconds": 0, "failing": {}, "why": []})
         row["passed"] += went["passed"]
         row["skipped"] += went["skipped"]
         row["seconds"] = round(row["seconds"] + went["seconds"], 1)
         row["why"] += [f"{module} {went['why']}"] if went["why"] else []
         for test in went["failing"]:
             alone = again.get((binary, test), {})
-            row["failing"].append(test + (" (passes alone)" if alone.get("passed") else ""))
+            row["failing"][test] = "passes alone" if alone.get("passed") else alone.get("reason", alone.get("failed"))
     return told
 
 
@@ -118,7 +122,7 @@ def sanitized(tool, check, binary, names):
     start, finished = time.monotonic(), True
     words = [tool, "--tool", check, "--report-api-errors", "no", "--print-limit", "50", *command(binary, names)]
     try:
-        _, out, err = run(words, SANITIZER_SECONDS, may_fail=True)
+        _, out, err = run(words, SANITIZER_SECONDS, may_fail=True, looked_at=False)
         text = out + err
     except Stopped as stopped:
         text, finished = stopped.words, False

@@ -1,9 +1,18 @@
-"""The page of a run on a GPU, made of its results: tables in Markdown."""
+"""The page of a run on a GPU, made of its results: tables in Markdown.
+
+    python page.py RESULTS.json     prints the page of results that are there, of several runs perhaps
+"""
+
+import json
+import sys
 
 MIB = 1 << 20
 
 # What stands beside PyTorch, in the order of the tables.
 SCENARIOS = ["vit-l-16", "gpt2", "tiny-nerf", "fcn"]
+
+# Of tests that failed and were not run again, so many are named.
+MOST_NAMES = 20
 
 
 def table(head, rows):
@@ -32,11 +41,11 @@ def number(value, digits=2):
 
 
 def ratio(ours, theirs):
-    return "–" if not ours or not theirs else f"{ours / theirs:.2f}"
+    return "–" if not ours or not theirs else f"{ours / theirs:.3f}"
 
 
 def slower(way, off):
-    return "–" if not way or not off else f"{(way / off - 1) * 100:+.1f} %"
+    return "–" if not way or not off else f"{(way / off - 1) * 100:+.2f} %"
 
 
 def told(what, figures):
@@ -95,7 +104,8 @@ class Page:
         events = self.named("events")
         same = [found for found in events.values() if found["first_difference"] is None]
         if events:
-            rows.append(["commands with the same events on the GPU as counted", f"{len(same)} of {len(events)}"])
+            tried = len(events) + len(failures(self.part("events")))
+            rows.append(["commands with the same events on the GPU as counted", f"{len(same)} of {tried}"])
         for of in ["allocated", "reserved"]:
             ratios = [self.ratio_of(name, lambda side, of=of: side.get(f"max_{of}_bytes")) for name in SCENARIOS]
             rows += told(f"most {of}, ours / PyTorch's", ratios)
@@ -196,12 +206,15 @@ class Page:
         return ["## Losses on the GPU and on the processor", "", *table(head, rows)] if rows else []
 
     def tests(self):
-        rows = []
+        rows, why = [], []
         for name, found in self.named("tests").items():
-            cells = [found["passed"], len(found["failing"]), found["skipped"], found["seconds"]]
-            rows.append([name, *cells, "; ".join([*found["failing"], *found["why"]])])
-        head = ["", "passed", "failed", "of these skipped", "s", "which failed"]
-        return ["## Tests", "", *table(head, rows)] if rows else []
+            rows.append([name, found["passed"], len(found["failing"]), found["skipped"], found["seconds"], "; ".join(found["why"])])
+            known = [f"- {test}: {reason}" for test, reason in found["failing"].items() if reason]
+            rest = [test for test, reason in found["failing"].items() if not reason]
+            why += known + ([f"- and {len(rest)} more of {name}: {', '.join(rest[:MOST_NAMES])}"] if rest else [])
+        why = ["What failed, each alone with launches that wait:", "", *why, ""] if why else []
+        head = ["", "passed", "failed", "of these skipped", "s", "which ended before their time"]
+        return ["## Tests", "", *table(head, rows), *why] if rows else []
 
     def sanitizer(self):
         rows = []
@@ -229,3 +242,8 @@ class Page:
 
 def page(results):
     return Page(results).text()
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as file:
+        print(page(json.load(file)))

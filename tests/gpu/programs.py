@@ -57,15 +57,19 @@ def clipped(text):
 
 
 def reason(status, out, err):
-    """Why a program failed, in a line: what it panicked with, its last error, or its last words."""
+    """Why a program failed, in a line: that there was no memory, what it panicked with, its last error, or its last words."""
+    oom = attempt(lambda: read_json(out)["oom"]["description"])
+    if isinstance(oom, str):
+        return oom.splitlines()[0]
     lines = [line.strip() for line in (err.strip() or out).splitlines() if line.strip()]
     found = lines[-1] if lines else "no words"
-    errors = [line for line in lines if line.lower().startswith(("error", "highwater: "))]
+    errors = [line for line in lines if line.lower().startswith("error")]
     if errors:
         found = errors[-1]
     for number, line in enumerate(lines):
         if " panicked at " in line:
             found = " ".join([line.split(" panicked at ")[1], *lines[number + 1 : number + 2]])
+            break
     how = f"signal {-status}: " if status < 0 else ""
     return how + found[:300]
 
@@ -74,10 +78,10 @@ def shown(command):
     return " ".join(os.path.relpath(word, HERE) if word.startswith(HERE) else word for word in command)
 
 
-def run(command, limit, may_fail=False, **variables):
+def run(command, limit, may_fail=False, looked_at=True, **variables):
     """Runs a command for so many seconds at most, and gives its status and both its outputs."""
     if left() < 1:
-        raise Stopped("not run: no time was left")
+        raise Failure("not run: no time was left")
     limit, start = min(limit, left()), time.monotonic()
     setting = "".join(f"{name}={value} " for name, value in variables.items())
     try:
@@ -95,7 +99,7 @@ def run(command, limit, may_fail=False, **variables):
     try:
         out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        places = look_at(process.pid)
+        places = look_at(process.pid) if looked_at else ""
         # With whatever it started: that would keep its outputs open.
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
@@ -138,6 +142,7 @@ def ours(name, *words, limit, **variables):
     except Failure as first:
         again = attempt(lambda: run(command, limit, CUDA_LAUNCH_BLOCKING="1", **variables))
         told = again["failed"] if fails(again) else "no failure"
+        told = "the same" if told == str(first) else told
         raise Failure(f"{first}; with launches that wait: {told}") from None
 
 

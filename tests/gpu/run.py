@@ -72,7 +72,7 @@ def about():
     facts |= together(
         {
             "gpu": lambda: {"text": run(query, 30)[1].strip()},
-            "pytorch": lambda: {"text": run([PYTORCH, "-c", words], 60)[1].strip()},
+            "pytorch": lambda: {"text": run([PYTORCH, "-c", words], 90)[1].strip()},
         }
     )
     # For the log alone: what else uses the GPU, and where libraries may come from.
@@ -92,7 +92,8 @@ def kernels():
 def step(name):
     """The times and peaks of a training step, ours and PyTorch's, one after the other and nothing beside them."""
     command, seconds = BESIDE[name][1 if TINY else 0], "2" if TINY else "15"
-    measure = ["--seconds", seconds, *command.split()]
+    # Many short rounds: what recording costs is less than what a clock drifts by.
+    measure = ["--rounds", "6", "--seconds", seconds, *command.split()]
     return {
         "ours": attempt(lambda: read_json(ours("step_time", *measure, limit=60)[1])),
         "pytorch": attempt(lambda: pytorch("step", name, "--seconds", seconds, *tiny(), limit=75)),
@@ -123,8 +124,7 @@ def same_events(command):
     """Records on the GPU and on the device that counts for one, and compares."""
     files = {device: snap(f"{command} {device}") for device in ["cuda", "meta:cuda"]}
     for device, file in files.items():
-        if record(command, device, file)["oom"]:
-            raise Failure(f"out of memory on {device}")
+        record(command, device, file)
     return read_json(run([program("same_events"), *files.values()], 60, may_fail=True)[1])
 
 
