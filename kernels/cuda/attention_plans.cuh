@@ -24,9 +24,11 @@ enum Size { SMALL, LARGE, LEAN };
 template <u32 BYTES, u32 WIDTH, Size size>
 struct Plans;
 
-// How high a thread's, or a warp's, part of a tile is: the higher, the more products for each number read.
+// How high a warp's part of a tile is: the higher, the more products for each number read.
 template <u32 HEIGHT>
 using Tensors = ByTensorCores<T, HEIGHT, 1>;
+template <u32 HEIGHT>
+using Splits = BySplitNumbers<HEIGHT, 1>;
 
 // 16-bit numbers.
 template <>
@@ -73,9 +75,6 @@ struct Plans<2, 256, SMALL> {
 };
 
 // Single precision.
-template <u32 HEIGHT>
-using Splits = BySplitNumbers<HEIGHT, 1>;
-
 template <>
 struct Plans<4, 32, SMALL> {
     typedef Plan<Splits<1>, 32, 64, false, 3> Forward;
@@ -115,14 +114,8 @@ struct Plans<4, 128, LEAN> {
 template <>
 struct Plans<4, 256, SMALL> {
     typedef Plan<BySplitNumbers<1, 2>, 256, 32, false, 2> Forward;
-    typedef Plan<BySplitNumbers<1, 2>, 256, 32, false, 1> KeyGradients;
-    typedef Plan<BySplitNumbers<1, 2>, 256, 32, false, 1> QueryGradients;
-};
-// Forward fits as it is.
-template <>
-struct Plans<4, 256, LEAN> {
-    typedef Plan<BySplitNumbers<1, 2>, 256, 16, false, 1> KeyGradients;
-    typedef Plan<BySplitNumbers<1, 2>, 256, 16, false, 1> QueryGradients;
+    typedef Plan<BySplitNumbers<1, 2>, 256, 16, false, 2> KeyGradients;
+    typedef Plan<BySplitNumbers<1, 2>, 256, 16, false, 2> QueryGradients;
 };
 
 // Double precision.

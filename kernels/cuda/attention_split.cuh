@@ -26,7 +26,7 @@ struct BySplitNumbers {
     __device__ static u32 score_column(u32 j) { return j / 2 * 8 + lane() % LANES * 2 + j % 2; }
     __device__ static u32 width_column(u32 j) { return score_column(j); }
 
-    // A tile of rows to be multiplied, read and split anew for each product: registers are for sums.
+    // A tile of rows to be multiplied, read and split anew for each product, since sums need the registers.
     template <u32 WIDTH, bool is_held>
     struct Left {
         const T* tile;
@@ -34,21 +34,71 @@ struct BySplitNumbers {
         __device__ explicit Left(const T* rows)
             : tile(rows + (warp_row() + lane() % 16) * Line<WIDTH>::length + lane() / 16 * 4) {}
         __device__ void hold() {}
-        __device__ SplitLeft at(u32 step, u32 m) const {
-            u32 bits[4];
-            read_matrices<false>(tile + m * 16 * Line<WIDTH>::length + step * 8, bits[0], bits[1], bits[2], bits[3]);
-            return SplitLeft(of_bits(bits[0]), of_bits(bits[1]), of_bits(bits[2]), of_bits(bits[3]));
+        __device__ SplitLeft<HEIGHT> at(u32 step) const {
+            SplitLeft<HEIGHT> left;
+#pragma unroll
+            for (u32 m = 0; m < HEIGHT; m++) {
+                u32 a, b, c, d;
+                read_matrices<false>(tile + m * 16 * Line<WIDTH>::length + step * 8, a, b, c, d);
+                split(Left8{of_bits(a), of_bits(b), of_bits(c), of_bits(d)}, left.big[m], left.small[m]);
+            }
+            return left;
         }
     };
 
-    // sums += left · right, for 8 columns of them from number `j` of a thread's on; of the parts of both that are told.
+    // Left matrices of weights of 8 columns, which stay in registers. Their columns are in another order than the
+    // weights': the even ones come first.
     template <u32 COUNT>
-    __device__ static void multiply(Real (&sums)[ROWS][COUNT], const SplitLeft (&left)[HEIGHT], Left8 SplitLeft::*of_left,
-                                    const Right8& right, u32 j) {
+    __device__ static SplitLeft<HEIGHT> left_of(const Real (&weights)[ROWS][COUNT], u32 step) {
+        SplitLeft<HEIGHT> left;
 #pragma unroll
         for (u32 m = 0; m < HEIGHT; m++) {
-            multiply_singles(sums[2 * m][j], sums[2 * m][j + 1], sums[2 * m + 1][j], sums[2 * m + 1][j + 1],
-                             left[m].*of_left, right);
+            const Real *upper = &weights[2 * m][2 * step], *lower = &weights[2 * m + 1][2 * step];
+            split(Left8{(f32)upper[0], (f32)lower[0], (f32)upper[1], (f32)lower[1]}, left.big[m], left.small[m]);
+        }
+        return left;
+    }
+
+    // sums += left · right, for 8 columns of them from number `j` of a thread's on.
+    template <u32 COUNT>
+    __device__ static void multiply(Real (&sums)[ROWS][COUNT], const Left8 (&left)[HEIGHT], const Right8& right,
+                                    u32 j) {
+#pragma unroll
+        for (u32 m = 0; m < HEIGHT; m++) {
+            multiply_singles(sums[2 * m][j], sums[2 * m][j + 1], sums[2 * m + 1][j], sums[2 * m + 1][j + 1], left[m],
+                             right);
+        }
+    }
+
+    // sums = left · rightᵀ, along STEPS times 8 columns of both from step `begin` on. `right` is where this lane reads.
+    template <u32 WIDTH, u32 STEPS, bool is_held, u32 COUNT>
+    __device__ static void multiply_steps(Real (&sums)[ROWS][COUNT], const Left<WIDTH, is_held>& left, const T* right,
+                                          u32 begin) {
+        Real rests[ROWS][COUNT];
+        clear(sums);
+        clear(rests);
+#pragma unroll 2
+        for (u32 step = begin; step < begin + STEPS; step++) {
+            SplitLeft<HEIGHT> l = left.at(step);
+#pragma unroll
+            for (u32 j = 0; j < COUNT; j += 4) {
+                u32 a, b, c, d;
+                read_matrices<false>(right + j * 4 * Line<WIDTH>::length + step * 8, a, b, c, d);
+                SplitRight first(Right8{of_bits(a), of_bits(b)}), second(Right8{of_bits(c), of_bits(d)});
+                multiply(rests, l.small, first.big, j);
+                multiply(rests, l.small, second.big, j + 2);
+                multiply(sums, l.big, first.big, j);
+                multiply(sums, l.big, second.big, j + 2);
+                multiply(rests, l.big, first.small, j);
+                multiply(rests, l.big, second.small, j + 2);
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < ROWS; i++) {
+#pragma unroll
+            for (u32 j = 0; j < COUNT; j++) {
+                sums[i][j] = fmaf(sums[i][j], growth<STEPS>(), checked_rest(rests[i][j]));
+            }
         }
     }
 
@@ -56,77 +106,56 @@ struct BySplitNumbers {
     template <u32 WIDTH, bool is_held, u32 COUNT>
     __device__ static void multiply_turned(Real (&products)[ROWS][COUNT], const Left<WIDTH, is_held>& left,
                                            const T* right) {
-        const T* column = right + (lane() / 16 * 8 + lane() % 8) * Line<WIDTH>::length + lane() / 8 % 2 * 4;
-        Real rests[ROWS][COUNT];
-        clear(products);
-        clear(rests);
-#pragma unroll 2
-        for (u32 step = 0; step < WIDTH / 8; step++) {
-            SplitLeft l[HEIGHT];
+        const u32 STEPS = WIDTH % 64 == 0 ? 8 : WIDTH / 8;
+        right += (lane() / 16 * 8 + lane() % 8) * Line<WIDTH>::length + lane() / 8 % 2 * 4;
+        multiply_steps<WIDTH, STEPS>(products, left, right, 0);
+#pragma unroll 1
+        for (u32 begin = STEPS; begin < WIDTH / 8; begin += STEPS) {
+            Real more[ROWS][COUNT];
+            multiply_steps<WIDTH, STEPS>(more, left, right, begin);
 #pragma unroll
-            for (u32 m = 0; m < HEIGHT; m++) {
-                l[m] = left.at(step, m);
-            }
+            for (u32 i = 0; i < ROWS; i++) {
 #pragma unroll
-            for (u32 j = 0; j < COUNT; j += 4) {
-                u32 bits[4];
-                read_matrices<false>(column + j * 4 * Line<WIDTH>::length + step * 8, bits[0], bits[1], bits[2],
-                                     bits[3]);
-                SplitRight r[2] = {SplitRight(of_bits(bits[0]), of_bits(bits[1])),
-                                   SplitRight(of_bits(bits[2]), of_bits(bits[3]))};
-                multiply(rests, l, &SplitLeft::small, r[0].big, j);
-                multiply(rests, l, &SplitLeft::small, r[1].big, j + 2);
-                multiply(products, l, &SplitLeft::big, r[0].big, j);
-                multiply(products, l, &SplitLeft::big, r[1].big, j + 2);
-                multiply(rests, l, &SplitLeft::big, r[0].small, j);
-                multiply(rests, l, &SplitLeft::big, r[1].small, j + 2);
-            }
-        }
-#pragma unroll
-        for (u32 i = 0; i < ROWS; i++) {
-#pragma unroll
-            for (u32 j = 0; j < COUNT; j++) {
-                products[i][j] += checked_rest(rests[i][j]);
+                for (u32 j = 0; j < COUNT; j++) {
+                    products[i][j] += more[i][j];
+                }
             }
         }
     }
 
-    // A left matrix of weights of 8 columns, which stay in registers. Its columns are in another order than theirs: first
-    // the even ones.
-    template <u32 COUNT>
-    __device__ static SplitLeft left_of(const Real (&weights)[ROWS][COUNT], u32 step, u32 m) {
-        const Real *upper = &weights[2 * m][2 * step], *lower = &weights[2 * m + 1][2 * step];
-        return SplitLeft(upper[0], lower[0], upper[1], lower[1]);
+    // A number that was read before. High tiles leave no registers to keep it: they read it once more.
+    __device__ static f32 again(const T* number) {
+        if constexpr (HEIGHT == 1) {
+            return load(*number);
+        } else {
+            return *(const volatile f32*)number;
+        }
     }
 
     // sums += weights · right: a part of the width of `right`, which has a row for each column of the weights. Some
-    // columns at a time, whose rests come first: so one set of registers has both.
+    // columns of the sums at a time, their rests first, so that one set of registers has rests and products.
     template <u32 WIDTH, u32 COUNT, u32 SUMS>
     __device__ static void multiply_weights(Real (&sums)[ROWS][SUMS], const Real (&weights)[ROWS][COUNT],
                                             const T* right, Real*) {
-        const u32 LINE = Line<WIDTH>::length, AT_ONCE = 8 / HEIGHT;
-        // A right matrix has its rows in the order of the left one's columns. What lanes read lies in different banks.
-        const T* first = right + lane() % LANES * 2 * LINE + lane() / LANES;
+        const u32 LINE = Line<WIDTH>::length, AT_ONCE = 8, STEPS = COUNT / 2;
+        // Rows are in the order of a left matrix's columns; what lanes read at a time lies in different banks.
+        right += lane() % LANES * 2 * LINE + lane() / LANES;
 #pragma unroll
         for (u32 j = 0; j < SUMS; j += AT_ONCE) {
             Real products[ROWS][AT_ONCE];
             clear(products);
 #pragma unroll
-            for (u32 step = 0; step < COUNT / 2; step++) {
-                SplitLeft l[HEIGHT];
-#pragma unroll
-                for (u32 m = 0; m < HEIGHT; m++) {
-                    l[m] = left_of(weights, step, m);
-                }
+            for (u32 step = 0; step < STEPS; step++) {
+                SplitLeft<HEIGHT> l = left_of(weights, step);
 #pragma unroll
                 for (u32 n = 0; n < AT_ONCE; n += 4) {
-                    const T* at = first + step * 8 * LINE + (j + n) * 4;
-                    SplitRight r[2] = {SplitRight(load(at[0]), load(at[LINE])),
-                                       SplitRight(load(at[8]), load(at[LINE + 8]))};
-                    multiply(products, l, &SplitLeft::small, r[0].big, n);
-                    multiply(products, l, &SplitLeft::small, r[1].big, n + 2);
-                    multiply(products, l, &SplitLeft::big, r[0].small, n);
-                    multiply(products, l, &SplitLeft::big, r[1].small, n + 2);
+                    const T *upper = right + step * 8 * LINE + (j + n) * 4, *lower = upper + LINE;
+                    SplitRight first(Right8{load(upper[0]), load(lower[0])});
+                    SplitRight second(Right8{load(upper[8]), load(lower[8])});
+                    multiply(products, l.small, first.big, n);
+                    multiply(products, l.small, second.big, n + 2);
+                    multiply(products, l.big, first.small, n);
+                    multiply(products, l.big, second.small, n + 2);
                 }
             }
 #pragma unroll
@@ -137,24 +166,20 @@ struct BySplitNumbers {
                 }
             }
 #pragma unroll
-            for (u32 step = 0; step < COUNT / 2; step++) {
-                SplitLeft l[HEIGHT];
-#pragma unroll
-                for (u32 m = 0; m < HEIGHT; m++) {
-                    l[m] = left_of(weights, step, m);
-                }
+            for (u32 step = 0; step < STEPS; step++) {
+                SplitLeft<HEIGHT> l = left_of(weights, step);
 #pragma unroll
                 for (u32 n = 0; n < AT_ONCE; n += 2) {
-                    const T* at = first + step * 8 * LINE + (j + n) * 4;
-                    SplitRight r(load(at[0]), load(at[LINE]));
-                    multiply(products, l, &SplitLeft::big, r.big, n);
+                    const T *upper = right + step * 8 * LINE + (j + n) * 4, *lower = upper + LINE;
+                    SplitRight r(Right8{again(upper), again(lower)});
+                    multiply(products, l.big, r.big, n);
                 }
             }
 #pragma unroll
             for (u32 i = 0; i < ROWS; i++) {
 #pragma unroll
                 for (u32 n = 0; n < AT_ONCE; n++) {
-                    sums[i][j + n] += products[i][n];
+                    sums[i][j + n] = fmaf(products[i][n], growth<STEPS>(), sums[i][j + n]);
                 }
             }
         }

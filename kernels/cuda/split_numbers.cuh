@@ -1,46 +1,47 @@
 // Split numbers: single precision on tensor cores, which read only the first 11 bits of each factor.
 //
-// A number is the sum of a big part, which has these bits, and a small one. Of a product, small · small is left out,
-// a few 2⁻²³ of it at most; the other three are added up as in Ootomo, Yokota: "Recovering single precision accuracy
-// from tensor cores while surpassing the FP32 theoretical peak performance", 2022, and `OpMultiplyAddFastF32` of
-// NVIDIA's CUTLASS. Tensor cores cut sums off where others round (tensor_cores.cuh), so that long ones would become too
-// small: small products have sums of their own, the rests, and sums of many tiles are added by threads.
+// A number is the sum of a big part, which has these bits, and a small one. Of a product, small · small is left out; the
+// other three are added up as in Ootomo, Yokota: "Recovering single precision accuracy from tensor cores while surpassing
+// the FP32 theoretical peak performance", 2022, and `OpMultiplyAddFastF32` of NVIDIA's CUTLASS. Tensor cores cut sums
+// off where others round (tensor_cores.cuh), so that long ones would become too small: products with a small part have
+// sums of their own, the rests, and what has been summed over a few matrices is added by threads.
 #pragma once
 #include "tensor_cores.cuh"
 
 const f32 LARGEST = 3.40282347e38f;
 
-// The small part is a little more than what is left, since tensor cores cut it off, too: they take 2⁻²³ of the number
-// from it on average.
-__device__ inline void split(f32 number, f32& big, f32& small) {
-    big = of_bits(bits_of(number) & 0xffffe000u);
-    small = fmaf(number, 1.00000012f, -big);
+// The parts of each number that a lane has of a matrix.
+template <class Matrix>
+__device__ inline void split(const Matrix& whole, Matrix& big, Matrix& small) {
+#pragma unroll
+    for (u32 i = 0; i < sizeof(whole.number) / sizeof(f32); i++) {
+        big.number[i] = of_bits(bits_of(whole.number[i]) & 0xffffe000u);
+        small.number[i] = whole.number[i] - big.number[i];
+    }
 }
 
+// HEIGHT left matrices, one above the other.
+template <u32 HEIGHT>
 struct SplitLeft {
-    Left8 big;
-    Left8 small;
-
-    SplitLeft() = default;
-    // Numbers in the order of `Left8`.
-    __device__ SplitLeft(f32 first, f32 second, f32 third, f32 fourth) {
-        split(first, big.number[0], small.number[0]);
-        split(second, big.number[1], small.number[1]);
-        split(third, big.number[2], small.number[2]);
-        split(fourth, big.number[3], small.number[3]);
-    }
+    Left8 big[HEIGHT];
+    Left8 small[HEIGHT];
 };
 
 struct SplitRight {
     Right8 big;
     Right8 small;
 
-    __device__ SplitRight(f32 first, f32 second) {
-        split(first, big.number[0], small.number[0]);
-        split(second, big.number[1], small.number[1]);
-    }
+    __device__ explicit SplitRight(const Right8& whole) { split(whole, big, small); }
 };
 
 // A rest as it is to be added. Where a factor is infinite its small part is no number, and so is the rest: then the
 // big products alone tell what the sum is, and are not finite themselves.
 __device__ inline f32 checked_rest(f32 rest) { return fminf(rest, LARGEST); }
+
+// How much larger a sum is than what is found by STEPS multiplications of matrices, on average: in units of 2⁻²³ of it,
+// small · small is 1.04 and what is cut off of the two small parts 0.63 each, if a number's digits are equally frequent;
+// and 0.36 are cut off at each step of what the sum is by then.
+template <u32 STEPS>
+__device__ constexpr f32 growth() {
+    return (f32)(1 + (1.04 + 2 * 0.63 + 0.36 * (STEPS + 1) / 2) / 8388608);
+}

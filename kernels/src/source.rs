@@ -121,7 +121,6 @@ pub const FILES: &[File] = files! {
     "attention_128_large" for HALVES;
     "attention_128_lean" for SINGLES;
     "attention_256" for FLOATS;
-    "attention_256_lean" for SINGLES;
     "attention_sums" for FLOATS;
 };
 

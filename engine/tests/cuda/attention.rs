@@ -105,6 +105,13 @@ impl Case {
 
     /// Fails unless forward and backward are on the CUDA device what they are on the processor.
     fn check(&self, both: &Both, dtype: DType) {
+        for (name, pair) in self.computed(both, dtype) {
+            assert_near(&format!("{name} of {self:?} in {dtype}"), &pair, dtype);
+        }
+    }
+
+    /// What forward and backward compute on both devices, by name.
+    fn computed(&self, both: &Both, dtype: DType) -> Vec<(&'static str, Pair)> {
         let size = AttentionSize { scale: self.scale, mask: self.mask };
         let inputs = self.three(both, dtype, Some(1));
         let [result, log_sums] = self.result(both, dtype);
@@ -125,13 +132,9 @@ impl Case {
         };
         on(|pair| &pair.cpu).expect("the processor computes");
         on(|pair| &pair.cuda).expect("kernels start");
-        let what = |part: &str| format!("{part} of {self:?} in {dtype}");
-        assert_near(&what("the result"), &result, dtype);
-        assert_near(&what("logarithms of sums"), &log_sums, dtype);
-        assert_near(&what("delta"), &delta, dtype);
-        for (memory, name) in gradients.memory.iter().zip(["of the query", "of the key", "of the value"]) {
-            assert_near(&what(&format!("the gradient {name}")), memory, dtype);
-        }
+        let names = ["the gradient of the query", "the gradient of the key", "the gradient of the value"];
+        let results = [("the result", result), ("logarithms of sums", log_sums), ("delta", delta)];
+        results.into_iter().chain(names.into_iter().zip(gradients.memory)).collect()
     }
 }
 
@@ -222,6 +225,77 @@ fn attention_of_many_rows_has_large_tiles() {
                 Case { heads: 4, key_heads: 4, keys: 75, ..square(140, 100, Mask::None) }.check(both, dtype);
             }
         }
+    });
+}
+
+#[test]
+fn single_precision_on_tensor_cores_errs_about_as_little_as_elsewhere() {
+    on_both(|both| {
+        for (width, mask) in [(64, Mask::None), (64, Mask::Causal), (96, Mask::Causal), (128, Mask::None)] {
+            let case = Case { heads: 2, key_heads: 2, ..square(150, width, mask) };
+            let exact = case.computed(both, DType::F64);
+            for ((name, exact), (_, found)) in exact.iter().zip(case.computed(both, DType::F32)) {
+                let (exact, found) =
+                    (exact.cpu.to_f64_vec().expect("numbers"), found.cuda.to_f64_vec().expect("numbers"));
+                let squares =
+                    |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|number| number * number).sum::<f64>();
+                let error = squares(&mut exact.iter().zip(&found).map(|(exact, found)| exact - found));
+                let relative = (error / squares(&mut exact.iter().copied())).sqrt();
+                assert!(relative < 1e-6, "{name} of {case:?} errs by {relative:e}");
+            }
+        }
+    });
+}
+
+#[test]
+fn long_sums_of_single_precision_are_not_cut_short() {
+    on_both(|both| {
+        let case = square(600, 64, Mask::None);
+        let size = AttentionSize { scale: case.scale, mask: case.mask };
+        let mean = |dtype: DType, of: fn(&Pair) -> &Tensor| {
+            let inputs = case.three(both, dtype, Some(1)).views;
+            let value = both.uniform(case.stored(1, case.keys), [1.0, 2.0], DType::F32, 5);
+            let value = value.map(|t| case.seen(&t.to_dtype(dtype)?));
+            let [result, log_sums] = case.result(both, dtype);
+            let (seen, numbers) = (result.map(|t| case.seen(t)), log_sums.map(|t| t.transpose(1, 2)));
+            let inputs = [&inputs[0], &inputs[1], &value].map(|pair| view(of(pair)));
+            backend::attention(view(of(&seen)), view(of(&numbers)), inputs, size).expect("it computes");
+            let numbers = of(&result).to_f64_vec().expect("numbers");
+            numbers.iter().sum::<f64>() / numbers.len() as f64
+        };
+        let (exact, found) = (mean(DType::F64, |pair| &pair.cpu), mean(DType::F32, |pair| &pair.cuda));
+        assert!((found / exact - 1.0).abs() < 2e-7, "the mean is {found} and should be {exact}");
+    });
+}
+
+#[test]
+fn what_is_infinite_stays_infinite_in_single_precision() {
+    on_both(|both| {
+        let case = square(40, 32, Mask::None);
+        let size = AttentionSize { scale: 1.0, mask: case.mask };
+        let make = |seed| both.uniform(case.stored(1, 40), [0.25, 1.0], DType::F32, seed).map(|t| case.seen(t));
+        let inputs = [make(1), make(2), make(3)];
+        // A key that nobody minds, and values that all get.
+        let spoiled =
+            [(1, 20, 0, 32, f64::NEG_INFINITY), (2, 3, 5, 1, f64::INFINITY), (2, 30, 9, 1, f64::NEG_INFINITY)];
+        for (which, place, first, count, number) in spoiled {
+            let part = inputs[which].map(|t| t.narrow(2, place, 1)?.narrow(3, first, count));
+            for part in [&part.cpu, &part.cuda] {
+                backend::fill(view(part), number).expect("it is filled");
+            }
+        }
+        let [result, log_sums] = case.result(both, DType::F32);
+        let (seen, numbers) = (result.map(|t| case.seen(t)), log_sums.map(|t| t.transpose(1, 2)));
+        for of in [|pair: &Pair| pair.cpu.clone(), |pair: &Pair| pair.cuda.clone()] {
+            let [seen, numbers, query, key, value] = [&seen, &numbers, &inputs[0], &inputs[1], &inputs[2]].map(of);
+            let inputs = [&query, &key, &value].map(view);
+            backend::attention(view(&seen), view(&numbers), inputs, size).expect("it computes");
+        }
+        let numbers = result.cuda.to_f64_vec().expect("numbers");
+        let infinite = numbers.iter().filter(|number| number.is_infinite()).count();
+        assert_eq!((infinite, numbers.iter().any(|number| number.is_nan())), (2 * 40, false));
+        assert_near("the result", &result, DType::F32);
+        assert_near("logarithms of sums", &log_sums, DType::F32);
     });
 }
 

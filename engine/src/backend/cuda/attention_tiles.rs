@@ -38,7 +38,7 @@ struct File {
     singles: [Option<[usize; 2]>; 3],
 }
 
-const FILES: [File; 9] = [
+const FILES: [File; 8] = [
     File {
         name: "attention_32",
         width: 32,
@@ -93,14 +93,7 @@ const FILES: [File; 9] = [
         width: MOST_WIDTH,
         is_large: false,
         halves: [Some([64, 32]), Some([32, 32]), Some([64, 32])],
-        singles: [Some([32, 32]), Some([32, 32]), Some([32, 32])],
-    },
-    File {
-        name: "attention_256_lean",
-        width: MOST_WIDTH,
-        is_large: false,
-        halves: [None; 3],
-        singles: [None, Some([32, 16]), Some([32, 16])],
+        singles: [Some([32, 32]), Some([32, 16]), Some([32, 16])],
     },
 ];
 
@@ -209,8 +202,7 @@ mod tests {
         let files = |device| STEPS.map(|step| name(step, [128, 4], 8, device));
         assert_eq!(files(H200), [Some("attention_128"); 3]);
         assert_eq!(files(small), [Some("attention_128"), Some("attention_128_lean"), Some("attention_128")]);
-        let files = STEPS.map(|step| name(step, [200, 4], 8, small));
-        assert_eq!(files, [Some("attention_256"), Some("attention_256_lean"), Some("attention_256_lean")]);
+        assert_eq!(STEPS.map(|step| name(step, [200, 4], 8, small)), [Some("attention_256"); 3]);
         assert_eq!(STEPS.map(|step| name(step, [200, 8], 8, small)), [None; 3], "doubles take twice as much");
     }
 }
