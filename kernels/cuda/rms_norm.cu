@@ -76,7 +76,7 @@ KERNEL void rms_norm_backward(T* out, const T* grad, const Real* inverse, const 
 }
 EXPORT(rms_norm_backward)
 
-// Adds to the weight, or writes the sums of parts of the rows; see columns.cuh.
+// The sums for the weight, or those of parts of the rows; see columns.cuh.
 KERNEL void rms_norm_backward_weight(const Sums weight, Real* parts, const T* grad, const Real* inverse, const T* in, u64 rows,
                                      u64 width, u32 is_wide) {
     by_columns(is_wide, [&](auto count) {

@@ -19,6 +19,8 @@ const WORKSPACE_BYTES: usize = 32 << 20;
 /// where all of these are small, a workspace must not be what decides the peak.
 const SHARE_OF_IMAGES: usize = 4;
 const SHARE_OF_WEIGHT: usize = 8;
+/// Places whose numbers, of any type, fill whole packs: parts begin at multiples of this.
+const PLACES_TOGETHER: usize = 32;
 
 /// The workspace for the columns of images of one shape, `[channels · kernel height · kernel width, places]`.
 pub(super) struct Columns {
@@ -58,9 +60,7 @@ impl Columns {
         let larger = images.bytes().max(others.bytes()) as usize;
         let of_weight = weight.elements().saturating_mul(images.dtype().size());
         let room = WORKSPACE_BYTES.min((larger / SHARE_OF_IMAGES).max(of_weight / SHARE_OF_WEIGHT));
-        // Parts as alike as can be: a last one of a few places would take as long as a whole one.
-        let parts = all.div_ceil((room / bytes.max(1)).max(1)).max(1);
-        let most = all.div_ceil(parts).max(1);
+        let most = alike(all, (room / bytes.max(1)).max(1));
         let memory = Tensor::empty([column, most], images.dtype(), images.device())?;
         Ok(Self { op, memory: Some(memory), window, most })
     }
@@ -95,6 +95,17 @@ impl Columns {
     fn first(&self, part: Part) -> Result<Option<Tensor>> {
         let Some(memory) = &self.memory else { return Ok(None) };
         Ok(Some(memory.with_layout(memory.layout().narrow(self.op, 1, 0, part.count)?)))
+    }
+}
+
+/// How many of `all` places are taken at a time, `most` at the most: parts as alike as can be, since a last one of a few
+/// places would take as long as a whole one, that begin where products like their numbers to begin.
+fn alike(all: usize, most: usize) -> usize {
+    let even = all.div_ceil(all.div_ceil(most).max(1)).max(1);
+    match even.next_multiple_of(PLACES_TOGETHER) {
+        aligned if aligned <= most => aligned.min(all.max(1)),
+        _ if even > PLACES_TOGETHER => even - even % PLACES_TOGETHER,
+        _ => even,
     }
 }
 
@@ -167,5 +178,23 @@ pub(super) fn take_images_or_zeros(
             Ok(images)
         }
         None => inputs.take_sum_or_zeros(0, like),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_alike_aligned_and_no_larger_than_there_is_room_for() {
+        assert_eq!(alike(206_116, 14_563), 13_760, "15 parts, the last of 13,476");
+        assert_eq!(alike(64, 64), 64);
+        assert_eq!(alike(50, 1000), 50, "all at once, whatever their number");
+        assert_eq!(alike(784, 65), 64, "one part more where none is cut odd");
+        assert_eq!(alike(100, 7), 7, "few places are not aligned");
+        assert_eq!(alike(0, 5), 1);
+        for (all, most) in [(1, 1), (97, 33), (4096, 113), (10_000, 9_999), (31, 30)] {
+            assert!((1..=most).contains(&alike(all, most)), "{all} by {most}");
+        }
     }
 }

@@ -14,8 +14,8 @@ use crate::tensor::{Tensor, autocast};
 /// Sums over rows in half precision are rounded once a chunk: so many chunks cost little of their accuracy.
 const CHUNKS_OF_HALVES: usize = 8;
 
-/// Each chunk reads the weight twice, and reads and writes its gradient: with fewer rows than this, products are kept
-/// waiting for memory.
+/// Each chunk reads the weight twice, and reads and writes its gradient if that is wanted: with fewer rows than this,
+/// products are kept waiting for memory.
 const LEAST_ROWS: usize = 512;
 
 impl Tensor {
@@ -24,8 +24,8 @@ impl Tensor {
     ///
     /// Logits are computed for some rows at a time, and turned into their gradient at once: that of the rows and of the
     /// weight is then a product away, and is kept in place of the logits (Hsu et al.: "Liger Kernel", 2024). There is no
-    /// more arithmetic in this than in the plain way, and no buffer of all logits at any time. Keeps the gradients that
-    /// are wanted. Where the weight's gradient is larger than the logits, these are kept instead.
+    /// more arithmetic in this than in the plain way, and no buffer of more than 512 rows' logits, or of more bytes than
+    /// the rows themselves have. Keeps the gradients that are wanted. Where the weight's gradient is larger than the logits, these are kept instead.
     pub fn linear_cross_entropy(&self, weight: &Self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
         let op = "linear_cross_entropy";
         if let Some(dtype) = autocast::for_product(&[self, weight]) {

@@ -100,9 +100,12 @@ fn gradients_of_weight_and_bias_are_summed_over_rows_and_added_to_what_is_to_sta
                     for has in AFFINE {
                         let (input, known) = measured(both, shape, dtype, has);
                         let grad = both.normal(shape, dtype, 2);
-                        let keep = [1.0, if has[0] { 0.0 } else { 0.5 }];
-                        if let ([_, Some(bias)], 0.0) = (&known.affine, keep[1]) {
-                            run(|of| backend::fill(of(bias), f64::NAN));
+                        // What is not to stay is not read.
+                        let keep = if shape[0] % 2 == 0 { [1.0, 0.0] } else { [0.0, 0.5] };
+                        for (sum, keep) in known.affine.iter().zip(keep) {
+                            if let (Some(sum), 0.0) = (sum, keep) {
+                                run(|of| backend::fill(of(sum), f64::NAN));
+                            }
                         }
                         run(|of| {
                             let statistics = known.statistics.each_ref().map(of);

@@ -17,7 +17,7 @@ fn cuda() -> Device {
 
 /// Whether work is done when a GPU gets to it, not when the stand-in is told to.
 fn is_on_gpu() -> bool {
-    std::env::var_os(GPU_VARIABLE).is_some()
+    std::env::var_os(GPU_VARIABLE).is_some_and(|value| value == "1")
 }
 
 /// All of one number, on the stream that the thread is in.

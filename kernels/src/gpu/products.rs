@@ -226,6 +226,8 @@ impl Plan {
                 is_double: key.number == Number::F64,
             })),
             Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => Ok(None),
+            // Some versions say so of a bias that they do not add: without it, it is another product.
+            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE)) if bias.is_some() => Ok(None),
             Err(error) => Err(error),
         }
     }
