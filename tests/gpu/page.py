@@ -13,6 +13,8 @@ SCENARIOS = ["vit-l-16", "gpt2", "tiny-nerf", "fcn"]
 
 # Of tests that failed and were not run again, so many are named.
 MOST_NAMES = 20
+# More failures of a part than that, all for one reason, are a line.
+MOST_ALIKE = 3
 
 
 def table(head, rows):
@@ -175,7 +177,7 @@ class Page:
             rows.append([case, number(counting.get(case), 0), number(gpu.get(case), 0), number(own, 0), number(other, 0)])
         head = ["ns a malloc and its free", "ours, accounting", "ours, on the GPU", "PyTorch", "PyTorch, called from Python"]
         note = f"PyTorch's is what two calls from Python take, less the {number(calls, 0)} ns of two calls that do nothing."
-        return ["## The allocator", "", *table(head, rows), note, ""] if rows else []
+        return ["## The allocator", "", *table(head, rows), *([note, ""] if calls else [])] if rows else []
 
     def events(self):
         rows = []
@@ -226,7 +228,14 @@ class Page:
         return ["## What compute-sanitizer finds", "", *table(head, rows)] if rows else []
 
     def missing(self):
-        lines = [f"- {name}: {why}" for name, why in failures(self.results)]
+        lines = []
+        for part, result in self.results.items():
+            found = failures(result, (part,))
+            whys = {why for _, why in found}
+            if len(found) > MOST_ALIKE and len(whys) == 1:
+                lines.append(f"- {part}, {len(found)} of its results: {whys.pop()}")
+            else:
+                lines += [f"- {name}: {why}" for name, why in found]
         return ["## What has no result", "", *lines, ""] if lines else []
 
     def seconds(self):

@@ -23,14 +23,22 @@ LAST_SECONDS = 10
 MOST_WORDS = 60_000
 # Programs side by side, where nothing is timed.
 WORKERS = max(2, min(8, os.cpu_count() or 2))
-# A program that does not end is looked at by a debugger for so long.
+# A debugger may look for so long at a program that does not end, and at so many of them.
 DEBUGGER_SECONDS = 25
+looks = threading.Semaphore(3)
 
 writing = threading.Lock()
 
 
 class Failure(Exception):
     """Why something has no result, in a line."""
+
+
+class NoTime(Failure):
+    """It was not begun."""
+
+    def __init__(self):
+        super().__init__("not run: no time was left")
 
 
 class Stopped(Failure):
@@ -81,7 +89,7 @@ def shown(command):
 def run(command, limit, may_fail=False, looked_at=True, **variables):
     """Runs a command for so many seconds at most, and gives its status and both its outputs."""
     if left() < 1:
-        raise Failure("not run: no time was left")
+        raise NoTime
     limit, start = min(limit, left()), time.monotonic()
     setting = "".join(f"{name}={value} " for name, value in variables.items())
     try:
@@ -116,7 +124,7 @@ def run(command, limit, may_fail=False, looked_at=True, **variables):
 def look_at(process):
     """Where a program that does not end is, on the processor and on the GPU, as far as a debugger can tell."""
     debugger = shutil.which("cuda-gdb") or shutil.which("gdb")
-    if not debugger or left() < 2 * DEBUGGER_SECONDS:
+    if not debugger or left() < 2 * DEBUGGER_SECONDS or not looks.acquire(blocking=False):
         return ""
     words = ["--batch", "-p", str(process), "-ex", "info cuda kernels", "-ex", "thread apply all backtrace 30"]
     try:
@@ -137,7 +145,7 @@ def ours(name, *words, limit, **variables):
     command = [program(name), *words]
     try:
         return run(command, limit, **variables)
-    except Stopped:
+    except (NoTime, Stopped):
         raise
     except Failure as first:
         again = attempt(lambda: run(command, limit, CUDA_LAUNCH_BLOCKING="1", **variables))

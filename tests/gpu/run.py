@@ -1,6 +1,7 @@
 """The parts of run.sh, in the order of what matters most: each on its own, with time limits, so that none stops the others.
 Results are kept in a file after each part; the page is made of whatever there is."""
 
+import contextlib
 import datetime
 import glob
 import gzip
@@ -8,6 +9,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 import tarfile
 import time
@@ -62,7 +64,6 @@ LOSSES = [
 ]
 
 
-
 def about():
     facts = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"), "tiny": TINY}
     with open(os.path.join(HERE, "commit")) as file:
@@ -109,6 +110,9 @@ def snap(name):
 
 
 def record(command, device, file, steps=2, limit=45):
+    # What an earlier run left there is not to be taken for this one's.
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(file)
     words = [*command.split(), "--device", device, "--steps", str(steps), "--out", file, "--json"]
     return read_json(ours("highwater", "record", *words, limit=limit)[1])
 
@@ -162,6 +166,7 @@ def compare_losses(command):
 
 def alloc():
     home = os.path.join(WORK, "criterion")
+    shutil.rmtree(home, ignore_errors=True)
     times = ["--bench", "--noplot", "--warm-up-time", "0.5", "--measurement-time", "1"]
     found = {"run": attempt(lambda: {"status": ours("alloc", *times, limit=60, CRITERION_HOME=home)[0]}), "ours": {}}
     for path in sorted(glob.glob(os.path.join(home, "*", "*", "new", "benchmark.json"))):
