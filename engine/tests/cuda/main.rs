@@ -29,6 +29,7 @@ mod recorded;
 mod devices;
 mod failures;
 mod memory;
+mod full_device;
 mod parity;
 mod full_size;
 mod pinned;
