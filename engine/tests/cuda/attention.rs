@@ -228,6 +228,11 @@ fn attention_of_many_rows_has_large_tiles() {
     });
 }
 
+/// The sum of the squares of all.
+fn squares(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.map(|number| number * number).sum()
+}
+
 #[test]
 fn single_precision_on_tensor_cores_errs_about_as_little_as_elsewhere() {
     on_both(|both| {
@@ -237,10 +242,8 @@ fn single_precision_on_tensor_cores_errs_about_as_little_as_elsewhere() {
             for ((name, exact), (_, found)) in exact.iter().zip(case.computed(both, DType::F32)) {
                 let (exact, found) =
                     (exact.cpu.to_f64_vec().expect("numbers"), found.cuda.to_f64_vec().expect("numbers"));
-                let squares =
-                    |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|number| number * number).sum::<f64>();
-                let error = squares(&mut exact.iter().zip(&found).map(|(exact, found)| exact - found));
-                let relative = (error / squares(&mut exact.iter().copied())).sqrt();
+                let error = squares(exact.iter().zip(&found).map(|(exact, found)| exact - found));
+                let relative = (error / squares(exact.iter().copied())).sqrt();
                 assert!(relative < 1e-6, "{name} of {case:?} errs by {relative:e}");
             }
         }
