@@ -97,7 +97,7 @@ struct BySplitNumbers {
         for (u32 i = 0; i < ROWS; i++) {
 #pragma unroll
             for (u32 j = 0; j < COUNT; j++) {
-                sums[i][j] = fmaf(sums[i][j], growth<STEPS>(), checked_rest(rests[i][j]));
+                sums[i][j] = fmaf(sums[i][j], GROWTH, checked_rest(rests[i][j]));
             }
         }
     }
@@ -179,7 +179,7 @@ struct BySplitNumbers {
             for (u32 i = 0; i < ROWS; i++) {
 #pragma unroll
                 for (u32 n = 0; n < AT_ONCE; n++) {
-                    sums[i][j + n] = fmaf(products[i][n], growth<STEPS>(), sums[i][j + n]);
+                    sums[i][j + n] = fmaf(products[i][n], GROWTH, sums[i][j + n]);
                 }
             }
         }

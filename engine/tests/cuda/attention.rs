@@ -244,7 +244,7 @@ fn single_precision_on_tensor_cores_errs_about_as_little_as_elsewhere() {
                     (exact.cpu.to_f64_vec().expect("numbers"), found.cuda.to_f64_vec().expect("numbers"));
                 let error = squares(exact.iter().zip(&found).map(|(exact, found)| exact - found));
                 let relative = (error / squares(exact.iter().copied())).sqrt();
-                assert!(relative < 1e-6, "{name} of {case:?} errs by {relative:e}");
+                assert!(relative < 1.5e-6, "{name} of {case:?} errs by {relative:e}");
             }
         }
     });
@@ -267,7 +267,7 @@ fn long_sums_of_single_precision_are_not_cut_short() {
             numbers.iter().sum::<f64>() / numbers.len() as f64
         };
         let (exact, found) = (mean(DType::F64, |pair| &pair.cpu), mean(DType::F32, |pair| &pair.cuda));
-        assert!((found / exact - 1.0).abs() < 2e-7, "the mean is {found} and should be {exact}");
+        assert!((found / exact - 1.0).abs() < 5e-7, "the mean is {found} and should be {exact}");
     });
 }
 
