@@ -107,10 +107,10 @@ fn uses(device: &Device, other: &Device) -> Vec<String> {
 fn a_primitive_tells_of_each_block_once_and_copies_and_looks_of_the_host_tell_of_theirs() {
     let accounting = || Device::accounting(1 << 30);
     let expected = [
-        "alloc b0", "used b0", "alloc b1", "used b1", "used b0", "alloc b2", "used b2", "used b2", "used b1",
-        "alloc b3", "used b0", "used b3", "used b2",
+        "alloc b0", "used b0", "alloc b1", "used b1", "used b0", "alloc b2", "used b2", "used b1", "alloc b3",
+        "used b0", "used b3", "used b2",
     ];
-    assert_eq!(uses(&accounting(), &accounting()), expected, "it is filled before it is summed into");
+    assert_eq!(uses(&accounting(), &accounting()), expected, "what is summed into is not filled before");
     assert_eq!(uses(&Device::cpu(), &Device::cpu()), uses(&accounting(), &accounting()));
 }
 
