@@ -18,7 +18,7 @@ use crate::recorded::samples;
 /// What the stand-in's context takes of a device.
 const CONTEXT: u64 = 8 << 20;
 
-pub fn run(name: &str, device: DeviceChoice, options: &Options) -> (Report, Trace) {
+pub(crate) fn run(name: &str, device: DeviceChoice, options: &Options) -> (Report, Trace) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("run.snap");
     let options = Options { device, ..options.clone() };
@@ -38,7 +38,7 @@ fn events(trace: &Trace) -> Vec<String> {
 }
 
 /// Fails unless both recordings tell of the same events, times, addresses and devices aside.
-pub fn assert_same_events(what: &str, found: &Trace, expected: &Trace) {
+pub(crate) fn assert_same_events(what: &str, found: &Trace, expected: &Trace) {
     let (found, expected) = (events(found), events(expected));
     for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
         assert_eq!(found, expected, "{what}, event {number}");
