@@ -15,7 +15,7 @@ cd "$(dirname "$0")/../.."
 archive=$(realpath -m "${1:-$OLDPWD/highwater-gpu.tar.gz}")
 profile=${HIGHWATER_PACK_PROFILE:-release}
 architectures=${HIGHWATER_PACK_ARCHITECTURES-sm_80 sm_90}
-most_bytes=$((60 << 20))
+most_bytes=$((50 << 20))
 newest_glibc=2.35
 
 folder=$(mktemp -d)
