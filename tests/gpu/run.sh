@@ -10,6 +10,7 @@
 #   PYTHON                     the Python that has PyTorch (python3)
 #   HIGHWATER_CUDA_PATH        folders with libnvrtc and libcublasLt; else looked for beside PyTorch and in /usr/local/cuda
 #   HIGHWATER_GPU_SECONDS      how long everything may take (520)
+#   HIGHWATER_GPU_LIMIT_FACTOR multiplies the time limit of every program (1)
 #   HIGHWATER_GPU_TINY=1       tiny models: to see whether this works at all
 #   HIGHWATER_GPU_PYTORCH      another Python, that has PyTorch, where the one above has none
 #   HIGHWATER_GPU_WORK         where recordings go (work, beside this script)
