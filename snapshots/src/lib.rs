@@ -10,6 +10,7 @@ pub mod ids;
 pub mod error;
 mod mapped;
 pub mod intern;
+pub mod line_text;
 pub mod tables;
 pub mod event;
 pub mod alloc_rules;

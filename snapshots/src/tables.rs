@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
+use crate::line_text::{LineText, function_text};
 
 /// The tables of a recording. Rows refer only to rows before them, so a table can be read while it is being written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +91,9 @@ pub struct Op {
 /// Stacks and scopes are followed so far outward: a strange file may hold chains of millions. Recorders keep fewer.
 const MOST_DEPTH: usize = 1024;
 
+/// What PyTorch writes for the file of a function in a library without symbols.
+pub(crate) const UNKNOWN_FILE: &str = "??";
+
 impl Tables {
     /// The text of `id`; empty for none, or for a row that the file does not have.
     pub fn string(&self, id: StringId) -> &str {
@@ -145,13 +149,33 @@ impl Tables {
         frame.is_some_and(|frame| frame.module.is_some() && frame.line_count == 0)
     }
 
-    /// A stack as a person reads it, innermost first: one entry a source line, or the module and address where
-    /// a frame could not be resolved.
+    /// The lines of a stack, innermost first: one entry for each source line, as [`Self::line_text`] writes it, or the
+    /// module and address where a frame could not be resolved.
     pub fn stack_text(&self, id: StackId) -> Vec<String> {
+        self.stack_lines(id, |line| self.line_text(line))
+    }
+
+    /// The lines of a stack as flame graph programs expect them: outermost first, with `;` between them, and in each the
+    /// function before its place, `forward (model.py:10)`. Characters that would end a line or an entry are replaced.
+    pub fn folded_text(&self, id: StackId) -> String {
+        let mut lines = self.stack_lines(id, |line| {
+            let function = function_text(self.string(line.function));
+            match (self.string(line.file), line.line) {
+                ("", _) => function.into_owned(),
+                (file, 0) => format!("{function} ({file})"),
+                (file, number) => format!("{function} ({file}:{number})"),
+            }
+        });
+        lines.reverse();
+        lines.iter_mut().for_each(|line| *line = line.replace(';', ":").replace(char::is_control, " "));
+        lines.join(";")
+    }
+
+    fn stack_lines(&self, id: StackId, text: impl Fn(&SourceLine) -> String) -> Vec<String> {
         let mut out = Vec::new();
         for frame in self.stack_frames(id) {
             let lines = self.frame_lines(frame);
-            out.extend(lines.iter().map(|line| self.line_text(line)));
+            out.extend(lines.iter().map(&text));
             if lines.is_empty() {
                 out.push(self.address_text(frame));
             }
@@ -159,14 +183,14 @@ impl Tables {
         out
     }
 
-    /// `function (file:line)`, with what is unknown left out.
+    /// A source line as text: `path/file.py:184 function`, see [`LineText`].
     pub fn line_text(&self, line: &SourceLine) -> String {
-        let function = self.string(line.function);
-        match (self.string(line.file), line.line) {
-            ("", _) => function.to_owned(),
-            (file, 0) => format!("{function} ({file})"),
-            (file, number) => format!("{function} ({file}:{number})"),
-        }
+        let path = match self.string(line.file) {
+            UNKNOWN_FILE => "",
+            path => path,
+        };
+        let function = function_text(self.string(line.function));
+        LineText { path, line: line.line, function: &function }.to_string()
     }
 
     /// The module and address of a frame.
@@ -207,6 +231,7 @@ mod tests {
         };
         assert_eq!(tables.scope_path(ScopeId(1)), "encoder.mlp");
         assert_eq!(tables.scope_path(ScopeId::NONE), "");
-        assert_eq!(tables.stack_text(StackId(1)), ["forward (src/model.rs:12)", "0x10"]);
+        assert_eq!(tables.stack_text(StackId(1)), ["src/model.rs:12 forward", "0x10"]);
+        assert_eq!(tables.folded_text(StackId(1)), "0x10;forward (src/model.rs:12)");
     }
 }

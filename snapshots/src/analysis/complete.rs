@@ -258,8 +258,8 @@ mod tests {
         let text = "
             step 0
             phase forward
-            alloc a 3000 activation #linear @net.layer.0 < forward (model.py:10) < main (train, \"x\".py:3)
-            alloc b 5000 activation #conv2d @net.layer.1 < forward (model.py:10) < main
+            alloc a 3000 activation #linear @net.layer.0 < model.py:10 forward < train, \"x\".py:3 main
+            alloc b 5000 activation #conv2d @net.layer.1 < model.py:10 forward < main
             phase backward
             alloc g 100 gradient #linear @net.layer.0 < backward < main
             free a
@@ -322,13 +322,13 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_a_filter_that_reads() {
-        assert_eq!(taken("frame~forw", 10), "frame~\"forward (model.py:10)\"");
-        assert_eq!(taken("frame=\"forw", 11), "frame=\"forward (model.py:10)\"");
+        assert_eq!(taken("frame~forw", 10), "frame~\"model.py:10 forward\"");
+        assert_eq!(taken("frame=\"forw", 11), "frame=\"model.py:10 forward\"");
         assert_eq!(taken("cat size>3", 3), "category= size>3");
         assert_eq!(taken("cat=gradient", 2), "category=gradient");
         assert_eq!(taken("op=lin,conv2d size>3", 6), "op=linear,conv2d size>3");
         assert_eq!(taken("op=linear", 5), "op=linear", "the whole value is replaced");
-        for text in ["frame~\"forward (model.py:10)\"", "op=linear,conv2d size>3"] {
+        for text in ["frame~\"model.py:10 forward\"", "op=linear,conv2d size>3"] {
             assert!(text.parse::<Filter>().is_ok());
         }
     }

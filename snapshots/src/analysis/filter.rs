@@ -15,7 +15,7 @@ use super::lifetime::Lifetime;
 /// `!=`, `<`, `<=`, `>`, `>=`. `size` is the requested bytes, and takes units.
 ///
 /// `stack` is the whole text of a stack, innermost frame first, with a line break between frames; `frame` is met by any
-/// single frame, `forward (model.py:88)`, and negated by none. `lifetime` is one of
+/// single frame, `model.py:88 forward`, and negated by none. `lifetime` is one of
 ///
 /// | word | freed |
 /// |---|---|

@@ -1,92 +1,16 @@
-//! Frames: which source lines belong to the machinery, and which to the program that a person wrote.
+//! Frames: the lines of a stack as people read them, and the line that stands for the whole stack.
 
+use super::owners::{LineOwner, bare_name};
 use crate::ids::StackId;
 use crate::tables::{SourceLine, Tables};
 
-/// Functions whose lines say how memory was obtained, not why: allocators, frameworks, runtimes.
-const INTERNAL_FUNCTIONS: &[&str] = &[
-    "highwater_inject::",
-    "highwater_recorder::",
-    "highwater_engine::alloc::",
-    "highwater_engine::autograd::",
-    "highwater_engine::backend::",
-    "highwater_engine::device::",
-    "highwater_engine::ops::",
-    "highwater_engine::storage::",
-    "highwater_engine::tensor::",
-    "alloc::",
-    "core::",
-    "std::",
-    "rayon::",
-    "rayon_core::",
-    "crossbeam_deque::",
-    "crossbeam_epoch::",
-    "candle_core::",
-    "candle_nn::",
-    "dyn_stack::",
-    "gemm::",
-    "gemm_common::",
-    "gemm_f32::",
-    "gemm_f64::",
-    // What the compiler makes of `#[global_allocator]`: its line is the program's.
-    "__rustc::",
-    "__rust_",
-    "__libc_start",
-    "_start",
-    // PyTorch, CPython, and what starts their threads.
-    "at::",
-    "c10::",
-    "torch::",
-    "cfunction_",
-    "__clone",
-    "clone3",
-    "execute_native_thread_routine",
-    "method_vectorcall",
-    "start_thread",
-];
+pub(crate) use super::owners::is_python;
 
-/// Parts of paths of such functions: an inlined function is known by its bare name, so its file must tell.
-const INTERNAL_FILES: &[&str] = &[
-    "/engine/src/alloc/",
-    "/engine/src/autograd/",
-    "/engine/src/backend/",
-    "/engine/src/device/",
-    "/engine/src/ops/",
-    "/engine/src/storage.rs",
-    "/engine/src/tensor/",
-    "/recorder/src/",
-    "/library/alloc/",
-    "/library/core/",
-    "/library/std/",
-    "/rayon-",
-    "/rayon-core-",
-    "/candle-core/src/",
-    "/candle-nn/src/",
-    // Packages that cargo fetched: the program's own lines call them.
-    "/registry/src/index.crates.io-",
-    "cargo/git/checkouts/",
-];
-
-/// Parts of paths of Python files, with `/` between names, which belong to PyTorch, to what stands between it and
-/// models, or to Python's start.
-const INTERNAL_PYTHON: &[&str] = &[
-    "-packages/torch/",
-    "-packages/triton/",
-    "-packages/numpy/",
-    "-packages/einops/",
-    "/pytorch/torch/",
-    "/torchinductor_",
-    "<frozen ",
-];
-
-/// Folders of CPython's sources in C.
-const CPYTHON_FOLDERS: &[&str] = &["/Include/", "/Modules/", "/Objects/", "/Python/"];
-
-/// Functions that record or obtain memory for whoever calls them: even where all is machinery they say nothing.
+/// Functions that record or obtain memory for whoever calls them: even where a stack has nothing else they say nothing.
 const ALLOCATING: &[&str] =
     &["torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::empty_"];
 
-/// What obtains memory and records it, among what is machinery anyway.
+/// What obtains memory and records it, within frameworks.
 const ALLOCATORS: &[&str] = &[
     "highwater_inject::",
     "highwater_recorder::",
@@ -106,113 +30,96 @@ const ALLOCATOR_FILES: &[&str] = &["/engine/src/alloc/", "/recorder/src/"];
 /// What a line begins with that tells which node torch.fx generated the code for, and from which line of the model.
 const GENERATED: &str = "torch.fx: ";
 
-/// Whether `file` is Python's: a source file, or code without one such as `<string>`.
-pub(crate) fn is_python(file: &str) -> bool {
-    file.ends_with(".py") || file.starts_with('<') || file.contains("/ipykernel_")
-}
-
-/// Whether `line` belongs to the machinery.
-pub fn is_internal(tables: &Tables, line: &SourceLine) -> bool {
-    let function = tables.string(line.function);
-    let file = tables.string(line.file);
-    if is_python(file) {
-        let file = if file.contains('\\') { &file.replace('\\', "/") } else { file };
-        let is_standard = file.contains("/lib/python3") && !file.contains("-packages/");
-        return is_standard || INTERNAL_PYTHON.iter().any(|part| file.contains(part));
-    }
-    if file == "??" {
-        // A library without symbols: PyTorch names its functions by whatever symbol lies next.
-        return true;
-    }
-    let bare = function.trim_start_matches(['<', '&', '(']).trim_start_matches("dyn ");
-    INTERNAL_FUNCTIONS.iter().any(|prefix| bare.starts_with(prefix))
-        || is_of_pytorch(function)
-        || is_of_cpython(function, file)
-        || INTERNAL_FILES.iter().any(|part| file.contains(part))
-}
-
 /// Whether `line` is an allocator's, or of what records it: how memory was obtained, not what for.
 pub fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
-    let function = tables.string(line.function).trim_start_matches(['<', '&', '(']);
+    let function = bare_name(tables.string(line.function));
     ALLOCATORS.iter().any(|prefix| function.starts_with(prefix))
         || ALLOCATOR_FILES.iter().any(|part| tables.string(line.file).contains(part))
-}
-
-/// Whether a function in C++ with its return type before its name, as templates have it, is PyTorch's.
-fn is_of_pytorch(function: &str) -> bool {
-    let head = function.split('(').next().unwrap_or_default();
-    head.split(' ').skip(1).any(|word| ["at::", "c10::", "torch::"].iter().any(|prefix| word.starts_with(prefix)))
-}
-
-/// Whether a function in C is CPython's: `PyNumber_Add`, `_PyEval_EvalFrameDefault`, or one in its sources.
-fn is_of_cpython(function: &str, file: &str) -> bool {
-    let api = function.trim_start_matches('_').strip_prefix("Py");
-    let is_api =
-        api.is_some_and(|rest| rest.split_once('_').is_some_and(|(word, _)| word.chars().all(char::is_alphabetic)));
-    let is_c = file.ends_with(".c") || file.ends_with(".h");
-    is_api || (is_c && CPYTHON_FOLDERS.iter().any(|folder| file.contains(folder)))
 }
 
 /// A line of a stack as a person reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackLine {
-    /// `function (file:line)`, or the module and address where the frame could not be resolved.
+    /// As [`Tables::line_text`] writes it, or the module and address where the frame could not be resolved.
     pub text: String,
-    /// Whether it belongs to the program, not to the machinery.
+    /// Whether it is one of those that a person looks for: the user's own, or where there are none, those of the first
+    /// [`LineOwner`] that occurs.
     pub is_program: bool,
 }
 
-/// The lines of a stack, innermost first. In a stack with lines in Python, all others are machinery.
+/// The lines of a stack, innermost first. In a stack with lines in Python, all others are the framework's.
 pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
     let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame));
     let has_python = lines().any(|line| is_python(tables.string(line.file)));
-    let is_program = move |line: &SourceLine| {
-        let is_of_language = !has_python || is_python(tables.string(line.file));
-        is_of_language && !is_internal(tables, line)
+    let owner_of = |line: &SourceLine| match is_python(tables.string(line.file)) {
+        false if has_python => LineOwner::Framework,
+        _ => LineOwner::of(tables, line),
     };
-    let of_frames = tables.stack_frames(stack).flat_map(|frame| {
+    let owners = tables.stack_frames(stack).flat_map(|frame| {
         let found = tables.frame_lines(frame);
-        let unresolved = found.is_empty().then_some(!has_python);
-        found.iter().map(is_program).chain(unresolved)
+        let unresolved = match has_python {
+            true => LineOwner::Framework,
+            false => LineOwner::Program,
+        };
+        found.iter().map(owner_of).chain(found.is_empty().then_some(unresolved))
     });
+    let owners: Vec<LineOwner> = owners.collect();
+    let leading = leading_owner(owners.iter().copied());
     let texts = tables.stack_text(stack);
-    texts.into_iter().zip(of_frames).map(|(text, is_program)| StackLine { text, is_program }).collect()
+    let line = |(text, owner)| StackLine { text, is_program: Some(owner) == leading };
+    texts.into_iter().zip(owners).map(line).collect()
 }
 
-/// The innermost line of a stack that is not machinery, at best one whose number is known: a program in Python has
-/// libraries below it of which no source is known. Else the first that there is of these: the line that names a node of
-/// autograd, one that is not machinery, one in Python, one that is not the allocator's, the innermost.
+/// The owner whose lines stand for a stack with lines of `owners`; `None` where all are of frameworks.
+pub(super) fn leading_owner(owners: impl Iterator<Item = LineOwner>) -> Option<LineOwner> {
+    owners.min().filter(|owner| *owner < LineOwner::Framework)
+}
+
+/// The line that stands for a stack: the innermost of the user's own lines, at best one whose number is known, since a
+/// program in Python has libraries below it of which no source is known. Else the first that there is of these: the
+/// innermost line of a library, of a layer, the line that names a node of autograd, a line of no known owner, one in
+/// Python, one that is not the allocator's, the innermost.
 pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
     let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame)).copied();
     let function = |line: &SourceLine| tables.string(line.function);
-    let file = |line: &SourceLine| tables.string(line.file);
-    let users = || lines().filter(|line| !is_internal(tables, line));
+    let is_placed = |line: &SourceLine| line.line > 0 || function(line).starts_with(GENERATED);
+    let mut best: Option<(LineOwner, SourceLine)> = None;
+    let mut unplaced = None;
+    for line in lines() {
+        match LineOwner::of(tables, &line) {
+            LineOwner::Framework => {}
+            LineOwner::Program if is_placed(&line) => return Some(line),
+            owner if is_placed(&line) => {
+                best = best.filter(|(known, _)| *known <= owner).or(Some((owner, line)));
+            }
+            _ => unplaced = unplaced.or(Some(line)),
+        }
+    }
     let is_node = |line: &SourceLine| function(line).contains("Backward") && function(line).contains("::apply(");
     let is_allocating = |line: &SourceLine| ALLOCATING.iter().any(|prefix| function(line).starts_with(prefix));
-    users()
-        .find(|line| line.line > 0 || function(line).starts_with(GENERATED))
+    best.map(|(_, line)| line)
         .or_else(|| lines().find(is_node))
-        .or_else(|| users().next())
-        .or_else(|| lines().find(|line| is_python(file(line))))
+        .or(unplaced)
+        .or_else(|| lines().find(|line| is_python(tables.string(line.file))))
         .or_else(|| lines().find(|line| !is_allocating(line)))
         .or_else(|| lines().next())
 }
 
-/// A stack in short: its lines that are not machinery, innermost first, and how many are left out. Where every line is
-/// machinery, [`user_line`] stands for all.
+/// A stack in short: the lines that a person looks for, innermost first, and how many others are left out. Where all are
+/// of frameworks, [`user_line`] stands for all.
 pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
     let lines = stack_lines(tables, stack);
     let all = lines.len();
-    let mut told: Vec<String> = lines.into_iter().filter(|line| line.is_program).map(|line| line.text).collect();
-    if told.is_empty() {
-        told.extend(user_line(tables, stack).map(|line| tables.line_text(&line)));
+    let mut shown: Vec<String> = lines.into_iter().filter(|line| line.is_program).map(|line| line.text).collect();
+    if shown.is_empty() {
+        shown.extend(user_line(tables, stack).map(|line| tables.line_text(&line)));
     }
-    match all.saturating_sub(told.len()) {
+    match all.saturating_sub(shown.len()) {
         0 => {}
-        1 => told.push("… and 1 line of allocator and framework".to_owned()),
-        more => told.push(format!("… and {more} lines of allocator and framework")),
+        1 => shown.push("… and 1 line of libraries".to_owned()),
+        more => shown.push(format!("… and {more} lines of libraries")),
     }
-    told
+    shown
 }
 
 #[cfg(test)]
@@ -221,7 +128,7 @@ mod tests {
     use crate::ids::{FrameId, ModuleId, StringId};
     use crate::tables::{Frame, Stack};
 
-    /// A stack told as function, file and line, innermost first.
+    /// A stack of functions, files and lines, innermost first.
     fn stack_of(lines: &[(&str, &str, u32)]) -> (Tables, StackId) {
         let mut tables = Tables::default();
         let mut parent = StackId::NONE;
@@ -236,14 +143,14 @@ mod tests {
         (tables, parent)
     }
 
-    /// The user's line of a stack.
+    /// The line that stands for a stack.
     fn users(stack: &[(&str, &str, u32)]) -> String {
         let (tables, stack) = stack_of(stack);
         tables.line_text(&user_line(&tables, stack).unwrap())
     }
 
     #[test]
-    fn below_python_everything_is_machinery_and_so_is_pytorch_itself() {
+    fn below_python_everything_is_the_frameworks_and_libraries_give_way_to_the_users_lines() {
         let lines = [
             ("torch::unwind::unwind()", "??"),
             ("cublasLtCreate", "libcublasLt.so"),
@@ -252,16 +159,21 @@ mod tests {
             ("__call__", "/usr/lib/python3.12/functools.py"),
             ("main", "/home/me/train.py"),
         ];
-        let (tables, stack) = stack_of(&lines.map(|(function, file)| (function, file, 7)));
-        let program: Vec<bool> = stack_lines(&tables, stack).iter().map(|line| line.is_program).collect();
-        assert_eq!(program, [false, false, false, true, false, true]);
+        let of = |lines: &[(&str, &str)]| -> Vec<bool> {
+            let lines: Vec<_> = lines.iter().map(|(function, file)| (*function, *file, 7)).collect();
+            let (tables, stack) = stack_of(&lines);
+            stack_lines(&tables, stack).iter().map(|line| line.is_program).collect()
+        };
+        assert_eq!(of(&lines), [false, false, false, false, false, true]);
+        assert_eq!(of(&lines[..5]), [false, false, false, true, false]);
+        assert_eq!(of(&lines[..3]), [false; 3]);
     }
 
     const MODULE: (&str, &str, u32) =
         ("_call_impl", "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", 1750);
 
     #[test]
-    fn of_a_stack_of_pytorch_the_programs_own_python_line_is_told() {
+    fn the_innermost_line_of_the_users_own_python_leads() {
         let stack = [
             ("torch::unwind::unwind()", "??", 0),
             ("_object* torch::autograd::TypeError_to_NotImplemented_<&f>(_object*)", "python_variable_methods.cpp", 0),
@@ -271,37 +183,47 @@ mod tests {
             ("slot_nb_invert", "/build/python-3.12.7/Objects/typeobject.c", 9189),
             ("type_call", "/build/python-3.12.7/Objects/typeobject.c", 1),
             ("linear", r"C:\venv\Lib\site-packages\torch\nn\functional.py", 12),
+            ("forward", "/venv/lib/python3.12/site-packages/transformers/models/gpt2/modeling_gpt2.py", 900),
             MODULE,
             ("_start_layer", "/home/me/model.py", 7),
+            ("training_step", "/venv/lib/python3.12/site-packages/lightning/pytorch/trainer.py", 8),
             ("_PyEval_EvalFrameDefault", "??", 0),
             ("main", "/home/me/train.py", 3),
         ];
-        assert_eq!(users(&stack), "_start_layer (/home/me/model.py:7)");
-        assert_eq!(users(&[MODULE, ("main", "<stdin>", 3)]), "main (<stdin>:3)");
+        assert_eq!(users(&stack), "/home/me/model.py:7 _start_layer");
+        assert_eq!(users(&[MODULE, ("main", "<stdin>", 3)]), "<stdin>:3 main");
+    }
+
+    #[test]
+    fn where_the_user_wrote_none_of_it_the_innermost_library_leads_and_not_pytorch() {
+        let lightning = ("run", "/venv/lib/python3.12/site-packages/lightning/pytorch/trainer.py", 8);
+        let model = ("forward", "/venv/lib/python3.12/site-packages/transformers/models/t5.py", 90);
+        let node = ("torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)", "", 0);
+        assert_eq!(users(&[MODULE, model, MODULE, lightning, node]), format!("{}:90 forward", model.1));
+        assert_eq!(users(&[node, MODULE]), node.0);
     }
 
     #[test]
     fn what_a_program_wrote_in_another_language_is_its_own_where_its_line_is_known() {
         let python = ("step", "/home/me/train.py", 3);
-        assert_eq!(users(&[("mine::norm", "/home/me/src/norm.rs", 5), python]), "mine::norm (/home/me/src/norm.rs:5)");
-        assert_eq!(users(&[("mine::norm(at::Tensor)", "norm.so", 0), python]), "step (/home/me/train.py:3)");
+        assert_eq!(users(&[("mine::norm", "/home/me/src/norm.rs", 5), python]), "/home/me/src/norm.rs:5 mine::norm");
+        assert_eq!(users(&[("mine::norm(at::Tensor)", "norm.so", 0), python]), "/home/me/train.py:3 step");
         assert_eq!(users(&[("mine::norm(at::Tensor)", "norm.so", 0), MODULE]), "mine::norm(at::Tensor) (norm.so)");
     }
 
     #[test]
-    fn a_stack_in_short_has_the_programs_lines_and_counts_the_others() {
+    fn a_stack_in_short_has_the_users_lines_and_counts_the_others() {
         let stack = [("at::mm()", "", 0), ("forward", "/m.py", 7), MODULE, ("main", "/t.py", 3)];
         let short = |stack: &[_]| {
             let (tables, stack) = stack_of(stack);
             short_stack(&tables, stack)
         };
-        let others = "… and 2 lines of allocator and framework";
-        assert_eq!(short(&stack), ["forward (/m.py:7)", "main (/t.py:3)", others]);
+        assert_eq!(short(&stack), ["/m.py:7 forward", "/t.py:3 main", "… and 2 lines of libraries"]);
         assert_eq!(short(&stack[..1]), ["at::mm()"]);
     }
 
     #[test]
-    fn of_a_program_in_rust_the_line_that_called_the_fetched_packages_is_told() {
+    fn the_line_of_a_program_in_rust_that_called_fetched_crates_leads() {
         let fetched = |path: &str| format!("/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/{path}");
         let (storage, product) =
             (fetched("candle-core-0.11.1/src/cpu_backend/mod.rs"), fetched("gemm-0.19.0/src/gemm.rs"));
@@ -319,17 +241,36 @@ mod tests {
             ("forward", "/home/me/nerf/src/network.rs", 55),
             ("main", "/home/me/nerf/src/main.rs", 3),
         ];
-        assert_eq!(users(&stack), "forward (/home/me/nerf/src/network.rs:55)");
+        assert_eq!(users(&stack), "/home/me/nerf/src/network.rs:55 forward");
     }
 
     #[test]
-    fn of_generated_code_the_node_is_told() {
+    fn a_program_on_the_engine_leads_and_a_built_in_scenario_is_led_by_its_model() {
+        let scenario = [
+            ("highwater_engine::alloc::caching::Caching::malloc", "engine/src/alloc/caching.rs", 9),
+            ("{{closure}}", "engine/src/optim/moments.rs", 29),
+            ("highwater_engine::nn::linear::Linear::forward", "engine/src/nn/linear.rs", 8),
+            ("highwater_engine::models::vit::Vit::forward::{{closure}}", "engine/src/models/vit.rs", 120),
+            ("highwater_engine::scenario::run", "engine/src/scenario/mod.rs", 7),
+            ("highwater::record::run", "viewer/src/record.rs", 5),
+        ];
+        assert_eq!(users(&scenario), "engine/src/models/vit.rs:120 highwater_engine::models::vit::Vit::forward");
+        assert_eq!(users(&scenario[..3]), "engine/src/nn/linear.rs:8 highwater_engine::nn::linear::Linear::forward");
+        let mut own = scenario.to_vec();
+        own.push(("app::main::{{closure}}", "/home/me/app/src/main.rs", 12));
+        assert_eq!(users(&own), "/home/me/app/src/main.rs:12 app::main");
+        let optimizer = [scenario[0], scenario[1], scenario[4]];
+        assert_eq!(users(&optimizer), "engine/src/scenario/mod.rs:7 highwater_engine::scenario::run");
+    }
+
+    #[test]
+    fn of_generated_code_the_node_leads() {
         let node = ("torch.fx: call_module relu model.py:7", "", 0);
         assert_eq!(users(&[("at::relu()", "", 0), node, ("forward", "<eval_with_key>.3", 5), MODULE]), node.0);
     }
 
     #[test]
-    fn where_all_is_machinery_the_line_that_says_most_is_told() {
+    fn where_all_is_a_framework_the_line_that_says_most_leads() {
         let node = "torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)";
         let engine = [
             ("torch::unwind::unwind()", "??", 0),
@@ -342,7 +283,7 @@ mod tests {
         ];
         assert_eq!(users(&engine), node);
         assert_eq!(users(&engine[..3]), "at::native::mm()");
-        assert_eq!(users(&engine[..2]), "torch::unwind::unwind() (??)");
-        assert_eq!(users(&[engine[0], engine[2], MODULE]), format!("{} ({}:{})", MODULE.0, MODULE.1, MODULE.2));
+        assert_eq!(users(&engine[..2]), "torch::unwind::unwind()");
+        assert_eq!(users(&[engine[0], engine[2], MODULE]), format!("{}:{} {}", MODULE.1, MODULE.2, MODULE.0));
     }
 }

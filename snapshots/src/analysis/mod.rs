@@ -9,6 +9,7 @@ pub mod series;
 mod ends;
 pub mod live;
 pub mod bands;
+pub mod owners;
 pub mod frames;
 pub mod lifetime;
 pub mod filter;

@@ -10,8 +10,8 @@ use crate::trace::Trace;
 use crate::{Category, EventId, Phase, Pool};
 
 use super::filter::Key;
-use super::frames::is_internal;
 use super::lifetime::Lifetime;
+use super::owners::LineOwner;
 
 /// A value that occurs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,7 +206,7 @@ fn scope_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
     words
 }
 
-/// The source lines of all frames; the program's before the machinery's. A frame that calls itself counts once for each
+/// The source lines of all frames; the program's before those of libraries. A frame that calls itself counts once for each
 /// call, so that its figures only tell its place in the list.
 fn frame_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
     let own = |row: usize| sums.get(&(row as u32)).copied().unwrap_or_default();
@@ -223,20 +223,20 @@ fn frame_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
             add(&mut whole[parent], sum);
         }
     }
-    let mut lines: HashMap<String, (Sum, bool)> = HashMap::new();
+    let mut lines: HashMap<String, (Sum, LineOwner)> = HashMap::new();
     for (frame, sum) in frames {
         for line in tables.frame_lines(crate::FrameId(frame)) {
-            let entry = lines.entry(tables.line_text(line)).or_insert(((0, 0), is_internal(tables, line)));
+            let entry = lines.entry(tables.line_text(line)).or_insert(((0, 0), LineOwner::of(tables, line)));
             entry.0 = (entry.0.0.saturating_add(sum.0), entry.0.1.saturating_add(sum.1));
         }
     }
-    let mut is_internal: HashMap<String, bool> = HashMap::new();
+    let mut owners: HashMap<String, LineOwner> = HashMap::new();
     let mut words: Vec<Word> = Vec::with_capacity(lines.len());
-    for (text, ((bytes, blocks), internal)) in lines {
-        is_internal.insert(text.clone(), internal);
+    for (text, ((bytes, blocks), owner)) in lines {
+        owners.insert(text.clone(), owner);
         words.push(word(text, bytes, blocks, true));
     }
     sort(&mut words);
-    words.sort_by_key(|word| is_internal.get(&word.text).copied().unwrap_or(false));
+    words.sort_by_key(|word| owners.get(&word.text).copied());
     words
 }

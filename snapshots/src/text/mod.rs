@@ -21,7 +21,8 @@
 //! Sizes of blocks are `requested/allocated`, or one number for both. Blocks have names; `free x` stands for
 //! `free_requested x` and `free_completed x`. Facts: a category, `#op`, `@scope.path`, `stream=2`, `device=1`, `small`
 //! or `large`, `t=12us` (else each event is one microsecond after the last), and at the end the stack, innermost
-//! function first, each after `<`. `#` at the start of a line begins a comment.
+//! function first, each after `<`: `forward`, or `model.py:10 forward`, or `forward (model.so)` where the line is
+//! unknown. `#` at the start of a line begins a comment.
 //!
 //! `begin` and `end` stand around the events of an annotation; of several of one name, the last begun ends first, and
 //! what never ends lasts to the end. `begin` may say `device=1` and `guessed`; the times of annotations are not written.

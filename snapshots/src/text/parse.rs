@@ -10,6 +10,7 @@ use crate::ids::{
     BlockId, DeviceId, EventId, FrameId, ModuleId, OpId, ScopeId, SegmentId, StackId, StreamId, StringId,
 };
 use crate::intern::Interner;
+use crate::line_text::LineText;
 use crate::tables::{Frame, Op, Scope, SourceLine, Stack};
 use crate::trace::{Annotation, Attribute, Owner, Trace};
 
@@ -320,8 +321,10 @@ impl Parser {
     }
 
     fn stack(&mut self, innermost_first: &[&str]) -> StackId {
-        innermost_first.iter().rev().fold(StackId::NONE, |parent, function| {
-            let line = SourceLine { function: self.string(function), file: StringId::NONE, line: 0 };
+        innermost_first.iter().rev().fold(StackId::NONE, |parent, call| {
+            let LineText { path, line, function } = LineText::parse(call);
+            let file = if path.is_empty() { StringId::NONE } else { self.string(path) };
+            let line = SourceLine { function: self.string(function), file, line };
             let frame = FrameId(self.lines.intern(line));
             StackId(self.stacks.intern(Stack { parent, frame }))
         })

@@ -66,7 +66,7 @@ fn a_recording_with_every_kind_of_section_reads_whole_and_converts_to_itself() {
     assert_eq!(trace.problems, [Problem::new("the clock went back once")]);
     assert_eq!(
         trace.tables.stack_text(StackId(2)),
-        ["0x30c0 in /usr/bin/train", "gelu (src/model.rs:40)", "forward (src/model.rs:12)", "main (src/model.rs:3)"],
+        ["0x30c0 in /usr/bin/train", "src/model.rs:40 gelu", "src/model.rs:12 forward", "src/model.rs:3 main"],
         "the last word on a frame wins, and a frame without one keeps its address"
     );
     let again = read_bytes(&write_trace(Vec::new(), &trace).unwrap()).unwrap();

@@ -1,5 +1,6 @@
 //! Table: rows of text in aligned columns, no wider than the page.
 
+use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::units::format_bytes;
 
 /// At which end of its column a cell stands.
@@ -36,7 +37,7 @@ impl Column {
         Self { gives_way: true, ..self }
     }
 
-    /// As [`Self::giving_way`], but cells keep their end, too: that is where a line of code says its file.
+    /// As [`Self::giving_way`], for source lines: they are shortened as [`shorten_line`] does.
     pub fn giving_way_within(self) -> Self {
         Self { gives_way: true, is_cut_within: true, ..self }
     }
@@ -103,8 +104,8 @@ impl Table {
             for (position, column) in self.columns.iter().enumerate() {
                 let cell = cells.get(position).and_then(|cell| cell.lines().nth(at)).unwrap_or("");
                 let width = widths[position];
-                let cell = if column.is_cut_within { cut_within(cell, width) } else { cut(cell, width) };
-                let padding = " ".repeat(widths[position] - length(&cell));
+                let cell = if column.is_cut_within { shorten_line(cell, width).into_owned() } else { cut(cell, width) };
+                let padding = " ".repeat(widths[position].saturating_sub(length(&cell)));
                 line.push_str(&" ".repeat(GAP));
                 match column.align {
                     Align::Left => line.extend([cell, padding]),
@@ -125,18 +126,6 @@ pub fn cut(text: &str, width: usize) -> String {
     }
     let kept: String = text.chars().take(width.saturating_sub(1)).collect();
     kept.trim_end().to_owned() + "…"
-}
-
-/// `text` in at most `width` characters; of what is longer, a third from the beginning and the rest from the end.
-fn cut_within(text: &str, width: usize) -> String {
-    let whole = length(text);
-    if whole <= width {
-        return text.to_owned();
-    }
-    let kept = width.saturating_sub(1);
-    let first: String = text.chars().take(kept / 3).collect();
-    let last: String = text.chars().skip(whole - (kept - kept / 3)).collect();
-    format!("{first}…{last}")
 }
 
 /// `part` of `whole` as a bar of at most `width` characters, exact to an eighth of one.
@@ -201,12 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_code_keeps_its_file_where_it_is_cut() {
+    fn a_source_line_keeps_its_file_name_and_line_number_where_it_is_cut() {
         let mut table = Table::new(vec![Column::text("frame").giving_way_within(), Column::number("bytes")]);
-        table.push(vec!["forward (/home/me/projects/model.py:14)".into(), "7".into()]);
-        assert_eq!(table.lines(Some(35))[1], "  forward …ects/model.py:14)      7");
-        assert_eq!(cut_within("größe", 5), "größe");
-        assert_eq!(["…", "…e", "…ße"].map(length), [1, 2, 3].map(|width| length(&cut_within("größen", width))));
+        table.push(vec!["/home/me/projects/model.py:14 forward".into(), "7".into()]);
+        assert_eq!(table.lines(Some(35))[1], "  …/model.py:14 forward             7");
+        assert_eq!(table.lines(Some(29))[1], "  model.py:14 forward       7");
     }
 
     #[test]

@@ -160,7 +160,7 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         ),
         Column::or_null(
             "frame",
-            "The innermost line of its stack that is the program's own: function (file:line)",
+            "The innermost line of its stack that is the program's own: file:line function",
             Text(|r, row| r.texts.frame(r.trace, r.trace.blocks.stack[row])),
         ),
         Column::or_null(

@@ -243,7 +243,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "frame",
-            "The innermost line of the event's stack that is the program's own: function (file:line)",
+            "The innermost line of the event's stack that is the program's own: file:line function",
             Text(|r, row| {
                 let stack = r.trace.events.stack[r.event(row)?.0 as usize];
                 r.texts.frame(r.trace, stack)

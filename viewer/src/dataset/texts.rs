@@ -49,7 +49,7 @@ impl Texts {
 
     /// A stack with its outermost line first and `;` between lines, as flame graph programs have it.
     pub(super) fn stack(&mut self, trace: &Trace, id: StackId) -> Option<ByteArray> {
-        let folded = || id.is_some().then(|| ByteArray::from(folded(trace.tables.stack_text(id)).into_bytes()));
+        let folded = || id.is_some().then(|| ByteArray::from(trace.tables.folded_text(id).into_bytes()));
         self.stacks.entry(id).or_insert_with(folded).clone()
     }
 
@@ -61,11 +61,4 @@ impl Texts {
         };
         self.frames.entry(id).or_insert_with(line).clone()
     }
-}
-
-/// Lines, innermost first, as one text with the outermost first; what would be mistaken for the end of a line gives way.
-fn folded(mut lines: Vec<String>) -> String {
-    lines.reverse();
-    lines.iter_mut().for_each(|line| *line = line.replace(';', ":").replace(char::is_control, " "));
-    lines.join(";")
 }

@@ -8,6 +8,7 @@ use eframe::egui::Color32;
 use highwater_snapshots::analysis::Lifetime;
 use highwater_snapshots::analysis::frames::user_line;
 use highwater_snapshots::analysis::{Matches, Metric};
+use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::{BlockId, Category, DeviceId, OpId, ScopeId, StackId, StringId, Trace};
 use rayon::prelude::*;
@@ -332,15 +333,10 @@ fn cut(trace: &Trace, scope: ScopeId, depth: usize) -> ScopeId {
     path[path.len() - depth.clamp(1, path.len())]
 }
 
-/// `function (folder/file:line)` with the leading folders left out.
+/// `folder/file.py:184 function` with the leading folders left out.
 pub fn short_line(text: &str) -> String {
-    match text.rsplit_once(" (") {
-        Some((function, place)) => {
-            let kept = place.rsplit('/').next().unwrap_or(place);
-            format!("{function} ({kept}")
-        }
-        None => text.to_owned(),
-    }
+    let line = LineText::parse(text);
+    LineText { path: line.file_name(), ..line }.to_string()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::function::bare_name;
 use super::{Change, DiffGroup};
 use crate::analysis::frames::{stack_lines, user_line};
 use crate::analysis::group_key::GroupKey;
+use crate::line_text::LineText;
 use crate::tables::Tables;
 
 /// Blocks of both sides that share a path. All sizes in bytes.
@@ -154,10 +155,9 @@ fn parts(group: &DiffGroup, keys: &[GroupKey], stacks: &StackText<'_>) -> Vec<(S
     out
 }
 
-/// The function of a line `function (file:line)`, as it is called whatever was built anew.
+/// The function of a line, as it is called whatever was built anew.
 fn function_of(line: &str) -> String {
-    let name = line.rsplit_once(" (").filter(|(_, place)| place.ends_with(')')).map_or(line, |(name, _)| name);
-    bare_name(name)
+    bare_name(LineText::parse(line).function)
 }
 
 #[cfg(test)]
@@ -205,22 +205,24 @@ mod tests {
 
     #[test]
     fn stacks_grow_from_their_outermost_function_and_callers_whose_lines_moved_are_one() {
-        let a = trace_from_text("alloc x 10 < forward < main (train.py:3)").unwrap();
-        let b = trace_from_text("alloc x 5 < forward < main (train.py:4)\nalloc y 30 < backward < main (train.py:4)");
+        let a = trace_from_text("alloc x 10 < net.py:1 forward < train.py:3 main").unwrap();
+        let b = trace_from_text(
+            "alloc x 5 < net.py:1 forward < train.py:4 main\nalloc y 30 < net.py:2 backward < train.py:4 main",
+        );
         let (diff, tree) = of([&a, &b.unwrap()], &[GroupKey::Stack], true);
         let main = tree.node(tree.node(DiffTree::ROOT).children[0]);
-        assert!(main.name.starts_with("main (train.py:"), "{main:?}");
+        assert!(main.name.starts_with("train.py:"), "{main:?}");
         assert_eq!(main.bytes, [diff.a_bytes, diff.b_bytes]);
         let inner: Vec<(&str, [u64; 2])> =
             main.children.iter().map(|child| (tree.node(*child).name.as_str(), tree.node(*child).bytes)).collect();
-        assert_eq!(inner, [("backward", [0, 30]), ("forward", [10, 5])]);
+        assert_eq!(inner, [("net.py:2 backward", [0, 30]), ("net.py:1 forward", [10, 5])]);
         let backward = tree.node(main.children[0]);
         assert_eq!(diff.groups[backward.group.unwrap() as usize].b_bytes, 30);
     }
 
     #[test]
     fn lines_of_the_machinery_are_left_out_where_that_is_asked_for() {
-        let text = "alloc x 10 < c10::cuda::alloc (alloc.cpp:1) < forward (net.py:12) < main (train.py:3)";
+        let text = "alloc x 10 < alloc.cpp:1 c10::cuda::alloc < net.py:12 forward < train.py:3 main";
         let trace = trace_from_text(text).unwrap();
         let depth = |hides| of([&trace, &trace], &[GroupKey::Stack], hides).1.nodes.len() - 1;
         assert_eq!((depth(true), depth(false)), (2, 3));

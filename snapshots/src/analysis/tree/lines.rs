@@ -2,7 +2,8 @@
 
 use hashbrown::HashMap;
 
-use crate::analysis::frames::{is_allocating, is_internal, is_python, user_line};
+use crate::analysis::frames::{is_allocating, is_python, leading_owner, user_line};
+use crate::analysis::owners::LineOwner;
 use crate::ids::{FrameId, StackId};
 use crate::intern::Interner;
 use crate::tables::{SourceLine, Tables};
@@ -21,8 +22,8 @@ pub(super) struct Lines {
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     is_python: bool,
-    is_internal: bool,
     is_allocating: bool,
+    owner: LineOwner,
 }
 
 impl Lines {
@@ -37,8 +38,8 @@ impl Lines {
             if row as usize == kinds.len() {
                 kinds.push(Kind {
                     is_python: is_python(tables.string(line.file)),
-                    is_internal: is_internal(tables, line),
                     is_allocating: is_allocating(tables, line),
+                    owner: LineOwner::of(tables, line),
                 });
             }
             row
@@ -57,7 +58,7 @@ impl Lines {
         if rows.is_empty() {
             let row = self.texts.intern(tables.address_text(frame));
             if row as usize == self.kinds.len() {
-                self.kinds.push(Kind { is_python: false, is_internal: false, is_allocating: false });
+                self.kinds.push(Kind { is_python: false, is_allocating: false, owner: LineOwner::Program });
             }
             rows.push(row);
         }
@@ -77,14 +78,19 @@ impl Lines {
             self.learn(tables, frame);
             out.extend(self.of_frame[&frame].iter().map(|row| (*row, Role::Program)));
         }
-        // In a stack with lines in Python, all others are machinery.
-        let has_python = out.iter().any(|(row, _)| self.kinds[*row as usize].is_python);
+        // In a stack with lines in Python, all others are the framework's.
+        let kinds = &self.kinds;
+        let has_python = out.iter().any(|(row, _)| kinds[*row as usize].is_python);
+        let owner_of = |row: u32| match kinds[row as usize] {
+            Kind { is_python: false, .. } if has_python => LineOwner::Framework,
+            kind => kind.owner,
+        };
+        let leading = leading_owner(out.iter().map(|(row, _)| owner_of(*row)));
         for (row, role) in &mut *out {
-            let kind = self.kinds[*row as usize];
-            *role = match kind {
+            *role = match kinds[*row as usize] {
                 Kind { is_allocating: true, .. } => Role::Allocator,
-                Kind { is_internal, is_python, .. } if is_internal || (has_python && !is_python) => Role::Framework,
-                _ => Role::Program,
+                _ if Some(owner_of(*row)) == leading => Role::Program,
+                _ => Role::Framework,
             };
         }
         if hides_internals && out.iter().any(|(_, role)| *role != Role::Program) {

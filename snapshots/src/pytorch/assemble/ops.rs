@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(lists.map(&mut id), [OpId(0), OpId(1), OpId(0)]);
         assert_eq!(id(Sequences::NONE), OpId::NONE);
         assert_eq!(id(77), OpId::NONE);
-        assert_eq!(tables.stack_text(tables.ops[0].stack), ["forward (model.py:3)", "<module> (train.py:9)"]);
+        assert_eq!(tables.stack_text(tables.ops[0].stack), ["model.py:3 forward", "train.py:9 <module>"]);
         assert_eq!(tables.stack_text(tables.ops[1].stack), ["something else"]);
         assert_eq!(tables.frames.len(), 3, "a frame that the snapshot has is not made again");
     }
@@ -159,7 +159,7 @@ mod tests {
         let (mut names, mut stacks, mut ops) = (Names::of(&tables.strings), Stacks::default(), Ops::default());
         assert_eq!(ops.id(&mut tables, &mut names, &mut stacks, (&texts, list)), OpId(0));
         let stack = tables.stack_text(tables.ops[0].stack);
-        assert_eq!((stack.len(), stack[0].as_str()), (MOST_FRAMES, "f (a.py:2999)"));
+        assert_eq!((stack.len(), stack[0].as_str()), (MOST_FRAMES, "a.py:2999 f"));
     }
 
     #[test]

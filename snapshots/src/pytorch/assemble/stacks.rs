@@ -119,7 +119,7 @@ mod tests {
         let frame = RawFrame { name: StringId(0), file: StringId(1), line: 5, fx: StringId(2) };
         take_frames(&mut tables, &[RawFrame { fx: StringId::NONE, ..frame }, frame]);
         let texts = |frame| tables.frame_lines(frame).iter().map(|line| tables.line_text(line)).collect::<Vec<_>>();
-        assert_eq!(texts(FrameId(0)), ["forward (<eval_with_key>.3:5)"]);
-        assert_eq!(texts(FrameId(1)), ["relu: model.py:7", "forward (<eval_with_key>.3:5)"]);
+        assert_eq!(texts(FrameId(0)), ["<eval_with_key>.3:5 forward"]);
+        assert_eq!(texts(FrameId(1)), ["relu: model.py:7", "<eval_with_key>.3:5 forward"]);
     }
 }

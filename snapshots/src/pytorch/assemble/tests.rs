@@ -222,8 +222,8 @@ fn stacks_ops_and_categories_reach_the_blocks() {
     let trace = sample.assemble();
     let block = trace.blocks.get(BlockId(0));
     assert_eq!((block.category, block.op), (Category::OptimizerState, OpId(0)));
-    assert_eq!(trace.tables.stack_text(block.stack), ["empty (t.cpp:3)", "main (train.py:9)"]);
-    assert_eq!(trace.tables.stack_text(trace.tables.ops[0].stack), ["forward (model.py:4)"]);
+    assert_eq!(trace.tables.stack_text(block.stack), ["t.cpp:3 empty", "train.py:9 main"]);
+    assert_eq!(trace.tables.stack_text(trace.tables.ops[0].stack), ["model.py:4 forward"]);
     assert_eq!(trace.header.level, "stacks");
 }
 

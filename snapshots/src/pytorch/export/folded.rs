@@ -47,15 +47,10 @@ pub(super) fn write<W: Write>(out: W, trace: &Trace) -> Result<Exported> {
 }
 
 fn line(trace: &Trace, stack: StackId) -> String {
-    let mut frames = trace.tables.stack_text(stack);
-    if frames.is_empty() {
-        return NO_STACK.to_owned();
+    match trace.tables.folded_text(stack) {
+        text if text.is_empty() => NO_STACK.to_owned(),
+        text => text,
     }
-    frames.reverse();
-    for frame in &mut frames {
-        *frame = frame.replace(';', ":").replace(char::is_control, " ");
-    }
-    frames.join(";")
 }
 
 fn lost(trace: &Trace, peak: &Moment) -> String {

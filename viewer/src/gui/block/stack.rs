@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use eframe::egui::{self, CollapsingHeader, Label, RichText, Role, TextWrapMode, Ui, WidgetInfo};
 use highwater_snapshots::analysis::frames::{StackLine, stack_lines};
+use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::{StackId, Trace};
 
@@ -137,13 +138,15 @@ fn line_ui(ui: &mut Ui, text: &str, colour: egui::Color32) {
     ui.scope(|ui| {
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
         ui.spacing_mut().item_spacing.y = 0.0;
-        let (function, place) = text.rsplit_once(" (").unwrap_or((text, ""));
-        ui.add(Label::new(RichText::new(function).monospace().size(12.0).color(colour))).on_hover_text(text);
+        let line = LineText::parse(text);
+        let place = if line.line > 0 { format!("{}:{}", line.path, line.line) } else { line.path.to_owned() };
+        ui.add(Label::new(RichText::new(line.function).monospace().size(12.0).color(colour))).on_hover_text(text);
         if !place.is_empty() {
-            let place = place.trim_end_matches(')');
             let faint = Shades::in_ui(ui).faint;
-            ui.add(Label::new(RichText::new(format!("    {}", short_path(place))).monospace().size(11.0).color(faint)))
-                .on_hover_text(text);
+            ui.add(Label::new(
+                RichText::new(format!("    {}", short_path(&place))).monospace().size(11.0).color(faint),
+            ))
+            .on_hover_text(text);
         }
     });
 }

@@ -47,8 +47,8 @@ mod tests {
 
     #[test]
     fn the_words_for_a_group_find_its_blocks_on_both_sides() {
-        let a = trace_from_text("alloc w 1536 parameter #fc @net.fc < forward (net.py:10) < main\nalloc x 10").unwrap();
-        let b = trace_from_text("alloc w 1000 parameter #fc @net.fc < forward (net.py:12) < main\nalloc y 10").unwrap();
+        let a = trace_from_text("alloc w 1536 parameter #fc @net.fc < net.py:10 forward < main\nalloc x 10").unwrap();
+        let b = trace_from_text("alloc w 1000 parameter #fc @net.fc < net.py:12 forward < main\nalloc y 10").unwrap();
         let index = |trace| (Series::build(trace, DeviceId(0)), LiveIndex::build(trace, DeviceId(0)));
         let indices = [index(&a), index(&b)];
         let asked = [

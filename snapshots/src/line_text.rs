@@ -1,0 +1,314 @@
+//! Line text: how a source line is written, `path/file.py:184 function`, read back and shortened.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// A source line as text. With a line number it reads `path/file.py:184 function`, without one `function (library.so)`,
+/// and without a file `function`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineText<'a> {
+    /// Path of the source file or library; empty if unknown.
+    pub path: &'a str,
+    /// Line number; 0 if unknown.
+    pub line: u32,
+    /// Function; may be empty.
+    pub function: &'a str,
+}
+
+impl<'a> LineText<'a> {
+    /// Reads a line as [`Display`](std::fmt::Display) writes it; text of another form is a function.
+    pub fn parse(text: &'a str) -> Self {
+        if let Some(found) = Self::with_number(text) {
+            return found;
+        }
+        let in_brackets = text.strip_suffix(')').and_then(|text| text.rsplit_once(" ("));
+        match in_brackets {
+            Some((function, path)) if !path.is_empty() => Self { path, line: 0, function },
+            _ => Self { path: "", line: 0, function: text },
+        }
+    }
+
+    /// The first `:digits` that ends the text or is followed by a space separates path and function.
+    fn with_number(text: &'a str) -> Option<Self> {
+        let mut colons = text.match_indices(':').map(|(at, _)| at).filter(|at| *at > 0);
+        colons.find_map(|at| {
+            let after = &text[at + 1..];
+            let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+            let rest = &after[digits..];
+            let line = after[..digits].parse().ok().filter(|line| *line > 0)?;
+            let function = if rest.is_empty() { rest } else { rest.strip_prefix(' ')? };
+            Some(Self { path: &text[..at], line, function })
+        })
+    }
+
+    /// The last part of the path: `model.py`.
+    pub fn file_name(&self) -> &'a str {
+        self.path.rsplit(['/', '\\']).next().unwrap_or(self.path)
+    }
+}
+
+impl std::fmt::Display for LineText<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self { path: "", function, .. } => f.write_str(function),
+            Self { path, line: 0, function } => write!(f, "{function} ({path})"),
+            Self { path, line, function: "" } => write!(f, "{path}:{line}"),
+            Self { path, line, function } => write!(f, "{path}:{line} {function}"),
+        }
+    }
+}
+
+/// A function's name without what a Rust compiler adds for closures and blocks: `main::{{closure}}#0` reads `main`.
+/// A name of nothing else keeps its word: `closure`.
+pub fn function_text(name: &str) -> Cow<'_, str> {
+    if !name.contains('{') {
+        return Cow::Borrowed(name);
+    }
+    let mut out = String::with_capacity(name.len());
+    let mut word = "";
+    let mut rest = name;
+    while let Some(at) = rest.find('{') {
+        let (head, tail) = rest.split_at(at);
+        let Some((kind, after)) = compiler_part(tail) else {
+            out.push_str(head);
+            out.push('{');
+            rest = &tail[1..];
+            continue;
+        };
+        word = kind;
+        let head = head.strip_suffix("::").unwrap_or(head);
+        out.push_str(head);
+        rest = if out.is_empty() { after.strip_prefix("::").unwrap_or(after) } else { after };
+    }
+    out.push_str(rest);
+    if out.is_empty() { Cow::Borrowed(word) } else { Cow::Owned(out) }
+}
+
+/// What a Rust compiler calls parts of paths that have no name: `{closure#1}`, `{{closure}}#1`, `{impl#3}`.
+const COMPILER_PARTS: &[&str] = &[
+    "async_block",
+    "async_closure",
+    "async_fn",
+    "closure",
+    "closure_env",
+    "constant",
+    "constructor",
+    "coroutine",
+    "impl",
+    "shim",
+    "vtable.shim",
+];
+
+/// The word of such a part at the start of `text`, and what follows it.
+fn compiler_part(text: &str) -> Option<(&str, &str)> {
+    let is_double = text.starts_with("{{");
+    let inner = if is_double { &text[2..] } else { &text[1..] };
+    let end = inner.find(['#', ':', '}'])?;
+    let (word, after) = inner.split_at(end);
+    if !COMPILER_PARTS.contains(&word) {
+        return None;
+    }
+    let after = &after[after.find('}')?..];
+    let after = after.strip_prefix(if is_double { "}}" } else { "}" })?;
+    let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    match after.strip_prefix('#') {
+        Some(number) if digits(number) > 0 => Some((word, &number[digits(number)..])),
+        _ => Some((word, after)),
+    }
+}
+
+/// A line in at most `max_chars` characters: leading folders give way first (`…/models/vit.py:184 forward`), then the
+/// end of the function. The end of the file name and the line number always stay, even where they alone are longer.
+pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
+    if length(text) <= max_chars {
+        return Cow::Borrowed(text);
+    }
+    let line = LineText::parse(text);
+    Cow::Owned(match line {
+        LineText { path: "", .. } => match text.split_once(" in ").filter(|_| text.starts_with("0x")) {
+            Some((address, module)) => shorten_path(module, max_chars, |path| format!("{address} in {path}")),
+            None => cut_right(text, max_chars),
+        },
+        _ => {
+            let shortened = shorten_path(line.path, max_chars, |path| LineText { path, ..line }.to_string());
+            match line.line {
+                _ if length(&shortened) <= max_chars => shortened,
+                0 => cut_right(&shortened, max_chars),
+                _ => shorten_function(&line, max_chars),
+            }
+        }
+    })
+}
+
+/// The text that `write` makes of as many trailing folders of `path` as fit; of its file name alone if nothing fits.
+fn shorten_path(path: &str, max_chars: usize, write: impl Fn(&str) -> String) -> String {
+    let separator = if path.contains('\\') && !path.contains('/') { '\\' } else { '/' };
+    let drive = path.get(..3).filter(|start| start.ends_with(":\\") || start.ends_with(":/")).unwrap_or("");
+    let starts = path.match_indices(['/', '\\']).map(|(at, _)| at + 1).filter(|start| *start > drive.len());
+    let kept = starts.map(|start| &path[start..]).filter(|rest| !rest.is_empty());
+    let candidates = kept.flat_map(|rest| {
+        [format!("{drive}…{separator}{rest}"), format!("…{separator}{rest}")].into_iter().map(|path| write(&path))
+    });
+    let fits = |text: &String| length(text) <= max_chars;
+    candidates.into_iter().find(fits).unwrap_or_else(|| write(path.rsplit(['/', '\\']).next().unwrap_or(path)))
+}
+
+/// The file name and line number, with as much of the function as fits; less of the file name if even they do not.
+fn shorten_function(line: &LineText<'_>, max_chars: usize) -> String {
+    let name = line.file_name();
+    let place = format!("{name}:{}", line.line);
+    let left = max_chars.saturating_sub(length(&place));
+    if left >= 3 {
+        return format!("{place} {}", cut_right(line.function, left - 1));
+    }
+    if length(&place) <= max_chars {
+        return place;
+    }
+    let number = length(&place) - length(name);
+    let kept = max_chars.saturating_sub(number + 1);
+    let tail: String = name.chars().skip(length(name).saturating_sub(kept)).collect();
+    format!("…{tail}:{}", line.line)
+}
+
+fn cut_right(text: &str, max_chars: usize) -> String {
+    if length(text) <= max_chars {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(max_chars.saturating_sub(1)).collect();
+    kept.trim_end().to_owned() + "…"
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The lines without the leading folders that are not needed to distinguish their files: `train.py:184 step`, but
+/// `a/model.py:3 forward` and `b/model.py:3 forward` where two files are called `model.py`. O(n log n).
+pub fn unique_suffixes<S: AsRef<str>>(texts: &[S]) -> Vec<String> {
+    let lines: Vec<LineText<'_>> = texts.iter().map(|text| LineText::parse(text.as_ref())).collect();
+    let mut paths: Vec<(Vec<&str>, &str)> =
+        lines.iter().map(|line| (line.path.rsplit(['/', '\\']).collect(), line.path)).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    // In this order the path that shares most trailing parts with a path is one of its neighbours.
+    let shared = |a: usize, b: usize| paths[a].0.iter().zip(&paths[b].0).take_while(|(a, b)| a == b).count();
+    let mut kept: HashMap<&str, &str> = HashMap::with_capacity(paths.len());
+    for (at, (parts, path)) in paths.iter().enumerate() {
+        let before = at.checked_sub(1).map_or(0, |before| shared(before, at));
+        let after = if at + 1 < paths.len() { shared(at, at + 1) } else { 0 };
+        let needed = (before.max(after) + 1).min(parts.len());
+        let bytes: usize = parts[..needed].iter().map(|part| part.len()).sum::<usize>() + needed - 1;
+        kept.insert(path, &path[path.len() - bytes..]);
+    }
+    lines
+        .iter()
+        .map(|line| LineText { path: kept.get(line.path).copied().unwrap_or(line.path), ..*line }.to_string())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> (&str, u32, &str) {
+        let line = LineText::parse(text);
+        assert_eq!(line.to_string(), text);
+        (line.path, line.line, line.function)
+    }
+
+    #[test]
+    fn lines_of_every_form_are_read_back() {
+        assert_eq!(parsed("/home/me/train.py:184 step"), ("/home/me/train.py", 184, "step"));
+        assert_eq!(parsed(r"C:\src\my model\train.py:7 <module>"), (r"C:\src\my model\train.py", 7, "<module>"));
+        assert_eq!(parsed("a b/c:d.cu:3 f<int>(c10::Half)::g:3"), ("a b/c:d.cu", 3, "f<int>(c10::Half)::g:3"));
+        assert_eq!(parsed("src/main.rs:12"), ("src/main.rs", 12, ""));
+        assert_eq!(
+            parsed("at::add(at::Tensor const&) (libtorch.so)"),
+            ("libtorch.so", 0, "at::add(at::Tensor const&)")
+        );
+        assert_eq!(parsed("std::vector<int>::push_back"), ("", 0, "std::vector<int>::push_back"));
+        for odd in ["", ":", ":3 x", "a:0 f", "a:b", "a:99999999999 f", "()", " ()", "ü:", "<a:1>"] {
+            assert_eq!(parsed(odd).0, "", "{odd}");
+        }
+    }
+
+    #[test]
+    fn closures_read_as_the_function_around_them() {
+        for (name, text) in [
+            ("main", "main"),
+            ("main::{{closure}}", "main"),
+            ("app::main::{{closure}}#0", "app::main"),
+            ("app::train::{closure#2}::{closure#0}", "app::train"),
+            ("app::train::{closure#2}::inner", "app::train::inner"),
+            ("app::net::{impl#3}::forward", "app::net::forward"),
+            ("<app::Net as Module>::forward::{{closure}}", "<app::Net as Module>::forward"),
+            ("core::ops::function::FnOnce::call_once{{vtable.shim}}", "core::ops::function::FnOnce::call_once"),
+            ("app::run::{async_fn#0}", "app::run"),
+            ("{closure#1}", "closure"),
+            ("{impl#1}::forward", "forward"),
+            ("f(int)::{lambda(int)#1}::operator()(int) const", "f(int)::{lambda(int)#1}::operator()(int) const"),
+            ("{", "{"),
+            ("{{closure", "{{closure"),
+        ] {
+            assert_eq!(function_text(name), text, "{name}");
+        }
+    }
+
+    #[test]
+    fn folders_give_way_first_then_the_function_and_never_the_line_number() {
+        let unix = "/home/me/project/models/vit.py:184 forward";
+        for (width, expected) in [
+            (42, unix),
+            (41, "…/me/project/models/vit.py:184 forward"),
+            (30, "…/models/vit.py:184 forward"),
+            (26, "…/vit.py:184 forward"),
+            (18, "vit.py:184 forward"),
+            (15, "vit.py:184 for…"),
+            (13, "vit.py:184 f…"),
+            (12, "vit.py:184"),
+            (9, "…t.py:184"),
+            (2, "…:184"),
+            (0, "…:184"),
+        ] {
+            assert_eq!(shorten_line(unix, width), expected, "{width}");
+        }
+        for width in 0..60 {
+            let short = shorten_line(unix, width);
+            assert!(short.contains(":184") && short.chars().count() <= width.max(5), "{width}: {short}");
+        }
+    }
+
+    #[test]
+    fn paths_of_windows_keep_their_drive_where_it_fits() {
+        let windows = r"C:\Users\me\my project\train.py:184 f";
+        assert_eq!(shorten_line(windows, 36), r"C:\…\me\my project\train.py:184 f");
+        assert_eq!(shorten_line(windows, 30), r"…\me\my project\train.py:184 f");
+        assert_eq!(shorten_line(windows, 29), r"…\my project\train.py:184 f");
+        assert_eq!(shorten_line(windows, 20), r"C:\…\train.py:184 f");
+        assert_eq!(shorten_line(windows, 18), r"…\train.py:184 f");
+        assert_eq!(shorten_line("D:/a/b/c.py:1 f", 13), "…/b/c.py:1 f");
+        assert_eq!(shorten_line("D:/long folder/c.py:1 f", 13), "D:/…/c.py:1 f");
+    }
+
+    #[test]
+    fn lines_without_a_number_or_a_file_are_cut_where_they_say_least() {
+        assert_eq!(shorten_line("cublasLtCreate (/usr/lib/libcublasLt.so)", 36), "cublasLtCreate (…/libcublasLt.so)");
+        assert_eq!(shorten_line("at::native::add_kernel", 12), "at::native:…");
+        assert_eq!(shorten_line("0x30c0 in /usr/lib/libcuda.so", 24), "0x30c0 in …/libcuda.so");
+        assert_eq!(shorten_line("größe.py:3 größe", 14), "größe.py:3 gr…");
+    }
+
+    #[test]
+    fn folders_are_shown_only_where_they_distinguish_files() {
+        let unique = |texts: &[&str]| unique_suffixes(texts);
+        assert_eq!(
+            unique(&["/p/a/model.py:3 f", "/p/b/model.py:3 f", "/p/train.py:9 main", "/p/train.py:10 main", "at::mm"]),
+            ["a/model.py:3 f", "b/model.py:3 f", "train.py:9 main", "train.py:10 main", "at::mm"]
+        );
+        assert_eq!(unique(&["/x/a/b/m.py:1 f", "/y/a/b/m.py:1 f"]), ["x/a/b/m.py:1 f", "y/a/b/m.py:1 f"]);
+        assert_eq!(unique(&["m.py:1 f", "/a/m.py:1 f", "/a/m.py:2 f"]), ["m.py:1 f", "a/m.py:1 f", "a/m.py:2 f"]);
+        assert_eq!(unique(&[r"C:\a\m.py:1 f", r"C:\b\m.py:1 f"]), [r"a\m.py:1 f", r"b\m.py:1 f"]);
+        assert_eq!(unique(&["f (/usr/lib/libx.so)"]), ["f (libx.so)"]);
+        assert!(unique_suffixes::<&str>(&[]).is_empty());
+    }
+}
