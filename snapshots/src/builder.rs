@@ -53,6 +53,19 @@ struct DeviceState {
     keys: BlockKeys,
     /// Segments held, by address.
     held: HashMap<u64, SegmentId>,
+    /// Requested bytes of live blocks.
+    requested: u64,
+    /// The largest value of `requested` so far.
+    peak: u64,
+    /// Whether a request failed.
+    ran_out: bool,
+}
+
+impl DeviceState {
+    fn begin(&mut self, bytes: u64) {
+        self.requested += bytes;
+        self.peak = self.peak.max(self.requested);
+    }
 }
 
 /// Devices have ordinals below this; each is walked on its own, so a file may not name thousands.
@@ -195,7 +208,7 @@ impl TraceBuilder {
                 self.trace.blocks.free_requested[id.0 as usize] = EventId(0);
                 self.trace.waiting_at_start.push(id);
             } else {
-                self.meter.begin(alloc.requested);
+                self.begin(device, alloc.requested);
             }
             self.device(device).keys.insert(alloc.block, id);
         }
@@ -237,7 +250,10 @@ impl TraceBuilder {
                 }
                 push_row(&mut self.trace.tags, (block, category))
             }
-            What::Oom(oom) => push_row(&mut self.trace.ooms, oom),
+            What::Oom(oom) => {
+                self.device(device).ran_out = true;
+                push_row(&mut self.trace.ooms, oom)
+            }
             What::DeviceUsed(bytes) => push_row(&mut self.trace.device_used, bytes),
             What::Step(step) => step,
             What::Phase(phase) => u32::from(phase as u8),
@@ -264,19 +280,31 @@ impl TraceBuilder {
         let alloc = self.bounded_alloc(alloc);
         let id = self.trace.blocks.push(device, &alloc, stack, event);
         self.device(device).keys.insert(alloc.block, id);
-        self.meter.begin(alloc.requested);
+        self.begin(device, alloc.requested);
         id
+    }
+
+    /// Counts a block of `bytes` that begins to live.
+    fn begin(&mut self, device: DeviceId, bytes: u64) {
+        self.meter.begin(bytes);
+        self.device(device).begin(bytes);
+    }
+
+    /// Counts the block in `row` as no longer live.
+    fn end(&mut self, row: usize) {
+        let bytes = self.trace.blocks.requested[row];
+        self.meter.end(bytes);
+        self.device(self.trace.blocks.device[row]).requested -= bytes;
     }
 
     /// Ends a block whose frees the recording missed, at the event that proves it gone.
     fn end_block(&mut self, block: BlockId, event: EventId) {
         let row = block.0 as usize;
-        let blocks = &mut self.trace.blocks;
-        if !blocks.free_requested[row].is_some() {
-            blocks.free_requested[row] = event;
-            self.meter.end(blocks.requested[row]);
+        if !self.trace.blocks.free_requested[row].is_some() {
+            self.trace.blocks.free_requested[row] = event;
+            self.end(row);
         }
-        blocks.free_completed[row] = event;
+        self.trace.blocks.free_completed[row] = event;
     }
 
     fn take_free_requested(&mut self, device: DeviceId, key: BlockKey, event: EventId) -> BlockId {
@@ -284,7 +312,7 @@ impl TraceBuilder {
         match block.index() {
             Some(row) if !self.trace.blocks.free_requested[row].is_some() => {
                 self.trace.blocks.free_requested[row] = event;
-                self.meter.end(self.trace.blocks.requested[row]);
+                self.end(row);
                 block
             }
             _ => {
@@ -349,8 +377,18 @@ impl TraceBuilder {
             self.add_problem(Problem::new(what));
         }
         self.trace.attributes.sort_by_key(|attribute| attribute.owner);
+        self.trace.main_device = self.main_device();
         self.trace.refresh_spans();
         self.trace
+    }
+
+    fn main_device(&self) -> DeviceId {
+        let rank = |id: &DeviceId| {
+            let state = self.devices.get(usize::from(id.0));
+            let (ran_out, peak) = state.map_or((false, 0), |state| (state.ran_out, state.peak));
+            (!self.trace.is_host_memory(*id), ran_out, peak, std::cmp::Reverse(*id))
+        };
+        self.trace.device_ids().into_iter().max_by_key(rank).unwrap_or_default()
     }
 }
 

@@ -120,7 +120,7 @@ pub struct Source {
 /// Which device to look at.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct DeviceChoice {
-    /// Look at device N [default: the one with the most blocks]
+    /// Device N [default: the one that ran out of memory, else the one with the highest peak]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
 }
@@ -261,6 +261,9 @@ pub struct VerifyArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
+    /// Check only device N [default: all]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
 }
 
 impl InfoArguments {

@@ -88,7 +88,7 @@ fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> R
     let mut words: Vec<OsString> =
         ["highwater", "render", "--metric", budgets.metric.name(), "--out"].map(Into::into).into();
     words.push(picture.into());
-    if let Some(device) = arguments.device.device {
+    if let Some(device) = arguments.device {
         words.extend(["--device".into(), device.to_string().into()]);
     }
     let baseline = compared(budgets);

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eframe::egui::Theme;
-use highwater_snapshots::Trace;
 use highwater_snapshots::analysis::Matches;
 use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use crate::args::{
@@ -19,6 +19,7 @@ use crate::args::{
 use crate::cli::categories::read_with;
 use crate::cli::caveats;
 use crate::cli::destination::same;
+use crate::cli::devices::on_device;
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
 use crate::cli::recording::{check_metric, choose_device, spinner};
@@ -66,9 +67,9 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
     let [width, height] = paper.size();
     if arguments.source.json {
         let file = arguments.out.display().to_string();
-        page.json(&RenderFigures { file, width, height, view: view.name, bytes })?;
+        page.json(&RenderFigures { file, device: device.0, width, height, view: view.name, bytes })?;
     } else {
-        print(arguments, &recording.trace, (paper, bytes), page)?;
+        print(arguments, (&recording.trace, device), (paper, bytes), page)?;
     }
     Ok(Status::Fine)
 }
@@ -123,11 +124,7 @@ fn check_destination(out: &Path, input: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn selection_of(
-    arguments: &RenderArguments,
-    recording: &Recording,
-    device: highwater_snapshots::DeviceId,
-) -> Result<Selection, Failure> {
+fn selection_of(arguments: &RenderArguments, recording: &Recording, device: DeviceId) -> Result<Selection, Failure> {
     let mut selection = Selection::new(recording);
     let row = recording.devices.iter().position(|index| index.device == device);
     selection.set_device(recording, row.unwrap_or(selection.device));
@@ -187,7 +184,7 @@ fn colour_by(colours: PictureColours, recording: &Recording) -> Result<ColourBy,
 
 fn print(
     arguments: &RenderArguments,
-    trace: &Trace,
+    (trace, device): (&Trace, DeviceId),
     (paper, bytes): (Paper, u64),
     page: &mut Page<'_>,
 ) -> io::Result<()> {
@@ -198,7 +195,8 @@ fn print(
     let of = if shown < whole { format!(" of {}", format_count(whole as u64)) } else { String::new() };
     let events = format!("{}{of}", format_count(shown as u64));
     let size = format!("{width} x {height} pixels, {}", format_bytes(bytes));
-    page.headline(&format!("Drew {events} events to {} ({size}).", arguments.out.display()))?;
+    let on = on_device(trace, device);
+    page.headline(&format!("{on}Drew {events} events to {} ({size}).", arguments.out.display()))?;
     caveats::print(trace, page)?;
     page.gap()?;
     page.hint(&next_command(&["peak"], &arguments.source.file, &[], "for the peak in figures"))
@@ -208,6 +206,7 @@ fn print(
 #[derive(Debug, Serialize)]
 struct RenderFigures {
     file: String,
+    device: u16,
     width: u32,
     height: u32,
     view: &'static str,

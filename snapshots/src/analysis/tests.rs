@@ -1,10 +1,10 @@
 //! Small traces in text notation against answers worked out by hand.
 
 use super::*;
-use crate::event::EventKind;
+use crate::event::{Event, EventKind};
 use crate::text::{text_from_trace, trace_from_text};
 use crate::trace::{DeviceFacts, PINNED_DRIVER};
-use crate::{BlockId, DeviceId, EventId, Phase, Trace};
+use crate::{BlockId, DeviceId, EventId, Phase, StackId, Trace, TraceBuilder};
 
 use peak::Query;
 
@@ -340,20 +340,47 @@ fn devices_are_kept_apart() {
     let peak = |device| Series::build(&trace, DeviceId(device)).peak(&trace, Metric::Requested);
     assert_eq!((peak(0), peak(1)), ((100, Some(EventId(0))), (200, Some(EventId(1)))));
     assert_eq!(trace.device_ids(), [DeviceId(0), DeviceId(1)]);
-    assert_eq!(trace.main_device(), DeviceId(1));
-    // What stands for most people's device is no GPU only if there is none.
-    let mut pinned = trace.clone();
-    let facts = |device, driver: &str| DeviceFacts {
-        device: DeviceId(device),
-        driver: driver.to_owned(),
-        ..Default::default()
-    };
-    pinned.devices = vec![facts(0, "cuda"), facts(1, PINNED_DRIVER)];
-    assert_eq!(pinned.main_device(), DeviceId(0));
-    pinned.devices = vec![facts(0, PINNED_DRIVER), facts(1, PINNED_DRIVER)];
-    assert_eq!(pinned.main_device(), DeviceId(1));
     let live = LiveIndex::build(&trace, DeviceId(1));
     assert_eq!(live.before_position(&trace, Metric::Active, trace.events.len()), [BlockId(2)]);
+}
+
+#[test]
+fn the_default_device_ran_out_of_memory_or_has_the_highest_peak() {
+    let main = |text: &str| trace_from_text(text).expect("the text is right").main_device().0;
+    // Many small blocks on device 0, few large ones on the others; the baseline counts.
+    let small = "alloc a 10\nalloc b 10\nalloc c 10\nfree a\nfree b\n";
+    assert_eq!(main(small), 0);
+    assert_eq!(main(&format!("{small}alloc d 100 device=1\nfree d device=1\n")), 1);
+    assert_eq!(main(&format!("baseline w 90 device=2\n{small}alloc d 80 device=1\nalloc e 20 device=2\n")), 2);
+    assert_eq!(main("alloc a 10 device=1\nfree a device=1\nalloc b 10 device=1\nalloc c 15 device=2\n"), 2, "no sum");
+    assert_eq!(main("alloc a 10 device=1\nalloc b 10 device=2\n"), 1, "the first of equal ones");
+    // A failed request decides; of several devices that ran out, the higher peak does.
+    let failed = "alloc d 50 device=1\nalloc e 40 device=2\nalloc f 70 device=3\noom 100 free=1 device=2\n";
+    assert_eq!(main(failed), 2);
+    assert_eq!(main(&format!("{failed}oom 100 free=1 device=1\n")), 1);
+    assert_eq!(main("alloc a 10\noom 100 free=1 device=1\n"), 1, "the first request may fail");
+    assert_eq!(trace_from_text("").expect("no line is wrong").main_device(), DeviceId(0));
+}
+
+#[test]
+fn host_memory_is_the_default_device_only_where_there_is_nothing_else() {
+    let text = "alloc a 10\nalloc b 500 device=1\noom 900 free=1 device=1";
+    let trace = trace_from_text(text).expect("the text is right");
+    let main = |drivers: [&str; 2]| {
+        let mut builder = TraceBuilder::default();
+        for (device, driver) in (0..).zip(drivers) {
+            let device = DeviceId(device);
+            builder.set_device(DeviceFacts { device, driver: driver.to_owned(), ..DeviceFacts::default() });
+        }
+        for id in trace.events.ids() {
+            let (device, time_ns) = (trace.events.device[id.0 as usize], trace.events.time_ns[id.0 as usize]);
+            builder.push(&Event { device, time_ns, stack: StackId::NONE, what: trace.what(id) });
+        }
+        builder.finish().main_device().0
+    };
+    assert_eq!(main(["cuda", PINNED_DRIVER]), 0);
+    assert_eq!(main(["cuda", "cuda"]), 1);
+    assert_eq!(main([PINNED_DRIVER, PINNED_DRIVER]), 1);
 }
 
 #[test]

@@ -16,15 +16,25 @@ const TOLD: usize = 5;
 /// Everything in `trace` that contradicts itself. Empty for a sound recording; what was found wrong while reading
 /// stands in [`Trace::problems`] and is not repeated.
 pub fn verify(trace: &Trace) -> Vec<Problem> {
+    verify_devices(trace, &trace.device_ids())
+}
+
+/// As [`verify`], of what happened on `devices` only; tables, which all devices share, are checked as a whole.
+pub fn verify_devices(trace: &Trace, devices: &[DeviceId]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    check_times(trace, &mut problems);
-    check_sizes(trace, &mut problems);
+    check_times(trace, devices, &mut problems);
+    check_sizes(trace, devices, &mut problems);
     check_handles(trace, &mut problems);
-    for device in trace.device_ids() {
-        check_addresses(trace, device, &mut problems);
+    for &device in devices {
+        check_addresses(trace, device, &on(device, devices), &mut problems);
         check_sums(trace, device, &mut problems);
     }
     problems
+}
+
+/// What a problem on `device` begins with where several are checked.
+fn on(device: DeviceId, devices: &[DeviceId]) -> String {
+    if devices.len() > 1 { format!("device {}: ", device.0) } else { String::new() }
 }
 
 /// Tells the first few of many and counts the rest.
@@ -55,21 +65,26 @@ impl Drop for Teller<'_> {
     }
 }
 
-fn check_times(trace: &Trace, problems: &mut Vec<Problem>) {
+fn check_times(trace: &Trace, devices: &[DeviceId], problems: &mut Vec<Problem>) {
     let mut teller = Teller::new(problems, "times that run backwards");
     for (index, pair) in trace.events.time_ns.windows(2).enumerate() {
-        if pair[1] < pair[0] && trace.events.device[index] == trace.events.device[index + 1] {
-            teller.tell(|| format!("event {} is {} ns earlier than the event before it", index + 1, pair[0] - pair[1]));
+        let device = trace.events.device[index];
+        if pair[1] < pair[0] && device == trace.events.device[index + 1] && devices.contains(&device) {
+            let on = on(device, devices);
+            let earlier = pair[0] - pair[1];
+            teller.tell(|| format!("{on}event {} is {earlier} ns earlier than the event before it", index + 1));
         }
     }
 }
 
-fn check_sizes(trace: &Trace, problems: &mut Vec<Problem>) {
+fn check_sizes(trace: &Trace, devices: &[DeviceId], problems: &mut Vec<Problem>) {
     let mut teller = Teller::new(problems, "blocks smaller than asked for");
     for row in 0..trace.blocks.len() {
         let (requested, allocated) = (trace.blocks.requested[row], trace.blocks.allocated[row]);
-        if allocated < requested {
-            teller.tell(|| format!("block {row} has {allocated} bytes although {requested} were asked for"));
+        let device = trace.blocks.device[row];
+        if allocated < requested && devices.contains(&device) {
+            let on = on(device, devices);
+            teller.tell(|| format!("{on}block {row} has {allocated} bytes although {requested} were asked for"));
         }
     }
 }
@@ -90,7 +105,7 @@ fn check_handles(trace: &Trace, problems: &mut Vec<Problem>) {
 }
 
 /// Active blocks may not overlap.
-fn check_addresses(trace: &Trace, device: DeviceId, problems: &mut Vec<Problem>) {
+fn check_addresses(trace: &Trace, device: DeviceId, on: &str, problems: &mut Vec<Problem>) {
     let mut teller = Teller::new(problems, "blocks that overlap others");
     let mut active: BTreeMap<u64, usize> = BTreeMap::new();
     let mut take = |effect: Effect| match effect {
@@ -102,7 +117,7 @@ fn check_addresses(trace: &Trace, device: DeviceId, problems: &mut Vec<Problem>)
                 && trace.blocks.address[other].saturating_add(trace.blocks.allocated[other]) > start
                 && end > start
             {
-                teller.tell(|| format!("blocks {other} and {row} overlap at address {start:#x}"));
+                teller.tell(|| format!("{on}blocks {other} and {row} overlap at address {start:#x}"));
             }
             active.insert(start, row);
         }

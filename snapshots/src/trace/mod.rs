@@ -60,6 +60,8 @@ pub struct Trace {
     pub trust: Trust,
     /// What was found wrong while reading.
     pub problems: Vec<Problem>,
+    /// The default device, chosen once when the trace is built.
+    pub(crate) main_device: DeviceId,
 }
 
 /// An event with its subject looked up.
@@ -179,16 +181,17 @@ impl Trace {
 
     /// The ordinals that device facts, blocks, segments, failed requests or samples name, in order.
     pub fn device_ids(&self) -> Vec<DeviceId> {
-        let mut ids: Vec<DeviceId> = self.devices.iter().map(|facts| facts.device).collect();
-        ids.extend(self.blocks.device.iter().chain(&self.segments.device));
-        if !self.ooms.is_empty() || !self.device_used.is_empty() {
-            let kinds = self.events.kind.iter().zip(&self.events.device);
-            let told = kinds.filter(|(kind, _)| matches!(kind, EventKind::Oom | EventKind::DeviceUsed));
-            ids.extend(told.map(|(_, device)| device));
+        let mut is_named = vec![false; usize::from(u16::MAX) + 1];
+        let of_facts = self.devices.iter().map(|facts| &facts.device);
+        for device in of_facts.chain(&self.blocks.device).chain(&self.segments.device) {
+            is_named[usize::from(device.0)] = true;
         }
-        ids.sort_unstable();
-        ids.dedup();
-        ids
+        if !self.ooms.is_empty() || !self.device_used.is_empty() {
+            for (kind, device) in self.events.kind.iter().zip(&self.events.device) {
+                is_named[usize::from(device.0)] |= matches!(kind, EventKind::Oom | EventKind::DeviceUsed);
+            }
+        }
+        (0..=u16::MAX).filter(|number| is_named[usize::from(*number)]).map(DeviceId).collect()
     }
 
     /// Puts the annotations in order, outer before inner ones, and works out steps and phases: by their events, or where
@@ -215,20 +218,16 @@ impl Trace {
         self.devices.iter().find(|facts| facts.device == device)
     }
 
-    /// The device that most people mean when they name none: the one with the most blocks, and host memory only if there
-    /// is nothing else.
+    /// The device that is meant where none is named: the one that ran out of memory, else the one with the highest
+    /// peak of requested bytes; of several that ran out of memory, the one with the highest peak. Host memory only if
+    /// there is nothing else.
     pub fn main_device(&self) -> DeviceId {
-        let ids = self.device_ids();
-        if ids.len() < 2 {
-            return ids.first().copied().unwrap_or_default();
-        }
-        let mut counts = vec![0_u64; ids.last().map_or(0, |last| usize::from(last.0) + 1)];
-        for device in &self.blocks.device {
-            counts[usize::from(device.0)] += 1;
-        }
-        let is_host = |id| self.device_facts(id).is_some_and(|facts| facts.driver == PINNED_DRIVER);
-        let rank = |id: &DeviceId| (!is_host(*id), counts[usize::from(id.0)], std::cmp::Reverse(*id));
-        ids.into_iter().max_by_key(rank).unwrap_or_default()
+        self.main_device
+    }
+
+    /// Whether `device` is host memory rather than a GPU.
+    pub fn is_host_memory(&self, device: DeviceId) -> bool {
+        self.device_facts(device).is_some_and(|facts| facts.driver == PINNED_DRIVER)
     }
 
     /// The event again in the form in which it was recorded; what names an unknown block names block

@@ -13,7 +13,9 @@ use highwater_snapshots::{
 /// Everything that a trace says, for comparison: its columns and tables, whole.
 pub(crate) fn whole(trace: &Trace) -> String {
     let problems: Vec<String> = trace.problems.iter().map(ToString::to_string).collect();
-    format!("{:#?}\n{problems:#?}", Trace { problems: Vec::new(), ..trace.clone() })
+    let mut trace = trace.clone();
+    trace.problems.clear();
+    format!("{trace:#?}\n{problems:#?}")
 }
 
 /// A block of `requested` bytes at a place that follows from its key.

@@ -10,7 +10,7 @@ use highwater_snapshots::units::parse_bytes;
 use highwater_snapshots::{Category, Phase};
 
 use super::values::metric_parser;
-use super::{CategoryChoice, DeviceChoice, Source};
+use super::{CategoryChoice, Source};
 
 /// Groups that are named of the difference to the baseline.
 const TOP: usize = 8;
@@ -52,9 +52,9 @@ pub struct CheckArguments {
     /// The total whose peaks are meant, but for --max-reserved [default: requested]
     #[arg(long, value_name = "M", value_parser = metric_parser())]
     pub metric: Option<Metric>,
-    /// The device, of the baseline too.
-    #[command(flatten)]
-    pub device: DeviceChoice,
+    /// Check only device N [default: all, host memory only if there is nothing else]
+    #[arg(long, value_name = "N")]
+    pub device: Option<u16>,
     /// Name the K groups that differ most from the baseline
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,

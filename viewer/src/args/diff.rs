@@ -30,10 +30,10 @@ pub struct DiffArguments {
     /// The total to compare
     #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
     pub metric: Metric,
-    /// Look at device N of A [default: the one with the most blocks]
+    /// Device N of A [default: the one that ran out of memory, else the one with the highest peak]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
-    /// Look at device N of B [default: as --device]
+    /// Device N of B [default: as --device]
     #[arg(long, value_name = "N")]
     pub device_b: Option<u16>,
     /// Group by these, separated by commas: category, op, scope, phase, step, stack, frame, size, stream, pool, lifetime

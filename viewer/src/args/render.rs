@@ -65,7 +65,7 @@ pub struct RenderArguments {
     /// The moment of B, with --view diff [default: as --at; of one recording, the step after it]
     #[arg(long, value_name = "MOMENT")]
     pub at_b: Option<ComparedAt>,
-    /// Look at device N of B, with --view diff [default: as --device]
+    /// Device N of B, with --view diff [default: as --device]
     #[arg(long, value_name = "N")]
     pub device_b: Option<u16>,
     /// The blocks that keep their colour; with --view diff, those that are compared.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_snapshots::analysis::budget::{AlikeGroups, Culprit, Differences, Outcome, check, culprit_keys};
+use highwater_snapshots::analysis::budget::{AlikeGroups, Budget, Culprit, Differences, Outcome, check, culprit_keys};
 use highwater_snapshots::analysis::diff::{Asked, DiffQuery};
 use highwater_snapshots::analysis::{Diff, Filter, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::event::EventKind;
@@ -13,11 +13,12 @@ use serde::Serialize;
 
 use super::budgets::Budgets;
 use super::caveats::{self, TrustFigures, problem_texts};
+use super::devices::{covered, on_device, phrase};
 use super::diff::signed;
-use super::moment::{PeakFigure, count_of, when};
+use super::moment::{MomentFigures, count_of, when};
 use super::outcome::{Failure, Status};
 use super::page::Page;
-use super::recording::{check_metric, choose_device};
+use super::recording::check_metric;
 use super::shell::{next_command, quoted};
 use super::table::{Column, Table};
 use crate::args::CheckArguments;
@@ -28,51 +29,79 @@ pub struct CheckReport<'a> {
     pub(super) arguments: &'a CheckArguments,
     pub(super) budgets: &'a Budgets,
     pub(super) trace: &'a Trace,
-    pub(super) device: DeviceId,
+    /// The devices that are measured.
+    pub(super) devices: Vec<DeviceId>,
+    /// Each budget on each device that has what it limits, device by device.
     pub(super) outcomes: Vec<Outcome>,
-    /// What makes the difference of the peaks to the baseline's.
-    pub(super) differences: Option<Differences>,
+    /// What makes the difference of the peaks to the baseline's, on each device.
+    pub(super) differences: Vec<(DeviceId, Differences)>,
     /// The category, and the module or the line of code.
     pub(super) keys: [GroupKey; 2],
     baseline: Option<&'a Trace>,
 }
 
 impl<'a> CheckReport<'a> {
-    /// Measures `trace` and, where there is one, the baseline.
+    /// Measures every device of `trace` that the options cover and, where there is one, the baseline's.
     pub fn of(
         trace: &'a Trace,
         baseline: Option<&'a Trace>,
         budgets: &'a Budgets,
         arguments: &'a CheckArguments,
     ) -> Result<Self, Failure> {
-        let metric = budgets.metric;
-        let device_of = |trace: &Trace| {
-            let device = choose_device(trace, arguments.device.device)?;
-            check_metric(trace, device, metric).map(|()| device)
+        let [category, place, _] = culprit_keys(trace);
+        let mut report = Self {
+            arguments,
+            budgets,
+            trace,
+            devices: measured_devices(trace, arguments.device, budgets.metric)?,
+            outcomes: Vec::new(),
+            differences: Vec::new(),
+            keys: [category, place],
+            baseline,
         };
-        let device = device_of(trace)?;
-        let of_baseline = |failure| match failure {
-            Failure::Usage(text) => Failure::Usage(format!("baseline: {text}")),
-            other => other,
+        // Why a budget cannot be measured matters where no device can be measured.
+        let mut refused: Vec<Option<String>> = vec![None; budgets.rows.len()];
+        let mut is_measured = vec![false; budgets.rows.len()];
+        for device in report.devices.clone() {
+            for (row, outcome) in report.measure(device)?.into_iter().enumerate() {
+                match outcome {
+                    Ok(outcome) => {
+                        is_measured[row] = true;
+                        report.outcomes.push(outcome);
+                    }
+                    Err(why) => refused[row] = refused[row].take().or(Some(why)),
+                }
+            }
+        }
+        let refused = refused.into_iter().zip(is_measured).filter(|(_, is_measured)| !is_measured);
+        match refused.filter_map(|(why, _)| why).next() {
+            Some(why) => Err(Failure::Usage(why)),
+            None => Ok(report),
+        }
+    }
+
+    /// Measures the budgets on `device`, and what differs there from the baseline.
+    fn measure(&mut self, device: DeviceId) -> Result<Vec<Result<Outcome, String>>, Failure> {
+        let (trace, metric) = (self.trace, self.budgets.metric);
+        let other_device = match self.baseline {
+            Some(baseline) => device_of_baseline(baseline, trace, device, self.budgets)?,
+            None => None,
         };
-        let other_device = baseline.map(device_of).transpose().map_err(of_baseline)?;
         let index =
             |trace: &Trace, device| rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
         let (own, other) = rayon::join(
             || index(trace, device),
-            || baseline.zip(other_device).map(|(trace, device)| index(trace, device)),
+            || self.baseline.zip(other_device).map(|(trace, device)| index(trace, device)),
         );
         let asked = Asked { trace, series: &own.0, live: &own.1 };
-        let other = baseline.zip(other.as_ref()).map(|(trace, (series, live))| Asked { trace, series, live });
-        let outcomes = check(asked, other, metric, &budgets.rows).map_err(Failure::Usage)?;
-        let [category, place, _] = culprit_keys(trace);
-        let keys = [category, place];
-        let differences = other.map(|other| {
+        let other = self.baseline.zip(other.as_ref()).map(|(trace, (series, live))| Asked { trace, series, live });
+        if let Some(other) = other {
             let moments = [other, asked].map(|asked| Moment::peak(asked.trace, asked.series, metric));
-            let query = DiffQuery { keys: &keys, top: usize::MAX, filter: &Filter::default() };
-            Differences::of(&Diff::of([other, asked], moments, &query), arguments.top)
-        });
-        Ok(Self { arguments, budgets, trace, device, outcomes, differences, keys, baseline })
+            let query = DiffQuery { keys: &self.keys, top: usize::MAX, filter: &Filter::default() };
+            let differences = Differences::of(&Diff::of([other, asked], moments, &query), self.arguments.top);
+            self.differences.push((device, differences));
+        }
+        Ok(check(asked, other, metric, &self.budgets.rows))
     }
 
     /// Whether every budget is kept.
@@ -90,30 +119,65 @@ impl<'a> CheckReport<'a> {
         self.outcomes.iter().filter(|outcome| outcome.is_broken())
     }
 
-    /// What makes the difference to the baseline, where there is any.
-    pub(super) fn told_differences(&self) -> Option<&Differences> {
-        self.differences.as_ref().filter(|differences| !differences.rows.is_empty())
+    /// What makes the difference to the baseline, for each device on which there is any.
+    pub(super) fn told_differences(&self) -> impl Iterator<Item = &(DeviceId, Differences)> {
+        self.differences.iter().filter(|(_, differences)| !differences.rows.is_empty())
     }
 
-    /// The verdict in a sentence.
+    /// The verdict in a sentence, with the devices where there are several.
     pub(super) fn verdict(&self) -> String {
-        let all = self.outcomes.len() as u64;
-        match self.broken().count() as u64 {
-            0 if all == 1 => "Passed: the budget is kept.".to_owned(),
-            0 => format!("Passed: all {all} budgets are kept."),
-            broken => format!("Broken: {broken} of {}.", count_of(all, "budget")),
+        let named = |devices: &[DeviceId]| {
+            phrase(self.trace, devices).map_or_else(String::new, |phrase| format!(" on {phrase}"))
+        };
+        let mut broken: Vec<DeviceId> = self.broken().map(|outcome| outcome.moment.device).collect();
+        broken.dedup();
+        let budgets = count_of(self.budgets.rows.len() as u64, "budget");
+        if broken.is_empty() {
+            let until = if self.failed_requests() > 0 { ", up to the request that failed" } else { "" };
+            return format!("Passed: {budgets} met{}{until}.", named(&self.devices));
+        }
+        let is_broken = |budget: &&Budget| self.broken().any(|outcome| outcome.budget == **budget);
+        let count = self.budgets.rows.iter().filter(is_broken).count();
+        format!("Failed: {count} of {budgets} exceeded{}.", named(&broken))
+    }
+
+    /// How many requests failed on the devices that are measured.
+    fn failed_requests(&self) -> u64 {
+        let events = &self.trace.events;
+        let is_failed =
+            |(kind, device): &(&EventKind, &DeviceId)| **kind == EventKind::Oom && self.devices.contains(device);
+        if self.trace.ooms.is_empty() {
+            0
+        } else {
+            events.kind.iter().zip(&events.device).filter(is_failed).count() as u64
         }
     }
 
     /// What limits the verdict, beside what limits trust: failed requests.
     pub(super) fn warning(&self) -> Option<String> {
-        let is_failed =
-            |row: usize| self.trace.events.kind[row] == EventKind::Oom && self.trace.events.device[row] == self.device;
-        let failed = (0..self.trace.events.len()).filter(|row| is_failed(*row)).count() as u64;
-        let s = count_of(failed, "request");
+        let failed = self.failed_requests();
+        let requests = count_of(failed, "request");
         (failed > 0).then(|| {
-            format!("Memory ran out in this recording: {s} failed, and what the program would have taken is not known.")
+            format!(
+                "Out of memory: {requests} failed, so the run may need more than was recorded; see `highwater oom`."
+            )
         })
+    }
+
+    /// How the device of `outcome` is named beside others; empty where the recording has only one.
+    pub(super) fn place(&self, outcome: &Outcome) -> String {
+        phrase(self.trace, &[outcome.moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "))
+    }
+
+    /// Whether several devices are measured, so that rows must name theirs.
+    pub(super) fn has_devices(&self) -> bool {
+        self.devices.len() > 1
+    }
+
+    /// The default device where it is measured, else the first that is.
+    fn default_device(&self) -> DeviceId {
+        let main = self.trace.main_device();
+        if self.devices.contains(&main) { main } else { self.devices.first().copied().unwrap_or(main) }
     }
 
     /// The answer for programs.
@@ -121,15 +185,18 @@ impl<'a> CheckReport<'a> {
         let rows = |outcomes: &mut dyn Iterator<Item = &Outcome>| -> Vec<RuleFigures> {
             outcomes.map(|outcome| RuleFigures::of(outcome, self.budgets.metric, self.trace)).collect()
         };
+        let figures = |(device, all): &(DeviceId, Differences)| DifferenceFigures::of(*device, all, self.keys);
         CheckFigures {
             passed: self.has_passed(),
             broken: rows(&mut self.broken()),
             rules: rows(&mut self.outcomes.iter()),
             file: self.arguments.source.file.display().to_string(),
             baseline: self.budgets.baseline.as_ref().map(|file| file.display().to_string()),
-            device: self.device.0,
+            device: self.default_device().0,
+            devices: self.devices.iter().map(|device| device.0).collect(),
             metric: self.budgets.metric,
-            differences: self.differences.as_ref().map(|all| DifferenceFigures::of(all, self.keys)),
+            differences: self.differences.iter().map(figures).find(|figures| figures.device == self.default_device().0),
+            differences_by_device: self.differences.iter().map(figures).collect(),
             oom: self.warning(),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
@@ -144,14 +211,18 @@ impl<'a> CheckReport<'a> {
         for outcome in self.broken() {
             page.gap()?;
             let over = format_bytes(outcome.actual_bytes - outcome.limit_bytes);
-            page.line(&format!("{}: {over} too much, {}.", outcome.budget, at_moment(&outcome.moment)))?;
+            let place = self.place(outcome);
+            page.line(&format!("{}: {over} over the limit, {place}{}.", outcome.budget, at_moment(&outcome.moment)))?;
             if let Some(culprit) = &outcome.culprit {
                 page.line(&format!("  {}.", culprit.text))?;
             }
         }
-        if let Some(differences) = self.told_differences() {
+        for (device, differences) in self.told_differences() {
             page.gap()?;
-            page.line("What makes the difference to the baseline at the peak:")?;
+            page.line(&format!(
+                "{}What makes the difference to the baseline at the peak:",
+                on_device(self.trace, *device)
+            ))?;
             page.table(&self.differences_table(differences))?;
         }
         if let Some(warning) = self.warning() {
@@ -171,7 +242,8 @@ impl<'a> CheckReport<'a> {
         for outcome in self.broken() {
             let culprit = outcome.culprit.as_ref().map_or(String::new(), |culprit| format!(": {}", culprit.text));
             let text = format!(
-                "{} takes {}, and may take {}{culprit}",
+                "{}{} is {}, the limit {}{culprit}",
+                on_device(self.trace, outcome.moment.device),
                 outcome.budget.subject(self.budgets.metric),
                 format_bytes(outcome.actual_bytes),
                 format_bytes(outcome.limit_bytes)
@@ -184,16 +256,18 @@ impl<'a> CheckReport<'a> {
 
     fn table(&self) -> Table {
         let has_baseline = self.baseline.is_some();
-        let mut columns = vec![Column::text(""), Column::text("rule"), Column::text("what").giving_way()];
+        let mut columns = vec![Column::text("")];
+        columns.extend(self.has_devices().then(|| Column::number("device")));
+        columns.extend([Column::text("rule"), Column::text("what").giving_way()]);
         columns.extend([Column::number("limit"), Column::number("actual"), Column::number("headroom")]);
         if has_baseline {
             columns.push(Column::number("baseline"));
         }
         let mut table = Table::new(columns);
         for outcome in &self.outcomes {
-            let mark = if outcome.is_broken() { "broken" } else { "kept" };
-            let mut row =
-                vec![mark.to_owned(), outcome.budget.to_string(), outcome.budget.subject(self.budgets.metric)];
+            let mut row = vec![mark(outcome).to_owned()];
+            row.extend(self.has_devices().then(|| outcome.moment.device.0.to_string()));
+            row.extend([outcome.budget.to_string(), outcome.budget.subject(self.budgets.metric)]);
             row.extend([format_bytes(outcome.limit_bytes), format_bytes(outcome.actual_bytes)]);
             row.push(headroom(outcome));
             if has_baseline {
@@ -240,6 +314,54 @@ impl<'a> CheckReport<'a> {
     }
 }
 
+/// The devices to measure `metric` on: those that a verdict covers, but for those that have no samples of it where others
+/// do.
+fn measured_devices(trace: &Trace, wanted: Option<u16>, metric: Metric) -> Result<Vec<DeviceId>, Failure> {
+    let covered = covered(trace, wanted)?;
+    let has_metric = |device: &DeviceId| check_metric(trace, *device, metric).is_ok();
+    let measured: Vec<DeviceId> = covered.iter().copied().filter(has_metric).collect();
+    match covered.first() {
+        Some(first) if measured.is_empty() => check_metric(trace, *first, metric).map(|()| measured),
+        _ => Ok(measured),
+    }
+}
+
+/// The device of `baseline` to compare `device` of `trace` with: of the same number, or the only one where both have one.
+/// Fails where there is none and a budget asks for it.
+fn device_of_baseline(
+    baseline: &Trace,
+    trace: &Trace,
+    device: DeviceId,
+    budgets: &Budgets,
+) -> Result<Option<DeviceId>, Failure> {
+    let (known, own) = (baseline.device_ids(), trace.device_ids());
+    let found = match known.as_slice() {
+        _ if known.contains(&device) => Some(device),
+        [one] if own.len() == 1 => Some(*one),
+        _ => None,
+    };
+    if let Some(found) = found {
+        check_metric(baseline, found, budgets.metric).map_err(|failure| match failure {
+            Failure::Usage(text) => Failure::Usage(format!("baseline: {text}")),
+            other => other,
+        })?;
+    } else if budgets.rows.iter().any(|budget| matches!(budget, Budget::Growth(_))) {
+        let have: Vec<String> = known.iter().map(|device| device.0.to_string()).collect();
+        let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };
+        let text = format!(
+            "baseline: the recording has no device {}; it has {have}; name one that both have with --device N",
+            device.0
+        );
+        return Err(Failure::Usage(text));
+    }
+    Ok(found)
+}
+
+/// How a budget came out, in a word.
+pub(super) fn mark(outcome: &Outcome) -> &'static str {
+    if outcome.is_broken() { "exceeded" } else { "met" }
+}
+
 /// The names of groups, with their number where there are several.
 pub(super) fn named(row: &AlikeGroups) -> Vec<String> {
     let mut names = row.key.clone();
@@ -266,9 +388,13 @@ struct CheckFigures {
     rules: Vec<RuleFigures>,
     file: String,
     baseline: Option<String>,
+    /// The default one of those that were measured.
     device: u16,
+    devices: Vec<u16>,
     metric: Metric,
+    /// Those of `device`.
     differences: Option<DifferenceFigures>,
+    differences_by_device: Vec<DifferenceFigures>,
     oom: Option<String>,
     trust: TrustFigures,
     problems: Vec<String>,
@@ -277,6 +403,7 @@ struct CheckFigures {
 #[derive(Debug, Serialize)]
 struct RuleFigures {
     rule: String,
+    device: u16,
     subject: String,
     limit_bytes: u64,
     actual_bytes: u64,
@@ -293,6 +420,7 @@ impl RuleFigures {
     fn of(outcome: &Outcome, metric: Metric, trace: &Trace) -> Self {
         Self {
             rule: outcome.budget.to_string(),
+            device: outcome.moment.device.0,
             subject: outcome.budget.subject(metric),
             limit_bytes: outcome.limit_bytes,
             actual_bytes: outcome.actual_bytes,
@@ -303,20 +431,6 @@ impl RuleFigures {
             culprit: outcome.culprit.as_ref().map(|culprit| culprit.text.clone()),
             culprit_group: outcome.culprit.as_ref().map(CulpritFigures::of),
         }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct MomentFigures {
-    #[serde(flatten)]
-    figure: PeakFigure,
-    step: Option<u32>,
-    phase: &'static str,
-}
-
-impl MomentFigures {
-    fn of(trace: &Trace, moment: &Moment) -> Self {
-        Self { figure: PeakFigure::of(trace, moment), step: moment.step, phase: moment.phase.name() }
     }
 }
 
@@ -344,6 +458,7 @@ impl CulpritFigures {
 /// Groups and rest sum to `delta_bytes`.
 #[derive(Debug, Serialize)]
 struct DifferenceFigures {
+    device: u16,
     delta_bytes: i128,
     groups: Vec<GroupFigures>,
     rest_delta_bytes: i128,
@@ -362,7 +477,7 @@ struct GroupFigures {
 }
 
 impl DifferenceFigures {
-    fn of(all: &Differences, keys: [GroupKey; 2]) -> Self {
+    fn of(device: DeviceId, all: &Differences, keys: [GroupKey; 2]) -> Self {
         let row = |row: &AlikeGroups| GroupFigures {
             key: row.key.join(", "),
             keys: keys.iter().map(|key| key.name()).zip(row.key.iter().cloned()).collect(),
@@ -373,6 +488,7 @@ impl DifferenceFigures {
         };
         let delta = |[before, now]: [u64; 2]| i128::from(now) - i128::from(before);
         Self {
+            device: device.0,
             delta_bytes: delta(all.bytes),
             groups: all.rows.iter().map(row).collect(),
             rest_delta_bytes: delta(all.rest_bytes),

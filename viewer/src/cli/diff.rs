@@ -14,6 +14,7 @@ use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::caveats;
+use super::devices::{on_device, phrase};
 use super::diff_blocks::{self, LoneBlockFigures};
 use super::moment::{PeakFigure, count_of, when};
 use super::outcome::Failure;
@@ -40,11 +41,7 @@ impl<'a> DiffReport<'a> {
     /// Asks both recordings, which may be one.
     pub fn of(traces: [&'a Trace; 2], arguments: &'a DiffArguments) -> Result<Self, Failure> {
         let wanted = [arguments.device, arguments.device_b.or(arguments.device)];
-        let mut devices = [DeviceId::default(); 2];
-        for (side, device) in devices.iter_mut().enumerate() {
-            *device = choose_device(traces[side], wanted[side]).map_err(|failure| of_side(failure, side))?;
-            check_metric(traces[side], *device, arguments.metric).map_err(|failure| of_side(failure, side))?;
-        }
+        let devices = compared_devices(traces, wanted, arguments.metric)?;
         let index = |side: usize| {
             let (trace, device): (&Trace, _) = (traces[side], devices[side]);
             rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device))
@@ -116,13 +113,14 @@ impl<'a> DiffReport<'a> {
         let Diff { a, b, .. } = &self.comparison.diff;
         let metric = self.arguments.metric.name().replace('_', " ");
         let delta = i128::from(b.bytes) - i128::from(a.bytes);
+        let on = if a.device == b.device { on_device(self.traces[1], b.device) } else { String::new() };
         let words = match delta {
-            0 => format!("B takes as much as A: {} {metric}.", format_bytes(a.bytes)),
+            0 => format!("{on}B takes as much as A: {} {metric}.", format_bytes(a.bytes)),
             _ => {
                 let more = if delta > 0 { "more" } else { "less" };
                 let size = format_bytes(u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX));
                 format!(
-                    "B takes {size} {more} than A: {} {metric} after {}.",
+                    "{on}B takes {size} {more} than A: {} {metric} after {}.",
                     format_bytes(b.bytes),
                     format_bytes(a.bytes)
                 )
@@ -132,7 +130,10 @@ impl<'a> DiffReport<'a> {
         for (side, moment) in [("A", a), ("B", b)] {
             let file =
                 if side == "B" { self.arguments.b.as_ref().unwrap_or(&self.arguments.a) } else { &self.arguments.a };
-            page.line(&format!("{side}: {}, {}.", file.display(), when(moment.event, moment.step, moment.phase)))?;
+            let trace = self.traces[usize::from(side == "B")];
+            let on = phrase(trace, &[moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "));
+            let when = when(moment.event, moment.step, moment.phase);
+            page.line(&format!("{side}: {}, {on}{when}.", file.display()))?;
         }
         self.print_settings(page)?;
         if self.arguments.b.is_some() {
@@ -287,6 +288,34 @@ impl<'a> DiffReport<'a> {
         }
         format!("Next: highwater diff {files} --by frame   for the lines of code behind it")
     }
+}
+
+/// The devices that are compared: those that are asked for, which must be in their recordings, else the default ones.
+pub fn compared_devices(
+    traces: [&Trace; 2],
+    wanted: [Option<u16>; 2],
+    metric: Metric,
+) -> Result<[DeviceId; 2], Failure> {
+    let mut devices = default_devices(traces);
+    for (side, device) in devices.iter_mut().enumerate() {
+        if wanted[side].is_some() {
+            *device = choose_device(traces[side], wanted[side]).map_err(|failure| of_side(failure, side))?;
+        }
+        check_metric(traces[side], *device, metric).map_err(|failure| of_side(failure, side))?;
+    }
+    Ok(devices)
+}
+
+/// The devices that are compared where none is named: one and the same where both recordings have it, that of the
+/// recording that ran out of memory or else of A.
+fn default_devices([a, b]: [&Trace; 2]) -> [DeviceId; 2] {
+    let main = [a, b].map(Trace::main_device);
+    let shared = |side: usize| {
+        let device = main[side];
+        [a, b].iter().all(|trace| trace.device_ids().contains(&device)).then_some([device; 2])
+    };
+    let order = if a.ooms.is_empty() && !b.ooms.is_empty() { [1, 0] } else { [0, 1] };
+    order.into_iter().find_map(shared).unwrap_or(main)
 }
 
 /// The moments of both sides that the options mean, of two recordings or, where there `is_one`, of that.

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::caveats::{self, problem_texts};
+use super::devices::{on_device, on_devices};
 use super::moment::micros_since_1970;
 use super::outcome::Failure;
 use super::page::Page;
@@ -79,7 +80,15 @@ impl<'a> EventsListing<'a> {
         };
         let (first, last) = (u64::from(*range.start()), u64::from(*range.end()));
         let restriction = self.restriction();
-        page.headline(&format!("Events {} to {} of {count}{restriction}:", format_count(first), format_count(last)))?;
+        let on = match self.device {
+            Some(device) => on_device(self.trace, device),
+            None => on_devices(self.trace, &self.trace.device_ids()),
+        };
+        page.headline(&format!(
+            "{on}Events {} to {} of {count}{restriction}:",
+            format_count(first),
+            format_count(last)
+        ))?;
         page.gap()?;
         let number_width = format_count(last).len().max("event".len());
         let time_width = self.seconds(EventId(*range.end())).len().max("seconds".len());
@@ -119,9 +128,6 @@ impl<'a> EventsListing<'a> {
         if !self.arguments.kind.is_empty() {
             let kinds: Vec<&str> = self.arguments.kind.iter().map(|kind| kind.name()).collect();
             parts.push(format!("of kind {}", kinds.join(", ")));
-        }
-        if let Some(device) = self.device {
-            parts.push(format!("of device {}", device.0));
         }
         if let Some(filter) = self.arguments.blocks.filter.stated() {
             parts.push(format!("of blocks with {filter}"));

@@ -12,6 +12,7 @@ use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
+use super::devices::on_device;
 use super::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc, when};
 use super::outcome::Failure;
 use super::page::Page;
@@ -92,20 +93,25 @@ impl<'a> InfoReport<'a> {
         }
         page.gap()?;
         self.print_header(page)?;
-        for summary in &self.devices {
+        for summary in self.default_first() {
             page.gap()?;
             self.print_device(summary, page)?;
         }
         Ok(())
     }
 
-    fn headline(&self) -> String {
+    /// The devices, the default one first.
+    fn default_first(&self) -> impl Iterator<Item = &DeviceSummary> {
         let main = self.trace.main_device();
-        let summary = self.devices.iter().find(|summary| summary.device == main).or(self.devices.first());
-        let Some(summary) = summary else {
+        let (default, others): (Vec<_>, Vec<_>) = self.devices.iter().partition(|summary| summary.device == main);
+        default.into_iter().chain(others)
+    }
+
+    fn headline(&self) -> String {
+        let Some(summary) = self.default_first().next() else {
             return "An empty recording: no device, no block, no event.".to_owned();
         };
-        let on = if self.devices.len() > 1 { format!(", on device {}", summary.device.0) } else { String::new() };
+        let on = on_device(self.trace, summary.device);
         if self.trace.events.is_empty() {
             let blocks = self.trace.blocks.device.iter().filter(|device| **device == summary.device).count() as u64;
             let bytes = format_bytes(summary.end.requested);
@@ -113,10 +119,10 @@ impl<'a> InfoReport<'a> {
             if trust.unfinished || trust.events_lost > 0 {
                 return "No event of this recording could be read: it is cut off or damaged, as said below.".to_owned();
             }
-            return format!("A state without events: {bytes} requested in {}{on}.", count_of(blocks, "block"));
+            return format!("{on}A state without events: {bytes} requested in {}.", count_of(blocks, "block"));
         }
         let peak = summary.peaks.iter().find(|moment| moment.metric == Metric::Requested);
-        peak.map_or_else(String::new, |moment| format!("Peak: {}{on}.", how_much_and_when(moment)))
+        peak.map_or_else(String::new, |moment| format!("{on}Peak: {}.", how_much_and_when(moment)))
     }
 
     fn print_header(&self, page: &mut Page<'_>) -> io::Result<()> {

@@ -4,27 +4,30 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use highwater_snapshots::analysis::GroupKey;
+use highwater_snapshots::analysis::budget::Differences;
 use highwater_snapshots::units::format_bytes;
 
-use super::check::{CheckReport, at_moment, headroom, named};
+use super::check::{CheckReport, at_moment, headroom, mark, named};
+use super::devices::on_device;
 use super::diff::signed;
 use super::moment::count_of;
 
 /// The answer of `report` as Markdown, with a link to a picture, by what that shows and where it lies.
 pub fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "### Memory: {}\n", if report.has_passed() { "passed" } else { "broken" });
+    let _ = writeln!(out, "### Memory: {}\n", if report.has_passed() { "passed" } else { "failed" });
     let file = code(&name_of(&report.arguments.source.file));
     let against = report
         .budgets
         .baseline
         .as_ref()
         .map_or_else(String::new, |baseline| format!(" against {}", code(&name_of(baseline))));
-    let _ = writeln!(out, "{} {file}{against}, device {}.\n", report.verdict(), report.device.0);
+    let _ = writeln!(out, "{} {file}{against}.\n", report.verdict());
     push_rules(&mut out, report);
     for outcome in report.broken() {
         let over = format_bytes(outcome.actual_bytes - outcome.limit_bytes);
-        let _ = write!(out, "\n- **{}**: {over} too much, {}", outcome.budget, at_moment(&outcome.moment));
+        let place = report.place(outcome);
+        let _ = write!(out, "\n- **{}**: {over} over the limit, {place}{}", outcome.budget, at_moment(&outcome.moment));
         match &outcome.culprit {
             Some(culprit) => out.extend([": ", &escaped(&culprit.text), "."]),
             None => out.push('.'),
@@ -47,12 +50,20 @@ pub fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> Stri
 fn push_rules(out: &mut String, report: &CheckReport<'_>) {
     let has_baseline = report.budgets.baseline.is_some();
     let (title, line) = if has_baseline { (" baseline |", "--:|") } else { ("", "") };
-    let _ = writeln!(out, "| | rule | what | limit | actual | headroom |{title}\n|---|---|---|--:|--:|--:|{line}");
+    let (device, device_line) = if report.has_devices() { (" device |", "--:|") } else { ("", "") };
+    let _ = writeln!(out, "| |{device} rule | what | limit | actual | headroom |{title}");
+    let _ = writeln!(out, "|---|{device_line}---|---|--:|--:|--:|{line}");
     for outcome in &report.outcomes {
-        let mark = if outcome.is_broken() { "**broken**" } else { "kept" };
+        let mark = if outcome.is_broken() { format!("**{}**", mark(outcome)) } else { mark(outcome).to_owned() };
+        let device = if report.has_devices() { format!(" {} |", outcome.moment.device.0) } else { String::new() };
         let (limit, actual) = (format_bytes(outcome.limit_bytes), format_bytes(outcome.actual_bytes));
         let what = outcome.budget.subject(report.budgets.metric);
-        let _ = write!(out, "| {mark} | `{}` | {what} | {limit} | {actual} | {} |", outcome.budget, headroom(outcome));
+        let _ = write!(
+            out,
+            "| {mark} |{device} `{}` | {what} | {limit} | {actual} | {} |",
+            outcome.budget,
+            headroom(outcome)
+        );
         if has_baseline {
             let _ = write!(out, " {} |", outcome.baseline_bytes.map_or_else(|| "-".to_owned(), format_bytes));
         }
@@ -61,9 +72,15 @@ fn push_rules(out: &mut String, report: &CheckReport<'_>) {
 }
 
 fn push_differences(out: &mut String, report: &CheckReport<'_>) {
-    let Some(differences) = report.told_differences() else { return };
-    let place = if report.keys[1] == GroupKey::Scope { "scope" } else { "line of code" };
-    let _ = writeln!(out, "\nWhat makes the difference to the baseline at the peak:\n");
+    for (device, differences) in report.told_differences() {
+        let on = on_device(report.trace, *device);
+        let _ = writeln!(out, "\n{on}What makes the difference to the baseline at the peak:\n");
+        push_difference(out, report.keys[1], differences);
+    }
+}
+
+fn push_difference(out: &mut String, key: GroupKey, differences: &Differences) {
+    let place = if key == GroupKey::Scope { "scope" } else { "line of code" };
     let _ = writeln!(out, "| category | {place} | baseline | now | difference |\n|---|---|--:|--:|--:|");
     let mut row = |category: &str, place: &str, [before, now]: [u64; 2]| {
         let delta = signed(i128::from(now) - i128::from(before));

@@ -6,6 +6,7 @@ pub mod table;
 pub mod page;
 pub mod moment;
 pub mod recording;
+pub mod devices;
 pub mod categories;
 pub mod shell;
 pub mod caveats;
@@ -172,7 +173,7 @@ pub fn events(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status
 pub fn verify(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
     let report = match read(file) {
-        Ok(recording) => VerifyReport::of(&recording.trace),
+        Ok(recording) => VerifyReport::of(&recording.trace, arguments)?,
         Err(failure) => {
             // Whoever asks for JSON is told in JSON also that nothing could be read.
             if let (Failure::Read { source, .. }, true) = (&failure, arguments.source.json) {

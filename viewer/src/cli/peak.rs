@@ -12,6 +12,7 @@ use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
+use super::devices::on_device;
 use super::moment::{count_of, how_much_and_when, micros_since_1970, when};
 use super::outcome::Failure;
 use super::page::Page;
@@ -72,18 +73,17 @@ impl<'a> PeakReport<'a> {
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Peak { moment, breakdown } = &self.peak;
-        let devices = self.trace.device_ids();
-        let on = if devices.len() > 1 { format!(", on device {}", moment.device.0) } else { String::new() };
+        let on = on_device(self.trace, moment.device);
         match self.arguments.at {
             None => {
-                page.headline(&format!("Peak: {}{on}.", how_much_and_when(moment)))?;
+                page.headline(&format!("{on}Peak: {}.", how_much_and_when(moment)))?;
                 self.print_elsewhere(page)?;
             }
             Some(_) => {
                 let when = when(moment.event, moment.step, moment.phase);
                 let metric = moment.metric.name().replace('_', " ");
                 let when = when[..1].to_uppercase() + &when[1..];
-                page.headline(&format!("{when}: {} {metric}{on}.", format_bytes(moment.bytes)))?;
+                page.headline(&format!("{on}{when}: {} {metric}.", format_bytes(moment.bytes)))?;
             }
         }
         if let Some(filter) = self.arguments.blocks.filter.stated() {

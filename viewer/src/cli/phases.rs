@@ -10,6 +10,7 @@ use highwater_snapshots::{Category, DeviceId, Trace};
 use serde::{Serialize, Serializer};
 
 use super::caveats::{self, TrustFigures, problem_texts};
+use super::devices::on_device;
 use super::moment::{count_of, when};
 use super::outcome::Failure;
 use super::page::Page;
@@ -60,7 +61,8 @@ impl<'a> PhasesReport<'a> {
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let metric = self.arguments.metric.name().replace('_', " ");
         let Some(highest) = self.highest() else {
-            page.headline("No phase to show: nothing was allocated or freed while events were recorded.")?;
+            let on = on_device(self.trace, self.device);
+            page.headline(&format!("{on}No phases: nothing was allocated or freed while events were recorded."))?;
             return caveats::print(self.trace, page);
         };
         let steps: BTreeSet<u32> = self.rows.iter().filter_map(|row| row.step).collect();
@@ -70,8 +72,9 @@ impl<'a> PhasesReport<'a> {
             Some(event) => when(Some(event), highest.step, highest.phase),
             None => format!("at the start of {}", highest.phase),
         };
+        let on = on_device(self.trace, self.device);
         page.headline(&format!(
-            "{counts}; the highest reaches {} {metric}, {when}.",
+            "{on}{counts}; the highest reaches {} {metric}, {when}.",
             format_bytes(highest.peak_bytes)
         ))?;
         if let Some(filter) = self.arguments.blocks.filter.stated() {

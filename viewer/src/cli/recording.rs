@@ -138,7 +138,7 @@ pub fn spinner(doing: String) -> ProgressBar {
     spinner
 }
 
-/// The device that was asked for, which must be in the recording; else the main one.
+/// The device that was asked for, which must be in the recording; else the default one.
 pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
     let Some(wanted) = wanted.map(DeviceId) else {
         return Ok(trace.main_device());

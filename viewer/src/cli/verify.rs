@@ -4,14 +4,17 @@ use std::io;
 use std::path::Path;
 
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::verify::verify;
+use highwater_snapshots::analysis::verify::verify_devices;
 use serde::Serialize;
 
 use super::caveats::TrustFigures;
+use super::devices::on_devices;
 use super::moment::count_of;
-use super::outcome::Status;
+use super::outcome::{Failure, Status};
 use super::page::Page;
+use super::recording::choose_device;
 use super::shell::next_command;
+use crate::args::VerifyArguments;
 
 /// The answer, for people and programs.
 #[derive(Debug, Serialize)]
@@ -26,26 +29,38 @@ pub struct VerifyReport {
     trust: Option<TrustFigures>,
     #[serde(skip)]
     trust_sentences: Vec<String>,
+    /// What the first line begins with.
+    #[serde(skip)]
+    on: String,
+    devices: Vec<u16>,
 }
 
 impl VerifyReport {
-    /// Checks `trace`, and counts what was found wrong while reading.
-    pub fn of(trace: &Trace) -> Self {
-        let problems: Vec<String> = trace.problems.iter().chain(&verify(trace)).map(ToString::to_string).collect();
-        Self {
+    /// Checks what is asked for of `trace`, and counts what was found wrong while reading.
+    pub fn of(trace: &Trace, arguments: &VerifyArguments) -> Result<Self, Failure> {
+        let devices = &match arguments.device {
+            Some(_) => vec![choose_device(trace, arguments.device)?],
+            None => trace.device_ids(),
+        };
+        let found = verify_devices(trace, devices);
+        let problems: Vec<String> = trace.problems.iter().chain(&found).map(ToString::to_string).collect();
+        Ok(Self {
             ok: problems.is_empty(),
             problems,
+            on: on_devices(trace, devices),
+            devices: devices.iter().map(|device| device.0).collect(),
             events: Some(trace.events.len()),
             blocks: Some(trace.blocks.len()),
             trust: Some(TrustFigures::of(trace)),
             trust_sentences: trace.trust_sentences(),
-        }
+        })
     }
 
     /// The answer for a file of which nothing could be read.
     pub fn of_unreadable(error: &highwater_snapshots::Error) -> Self {
         let problems = vec![error.to_string()];
-        Self { ok: false, problems, events: None, blocks: None, trust: None, trust_sentences: Vec::new() }
+        let (on, devices) = (String::new(), Vec::new());
+        Self { ok: false, problems, on, devices, events: None, blocks: None, trust: None, trust_sentences: Vec::new() }
     }
 
     /// How the command ends.
@@ -58,10 +73,10 @@ impl VerifyReport {
         let count = |count: Option<usize>, noun: &str| count_of(count.unwrap_or(0) as u64, noun);
         let size = format!("{}, {}", count(self.events, "event"), count(self.blocks, "block"));
         if self.ok {
-            page.headline(&format!("Sound: {size}; every checksum fits, and nothing contradicts anything."))?;
+            page.headline(&format!("{}Sound: {size}; all checksums match, and no contradiction was found.", self.on))?;
         } else {
             let problems = count_of(self.problems.len() as u64, "problem");
-            page.headline(&format!("Not sound: {problems}; what could be read: {size}."))?;
+            page.headline(&format!("{}Not sound: {problems}; what could be read: {size}.", self.on))?;
             page.gap()?;
         }
         for problem in &self.problems {

@@ -11,10 +11,11 @@ use super::{RenderFigures, check_destination, colour_by, name_of, theme_of};
 use crate::args::{ComparedAt, PictureAt, PictureAxis, PictureColours, PictureOrder, RenderArguments};
 use crate::cli::categories::read_with;
 use crate::cli::caveats;
-use crate::cli::diff::{moments_of, of_side};
+use crate::cli::devices::on_device;
+use crate::cli::diff::{compared_devices, moments_of, of_side};
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
-use crate::cli::recording::{check_metric, choose_device, spinner};
+use crate::cli::recording::spinner;
 use crate::cli::shell::quoted;
 use crate::gui::diff::{Align, Choices, Look, Paint};
 use crate::gui::surface::{DiffSheet, Paper, save_view};
@@ -55,12 +56,11 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
     let recordings = [first, second];
     let at = moments_of([at, arguments.at_b.map(|at| at.0)], arguments.b.is_none(), &recordings[0].trace)?;
     let wanted = [arguments.device.device, arguments.device_b.or(arguments.device.device)];
+    let devices = compared_devices([&recordings[0].trace, &recordings[1].trace], wanted, arguments.metric)?;
     let selection = |side: usize| -> Result<Selection, Failure> {
         let recording = &recordings[side];
-        let device = choose_device(&recording.trace, wanted[side])?;
-        check_metric(&recording.trace, device, arguments.metric)?;
         let mut selection = Selection::new(recording);
-        let row = recording.devices.iter().position(|index| index.device == device);
+        let row = recording.devices.iter().position(|index| index.device == devices[side]);
         selection.set_device(recording, row.unwrap_or(selection.device));
         selection.set_axis(recording, if arguments.axis == PictureAxis::Time { Axis::Time } else { Axis::Event });
         let index = &recording.devices[selection.device];
@@ -92,12 +92,14 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
     let [width, height] = paper.size();
     if arguments.source.json {
         let file = arguments.out.display().to_string();
-        page.json(&RenderFigures { file, width, height, view: VIEW, bytes })?;
+        page.json(&RenderFigures { file, device: devices[1].0, width, height, view: VIEW, bytes })?;
         return Ok(Status::Fine);
     }
     let size = format!("{width} x {height} pixels, {}", format_bytes(bytes));
     let what = if arguments.b.is_some() { "two recordings" } else { "two moments" };
-    page.headline(&format!("Drew {what} side by side to {} ({size}).", arguments.out.display()))?;
+    let is_same = devices[0] == devices[1];
+    let on = if is_same { on_device(&recordings[1].trace, devices[1]) } else { String::new() };
+    page.headline(&format!("{on}Drew {what} side by side to {} ({size}).", arguments.out.display()))?;
     for recording in recordings.iter().take(files.len()) {
         caveats::print(&recording.trace, page)?;
     }

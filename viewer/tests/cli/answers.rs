@@ -196,7 +196,7 @@ attribute user_metadata ""
 fn imported_events_have_their_attributes_and_marks_their_device() {
     let listed = |words: &str| answer(trace_from_text(IMPORTED).unwrap(), words).unwrap();
     expect![[r#"
-        Events 0 to 5 of 6, those of device 0:
+        On device 0 of 2: Events 0 to 5 of 6:
 
           event   seconds  kind            what
               0  0.000001  alloc           b0 1000/1000 unknown large
@@ -249,10 +249,10 @@ fn verify_tells_sound_from_not_sound() {
     check(
         "verify step.snap",
         &expect![[r#"
-        Sound: 22 events, 7 blocks; every checksum fits, and nothing contradicts anything.
+            Sound: 22 events, 7 blocks; all checksums match, and no contradiction was found.
 
-        Next: highwater info step.snap   for what is in it
-    "#]],
+            Next: highwater info step.snap   for what is in it
+        "#]],
     );
     let mut damaged = trace();
     damaged.problems.push(Problem::at(4096, "a section of events is damaged: 12 events are missing"));

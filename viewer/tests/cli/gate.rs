@@ -20,23 +20,23 @@ fn check_says_which_budgets_are_kept_and_who_broke_the_others() {
         trace(),
         "check step.snap --max-peak 20KiB --max-reserved 4MiB --max gradient=4096 --max-phase backward=1KiB --github",
         &expect![[r#"
-            Broken: 2 of 4 budgets.
+            Failed: 2 of 4 budgets exceeded.
 
-                      rule                what                            limit     actual    headroom
-              broken  max-peak            peak of requested              20 KiB  20.98 KiB     −1000 B
-              kept    max-reserved        peak of reserved                4 MiB      4 MiB         0 B
-              kept    max gradient        most gradient at once           4 KiB      4 KiB         0 B
-              broken  max-phase backward  peak of requested in backward   1 KiB  11.91 KiB  −10.91 KiB
+                        rule                what                            limit     actual    headroom
+              exceeded  max-peak            peak of requested              20 KiB  20.98 KiB     −1000 B
+              met       max-reserved        peak of reserved                4 MiB      4 MiB         0 B
+              met       max gradient        most gradient at once           4 KiB      4 KiB         0 B
+              exceeded  max-phase backward  peak of requested in backward   1 KiB  11.91 KiB  −10.91 KiB
 
-            max-peak: 1000 B too much, at event 11, step 0, optimizer.
+            max-peak: 1000 B over the limit, at event 11, step 0, optimizer.
               optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %).
 
-            max-phase backward: 10.91 KiB too much, at event 5, step 0, backward.
+            max-phase backward: 10.91 KiB over the limit, at event 5, step 0, backward.
               parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34 %).
 
             Next: highwater explain step.snap   for what could be done about the peak
-            ::error title=highwater check max-peak::peak of requested takes 20.98 KiB, and may take 20 KiB: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %25)
-            ::error title=highwater check max-phase backward::peak of requested in backward takes 11.91 KiB, and may take 1 KiB: parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34 %25)
+            ::error title=highwater check max-peak::peak of requested is 20.98 KiB, the limit 20 KiB: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %25)
+            ::error title=highwater check max-phase backward::peak of requested in backward is 11.91 KiB, the limit 1 KiB: parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34 %25)
         "#]],
     );
 }
@@ -47,13 +47,13 @@ fn check_compares_with_a_baseline() {
         trace(),
         "check step.snap --baseline wide.snap --max-growth 5% --max activation=3KiB",
         &expect![[r#"
-            Broken: 1 of 2 budgets.
+            Failed: 1 of 2 budgets exceeded.
 
-                      rule            what                                                   limit     actual   headroom   baseline
-              broken  max-growth      peak of requested, at most 5 % above the baseline  17.83 KiB  20.98 KiB  −3.15 KiB  16.98 KiB
-              kept    max activation  most activation at once                                3 KiB   2.93 KiB       72 B   5.86 KiB
+                        rule            what                                                   limit     actual   headroom   baseline
+              exceeded  max-growth      peak of requested, at most 5 % above the baseline  17.83 KiB  20.98 KiB  −3.15 KiB  16.98 KiB
+              met       max activation  most activation at once                                3 KiB   2.93 KiB       72 B   5.86 KiB
 
-            max-growth: 3.15 KiB too much, at event 11, step 0, optimizer.
+            max-growth: 3.15 KiB over the limit, at event 11, step 0, optimizer.
               temporaries grew 4 KiB at the peak (from 0 B to 4 KiB).
 
             What makes the difference to the baseline at the peak:
@@ -69,19 +69,19 @@ fn check_compares_with_a_baseline() {
         trace(),
         "check step.snap --baseline wide.snap --max-growth 1MiB",
         &expect![[r#"
-        Passed: the budget is kept.
+            Passed: 1 budget met.
 
-                rule        what                                                    limit     actual  headroom   baseline
-          kept  max-growth  peak of requested, at most 1 MiB above the baseline  1.02 MiB  20.98 KiB  1020 KiB  16.98 KiB
+                   rule        what                                                    limit     actual  headroom   baseline
+              met  max-growth  peak of requested, at most 1 MiB above the baseline  1.02 MiB  20.98 KiB  1020 KiB  16.98 KiB
 
-        What makes the difference to the baseline at the peak:
-          category       scope    baseline        now  difference
-          temporary      (none)        0 B      4 KiB      +4 KiB
-          4 more groups          16.98 KiB  16.98 KiB         0 B
-          total                  16.98 KiB  20.98 KiB      +4 KiB
+            What makes the difference to the baseline at the peak:
+              category       scope    baseline        now  difference
+              temporary      (none)        0 B      4 KiB      +4 KiB
+              4 more groups          16.98 KiB  16.98 KiB         0 B
+              total                  16.98 KiB  20.98 KiB      +4 KiB
 
-        Next: highwater diff wide.snap step.snap --by scope,op   for all that differs from the baseline
-    "#]],
+            Next: highwater diff wide.snap step.snap --by scope,op   for all that differs from the baseline
+        "#]],
     );
 }
 
@@ -119,7 +119,7 @@ fn check_ends_with_0_or_1_and_writes_markdown_and_reads_budgets() {
     std::fs::write(at("budgets.toml"), "peak = \"1KiB\"\nbaseline = \"step.snap\"\n[phase]\nbackward = \"1GiB\"\n")
         .unwrap();
     let (code, text) = status("check step.snap --budgets budgets.toml --markdown told.md");
-    assert!(code == Some(1) && text.starts_with("Broken: 1 of 2 budgets."), "{text}");
+    assert!(code == Some(1) && text.starts_with("Failed: 1 of 2 budgets exceeded."), "{text}");
     assert_eq!(
         status("check step.snap --budgets budgets.toml --max-peak 1GiB").0,
         Some(0),
@@ -127,16 +127,16 @@ fn check_ends_with_0_or_1_and_writes_markdown_and_reads_budgets() {
     );
     let markdown = std::fs::read_to_string(at("told.md")).unwrap();
     expect![[r#"
-        ### Memory: broken
+        ### Memory: failed
 
-        Broken: 1 of 2 budgets. `step.snap` against `step.snap`, device 0.
+        Failed: 1 of 2 budgets exceeded. `step.snap` against `step.snap`.
 
         | | rule | what | limit | actual | headroom | baseline |
         |---|---|---|--:|--:|--:|--:|
-        | **broken** | `max-peak` | peak of requested | 1 KiB | 20.98 KiB | −19.98 KiB | 20.98 KiB |
-        | kept | `max-phase backward` | peak of requested in backward | 1 GiB | 11.91 KiB | 1023.99 MiB | 11.91 KiB |
+        | **exceeded** | `max-peak` | peak of requested | 1 KiB | 20.98 KiB | −19.98 KiB | 20.98 KiB |
+        | met | `max-phase backward` | peak of requested in backward | 1 GiB | 11.91 KiB | 1023.99 MiB | 11.91 KiB |
 
-        - **max-peak**: 19.98 KiB too much, at event 11, step 0, optimizer: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %).
+        - **max-peak**: 19.98 KiB over the limit, at event 11, step 0, optimizer: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %).
     "#]].assert_eq(&markdown);
     let (code, text) = status("check step.snap --budgets budgets.toml --markdown -");
     assert_eq!((code, text), (Some(1), markdown), "in place of the text");
@@ -397,7 +397,8 @@ fn oom_tells_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
 #[test]
 fn check_warns_where_memory_ran_out() {
     let text = answer(crowded(), "check crowded.snap --max-peak 1GiB").unwrap();
-    assert!(text.contains("Memory ran out in this recording: 2 requests failed"), "{text}");
+    assert!(text.starts_with("Passed: 1 budget met, up to the request that failed."), "{text}");
+    assert!(text.contains("Out of memory: 2 requests failed"), "{text}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod answers;
 mod figures;
 mod reasons;
 mod gate;
+mod devices;
 mod binary;
 mod convert;
 #[cfg(feature = "run")]

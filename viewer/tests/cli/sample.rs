@@ -174,7 +174,7 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
             }
         }
         args::Command::Verify(arguments) => {
-            let report = VerifyReport::of(&recording.trace);
+            let report = VerifyReport::of(&recording.trace, &arguments)?;
             if arguments.source.json {
                 page.json(&report)?;
             } else {

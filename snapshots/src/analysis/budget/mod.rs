@@ -98,13 +98,13 @@ impl Outcome {
 }
 
 /// Measures each of `budgets` on a recording and names who is to blame where one is broken: what grew most against
-/// `baseline`, else what holds most. The error says which budget cannot be measured, and why.
+/// `baseline`, else what holds most. Gives a result for each budget; an error says why it cannot be measured.
 pub fn check(
     asked: Asked<'_>,
     baseline: Option<Asked<'_>>,
     metric: Metric,
     budgets: &[Budget],
-) -> Result<Vec<Outcome>, String> {
+) -> Vec<Result<Outcome, String>> {
     let (own, other) = (Measure::new(asked, metric), baseline.map(|asked| Measure::new(asked, metric)));
     let one = |budget: &Budget| match budget {
         Budget::StepGrowth(limit) => step_growth(asked, baseline, metric, *limit),

@@ -25,7 +25,7 @@ impl Run {
 
     fn check(&self, baseline: Option<&Self>, budget: Budget) -> Outcome {
         let baseline = baseline.map(Self::asked);
-        check(self.asked(), baseline, Metric::Requested, &[budget]).unwrap().remove(0)
+        check(self.asked(), baseline, Metric::Requested, &[budget]).remove(0).unwrap()
     }
 
     fn blame(&self, baseline: Option<&Self>, budget: Budget) -> String {
@@ -119,7 +119,7 @@ fn categories_and_phases_have_peaks_of_their_own() {
 #[test]
 fn what_cannot_be_measured_is_refused() {
     let run = Run::of(&net(2, 100, ""));
-    let why = |metric, budget| check(run.asked(), None, metric, &[budget]).unwrap_err();
+    let why = |metric, budget| check(run.asked(), None, metric, &[budget]).remove(0).unwrap_err();
     assert!(why(Metric::Requested, Budget::Phase(Phase::ZeroGrad, 1)).contains("it has forward, backward"));
     assert!(
         why(Metric::Requested, Budget::Growth(Allowance::Bytes(1))).starts_with("max-growth: there is no baseline")
@@ -130,9 +130,9 @@ fn what_cannot_be_measured_is_refused() {
     assert!(why(Metric::Reserved, Budget::StepGrowth(1)).contains("no sum over blocks"));
     let nameless = Run::of("alloc a 5 < main");
     let refused = check(nameless.asked(), None, Metric::Requested, &[Budget::Category(Category::Gradient, 1)]);
-    assert!(refused.unwrap_err().contains("says no categories"));
+    assert!(refused[0].as_ref().unwrap_err().contains("says no categories"));
     let refused = check(nameless.asked(), None, Metric::Requested, &[Budget::StepGrowth(1)]);
-    assert!(refused.unwrap_err().contains("no steps"));
+    assert!(refused[0].as_ref().unwrap_err().contains("no steps"));
     assert!(why(Metric::Requested, Budget::StepGrowth(1)).contains("one whole step"), "the first is none to tell by");
 }
 

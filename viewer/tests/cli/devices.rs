@@ -1,0 +1,107 @@
+//! Devices: which device is meant where none is named, and how answers name it.
+
+use highwater_snapshots::format::write_trace;
+use highwater_snapshots::text::trace_from_text;
+use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
+use highwater_snapshots::{DeviceId, Trace};
+
+use crate::binary::{highwater, stdout};
+use crate::sample::{answer, json};
+
+/// Three devices and host memory: most blocks are on device 0, the highest peak and the failed request on device 1, and
+/// host memory holds more than any device.
+fn three() -> Trace {
+    let mut text = "alloc h 90000000 input device=255\nstep 0\nphase forward\n".to_owned();
+    for block in 0..9 {
+        text += &format!("alloc a{block} 1000 activation < forward < main\n");
+    }
+    text += "alloc b 70000000 activation device=1 < gather < main\nalloc c 5000 device=2\n\
+             free a0\noom 20000000 free=1000000 device=1 < gather < main\n";
+    let mut trace = trace_from_text(&text).unwrap();
+    trace.devices =
+        vec![DeviceFacts { device: DeviceId(255), driver: PINNED_DRIVER.to_owned(), ..DeviceFacts::default() }];
+    // Facts are known before a trace is built; writing and reading builds it.
+    let bytes = write_trace(Vec::new(), &trace).unwrap();
+    highwater_snapshots::format::read_bytes(&bytes).unwrap()
+}
+
+#[test]
+fn answers_are_of_the_device_that_ran_out_of_memory_and_say_so_first() {
+    for (words, first) in [
+        ("info a.snap", "On device 1 of 3: Peak: 66.76 MiB requested"),
+        ("peak a.snap", "On device 1 of 3: Peak: 66.76 MiB requested"),
+        ("peak a.snap --at end", "On device 1 of 3: At event"),
+        ("peak a.snap --device 0", "On device 0 of 3: Peak: 8.79 KiB requested"),
+        ("peak a.snap --device 255", "In host memory: Peak: 85.83 MiB requested"),
+        ("phases a.snap", "On device 1 of 3: "),
+        ("events a.snap", "On all 3 devices and host memory: Events 0 to"),
+        ("events a.snap --device 2", "On device 2 of 3: Events 0 to"),
+        ("verify a.snap", "On all 3 devices and host memory: Sound: "),
+        ("verify a.snap --device 1", "On device 1 of 3: Sound: "),
+        ("diff a.snap --at peak --at-b end", "On device 1 of 3: B takes as much as A: 66.76 MiB"),
+    ] {
+        let text = answer(three(), words).unwrap();
+        assert!(text.starts_with(first), "{words}: {text}");
+    }
+    for words in ["peak a.snap --json", "phases a.snap --json", "check a.snap --max-peak 1GiB --json"] {
+        assert_eq!(json(three(), words)["device"], 1, "{words}");
+    }
+    let text = answer(three(), "info a.snap").unwrap();
+    let at = |device: &str| text.find(&format!("\nDevice {device}:")).unwrap();
+    assert!(at("1") < at("0") && at("0") < at("2"), "the default device leads: {text}");
+}
+
+#[test]
+fn a_budget_is_checked_on_every_device_and_its_cause_names_the_device() {
+    let told = json(three(), "check a.snap --max-peak 40MiB --max activation=1KiB --json");
+    assert_eq!(told["passed"], false);
+    assert_eq!(told["devices"], serde_json::json!([0, 1, 2]), "host memory has no budget of a GPU");
+    let broken = |rule: &str| -> Vec<u64> {
+        let rows = told["broken"].as_array().unwrap().iter().filter(|row| row["rule"] == rule);
+        rows.map(|row| row["device"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((broken("max-peak"), broken("max activation")), (vec![1], vec![0, 1]));
+    let text = answer(three(), "check a.snap --max-peak 40MiB --github").unwrap();
+    assert!(text.starts_with("Failed: 1 of 1 budget exceeded on device 1 of 3.\n"), "{text}");
+    assert!(text.contains("max-peak: 26.76 MiB over the limit, device 1 of 3, at event"), "{text}");
+    assert!(text.contains("::error title=highwater check max-peak::On device 1 of 3: peak of requested is"), "{text}");
+    let passed = answer(three(), "check a.snap --max-peak 1GiB").unwrap();
+    assert!(passed.starts_with("Passed: 1 budget met on all 3 devices, up to the request that failed.\n"), "{passed}");
+    let narrowed = answer(three(), "check a.snap --max-peak 40MiB --device 0").unwrap();
+    assert!(narrowed.starts_with("Passed: 1 budget met on device 0 of 3.\n"), "{narrowed}");
+    // A phase that one device lacks is no reason to refuse the others.
+    let phase = json(three(), "check a.snap --max-phase setup=40MiB --json --device 255");
+    assert_eq!(phase["passed"], false);
+}
+
+#[test]
+fn check_compares_each_device_with_the_same_device_of_the_baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let bytes = write_trace(Vec::new(), &trace_from_text(text).unwrap()).unwrap();
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    };
+    write("before.snap", "alloc a 500\nalloc b 100 device=1\n");
+    write("now.snap", "alloc a 500\nalloc b 400 temporary device=1 < grow\n");
+    let output = highwater(folder.path(), "check now.snap --baseline before.snap --max-growth 10%");
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert!(text.starts_with("Failed: 1 of 1 budget exceeded on device 1 of 2.\n"), "{text}");
+    assert!(text.contains("On device 1 of 2: What makes the difference to the baseline at the peak:"), "{text}");
+    write("one.snap", "alloc a 500\n");
+    let output = highwater(folder.path(), "check now.snap --baseline one.snap --max-growth 10%");
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    let output = highwater(folder.path(), "check now.snap --baseline one.snap --max-growth 10% --device 0");
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+}
+
+#[cfg(feature = "gui")]
+#[test]
+fn a_picture_shows_the_device_that_ran_out_of_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.snap"), write_trace(Vec::new(), &three()).unwrap()).unwrap();
+    let output = highwater(folder.path(), "render a.snap --out a.svg");
+    assert!(stdout(&output).starts_with("On device 1 of 3: Drew "), "{}", stdout(&output));
+    let picture = std::fs::read_to_string(folder.path().join("a.svg")).unwrap();
+    assert!(picture.contains("66.76 MiB"), "the peak is that of device 1");
+}
