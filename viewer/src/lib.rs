@@ -5,6 +5,7 @@
 //! file. Modules stand in layer order: each uses only what is declared above it.
 
 pub mod prediction;
+pub mod oom_analysis;
 pub mod outliers;
 pub mod fleet;
 pub mod args;
@@ -29,6 +30,8 @@ pub mod whatif;
 #[cfg(not(feature = "engine"))]
 #[path = "whatif_disabled.rs"]
 pub mod whatif;
+pub mod oom;
+pub mod explain;
 #[cfg(feature = "parquet")]
 pub mod dataset;
 #[cfg(not(feature = "parquet"))]
@@ -79,11 +82,11 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Info(arguments)) => on_stdout(|page| cli::info(&arguments, page)),
         Some(Command::Peak(arguments)) => on_stdout(|page| cli::peak(&arguments, page)),
         Some(Command::Phases(arguments)) => on_stdout(|page| cli::phases(&arguments, page)),
-        Some(Command::Explain(arguments)) => on_stdout(|page| cli::explain(&arguments, page)),
+        Some(Command::Explain(arguments)) => on_stdout(|page| explain::run(&arguments, page)),
         Some(Command::Diff(arguments)) => on_stdout(|page| cli::diff(&arguments, page)),
         Some(Command::WhatIf(arguments)) => on_stdout(|page| whatif::run(&arguments, page)),
         Some(Command::Growth(arguments)) => on_stdout(|page| cli::growth(&arguments, page)),
-        Some(Command::Oom(arguments)) => on_stdout(|page| cli::oom(&arguments, page)),
+        Some(Command::Oom(arguments)) => on_stdout(|page| oom::run(&arguments, page)),
         Some(Command::Check(arguments)) => on_stdout(|page| check::run(&arguments, page)),
         Some(Command::Events(arguments)) => on_stdout(|page| cli::events(&arguments, page)),
         Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),

@@ -46,7 +46,7 @@ impl FromStr for Part {
 pub struct Change {
     /// The device.
     pub device: DeviceId,
-    /// Settings of the allocator, put over those that were recorded; `default` stands for none at all.
+    /// Settings of the allocator, put over those that were recorded, or over the defaults if they begin with `default`.
     pub alloc_conf: Option<String>,
     /// The size of the device in bytes.
     pub capacity: Option<u64>,
@@ -179,10 +179,25 @@ pub struct Changed {
     pub oom: Option<Failed>,
     /// Requests that failed in the recording, and did not here.
     pub rescued: Vec<EventId>,
+    /// The failed request with which the recording ends, on any device: what would have come next was not recorded.
+    pub ends_in_oom: Option<EventId>,
+    /// The most bytes in live blocks, with what others hold of the device: no smaller device meets every recorded request.
+    pub needs: u64,
     /// Blocks left out, shortened, and of another size.
     pub concerned: [Concerned; 3],
     /// What is not known, and how it was taken.
     pub assumptions: Vec<String>,
+}
+
+impl Changed {
+    /// Whether the program fits; none where the recording ends before that shows.
+    pub fn fits(&self) -> Option<bool> {
+        match (&self.oom, self.ends_in_oom) {
+            (Some(_), _) => Some(false),
+            (None, Some(_)) => None,
+            (None, None) => Some(true),
+        }
+    }
 }
 
 /// A request that would have failed.
@@ -203,7 +218,7 @@ pub struct Failed {
     /// The allocator's own words.
     pub report: String,
     /// A device of so many bytes suffices: the peak of reserved bytes with the same change and no bound, and what others
-    /// hold. None if no device does.
+    /// hold. None if no device does, or the recording ends in an out-of-memory and does not show what would be enough.
     pub suffices: Option<u64>,
 }
 

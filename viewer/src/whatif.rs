@@ -1,10 +1,13 @@
 //! What-if: `highwater whatif`, a recording replayed through the engine's allocator with something changed.
 
+mod trials;
+
 use std::sync::Arc;
 
 use highwater_engine::alloc::AllocConfig;
 use highwater_engine::device::accounting::AccountingDriver;
-use highwater_engine::replay::{Answers, Fate, Plan, Replay, Share, Ties, recorded_config, replay};
+use highwater_engine::replay::{Answers, Fate, Plan, Replay, Share, Target, Ties, recorded_config, replay};
+use highwater_snapshots::analysis::final_oom::final_oom;
 use highwater_snapshots::analysis::{LastUses, Metric, Moment, Series};
 use highwater_snapshots::trace::{PINNED_DRIVER, Subject};
 use highwater_snapshots::units::format_bytes;
@@ -19,6 +22,8 @@ use crate::cli::recording::{choose_device, spinner};
 use crate::cli::whatif::WhatIfReport;
 use crate::prediction::{Change, Changed, Concerned, Deviation, Failed, Figures, Prediction, Tried, Unchanged};
 
+pub use trials::test as test_remedies;
+
 /// Why recordings cannot be replayed, in a sentence; they can.
 pub const WHY_NOT: Option<&str> = None;
 
@@ -26,15 +31,13 @@ pub const WHY_NOT: Option<&str> = None;
 const COMMON: [&str; 4] =
     ["expandable_segments:True", "expandable_segments:False", "max_split_size_mb:128", "roundup_power2_divisions:8"];
 
-/// Reads the recording, replays it, and says what came of it.
+/// Reads the recording, replays it, and prints what came of it.
 pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let recording = read_with(&arguments.source.file, &arguments.categories)?;
-    let trace = &recording.trace;
-    let device = choose_device(trace, arguments.device.device)?;
     let turning = spinner("replaying".to_owned());
-    let prediction = predict(trace, &arguments.change(device));
+    let report = report(&recording.trace, arguments);
     turning.finish_and_clear();
-    let report = WhatIfReport::of(trace, arguments, prediction.map_err(Failure::Usage)?)?;
+    let report = report?;
     if arguments.source.json {
         page.json(&report.figures())?;
     } else {
@@ -43,16 +46,37 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
     Ok(Status::Fine)
 }
 
+/// The answer to `arguments`. A capacity is a question about all devices, unless one is named.
+pub fn report<'a>(trace: &'a Trace, arguments: &'a WhatIfArguments) -> Result<WhatIfReport<'a>, Failure> {
+    let wanted = arguments.device.device;
+    let devices = match wanted {
+        None if arguments.capacity.is_some() => gpus(trace),
+        _ => vec![choose_device(trace, wanted)?],
+    };
+    let predictions: Result<Vec<Prediction>, String> =
+        devices.iter().map(|device| predict(trace, &arguments.change(*device))).collect();
+    WhatIfReport::of(trace, arguments, predictions.map_err(Failure::Usage)?)
+}
+
+/// The devices whose size can be asked about: all but host memory. The main one, if there are no others.
+fn gpus(trace: &Trace) -> Vec<DeviceId> {
+    let is_gpu = |device: &DeviceId| trace.device_facts(*device).is_none_or(|facts| facts.driver != PINNED_DRIVER);
+    let devices: Vec<DeviceId> = trace.device_ids().into_iter().filter(is_gpu).collect();
+    if devices.is_empty() { vec![trace.main_device()] } else { devices }
+}
+
 /// Whether `settings` could be put over those that `device` was recorded with. The error says what is wrong with them.
 pub fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
     changed_config(&recorded_config(trace.device_facts(device)).0, settings).map(|_| ())
 }
 
-/// `settings` put over `recorded` ones; the default where that is asked for.
+/// `settings` put over `recorded` ones, or over the defaults where they begin with `default`.
 fn changed_config(recorded: &AllocConfig, settings: &str) -> Result<AllocConfig, String> {
-    let config = match settings.trim() {
-        "default" => AllocConfig::default(),
-        text => recorded.with(text).map_err(|why| why.to_string())?,
+    let (first, rest) = settings.split_once(',').unwrap_or((settings, ""));
+    let config = match (first.trim(), rest.trim()) {
+        ("default", "") => AllocConfig::default(),
+        ("default", rest) => AllocConfig::default().with(rest).map_err(|why| why.to_string())?,
+        _ => recorded.with(settings.trim()).map_err(|why| why.to_string())?,
     };
     check_pages(&config)?;
     Ok(config)
@@ -96,26 +120,30 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
     Ok(Prediction { device, measured, recorded_conf: config.to_string(), unchanged, changed, tried })
 }
 
-/// Replays with nothing changed, by the rule for ties that follows the recording longest.
+/// Replays with nothing changed, by the tie-break that follows the recording longest; with `target`, up to that request.
+fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<Target>) -> (Replay, Ties) {
+    let device_total = recorded_total(trace, device);
+    let run =
+        |ties: Ties| replay(trace, &Plan { device_total, target, ..Plan::unchanged(device, config.clone(), ties) });
+    let end = |replay: &Replay| replay.divergence.map_or(EventId::NONE, |divergence| divergence.event);
+    let chosen = run(Ties::OldestSegment);
+    if chosen.divergence.is_some() {
+        let other = run(Ties::LowestAddress);
+        if end(&other) > end(&chosen) {
+            return (other, Ties::LowestAddress);
+        }
+    }
+    (chosen, Ties::OldestSegment)
+}
+
+/// What came of a replay with nothing changed, its tie-break, and the releases that the program asked for.
 fn replay_unchanged(
     trace: &Trace,
     device: DeviceId,
     config: &AllocConfig,
     strange: Vec<String>,
 ) -> (Unchanged, Ties, Vec<EventId>) {
-    let run = |ties: Ties| {
-        let device_total = recorded_total(trace, device);
-        replay(trace, &Plan { device_total, ..Plan::unchanged(device, config.clone(), ties) })
-    };
-    let end = |replay: &Replay| replay.divergence.map_or(EventId::NONE, |divergence| divergence.event);
-    let mut ties = Ties::OldestSegment;
-    let mut chosen = run(ties);
-    if chosen.divergence.is_some() {
-        let other = run(Ties::LowestAddress);
-        if end(&other) > end(&chosen) {
-            (chosen, ties) = (other, Ties::LowestAddress);
-        }
-    }
+    let (chosen, ties) = follow(trace, device, config, None);
     let Replay { trace: replayed, divergence, largest_difference, placed_elsewhere, assumptions, emptied, .. } = chosen;
     let divergence = divergence.map(|divergence| Deviation {
         event: divergence.event,
@@ -159,6 +187,7 @@ impl Base<'_> {
             emptied: self.emptied,
             recorded_capacity: self.recorded_capacity,
             device_total: recorded_total(self.trace, self.device),
+            target: None,
             // Under other settings, and beside other blocks, what was there before would lie elsewhere.
             starts_anew: config != self.recorded || fates.is_some_and(|fates| self.changes_start(fates)),
         }
@@ -187,9 +216,13 @@ impl Base<'_> {
         };
         let Replay { trace, source, death, rescued, assumptions, .. } = replay(self.trace, &plan);
         let figures = Figures::of(&trace, self.device);
+        let unbounded = death.as_ref().map(|_| replay(self.trace, &Plan { answers: Answers::Modelled(None), ..plan }));
+        let whole = unbounded.as_ref().map(|unbounded| Figures::of(&unbounded.trace, self.device));
+        let is_met = unbounded.as_ref().is_none_or(|unbounded| unbounded.death.is_none());
+        let ends_in_oom = final_oom(self.trace);
+        let needs = whole.as_ref().unwrap_or(&figures).peak_bytes(Metric::Allocated).saturating_add(bound.outside);
         let oom = death.map(|death| {
-            let unbounded = replay(self.trace, &Plan { answers: Answers::Modelled(None), ..plan });
-            let peak = Figures::of(&unbounded.trace, self.device).peak_bytes(Metric::Reserved);
+            let peak = whole.as_ref().map_or(0, |whole| whole.peak_bytes(Metric::Reserved));
             let event = Some(death.event).filter(|event| event.0 < self.trace.events.len() as u32);
             let moment = Moment::at(self.trace, series, Metric::Reserved, event);
             Failed {
@@ -200,7 +233,7 @@ impl Base<'_> {
                 reserved: death.reserved,
                 allocated: death.allocated,
                 report: death.report,
-                suffices: unbounded.death.is_none().then(|| peak.saturating_add(bound.outside)),
+                suffices: (is_met && ends_in_oom.is_none()).then(|| peak.saturating_add(bound.outside)),
             }
         });
         Changed {
@@ -212,6 +245,8 @@ impl Base<'_> {
             capacity_from: bound.from,
             oom,
             rescued,
+            ends_in_oom,
+            needs,
             concerned,
             assumptions,
         }

@@ -1,10 +1,13 @@
 //! What-if: the twin of `whatif.rs` in a build without the engine.
 
+use highwater_snapshots::analysis::addresses::FailedRequest;
+use highwater_snapshots::analysis::holders::Holders;
 use highwater_snapshots::{DeviceId, Trace};
 
 use crate::args::WhatIfArguments;
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
+use crate::oom_analysis::Trials;
 use crate::prediction::{Change, Prediction};
 
 const NO_ENGINE: &str =
@@ -20,6 +23,11 @@ pub fn check_settings(_trace: &Trace, _device: DeviceId, _settings: &str) -> Res
 
 /// Says that this build has no engine.
 pub fn predict(_trace: &Trace, _change: &Change) -> Result<Prediction, String> {
+    Err(NO_ENGINE.to_owned())
+}
+
+/// Says that this build has no engine.
+pub fn test_remedies(_: &Trace, _: DeviceId, _: &FailedRequest, _: &Holders) -> Result<Trials, String> {
     Err(NO_ENGINE.to_owned())
 }
 

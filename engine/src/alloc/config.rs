@@ -66,6 +66,22 @@ impl AllocConfig {
         config_text::apply(self, text)
     }
 
+    /// These settings with `key` at its default; an unknown key changes nothing.
+    pub fn without(&self, key: &str) -> Self {
+        let (mut config, default) = (self.clone(), Self::default());
+        match key {
+            "large_segment_size_mb" => config.large_segment_bytes = default.large_segment_bytes,
+            "max_split_size_mb" => config.max_split_bytes = default.max_split_bytes,
+            "max_non_split_rounding_mb" => config.max_non_split_rounding_bytes = default.max_non_split_rounding_bytes,
+            "roundup_power2_divisions" => config.divisions = default.divisions,
+            "garbage_collection_threshold" => config.garbage_collection_threshold = None,
+            "per_process_memory_fraction" => config.memory_fraction = default.memory_fraction,
+            "expandable_segments" => config.expandable_segments = default.expandable_segments,
+            _ => {}
+        }
+        config
+    }
+
     /// Bytes of a segment for requests above 1 MiB and under 10 MiB, and of a page of the large pool's expandable
     /// segments.
     pub fn large_segment_bytes(&self) -> u64 {

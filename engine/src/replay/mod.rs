@@ -24,6 +24,7 @@
 mod settings;
 mod driver;
 mod change;
+mod target;
 mod divergence;
 mod handles;
 mod start;
@@ -39,6 +40,7 @@ pub use crate::alloc::Ties;
 pub use change::{Fate, Share};
 pub use divergence::{Difference, Divergence};
 pub use settings::recorded_config;
+pub use target::{Before, Target};
 
 use crate::alloc::AllocConfig;
 
@@ -76,6 +78,8 @@ pub struct Plan<'a> {
     /// Whether blocks alive at the start are asked for anew, instead of lying where the recording has them: for settings
     /// under which they would lie elsewhere.
     pub starts_anew: bool,
+    /// The failed request that the replay is about and ends with; none: it goes on to the end of the recording.
+    pub target: Option<Target>,
 }
 
 impl Plan<'_> {
@@ -92,6 +96,7 @@ impl Plan<'_> {
             emptied: &[],
             recorded_capacity: None,
             starts_anew: false,
+            target: None,
         }
     }
 

@@ -130,28 +130,27 @@ impl<'a> Run<'a> {
     pub(super) fn assume(&mut self, start: &Start) {
         let mut assumptions = Vec::new();
         let anew = start.homeless.len();
+        let blocks = if anew == 1 { "1 block".to_owned() } else { format!("{anew} blocks") };
         if self.plan.starts_anew && anew > 0 {
             assumptions.push(format!(
-                "{anew} blocks from before the recording are asked for again at its beginning, one after another: in \
-                 which order they came, and what lay beside them, it does not say"
+                "{blocks} from before the recording are allocated again at its beginning, in the order of their addresses, \
+                 since their order is not recorded"
             ));
         } else if anew > 0 {
             assumptions.push(format!(
-                "{anew} blocks from before the recording have no place in its segments as they are, and are asked for \
-                 again"
+                "{blocks} from before the recording lie in no recorded segment, and are allocated again at its beginning"
             ));
         }
         if self.plan.config.garbage_collection_threshold().is_some() && !self.knows_limit() && !self.follows() {
             assumptions.push(
-                "no segment is collected as garbage: above how many bytes that would be is a share of the device's \
-                 memory, and either is not recorded"
+                "no segment is garbage collected, since the memory limit that this depends on is not recorded"
                     .to_owned(),
             );
         }
         if start.segments.len() > 1 {
             assumptions.push(format!(
-                "{} segments are from before the recording: their age, which decides between free ranges of equal size, \
-                 is taken from their addresses",
+                "the age of {} segments from before the recording, which decides between free ranges of equal size, is taken \
+                 from their addresses",
                 start.segments.len()
             ));
         }

@@ -9,7 +9,7 @@ use super::driver::{Call, Misfit};
 use super::output::Home;
 use super::run::{Outcome, Pending, Request, Run, endings};
 use super::start::Start;
-use super::{Plan, Replay};
+use super::{Before, Plan, Replay};
 use crate::alloc::{AllocError, Block};
 
 /// Goes through all events, or those up to the request that fails.
@@ -64,6 +64,9 @@ impl Run<'_> {
                 self.step(event);
             }
             self.end_used(event);
+            if self.plan.target.is_some_and(|target| target.event == event) {
+                break;
+            }
         }
         if self.replay.death.is_none()
             && let Some(last) = self.trace.events.len().checked_sub(1).map(EventId::from_index)
@@ -85,32 +88,38 @@ impl Run<'_> {
 
     fn conclude(&mut self) {
         let Outcome { own_releases, unknown_releases, collections, impossible, stream_is_guessed, .. } = self.replay;
+        let mut assume = |text: String| self.replay.assumptions.push(text);
+        let last_stream = self.last_stream.unwrap_or_default().0;
         if stream_is_guessed {
-            self.replay.assumptions.push(format!(
-                "the request that failed is taken to be of stream {}, the last one that was asked for: that is not recorded",
-                self.last_stream().0
+            assume(format!(
+                "the failed request was made on stream {last_stream}, that of the last allocation before it, since its \
+                 stream is not recorded"
             ));
         }
         if own_releases > 0 {
-            self.replay.assumptions.push(format!(
-                "{own_releases} times the recording gives segments back just before it obtains memory: taken for the \
-                 allocator's own doing, and left to it"
+            assume(format!(
+                "segments that were released right before memory was obtained ({}) were released by the allocator itself, \
+                 which decides again here",
+                times(own_releases)
             ));
         }
         if unknown_releases > 0 {
-            self.replay.assumptions.push(format!(
-                "{unknown_releases} times the recording gives segments back just before it obtains memory, and nothing \
-                 says that the device was full: taken for the program's doing, and done again"
+            assume(format!(
+                "segments that were released right before memory was obtained ({}) were released by the program, since \
+                 nothing shows that the device was full",
+                times(unknown_releases)
             ));
         }
         if collections > 0 {
-            self.replay.assumptions.push(format!(
-                "{collections} times segments were collected as garbage: by a share of the memory that the recording \
-                 does not have, so which ones is taken from it"
+            assume(format!(
+                "garbage collection ({}) released the recorded segments, since the memory limit that it depends on is not \
+                 recorded",
+                times(collections)
             ));
         }
         if impossible > 0 {
-            self.replay.assumptions.push(format!("{impossible} requests of more than 1 EiB are left out"));
+            let requests = if impossible == 1 { "1 request" } else { &format!("{impossible} requests") };
+            assume(format!("{requests} of more than 1 EiB left out"));
         }
     }
 
@@ -218,11 +227,17 @@ impl Run<'_> {
         let Some(bytes) = self.trace.ooms.get(row).map(|oom| oom.requested.max(1)) else {
             return;
         };
-        let request = Request { event, bytes, stream: self.last_stream(), pool: 0 };
+        let mut request = Request { event, bytes, stream: self.last_stream(), pool: 0 };
         if !self.follows() && self.are_asked_for() {
             self.settle_releases(event);
         }
-        self.replay.stream_is_guessed |= self.has_streams;
+        let target = self.plan.target.filter(|_| !self.follows());
+        if let Some(target) = target.filter(|target| target.event == event) {
+            request.stream = target.stream;
+            request.pool = self.pools.number(target.private);
+            self.prepare(&request, target.before);
+        }
+        self.replay.stream_is_guessed |= self.has_streams && target.is_none_or(|target| target.event != event);
         let served = self.serve_failed(&request);
         match served {
             Ok(block) => {
@@ -233,7 +248,8 @@ impl Run<'_> {
             }
             Err(AllocError::OutOfMemory(report)) => {
                 self.tell_failed(&request);
-                if self.follows() {
+                let goes_on = target.is_some_and(|target| event < target.event);
+                if self.follows() || goes_on {
                     self.output.copy(event);
                 } else {
                     self.die_of(&request, *report);
@@ -242,6 +258,19 @@ impl Run<'_> {
             Err(_) => self.replay.impossible += 1,
         }
         self.clear_pending();
+    }
+
+    /// Does what happens right before the target's request.
+    fn prepare(&mut self, request: &Request, before: Before) {
+        for pool in self.pools.all() {
+            // The device of a replay takes back whatever it is given, and its events come when they are waited for.
+            match before {
+                Before::Nothing => {}
+                Before::EmptyCache => drop(pool.empty_cache()),
+                Before::Synchronize => drop(pool.synchronize_events()),
+            }
+        }
+        self.tell_failed(request);
     }
 
     /// A block whose free was requested waits for another stream, since something else came next.
@@ -321,4 +350,9 @@ impl Run<'_> {
             self.free_now(event, row, true);
         }
     }
+}
+
+/// `once`, `3 times`.
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }

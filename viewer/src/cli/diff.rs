@@ -120,7 +120,7 @@ impl<'a> DiffReport<'a> {
                 let more = if delta > 0 { "more" } else { "less" };
                 let size = format_bytes(u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX));
                 format!(
-                    "{on}B takes {size} {more} than A: {} {metric} after {}.",
+                    "{on}B takes {size} {more} than A: {} {metric} against {}.",
                     format_bytes(b.bytes),
                     format_bytes(a.bytes)
                 )

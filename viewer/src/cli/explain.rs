@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Layers, Removal};
+use highwater_snapshots::analysis::explain::{Advice, ExplainedGroup, Layers, Removal};
 use highwater_snapshots::analysis::frames::short_stack;
-use highwater_snapshots::analysis::{Explanation, GroupKey, LiveIndex, Metric, Moment, Series};
+use highwater_snapshots::analysis::{Explanation, GroupKey, Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
 use super::idle::{self, IdleFigures};
 use super::moment::{MomentFigures, count_of, how_much_and_when, when};
-use super::outcome::Failure;
 use super::page::Page;
-use super::recording::{choose_device, names_operations};
+use super::recording::names_operations;
 use super::shell::next_command;
 use super::table::{Column, Table, bytes_cells, percent};
 use crate::args::ExplainArguments;
@@ -29,17 +28,9 @@ pub struct ExplainReport<'a> {
 }
 
 impl<'a> ExplainReport<'a> {
-    /// Asks `trace`.
-    pub fn of(trace: &'a Trace, arguments: &'a ExplainArguments) -> Result<Self, Failure> {
-        let device = choose_device(trace, arguments.device.device)?;
-        let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
-        let query = ExplainQuery {
-            metric: arguments.metric,
-            keys: &arguments.by.0,
-            top: arguments.top,
-            filter: &arguments.blocks.filter.filter,
-        };
-        Ok(Self { trace, arguments, explanation: Explanation::of(trace, &series, &live, &query) })
+    /// The answer made of `explanation`.
+    pub fn of(trace: &'a Trace, arguments: &'a ExplainArguments, explanation: Explanation) -> Self {
+        Self { trace, arguments, explanation }
     }
 
     /// The answer for programs: bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
@@ -209,7 +200,7 @@ fn place(moment: &Moment) -> String {
 }
 
 /// `text` in lines of at most `width` characters, broken between words.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().expect("there is always one");

@@ -9,6 +9,7 @@ pub mod recording;
 pub mod devices;
 pub mod categories;
 pub mod shell;
+pub mod rerun;
 pub mod caveats;
 pub mod peaks;
 pub mod info;
@@ -40,10 +41,8 @@ use std::io::Write as _;
 use self::categories::read_with;
 use self::diff::DiffReport;
 use self::events::EventsListing;
-use self::explain::ExplainReport;
 use self::growth::GrowthReport;
 use self::info::InfoReport;
-use self::oom::OomReport;
 use self::outcome::{Failure, Status};
 use self::page::Page;
 use self::peak::PeakReport;
@@ -51,8 +50,7 @@ use self::phases::PhasesReport;
 use self::recording::{keep_only, read};
 use self::verify::VerifyReport;
 use crate::args::{
-    DiffArguments, EventsArguments, ExplainArguments, GrowthArguments, InfoArguments, OomArguments, PeakArguments,
-    PhasesArguments, VerifyArguments,
+    DiffArguments, EventsArguments, GrowthArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments,
 };
 
 /// Lets `write` write to standard output, buffered, as a page that fits it.
@@ -104,18 +102,6 @@ pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status
     Ok(Status::Fine)
 }
 
-/// `highwater explain`.
-pub fn explain(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let recording = read_with(&arguments.source.file, &arguments.categories)?;
-    let report = ExplainReport::of(&recording.trace, arguments)?;
-    if arguments.source.json {
-        page.json(&report.figures())?;
-    } else {
-        report.print(page)?;
-    }
-    Ok(Status::Fine)
-}
-
 /// `highwater diff`.
 pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.a.is_dir() || arguments.b.as_ref().is_some_and(|b| b.is_dir()) {
@@ -137,18 +123,6 @@ pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Fa
 pub fn growth(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let recording = read_with(&arguments.source.file, &arguments.categories)?;
     let report = GrowthReport::of(&recording.trace, arguments)?;
-    if arguments.source.json {
-        page.json(&report.figures())?;
-    } else {
-        report.print(page)?;
-    }
-    Ok(Status::Fine)
-}
-
-/// `highwater oom`.
-pub fn oom(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let recording = read_with(&arguments.source.file, &arguments.categories)?;
-    let report = OomReport::of(&recording.trace, arguments)?;
     if arguments.source.json {
         page.json(&report.figures())?;
     } else {

@@ -1,93 +1,72 @@
-//! Oom: `highwater oom`, why memory ran out, and what would have made the failed request fit.
+//! Oom: what `highwater oom` prints: why memory ran out, who filled the device, and what would have helped.
 
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_snapshots::analysis::addresses::{Hole, Verdict};
-use highwater_snapshots::analysis::breakdown::Grouping;
-use highwater_snapshots::analysis::frames::short_stack;
-use highwater_snapshots::analysis::{AddressIndex, Autopsy, Breakdown, Group, GroupKey, LiveIndex, Metric, Series};
+use highwater_snapshots::analysis::GroupKey;
+use highwater_snapshots::analysis::addresses::{FailedRequest, Hole, Verdict, WayOut};
+use highwater_snapshots::analysis::frames::{short_stack, user_line};
+use highwater_snapshots::analysis::holders::{Holder, Holders};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, StackId, Trace};
+use highwater_snapshots::{EventId, StackId, Trace};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
+use super::explain::wrapped;
 use super::moment::{count_of, micros_since_1970, when};
 use super::outcome::Failure;
 use super::page::Page;
-use super::recording::{choose_device, names_operations};
+use super::recording::choose_device;
 use super::shell::next_command;
-use super::table::{Column, Table};
+use super::table::{Column, Table, percent};
 use crate::args::OomArguments;
+use crate::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials};
 
-/// Groups by which the blocks in the way are named.
-const NAMED: usize = 8;
-/// Stacks that made them.
-const STACKS: usize = 3;
-/// Numbers of further events that are told.
+/// Numbers of further events that are listed.
 const TOLD_EVENTS: usize = 20;
+/// Characters in a line of a pipe.
+const WIDTH: usize = 100;
+
+/// The failed requests that are asked about.
+#[derive(Debug)]
+pub struct Selected {
+    /// Those that are shown.
+    pub shown: Vec<EventId>,
+    /// Those that are only counted.
+    pub others: Vec<EventId>,
+}
+
+/// The failed requests that `arguments` ask about.
+pub fn selected(trace: &Trace, arguments: &OomArguments) -> Result<Selected, Failure> {
+    let wanted = arguments.device.map(|device| choose_device(trace, Some(device))).transpose()?;
+    let is_one = |row: &usize| {
+        trace.events.kind[*row] == EventKind::Oom && wanted.is_none_or(|device| trace.events.device[*row] == device)
+    };
+    let mut shown: Vec<EventId> = (0..trace.events.len()).filter(is_one).map(EventId::from_index).collect();
+    let mut others = Vec::new();
+    match arguments.event {
+        Some(number) if shown.contains(&EventId(number)) => shown = vec![EventId(number)],
+        Some(number) => return Err(not_one(number, &shown)),
+        None => others = shown.split_off(arguments.top.min(shown.len())),
+    }
+    Ok(Selected { shown, others })
+}
 
 /// The answer, for people and programs.
 #[derive(Debug)]
 pub struct OomReport<'a> {
     trace: &'a Trace,
     arguments: &'a OomArguments,
-    cases: Vec<Case>,
-    /// Failed requests that are not told.
+    cases: Vec<OomAnalysis>,
+    /// Failed requests that are only counted.
     others: Vec<EventId>,
 }
 
-/// One failed request.
-#[derive(Debug)]
-struct Case {
-    device: DeviceId,
-    autopsy: Autopsy,
-    way_out: Option<WayOut>,
-}
-
-/// The smallest set of blocks whose absence would have made the request fit, and who made them.
-#[derive(Debug)]
-struct WayOut {
-    /// How it would have fitted, in words that go on after the blocks.
-    how: String,
-    is_release: bool,
-    is_smallest: bool,
-    bytes: u64,
-    blocks: usize,
-    by_group: Breakdown,
-    by_stack: Breakdown,
-}
-
 impl<'a> OomReport<'a> {
-    /// Asks `trace`.
-    pub fn of(trace: &'a Trace, arguments: &'a OomArguments) -> Result<Self, Failure> {
-        let wanted = arguments.device.map(|device| choose_device(trace, Some(device))).transpose()?;
-        let is_one = |row: &usize| {
-            trace.events.kind[*row] == EventKind::Oom && wanted.is_none_or(|device| trace.events.device[*row] == device)
-        };
-        let mut told: Vec<EventId> = (0..trace.events.len()).filter(is_one).map(EventId::from_index).collect();
-        let mut others = Vec::new();
-        match arguments.event {
-            Some(number) if told.contains(&EventId(number)) => told = vec![EventId(number)],
-            Some(number) => return Err(not_one(number, &told)),
-            None => others = told.split_off(arguments.top.min(told.len())),
-        }
-        let mut cases = Vec::with_capacity(told.len());
-        let mut devices: Vec<DeviceId> = told.iter().map(|event| trace.events.device[event.0 as usize]).collect();
-        devices.sort_unstable();
-        devices.dedup();
-        for device in devices {
-            let (series, (live, index)) = rayon::join(
-                || Series::build(trace, device),
-                || rayon::join(|| LiveIndex::build(trace, device), || AddressIndex::build(trace, device)),
-            );
-            // Of another device, there is none.
-            let of_event = |event: &EventId| Autopsy::of(trace, &index, &live, &series, *event);
-            cases.extend(told.iter().filter_map(of_event).map(|autopsy| Case::new(trace, device, autopsy)));
-        }
-        cases.sort_by_key(|case| case.autopsy.event);
-        Ok(Self { trace, arguments, cases, others })
+    /// The answer made of `cases`.
+    pub fn of(trace: &'a Trace, arguments: &'a OomArguments, cases: Vec<OomAnalysis>, others: Vec<EventId>) -> Self {
+        Self { trace, arguments, cases, others }
     }
 
     /// The answer for programs.
@@ -110,49 +89,54 @@ impl<'a> OomReport<'a> {
         }
         if self.cases.is_empty() && self.others.is_empty() {
             let on = self.arguments.device.map_or_else(String::new, |device| format!(" on device {device}"));
-            page.headline(&format!("Memory did not run out in this recording{on}: no request failed."))?;
+            page.headline(&format!("No request failed in this recording{on}."))?;
         }
         if !self.others.is_empty() {
             page.gap()?;
             let numbers: Vec<String> = self.others.iter().take(TOLD_EVENTS).map(|event| event.0.to_string()).collect();
             let more = if self.others.len() > TOLD_EVENTS { ", …" } else { "" };
             let count = count_of(self.others.len() as u64, "more request");
-            page.line(&format!("{count} failed: --event N tells of one; they are {}{more}.", numbers.join(", ")))?;
+            page.line(&format!("{count} failed, at events {}{more}: --event N shows one.", numbers.join(", ")))?;
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
         page.hint(&self.hint())
     }
 
-    fn print_case(&self, case: &Case, page: &mut Page<'_>) -> io::Result<()> {
-        let Autopsy { event, op, scope, requested, verdict, reasons, .. } = &case.autopsy;
+    /// The request, how full the device was, who filled it, why it failed and what would have helped; then the figures.
+    fn print_case(&self, case: &OomAnalysis, page: &mut Page<'_>) -> io::Result<()> {
         let trace = self.trace;
-        let (step, phase) = place_of(trace, *event);
-        let devices = trace.device_ids();
-        let on = if devices.len() > 1 { format!(", on device {}", case.device.0) } else { String::new() };
-        let by = match (op.is_empty(), scope.is_empty()) {
-            (true, true) => String::new(),
-            (false, true) => format!(" by {op}"),
-            (true, false) => format!(" in {scope}"),
-            (false, false) => format!(" by {op} of {scope}"),
-        };
-        let asked = format_bytes(*requested);
-        page.headline(&format!("Out of memory: {asked} were asked for{by}, {}{on}.", when(Some(*event), step, phase)))?;
-        for (position, reason) in reasons.iter().enumerate() {
-            let lead = if position == 0 { format!("Why: {}: ", verdict.name()) } else { "  ".to_owned() };
-            page.line(&format!("{lead}{reason}."))?;
+        let event = case.request.event;
+        let stack = trace.events.stack[event.0 as usize];
+        let on = if trace.device_ids().len() > 1 { format!(" on device {}", case.device.0) } else { String::new() };
+        let (asked, by, fill) = (format_bytes(case.request.requested), case.by(), case.fill());
+        let when = when(Some(event), case.step, case.phase);
+        let lead = format!("Out of memory{on}: {asked} requested{by} {when}; {fill}.");
+        let width = page.width().unwrap_or(WIDTH).max(40);
+        for line in wrapped(&lead, width) {
+            page.headline(&line)?;
         }
-        page.gap()?;
-        page.table(&facts(&case.autopsy))?;
-        if let Some(way_out) = &case.way_out {
-            page.gap()?;
-            page.line(&way_out.text())?;
-            page.table(&way_out.table(trace))?;
-            for group in &way_out.by_stack.groups {
-                print_stack(trace, group.stack, &format!("{} made at", of_blocks(group)), page)?;
+        if let Some(line) = user_line(&trace.tables, stack) {
+            page.line(&format!("Requested at {}.", trace.tables.line_text(&line)))?;
+        }
+        page.table(&holders_table(case))?;
+        let sentences = [Some(case.cause_text()), case.helps(), case.does_not_help()];
+        let notes = case.request.notes.iter().map(|note| format!("Note: {note}."));
+        for text in sentences.into_iter().flatten().chain(notes) {
+            for line in wrapped(&text, width) {
+                page.line(&line)?;
             }
         }
-        print_stack(trace, trace.events.stack[event.0 as usize], "Asked for at", page)
+        page.gap()?;
+        page.table(&facts(&case.request))?;
+        if let (Some(text), Some(way_out)) = (case.way_out_text(), &case.way_out) {
+            page.gap()?;
+            for line in wrapped(&text, width) {
+                page.line(&line)?;
+            }
+            page.table(&way_out_table(way_out))?;
+        }
+        print_stack(trace, stack, page)
     }
 
     fn hint(&self) -> String {
@@ -160,8 +144,8 @@ impl<'a> OomReport<'a> {
         let Some(case) = self.cases.first() else {
             return next_command(&["explain"], file, &[], "for the peak, and what would lower it");
         };
-        let event = case.autopsy.event.0.to_string();
-        match case.autopsy.verdict {
+        let event = case.request.event.0.to_string();
+        match case.cause() {
             Verdict::Capacity => next_command(&["explain"], file, &[], "for what would lower the peak"),
             _ => {
                 let options = ["--out", "segments.png", "--view", "segments", "--at", &event];
@@ -177,101 +161,84 @@ fn not_one(number: u32, known: &[EventId]) -> Failure {
     }
     let numbers: Vec<String> = known.iter().take(TOLD_EVENTS).map(|event| event.0.to_string()).collect();
     let more = if known.len() > TOLD_EVENTS { ", …" } else { "" };
-    Failure::Usage(format!("--event {number}: that is no failed request; these are {}{more}", numbers.join(", ")))
+    Failure::Usage(format!("--event {number}: not a failed request; those are {}{more}", numbers.join(", ")))
 }
 
-impl Case {
-    fn new(trace: &Trace, device: DeviceId, autopsy: Autopsy) -> Self {
-        let way_out = WayOut::of(trace, &autopsy);
-        Self { device, autopsy, way_out }
+/// The largest groups of live blocks, and whether the request is met without each.
+fn holders_table(case: &OomAnalysis) -> Table {
+    let holders = &case.holders;
+    let mut columns = key_columns(holders);
+    columns.extend([Column::number("live"), Column::number("share"), Column::number("blocks")]);
+    let trials = case.trials.as_ref().ok().filter(|trials| trials.of_holder(0).is_some());
+    if trials.is_some() {
+        columns.push(Column::text("if freed first"));
+    }
+    let mut table = Table::new(columns);
+    for (row, group) in holders.groups.iter().enumerate() {
+        let mut cells = group.key.clone();
+        cells.extend([format_bytes(group.bytes), percent(group.bytes, holders.total)]);
+        cells.push(format_count(group.blocks.len() as u64));
+        cells.extend(trials.and_then(|trials| trials.of_holder(row)).map(|outcome| outcome_text(outcome).to_owned()));
+        table.push(cells);
+    }
+    table
+}
+
+fn outcome_text(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Met => "request is met",
+        Outcome::Fails | Outcome::FailsEarlier(_) => "still fails",
     }
 }
 
-impl WayOut {
-    fn of(trace: &Trace, autopsy: &Autopsy) -> Option<Self> {
-        let is_release = autopsy.is_release_cheaper();
-        let (blocks, how, is_smallest): (&[BlockId], String, bool) = match (&autopsy.release, &autopsy.relief) {
-            (Some(release), _) if is_release => {
-                let parts = [(release.segments, "segment"), (release.pages, "page")];
-                let parts = parts.into_iter().filter(|(count, _)| *count > 0);
-                let parts: Vec<String> = parts.map(|(count, noun)| count_of(count, noun)).collect();
-                let returned = format_bytes(release.returned);
-                let how = format!("{} of {returned} would have gone back to the driver", parts.join(" and "));
-                (&release.blocks, how, release.is_smallest)
-            }
-            (_, Some(relief)) => {
-                let range = format!("{} at {:#x}", format_bytes(relief.free), relief.address);
-                (&relief.blocks, format!("they lie side by side in one segment, where {range} would be free"), true)
-            }
-            _ => return None,
-        };
-        let keys: &[GroupKey] = if names_operations(trace) {
-            &[GroupKey::Category, GroupKey::Op, GroupKey::Scope]
-        } else {
-            &[GroupKey::Category, GroupKey::Frame]
-        };
-        let by = |keys, top| Breakdown::of(trace, Metric::Allocated, blocks, &Grouping { keys, beside: &[], top });
-        let by_group = by(keys, NAMED);
-        let mut by_stack = by(&[GroupKey::Stack], STACKS);
-        by_stack.groups.retain(|group| group.stack.is_some());
-        Some(Self { how, is_release, is_smallest, bytes: by_group.total, blocks: blocks.len(), by_group, by_stack })
-    }
+fn key_columns(holders: &Holders) -> Vec<Column> {
+    let column = |key: &GroupKey| match key {
+        GroupKey::Frame => Column::text(key.name()).giving_way_within(),
+        _ => Column::text(key.name()).giving_way(),
+    };
+    holders.keys.iter().map(column).collect()
+}
 
-    fn text(&self) -> String {
-        let smallest = if self.is_smallest { "The smallest set of blocks" } else { "A set of blocks" };
-        format!(
-            "{smallest} without which it would have fitted: {} in {}; {}.",
-            format_bytes(self.bytes),
-            count_of(self.blocks as u64, "block"),
-            self.how
-        )
+/// The blocks to free.
+fn way_out_table(way_out: &Holders) -> Table {
+    let mut columns = key_columns(way_out);
+    let names = columns.len();
+    columns.extend([Column::number("bytes"), Column::number("blocks")]);
+    let mut table = Table::new(columns);
+    for group in &way_out.groups {
+        let mut row = group.key.clone();
+        row.extend([format_bytes(group.bytes), format_count(group.blocks.len() as u64)]);
+        table.push(row);
     }
-
-    fn table(&self, trace: &Trace) -> Table {
-        let mut columns = vec![Column::text("category")];
-        if names_operations(trace) {
-            columns.extend([Column::text("op").giving_way(), Column::text("scope").giving_way()]);
-        } else {
-            columns.push(Column::text("frame").giving_way_within());
-        }
-        let names = columns.len();
-        columns.extend([Column::number("bytes"), Column::number("blocks")]);
-        let mut table = Table::new(columns);
-        for group in &self.by_group.groups {
-            let mut row = group.key.clone();
-            row.extend([format_bytes(group.bytes), format_count(group.blocks)]);
-            table.push(row);
-        }
-        if self.by_group.rest_groups > 0 {
-            let mut row = vec![count_of(self.by_group.rest_groups, "more group")];
-            row.resize(names, String::new());
-            row.push(format_bytes(self.by_group.rest_bytes));
-            table.push(row);
-        }
-        table
+    if way_out.rest_groups > 0 {
+        let mut row = vec![count_of(way_out.rest_groups, "more group")];
+        row.resize(names, String::new());
+        row.push(format_bytes(way_out.rest_bytes));
+        table.push(row);
     }
+    table
 }
 
 /// The sizes around a failed request.
-fn facts(autopsy: &Autopsy) -> Table {
+fn facts(request: &FailedRequest) -> Table {
     let mut table = Table::new(vec![Column::text("at that moment"), Column::number("bytes"), Column::text("")]);
     let mut row = |name: &str, bytes: u64, note: String| table.push(vec![name.to_owned(), format_bytes(bytes), note]);
-    let stream = autopsy.likely_stream.map_or_else(String::new, |stream| format!(", probably of stream {}", stream.0));
-    row("rounded request", autopsy.rounded, format!("of the {} pool{stream}", autopsy.pool));
+    let stream = request.likely_stream.map_or_else(String::new, |stream| format!(", probably of stream {}", stream.0));
+    row("request, rounded", request.rounded, format!("of the {} pool{stream}", request.pool));
     row(
         "largest free range of its pool",
-        autopsy.holes.first().map_or(0, |hole| hole.bytes),
-        holes_text(&autopsy.holes),
+        request.holes.first().map_or(0, |hole| hole.bytes),
+        holes_text(&request.holes),
     );
-    row("needed from the driver", autopsy.from_driver, String::new());
-    let of_device = autopsy.capacity.map_or_else(String::new, |all| format!("of {}", format_bytes(all)));
-    row("free on the device", autopsy.device_free, of_device);
-    row("held from the driver", autopsy.reserved, String::new());
-    row("  in live blocks", autopsy.allocated, String::new());
-    row("  waiting for a stream", autopsy.waiting, String::new());
-    row("  free, for such requests", autopsy.free_in_pool, String::new());
-    row("  free, for others", autopsy.free_elsewhere, String::new());
-    if let Some(outside) = autopsy.outside {
+    row("needed from the driver", request.from_driver, String::new());
+    let of_device = request.capacity.map_or_else(String::new, |all| format!("of {}", format_bytes(all)));
+    row("free on the device", request.device_free, of_device);
+    row("reserved", request.reserved, String::new());
+    row("  in live blocks", request.allocated, String::new());
+    row("  waiting for a stream", request.waiting, String::new());
+    row("  free, for such requests", request.free_in_pool, String::new());
+    row("  free, for others", request.free_elsewhere, String::new());
+    if let Some(outside) = request.outside {
         row("outside the allocator", outside, String::new());
     }
     table
@@ -282,28 +249,20 @@ fn holes_text(holes: &[Hole]) -> String {
     if next.is_empty() { String::new() } else { format!("then {}", next.join(", ")) }
 }
 
-fn of_blocks(group: &Group) -> String {
-    format!("{} in {}", format_bytes(group.bytes), count_of(group.blocks, "block"))
-}
-
-fn print_stack(trace: &Trace, stack: StackId, title: &str, page: &mut Page<'_>) -> io::Result<()> {
+fn print_stack(trace: &Trace, stack: StackId, page: &mut Page<'_>) -> io::Result<()> {
     let lines = short_stack(&trace.tables, stack);
     if !stack.is_some() || lines.is_empty() {
         return Ok(());
     }
     page.gap()?;
-    page.line(title)?;
+    page.line("Requested at")?;
     lines.iter().try_for_each(|line| page.line(&format!("  {line}")))
-}
-
-fn place_of(trace: &Trace, event: EventId) -> (Option<u32>, Phase) {
-    trace.spans.at(event).map_or((None, Phase::Setup), |span| (span.step, span.phase))
 }
 
 #[derive(Debug, Serialize)]
 struct OomFigures {
     ooms: Vec<CaseFigures>,
-    /// Failed requests that are not told.
+    /// Failed requests that are only counted.
     rest_events: Vec<u32>,
     trust: TrustFigures,
     problems: Vec<String>,
@@ -336,57 +295,78 @@ struct CaseFigures {
     total_free_bytes: u64,
     largest_fitting_hole_bytes: u64,
     holes: Vec<Hole>,
+    /// The cause.
     verdict: Verdict,
+    /// Whether a replay proves it; otherwise it is a guess.
+    verdict_is_tested: bool,
     reasons: Vec<String>,
+    holders: HolderFigures,
+    /// Null where no replay is possible; `reasons` then says why.
+    remedies: Option<Vec<RemedyFigures>>,
     way_out: Option<WayOutFigures>,
 }
 
 impl CaseFigures {
-    fn of(trace: &Trace, case: &Case) -> Self {
-        let autopsy = &case.autopsy;
-        let (step, phase) = place_of(trace, autopsy.event);
+    fn of(trace: &Trace, case: &OomAnalysis) -> Self {
+        let request = &case.request;
+        let stated = [Some(case.cause_text()), case.helps(), case.does_not_help(), case.way_out_text()];
         Self {
-            event: autopsy.event.0,
+            event: request.event.0,
             device: case.device.0,
-            time_us: autopsy.time_ns.map(|time| micros_since_1970(trace, time)),
-            step,
-            phase: phase.name(),
-            op: autopsy.op.clone(),
-            scope: autopsy.scope.clone(),
-            stack: trace.tables.stack_text(trace.events.stack[autopsy.event.0 as usize]),
-            requested_bytes: autopsy.requested,
-            rounded_bytes: autopsy.rounded,
-            pool: autopsy.pool.name(),
-            likely_stream: autopsy.likely_stream.map(|stream| stream.0),
-            from_driver_bytes: autopsy.from_driver,
-            device_free_bytes: autopsy.device_free,
-            capacity_bytes: autopsy.capacity,
-            outside_bytes: autopsy.outside,
-            reserved_bytes: autopsy.reserved,
-            allocated_bytes: autopsy.allocated,
-            waiting_bytes: autopsy.waiting,
-            free_in_pool_bytes: autopsy.free_in_pool,
-            free_elsewhere_bytes: autopsy.free_elsewhere,
-            total_free_bytes: autopsy.free_in_pool + autopsy.free_elsewhere,
-            largest_fitting_hole_bytes: autopsy.holes.first().map_or(0, |hole| hole.bytes),
-            holes: autopsy.holes.clone(),
-            verdict: autopsy.verdict,
-            reasons: autopsy.reasons.clone(),
-            way_out: case.way_out.as_ref().map(|way_out| WayOutFigures::of(way_out, trace)),
+            time_us: request.time_ns.map(|time| micros_since_1970(trace, time)),
+            step: case.step,
+            phase: case.phase.name(),
+            op: request.op.clone(),
+            scope: request.scope.clone(),
+            stack: trace.tables.stack_text(trace.events.stack[request.event.0 as usize]),
+            requested_bytes: request.requested,
+            rounded_bytes: request.rounded,
+            pool: request.pool.name(),
+            likely_stream: request.likely_stream.map(|stream| stream.0),
+            from_driver_bytes: request.from_driver,
+            device_free_bytes: request.device_free,
+            capacity_bytes: request.capacity,
+            outside_bytes: request.outside,
+            reserved_bytes: request.reserved,
+            allocated_bytes: request.allocated,
+            waiting_bytes: request.waiting,
+            free_in_pool_bytes: request.free_in_pool,
+            free_elsewhere_bytes: request.free_elsewhere,
+            total_free_bytes: request.free_in_pool + request.free_elsewhere,
+            largest_fitting_hole_bytes: request.holes.first().map_or(0, |hole| hole.bytes),
+            holes: request.holes.clone(),
+            verdict: case.cause(),
+            verdict_is_tested: case.is_tested(),
+            reasons: stated.into_iter().flatten().chain(request.notes.iter().cloned()).collect(),
+            holders: HolderFigures::of(&case.holders),
+            remedies: case.trials.as_ref().ok().map(|trials| RemedyFigures::of_all(case, trials)),
+            way_out: WayOutFigures::of(case),
         }
     }
 }
 
 /// Groups and rest sum to `bytes`.
 #[derive(Debug, Serialize)]
-struct WayOutFigures {
-    kind: &'static str,
-    is_smallest: bool,
+struct HolderFigures {
     bytes: u64,
-    blocks: usize,
     groups: Vec<GroupFigures>,
     rest_bytes: u64,
-    stacks: Vec<StackFigures>,
+}
+
+impl HolderFigures {
+    fn of(holders: &Holders) -> Self {
+        let group = |group: &Holder| GroupFigures {
+            key: group.key.join(", "),
+            keys: holders.keys.iter().map(|key| key.name()).zip(group.key.iter().cloned()).collect(),
+            bytes: group.bytes,
+            blocks: group.blocks.len() as u64,
+        };
+        Self {
+            bytes: holders.total,
+            groups: holders.groups.iter().map(group).collect(),
+            rest_bytes: holders.rest_bytes,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -399,35 +379,50 @@ struct GroupFigures {
 }
 
 #[derive(Debug, Serialize)]
-struct StackFigures {
-    bytes: u64,
-    blocks: u64,
-    stack: Vec<String>,
+struct RemedyFigures {
+    /// What was changed.
+    remedy: String,
+    /// Whether the request is met with it.
+    met: bool,
+    /// The event at which the replay runs out of memory before the request.
+    earlier_event: Option<u32>,
+    /// For more device memory: how much.
+    more_bytes: Option<u64>,
+}
+
+impl RemedyFigures {
+    fn of_all(case: &OomAnalysis, trials: &Trials) -> Vec<Self> {
+        let one = |trial: &crate::oom_analysis::Trial| Self {
+            remedy: case.name(&trial.remedy),
+            met: trial.outcome == Outcome::Met,
+            earlier_event: match trial.outcome {
+                Outcome::FailsEarlier(event) => Some(event.0),
+                _ => None,
+            },
+            more_bytes: match trial.remedy {
+                Remedy::MoreMemory(bytes) => Some(bytes),
+                _ => None,
+            },
+        };
+        trials.results.iter().map(one).collect()
+    }
+}
+
+/// The fewest bytes of live blocks to free.
+#[derive(Debug, Serialize)]
+struct WayOutFigures {
+    kind: &'static str,
+    is_smallest: bool,
+    blocks: usize,
+    #[serde(flatten)]
+    holders: HolderFigures,
 }
 
 impl WayOutFigures {
-    fn of(way_out: &WayOut, trace: &Trace) -> Self {
-        let names: &[&'static str] =
-            if names_operations(trace) { &["category", "op", "scope"] } else { &["category", "frame"] };
-        let group = |group: &Group| GroupFigures {
-            key: group.key.join(", "),
-            keys: names.iter().copied().zip(group.key.iter().cloned()).collect(),
-            bytes: group.bytes,
-            blocks: group.blocks,
-        };
-        let stack = |group: &Group| StackFigures {
-            bytes: group.bytes,
-            blocks: group.blocks,
-            stack: trace.tables.stack_text(group.stack),
-        };
-        Self {
-            kind: if way_out.is_release { "segments" } else { "neighbours" },
-            is_smallest: way_out.is_smallest,
-            bytes: way_out.bytes,
-            blocks: way_out.blocks,
-            groups: way_out.by_group.groups.iter().map(group).collect(),
-            rest_bytes: way_out.by_group.rest_bytes,
-            stacks: way_out.by_stack.groups.iter().map(stack).collect(),
-        }
+    fn of(case: &OomAnalysis) -> Option<Self> {
+        let way_out = case.request.way_out()?;
+        let kind = if matches!(way_out, WayOut::Segments(_)) { "segments" } else { "neighbours" };
+        let holders = HolderFigures::of(case.way_out.as_ref()?);
+        Some(Self { kind, is_smallest: way_out.is_smallest(), blocks: way_out.blocks().len(), holders })
     }
 }

@@ -32,13 +32,17 @@ pub fn unchanged(prediction: &Prediction) -> String {
 /// What came of `change`; where that is of the device's size, whether it fits.
 pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes_capacity: bool) -> String {
     let change = if change.starts_with("without ") { change.to_owned() } else { format!("with {change}") };
+    let needs = format_bytes(changed.needs);
     if let Some(oom) = &changed.oom {
-        let would_do = oom.suffices.map_or_else(
-            || "No device would do.".to_owned(),
-            |bytes| format!("A device of {} would do.", format_bytes(bytes)),
-        );
+        let enough = match (oom.suffices, changed.ends_in_oom) {
+            (Some(bytes), _) => format!("A device of {} is large enough.", format_bytes(bytes)),
+            (None, Some(_)) => {
+                format!("It needs at least {needs}; the recording ends in an out-of-memory before it shows more.")
+            }
+            (None, None) => "No device is large enough.".to_owned(),
+        };
         return format!(
-            "Does not fit {change}: {} asked for {}, with {} of {} in blocks. {would_do}",
+            "Does not fit {change}: {} requested {}, with {} in live blocks and {} reserved. {enough}",
             format_bytes(oom.requested),
             when(Some(oom.event), oom.step, oom.phase),
             format_bytes(oom.allocated),
@@ -46,20 +50,36 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
         );
     }
     let [before, after] = [&prediction.measured, &changed.figures].map(|one| one.peak_bytes(Metric::Reserved));
-    let fits = if changes_capacity { "It fits. " } else { "" };
-    let rescued = match changed.rescued.len() {
-        0 => String::new(),
-        1 => " The request that failed is met.".to_owned(),
-        more => format!(" {} requests that failed are met.", format_count(more as u64)),
-    };
-    format!(
-        "{fits}{}{}: {} reserved at the peak, {} before ({}).{rescued}",
-        change[..1].to_uppercase(),
-        &change[1..],
+    let peaks = format!(
+        "{} reserved at the peak, {} before ({})",
         format_bytes(after),
         format_bytes(before),
         difference(before, after)
-    )
+    );
+    if changed.ends_in_oom.is_some() {
+        let known =
+            if changed.rescued.is_empty() { "Fits as far as recorded" } else { "Gets past the recorded failure" };
+        let recorded = if changed.rescued.is_empty() {
+            "the recording ends in an out-of-memory of another device"
+        } else {
+            "what comes after was not recorded"
+        };
+        return format!("{known} {change}; {recorded}. It needs at least {needs}. Up to there: {peaks}.");
+    }
+    let fits = match (changes_capacity, changed.rescued.is_empty()) {
+        (true, true) => "It fits. ",
+        (true, false) => "All recorded requests fit. ",
+        (false, _) => "",
+    };
+    let rescued = match changed.rescued.len() {
+        0 => String::new(),
+        1 => " The request that failed is met; what the program would have done next was not recorded.".to_owned(),
+        more => format!(
+            " {} requests that failed are met; what the program would have done next was not recorded.",
+            format_count(more as u64)
+        ),
+    };
+    format!("{fits}{}{}: {peaks}.{rescued}", change[..1].to_uppercase(), &change[1..])
 }
 
 /// Which blocks were left out, shortened and resized, a sentence each; none where no block was.

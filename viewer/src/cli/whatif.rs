@@ -11,32 +11,53 @@ use serde::Serialize;
 use super::caveats::problem_texts;
 use super::convert::write_to;
 use super::destination::Destination;
+use super::explain::wrapped;
 use super::moment::PeakFigure;
 use super::outcome::Failure;
 use super::page::Page;
 use super::peaks::peak_figures;
 use super::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, compared, difference};
+use super::rerun::rerun;
 use super::shell::{next_command, quoted};
 use super::table::{Column, Table};
 use crate::args::WhatIfArguments;
 use crate::prediction::{Changed, Concerned, Failed, Figures, Prediction};
 
-/// Causes that are told one by one.
+/// Causes that are listed.
 const TOLD: usize = 6;
+/// Characters in a line of a pipe.
+const WIDTH: usize = 100;
 
 /// The answer, for people and programs.
 #[derive(Debug)]
 pub struct WhatIfReport<'a> {
     trace: &'a Trace,
     arguments: &'a WhatIfArguments,
+    /// That of the device in question: where several were asked about, the first that does not fit.
     prediction: Prediction,
+    /// Those of the other devices that were asked about.
+    others: Vec<Prediction>,
     /// What was written, if anything was asked for.
     written: Option<(String, u64)>,
 }
 
 impl<'a> WhatIfReport<'a> {
-    /// The answer; writes the changed recording where that is asked for.
-    pub fn of(trace: &'a Trace, arguments: &'a WhatIfArguments, prediction: Prediction) -> Result<Self, Failure> {
+    /// The answer, made of a prediction for each device; writes the changed recording where that is asked for.
+    pub fn of(
+        trace: &'a Trace,
+        arguments: &'a WhatIfArguments,
+        mut predictions: Vec<Prediction>,
+    ) -> Result<Self, Failure> {
+        // A device that does not fit decides, then one of which that is not known, then the fullest.
+        predictions.sort_by_key(|one| {
+            let fits = one.changed.as_ref().map(Changed::fits);
+            let rank = [Some(Some(false)), Some(None), Some(Some(true)), None].iter().position(|known| *known == fits);
+            (rank, std::cmp::Reverse(one.measured.peak_bytes(Metric::Reserved)), one.device)
+        });
+        let others = predictions.split_off(1.min(predictions.len()));
+        let Some(prediction) = predictions.pop() else {
+            return Err(Failure::Usage("the recording has no device".to_owned()));
+        };
         let mut written = None;
         if let Some(out) = &arguments.out {
             let Some(changed) = &prediction.changed else {
@@ -47,7 +68,7 @@ impl<'a> WhatIfReport<'a> {
             let (_, bytes) = write_to(&destination, &changed.trace)?;
             written = Some((out.display().to_string(), bytes));
         }
-        Ok(Self { trace, arguments, prediction, written })
+        Ok(Self { trace, arguments, prediction, others, written })
     }
 
     /// The answer for programs.
@@ -70,6 +91,9 @@ impl<'a> WhatIfReport<'a> {
             changed: changed.as_ref().map(|changed| peaks(&changed.trace, &changed.figures)),
             alloc_conf: changed.as_ref().map(|changed| changed.alloc_conf.clone()),
             capacity_bytes: changed.as_ref().and_then(|changed| changed.capacity),
+            fits: changed.as_ref().and_then(Changed::fits),
+            lower_bound_bytes: changed.as_ref().and_then(lower_bound),
+            devices: self.predictions().filter_map(DeviceFigures::of).collect(),
             oom: changed.as_ref().and_then(|changed| changed.oom.as_ref()).map(OomFigures::of),
             rescued_events: changed
                 .as_ref()
@@ -104,18 +128,28 @@ impl<'a> WhatIfReport<'a> {
         all.iter().map(String::as_str).collect()
     }
 
+    /// Those of all devices that were asked about, by number.
+    fn predictions(&self) -> impl Iterator<Item = &Prediction> {
+        let mut all: Vec<&Prediction> = std::iter::once(&self.prediction).chain(&self.others).collect();
+        all.sort_by_key(|one| one.device);
+        all.into_iter()
+    }
+
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         match &self.prediction.changed {
             Some(changed) => self.print_changed(changed, page)?,
             None => self.print_unchanged(page)?,
         }
+        let width = page.width().unwrap_or(WIDTH).max(40);
         let assumptions = self.assumptions();
         if !assumptions.is_empty() {
             page.gap()?;
         }
         for text in assumptions {
-            page.warning(&format!("Assumed: {text}."))?;
+            for line in wrapped(&format!("Assumed: {text}."), width) {
+                page.warning(&line)?;
+            }
         }
         self.print_divergence(page)?;
         if let Some((file, bytes)) = &self.written {
@@ -127,7 +161,7 @@ impl<'a> WhatIfReport<'a> {
     }
 
     fn print_unchanged(&self, page: &mut Page<'_>) -> io::Result<()> {
-        page.headline(&predicted::unchanged(&self.prediction))?;
+        page.headline(&format!("{}{}", self.on_device(&self.prediction), predicted::unchanged(&self.prediction)))?;
         page.gap()?;
         let mut table = Table::new(vec![
             Column::text("settings").giving_way(),
@@ -155,7 +189,19 @@ impl<'a> WhatIfReport<'a> {
     fn print_changed(&self, changed: &Changed, page: &mut Page<'_>) -> io::Result<()> {
         let WhatIfArguments { capacity, without, until_last_use, scale, .. } = self.arguments;
         let words = self.arguments.change_in_words();
-        page.headline(&predicted::verdict(&self.prediction, changed, &words, capacity.is_some()))?;
+        let page_width = page.width().unwrap_or(WIDTH).max(40);
+        let verdict = |one: &Prediction, changed: &Changed| {
+            let text = predicted::verdict(one, changed, &words, capacity.is_some());
+            wrapped(&format!("{}{text}", self.on_device(one)), page_width)
+        };
+        for line in verdict(&self.prediction, changed) {
+            page.headline(&line)?;
+        }
+        for one in &self.others {
+            for line in one.changed.iter().flat_map(|changed| verdict(one, changed)) {
+                page.line(&line)?;
+            }
+        }
         let concerned = predicted::concerned(changed);
         for sentence in &concerned {
             page.line(sentence)?;
@@ -175,6 +221,11 @@ impl<'a> WhatIfReport<'a> {
             }
         }
         Ok(())
+    }
+
+    /// `Device 1: ` where there are several.
+    fn on_device(&self, prediction: &Prediction) -> String {
+        if self.trace.device_ids().len() < 2 { String::new() } else { format!("Device {}: ", prediction.device.0) }
     }
 
     fn table(&self, changed: &Figures) -> Table {
@@ -217,6 +268,10 @@ impl<'a> WhatIfReport<'a> {
 
     fn hint(&self) -> String {
         let file = &self.arguments.source.file;
+        let is_open = self.prediction.changed.as_ref().is_some_and(|changed| changed.ends_in_oom.is_some());
+        if let Some(command) = self.rerun().filter(|_| is_open) {
+            return format!("Next: {command}   to find out");
+        }
         match (&self.written, &self.prediction.changed) {
             (Some((out, _)), _) => {
                 let out = quoted(out);
@@ -234,6 +289,24 @@ impl<'a> WhatIfReport<'a> {
     }
 }
 
+impl WhatIfReport<'_> {
+    /// The command that made the recording, with the change: only where it is a run of `highwater record`, and the change
+    /// is one of its options.
+    fn rerun(&self) -> Option<String> {
+        let WhatIfArguments { capacity, alloc_conf, without, until_last_use, scale, .. } = self.arguments;
+        let is_conf = alloc_conf.as_ref().is_none_or(|conf| !conf.trim().starts_with("default"));
+        if !(without.is_empty() && until_last_use.is_empty() && scale.is_empty() && is_conf) {
+            return None;
+        }
+        rerun(&self.trace.header.program, *capacity, alloc_conf.as_deref())
+    }
+}
+
+/// The bytes that a device must have at least, where the recording does not show how many are enough.
+fn lower_bound(changed: &Changed) -> Option<u64> {
+    changed.ends_in_oom.map(|_| changed.needs)
+}
+
 type Peaks = BTreeMap<&'static str, Option<PeakFigure>>;
 
 /// The object that `whatif --json` prints.
@@ -249,6 +322,12 @@ struct WhatIfFigures {
     changed: Option<Peaks>,
     alloc_conf: Option<String>,
     capacity_bytes: Option<u64>,
+    /// Whether everything fits; null where nothing was changed, or where the recording ends before that shows.
+    fits: Option<bool>,
+    /// No device of fewer bytes is enough; only where the recording ends in an out-of-memory.
+    lower_bound_bytes: Option<u64>,
+    /// One for each device that was asked about.
+    devices: Vec<DeviceFigures>,
     oom: Option<OomFigures>,
     rescued_events: Vec<u32>,
     removed: Option<ConcernedFigures>,
@@ -259,6 +338,29 @@ struct WhatIfFigures {
     assumptions: Vec<String>,
     file: Option<String>,
     problems: Vec<String>,
+}
+
+/// What came of the change on one device.
+#[derive(Debug, Serialize)]
+struct DeviceFigures {
+    device: u16,
+    fits: Option<bool>,
+    lower_bound_bytes: Option<u64>,
+    peak_reserved_bytes: u64,
+    oom: Option<OomFigures>,
+}
+
+impl DeviceFigures {
+    fn of(prediction: &Prediction) -> Option<Self> {
+        let changed = prediction.changed.as_ref()?;
+        Some(Self {
+            device: prediction.device.0,
+            fits: changed.fits(),
+            lower_bound_bytes: lower_bound(changed),
+            peak_reserved_bytes: changed.figures.peak_bytes(Metric::Reserved),
+            oom: changed.oom.as_ref().map(OomFigures::of),
+        })
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -79,9 +79,9 @@ pub const LANES_LEAST: f32 = 90.0;
 /// See [`LANES_LEAST`].
 pub const LANES_MOST: f32 = 260.0;
 /// Most height of the account of an out-of-memory, in points.
-pub const AUTOPSY_HEIGHT: f32 = 260.0;
+pub const OOM_PANEL_HEIGHT: f32 = 260.0;
 /// Width from which on that account has three columns, in points.
-pub const AUTOPSY_WIDE: f32 = 1100.0;
+pub const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
 /// Least height of the segments' view; where there is less room, it scrolls. With the account of an out-of-memory more.

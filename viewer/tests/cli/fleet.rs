@@ -134,7 +134,7 @@ fn the_rank_that_stands_out_is_compared_with_a_usual_one() {
         "{told}"
     );
     assert!(told.contains("A is rank 0, the nearest to the median; B is rank 2."), "{told}");
-    assert!(told.contains("B takes 300 MiB more than A: 900 MiB requested after 600 MiB."), "{told}");
+    assert!(told.contains("B takes 300 MiB more than A: 900 MiB requested against 600 MiB."), "{told}");
     let told = object(folder.path(), "diff ranks --json --by category");
     assert_eq!((&told["a_rank"], &told["b_rank"], &told["stands_out"]), (&0.into(), &2.into(), &true.into()));
     let alone = object(folder.path(), "diff ranks/step.rank0.snap ranks/step.rank2.snap --json --by category");
@@ -166,7 +166,7 @@ fn two_folders_are_compared_rank_by_rank() {
 
         Rank 1 in both:
 
-        B takes 200 MiB more than A: 800 MiB requested after 600 MiB.
+        B takes 200 MiB more than A: 800 MiB requested against 600 MiB.
         A: ranks/step.rank1.snap, at event 3, step 0, forward."#]]
     .assert_eq(&start.join("\n"));
     let told = object(folder.path(), "diff ranks after --json");

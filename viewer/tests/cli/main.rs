@@ -22,6 +22,8 @@ mod render;
 #[cfg(feature = "engine")]
 mod record;
 #[cfg(feature = "engine")]
+mod oom;
+#[cfg(feature = "engine")]
 mod whatif;
 #[cfg(feature = "engine")]
 mod cuda;

@@ -126,7 +126,7 @@ fn diff_says_what_makes_the_difference() {
     check(
         "diff step.snap wide.snap",
         &expect![[r#"
-        B takes 4 KiB less than A: 16.98 KiB requested after 20.98 KiB.
+        B takes 4 KiB less than A: 16.98 KiB requested against 20.98 KiB.
         A: step.snap, at event 11, step 0, optimizer.
         B: wide.snap, at event 10, step 0, optimizer.
 
@@ -165,7 +165,7 @@ fn diff_matches_stacks_through_a_function_that_was_put_in_and_says_so() {
     check(
         "diff step.snap wide.snap --at step:0 --by stack --where category=optimizer_state,temporary",
         &expect![[r#"
-            B takes 4 KiB less than A: 16.98 KiB requested after 20.98 KiB.
+            B takes 4 KiB less than A: 16.98 KiB requested against 20.98 KiB.
             A: step.snap, at event 11, step 0, optimizer.
             B: wide.snap, at event 10, step 0, optimizer.
 
@@ -204,7 +204,7 @@ fn diff_of_one_recording_tells_what_lives_on() {
     check(
         "diff step.snap",
         &expect![[r#"
-        B takes 1000 B more than A: 12.98 KiB requested after 12 KiB.
+        B takes 1000 B more than A: 12.98 KiB requested against 12 KiB.
         A: step.snap, at event 18, step 0, zero_grad.
         B: step.snap, at event 21, step 1, other.
 

@@ -6,10 +6,8 @@ use highwater::cli::budgets::Budgets;
 use highwater::cli::check::CheckReport;
 use highwater::cli::diff::DiffReport;
 use highwater::cli::events::EventsListing;
-use highwater::cli::explain::ExplainReport;
 use highwater::cli::growth::GrowthReport;
 use highwater::cli::info::InfoReport;
-use highwater::cli::oom::OomReport;
 use highwater::cli::outcome::Failure;
 use highwater::cli::page::Page;
 use highwater::cli::peak::PeakReport;
@@ -119,7 +117,7 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
             }
         }
         args::Command::Explain(arguments) => {
-            let report = ExplainReport::of(&recording.trace, &arguments)?;
+            let report = highwater::explain::report(&recording.trace, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {
@@ -145,7 +143,16 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
             }
         }
         args::Command::Oom(arguments) => {
-            let report = OomReport::of(&recording.trace, &arguments)?;
+            let report = highwater::oom::report(&recording.trace, &arguments)?;
+            if arguments.source.json {
+                page.json(&report.figures())?;
+            } else {
+                report.print(page)?;
+            }
+        }
+        #[cfg(feature = "engine")]
+        args::Command::WhatIf(arguments) => {
+            let report = highwater::whatif::report(&recording.trace, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {
@@ -186,6 +193,7 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
         args::Command::Symbolize(_) => panic!("looking symbols up is tested with the binary"),
         args::Command::Render(_) => panic!("drawing is tested with the binary"),
         args::Command::Record(_) => panic!("recording is tested with the engine"),
+        #[cfg(not(feature = "engine"))]
         args::Command::WhatIf(_) => panic!("replaying is tested with the engine"),
         args::Command::Run(_) => panic!("programs are run by the binary"),
     }

@@ -115,3 +115,63 @@ fn what_cannot_be_replayed_is_refused_with_what_to_do() {
         refused(folder.path(), words, expected);
     }
 }
+
+#[test]
+fn a_recording_that_ends_in_an_oom_never_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = highwater(folder.path(), &format!("{MODEL} --capacity 12MiB --out oom.snap"));
+    assert_eq!(record.status.code(), Some(2), "{}", stderr(&record));
+    let answer = object(folder.path(), "whatif oom.snap --capacity 13MiB --json");
+    assert_eq!((&answer["fits"], &answer["oom"]), (&Value::Null, &Value::Null), "{answer}");
+    // A bound that a run keeps: it needs more than was live, with what was asked for.
+    let least = answer["lower_bound_bytes"].as_u64().unwrap();
+    let whole = object(folder.path(), &format!("{MODEL} --out run.snap --json"));
+    assert!(least > 10 << 20 && least <= peaks(&whole["peaks"])[1], "{least} {whole}");
+    let output = highwater(folder.path(), "whatif oom.snap --capacity 13MiB");
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        text.starts_with("Gets past the recorded failure with 13 MiB of memory; what comes after was not"),
+        "{text}"
+    );
+    assert!(!text.contains("It fits"), "{text}");
+    assert!(text.contains("Next: highwater record gpt2 --batch 2") && text.contains("--capacity 13631488"), "{text}");
+    let small = object(folder.path(), "whatif oom.snap --capacity 8MiB --json");
+    assert_eq!((&small["fits"], &small["oom"]["suffices_bytes"]), (&false.into(), &Value::Null), "{small}");
+}
+
+#[test]
+fn a_capacity_is_asked_of_all_devices() {
+    let text = "alloc a 1048576\nalloc b 1048576\nalloc c 1048576\nfree a\nfree b\nfree c\n\
+                alloc d 52428800 device=1\nfree d\n";
+    let trace = || highwater_snapshots::text::trace_from_text(text).unwrap();
+    let of = |words: &str| crate::sample::json(trace(), words);
+    let both = of("whatif a.snap --capacity 24MiB --json");
+    assert_eq!((&both["fits"], &both["device"]), (&false.into(), &1.into()), "{both}");
+    let fits: Vec<&Value> = both["devices"].as_array().unwrap().iter().map(|one| &one["fits"]).collect();
+    assert_eq!(fits, [&Value::Bool(true), &Value::Bool(false)]);
+    assert_eq!(of("whatif a.snap --capacity 24MiB --device 0 --json")["fits"], true);
+    assert_eq!(of("whatif a.snap --capacity 64MiB --json")["fits"], true);
+    let words = crate::sample::answer(trace(), "whatif a.snap --capacity 24MiB").unwrap();
+    let lines: Vec<&str> = words.lines().collect();
+    assert!(lines[0].starts_with("Device 1: Does not fit with 24 MiB of memory"), "{words}");
+    assert!(lines.iter().any(|line| line.starts_with("Device 0: It fits.")), "{words}");
+}
+
+#[test]
+fn settings_after_default_start_from_the_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = "max_split_size_mb:32,roundup_power2_divisions:4";
+    object(folder.path(), &format!("{MODEL} --alloc-conf {conf} --out run.snap --json"));
+    let conf_of = |conf: &str| {
+        object(folder.path(), &format!("whatif run.snap --alloc-conf {conf} --json"))["alloc_conf"].clone()
+    };
+    assert_eq!(conf_of("default,expandable_segments:True"), "expandable_segments:True");
+    assert_eq!(conf_of("expandable_segments:True"), format!("{conf},expandable_segments:True"));
+    assert_eq!(conf_of("default"), "");
+    refused(
+        folder.path(),
+        "whatif run.snap --alloc-conf default,expandable_segments:Yes",
+        "allowed is 'True' or 'False'",
+    );
+}

@@ -9,11 +9,7 @@
 use serde::Serialize;
 
 use super::map::{AddressMap, Content, HeldSegment};
-use super::relief::NAMED;
 use crate::alloc_rules::AllocRules;
-use crate::analysis::breakdown::{Breakdown, Group, Grouping};
-use crate::analysis::group_key::GroupKey;
-use crate::analysis::metric::Metric;
 use crate::ids::BlockId;
 use crate::trace::Trace;
 
@@ -35,10 +31,6 @@ pub struct Release {
     pub is_smallest: bool,
     /// The live blocks, by address.
     pub blocks: Vec<BlockId>,
-    /// The same blocks by category, operation and module, largest first.
-    pub groups: Vec<Group>,
-    /// Bytes of further groups.
-    pub rest_bytes: u64,
 }
 
 /// Something that goes back to the driver as a whole.
@@ -82,19 +74,14 @@ pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) 
         chosen.iter().flat_map(|&row| cells.blocks[cells.rows[row].blocks.clone()].iter().copied()).collect();
     blocks.sort_unstable_by_key(|id| (trace.blocks.address[id.0 as usize], id.0));
     blocks.dedup();
-    let keys = [GroupKey::Category, GroupKey::Op, GroupKey::Scope];
-    let grouping = Grouping { keys: &keys, beside: &[], top: NAMED };
-    let named = Breakdown::of(trace, Metric::Allocated, &blocks, &grouping);
     let count = |is_page: bool| chosen.iter().filter(|&&row| cells.rows[row].is_page == is_page).count() as u64;
     Some(Release {
-        bytes: named.total,
+        bytes: blocks.iter().map(|id| trace.blocks.allocated[id.0 as usize]).sum(),
         returned: chosen.iter().map(|&row| cells.rows[row].gain).sum(),
         segments: count(false),
         pages: count(true),
         is_smallest,
         blocks,
-        groups: named.groups,
-        rest_bytes: named.rest_bytes,
     })
 }
 
@@ -265,7 +252,7 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::DeviceId;
-    use crate::analysis::addresses::{AddressIndex, Autopsy};
+    use crate::analysis::addresses::{AddressIndex, FailedRequest};
     use crate::analysis::{LiveIndex, Series};
     use crate::text::trace_from_text;
     use crate::trace::DeviceFacts;
@@ -325,8 +312,8 @@ mod tests {
         }
     }
 
-    /// The autopsy of the one out-of-memory of `text`, on a device of 100 MiB whose segments begin at multiples of 1 GiB.
-    fn autopsy(text: &str, settings: &str) -> Autopsy {
+    /// The one out-of-memory of `text`, on a device of 100 MiB whose segments begin at multiples of 1 GiB.
+    fn failed(text: &str, settings: &str) -> FailedRequest {
         let mut trace = trace_from_text(text).unwrap();
         let mut next = std::collections::HashMap::new();
         for row in 0..trace.blocks.len() {
@@ -342,7 +329,7 @@ mod tests {
         let device = DeviceId(0);
         let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));
         let index = AddressIndex::build(&trace, device);
-        Autopsy::of(&trace, &index, &live, &series, index.ooms()[0]).unwrap()
+        FailedRequest::of(&trace, &index, &live, &series, index.ooms()[0]).unwrap()
     }
 
     const MIB: u64 = 1 << 20;
@@ -354,15 +341,15 @@ mod tests {
                     segment_alloc 0x80000000 20971520\nalloc b 6291456 activation #relu @net stream=2\n\
                     segment_alloc 0xc0000000 20971520\nalloc c 3145728 gradient #matmul @net stream=3\n\
                     segment_alloc 0x100000000 2097152 small\nalloc d 1048576 stream=4 small\n";
-        let at = |requested: u64, free: u64| autopsy(&format!("{text}oom {requested} free={free}"), "");
-        let told = |autopsy: &Autopsy| {
-            let release = autopsy.release.as_ref().unwrap();
+        let at = |requested: u64, free: u64| failed(&format!("{text}oom {requested} free={free}"), "");
+        let told = |failed: &FailedRequest| {
+            let release = failed.release.as_ref().unwrap();
             (release.bytes / MIB, release.returned / MIB, release.segments, release.blocks.clone(), release.is_smallest)
         };
         let one = at(30 * MIB, 10 * MIB);
         assert_eq!(told(&one), (3, 20, 1, vec![BlockId(2)], true));
-        assert_eq!((one.relief.is_none(), one.is_release_cheaper()), (true, true));
-        assert!(one.reasons.last().unwrap().contains("without one live block of 3 MiB, one segment of 20 MiB"));
+        assert_eq!((one.relief.is_none(), one.way_out().map(|way| way.bytes())), (true, Some(3 * MIB)));
+        assert_eq!(one.way_out().unwrap().freed(), "1 segment of 20 MiB");
         assert_eq!(told(&at(40 * MIB, 10 * MIB)), (9, 40, 2, vec![BlockId(1), BlockId(2)], true));
         assert_eq!(told(&at(32 * MIB, 10 * MIB)), (4, 22, 2, vec![BlockId(2), BlockId(3)], true));
         assert_eq!(at(99 * MIB, 10 * MIB).release, None, "all segments together would not do");
@@ -374,7 +361,7 @@ mod tests {
         let text = "segment_map 0x40000000 62914560\nalloc a 15728640 stream=1\nalloc b 10485760 stream=1\n\
                     alloc c 31457280 stream=1\nalloc d 5242880 stream=1\noom 62914560 free=";
         let told = |free: u64| {
-            let release = autopsy(&format!("{text}{free}"), "expandable_segments:True").release.unwrap();
+            let release = failed(&format!("{text}{free}"), "expandable_segments:True").release.unwrap();
             (release.bytes / MIB, release.pages, release.blocks)
         };
         assert_eq!(told(40 * MIB), (25, 1, vec![BlockId(0), BlockId(1)]));

@@ -3,14 +3,7 @@
 use serde::Serialize;
 
 use super::map::{AddressMap, Content, HeldSegment};
-use crate::analysis::breakdown::{Breakdown, Group, Grouping};
-use crate::analysis::group_key::GroupKey;
-use crate::analysis::metric::Metric;
 use crate::ids::BlockId;
-use crate::trace::Trace;
-
-/// Groups by which the blocks are named at most.
-pub(super) const NAMED: usize = 8;
 
 /// Live blocks next to each other, in one segment, that stand in the way of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,16 +18,11 @@ pub struct Relief {
     pub waiting: u64,
     /// The live blocks, by address.
     pub blocks: Vec<BlockId>,
-    /// The same blocks by category, operation and module, largest first.
-    pub groups: Vec<Group>,
-    /// Bytes of further groups.
-    pub rest_bytes: u64,
 }
 
 /// The cheapest range of `needed` bytes among `segments` of `map`; none where no segment is that long. An expandable
 /// segment may grow by `tail` bytes.
 pub fn relief<'a>(
-    trace: &Trace,
     map: &'a AddressMap,
     segments: impl Iterator<Item = &'a HeldSegment>,
     needed: u64,
@@ -59,17 +47,12 @@ pub fn relief<'a>(
             _ => {}
         }
     }
-    let keys = [GroupKey::Category, GroupKey::Op, GroupKey::Scope];
-    let grouping = Grouping { keys: &keys, beside: &[], top: NAMED };
-    let named = Breakdown::of(trace, Metric::Allocated, &blocks, &grouping);
     Some(Relief {
         address: pieces.first()?.addresses.start,
         free: pieces.iter().map(|piece| piece.bytes()).sum::<u64>().saturating_add(beyond),
         bytes,
         waiting,
         blocks,
-        groups: named.groups,
-        rest_bytes: named.rest_bytes,
     })
 }
 

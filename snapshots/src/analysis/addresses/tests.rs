@@ -41,9 +41,9 @@ impl Asked {
         self.map(self.trace.events.len())
     }
 
-    fn autopsy(&self) -> Autopsy {
+    fn failed(&self) -> FailedRequest {
         let oom = *self.index.ooms().last().unwrap();
-        Autopsy::of(&self.trace, &self.index, &self.live, &self.series, oom).unwrap()
+        FailedRequest::of(&self.trace, &self.index, &self.live, &self.series, oom).unwrap()
     }
 }
 
@@ -372,60 +372,58 @@ fn crowded(freed: &str, oom: &str) -> Asked {
 #[test]
 fn free_bytes_in_too_short_pieces_are_told_as_fragmentation_with_the_cheapest_way_out() {
     let asked = crowded("adg", "oom 20971520 free=6291456 #matmul @net.fc");
-    let autopsy = asked.autopsy();
+    let failed = asked.failed();
     assert_eq!(
-        (autopsy.verdict, autopsy.op.as_str(), autopsy.scope.as_str()),
+        (failed.suspected, failed.op.as_str(), failed.scope.as_str()),
         (Verdict::Fragmentation, "matmul", "net.fc")
     );
-    assert_eq!((autopsy.free_in_pool, autopsy.free_elsewhere, autopsy.lacking()), (24 * MIB, 0, 12 * MIB));
-    assert_eq!(autopsy.holes.iter().map(|hole| hole.bytes / MIB).collect::<Vec<_>>(), [8, 8, 8]);
-    assert_eq!((autopsy.capacity, autopsy.outside), (Some(70 * MIB), Some(0)));
-    let relief = autopsy.relief.unwrap();
+    assert_eq!((failed.free_in_pool, failed.free_elsewhere, failed.lacking()), (24 * MIB, 0, 12 * MIB));
+    assert_eq!(failed.holes.iter().map(|hole| hole.bytes / MIB).collect::<Vec<_>>(), [8, 8, 8]);
+    assert_eq!((failed.capacity, failed.outside), (Some(70 * MIB), Some(0)));
+    let relief = failed.relief.unwrap();
     // a b c d: two blocks between two holes; d e f g likewise; f g h: two blocks around one.
     assert_eq!((relief.bytes, relief.blocks.clone()), (16 * MIB, vec![BlockId(1), BlockId(2)]));
-    assert_eq!(relief.groups.iter().map(|group| group.bytes).sum::<u64>() + relief.rest_bytes, relief.bytes);
-    assert!(autopsy.reasons.last().unwrap().contains("2 neighbouring live blocks of 16 MiB"));
 }
 
 #[test]
 fn a_request_beyond_all_free_bytes_is_told_as_capacity() {
     let asked = crowded("a", "oom 20971520 free=4194304");
-    assert_eq!(asked.autopsy().verdict, Verdict::Capacity);
+    assert_eq!(asked.failed().suspected, Verdict::Capacity);
     let asked = crowded("ab", "oom 104857600 free=4194304");
-    let autopsy = asked.autopsy();
-    assert_eq!((autopsy.verdict, autopsy.relief.clone()), (Verdict::Capacity, None));
-    assert!(autopsy.reasons[0].contains("larger than the device"));
+    let failed = asked.failed();
+    assert_eq!((failed.suspected, failed.relief.clone()), (Verdict::Capacity, None));
+    assert!(failed.reason.contains("larger than the device"));
 }
 
 #[test]
 fn a_request_that_waiting_blocks_would_make_fit_is_told_as_waiting() {
     let asked = crowded("a", "free_requested b\nfree_requested c\noom 20971520 free=0");
-    let autopsy = asked.autopsy();
-    assert_eq!((autopsy.verdict, autopsy.waiting, autopsy.relief), (Verdict::Waiting, 16 * MIB, None));
+    let failed = asked.failed();
+    assert_eq!((failed.suspected, failed.waiting, failed.relief), (Verdict::Waiting, 16 * MIB, None));
 }
 
 #[test]
 fn room_that_another_stream_or_pool_holds_is_told_as_elsewhere() {
     let before = "segment_alloc 0x10000000 33554432 stream=7\n";
     let asked = crowded("a", "oom 20971520 free=0");
-    assert_eq!(asked.autopsy().verdict, Verdict::Capacity);
+    assert_eq!(asked.failed().suspected, Verdict::Capacity);
     let text = crate::text::text_from_trace(&asked.trace);
-    let autopsy = with_capacity(Asked::of(&format!("{before}{text}"), &[]), 100 * MIB).autopsy();
-    assert_eq!((autopsy.verdict, autopsy.free_elsewhere), (Verdict::Elsewhere, 32 * MIB));
-    assert!(autopsy.reasons[0].contains("stream 7"), "{:?}", autopsy.reasons);
+    let failed = with_capacity(Asked::of(&format!("{before}{text}"), &[]), 100 * MIB).failed();
+    assert_eq!((failed.suspected, failed.free_elsewhere), (Verdict::Elsewhere, 32 * MIB));
+    assert!(failed.reason.contains("stream 7"), "{:?}", failed.reason);
 }
 
 #[test]
 fn room_that_was_there_after_all_and_limits_are_told_apart() {
     let now = crowded("abc", "oom 20971520 free=0");
     let small = format!("segment_alloc 0x10000000 2097152 small\n{}", crate::text::text_from_trace(&now.trace));
-    assert_eq!([now, Asked::of(&small, &[])].map(|at| at.autopsy().verdict), [Verdict::Transient; 2]);
+    assert_eq!([now, Asked::of(&small, &[])].map(|at| at.failed().suspected), [Verdict::Transient; 2]);
     let asked = crowded("a", "oom 20971520 free=33554432");
-    assert_eq!(asked.autopsy().verdict, Verdict::Limit);
+    assert_eq!(asked.failed().suspected, Verdict::Limit);
     let mut asked = crowded("abc", "oom 20971520 free=0");
     asked.trace.devices[0].settings.push(("alloc_conf".to_owned(), "max_split_size_mb:22".to_owned()));
-    let autopsy = asked.autopsy();
-    assert!(autopsy.verdict == Verdict::Fragmentation && autopsy.reasons[0].contains("max_split_size"));
+    let failed = asked.failed();
+    assert!(failed.suspected == Verdict::Fragmentation && failed.reason.contains("max_split_size"));
 }
 
 #[test]
@@ -456,7 +454,7 @@ fn the_way_out_is_the_cheapest_of_all_windows_of_a_segment() {
                         }
                     }
                 }
-                let found = relief::relief(&asked.trace, &map, map.segments.iter(), needed, 0);
+                let found = relief::relief(&map, map.segments.iter(), needed, 0);
                 assert_eq!(found.as_ref().map(|found| found.bytes), least, "seed {seed}, moment {moment}, {needed}");
                 let sizes = |found: &Relief| {
                     found.blocks.iter().map(|id| asked.trace.blocks.allocated[id.0 as usize]).sum::<u64>()
@@ -473,7 +471,7 @@ fn an_expandable_segment_needs_less_to_go_where_pages_can_follow_it() {
     let relief_at = |free: u64| {
         let mut asked = with_capacity(Asked::of(&format!("{text}{free}"), &[]), 90 * MIB);
         asked.trace.devices[0].settings.push(("alloc_conf".to_owned(), "expandable_segments:True".to_owned()));
-        let relief = asked.autopsy().relief.unwrap();
+        let relief = asked.failed().relief.unwrap();
         (relief.address / MIB, relief.free / MIB, relief.bytes / MIB, relief.blocks)
     };
     assert_eq!(relief_at(0), (0, 40, 40, vec![BlockId(0), BlockId(1)]));
@@ -482,19 +480,19 @@ fn an_expandable_segment_needs_less_to_go_where_pages_can_follow_it() {
 }
 
 #[test]
-fn only_failed_requests_of_the_device_have_an_autopsy() {
+fn only_failed_requests_of_the_device_are_found() {
     let asked = Asked::of("alloc a 1\noom 5 free=0 device=1\noom 6 free=0", &[]);
     assert_eq!(asked.index.ooms(), [EventId(2)]);
     assert!(asked.trace.events.kind[1] == EventKind::Oom);
-    let of = |event| Autopsy::of(&asked.trace, &asked.index, &asked.live, &asked.series, event);
+    let of = |event| FailedRequest::of(&asked.trace, &asked.index, &asked.live, &asked.series, event);
     assert!(
         of(EventId(0)).is_none()
             && of(EventId(1)).is_none()
             && of(EventId(99)).is_none()
             && of(EventId::NONE).is_none()
     );
-    let autopsy = of(EventId(2)).unwrap();
-    assert_eq!((autopsy.requested, autopsy.rounded, autopsy.pool), (6, 512, Pool::Small));
-    let json = serde_json::to_string(&autopsy).unwrap();
-    assert!(json.contains("\"verdict\":\"capacity\""), "{json}");
+    let failed = of(EventId(2)).unwrap();
+    assert_eq!((failed.requested, failed.rounded, failed.pool), (6, 512, Pool::Small));
+    let json = serde_json::to_string(&failed).unwrap();
+    assert!(json.contains("\"suspected\":\"capacity\""), "{json}");
 }

@@ -1,13 +1,17 @@
-//! Advice: what could be done about a peak, each piece with its figure and its reason, and only where the recording
-//! supports it.
+//! Advice: what would lower a peak, only where the recording supports it. A figure is a counterfactual peak, which
+//! `whatif --without` gives too; what only a replay or another run can tell is stated without one.
 
 use std::collections::HashMap;
 
 use super::idle::Idle;
 use super::parts::{Cause, Parts};
-use super::{Layers, after};
+use super::{Layers, after, sums};
+use crate::alloc_rules::AllocRules;
 use crate::analysis::absence::{Absence, Grouped, absences};
 use crate::analysis::between::bytes_of;
+use crate::analysis::coder::Groups;
+use crate::analysis::group_key::GroupKey;
+use crate::analysis::holders::Holders;
 use crate::analysis::lifetime::Lifetime;
 use crate::analysis::metric::{Metric, Totals};
 use crate::analysis::peak::Moment;
@@ -21,6 +25,8 @@ use crate::{Category, Phase};
 const LEAST_PERCENT: u64 = 5;
 /// Activations and state below this share are what every training step has.
 const LEAST_PERCENT_OF_STATE: u64 = 10;
+/// Lines of code that are named.
+const TOP_LINES: usize = 3;
 /// Memory beside the blocks is not worth a word below this.
 const LEAST_BESIDE: u64 = 64 << 20;
 
@@ -33,6 +39,8 @@ pub enum Remedy {
     StepInBackward,
     /// Activations computed again in backward.
     Checkpoint,
+    /// Fewer or smaller activations, where no modules are named.
+    FewerActivations,
     /// Optimizer state in fewer bytes, or on more devices.
     SmallerState,
     /// Blocks that are freed when they were used for the last time.
@@ -56,8 +64,10 @@ pub struct Advice {
     pub remedy: Remedy,
     /// The bytes at the peak that it concerns.
     pub bytes: u64,
-    /// The peak without all of these: what the remedy comes near at best. None where it concerns no blocks of the peak.
+    /// The peak without all of these blocks. None where the remedy does not remove them all, or concerns no blocks.
     pub without: Option<Moment>,
+    /// Allocator settings whose effect a replay tells; none where the remedy is no setting.
+    pub settings: Option<&'static str>,
     /// The condition that picks the blocks in question, as `--where` has it; none where it is about no blocks, or where
     /// no short condition picks exactly these.
     pub condition: Option<String>,
@@ -81,7 +91,7 @@ pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
     let rules = [
         scene.fused_optimizer(of_parts),
         scene.step_in_backward(),
-        scene.checkpoint(),
+        scene.checkpoint().or_else(|| scene.fewer_activations()),
         scene.smaller_state(),
         scene.free_after_last_use(),
         scene.fewer_temporaries(of_parts, Phase::Forward),
@@ -92,7 +102,12 @@ pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
         scene.earlier_recording(),
     ];
     let mut advice: Vec<Advice> = rules.into_iter().flatten().collect();
-    let saved = |one: &Advice| one.without.map_or(0, |without| scene.peak.bytes.saturating_sub(without.bytes));
+    // Without a figure of what is saved, activations rank by what they hold.
+    let saved = |one: &Advice| match (one.remedy, one.without) {
+        (_, Some(without)) => scene.peak.bytes.saturating_sub(without.bytes),
+        (Remedy::Checkpoint | Remedy::FewerActivations, None) => one.bytes,
+        (_, None) => 0,
+    };
     advice.sort_by_key(|one| std::cmp::Reverse((saved(one), one.bytes)));
     advice
 }
@@ -117,15 +132,17 @@ impl Scene<'_> {
         self.pick(|id| self.parts.cause(id) == Some(cause))
     }
 
-    /// The operation that made most of the bytes of `blocks`, in brackets.
+    /// The operation that made most of the bytes of `blocks`, or else the line, in brackets.
     fn mostly(&self, blocks: &[BlockId]) -> String {
-        let mut sums: HashMap<&str, u64> = HashMap::new();
-        for &id in blocks {
-            let name = self.trace.tables.op_name(self.trace.blocks.op[id.0 as usize]);
-            *sums.entry(name).or_default() += bytes_of(self.trace, self.peak.metric, id);
+        for (key, how) in [(GroupKey::Op, "by"), (GroupKey::Frame, "at")] {
+            let holders = Holders::of(self.trace, blocks, &[key], 2);
+            let named = holders.groups.iter().find(|group| group.key != ["(none)"]);
+            if let Some(group) = named {
+                let bytes = group.blocks.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
+                return format!(" ({} of them {how} {})", format_bytes(bytes), group.key.join(" "));
+            }
         }
-        let most = sums.into_iter().filter(|(name, _)| !name.is_empty()).max_by_key(|(name, bytes)| (*bytes, *name));
-        most.map_or_else(String::new, |(name, bytes)| format!(" ({} of them by {name})", format_bytes(bytes)))
+        String::new()
     }
 
     fn left(&self, absence: &Absence) -> Moment {
@@ -147,16 +164,16 @@ impl Scene<'_> {
         }
         let without = self.left(self.parts.without(cause, of_parts));
         let text = format!(
-            "{} ({}) are intermediate results of the optimizer, {} at once{}. A fused optimizer has none, one that goes \
-             parameter by parameter (foreach=False) one at a time: {}.",
+            "{} ({}) are temporaries of the optimizer, {} live at once{}. A fused optimizer has none, and one without foreach \
+             has those of one parameter at a time: {}.",
             format_bytes(bytes),
             self.share(bytes),
             blocks.len(),
             self.mostly(&blocks),
-            self.at_best(&without),
+            self.peak_without(&without),
         );
         let condition = Some(cause.condition());
-        Some(Advice { remedy: Remedy::FusedOptimizer, bytes, without: Some(without), condition, text })
+        Some(Advice { remedy: Remedy::FusedOptimizer, bytes, without: Some(without), settings: None, condition, text })
     }
 
     /// Gradients that outlive their phase: they wait for the optimizer.
@@ -175,14 +192,14 @@ impl Scene<'_> {
         }
         let without = self.left_without(waits);
         let text = format!(
-            "{} ({}) are gradients that wait for the optimizer. A step within backward changes each parameter as soon as \
-             its gradient is complete, and frees the gradient at once: {}.",
+            "{} ({}) are gradients that wait for the optimizer. An optimizer step in backward updates each parameter as soon \
+             as its gradient is complete, and frees the gradient at once: {}.",
             format_bytes(bytes),
             self.share(bytes),
-            self.at_best(&without),
+            self.peak_without(&without),
         );
         let condition = Some("category=gradient lifetime=step,steps,kept".to_owned());
-        Some(Advice { remedy: Remedy::StepInBackward, bytes, without: Some(without), condition, text })
+        Some(Advice { remedy: Remedy::StepInBackward, bytes, without: Some(without), settings: None, condition, text })
     }
 
     /// Activations of modules that come in numbers, such as the blocks of a transformer.
@@ -193,12 +210,13 @@ impl Scene<'_> {
         let mut rows: HashMap<ScopeId, Option<(String, String)>> = HashMap::new();
         let mut row_of =
             |scope: ScopeId| rows.entry(scope).or_insert_with(|| numbered(&trace.tables.scope_path(scope))).clone();
-        let mut sums: HashMap<String, (u64, std::collections::BTreeSet<String>)> = HashMap::new();
+        let mut sums: HashMap<String, (u64, HashMap<String, u64>)> = HashMap::new();
         for &id in &blocks {
             if let Some((row, number)) = row_of(trace.blocks.scope[id.0 as usize]) {
-                let sum = sums.entry(row).or_default();
-                sum.0 += bytes_of(trace, self.peak.metric, id);
-                sum.1.insert(number);
+                let (sum, of_number) = sums.entry(row).or_default();
+                let bytes = bytes_of(trace, self.peak.metric, id);
+                *sum += bytes;
+                *of_number.entry(number).or_default() += bytes;
             }
         }
         let (row, (bytes, numbers)) = sums.into_iter().max_by_key(|(row, (bytes, _))| (*bytes, row.clone()))?;
@@ -209,24 +227,59 @@ impl Scene<'_> {
             .map(|scope| row_of(ScopeId(scope as u32)).is_some_and(|(of, _)| of == row))
             .collect();
         let in_row = |scope: ScopeId| scope.index().is_some_and(|scope| is_in_row.get(scope) == Some(&true));
-        let without = self.left_without(|id| {
-            trace.blocks.device[id.0 as usize] == self.peak.device
-                && is_activation(id)
-                && in_row(trace.blocks.scope[id.0 as usize])
-        });
+        let largest = numbers.values().copied().max().unwrap_or(0);
         let ops = trace.tables.ops.len().max(1);
         let again = trace.tables.ops.iter().filter(|op| in_row(op.scope)).count();
         let text = format!(
-            "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps their inputs alone \
-             and computes the rest again, {} of all operations: {}.",
+            "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps only their inputs \
+             and recomputes the rest, one module at a time (at most {} each), which repeats {} of all operations. The peak \
+             that is left then shows only in a run with it.",
             format_bytes(bytes),
             self.share(bytes),
             numbers.len(),
+            format_bytes(largest),
             share(again as u64, ops as u64),
-            self.at_best(&without),
         );
         let condition = condition_of_row(trace, &row, in_row).map(|scopes| format!("category=activation {scopes}"));
-        Some(Advice { remedy: Remedy::Checkpoint, bytes, without: Some(without), condition, text })
+        Some(Advice { remedy: Remedy::Checkpoint, bytes, without: None, settings: None, condition, text })
+    }
+
+    /// Activations by line of code, where no modules are named.
+    fn fewer_activations(&self) -> Option<Advice> {
+        let trace = self.trace;
+        let device = self.peak.device;
+        let is_activation = |id: BlockId| {
+            trace.blocks.category[id.0 as usize] == Category::Activation && trace.blocks.device[id.0 as usize] == device
+        };
+        let (_, bytes) = self.pick(is_activation);
+        if !self.is_much(bytes, LEAST_PERCENT_OF_STATE) {
+            return None;
+        }
+        let groups = Groups::of(trace, device, &[GroupKey::Frame], is_activation);
+        let at_peak = sums(trace, self.peak.metric, &groups.grouped, self.at_peak);
+        let mut rows: Vec<usize> = (0..at_peak.len()).filter(|&row| groups.names(row) != ["(none)"]).collect();
+        rows.sort_by_key(|&row| (std::cmp::Reverse(at_peak[row].0), row));
+        rows.retain(|&row| self.is_much(at_peak[row].0, LEAST_PERCENT));
+        let found = absences(trace, device, self.peak.metric, &[&groups.grouped], |_| false);
+        let line = |row: &usize| {
+            let left = self.left(&found[0][*row]);
+            format!(
+                "{} at {} (without them the peak is {})",
+                format_bytes(at_peak[*row].0),
+                groups.names(*row).join(" "),
+                format_bytes(left.bytes)
+            )
+        };
+        let lines: Vec<String> = rows.iter().take(TOP_LINES).map(line).collect();
+        let most = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
+        let text = format!(
+            "{} ({}) are activations kept for backward{most}. Checkpointing (torch.utils.checkpoint) recomputes them in \
+             backward, one part at a time; a smaller batch or a 16-bit dtype in place of f32 needs less.",
+            format_bytes(bytes),
+            self.share(bytes),
+        );
+        let condition = Some("category=activation".to_owned());
+        Some(Advice { remedy: Remedy::FewerActivations, bytes, without: None, settings: None, condition, text })
     }
 
     fn smaller_state(&self) -> Option<Advice> {
@@ -240,15 +293,13 @@ impl Scene<'_> {
             None => String::new(),
         };
         let text = format!(
-            "{} ({}) are optimizer state{beside}. State of 8 bits takes a quarter of that if it is of 32 now ({}), sharded \
-             over N ranks an N-th.",
+            "{} ({}) are optimizer state{beside}. An 8-bit optimizer, or sharding the state over ranks, needs less.",
             format_bytes(bytes),
             self.share(bytes),
-            format_bytes(bytes / 4),
         );
         let is_state = |id: BlockId| self.trace.blocks.category[id.0 as usize] == Category::OptimizerState;
         let (without, condition) = (Some(self.left_without(is_state)), Some("category=optimizer_state".to_owned()));
-        Some(Advice { remedy: Remedy::SmallerState, bytes, without, condition, text })
+        Some(Advice { remedy: Remedy::SmallerState, bytes, without, settings: None, condition, text })
     }
 
     fn free_after_last_use(&self) -> Option<Advice> {
@@ -258,14 +309,21 @@ impl Scene<'_> {
             return None;
         }
         let text = format!(
-            "{} ({}) are held but not used again: {}. Free each after its last use, and let nothing saved or returned \
-             outlive it: {}.",
+            "{} ({}) are held but not used again: {}. Free each after its last use, and keep nothing saved or returned \
+             beyond it: {}.",
             format_bytes(bytes),
             self.share(bytes),
             idle.categories(),
-            self.at_best(&idle.without),
+            self.peak_without(&idle.without),
         );
-        Some(Advice { remedy: Remedy::FreeAfterLastUse, bytes, without: Some(idle.without), condition: None, text })
+        Some(Advice {
+            remedy: Remedy::FreeAfterLastUse,
+            bytes,
+            without: Some(idle.without),
+            settings: None,
+            condition: None,
+            text,
+        })
     }
 
     fn fewer_temporaries(&self, of_parts: &[Absence], phase: Phase) -> Option<Advice> {
@@ -276,16 +334,23 @@ impl Scene<'_> {
         }
         let without = self.left(self.parts.without(cause, of_parts));
         let text = format!(
-            "{} ({}) are intermediate results of {phase} that are alive at once, {} of them{}. Operations in place, fused, \
-             or on parts of the batch need fewer: {}.",
+            "{} ({}) are temporaries of {phase}, {} live at once{}. Operations in place, fused, or on parts of the batch need \
+             fewer: {}.",
             format_bytes(bytes),
             self.share(bytes),
             blocks.len(),
             self.mostly(&blocks),
-            self.at_best(&without),
+            self.peak_without(&without),
         );
         let condition = Some(cause.condition());
-        Some(Advice { remedy: Remedy::FewerTemporaries, bytes, without: Some(without), condition, text })
+        Some(Advice {
+            remedy: Remedy::FewerTemporaries,
+            bytes,
+            without: Some(without),
+            settings: None,
+            condition,
+            text,
+        })
     }
 
     fn stream_waits(&self) -> Option<Advice> {
@@ -296,31 +361,32 @@ impl Scene<'_> {
             return None;
         }
         let text = format!(
-            "{} are freed and wait for another stream when most memory is active ({}). Let that stream be waited for \
-             before the blocks are freed, or copy on the stream that uses them.",
+            "{} are freed and wait for another stream at the peak of active memory ({}). Wait for that stream before the \
+             blocks are freed, or copy on the stream that uses them.",
             format_bytes(bytes),
             format_bytes(totals.active),
         );
-        Some(Advice { remedy: Remedy::StreamWaits, bytes, without: None, condition: None, text })
+        Some(Advice { remedy: Remedy::StreamWaits, bytes, without: None, settings: None, condition: None, text })
     }
 
     fn expandable_segments(&self) -> Option<Advice> {
-        let peak = Moment::peak(self.trace, self.series, Metric::Reserved);
-        let totals = self.series.before_position(self.trace, peak.position());
-        let bytes = totals.reserved.checked_sub(totals.active)?;
-        let settings = self.trace.device_facts(self.peak.device).map_or(&[][..], |facts| &facts.settings);
-        let is_on = settings.iter().any(|(_, value)| value.to_lowercase().contains("expandable_segments:true"));
-        if is_on || bytes < LEAST_BESIDE || u128::from(bytes) * 10 < u128::from(totals.reserved) {
+        const SETTINGS: &str = "expandable_segments:True";
+        let reserved = self.totals.reserved;
+        // At the peak that is explained, as its layers have it.
+        let bytes = reserved.checked_sub(self.totals.active)?;
+        let facts = self.trace.device_facts(self.peak.device);
+        if AllocRules::of(facts).is_expandable || bytes < LEAST_BESIDE || u128::from(bytes) * 10 < u128::from(reserved)
+        {
             return None;
         }
         let text = format!(
-            "{} ({}) of the {} reserved at most are free in segments, where only requests of their size find room. With \
-             expandable_segments:True the allocator keeps fewer such holes; `highwater whatif` tells how many.",
+            "{} ({}) of the {} reserved at the peak are free in segments.",
             format_bytes(bytes),
-            share(bytes, totals.reserved),
-            format_bytes(totals.reserved),
+            share(bytes, reserved),
+            format_bytes(reserved),
         );
-        Some(Advice { remedy: Remedy::ExpandableSegments, bytes, without: None, condition: None, text })
+        let (without, settings, condition) = (None, Some(SETTINGS), None);
+        Some(Advice { remedy: Remedy::ExpandableSegments, bytes, without, settings, condition, text })
     }
 
     fn outside(&self) -> Option<Advice> {
@@ -332,12 +398,12 @@ impl Scene<'_> {
         }
         let text = format!(
             "{} ({}) of the {} in use on the device are outside the allocator: contexts, libraries, other processes. \
-             `nvidia-smi` tells the processes.",
+             `nvidia-smi` lists the processes.",
             format_bytes(bytes),
             share(bytes, self.totals.device_used),
             format_bytes(self.totals.device_used),
         );
-        Some(Advice { remedy: Remedy::OutsideAllocator, bytes, without: None, condition: None, text })
+        Some(Advice { remedy: Remedy::OutsideAllocator, bytes, without: None, settings: None, condition: None, text })
     }
 
     fn earlier_recording(&self) -> Option<Advice> {
@@ -350,21 +416,19 @@ impl Scene<'_> {
             return None;
         }
         let text = format!(
-            "{} ({}) were alive before recording began, and nothing tells who made them: begin to record before the model \
-             is built.",
+            "{} ({}) were live before recording began, without a stack: start recording before the model is built.",
             format_bytes(bytes),
             self.share(bytes),
         );
         let condition = Some("category=unknown lifetime=always,before stack=".to_owned());
-        Some(Advice { remedy: Remedy::EarlierRecording, bytes, without: None, condition, text })
+        Some(Advice { remedy: Remedy::EarlierRecording, bytes, without: None, settings: None, condition, text })
     }
 
-    /// What is left without the blocks in question, and where the peak is then.
-    fn at_best(&self, without: &Moment) -> String {
+    /// The peak that is left without the blocks in question, and where it is then.
+    fn peak_without(&self, without: &Moment) -> String {
         let saved = self.peak.bytes - without.bytes;
-        let moved =
-            if without.phase == self.peak.phase { String::new() } else { format!(", and lie in {}", without.phase) };
-        format!("at best the peak would be {}, {} less{moved}", format_bytes(without.bytes), format_bytes(saved))
+        let moved = if without.phase == self.peak.phase { String::new() } else { format!(", in {}", without.phase) };
+        format!("without them the peak is {}, {} less{moved}", format_bytes(without.bytes), format_bytes(saved))
     }
 }
 

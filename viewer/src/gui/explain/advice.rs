@@ -47,11 +47,11 @@ pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can
     wish
 }
 
-/// How much lower the peak would be at best; where it is about no blocks of the peak, how much it is about.
+/// How much lower the peak is without the blocks; where that is not known, how much they hold.
 fn figure_ui(ui: &mut Ui, advice: &Advice, peak: &Moment) {
     ui.spacing_mut().item_spacing.y = 0.0;
     let (bytes, what) = match &advice.without {
-        Some(without) => (peak.bytes.saturating_sub(without.bytes), "less at best"),
+        Some(without) => (peak.bytes.saturating_sub(without.bytes), "less without"),
         None => (advice.bytes, "concerned"),
     };
     ui.label(RichText::new(format_bytes(bytes)).strong());

@@ -8,6 +8,7 @@ use highwater_snapshots::analysis::frames::short_stack;
 use highwater_snapshots::analysis::{Explanation, Filter, GroupKey, Metric, Moment};
 
 use super::terms::condition_of;
+use crate::explain::explain;
 use crate::gui::colouring::short_line;
 use crate::gui::worker::Cancel;
 use crate::session::Recording;
@@ -109,7 +110,7 @@ impl Explained {
         let index = recording.devices.get(key.device)?;
         let keys = key.keys.list();
         let query = ExplainQuery { metric: key.metric, keys: &keys, top: MOST_GROUPS, filter: &key.filter };
-        let mut explanation = Explanation::of(trace, &index.series, &index.live, &query);
+        let mut explanation = explain(trace, &index.series, &index.live, &query);
         if cancel.is_cancelled() {
             return None;
         }

@@ -1,11 +1,15 @@
 //! Known: what is worked out of a recording's addresses, once a device, and the state of one moment.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use highwater_snapshots::EventId;
 use highwater_snapshots::analysis::addresses::fit::driver_free;
-use highwater_snapshots::analysis::addresses::{AddressIndex, AddressMap, AllocRules, Autopsy, LaneAxis, Room, rooms};
+use highwater_snapshots::analysis::addresses::{
+    AddressIndex, AddressMap, AllocRules, FailedRequest, LaneAxis, Room, rooms,
+};
 
+use crate::oom::analyse;
+use crate::oom_analysis::OomAnalysis;
 use crate::session::Recording;
 
 /// The address index of one device, and its axis, each made by the first thread that needs it.
@@ -60,7 +64,7 @@ pub(super) struct State {
     pub(super) order: Vec<usize>,
     /// The device's failed requests.
     pub(super) ooms: Vec<EventId>,
-    pub(super) autopsy: Option<Autopsy>,
+    pub(super) failed: Option<FailedRequest>,
 }
 
 impl State {
@@ -81,7 +85,36 @@ impl State {
         // The state before a failed request and the state after it are the same.
         let beside = ooms.iter().find(|event| (event.0 as usize..=event.0 as usize + 1).contains(moment));
         let event = oom.or(beside.copied());
-        let autopsy = event.and_then(|event| Autopsy::of(trace, index, &device.live, &device.series, event));
-        Arc::new(Self { map, rooms, order, ooms, autopsy })
+        let failed = event.and_then(|event| FailedRequest::of(trace, index, &device.live, &device.series, event));
+        Arc::new(Self { map, rooms, order, ooms, failed })
+    }
+}
+
+/// Which failed request is analysed. It does not keep the recording.
+#[derive(Clone, Debug)]
+pub(super) struct OomKey {
+    known: Weak<Known>,
+    event: EventId,
+}
+
+impl PartialEq for OomKey {
+    fn eq(&self, other: &Self) -> bool {
+        Weak::ptr_eq(&self.known, &other.known) && self.event == other.event
+    }
+}
+
+impl OomKey {
+    pub(super) fn new(known: &Arc<Known>, failed: &FailedRequest) -> Self {
+        Self { known: Arc::downgrade(known), event: failed.event }
+    }
+
+    /// Replays up to the request; none where the recording is not looked at any more.
+    pub(super) fn analyse(self) -> Option<(Self, Arc<OomAnalysis>)> {
+        let known = self.known.upgrade()?;
+        let trace = &known.recording.trace;
+        let device = known.recording.devices.get(known.device)?;
+        let failed = FailedRequest::of(trace, known.index(), &device.live, &device.series, self.event)?;
+        let analysis = analyse(trace, failed, &device.live)?;
+        Some((self, Arc::new(analysis)))
     }
 }

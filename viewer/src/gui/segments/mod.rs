@@ -22,8 +22,9 @@ pub use lanes::Under;
 use super::scene::{Scene, Wish};
 use super::theme::{self, Shades};
 use super::worker::Worker;
+use crate::oom_analysis::OomAnalysis;
 use chart::{Chart, Marked};
-use known::{Known, Question, State};
+use known::{Known, OomKey, Question, State};
 use lanes::Lanes;
 use list::List;
 use look::{Legend, Paint};
@@ -34,6 +35,10 @@ pub struct SegmentsView {
     known: Option<Arc<Known>>,
     worker: Worker<Question, (Question, Arc<State>)>,
     state: Option<Arc<State>>,
+    /// Replays up to a failed request.
+    tester: Worker<OomKey, (OomKey, Arc<OomAnalysis>)>,
+    /// The last failed request that was tested.
+    tested: Option<(OomKey, Arc<OomAnalysis>)>,
     lanes: Lanes,
     chart: Chart,
     list: List,
@@ -46,7 +51,7 @@ pub struct SegmentsView {
     oom: Option<EventId>,
     /// Whether it is drawn for a picture: then there is nothing to press.
     is_picture: bool,
-    /// Whether the map marks what stands in its way.
+    /// Whether the map marks the range to free.
     shows_relief: bool,
     /// What has the chart or the table to bring into view, when it is known.
     wanted: Option<u64>,
@@ -61,6 +66,8 @@ impl Default for SegmentsView {
                 Some((question, state))
             }),
             state: None,
+            tester: Worker::new("highwater-oom", |key: OomKey, _| key.analyse()),
+            tested: None,
             lanes: Lanes::default(),
             chart: Chart::default(),
             list: List::default(),
@@ -83,7 +90,7 @@ impl SegmentsView {
 
     /// Whether something that was asked for is still being worked out.
     pub fn is_busy(&self) -> bool {
-        self.lanes.is_busy() || self.worker.is_busy()
+        self.lanes.is_busy() || self.worker.is_busy() || self.tester.is_busy()
     }
 
     /// Waits until all that was asked for is there. For tests, and pictures without a window.
@@ -92,6 +99,7 @@ impl SegmentsView {
         if let Some((question, state)) = self.worker.wait() {
             self.keep(&question, state);
         }
+        self.tested = self.tester.wait().or(self.tested.take());
     }
 
     /// The table of segments as comma-separated values, sizes in bytes; none until it is known.
@@ -103,7 +111,7 @@ impl SegmentsView {
     /// Shows the view in the room that there is; where that is too little, it scrolls. With `under` the lanes lie exactly
     /// under that timeline, without it there are none.
     pub fn segments_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
-        let looks_at_oom = self.state.as_ref().is_some_and(|state| state.autopsy.is_some());
+        let looks_at_oom = self.state.as_ref().is_some_and(|state| state.failed.is_some());
         let least = theme::SEGMENTS_LEAST[usize::from(looks_at_oom)];
         if self.is_picture || ui.available_height() >= least {
             return self.whole_ui(ui, scene, under);
@@ -141,11 +149,18 @@ impl SegmentsView {
         headline_ui(ui, &state);
         ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, &paint, &mut wishes));
         // Why a request failed is what is looked for first.
-        if let Some(autopsy) = state.autopsy.as_ref().filter(|autopsy| self.is_looked_at(scene, autopsy.event)) {
-            let asked = oom::autopsy_ui(ui, autopsy, &paint, self.is_picture);
+        if let Some(failed) = state.failed.as_ref().filter(|failed| self.is_looked_at(scene, failed.event)) {
+            let key = OomKey::new(&known, failed);
+            if self.tested.as_ref().is_none_or(|(of, _)| *of != key) {
+                self.tester.ask_once(ui.ctx(), &key);
+            }
+            self.tested = self.tester.take().or(self.tested.take());
+            let tested = self.tested.as_ref().filter(|(of, _)| *of == key);
+            let analysis = tested.map(|(_, analysis)| &**analysis);
+            let asked = oom::failed_ui(ui, failed, analysis, &paint, self.is_picture);
             wishes.extend(asked.wish);
             if asked.show_relief
-                && let Some(relief) = &autopsy.relief
+                && let Some(relief) = &failed.relief
             {
                 (self.shows_relief, self.wanted) = (true, Some(relief.address));
             }
@@ -193,7 +208,7 @@ impl SegmentsView {
             ),
         ];
         ui.allocate_rect(egui::Rect::from_min_size(at, room), egui::Sense::hover());
-        let relief = state.autopsy.as_ref().and_then(|autopsy| autopsy.relief.as_ref());
+        let relief = state.failed.as_ref().and_then(|failed| failed.relief.as_ref());
         let range = relief
             .filter(|_| self.shows_relief)
             .map(|relief| relief.address..relief.address.saturating_add(relief.free));
@@ -247,7 +262,7 @@ impl SegmentsView {
             ui.ctx().copy_text(self.list.csv(state));
             wishes.push(Wish::Tell(format!("Copied {} segments as CSV.", state.order.len())));
         }
-        let shown = state.autopsy.as_ref().and_then(|autopsy| state.ooms.iter().position(|oom| *oom == autopsy.event));
+        let shown = state.failed.as_ref().and_then(|failed| state.ooms.iter().position(|oom| *oom == failed.event));
         if let Some(event) = oom::choice_ui(ui, state, shown).oom.and_then(|row| state.ooms.get(row)) {
             self.oom = Some(*event);
             self.shows_relief = false;
@@ -264,6 +279,7 @@ impl SegmentsView {
         let known = Known::new(scene.recording, device);
         self.known = Some(Arc::clone(&known));
         (self.state, self.chosen, self.oom, self.wanted) = (None, None, None, None);
+        self.tested = None;
         (self.is_alone, self.shows_relief) = (false, false);
         known
     }

@@ -1,25 +1,26 @@
-//! Oom: an out-of-memory taken apart: the failed request drawn against what was free, why it did not fit, what would
-//! have made it fit.
+//! Oom: a failed request: how full the device was, who filled it, why the request failed, and what would have helped.
 
 use eframe::egui::{
-    Align2, Color32, FontId, Grid, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2,
-    vec2,
+    Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, Ui, WidgetInfo,
+    pos2, vec2,
 };
 use highwater_snapshots::Category;
-use highwater_snapshots::analysis::addresses::Autopsy;
+use highwater_snapshots::analysis::addresses::{FailedRequest, WayOut};
+use highwater_snapshots::analysis::holders::Holders;
 use highwater_snapshots::units::format_bytes;
 
 use super::known::State;
 use super::look::Paint;
 use crate::gui::scene::Wish;
 use crate::gui::theme::{self, Shades};
+use crate::oom_analysis::OomAnalysis;
 
 /// What was done.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Show this one of the failed requests.
     pub(super) oom: Option<usize>,
-    /// Show what stands in the way.
+    /// Show the range to free.
     pub(super) show_relief: bool,
     pub(super) wish: Option<Wish>,
 }
@@ -53,24 +54,33 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> A
     asked
 }
 
-/// The autopsy: words at the left, the request against the largest free ranges at the right.
-pub(super) fn autopsy_ui(ui: &mut Ui, autopsy: &Autopsy, paint: &Paint<'_>, is_picture: bool) -> Asked {
+/// The failed request: why it failed and what would have helped at the left, the request against the largest free ranges
+/// beside it. `analysis` is there once the replays are done.
+pub(super) fn failed_ui(
+    ui: &mut Ui,
+    failed: &FailedRequest,
+    analysis: Option<&OomAnalysis>,
+    paint: &Paint<'_>,
+    is_picture: bool,
+) -> Asked {
     let mut asked = Asked::default();
     let frame = eframe::egui::Frame::group(ui.style());
     frame.show(ui, |ui| {
         ui.set_width(ui.available_width());
-        ScrollArea::vertical().id_salt("autopsy").max_height(theme::AUTOPSY_HEIGHT).show(ui, |ui| {
-            let has_third = autopsy.relief.is_some() && ui.available_width() > theme::AUTOPSY_WIDE;
+        ScrollArea::vertical().id_salt("failed").max_height(theme::OOM_PANEL_HEIGHT).show(ui, |ui| {
+            let has_third = ui.available_width() > theme::OOM_PANEL_WIDE;
             ui.columns(if has_third { 3 } else { 2 }, |sides| match sides {
                 [words, picture] => {
-                    words_ui(words, autopsy);
-                    relief_ui(words, autopsy, is_picture, &mut asked);
-                    bars_ui(picture, autopsy, paint);
+                    words_ui(words, failed, analysis);
+                    bars_ui(picture, failed, paint);
+                    blocks_ui(picture, failed, analysis, is_picture, &mut asked);
+                    facts_ui(picture, failed);
                 }
-                [words, picture, way_out] => {
-                    words_ui(words, autopsy);
-                    bars_ui(picture, autopsy, paint);
-                    relief_ui(way_out, autopsy, is_picture, &mut asked);
+                [words, picture, blocks] => {
+                    words_ui(words, failed, analysis);
+                    bars_ui(picture, failed, paint);
+                    facts_ui(picture, failed);
+                    blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
                 }
                 _ => {}
             });
@@ -79,26 +89,40 @@ pub(super) fn autopsy_ui(ui: &mut Ui, autopsy: &Autopsy, paint: &Paint<'_>, is_p
     asked
 }
 
-fn words_ui(ui: &mut Ui, autopsy: &Autopsy) {
-    let bytes = format_bytes;
-    let by = [&autopsy.op, &autopsy.scope].into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>();
-    let by = if by.is_empty() { String::new() } else { format!(" for {}", by.join(" in ")) };
-    ui.strong(format!("{} requested{by}: {}", bytes(autopsy.requested), autopsy.verdict.name()));
-    for reason in &autopsy.reasons {
-        ui.label(sentence(reason));
+/// What was asked for, how full the device was, who filled it, why it failed, and what would have helped.
+fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>) {
+    let Some(analysis) = analysis else {
+        ui.strong(format!("{} requested", format_bytes(failed.requested)));
+        ui.horizontal(|ui| {
+            ui.spinner();
+            ui.weak("Replaying the recording up to this request…");
+        });
+        return;
+    };
+    ui.strong(format!("{} requested{}: {}", format_bytes(failed.requested), analysis.by(), analysis.fill()));
+    let sentences = [Some(analysis.cause_text()), analysis.helps(), analysis.does_not_help()];
+    for text in sentences.into_iter().flatten() {
+        ui.add(Label::new(text).wrap());
     }
+    for note in &failed.notes {
+        ui.add(Label::new(format!("Note: {note}.")).wrap());
+    }
+}
+
+fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
+    let bytes = format_bytes;
     let or_unknown = |value: Option<u64>| value.map_or_else(|| "unknown".to_owned(), bytes);
-    let stream = autopsy.likely_stream.map_or(String::new(), |stream| format!(", probably stream {}", stream.0));
+    let stream = failed.likely_stream.map_or(String::new(), |stream| format!(", probably stream {}", stream.0));
     let rows = [
-        ("rounded to", format!("{}, {} pool{stream}", bytes(autopsy.rounded), autopsy.pool)),
-        ("needed from the driver", format!("{}, which had {}", bytes(autopsy.from_driver), bytes(autopsy.device_free))),
-        ("allocated", format!("{} of {} reserved", bytes(autopsy.allocated), bytes(autopsy.reserved))),
-        ("waiting for streams", bytes(autopsy.waiting)),
-        ("free in its pool", bytes(autopsy.free_in_pool)),
-        ("free elsewhere", bytes(autopsy.free_elsewhere)),
-        ("outside the allocator", format!("{} of {}", or_unknown(autopsy.outside), or_unknown(autopsy.capacity))),
+        ("rounded to", format!("{}, {} pool{stream}", bytes(failed.rounded), failed.pool)),
+        ("needed from the driver", format!("{}, which had {}", bytes(failed.from_driver), bytes(failed.device_free))),
+        ("allocated", format!("{} of {} reserved", bytes(failed.allocated), bytes(failed.reserved))),
+        ("waiting for streams", bytes(failed.waiting)),
+        ("free in its pool", bytes(failed.free_in_pool)),
+        ("free elsewhere", bytes(failed.free_elsewhere)),
+        ("outside the allocator", format!("{} of {}", or_unknown(failed.outside), or_unknown(failed.capacity))),
     ];
-    Grid::new("autopsy facts").num_columns(2).spacing(vec2(12.0, 1.0)).show(ui, |ui| {
+    Grid::new("failed facts").num_columns(2).spacing(vec2(12.0, 1.0)).show(ui, |ui| {
         for (name, value) in rows {
             ui.weak(name);
             ui.label(value);
@@ -107,63 +131,78 @@ fn words_ui(ui: &mut Ui, autopsy: &Autopsy) {
     });
 }
 
-/// What would have to go, by name.
-fn relief_ui(ui: &mut Ui, autopsy: &Autopsy, is_picture: bool, asked: &mut Asked) {
-    let bytes = format_bytes;
-    let Some(relief) = &autopsy.relief else { return };
+/// Who holds most, and the fewest bytes of live blocks to free, by name.
+fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, is_picture: bool, asked: &mut Asked) {
+    if let Some(analysis) = analysis {
+        ui.strong("Live blocks");
+        holders_ui(ui, &analysis.holders);
+    }
+    let Some(way_out) = failed.way_out() else { return };
     ui.horizontal_wrapped(|ui| {
-        ui.strong(format!("In the way: {}", bytes(relief.bytes)));
-        let tooltip = "Show the range in the map: the fewest bytes of neighbouring live blocks without which it fits.";
+        let count = way_out.blocks().len();
+        let blocks = if count == 1 { "1 block".to_owned() } else { format!("{count} blocks") };
+        let title = format!("To free: {} in {blocks}", format_bytes(way_out.bytes()));
+        let response = ui.strong(title);
+        if let Some(text) = analysis.and_then(OomAnalysis::way_out_text) {
+            response.on_hover_text(text);
+        }
         if is_picture {
             return;
         }
-        if ui.small_button("Show in the map").on_hover_text(tooltip).clicked() {
+        let tooltip = "Show the range that becomes free in the map.";
+        if matches!(way_out, WayOut::Range(_)) && ui.small_button("Show in the map").on_hover_text(tooltip).clicked() {
             asked.show_relief = true;
         }
-        if let Some(block) = relief.blocks.first()
+        if let Some(block) = way_out.blocks().first()
             && ui.small_button("Show its first block").clicked()
         {
             asked.wish = Some(Wish::Block(*block));
         }
     });
-    for group in &relief.groups {
-        let known = |row: usize| group.key.get(row).filter(|part| *part != "(none)");
-        let mut named = known(0).cloned().unwrap_or_default();
-        named.extend(known(1).map(|op| format!(" of {op}")));
-        named.extend(known(2).map(|scope| format!(" in {scope}")));
-        let blocks = if group.blocks == 1 { "1 block".to_owned() } else { format!("{} blocks", group.blocks) };
+    if let Some(holders) = analysis.and_then(|analysis| analysis.way_out.as_ref()) {
+        holders_ui(ui, holders);
+    }
+}
+
+/// Groups of blocks, a line each.
+fn holders_ui(ui: &mut Ui, holders: &Holders) {
+    for group in &holders.groups {
+        let named: Vec<&str> = group.key.iter().map(String::as_str).filter(|part| *part != "(none)").collect();
+        let count = group.blocks.len();
+        let blocks = if count == 1 { "1 block".to_owned() } else { format!("{count} blocks") };
         ui.horizontal(|ui| {
             let category = group.key.first().and_then(|name| Category::from_name(name));
             theme::swatch_ui(ui, category.map_or(theme::NEUTRAL, theme::category));
-            ui.label(format!("{}, {blocks}: {named}", bytes(group.bytes)));
+            let text = format!("{}, {blocks}: {}", format_bytes(group.bytes), named.join(" "));
+            ui.add(Label::new(&text).truncate()).on_hover_text(text);
         });
     }
-    if relief.rest_bytes > 0 {
-        ui.weak(format!("{} in further groups", bytes(relief.rest_bytes)));
+    if holders.rest_bytes > 0 {
+        ui.weak(format!("{} in further groups", format_bytes(holders.rest_bytes)));
     }
 }
 
 /// A bar for the request and one for each of the largest free ranges, to one scale.
-fn bars_ui(ui: &mut Ui, autopsy: &Autopsy, paint: &Paint<'_>) {
+fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
     let shades = &paint.shades;
     ui.weak("The request, and the largest free ranges of its pool, to one scale:");
-    let longest = autopsy.holes.first().map_or(0, |hole| hole.bytes).max(autopsy.rounded).max(1);
-    let several = autopsy.holes.iter().any(|hole| Some(hole.home) != autopsy.holes.first().map(|first| first.home));
+    let longest = failed.holes.first().map_or(0, |hole| hole.bytes).max(failed.rounded).max(1);
+    let several = failed.holes.iter().any(|hole| Some(hole.home) != failed.holes.first().map(|first| first.home));
     bar_ui(
         ui,
-        (autopsy.rounded, longest),
+        (failed.rounded, longest),
         shades.warning,
-        &format!("{} requested", format_bytes(autopsy.rounded)),
+        &format!("{} requested", format_bytes(failed.rounded)),
         shades,
     );
-    for hole in &autopsy.holes {
+    for hole in &failed.holes {
         let home = if several { format!(", {}", hole.home.text()) } else { String::new() };
         let text = format!("{} free at {:#x}{home}", format_bytes(hole.bytes), hole.address);
         bar_ui(ui, (hole.bytes, longest), shades.bar, &text, shades);
     }
-    let device = format!("{} free on the device", format_bytes(autopsy.device_free));
-    bar_ui(ui, (autopsy.device_free.min(longest), longest), Color32::TRANSPARENT, &device, shades);
-    if autopsy.holes.is_empty() {
+    let device = format!("{} free on the device", format_bytes(failed.device_free));
+    bar_ui(ui, (failed.device_free.min(longest), longest), Color32::TRANSPARENT, &device, shades);
+    if failed.holes.is_empty() {
         ui.weak("Nothing is free in segments of its pool.");
     }
 }
@@ -186,11 +225,4 @@ fn bar_ui(ui: &mut Ui, (bytes, longest): (u64, u64), colour: Color32, text: &str
     painter.text(pos2(x, rect.center().y), Align2::LEFT_CENTER, text, font, ink);
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, text));
     response.on_hover_text(text);
-}
-
-/// With a capital at the beginning and a full stop.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first: String = letters.next().map(|letter| letter.to_uppercase().collect()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str())
 }

@@ -1,0 +1,80 @@
+//! Explain: `highwater explain`, and the explanation of a peak with what replays add to its advice.
+
+use highwater_snapshots::analysis::explain::{Advice, ExplainQuery};
+use highwater_snapshots::analysis::{Explanation, LiveIndex, Metric, Series};
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{DeviceId, Trace};
+
+use crate::args::ExplainArguments;
+use crate::cli::categories::read_with;
+use crate::cli::explain::ExplainReport;
+use crate::cli::outcome::{Failure, Status};
+use crate::cli::page::Page;
+use crate::cli::recording::choose_device;
+use crate::prediction::Change;
+use crate::whatif::predict;
+
+/// Reads the recording and explains its peak.
+pub fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let recording = read_with(&arguments.source.file, &arguments.categories)?;
+    let report = report(&recording.trace, arguments)?;
+    if arguments.source.json {
+        page.json(&report.figures())?;
+    } else {
+        report.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// The answer to `arguments`.
+pub fn report<'a>(trace: &'a Trace, arguments: &'a ExplainArguments) -> Result<ExplainReport<'a>, Failure> {
+    let device = choose_device(trace, arguments.device.device)?;
+    let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
+    let query = ExplainQuery {
+        metric: arguments.metric,
+        keys: &arguments.by.0,
+        top: arguments.top,
+        filter: &arguments.blocks.filter.filter,
+    };
+    Ok(ExplainReport::of(trace, arguments, explain(trace, &series, &live, &query)))
+}
+
+/// Explains the peak of `series`' device. Advice on allocator settings says what a replay with them gives, and is left out
+/// where that is nothing.
+pub fn explain(trace: &Trace, series: &Series, live: &LiveIndex, query: &ExplainQuery<'_>) -> Explanation {
+    let mut explanation = Explanation::of(trace, series, live, query);
+    explanation.advice.retain_mut(|advice| is_worth_it(trace, series.device(), advice));
+    explanation
+}
+
+/// Adds to `advice` what a replay with its settings gives; whether it lowers anything.
+fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
+    let Some(settings) = advice.settings else { return true };
+    match reserved_with(trace, device, settings) {
+        Ok([before, after]) if after < before => {
+            advice.text.push_str(&format!(
+                " With {settings} the peak of reserved memory is {}, {} less (replayed).",
+                format_bytes(after),
+                format_bytes(before - after)
+            ));
+            true
+        }
+        Ok(_) => false,
+        Err(why) => {
+            advice.text.push_str(&format!(" {settings} may leave fewer free; not tested: {why}."));
+            true
+        }
+    }
+}
+
+/// The peak of reserved bytes as recorded and as `highwater whatif` has it with `settings`.
+fn reserved_with(trace: &Trace, device: DeviceId, settings: &str) -> Result<[u64; 2], String> {
+    let change = Change { device, alloc_conf: Some(settings.to_owned()), ..Change::default() };
+    let prediction = predict(trace, &change)?;
+    let changed = prediction.changed.as_ref().ok_or("nothing was changed")?;
+    match (&prediction.unchanged.divergence, &changed.oom) {
+        (Some(deviation), _) => Err(format!("a replay differs from the recording from event {} on", deviation.event.0)),
+        (None, Some(oom)) => Err(format!("a replay with them runs out of memory at event {}", oom.event.0)),
+        (None, None) => Ok([&prediction.measured, &changed.figures].map(|one| one.peak_bytes(Metric::Reserved))),
+    }
+}

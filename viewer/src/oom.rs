@@ -1,0 +1,58 @@
+//! Oom: `highwater oom`, and the analysis of a failed request for command line and app.
+
+use std::collections::BTreeMap;
+
+use highwater_snapshots::analysis::addresses::FailedRequest;
+use highwater_snapshots::analysis::{AddressIndex, LiveIndex, Series};
+use highwater_snapshots::{DeviceId, EventId, Trace};
+
+use crate::args::OomArguments;
+use crate::cli::categories::read_with;
+use crate::cli::oom::{OomReport, selected};
+use crate::cli::outcome::{Failure, Status};
+use crate::cli::page::Page;
+use crate::cli::recording::spinner;
+use crate::oom_analysis::OomAnalysis;
+use crate::whatif::test_remedies;
+
+/// Reads the recording and says why memory ran out and what would have helped.
+pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let recording = read_with(&arguments.source.file, &arguments.categories)?;
+    let turning = spinner("replaying".to_owned());
+    let report = report(&recording.trace, arguments);
+    turning.finish_and_clear();
+    let report = report?;
+    if arguments.source.json {
+        page.json(&report.figures())?;
+    } else {
+        report.print(page)?;
+    }
+    Ok(Status::Fine)
+}
+
+/// The answer to `arguments`.
+pub fn report<'a>(trace: &'a Trace, arguments: &'a OomArguments) -> Result<OomReport<'a>, Failure> {
+    let selection = selected(trace, arguments)?;
+    let mut of_device: BTreeMap<DeviceId, Vec<EventId>> = BTreeMap::new();
+    for event in &selection.shown {
+        of_device.entry(trace.events.device[event.0 as usize]).or_default().push(*event);
+    }
+    let mut cases = Vec::with_capacity(selection.shown.len());
+    for (device, events) in of_device {
+        let (series, (live, index)) = rayon::join(
+            || Series::build(trace, device),
+            || rayon::join(|| LiveIndex::build(trace, device), || AddressIndex::build(trace, device)),
+        );
+        let of_event = |event: EventId| analyse(trace, FailedRequest::of(trace, &index, &live, &series, event)?, &live);
+        cases.extend(events.into_iter().filter_map(of_event));
+    }
+    cases.sort_by_key(|case| case.request.event);
+    Ok(OomReport::of(trace, arguments, cases, selection.others))
+}
+
+/// The analysis of `request`, with all replays; none where its event is not one of `trace`. `live` is of its device.
+pub fn analyse(trace: &Trace, request: FailedRequest, live: &LiveIndex) -> Option<OomAnalysis> {
+    let device = *trace.events.device.get(request.event.0 as usize)?;
+    let test = |request: &FailedRequest, holders: &_| test_remedies(trace, device, request, holders);
+    Some(OomAnalysis::of(trace, (device, live), request, test))
+}

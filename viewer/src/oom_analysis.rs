@@ -1,0 +1,297 @@
+//! OOM analysis: a failed request, who filled the device, and what would have let it through, decided by replay.
+
+use highwater_snapshots::analysis::addresses::{FailedRequest, Home, Verdict, WayOut};
+use highwater_snapshots::analysis::holders::Holders;
+use highwater_snapshots::analysis::{GroupKey, LiveIndex, Metric};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{BlockId, DeviceId, EventId, Phase};
+
+/// Groups of live blocks that are listed.
+const TOP_HOLDERS: usize = 5;
+/// Groups of the blocks to free that are listed.
+const TOP_WAY_OUT: usize = 8;
+
+/// A change that may let a failed request through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The memory that the driver reported as free may be used: a limit is lifted.
+    NoLimit,
+    /// The same request is made again.
+    Retry,
+    /// The streams that freed blocks wait for are waited for first.
+    Synchronize,
+    /// Free ranges of this pool and stream serve the request.
+    AskFrom(Home),
+    /// Other allocator settings, put over the recorded ones.
+    Settings(String),
+    /// The recorded settings without this one.
+    WithoutSetting(&'static str),
+    /// The cache is emptied first.
+    EmptyCache,
+    /// The blocks of the way out are freed first.
+    FreeWayOut,
+    /// All blocks of this row of the holders are freed first.
+    FreeHolder(usize),
+    /// The device has so many bytes more.
+    MoreMemory(u64),
+}
+
+/// What came of a request in a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is met.
+    Met,
+    /// It fails.
+    Fails,
+    /// The replay runs out of memory before it, at this event.
+    FailsEarlier(EventId),
+}
+
+/// A remedy and what came of it in a replay up to the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// What was changed.
+    pub remedy: Remedy,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// All replays up to a failed request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trials {
+    /// One for each remedy.
+    pub results: Vec<Trial>,
+    /// The first event at which the unchanged replay differs from the recording; none where it follows it exactly.
+    pub divergence: Option<EventId>,
+}
+
+impl Trials {
+    /// The remedies with which the request is met.
+    fn met(&self) -> impl Iterator<Item = &Remedy> {
+        self.results.iter().filter(|trial| trial.outcome == Outcome::Met).map(|trial| &trial.remedy)
+    }
+
+    /// How far the results hold, for the beginning of a list of them.
+    fn in_replay(&self) -> &'static str {
+        if self.divergence.is_some() { " in that replay" } else { "" }
+    }
+
+    /// What came of freeing row `row` of the holders.
+    pub fn of_holder(&self, row: usize) -> Option<Outcome> {
+        let is_it = |trial: &&Trial| trial.remedy == Remedy::FreeHolder(row);
+        self.results.iter().find(is_it).map(|trial| trial.outcome)
+    }
+
+    /// The cause that a replay proves: removing it lets the request through. None where the replays differ from the
+    /// recording.
+    fn cause(&self) -> Option<Verdict> {
+        if self.divergence.is_some() {
+            return None;
+        }
+        let of = |remedy: &Remedy| match remedy {
+            Remedy::NoLimit | Remedy::WithoutSetting("per_process_memory_fraction") => Some((0, Verdict::Limit)),
+            Remedy::Retry => Some((1, Verdict::Transient)),
+            Remedy::Synchronize => Some((2, Verdict::Waiting)),
+            Remedy::AskFrom(_) => Some((3, Verdict::Elsewhere)),
+            Remedy::WithoutSetting("roundup_power2_divisions") => Some((4, Verdict::Rounding)),
+            Remedy::Settings(_) | Remedy::WithoutSetting(_) | Remedy::EmptyCache => Some((5, Verdict::Fragmentation)),
+            Remedy::MoreMemory(_) => Some((6, Verdict::Capacity)),
+            Remedy::FreeWayOut | Remedy::FreeHolder(_) => None,
+        };
+        self.met().filter_map(of).min_by_key(|(rank, _)| *rank).map(|(_, cause)| cause)
+    }
+}
+
+/// A failed request, who filled the device, and what would have let it through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OomAnalysis {
+    /// The request and the sizes around it.
+    pub request: FailedRequest,
+    /// Its device.
+    pub device: DeviceId,
+    /// Its step.
+    pub step: Option<u32>,
+    /// Its phase.
+    pub phase: Phase,
+    /// The groups of live blocks that hold most.
+    pub holders: Holders,
+    /// The fewest bytes of live blocks to free, by the same keys.
+    pub way_out: Option<Holders>,
+    /// What the replays gave, or why there are none.
+    pub trials: Result<Trials, String>,
+}
+
+impl OomAnalysis {
+    /// The analysis of `request` on `device`; `test` replays remedies up to it.
+    pub fn of(
+        trace: &Trace,
+        (device, live): (DeviceId, &LiveIndex),
+        request: FailedRequest,
+        test: impl FnOnce(&FailedRequest, &Holders) -> Result<Trials, String>,
+    ) -> Self {
+        let row = request.event.0 as usize;
+        let blocks = live.before_position(trace, Metric::Allocated, row);
+        let keys = holder_keys(trace, &blocks);
+        let holders = Holders::of(trace, &blocks, &keys, TOP_HOLDERS);
+        let way_out = request.way_out().map(|way_out| Holders::of(trace, way_out.blocks(), &keys, TOP_WAY_OUT));
+        let (step, phase) = trace.spans.at(request.event).map_or((None, Phase::Setup), |span| (span.step, span.phase));
+        let trials = test(&request, &holders);
+        Self { request, device, step, phase, holders, way_out, trials }
+    }
+
+    /// The cause: proven by replay where that is possible, else the suspected one.
+    pub fn cause(&self) -> Verdict {
+        self.trials.as_ref().ok().and_then(Trials::cause).unwrap_or(self.request.suspected)
+    }
+
+    /// Whether the cause is proven: a replay that follows the recording exactly has the request met without it.
+    pub fn is_tested(&self) -> bool {
+        self.trials.as_ref().is_ok_and(|trials| trials.cause().is_some())
+    }
+
+    /// `2.96 GiB of 4 GiB in live blocks`.
+    pub fn fill(&self) -> String {
+        let FailedRequest { allocated, capacity, reserved, device_free, .. } = self.request;
+        let all = capacity.unwrap_or_else(|| reserved.saturating_add(device_free));
+        format!("{} of {} in live blocks", format_bytes(allocated), format_bytes(all))
+    }
+
+    /// `by matmul of net.fc`, with a space before it; empty if that is unknown.
+    pub fn by(&self) -> String {
+        let FailedRequest { op, scope, .. } = &self.request;
+        match (op.is_empty(), scope.is_empty()) {
+            (true, true) => String::new(),
+            (false, true) => format!(" by {op}"),
+            (true, false) => format!(" in {scope}"),
+            (false, false) => format!(" by {op} of {scope}"),
+        }
+    }
+
+    /// The cause in a sentence, and how far it is proven.
+    pub fn cause_text(&self) -> String {
+        let (cause, reason) = (self.cause().name(), self.reason());
+        match &self.trials {
+            Ok(_) if self.is_tested() => format!("Cause, tested by replay: {cause}: {reason}."),
+            Ok(Trials { divergence: Some(event), .. }) => {
+                let event = format_count(u64::from(event.0));
+                format!(
+                    "Cause, a guess: {cause}: {reason}. The replay differs from the recording from event {event} on."
+                )
+            }
+            Ok(_) => format!("Cause, a guess: {cause}: {reason}. No remedy lets the request through in a replay."),
+            Err(why) => format!("Cause, a guess: {cause}: {reason}. Not tested: {why}."),
+        }
+    }
+
+    /// Why the cause is likely, from the sizes.
+    fn reason(&self) -> String {
+        let request = &self.request;
+        if self.cause() == request.suspected {
+            return request.reason.clone();
+        }
+        let free = format!(
+            "{} are free in segments and {} on the device",
+            format_bytes(request.free_in_pool + request.free_elsewhere),
+            format_bytes(request.device_free)
+        );
+        let largest = request.holes.first().map_or(0, |hole| hole.bytes);
+        format!("{free}, and the largest free range is {}", format_bytes(largest))
+    }
+
+    /// What lets the request through, in a sentence; none where nothing does or nothing was tested.
+    pub fn helps(&self) -> Option<String> {
+        let trials = self.trials.as_ref().ok()?;
+        let listed: Vec<String> = trials.met().filter(|remedy| is_listed(remedy)).map(|one| self.name(one)).collect();
+        (!listed.is_empty())
+            .then(|| format!("Would have met the request{}: {}.", trials.in_replay(), listed.join("; ")))
+    }
+
+    /// What does not let the request through, in a sentence.
+    pub fn does_not_help(&self) -> Option<String> {
+        let trials = self.trials.as_ref().ok()?;
+        let failed = trials.results.iter().filter(|trial| trial.outcome != Outcome::Met && is_listed(&trial.remedy));
+        let listed: Vec<String> = failed.map(|trial| self.name(&trial.remedy)).collect();
+        (!listed.is_empty()).then(|| format!("Would not have met it{}: {}.", trials.in_replay(), listed.join("; ")))
+    }
+
+    /// A remedy as a noun phrase.
+    pub fn name(&self, remedy: &Remedy) -> String {
+        match remedy {
+            Remedy::NoLimit => {
+                format!("a higher limit ({} were free on the device)", format_bytes(self.request.device_free))
+            }
+            Remedy::Retry => "the same request again".to_owned(),
+            Remedy::Synchronize => "waiting for the other streams first".to_owned(),
+            Remedy::AskFrom(home) => format!("the free memory of the {}", home.text()),
+            Remedy::Settings(text) => text.clone(),
+            Remedy::WithoutSetting(key) => format!("no {key}"),
+            Remedy::EmptyCache => "emptying the cache first".to_owned(),
+            Remedy::FreeWayOut => self.free_way_out(),
+            Remedy::FreeHolder(row) => self
+                .holders
+                .groups
+                .get(*row)
+                .map_or_else(String::new, |group| format!("freeing {}", group.key.join(" "))),
+            Remedy::MoreMemory(bytes) => {
+                let all = self.request.capacity.map(|all| format!(" ({} in all)", format_bytes(all + bytes)));
+                format!("{} more device memory{}", format_bytes(*bytes), all.unwrap_or_default())
+            }
+        }
+    }
+
+    fn free_way_out(&self) -> String {
+        let Some(way_out) = self.request.way_out() else { return String::new() };
+        let count = way_out.blocks().len() as u64;
+        let blocks = if count == 1 { "1 block".to_owned() } else { format!("{} blocks", format_count(count)) };
+        format!("freeing {} in {blocks} first (listed below)", format_bytes(way_out.bytes()))
+    }
+
+    /// The blocks of the way out in a sentence that introduces their list; none where there is none.
+    pub fn way_out_text(&self) -> Option<String> {
+        let way_out = self.request.way_out()?;
+        let count = way_out.blocks().len() as u64;
+        let what = match (way_out.is_smallest(), count) {
+            (_, 1) => "The smallest live block to free".to_owned(),
+            (true, _) => "The fewest bytes of live blocks to free".to_owned(),
+            (false, _) => "Live blocks to free".to_owned(),
+        };
+        let tested = match self.way_out_outcome() {
+            Some(Outcome::Met) => ", and the request is met in a replay",
+            Some(_) => ", but the request still fails in a replay",
+            None => "",
+        };
+        let (blocks, them) =
+            if count == 1 { (String::new(), "it") } else { (format!(" in {} blocks", format_count(count)), "them") };
+        let freed = match way_out {
+            WayOut::Range(_) => format!("{} becomes free", way_out.freed()),
+            WayOut::Segments(release) if release.segments + release.pages == 1 => {
+                format!("{} goes back to the driver", way_out.freed())
+            }
+            WayOut::Segments(_) => format!("{} go back to the driver", way_out.freed()),
+        };
+        Some(format!("{what}: {}{blocks}. Without {them}, {freed}{tested}.", format_bytes(way_out.bytes())))
+    }
+
+    fn way_out_outcome(&self) -> Option<Outcome> {
+        let trials = self.trials.as_ref().ok()?;
+        trials.results.iter().find(|trial| trial.remedy == Remedy::FreeWayOut).map(|trial| trial.outcome)
+    }
+}
+
+/// Whether a remedy stands in the lists; the holders' outcomes stand in their table.
+fn is_listed(remedy: &Remedy) -> bool {
+    !matches!(remedy, Remedy::FreeHolder(_))
+}
+
+/// The keys that name who holds memory: category and line of code, or module where no stacks were recorded.
+fn holder_keys(trace: &Trace, blocks: &[BlockId]) -> Vec<GroupKey> {
+    let with_stack = blocks.iter().filter(|id| trace.blocks.stack[id.0 as usize].is_some()).count();
+    let second = match () {
+        () if with_stack > 0 => Some(GroupKey::Frame),
+        () if !trace.tables.scopes.is_empty() => Some(GroupKey::Scope),
+        () if !trace.tables.ops.is_empty() => Some(GroupKey::Op),
+        () => None,
+    };
+    std::iter::once(GroupKey::Category).chain(second).collect()
+}

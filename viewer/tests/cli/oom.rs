@@ -1,0 +1,146 @@
+//! Oom: causes that replays decide, on recordings made by the allocator itself.
+
+use std::fmt::Write as _;
+
+use highwater::prediction::Change;
+use highwater::whatif::predict;
+use highwater_snapshots::Trace;
+use highwater_snapshots::text::trace_from_text;
+use highwater_snapshots::trace::DeviceFacts;
+use serde_json::Value;
+
+use crate::sample::{answer, json};
+
+const MIB: u64 = 1 << 20;
+
+/// What the allocator makes of the requests of `text` on a device of 100 MiB, up to the one that fails.
+fn run_out(text: &str, alloc_conf: Option<&str>) -> Trace {
+    let mut trace = trace_from_text(text).unwrap();
+    trace.devices = vec![DeviceFacts { capacity_bytes: 100 * MIB, ..DeviceFacts::default() }];
+    let change = Change { capacity: Some(100 * MIB), alloc_conf: alloc_conf.map(str::to_owned), ..Change::default() };
+    let changed = predict(&trace, &change).unwrap().changed.unwrap();
+    assert!(changed.oom.is_some(), "the last request of the text fails");
+    Trace::clone(&changed.trace)
+}
+
+/// An `alloc` line for so many MiB.
+fn alloc(name: &str, mebibytes: u64, rest: &str) -> String {
+    format!("alloc {name} {} {rest}\n", mebibytes * MIB)
+}
+
+fn remedy(ooms: &Value, name: &str) -> Option<bool> {
+    let remedies = ooms["remedies"].as_array().unwrap();
+    remedies
+        .iter()
+        .find(|one| one["remedy"].as_str().unwrap().starts_with(name))
+        .map(|one| one["met"].as_bool().unwrap())
+}
+
+fn only(trace: &Trace) -> Value {
+    let mut told = json(trace.clone(), "oom a.snap --json");
+    assert_eq!(told["ooms"].as_array().unwrap().len(), 1, "{told}");
+    told["ooms"][0].take()
+}
+
+/// Nine blocks of 10 MiB live, and a request for 20 more: 99 % full, as far as whole segments go.
+fn full() -> String {
+    let mut text = "step 0\nphase forward\n".to_owned();
+    for row in 0..9 {
+        let (category, frame) = if row < 2 { ("parameter", "build") } else { ("activation", "attention") };
+        text += &alloc(&format!("b{row}"), 10, &format!("{category} < {frame} < main"));
+    }
+    text + &alloc("last", 20, "activation < mlp < main")
+}
+
+#[test]
+fn a_device_full_of_live_blocks_is_capacity_and_its_holders_are_named() {
+    let trace = run_out(&full(), None);
+    let oom = only(&trace);
+    assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"capacity".into(), &true.into()), "{oom}");
+    assert_eq!(remedy(&oom, "expandable_segments:True"), Some(false));
+    assert_eq!(remedy(&oom, "emptying the cache"), Some(false));
+    assert_eq!(remedy(&oom, "10 MiB more device memory (110 MiB in all)"), Some(true));
+    let keys: Vec<&str> =
+        oom["holders"]["groups"].as_array().unwrap().iter().map(|one| one["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["activation, attention", "parameter, build"]);
+    let text = answer(trace, "oom a.snap").unwrap();
+    let first: Vec<&str> = text.lines().take(10).collect();
+    assert!(first[0].starts_with("Out of memory: 20 MiB requested") && text.contains("90 MiB of 100 MiB"), "{text}");
+    for what in ["activation", "Cause, tested by replay: capacity", "more device memory", "Would not have met it"] {
+        assert!(first.iter().any(|line| line.contains(what)), "{what} is not in the first ten lines:\n{text}");
+    }
+    assert!(!text.contains("could grow"), "no remedy is promised that does not help: {text}");
+    assert!(first.iter().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn fragmentation_is_named_only_where_settings_without_it_let_the_request_through() {
+    let split = alloc("x", 60, "") + "free x\n" + &alloc("pin", 12, "buffer") + &alloc("last", 80, "");
+    let trace = run_out(&split, None);
+    let oom = only(&trace);
+    assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"fragmentation".into(), &true.into()), "{oom}");
+    assert_eq!(remedy(&oom, "expandable_segments:True"), Some(true));
+    let text = answer(trace.clone(), "oom a.snap").unwrap();
+    assert!(text.contains("Would have met the request: expandable_segments:True; "), "{text}");
+    // The prediction of the whole recording agrees.
+    let change = Change { alloc_conf: Some("expandable_segments:True".to_owned()), ..Change::default() };
+    assert_eq!(predict(&trace, &change).unwrap().changed.unwrap().oom, None);
+    // A live block in every page: as many bytes are free, and no setting brings them together.
+    let mut pinned = String::new();
+    for row in 0..20 {
+        pinned += &alloc(&format!("b{row}"), 5, "");
+    }
+    (0..20).filter(|row| row % 4 > 0).for_each(|row| writeln!(pinned, "free b{row}").unwrap());
+    let oom = only(&run_out(&(pinned + &alloc("last", 40, "")), None));
+    assert_eq!(remedy(&oom, "expandable_segments:True"), Some(false));
+    assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"capacity".into(), &true.into()), "{oom}");
+    assert_eq!(remedy(&oom, "freeing 10 MiB in 2 blocks first"), Some(true), "{oom}");
+}
+
+#[test]
+fn memory_that_another_stream_holds_is_found_though_the_stream_of_the_request_is_not_recorded() {
+    let text = alloc("x", 60, "stream=7") + "free x\n" + &alloc("pin", 12, "stream=7") + &alloc("last", 45, "");
+    let trace = run_out(&text, None);
+    let oom = only(&trace);
+    assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"elsewhere".into(), &true.into()), "{oom}");
+    assert_eq!(remedy(&oom, "the free memory of the large pool, stream 7"), Some(true), "{oom}");
+}
+
+#[test]
+fn a_limit_below_the_device_is_named() {
+    let text = (0..4).map(|row| alloc(&format!("b{row}"), 10, "")).collect::<String>() + &alloc("last", 20, "");
+    let mut trace = run_out(&text, Some("per_process_memory_fraction:0.5"));
+    assert_eq!(only(&trace)["verdict"], "limit");
+    // Set by a call: then the recording has no such setting.
+    trace.devices[0].settings.clear();
+    let oom = only(&trace);
+    assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"limit".into(), &true.into()), "{oom}");
+    assert_eq!(remedy(&oom, "a higher limit (60 MiB were free on the device)"), Some(true));
+    assert_eq!(remedy(&oom, "expandable_segments:True"), Some(false));
+}
+
+#[test]
+fn what_cannot_be_replayed_is_marked_as_a_guess() {
+    let oom = only(&trace_from_text("alloc a 1024\noom 4096 free=0").unwrap());
+    assert_eq!((&oom["verdict_is_tested"], &oom["remedies"]), (&false.into(), &Value::Null));
+    assert!(oom["reasons"][0].as_str().unwrap().contains("Not tested: the recording has no segments"), "{oom}");
+    let mut trace = run_out(&full(), None);
+    trace.blocks.address[1] += 512;
+    let text = answer(trace, "oom a.snap").unwrap();
+    assert!(text.contains("Cause, a guess: capacity") && text.contains("differs from the recording"), "{text}");
+}
+
+#[test]
+fn an_earlier_request_that_failed_may_fail_again() {
+    // The program catches the failure of a large request and goes on.
+    let text = full().replace("alloc last", "alloc l0").replace("< mlp", "< first");
+    let first = run_out(&text, None);
+    let again = highwater_snapshots::text::text_from_trace(&first);
+    let oom = again.lines().last().unwrap().to_owned();
+    let mut trace = trace_from_text(&format!("{again}{oom}\n")).unwrap();
+    trace.devices = first.devices.clone();
+    trace.blocks.address.clone_from(&first.blocks.address);
+    let told = json(trace, "oom a.snap --json");
+    let causes: Vec<&Value> = told["ooms"].as_array().unwrap().iter().map(|one| &one["verdict_is_tested"]).collect();
+    assert_eq!(causes, [&Value::Bool(true), &Value::Bool(true)], "{told}");
+}
