@@ -170,18 +170,21 @@ impl OomAnalysis {
 
     /// The cause in a sentence, and how far it is proven.
     pub fn cause_text(&self) -> String {
-        let (cause, reason) = (self.cause().name(), self.reason());
+        let cause = self.cause().name();
         match &self.trials {
-            Ok(_) if self.is_tested() => format!("Cause, tested by replay: {cause}: {reason}."),
+            Ok(_) if self.is_tested() => format!("Cause, tested by replay: {cause}."),
             Ok(Trials { divergence: Some(event), .. }) => {
                 let event = format_count(u64::from(event.0));
-                format!(
-                    "Cause, a guess: {cause}: {reason}. The replay differs from the recording from event {event} on."
-                )
+                format!("Cause, a guess: {cause}. The replay differs from the recording from event {event} on.")
             }
-            Ok(_) => format!("Cause, a guess: {cause}: {reason}. No remedy lets the request through in a replay."),
-            Err(why) => format!("Cause, a guess: {cause}: {reason}. Not tested: {why}."),
+            Ok(_) => format!("Cause, a guess: {cause}. No remedy lets the request through in a replay."),
+            Err(why) => format!("Cause, a guess: {cause}. Not tested: {why}."),
         }
+    }
+
+    /// Why that is likely, in a sentence.
+    pub fn reason_text(&self) -> String {
+        format!("Why: {}.", self.reason())
     }
 
     /// Why the cause is likely, from the sizes.

@@ -321,15 +321,15 @@ impl Bound {
     fn of(trace: &Trace, series: &Series, change: &Change) -> Self {
         let outside = outside(trace, series);
         let less = |capacity: u64, what: &str| {
-            let mut from = format!("{} of {what}", format_bytes(capacity));
+            let mut from = format!("{}, {what}", format_bytes(capacity));
             if outside > 0 {
                 let held = format_bytes(outside);
-                from.push_str(&format!(", less {held} that others hold of it by the recording's samples"));
+                from.push_str(&format!(", less {held} that others use according to the recording's samples"));
             }
             Self { bytes: Some(capacity.saturating_sub(outside)), outside, from }
         };
         if let Some(capacity) = change.capacity {
-            return less(capacity, "the device that was asked for");
+            return less(capacity, "as given");
         }
         let failed = trace.events.ids().find_map(|event| match trace.subject(event) {
             Subject::Oom(row) if trace.events.device[event.0 as usize] == change.device => {
@@ -339,13 +339,14 @@ impl Bound {
         });
         if let Some((event, free)) = failed {
             let capacity = series.after(trace, event).reserved.saturating_add(free);
-            let from = format!("{}: what was held and free when the recorded request failed", format_bytes(capacity));
+            let from =
+                format!("{}, what was reserved and free when the recorded request failed", format_bytes(capacity));
             return Self { bytes: Some(capacity), outside: 0, from };
         }
         match recorded_total(trace, change.device) {
-            Some(capacity) => less(capacity, "the recorded device"),
+            Some(capacity) => less(capacity, "the size of the recorded device"),
             None => {
-                let from = "no bound: the recording does not say how large the device is".to_owned();
+                let from = "unlimited, since the recording does not have the size of the device".to_owned();
                 Self { bytes: None, outside: 0, from }
             }
         }

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{CategoryChoice, Source};
 
-/// Failed requests that are told when it is not told how many.
+/// Failed requests that are shown by default.
 const TOP: usize = 3;
 
 /// `highwater oom`.
@@ -13,13 +13,13 @@ pub struct OomArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// Tell the failed request that is event number N [default: the first ones]
+    /// Event number of the failed request to show [default: the first ones]
     #[arg(long, value_name = "N")]
     pub event: Option<u32>,
-    /// Only device N [default: all]
+    /// Device number [default: all]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
-    /// Tell the first K failed requests; the others are counted
+    /// Number of failed requests to show; the others are counted
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
     /// The categories.

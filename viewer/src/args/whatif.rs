@@ -42,23 +42,23 @@ pub struct WhatIfArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
-    /// Other settings of the allocator, put over the recorded ones, as in PyTorch: expandable_segments:True; 'default'
-    /// stands for none
+    /// Allocator settings as in PYTORCH_CUDA_ALLOC_CONF, put over the recorded ones, or over the defaults if they begin
+    /// with 'default': default,expandable_segments:True
     #[arg(long, value_name = "CONF")]
     pub alloc_conf: Option<String>,
-    /// Another size of the device, such as 24GiB: would it have fit, and if not, where would it end
+    /// Device memory, such as 24GiB: whether the run fits, on all devices unless --device names one
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub capacity: Option<u64>,
-    /// Without the blocks that meet these conditions, as in --where of other commands; may be given several times
+    /// Leave out the blocks that match FILTER, in the language of --where; repeatable
     #[arg(long, value_name = "FILTER")]
     pub without: Vec<Where>,
-    /// With these blocks given back right after their last use, where the recording has uses (record --uses)
+    /// Free the blocks that match FILTER right after their last use; needs a recording with uses (record --uses)
     #[arg(long, value_name = "FILTER")]
     pub until_last_use: Vec<Where>,
-    /// With a part of these blocks' bytes: 1/2:category=activation for bf16 in place of f32
+    /// Scale the size of the blocks that match FILTER: 1/2:category=activation for bf16 in place of f32; repeatable
     #[arg(long, value_name = "PART:FILTER")]
     pub scale: Vec<Scaled>,
-    /// Write the recording as it would have been: .snap, .pickle or .json, to be looked at and compared
+    /// Write the changed recording to FILE (.snap, .pickle or .json)
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// The categories.

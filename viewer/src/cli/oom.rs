@@ -8,6 +8,7 @@ use highwater_snapshots::analysis::addresses::{FailedRequest, Hole, Verdict, Way
 use highwater_snapshots::analysis::frames::{short_stack, user_line};
 use highwater_snapshots::analysis::holders::{Holder, Holders};
 use highwater_snapshots::event::EventKind;
+use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, StackId, Trace};
 use serde::Serialize;
@@ -96,7 +97,8 @@ impl<'a> OomReport<'a> {
             let numbers: Vec<String> = self.others.iter().take(TOLD_EVENTS).map(|event| event.0.to_string()).collect();
             let more = if self.others.len() > TOLD_EVENTS { ", …" } else { "" };
             let count = count_of(self.others.len() as u64, "more request");
-            page.line(&format!("{count} failed, at events {}{more}: --event N shows one.", numbers.join(", ")))?;
+            let events = if numbers.len() == 1 { "event" } else { "events" };
+            page.line(&format!("{count} failed, at {events} {}{more}: --event N shows one.", numbers.join(", ")))?;
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
@@ -109,18 +111,19 @@ impl<'a> OomReport<'a> {
         let event = case.request.event;
         let stack = trace.events.stack[event.0 as usize];
         let on = if trace.device_ids().len() > 1 { format!(" on device {}", case.device.0) } else { String::new() };
-        let (asked, by, fill) = (format_bytes(case.request.requested), case.by(), case.fill());
+        let (asked, fill) = (format_bytes(case.request.requested), case.fill());
+        let by = match (case.by(), user_line(&trace.tables, stack)) {
+            (by, Some(line)) if by.is_empty() => format!(" at {}", place(trace, &line)),
+            (by, _) => by,
+        };
         let when = when(Some(event), case.step, case.phase);
-        let lead = format!("Out of memory{on}: {asked} requested{by} {when}; {fill}.");
+        let lead = format!("Out of memory{on}: {asked} requested{by}, {when}; {fill}.");
         let width = page.width().unwrap_or(WIDTH).max(40);
         for line in wrapped(&lead, width) {
             page.headline(&line)?;
         }
-        if let Some(line) = user_line(&trace.tables, stack) {
-            page.line(&format!("Requested at {}.", trace.tables.line_text(&line)))?;
-        }
         page.table(&holders_table(case))?;
-        let sentences = [Some(case.cause_text()), case.helps(), case.does_not_help()];
+        let sentences = [Some(case.cause_text()), case.helps(), case.does_not_help(), Some(case.reason_text())];
         let notes = case.request.notes.iter().map(|note| format!("Note: {note}."));
         for text in sentences.into_iter().flatten().chain(notes) {
             for line in wrapped(&text, width) {
@@ -153,6 +156,13 @@ impl<'a> OomReport<'a> {
             }
         }
     }
+}
+
+/// `train.py:12 step`: a line of code without the folders of its file.
+fn place(trace: &Trace, line: &SourceLine) -> String {
+    let [function, file] = [line.function, line.file].map(|text| trace.tables.string(text));
+    let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
+    if file.is_empty() { function.to_owned() } else { format!("{file}:{} {function}", line.line) }
 }
 
 fn not_one(number: u32, known: &[EventId]) -> Failure {
@@ -309,7 +319,13 @@ struct CaseFigures {
 impl CaseFigures {
     fn of(trace: &Trace, case: &OomAnalysis) -> Self {
         let request = &case.request;
-        let stated = [Some(case.cause_text()), case.helps(), case.does_not_help(), case.way_out_text()];
+        let stated = [
+            Some(case.cause_text()),
+            Some(case.reason_text()),
+            case.helps(),
+            case.does_not_help(),
+            case.way_out_text(),
+        ];
         Self {
             event: request.event.0,
             device: case.device.0,

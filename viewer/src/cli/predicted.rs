@@ -9,12 +9,12 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::moment::{count_of, when};
 use crate::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
 
-/// Said where conditions are given that no block meets.
-pub const NO_BLOCK: &str = "No block meets the conditions: nothing is changed.";
+/// Printed where no block matches the conditions.
+pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.";
 
 /// Said where the replay follows the recording by the rule of older versions.
-pub const LOWEST_ADDRESS: &str = "Of free ranges of equal size the lowest address is taken, as PyTorch did until version 2.6 or so: with that rule the \
-     replay follows the recording.";
+pub const LOWEST_ADDRESS: &str = "Among free ranges of equal size the replay takes the lowest address, as PyTorch did until about version 2.6, since \
+     that follows the recording.";
 
 /// What came of a replay with nothing changed.
 pub fn unchanged(prediction: &Prediction) -> String {
@@ -22,10 +22,10 @@ pub fn unchanged(prediction: &Prediction) -> String {
     let conf = if recorded_conf.is_empty() { "the default settings" } else { recorded_conf.as_str() };
     let events = count_of(measured.summary.events, "event");
     if unchanged.divergence.is_none() {
-        let text = "the allocator, asked again, makes the recorded segments and puts every block where it lay";
+        let text = "the replay makes the recorded segments and places every block at its recorded address";
         format!("With {conf}, {text}: {events} replayed.")
     } else {
-        format!("With {conf}, the replay of {events} does not come to the recorded segments.")
+        format!("With {conf}, the replay of {events} does not make the recorded segments.")
     }
 }
 
@@ -100,15 +100,15 @@ pub fn concerned(changed: &Changed) -> Vec<String> {
 
 /// The settings and the memory that were replayed with.
 pub fn settings_and_memory(changed: &Changed) -> String {
-    let settings = if changed.alloc_conf.is_empty() { "the default ones" } else { &changed.alloc_conf };
+    let settings = if changed.alloc_conf.is_empty() { "default" } else { &changed.alloc_conf };
     format!("Allocator settings: {settings}. Memory: {}.", changed.capacity_from)
 }
 
 /// Where a replay with nothing changed leaves the recording.
 pub fn deviation(deviation: &Deviation) -> String {
     format!(
-        "Differs: with nothing changed, the replay leaves the recording at event {}: {}. Reserved bytes differ by at most \
-         {}, {} elsewhere.",
+        "Not exact: with nothing changed, the replay differs from the recording from event {} on: {}. Reserved bytes \
+         differ by at most {}, and {} lie elsewhere.",
         format_count(u64::from(deviation.event.0)),
         deviation.text,
         format_bytes(deviation.largest_bytes),

@@ -10,8 +10,11 @@ pub fn rerun(program: &str, capacity: Option<u64>, alloc_conf: Option<&str>) -> 
     if binary.trim_end_matches(".exe") != "highwater" || scenario.starts_with('-') {
         return None;
     }
-    let size =
-        capacity.map(|bytes| if bytes % (1 << 30) == 0 { format!("{}GiB", bytes >> 30) } else { bytes.to_string() });
+    let size = capacity.map(|bytes| match (bytes % (1 << 30), bytes % (1 << 20)) {
+        (0, _) => format!("{}GiB", bytes >> 30),
+        (_, 0) => format!("{}MiB", bytes >> 20),
+        _ => bytes.to_string(),
+    });
     let name =
         size.as_deref().or(alloc_conf).map_or_else(String::new, |what| format!("-{}", what.replace([':', ','], "-")));
     let changed = [

@@ -19,32 +19,32 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
     check(
         "explain step.snap",
         &expect![[r#"
-        Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
+            Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
 
-        • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. State of 8 bits takes a quarter of that if it is
-          of 32 now (2 KiB), sharded over N ranks an N-th.
-        • 4 KiB (19 %) are gradients that wait for the optimizer. A step within backward changes each parameter as
-          soon as its gradient is complete, and frees the gradient at once: at best the peak would be 16.98 KiB, 4 KiB
-          less.
+            • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. An 8-bit optimizer, or sharding the state over
+              ranks, needs less.
+            • 4 KiB (19 %) are gradients that wait for the optimizer. An optimizer step in backward updates each parameter
+              as soon as its gradient is complete, and frees the gradient at once: without them the peak is 16.98 KiB, 4
+              KiB less.
 
-        What it is made of, and the peak without all blocks of a group:
-          category         phase      at the peak    share                blocks  without it   saves  the peak is then in
-          optimizer_state  optimizer        8 KiB   38.1 %  ████▌              1   12.98 KiB   8 KiB  optimizer, step 0
-          parameter        setup            4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-          gradient         backward         4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-          temporary        optimizer        4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-          input            forward         1000 B    4.7 %  ▌                  1      20 KiB  1000 B  optimizer, step 0
-          total                         20.98 KiB  100.0 %  ████████████
+            What it is made of, and the peak without all blocks of a group:
+              category         phase      at the peak    share                blocks  without it   saves  the peak is then in
+              optimizer_state  optimizer        8 KiB   38.1 %  ████▌              1   12.98 KiB   8 KiB  optimizer, step 0
+              parameter        setup            4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              gradient         backward         4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              temporary        optimizer        4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              input            forward         1000 B    4.7 %  ▌                  1      20 KiB  1000 B  optimizer, step 0
+              total                         20.98 KiB  100.0 %  ████████████
 
-        Without one part after another, each time the one that saves most:
-          without                      it holds  peak left  in
-          gradient made in backward       4 KiB  16.98 KiB  optimizer, step 0
-          temporary made in optimizer     4 KiB  12.98 KiB  optimizer, step 0
+            Without one part after another, each time the one that saves most:
+              without                      it holds  peak left  in
+              gradient made in backward       4 KiB  16.98 KiB  optimizer, step 0
+              temporary made in optimizer     4 KiB  12.98 KiB  optimizer, step 0
 
-        At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
+            At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
-        Next: highwater explain step.snap --by scope,op   for the modules and operations behind it
-    "#]],
+            Next: highwater explain step.snap --by scope,op   for the modules and operations behind it
+        "#]],
     );
 }
 
@@ -53,30 +53,30 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
     check(
         "explain step.snap --by scope --where 'category=gradient,temporary'",
         &expect![[r#"
-        Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
-        Of these, 8 KiB (38.1 %) are in blocks with category=gradient,temporary. Without all such blocks the peak would be 12.98 KiB, 8 KiB less, at event 10, step 0, optimizer.
+            Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
+            Of these, 8 KiB (38.1 %) are in blocks with category=gradient,temporary. Without all such blocks the peak would be 12.98 KiB, 8 KiB less, at event 10, step 0, optimizer.
 
-        • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. State of 8 bits takes a quarter of that if it is
-          of 32 now (2 KiB), sharded over N ranks an N-th.
-        • 4 KiB (19 %) are gradients that wait for the optimizer. A step within backward changes each parameter as
-          soon as its gradient is complete, and frees the gradient at once: at best the peak would be 16.98 KiB, 4 KiB
-          less.
+            • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. An 8-bit optimizer, or sharding the state over
+              ranks, needs less.
+            • 4 KiB (19 %) are gradients that wait for the optimizer. An optimizer step in backward updates each parameter
+              as soon as its gradient is complete, and frees the gradient at once: without them the peak is 16.98 KiB, 4
+              KiB less.
 
-        What it is made of, and the peak without all blocks of a group:
-          scope   at the peak    share                blocks  without it  saves  the peak is then in
-          layer         4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
-          (none)        4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
-          total         8 KiB  100.0 %  ████████████
+            What it is made of, and the peak without all blocks of a group:
+              scope   at the peak    share                blocks  without it  saves  the peak is then in
+              layer         4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
+              (none)        4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
+              total         8 KiB  100.0 %  ████████████
 
-        Without one part after another, each time the one that saves most:
-          without                      it holds  peak left  in
-          gradient made in backward       4 KiB  16.98 KiB  optimizer, step 0
-          temporary made in optimizer     4 KiB  12.98 KiB  optimizer, step 0
+            Without one part after another, each time the one that saves most:
+              without                      it holds  peak left  in
+              gradient made in backward       4 KiB  16.98 KiB  optimizer, step 0
+              temporary made in optimizer     4 KiB  12.98 KiB  optimizer, step 0
 
-        At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
+            At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
-        Next: highwater explain step.snap --by frame   for the lines of code behind it
-    "#]],
+            Next: highwater explain step.snap --by frame   for the lines of code behind it
+        "#]],
     );
 }
 

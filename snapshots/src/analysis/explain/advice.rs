@@ -273,7 +273,7 @@ impl Scene<'_> {
         let lines: Vec<String> = rows.iter().take(TOP_LINES).map(line).collect();
         let most = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
         let text = format!(
-            "{} ({}) are activations kept for backward{most}. Checkpointing (torch.utils.checkpoint) recomputes them in \
+            "{} ({}) are activations kept for backward{most}. Checkpointing recomputes them in \
              backward, one part at a time; a smaller batch or a 16-bit dtype in place of f32 needs less.",
             format_bytes(bytes),
             self.share(bytes),

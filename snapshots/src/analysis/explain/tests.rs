@@ -270,3 +270,39 @@ fn recordings_without_uses_on_the_device_say_nothing_of_them() {
     assert_eq!(without("alloc a 500\nalloc b 100\nfree a"), None);
     assert_eq!(without("alloc a 500\nalloc b 100\nfree a\nalloc x 5 device=1\nused x device=1"), None);
 }
+
+#[test]
+fn activations_without_modules_are_named_by_line_with_the_peak_without_each() {
+    let text = "
+        alloc w 100 parameter < build < main
+        phase forward
+        alloc a 600 activation < attention < main
+        alloc b 250 activation < mlp < main
+        alloc c 50 activation
+        phase backward
+        free c
+        free b
+        free a
+    ";
+    let (_, explanation) = explain(text, &[GroupKey::Category], "");
+    let [advice] = &explanation.advice[..] else { panic!("one piece: {:?}", explanation.advice) };
+    assert_eq!((advice.remedy, advice.bytes, advice.without), (Remedy::FewerActivations, 900, None));
+    let told = "900 B (90 %) are activations kept for backward: 600 B at attention (without them the peak is 400 B); \
+                250 B at mlp (without them the peak is 750 B). ";
+    assert!(advice.text.starts_with(told), "{}", advice.text);
+}
+
+#[test]
+fn what_is_free_in_segments_is_measured_at_the_peak_as_the_layers_have_it() {
+    let free = |mebibytes: u64| {
+        let text = format!("segment_alloc 0x0 209715200\nalloc a {} buffer", mebibytes << 20);
+        let (_, explanation) = explain(&text, &[GroupKey::Category], "");
+        let free = explanation.layers.expect("it is sound").free_in_segments;
+        let advice = explanation.advice.into_iter().find(|one| one.remedy == Remedy::ExpandableSegments);
+        (free >> 20, advice.map(|one| (one.bytes >> 20, one.settings, one.text)))
+    };
+    // Before the block is placed, all of the segment is free.
+    assert_eq!(free(190), (10, None));
+    let text = "100 MiB (50 %) of the 200 MiB reserved at the peak are free in segments.";
+    assert_eq!(free(100), (100, Some((100, Some("expandable_segments:True"), text.to_owned()))));
+}

@@ -100,7 +100,8 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>)
         return;
     };
     ui.strong(format!("{} requested{}: {}", format_bytes(failed.requested), analysis.by(), analysis.fill()));
-    let sentences = [Some(analysis.cause_text()), analysis.helps(), analysis.does_not_help()];
+    let sentences =
+        [Some(analysis.cause_text()), analysis.helps(), analysis.does_not_help(), Some(analysis.reason_text())];
     for text in sentences.into_iter().flatten() {
         ui.add(Label::new(text).wrap());
     }

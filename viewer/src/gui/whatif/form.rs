@@ -78,14 +78,15 @@ impl Field {
     const fn tooltip(self) -> &'static str {
         match self {
             Self::Settings => {
-                "Settings of the allocator as in PyTorch, put over those that were recorded; 'default' stands for none."
+                "Allocator settings as in PYTORCH_CUDA_ALLOC_CONF, put over the recorded ones, or over the defaults if they \
+                 begin with 'default'."
             }
             Self::Capacity => {
-                "The size of the device: would it fit, and if not, where would it end? Drivers keep a little of it."
+                "Device memory: whether the run fits, and where it fails if not. Drivers keep a little of it."
             }
-            Self::Without => "Blocks that are never asked for, in the language of the search box.",
-            Self::UntilLastUse => "Blocks that are given back right after their last use.",
-            Self::Scale => "Blocks of which a part is asked for: half of f32 is what bf16 takes.",
+            Self::Without => "Blocks to leave out, in the language of the search box.",
+            Self::UntilLastUse => "Blocks to free right after their last use.",
+            Self::Scale => "Blocks to scale in size: half of f32 is what bf16 takes.",
         }
     }
 

@@ -102,7 +102,9 @@ fn without_a_change_common_settings_are_tried_and_a_click_on_one_replays_with_it
     let mut harness = harness(STEP);
     // The text has no addresses: the replay says where it puts blocks elsewhere.
     harness.get_by_label_contains("With the default settings, the replay of");
-    harness.get_by_label_contains("Differs: with nothing changed, the replay leaves the recording at event 3: ");
+    harness.get_by_label_contains(
+        "Not exact: with nothing changed, the replay differs from the recording from event 3 on: ",
+    );
     let told = rows(&harness);
     assert!(told[0].starts_with("as recorded (default) · 16 MiB · 20 MiB · 4 MiB · none"), "{told:?}");
     assert!(told[1].starts_with("the same, replayed · 16 MiB · 20 MiB"), "{told:?}");
