@@ -169,8 +169,9 @@ const FETCHED: &[&str] = &["/registry/src/", "/git/checkouts/"];
 const CPYTHON_FOLDERS: &[&str] = &["/Include/", "/Modules/", "/Objects/", "/Python/"];
 
 fn of_native(function: &str, file: &str) -> LineOwner {
-    if file == UNKNOWN_FILE {
-        // A library without symbols: PyTorch names its functions by whatever symbol lies next.
+    if file == UNKNOWN_FILE || function == UNKNOWN_FILE {
+        // A library without symbols: PyTorch names its functions by whatever symbol lies next, or not at all, and then
+        // gives the address within the library as the line number.
         return LineOwner::Framework;
     }
     let bare = bare_name(function);
@@ -354,6 +355,7 @@ mod tests {
             ("_PyEval_EvalFrameDefault", "", Framework),
             ("type_call", "/build/python-3.12.7/Objects/typeobject.c", Framework),
             ("anything", "??", Framework),
+            ("??", "/env/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so", Framework),
         ] {
             assert_eq!(owner(function, file), expected, "{function} in {file}");
         }
