@@ -10,7 +10,10 @@
 //!   their state is told apart; the rest stays unknown.
 //! - **model set-up**: modules allocate parameters and buffers when they are built, moved or loaded, and let go of the
 //!   copies between. Both look alike, so that a buffer counts as a parameter unless a frame says `register_buffer` or
-//!   `reset_running_stats`. A constructor of the program's own may build anything: its blocks count only if kept.
+//!   `reset_running_stats`. A constructor of the program's own may build anything: what it keeps is a parameter only if
+//!   a gradient or a block of optimizer state on the device has its size.
+//! - **caches**: keys and values of attention are allocated by functions that say so: vLLM's, SGLang's, transformers'.
+//!   They are buffers, but for those that backward waits for.
 //! - **backward**: what outlives backward is there for the optimizer; everything else dies when the next node has used
 //!   it. Three cases cannot be told by the end alone: blocks freed after backward's last allocation where no optimizer
 //!   is seen; blocks freed while optimizers run within backward; and blocks kept by a recording that stops before an
@@ -25,12 +28,19 @@
 //!   forward, and not before the first step, where all sorts of things are made.
 //! - **baseline**: a stack is known of some blocks alive at the end; the rest stays unknown: there is nothing to
 //!   go by.
+//!
+//! A life may be cut short, so that its end says nothing: by the end of the recording; by a failed request, whose
+//! exception unwinds the program and frees what calls held; by another exception, which shows as a last forward without
+//! backward that frees after its last allocation. Such a block gets the category that most blocks of its call stack
+//! have whose lives were not cut short; without any, that of a block that is kept. So one line of a model gives one
+//! category, in the step that failed, too.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::phases::{Run, Runs, runs_of};
 use super::roles::{Role, Roles};
-use crate::ids::{BlockId, DeviceId};
+use crate::event::EventKind;
+use crate::ids::{BlockId, DeviceId, EventId, StackId};
 use crate::trace::{Block, Trace};
 use crate::{Category, Phase};
 
@@ -43,7 +53,8 @@ optimizer_state  an optimizer                 freed later, or never
 temporary        set-up of a module           freed before anything else runs
 buffer           register_buffer and the like freed later, or never
 parameter        set-up of a module           freed later, or never
-parameter        a program's own constructor  never freed
+buffer           code of a KV cache           not kept for backward
+parameter        a program's own constructor  never freed, and as large as a gradient or optimizer state
 temporary        backward                     freed in the same run of it
 gradient         backward                     freed later, or never
 temporary        a checkpoint, once more      freed while it computes
@@ -53,6 +64,8 @@ activation       forward                      freed later, or never (last run)
 input            a data loader
 input            other code between steps     freed in forward or later
 unknown          anything else
+A life cut short by an out-of-memory error, another exception or the end of the recording counts as
+the other lives of blocks from the same call stack, else as never freed.
 ";
 
 /// Guesses the categories of a trace's blocks.
@@ -64,6 +77,26 @@ pub struct Guesser<'a> {
     parameter_sizes: HashSet<(DeviceId, u64)>,
     /// For each device, facts of its runs.
     outlines: Vec<Outline>,
+    /// The failed requests on any device: an exception unwinds the whole program.
+    failures: Vec<EventId>,
+}
+
+/// A category, and what it rests on.
+#[derive(Clone, Copy, Debug)]
+struct Guess {
+    category: Category,
+    life: Life,
+}
+
+/// How much of a block's life a recording shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// Enough to tell its category: from its beginning to its end, or beyond its step.
+    Whole,
+    /// It was cut short.
+    CutShort,
+    /// It began before the recording.
+    Unknown,
 }
 
 /// What is asked of a device's runs again and again.
@@ -77,6 +110,8 @@ struct Outline {
     next_forward: Vec<Option<usize>>,
     /// For each run, whether between the forwards around it an optimizer runs with more backward after.
     is_fused: Vec<bool>,
+    /// For each run, whether it is the last of forward and backward, and so forward's if it is forward.
+    is_last: Vec<bool>,
 }
 
 /// Where a block was let go.
@@ -88,19 +123,26 @@ enum Freed {
     Later(usize),
     /// It is kept.
     Never,
+    /// In the run in which it was made, by an exception.
+    Unwound,
 }
 
 impl<'a> Guesser<'a> {
     /// Gets ready for `trace`: O(events + blocks).
     pub fn new(trace: &'a Trace, roles: &'a Roles, runs: &'a [Runs]) -> Self {
         let outlines = runs.iter().map(|runs| Outline::of(runs.rows())).collect();
-        let mut guesser = Self { trace, roles, runs, parameter_sizes: HashSet::new(), outlines };
+        let kinds = trace.events.kind.iter().enumerate();
+        let failures = kinds.filter(|(_, kind)| **kind == EventKind::Oom).map(|(row, _)| EventId(row as u32)).collect();
+        let mut guesser = Self { trace, roles, runs, parameter_sizes: HashSet::new(), outlines, failures };
         for id in trace.blocks.ids() {
             let block = trace.blocks.get(id);
             let is_kept = !block.free_requested.is_some();
             let may_be = match trace.blocks.category.get(id.0 as usize) {
                 Some(Category::Unknown) if block.is_baseline() && !block.stack.is_some() => is_kept,
-                Some(Category::Unknown) => guesser.of_setup(&block) == Some(Category::Parameter),
+                Some(Category::Unknown) if roles.role(block.stack) == Role::Constructor => is_kept,
+                Some(Category::Unknown) => {
+                    roles.role(block.stack) == Role::ModelSetup && guesser.of_setup(&block) == Category::Parameter
+                }
                 category => category == Some(&Category::Parameter),
             };
             if may_be {
@@ -110,17 +152,76 @@ impl<'a> Guesser<'a> {
         guesser
     }
 
-    /// The category of `id`; [`Category::Unknown`] where nothing speaks for another.
-    pub fn category(&self, id: BlockId) -> Category {
+    /// The category of each block, by its row; [`Category::Unknown`] where nothing speaks for another. O(blocks).
+    pub fn categories(&self) -> Vec<Category> {
+        let mut guesses: Vec<Guess> = self.trace.blocks.ids().map(|id| self.guess(id)).collect();
+        self.settle_interrupted(&mut guesses);
+        self.settle_constructed(&mut guesses);
+        guesses.into_iter().map(|guess| guess.category).collect()
+    }
+
+    /// Gives blocks whose lives were cut short the category that most others of their call stack have.
+    fn settle_interrupted(&self, guesses: &mut [Guess]) {
+        // Stacks of backward say which kernel runs, not for which line of the program; set-up runs once.
+        let tells = |stack: StackId| {
+            matches!(self.roles.role(stack), Role::Forward | Role::Recompute | Role::Unknown | Role::Optimizer)
+        };
+        let mut counts: HashMap<StackId, [u32; Category::ALL.len()]> = HashMap::new();
+        let stacks = &self.trace.blocks.stack;
+        for (guess, &stack) in
+            guesses.iter().zip(stacks).filter(|(guess, stack)| guess.life == Life::Whole && tells(**stack))
+        {
+            counts.entry(stack).or_default()[guess.category as usize] += 1;
+        }
+        for (guess, stack) in guesses.iter_mut().zip(stacks).filter(|(guess, _)| guess.life == Life::CutShort) {
+            let Some(counts) = counts.get(stack) else { continue };
+            let own = guess.category as usize;
+            let rank = |code: &usize| (counts[*code], *code == own, std::cmp::Reverse(*code));
+            let most = (0..counts.len()).max_by_key(rank).and_then(|code| Category::from_code(code as u8));
+            guess.category = most.unwrap_or(guess.category);
+        }
+    }
+
+    /// Makes what constructors keep parameters where a gradient or optimizer state has the same size.
+    fn settle_constructed(&self, guesses: &mut [Guess]) {
+        let blocks = &self.trace.blocks;
+        let place = |row: usize| (blocks.device[row], blocks.requested[row]);
+        let is_of_parameter = |category| matches!(category, Category::Gradient | Category::OptimizerState);
+        let updated: HashSet<(DeviceId, u64)> = guesses
+            .iter()
+            .enumerate()
+            .filter(|(row, guess)| is_of_parameter(guess.category) || is_of_parameter(blocks.category[*row]))
+            .map(|(row, _)| place(row))
+            .collect();
+        for (row, guess) in guesses.iter_mut().enumerate() {
+            let is_kept = !blocks.free_requested[row].is_some();
+            if is_kept && self.roles.role(blocks.stack[row]) == Role::Constructor && updated.contains(&place(row)) {
+                guess.category = Category::Parameter;
+            }
+        }
+    }
+
+    /// The category that a block's own life speaks for.
+    fn guess(&self, id: BlockId) -> Guess {
         let block = self.trace.blocks.get(id);
         if block.is_baseline() {
-            return self.of_baseline(&block);
+            return Guess { category: self.of_baseline(&block), life: Life::Unknown };
         }
         let Some((runs, outline, made)) = self.place(&block) else {
-            return Category::Unknown;
+            return Guess { category: Category::Unknown, life: Life::Unknown };
         };
+        let freed = self.freed(runs, outline, &block, made);
+        let life = match freed {
+            Freed::InRun | Freed::Later(_) => Life::Whole,
+            // What is made between steps precedes a forward anyway.
+            Freed::Never if outline.is_before_forward[made] && !runs.rows()[made].is_gap() => Life::Whole,
+            Freed::Never | Freed::Unwound => Life::CutShort,
+        };
+        Guess { category: self.of_life(&block, (runs, outline, made), freed), life }
+    }
+
+    fn of_life(&self, block: &Block, (runs, outline, made): (&Runs, &Outline, usize), freed: Freed) -> Category {
         let run = &runs.rows()[made];
-        let freed = self.freed(runs, &block, made);
         let role = self.roles.role(block.stack);
         let stops_here = made + 1 == runs.rows().len();
         match role {
@@ -128,12 +229,19 @@ impl<'a> Guesser<'a> {
             Role::Optimizer | Role::OptimizerState | Role::OptimizerInit => match freed {
                 Freed::InRun if role == Role::OptimizerInit && run.phase != Phase::Optimizer => Category::Unknown,
                 Freed::InRun => Category::Temporary,
+                Freed::Unwound if role == Role::Optimizer => Category::Unknown,
                 Freed::Never if stops_here && role == Role::Optimizer => Category::Unknown,
                 _ => Category::OptimizerState,
             },
             Role::ZeroGrad if freed == Freed::InRun => Category::Temporary,
             Role::ZeroGrad => Category::Unknown,
-            Role::ModelSetup | Role::Buffer | Role::Constructor => self.of_setup(&block).unwrap_or(Category::Unknown),
+            Role::ModelSetup | Role::Buffer => self.of_setup(block),
+            // What it keeps is settled last.
+            Role::Constructor => Category::Unknown,
+            Role::Cache => match freed {
+                Freed::Later(position) if has_backward(&runs.rows()[made..=position]) => Category::Activation,
+                _ => Category::Buffer,
+            },
             Role::Data => match freed {
                 Freed::InRun if run.phase != Phase::Forward => Category::Unknown,
                 _ => Category::Input,
@@ -143,8 +251,8 @@ impl<'a> Guesser<'a> {
                 Freed::Never if outline.is_before_forward[made] => Category::Unknown,
                 _ => Category::Activation,
             },
-            Role::Backward => self.of_backward(&block, runs, made, freed),
-            Role::Bare if run.phase == Phase::Backward => self.of_backward(&block, runs, made, freed),
+            Role::Backward => self.of_backward(block, runs, made, freed),
+            Role::Bare if run.phase == Phase::Backward => self.of_backward(block, runs, made, freed),
             Role::Forward => of_forward(outline, made, freed),
             Role::Bare | Role::Unknown => match run.phase {
                 Phase::Forward => of_forward(outline, made, freed),
@@ -163,29 +271,35 @@ impl<'a> Guesser<'a> {
         (made < runs.rows().len()).then_some((runs, outline, made))
     }
 
-    fn freed(&self, runs: &Runs, block: &Block, made: usize) -> Freed {
+    fn freed(&self, runs: &Runs, outline: &Outline, block: &Block, made: usize) -> Freed {
         if !block.free_requested.is_some() {
             return Freed::Never;
         }
         match runs.position(block.free_requested) {
             Some(position) if position > made => Freed::Later(position),
+            _ if self.is_unwound(&runs.rows()[made], outline.is_last[made], block) => Freed::Unwound,
             _ => Freed::InRun,
         }
     }
 
-    /// What set-up made; `None` if it did not make the block, or nothing can be said.
-    fn of_setup(&self, block: &Block) -> Option<Category> {
-        let role = self.roles.role(block.stack);
-        let is_kept = !block.free_requested.is_some();
-        if !matches!(role, Role::ModelSetup | Role::Buffer | Role::Constructor) {
-            return None;
-        }
-        let (runs, _, made) = self.place(block)?;
-        match self.freed(runs, block, made) {
-            _ if role == Role::Constructor => is_kept.then_some(Category::Parameter),
-            Freed::InRun => Some(Category::Temporary),
-            _ if role == Role::Buffer => Some(Category::Buffer),
-            _ => Some(Category::Parameter),
+    /// Whether an exception freed `block` in `run`, in which it was made.
+    fn is_unwound(&self, run: &Run, is_last: bool, block: &Block) -> bool {
+        let after = self.failures.partition_point(|failure| *failure <= block.alloc);
+        let has_failed = self.failures.get(after).is_some_and(|failure| *failure < block.free_requested);
+        // Forward that no backward follows, at the end of a recording that trains.
+        let is_left = is_last && run.phase == Phase::Forward && block.free_requested > run.last_alloc;
+        has_failed || is_left
+    }
+
+    /// What set-up of a module made.
+    fn of_setup(&self, block: &Block) -> Category {
+        let Some((runs, outline, made)) = self.place(block) else {
+            return Category::Unknown;
+        };
+        match self.freed(runs, outline, block, made) {
+            Freed::InRun => Category::Temporary,
+            _ if self.roles.role(block.stack) == Role::Buffer => Category::Buffer,
+            _ => Category::Parameter,
         }
     }
 
@@ -196,7 +310,8 @@ impl<'a> Guesser<'a> {
             Role::Workspace => Category::Workspace,
             Role::Optimizer | Role::OptimizerState | Role::OptimizerInit if is_kept => Category::OptimizerState,
             Role::Buffer if is_kept => Category::Buffer,
-            Role::ModelSetup | Role::Constructor if is_kept => Category::Parameter,
+            Role::ModelSetup if is_kept => Category::Parameter,
+            Role::Cache if is_kept => Category::Buffer,
             Role::Backward if is_kept => Category::Gradient,
             Role::Data => Category::Input,
             _ => Category::Unknown,
@@ -223,7 +338,7 @@ impl<'a> Guesser<'a> {
             }
             Freed::Later(_) => Category::Gradient,
             Freed::Never if outline.is_before_update[made] => Category::Gradient,
-            Freed::Never => by_size(Category::Unknown),
+            Freed::Never | Freed::Unwound => by_size(Category::Unknown),
         }
     }
 }
@@ -233,8 +348,12 @@ fn of_forward(outline: &Outline, made: usize, freed: Freed) -> Category {
         Freed::InRun => Category::Temporary,
         Freed::Later(_) => Category::Activation,
         Freed::Never if outline.is_before_forward[made] => Category::Unknown,
-        Freed::Never => Category::Activation,
+        Freed::Never | Freed::Unwound => Category::Activation,
     }
+}
+
+fn has_backward(runs: &[Run]) -> bool {
+    runs.iter().any(|run| run.phase == Phase::Backward)
 }
 
 /// What was made where no phase runs.
@@ -250,6 +369,10 @@ fn of_gap(outline: &Outline, phase: Phase, made: usize, freed: Freed) -> Categor
 }
 
 impl Run {
+    fn is_gap(&self) -> bool {
+        matches!(self.phase, Phase::Setup | Phase::Other)
+    }
+
     fn is_update(&self) -> bool {
         matches!(self.phase, Phase::Optimizer | Phase::ZeroGrad)
     }
@@ -263,7 +386,12 @@ impl Outline {
             is_before_forward: vec![false; rows.len()],
             next_forward: vec![None; rows.len()],
             is_fused: Vec::with_capacity(rows.len()),
+            is_last: vec![false; rows.len()],
         };
+        let computes = |run: &Run| matches!(run.phase, Phase::Forward | Phase::Backward);
+        if let Some(last) = rows.iter().rposition(computes) {
+            outline.is_last[last] = has_backward(rows);
+        }
         let (mut is_before_update, mut is_before_forward) = (false, false);
         let mut next_forward = None;
         for (position, run) in rows.iter().enumerate().rev() {

@@ -44,16 +44,14 @@ pub fn guess(trace: &mut Trace, rules: &Rules) {
         trace.refresh_spans();
     }
     let own = rules.own_categories(trace);
-    let guesser = rules.uses_builtin().then(|| Guesser::new(trace, &roles, &runs));
-    let guessed: Vec<Category> = trace
-        .blocks
-        .ids()
-        .zip(own)
-        .map(|(id, own)| match (trace.blocks.category[id.0 as usize], own, &guesser) {
-            (Category::Unknown, Some(own), _) => own,
-            (Category::Unknown, None, Some(guesser)) => guesser.category(id),
-            (said, ..) => said,
-        })
+    let builtin = match rules.uses_builtin() {
+        true => Guesser::new(trace, &roles, &runs).categories(),
+        false => vec![Category::Unknown; trace.blocks.len()],
+    };
+    let said = trace.blocks.category.iter().copied();
+    let guessed: Vec<Category> = said
+        .zip(own.into_iter().zip(builtin))
+        .map(|(said, (own, builtin))| if said == Category::Unknown { own.unwrap_or(builtin) } else { said })
         .collect();
     trace.trust.categories_guessed |= guessed != trace.blocks.category;
     trace.blocks.category = guessed;

@@ -29,6 +29,8 @@ pub(super) enum FrameSense {
     ModelSetup,
     /// A module's buffer is made.
     Buffer,
+    /// A cache of keys and values is allocated or extended.
+    Cache,
     /// A constructor of the program's own.
     Constructor,
     /// Data is loaded, collated, moved.
@@ -231,6 +233,31 @@ const PATTERNS: &[Pattern] = &[
             "set_module_tensor_to_device",
         ]),
     ),
+    // Keys and values of attention, kept from token to token: vLLM, SGLang, transformers, gpt-fast and torchtune.
+    pattern(FrameSense::Cache, &["vllm/worker/cache_engine.py", "sglang/srt/mem_cache/memory_pool.py"], Name::Any),
+    pattern(FrameSense::Cache, &["transformers/cache_utils.py"], Name::Any),
+    pattern(
+        FrameSense::Cache,
+        &[],
+        Name::Is(&[
+            "_allocate_kv_cache",
+            "_allocate_kv_cache_tensors",
+            "_init_kv_cache",
+            "_initialize_kv_caches",
+            "allocate_kv_cache",
+            "allocate_kv_cache_tensors",
+            "init_kv_cache",
+            "initialize_kv_cache",
+            "initialize_kv_cache_tensors",
+            "setup_caches",
+        ]),
+    ),
+    // Inference servers build modules of their own, whose weights no function of PyTorch makes.
+    pattern(
+        FrameSense::ModelSetup,
+        &["/vllm/", "/sglang/"],
+        Name::Is(&["_initialize_model", "create_weights", "initialize_model", "load_model", "load_weights"]),
+    ),
     pattern(FrameSense::Functional, &["torch/nn/functional.py"], Name::Any),
     pattern(FrameSense::Forward, &[], Name::Is(&["forward"])),
     pattern(FrameSense::Data, &["torch/utils/data/"], Name::Any),
@@ -298,6 +325,11 @@ mod tests {
             ("_apply", "torch/nn/modules/module.py", FrameSense::ModelSetup),
             ("kaiming_uniform_", "torch/nn/init.py", FrameSense::ModelSetup),
             ("default_collate", "torch/utils/data/_utils/collate.py", FrameSense::Data),
+            ("_allocate_kv_cache_tensors", "vllm/v1/worker/gpu_model_runner.py", FrameSense::Cache),
+            ("_allocate_kv_cache", "vllm/worker/cache_engine.py", FrameSense::Cache),
+            ("update", "transformers/cache_utils.py", FrameSense::Cache),
+            ("_create_buffers", "sglang/srt/mem_cache/memory_pool.py", FrameSense::Cache),
+            ("create_weights", "vllm/model_executor/layers/linear.py", FrameSense::ModelSetup),
         ];
         for (function, file, sense) in cases {
             assert_eq!(sense_of(function, &format!("{site}{file}")), sense, "{function} in {file}");
@@ -309,6 +341,8 @@ mod tests {
             ("__init__", "/home/me/dataset.py", FrameSense::Nothing),
             ("_fused_rms_norm", "/home/me/model.py", FrameSense::Nothing),
             ("get_batch", "/home/me/train.py", FrameSense::Data),
+            ("_allocate_kv_cache", "/home/me/serve.py", FrameSense::Cache),
+            ("load_model", "/home/me/serve.py", FrameSense::Nothing),
         ];
         for (function, file, sense) in own {
             assert_eq!(sense_of(function, file), sense, "{function} in {file}");

@@ -38,10 +38,18 @@ pub struct Run {
     pub end: EventId,
     /// The last event that said so.
     pub last_said: EventId,
+    /// The last allocation.
+    pub last_alloc: EventId,
     /// The allocations that said so.
     allocs: u32,
     /// Said by the program or by a frame, not by the lack of frames.
     is_exact: bool,
+}
+
+impl Run {
+    fn begun(phase: Phase, first: EventId, is_exact: bool) -> Self {
+        Self { phase, first, end: first, last_said: first, last_alloc: first, allocs: 0, is_exact }
+    }
 }
 
 /// The runs of one device, in order, without gaps.
@@ -201,7 +209,7 @@ struct Walker {
 impl Default for Walker {
     fn default() -> Self {
         let first = EventId(0);
-        let setup = Run { phase: Phase::Setup, first, end: first, last_said: first, allocs: 0, is_exact: false };
+        let setup = Run::begun(Phase::Setup, first, false);
         Self {
             runs: vec![setup],
             recomputed: Vec::new(),
@@ -236,7 +244,7 @@ impl Walker {
                 run.last_said = event;
                 run.is_exact |= is_exact;
             }
-            _ => self.runs.push(Run { phase, first: event, end: event, last_said: event, allocs: 0, is_exact }),
+            _ => self.runs.push(Run::begun(phase, event, is_exact)),
         }
     }
 
@@ -271,6 +279,7 @@ impl Walker {
             self.enter(Phase::ZeroGrad, event, false);
         }
         if is_alloc && let Some(run) = self.runs.last_mut() {
+            run.last_alloc = event;
             run.allocs = run.allocs.saturating_add(1);
         }
     }
@@ -285,7 +294,7 @@ impl Walker {
             Role::Bare if self.has_begun => self.enter(Phase::Backward, event, false),
             Role::Bare => self.bare = self.bare.or(Some(event)),
             Role::Unknown | Role::Data | Role::ModelSetup | Role::Constructor => self.leave(event),
-            Role::Buffer | Role::OptimizerInit | Role::Workspace => {}
+            Role::Buffer | Role::Cache | Role::OptimizerInit | Role::Workspace => {}
         }
     }
 
@@ -337,6 +346,7 @@ fn absorb(runs: Vec<Run>) -> Vec<Run> {
         match out.last_mut() {
             Some(last) if last.phase == run.phase => {
                 last.last_said = run.last_said;
+                last.last_alloc = last.last_alloc.max(run.last_alloc);
                 last.allocs = last.allocs.saturating_add(run.allocs);
                 last.is_exact |= run.is_exact;
             }

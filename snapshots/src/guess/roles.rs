@@ -22,6 +22,8 @@ pub enum Role {
     ModelSetup,
     /// A module's buffer is made.
     Buffer,
+    /// Keys and values of attention are cached.
+    Cache,
     /// A constructor of the program's own.
     Constructor,
     /// Data is loaded.
@@ -138,6 +140,8 @@ impl Node {
             FrameSense::Functional if is_silent || self.role == Role::Constructor => Role::Forward,
             FrameSense::ModelSetup => Role::ModelSetup,
             FrameSense::Buffer => Role::Buffer,
+            FrameSense::Cache if is_backward => self.role,
+            FrameSense::Cache => Role::Cache,
             FrameSense::Constructor if is_silent => Role::Constructor,
             FrameSense::Data if is_silent || is_setup => Role::Data,
             _ if self.role == Role::Bare && frame.is_python => Role::Unknown,

@@ -56,9 +56,11 @@ impl Rules {
             (Some("builtin"), ..) => Err(format!("'{line}': write 'builtin off', or leave the line out")),
             (Some(name), Some("if"), Some(_)) => {
                 let category = Category::from_name(name).ok_or_else(|| no_category(name))?;
-                let conditions =
-                    line.split_once(" if ").or_else(|| line.split_once("\tif")).map_or("", |(_, rest)| rest);
-                let filter: Filter = conditions.trim().parse()?;
+                let conditions = after_words(line, 2);
+                let filter: Filter = conditions.parse()?;
+                if filter.is_empty() {
+                    return Err(format!("'{line}': no condition after 'if'; write one such as {name} if size>=1MiB"));
+                }
                 self.own.push((category, filter));
                 Ok(())
             }
@@ -85,6 +87,12 @@ impl Rules {
         let first = |id| filters.iter_mut().find_map(|(category, filter)| filter.matches(id).then_some(*category));
         trace.blocks.ids().map(first).collect()
     }
+}
+
+/// What follows the first `count` words of `line`, whatever white space separates them.
+fn after_words(line: &str, count: usize) -> &str {
+    (0..count)
+        .fold(line.trim(), |rest, _| rest.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start()))
 }
 
 fn no_category(name: &str) -> String {
@@ -122,11 +130,20 @@ mod tests {
     }
 
     #[test]
+    fn any_white_space_separates_the_words_of_a_rule() {
+        for line in ["activation if\tsize>=1MiB", "activation\tif size>=1MiB", "activation \t if \t size>=1MiB\t"] {
+            let rules: Rules = line.parse().unwrap();
+            assert_eq!(rules.own, [(Category::Activation, "size>=1MiB".parse().unwrap())], "{line:?}");
+        }
+    }
+
+    #[test]
     fn mistakes_name_the_line_and_what_to_write() {
         let why = |text: &str| text.parse::<Rules>().unwrap_err().to_string();
         assert!(why("\nweights if size>1").starts_with("line 2: no category 'weights': write one of parameter"));
         assert!(why("gradient").contains("write 'if' and conditions, such as gradient if size"));
         assert!(why("gradient if").contains("such as gradient if size"));
+        assert!(why("gradient if\t").contains("such as gradient if size"));
         assert!(why("gradient when size>1").contains("after 'gradient' write 'if'"));
         assert!(why("builtin on").contains("builtin off"));
         assert!(why("gradient if colour=red").contains("line 1: 'colour=red': no key 'colour'"));

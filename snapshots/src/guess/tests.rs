@@ -186,8 +186,91 @@ fn a_recording_that_stops_within_the_first_optimizer_step_knows_state_by_where_i
 fn what_earlier_forwards_keep_stays_unknown() {
     let step = "alloc cache$ 8 < F\nalloc g$ 9\nalloc t$ 3 < A\nfree t$ < A\nfree g$ < Z\n";
     let lines = step.replace('$', "0") + &step.replace('$', "1");
-    assert_eq!(categories(&lines)[0], "unknown");
-    assert_eq!(categories(&lines)[3], "activation");
+    let found = categories(&lines);
+    assert_eq!(
+        [found[0], found[3]],
+        ["unknown"; 2],
+        "a line that keeps its blocks keeps its category in the last step"
+    );
+    assert_eq!(categories(&step.replace('$', "0"))[0], "activation");
+}
+
+/// A step whose forward makes `h`, which backward waits for, and `t`, which only its operation needs, at two lines.
+fn step_of_two_lines(name: &str, device: &str) -> [String; 2] {
+    let scratch = FORWARD.replace("linear.py", "norm.py");
+    let forward = format!(
+        "alloc s{name} 7{device} < {scratch}\nfree s{name}{device} < {scratch}\nalloc h{name} 50{device} < F\n\
+         alloc t{name} 7{device} < {scratch}\n"
+    );
+    let rest = format!(
+        "free t{name}{device} < {scratch}\nalloc dw{name} 100{device}\nfree h{name}{device} < F\n\
+         alloc m{name} 6{device} < A\nfree m{name}{device} < A\nfree dw{name}{device}\n"
+    );
+    [forward, rest]
+}
+
+/// The categories of `h` and `t` of the step called `name`, made by the sizes 50 and 7, the last of the recording.
+fn of_last_step(lines: &str) -> [&'static str; 2] {
+    let mut trace = training(lines);
+    guess(&mut trace, &Rules::default());
+    let last = |size| (0..trace.blocks.len()).rev().find(|row| trace.blocks.requested[*row] == size).unwrap();
+    [50, 7].map(|size| trace.blocks.category[last(size)].name())
+}
+
+#[test]
+fn what_a_failed_request_frees_is_what_other_blocks_of_its_line_are() {
+    let [forward, rest] = step_of_two_lines("0", "");
+    let [again, _] = step_of_two_lines("1", "");
+    let unwound = "oom 4096 free=0 < F\nfree t1 < F\nfree h1 < F\n";
+    assert_eq!(of_last_step(&format!("{forward}{rest}{again}{unwound}")), ["activation", "temporary"]);
+    // Another exception leaves no trace of its own; the failed request may be another device's.
+    assert_eq!(of_last_step(&format!("{forward}{rest}{again}free t1 < F\nfree h1 < F\n")), ["activation", "temporary"]);
+    let [other, other_rest] = step_of_two_lines("0", " device=1");
+    let both = format!("{other}{other_rest}{again}{}", unwound.replace("free=0", "free=0 device=1"));
+    assert_eq!(of_last_step(&both), ["activation", "temporary"]);
+    // Without another life to go by it counts as kept, not as temporary.
+    let first = "alloc w 100 < S\nalloc h1 50 < F\nalloc t1 7 < F\n";
+    assert_eq!(of_last_step(&format!("{first}{unwound}")), ["activation"; 2]);
+    // The end of the recording cuts lives short, too.
+    assert_eq!(of_last_step(&format!("{forward}{rest}{again}")), ["activation", "temporary"]);
+}
+
+#[test]
+fn parameters_that_a_failed_request_frees_are_not_temporary() {
+    let lines = "alloc w 100 < S\nalloc copy 9 < S\nfree copy < S\noom 4096 free=0 < S\nfree w < S\n";
+    assert_eq!(categories(lines), ["parameter", "temporary"]);
+}
+
+#[test]
+fn caches_of_keys_and_values_are_buffers_whatever_allocates_them() {
+    let init = "__init__@/site/vllm/engine/llm_engine.py < __init__@/home/me/serve.py < main@t.py";
+    let caches = [
+        format!("_allocate_kv_cache_tensors@/site/vllm/v1/worker/gpu_model_runner.py < {init}"),
+        format!("_allocate_kv_cache@/site/vllm/worker/cache_engine.py < {init}"),
+        "_create_buffers@/site/sglang/srt/mem_cache/memory_pool.py < __init__@/site/sglang/srt/model.py".to_owned(),
+        "__init__@/site/transformers/cache_utils.py < generate@/site/transformers/generation/utils.py".to_owned(),
+        format!("update@/site/transformers/cache_utils.py < {FORWARD}"),
+    ];
+    for cache in caches {
+        let lines = format!("alloc kv 5000 < {cache}\nalloc h 5 < F\nfree h < F\nalloc h2 5 < F\nfree h2 < F\n");
+        assert_eq!(categories(&lines)[..2], ["buffer", "temporary"], "{cache}");
+    }
+    let lines = format!(
+        "alloc x 5 < F\nalloc kv 5000 < update@/site/transformers/cache_utils.py < {FORWARD}\nalloc g 5\nfree kv\n"
+    );
+    assert_eq!(categories(&lines)[1], "activation", "training keeps them for backward");
+}
+
+#[test]
+fn what_constructors_keep_is_a_parameter_with_evidence_alone() {
+    let init = "__init__@/home/me/serve.py < main@t.py";
+    let serve = format!("alloc pool 300 < {init}\nalloc w 100 < S\nalloc h 5 < F\nfree h < F\n");
+    assert_eq!(categories(&serve)[..2], ["unknown", "parameter"]);
+    let train =
+        format!("alloc w 300 < {init}\nalloc p 77 < {init}\nalloc h 5 < F\nalloc g 300\nalloc t 6 < A\nfree t < A\n");
+    assert_eq!(categories(&train)[..2], ["parameter", "unknown"]);
+    let state = format!("alloc w 300 < {init}\nalloc h 5 < F\nalloc m 300 < I\nalloc h2 5 < F\n");
+    assert_eq!(categories(&state)[0], "parameter");
 }
 
 #[test]
