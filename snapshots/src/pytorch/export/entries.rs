@@ -1,4 +1,8 @@
 //! Entries: the events of a trace as PyTorch would have traced them, one device after the other.
+//!
+//! Events that PyTorch does not know are no entries, since its viewer lists any event of the traces by an address that
+//! these do not have. Steps, phases and marks are `external_annotations`, which no version of that viewer shows; tags,
+//! uses and samples of the device's memory are in the recording that the file carries.
 
 use crate::category::Category;
 use crate::event::EventKind;
@@ -18,8 +22,8 @@ pub(super) struct Entry {
     pub(super) raw: RawEvent,
     /// The action's name.
     pub(super) action: Name,
-    /// What the program said of it.
-    pub(super) note: Option<Note>,
+    /// What the program said of it: `user_metadata`.
+    pub(super) note: Option<Name>,
     /// What the block is for; none for anything but an alloc.
     pub(super) category: Option<Category>,
     /// The operation that asked for the block.
@@ -35,15 +39,6 @@ pub(super) enum Name {
     Word(&'static str),
     /// A text of the trace.
     Text(StringId),
-}
-
-/// What `user_metadata` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Note {
-    /// A word or a text.
-    Name(Name),
-    /// The number of a step.
-    Step(u32),
 }
 
 /// What the format has no place for, counted while entries are made.
@@ -104,7 +99,8 @@ impl<'a> Entries<'a> {
             }
         }
         match self.entry(event) {
-            Some(entry) => each(entry),
+            Some(entry) if entry.is_of_pytorch() => each(entry),
+            Some(_) => Ok(()),
             None => {
                 left_out.unmatched_frees += 1;
                 Ok(())
@@ -163,7 +159,7 @@ impl<'a> Entries<'a> {
                         entry = entry.with(Action::Alloc);
                     }
                     EventKind::FreeRequested => entry = entry.with(Action::FreeRequested),
-                    EventKind::Used => entry.action = Name::Word("used"),
+                    EventKind::Used => {}
                     _ => entry = entry.with(Action::FreeCompleted),
                 }
             }
@@ -182,35 +178,16 @@ impl<'a> Entries<'a> {
                 (entry.raw.address, entry.raw.size) = (oom.device_free, oom.requested);
                 entry = entry.with(Action::Oom);
             }
-            Subject::Tag(id, category) => {
-                entry.action = Name::Word("tag");
-                entry.note = Some(Note::Name(Name::Word(category.name())));
-                if id.is_some() {
-                    entry.of_block(&trace.blocks.get(id));
-                }
-            }
-            Subject::DeviceUsed(bytes) => {
-                entry.action = Name::Word("device_used");
-                entry.raw.size = bytes;
-            }
-            Subject::Step(step) => {
-                entry.action = Name::Word("step");
-                entry.note = Some(Note::Step(step));
-            }
-            Subject::Phase(phase) => {
-                entry.action = Name::Word("phase");
-                entry.note = Some(Note::Name(Name::Word(phase.name())));
-            }
+            Subject::Tag(..) | Subject::DeviceUsed(_) | Subject::Step(_) | Subject::Phase(_) => {}
             Subject::Mark(text) => {
-                entry.note = Some(Note::Name(Name::Text(text)));
+                entry.note = Some(Name::Text(text));
                 self.name_mark(&mut entry, text);
             }
-            Subject::Unmatched if kind == EventKind::Tag => entry.action = Name::Word("tag"),
-            Subject::Unmatched if kind == EventKind::Used => entry.action = Name::Word("used"),
+            Subject::Unmatched if matches!(kind, EventKind::Tag | EventKind::Used) => {}
             Subject::Unmatched => return None,
         }
         if let Some(text) = entry.facts.user_metadata {
-            entry.note = Some(Note::Name(Name::Text(text)));
+            entry.note = Some(Name::Text(text));
         }
         Some(entry)
     }
@@ -244,6 +221,11 @@ impl Entry {
         if self.raw.stack == StackId::NONE.0 {
             self.raw.stack = block.stack.0;
         }
+    }
+
+    /// Whether PyTorch records such events, or a snapshot brought this one along.
+    fn is_of_pytorch(&self) -> bool {
+        self.raw.action != Action::Unknown || matches!(self.action, Name::Text(_))
     }
 
     fn with(mut self, action: Action) -> Self {

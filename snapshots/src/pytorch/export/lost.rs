@@ -65,8 +65,8 @@ impl Lost {
         if let Some(bytes) = self.embedded_bytes {
             let size = format_bytes(bytes as u64);
             sentences.push(format!(
-                "modules, operations, rounded sizes of freed blocks, last uses and facts of the program: the \
-                 recording itself, {size}, is too long a text to go along with the snapshot"
+                "modules, operations, rounded sizes of freed blocks, tags, uses, samples of the device's memory and \
+                 facts of the program: the recording itself, {size}, is too long a text to go along with the snapshot"
             ));
         }
         sentences

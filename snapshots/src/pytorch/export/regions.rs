@@ -1,10 +1,11 @@
-//! Regions: a trace's steps, phases and annotations as the starts and ends of PyTorch's `external_annotations`.
+//! Regions: a trace's steps, phases, marks and annotations as the starts and ends of PyTorch's `external_annotations`.
 
 use std::collections::HashSet;
 
 use crate::category::Phase;
+use crate::event::EventKind;
 use crate::ids::{DeviceId, EventId, StringId};
-use crate::trace::{Span, Trace};
+use crate::trace::{Owner, Span, Subject, Trace};
 
 /// A named region of time.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,7 @@ pub(super) fn ends(trace: &Trace, home: DeviceId) -> Vec<RegionEnd> {
     // A trace made of annotations may have its steps from them.
     let known: HashSet<(String, Option<u64>)> =
         regions.iter().map(|region| (region.name.text(trace), region.start_us)).collect();
+    regions.extend(marks(trace, home, unix));
     let own = own_regions(trace, home, unix);
     regions.extend(own.into_iter().filter(|region| !known.contains(&(region.name.text(trace), region.start_us))));
 
@@ -88,6 +90,25 @@ pub(super) fn ends(trace: &Trace, home: DeviceId) -> Vec<RegionEnd> {
     }
     ends.sort_by_key(|(key, _)| *key);
     ends.into_iter().map(|(_, end)| end).collect()
+}
+
+/// Marks as regions that end where they begin; those that stand for an event of an imported snapshot stay events.
+fn marks(trace: &Trace, home: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region> {
+    let is_event = |event: EventId| {
+        let known = |name| matches!(name, "action" | "addr" | "size");
+        trace.attributes_of(Owner::Event(event)).iter().any(|attribute| known(trace.tables.string(attribute.name)))
+    };
+    let mark = |event: EventId| match trace.subject(event) {
+        Subject::Mark(text) if !is_event(event) => {
+            let device = trace.events.device[event.0 as usize];
+            let device = if device == DeviceId(0) { home } else { device };
+            let at = trace.events.time_of(event).map(&unix);
+            Some(Region { name: RegionName::Text(text), device, start_us: at, end_us: at })
+        }
+        _ => None,
+    };
+    let is_mark = |event: &EventId| trace.events.kind[event.0 as usize] == EventKind::Mark;
+    trace.events.ids().filter(is_mark).filter_map(mark).collect()
 }
 
 /// The trace's own steps and phases; nothing for a trace that has neither.
@@ -165,7 +186,8 @@ mod tests {
             annotation(0, Some(1_000), Some(2_000), true),
         ];
         let named: Vec<String> = described(&trace).into_iter().filter(|text| !text.ends_with("setup")).collect();
-        let expected = ["3 END load", "3 START load", "3 END load", "4 START ProfilerStep#0", "5 END ProfilerStep#0"];
-        assert_eq!(named, expected, "a step that was annotated is not told twice");
+        let marks = ["2 START load", "2 END load", "3 START ProfilerStep#0", "3 END ProfilerStep#0"];
+        let ranges = ["3 END load", "3 START load", "3 END load", "4 START ProfilerStep#0", "5 END ProfilerStep#0"];
+        assert_eq!(named, [&marks[..2], &ranges[..3], &marks[2..], &ranges[3..]].concat(), "no step is written twice");
     }
 }

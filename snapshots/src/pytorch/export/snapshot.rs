@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::document::Document;
-use super::entries::{Entries, Entry, HOST, LeftOut, Name, Note};
+use super::entries::{Entries, Entry, HOST, LeftOut, Name};
 use super::frames::{Stacks, write_frames, write_traceback};
 use super::further::{Facts, Further};
 use super::holdings::{Held, Holdings};
@@ -196,10 +196,7 @@ impl<D: Document> Writer<'_, D> {
         self.named("compile_context", facts.compile_context)?;
         if let Some(note) = entry.note {
             self.document.key("user_metadata")?;
-            match note {
-                Note::Name(name) => self.name(name)?,
-                Note::Step(step) => self.document.text(&step.to_string())?,
-            }
+            self.name(note)?;
         }
         self.named("internal_metadata", facts.internal_metadata)?;
         if let Some((first, second)) = facts.pool_id {

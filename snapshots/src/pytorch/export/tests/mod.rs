@@ -11,7 +11,7 @@ use super::*;
 use crate::Error;
 use crate::ids::{EventId, StringId};
 use crate::pytorch::intake::{EventDraft, Intake};
-use crate::pytorch::raw::{Extras, RawSnapshot};
+use crate::pytorch::raw::{Action, Extras, RawSnapshot};
 use crate::pytorch::{EventDigest, recover};
 use crate::text::{text_from_trace, trace_from_text};
 use crate::trace::{Attribute, DeviceFacts, Owner};
@@ -95,7 +95,7 @@ fn raw(value: &Value) -> RawSnapshot {
 fn pickle_and_json_say_the_same_and_lose_nothing() {
     let (pickled, exported) = pickled(&step());
     assert_eq!((pickled.value, exported.clone()), as_json(&step()));
-    assert_eq!(exported, Exported { events: 16, lost: Vec::new() });
+    assert_eq!(exported, Exported { events: 8, lost: Vec::new() });
 }
 
 #[test]
@@ -108,14 +108,10 @@ fn each_event_has_what_pytorch_gives_it() {
     };
     let events = value["device_traces"][0].as_array().unwrap();
     let expected = json!([
-        {"action": "step", "addr": 0, "size": 0, "stream": 0, "time_us": time + 1, "user_metadata": "0",
-            "category": "unknown"},
-        {"action": "phase", "addr": 0, "size": 0, "stream": 0, "time_us": time + 2, "user_metadata": "forward"},
         {"action": "alloc", "addr": 1536, "size": 600, "stream": 0, "time_us": time + 3, "category": "activation",
             "frames": frames(&["forward", "main"])},
-        {"action": "phase", "addr": 0, "size": 0, "stream": 0, "time_us": time + 4, "user_metadata": "backward"},
         {"action": "segment_map", "addr": 4096, "size": 2048, "stream": 7, "time_us": time + 5,
-            "frames": frames(&["grow", "main"])},
+            "category": "unknown", "frames": frames(&["grow", "main"])},
         {"action": "alloc", "addr": 2560, "size": 100, "stream": 0, "time_us": time + 6, "category": "buffer",
             "frames": frames(&["backward", "main"]),
             "forward_frames": ["  File \"??\", line 0, in main\n", "  File \"??\", line 0, in backward\n"]},
@@ -127,17 +123,27 @@ fn each_event_has_what_pytorch_gives_it() {
             "frames": frames(&["forward", "main"])},
         {"action": "free_completed", "addr": 1536, "size": 600, "stream": 0, "time_us": time + 10,
             "frames": frames(&["forward", "main"])},
-        {"action": "mark", "addr": 0, "size": 0, "stream": 0, "time_us": time + 11, "user_metadata": "half way"},
         {"action": "oom", "device_free": 4096, "size": 9_000_000_000_u64, "stream": 0, "time_us": time + 12,
             "frames": frames(&["backward", "main"])},
-        {"action": "device_used", "addr": 0, "size": 12_000_000_000_u64, "stream": 0, "time_us": time + 13},
-        {"action": "tag", "addr": 2560, "size": 100, "stream": 0, "time_us": time + 14, "user_metadata": "buffer",
-            "frames": frames(&["backward", "main"])},
-        {"action": "used", "addr": 2560, "size": 100, "stream": 0, "time_us": time + 15,
-            "frames": frames(&["backward", "main"])},
-        {"action": "used", "addr": 0, "size": 0, "stream": 0, "time_us": time + 16, "frames": frames(&["read"])},
     ]);
     assert_eq!(Value::Array(events.clone()), expected);
+}
+
+#[test]
+fn what_pytorch_does_not_record_stays_out_of_the_history_that_its_viewer_shows() {
+    let (value, _) = as_json(&step());
+    let known: Vec<&str> = Action::NAMED.iter().map(|(name, _)| *name).collect();
+    let events = value["device_traces"][0].as_array().unwrap();
+    assert!(events.iter().all(|event| known.contains(&event["action"].as_str().unwrap())), "{events:?}");
+    let annotations = value["external_annotations"].as_array().unwrap().iter();
+    let named: Vec<String> = annotations.map(|end| format!("{} {}", end["stage"], end["name"])).collect();
+    for name in ["ProfilerStep#0", "forward", "backward", "half way"] {
+        for stage in ["START", "END"] {
+            assert!(named.contains(&format!("\"{stage}\" \"{name}\"")), "{named:?}");
+        }
+    }
+    let whole = recover(&raw(&value)).unwrap().unwrap();
+    assert_eq!(text_from_trace(&whole), text_from_trace(&step()), "and nothing is lost on the way back");
 }
 
 #[test]
@@ -170,7 +176,7 @@ fn the_final_state_is_told_segment_by_segment_without_gaps() {
     let sizes = |key: &str| value["segments"][0][key].as_u64().unwrap();
     assert_eq!([sizes("allocated_size"), sizes("active_size"), sizes("requested_size")], [1536, 3072, 2600]);
     assert_eq!(value["allocator_settings"], json!({"expandable_segments": true}));
-    assert_eq!(value["external_annotations"].as_array().unwrap().len(), 6);
+    assert_eq!(value["external_annotations"].as_array().unwrap().len(), 8);
     assert_eq!(value.get("host_traces"), None);
 }
 
@@ -357,10 +363,12 @@ fn devices_have_their_places_and_host_memory_its_own() {
     let (value, exported) = as_json(&trace_from_text(text).unwrap());
     let lengths: Vec<usize> =
         value["device_traces"].as_array().unwrap().iter().map(|events| events.as_array().unwrap().len()).collect();
-    assert_eq!(lengths, [0, 0, 5], "a mark goes where the other events are");
+    assert_eq!(lengths, [0, 0, 4]);
+    let mark = &value["external_annotations"][0];
+    assert_eq!((&mark["name"], &mark["device"]), (&"here".into(), &2.into()), "a mark goes where the events are");
     assert_eq!(value["host_traces"].as_array().unwrap().len(), 2);
     assert_eq!((&value["segments"][0]["device"], &value["host_segments"][0]["device"]), (&2.into(), &(-1).into()));
-    assert_eq!(exported.events, 7);
+    assert_eq!(exported.events, 6);
     let digest = EventDigest::of(&raw(&value));
     assert!(value["highwater"].as_str().unwrap().starts_with(&format!("snap1:{digest:08x}:")));
     let (nothing, _) = as_json(&Trace::default());
@@ -395,7 +403,6 @@ fn facts_that_a_snapshot_brought_along_are_given_back() {
     let expected = json!([
         {"action": "teleport", "addr": 0, "size": 0, "category": "unknown"},
         {"action": "annotate", "addr": 4096, "size": 512, "user_metadata": "saved"},
-        {"action": "mark", "addr": 0, "size": 0, "user_metadata": "free_completed"},
         {"action": "alloc", "addr": 0, "size": 512, "compile_context": "Torch-Compiled Region: 0/0", "pool_id": [0, 1],
             "category": "ACTIVATION", "forward_frames": ["  File \"a.py\", line 1, in f\n"]},
     ]);
