@@ -12,12 +12,14 @@ use super::absence::{Grouped, NO_GROUP};
 use super::frames::user_line;
 use super::group_key::GroupKey;
 use super::lifetime::{Lifetime, phase_of, step_of};
+use super::pools::{BlockPool, Pools};
 
 const NO_STEP: u64 = u64::MAX;
 
 /// Turns a block's value of a key into a number, and such a number into text.
 pub(super) struct Coder<'a> {
     trace: &'a Trace,
+    pools: Pools,
     /// The user lines met so far.
     lines: Interner<SourceLine>,
     /// The user line of each stack met so far.
@@ -27,7 +29,7 @@ pub(super) struct Coder<'a> {
 impl<'a> Coder<'a> {
     /// For the blocks of `trace`.
     pub(super) fn new(trace: &'a Trace) -> Self {
-        Self { trace, lines: Interner::default(), line_of: HashMap::new() }
+        Self { trace, pools: Pools::of(trace), lines: Interner::default(), line_of: HashMap::new() }
     }
 
     /// The number that stands for `block`'s value of `key`.
@@ -52,7 +54,7 @@ impl<'a> Coder<'a> {
             }
             GroupKey::Size => block.requested,
             GroupKey::Stream => block.stream.0,
-            GroupKey::Pool => u64::from(block.pool as u8),
+            GroupKey::Pool => self.pools.pool(trace, block).code(),
             GroupKey::Lifetime => Lifetime::of(trace, block) as u64,
         }
     }
@@ -76,7 +78,7 @@ impl<'a> Coder<'a> {
                 None => "(none)".to_owned(),
             },
             GroupKey::Size => exact_size(code),
-            GroupKey::Pool => name_of(crate::Pool::from_code(code as u8).map(crate::Pool::name)),
+            GroupKey::Pool => BlockPool::from_code(code).to_string(),
             GroupKey::Lifetime => Lifetime::ALL[code as usize].name().to_owned(),
         }
     }

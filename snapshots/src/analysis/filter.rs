@@ -6,6 +6,7 @@ use crate::trace::Trace;
 use crate::units::parse_bytes;
 
 use super::lifetime::Lifetime;
+use super::pools::{BlockPool, Pools};
 
 /// Conditions that a block must all meet.
 ///
@@ -117,7 +118,9 @@ impl Filter {
 
     /// Makes the filter ready for the blocks of `trace`.
     pub fn on<'a>(&'a self, trace: &'a Trace) -> BlockFilter<'a> {
-        BlockFilter { trace, terms: self.terms.iter().map(|term| (term, TextCache::default())).collect() }
+        let names_pools = self.terms.iter().any(|term| term.key == Key::Pool);
+        let pools = if names_pools { Pools::of(trace) } else { Pools::default() };
+        BlockFilter { trace, pools, terms: self.terms.iter().map(|term| (term, TextCache::default())).collect() }
     }
 }
 
@@ -157,6 +160,7 @@ impl Key {
         match self {
             Self::Category => listed(Category::ALL.iter().map(|value| value.name()).collect()),
             Self::Phase => listed(Phase::ALL.iter().map(|value| value.name()).collect()),
+            Self::Pool if BlockPool::from_name(text).is_some() => Ok(Value::Text(text.to_owned())),
             Self::Pool => listed(Pool::ALL.iter().map(|value| value.name()).collect()),
             Self::Lifetime => listed(Lifetime::ALL.iter().map(|value| value.word()).collect()),
             Self::Op | Self::Scope | Self::Stack | Self::Frame => Ok(Value::Text(text.to_owned())),
@@ -195,6 +199,7 @@ fn split_terms(text: &str) -> Result<Vec<String>, String> {
 #[derive(Clone, Debug)]
 pub struct BlockFilter<'a> {
     trace: &'a Trace,
+    pools: Pools,
     terms: Vec<(&'a Term, TextCache)>,
 }
 
@@ -205,17 +210,18 @@ impl BlockFilter<'_> {
     /// Whether `id` meets every condition.
     pub fn matches(&mut self, id: BlockId) -> bool {
         let trace = self.trace;
-        self.terms.iter_mut().all(|(term, cache)| term.matches(trace, id, cache))
+        let pools = &self.pools;
+        self.terms.iter_mut().all(|(term, cache)| term.matches((trace, pools), id, cache))
     }
 }
 
 impl Term {
-    fn matches(&self, trace: &Trace, id: BlockId, cache: &mut TextCache) -> bool {
+    fn matches(&self, (trace, pools): (&Trace, &Pools), id: BlockId, cache: &mut TextCache) -> bool {
         let block = trace.blocks.get(id);
         let span = || trace.spans.at(if block.is_baseline() { crate::EventId(0) } else { block.alloc });
         let number = match self.key {
             Key::Category => return self.holds_text(block.category.name()),
-            Key::Pool => return self.holds_text(block.pool.name()),
+            Key::Pool => return self.holds_text(&pools.pool(trace, &block).to_string()),
             Key::Lifetime => return self.holds_text(Lifetime::of(trace, &block).word()),
             Key::Phase => {
                 let phase = if block.is_baseline() { Some(Phase::Setup) } else { span().map(|span| span.phase) };

@@ -8,9 +8,10 @@ use crate::analysis::group_key::GroupKey;
 use crate::analysis::lifetime::Lifetime;
 use crate::analysis::lifetime::{phase_of, step_of};
 use crate::analysis::metric::Metric;
+use crate::analysis::pools::{BlockPool, Pools};
 use crate::ids::{BlockId, ScopeId, StackId, StringId};
 use crate::trace::Trace;
-use crate::{Category, Phase, Pool};
+use crate::{Category, Phase};
 
 use super::lines::Lines;
 use super::{Node, NodeId, Part, Role, Tree, TreeKey, TreeQuery};
@@ -136,6 +137,7 @@ fn in_order(trace: &Trace, lines: &Lines, nodes: &[Node]) -> (Vec<Node>, Vec<Nod
 struct Builder<'a> {
     trace: &'a Trace,
     query: &'a TreeQuery,
+    pools: Pools,
     lines: Lines,
     nodes: Vec<Node>,
     child_of: HashMap<(NodeId, Part, u8), NodeId>,
@@ -145,8 +147,10 @@ struct Builder<'a> {
 impl<'a> Builder<'a> {
     fn new(trace: &'a Trace, query: &'a TreeQuery) -> Self {
         let (lines, child_of, levels) = (Lines::default(), HashMap::new(), Vec::new());
+        let names_pools = query.keys.contains(&TreeKey::By(GroupKey::Pool));
+        let pools = if names_pools { Pools::of(trace) } else { Pools::default() };
         let root = new_node(NodeId::ROOT, Part::All, 0, Role::Program);
-        Self { trace, query, lines, nodes: vec![root], child_of, levels }
+        Self { trace, query, pools, lines, nodes: vec![root], child_of, levels }
     }
 
     /// Splits the chains of `blocks` by `key`, and gives every new chain its path of nodes.
@@ -204,7 +208,7 @@ impl<'a> Builder<'a> {
                 }
                 GroupKey::Size => blocks.requested[row],
                 GroupKey::Stream => blocks.stream[row].0,
-                GroupKey::Pool => u64::from(blocks.pool[row] as u8),
+                GroupKey::Pool => self.pools.pool(trace, &blocks.get(id)).code(),
                 GroupKey::Lifetime => Lifetime::of(trace, &blocks.get(id)) as u64,
             },
         }
@@ -225,7 +229,7 @@ impl<'a> Builder<'a> {
             TreeKey::By(GroupKey::Step) => Part::Step(u32::try_from(code).ok()),
             TreeKey::By(GroupKey::Size) => Part::Size(code),
             TreeKey::By(GroupKey::Stream) => Part::Stream(code),
-            TreeKey::By(GroupKey::Pool) => Part::Pool(Pool::from_code(code as u8).unwrap_or(Pool::Large)),
+            TreeKey::By(GroupKey::Pool) => Part::Pool(BlockPool::from_code(code)),
             TreeKey::By(GroupKey::Lifetime) => {
                 Part::Lifetime(Lifetime::ALL.get(code as usize).copied().unwrap_or(Lifetime::Kept))
             }

@@ -48,7 +48,7 @@ impl Tree {
             Part::All | Part::Beside(_) | Part::Block(_) => None,
             Part::Category(category) => Some(format!("category={category}")),
             Part::Phase(phase) => Some(format!("phase={phase}")),
-            Part::Pool(pool) => Some(format!("pool={pool}")),
+            Part::Pool(pool) => Some(format!("pool={}", quoted(&pool.to_string())?)),
             Part::Lifetime(lifetime) => Some(format!("lifetime={}", lifetime.word())),
             Part::Op(name) => Some(format!("op={}", quoted(tables.string(name))?)),
             Part::Stream(stream) => Some(format!("stream={stream}")),

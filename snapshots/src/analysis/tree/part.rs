@@ -5,10 +5,11 @@ use std::cmp::Ordering;
 use crate::ids::{BlockId, StringId};
 use crate::tables::Tables;
 use crate::units::format_bytes;
-use crate::{Category, Phase, Pool};
+use crate::{Category, Phase};
 
 use super::lines::Lines;
 use crate::analysis::lifetime::Lifetime;
+use crate::analysis::pools::BlockPool;
 
 /// What the blocks of a node share beyond those of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +23,7 @@ pub enum Part {
     /// The phase in which they were made.
     Phase(Phase),
     /// The allocator's pool.
-    Pool(Pool),
+    Pool(BlockPool),
     /// How long they live.
     Lifetime(Lifetime),
     /// The operation's name.
@@ -49,7 +50,7 @@ impl Part {
             Self::Beside(row) => beside.get(usize::from(row)).copied().unwrap_or_default().to_owned(),
             Self::Category(category) => category.name().to_owned(),
             Self::Phase(phase) => phase.name().to_owned(),
-            Self::Pool(pool) => pool.name().to_owned(),
+            Self::Pool(pool) => pool.to_string(),
             Self::Lifetime(lifetime) => lifetime.name().to_owned(),
             Self::Op(name) | Self::Scope(name) => or_none(tables.string(name)),
             Self::Step(Some(step)) => step.to_string(),

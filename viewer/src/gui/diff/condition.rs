@@ -18,7 +18,8 @@ pub(super) fn of_group(group: &DiffGroup, keys: &[GroupKey]) -> Option<[String; 
 
 fn term(key: GroupKey, value: &str) -> Option<String> {
     match key {
-        GroupKey::Category | GroupKey::Phase | GroupKey::Pool => Some(format!("{}={value}", key.name())),
+        GroupKey::Category | GroupKey::Phase => Some(format!("{}={value}", key.name())),
+        GroupKey::Pool => is(key.name(), value),
         GroupKey::Step | GroupKey::Stream => value.parse::<u64>().is_ok().then(|| format!("{}={value}", key.name())),
         GroupKey::Size => Some(format!("size={}", value.replace(' ', ""))),
         GroupKey::Lifetime => {

@@ -19,9 +19,8 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
     let name = key.name();
     let known = Some(value).filter(|value| *value != NONE);
     match key {
-        GroupKey::Category | GroupKey::Phase | GroupKey::Pool | GroupKey::Step | GroupKey::Stream => {
-            Some(format!("{name}={}", known?))
-        }
+        GroupKey::Pool => condition::is(name, known?),
+        GroupKey::Category | GroupKey::Phase | GroupKey::Step | GroupKey::Stream => Some(format!("{name}={}", known?)),
         GroupKey::Op | GroupKey::Scope => condition::is(name, known.unwrap_or_default()),
         GroupKey::Stack => match known {
             Some(stack) if stack.contains('"') => None,

@@ -4,6 +4,7 @@ use eframe::egui::{
     Color32, FontId, Painter, Rect, Response, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_snapshots::Category;
+use highwater_snapshots::analysis::pools::BlockPool;
 use highwater_snapshots::analysis::tree::{NodeId, Part};
 use highwater_snapshots::analysis::{GroupKey, Lifetime, Tree, TreeKey};
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -110,7 +111,7 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
         Part::Line(Some(_)) if is_stack => theme::instance(theme::role(node.role), id.0 as usize),
         Part::Phase(phase) => theme::entry(phase as usize, 6),
         Part::Lifetime(lifetime) => theme::entry(lifetime as usize, Lifetime::ALL.len()),
-        Part::Pool(pool) => theme::entry(pool as usize, 2),
+        Part::Pool(BlockPool::Shared(pool)) => theme::entry(pool as usize, 2),
         // The same name has the same colour at every moment.
         _ => theme::named(&tree.name(&trace.tables, id)),
     }
