@@ -97,7 +97,7 @@ impl Sum {
         self.blocks += 1;
     }
 
-    fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         Self { bytes: self.bytes + other.bytes, blocks: self.blocks + other.blocks }
     }
 }

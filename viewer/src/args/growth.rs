@@ -28,7 +28,7 @@ pub struct GrowthArguments {
     #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
     pub metric: Metric,
     /// Group by these, separated by commas: category, op, scope, phase, step, stack, frame, size, stream, pool, lifetime
-    /// [default: category,scope; category,frame where the recording names no modules]
+    /// [default: category,scope; category,frame where the recording names no modules; frame where categories are guessed]
     #[arg(long, value_name = "KEYS")]
     pub by: Option<GroupKeys>,
     /// Name the K groups that grow most; the others are summed up as the rest

@@ -6,8 +6,9 @@ use std::io;
 use highwater_snapshots::Trace;
 use highwater_snapshots::analysis::between::Sum;
 use highwater_snapshots::analysis::frames::short_stack;
-use highwater_snapshots::analysis::growth::{GrownGroup, Growth, GrowthQuery, StepGrowth, StepWindow};
+use highwater_snapshots::analysis::growth::{GrownGroup, Growth, GrowthQuery, Leak, StepGrowth, StepWindow, has_steps};
 use highwater_snapshots::analysis::{GroupKey, LiveIndex, Metric, Question, Series};
+use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
@@ -21,6 +22,13 @@ use super::shell::next_command;
 use super::table::{Column, Table};
 use crate::args::GrowthArguments;
 
+/// Leaks that are listed for each device.
+const SHOWN_LEAKS: usize = 5;
+
+/// What to do about a recording without steps.
+const HOW_TO_MARK: &str = "The recording has no steps, so growth per step is unknown. Mark them with scope::step(i) in \
+    Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch.";
+
 /// Steps that are listed at the beginning and at the end where there are many.
 const SHOWN_STEPS: usize = 6;
 
@@ -32,6 +40,8 @@ pub struct GrowthReport<'a> {
     keys: Vec<GroupKey>,
     window: StepWindow,
     growth: Growth,
+    /// The other devices, where none was asked for.
+    others: Vec<Growth>,
     /// The device's memory; none if unknown.
     capacity: Option<u64>,
 }
@@ -40,19 +50,36 @@ impl<'a> GrowthReport<'a> {
     /// Asks `trace`.
     pub fn of(trace: &'a Trace, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
         let device = choose_device(trace, arguments.device.device)?;
-        let window = StepWindow::of(trace, arguments.from_step, arguments.to_step).map_err(Failure::Usage)?;
-        let place = if trace.tables.scopes.is_empty() { GroupKey::Frame } else { GroupKey::Scope };
-        let keys = arguments.by.as_ref().map_or_else(|| vec![GroupKey::Category, place], |by| by.0.clone());
-        let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
+        let is_asked = arguments.from_step.is_some() || arguments.to_step.is_some();
+        let window = if has_steps(trace) || is_asked {
+            StepWindow::of(trace, arguments.from_step, arguments.to_step).map_err(Failure::Usage)?
+        } else {
+            StepWindow::without_steps(trace)
+        };
+        // Guessed categories would split what one line keeps.
+        let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
+            (false, _) => vec![GroupKey::Category, GroupKey::Scope],
+            (true, false) => vec![GroupKey::Category, GroupKey::Frame],
+            (true, true) => vec![GroupKey::Frame],
+        };
+        let keys = arguments.by.as_ref().map_or(by_default, |by| by.0.clone());
         let query = GrowthQuery {
             metric: arguments.metric,
             keys: &keys,
             top: arguments.top,
             filter: &arguments.blocks.filter.filter,
         };
-        let growth = Growth::of(trace, (&series, &live), &window, &query);
+        let of_device = |device| {
+            let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
+            Growth::of(trace, (&series, &live), &window, &query)
+        };
+        let growth = of_device(device);
+        let others = match arguments.device.device {
+            Some(_) => Vec::new(),
+            None => trace.device_ids().into_iter().filter(|other| *other != device).map(of_device).collect(),
+        };
         let capacity = trace.device_facts(device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
-        Ok(Self { trace, arguments, keys, window, growth, capacity })
+        Ok(Self { trace, arguments, keys, window, growth, others, capacity })
     }
 
     /// The answer for programs: survivors less freed is `growth_bytes`, of the groups with the rest, too.
@@ -61,8 +88,8 @@ impl<'a> GrowthReport<'a> {
         GrowthFigures {
             device: start.device.0,
             metric: start.metric,
-            from_step: self.window.from(),
-            to_step: self.window.to(),
+            from_step: self.has_steps().then(|| self.window.from()),
+            to_step: self.has_steps().then(|| self.window.to()),
             steps: self.growth.step_count(),
             chosen_because: self.window.reasons(),
             filter: self.arguments.blocks.filter.stated().map(str::to_owned),
@@ -71,8 +98,10 @@ impl<'a> GrowthReport<'a> {
             survivors: balance.born,
             freed: balance.freed,
             growth_bytes: self.growth.net(),
-            bytes_per_step: self.growth.bytes_per_step(),
+            bytes_per_step: self.has_steps().then(|| self.growth.bytes_per_step()),
             recurring_bytes: self.growth.recurring.bytes,
+            leaks: self.leaks(&self.growth),
+            devices: self.all().map(|growth| self.device_figures(growth)).collect(),
             extrapolation: self.projection(),
             rows: self.growth.steps.iter().map(StepFigures::of).collect(),
             groups: self.growth.groups.iter().map(|group| GroupFigures::of(group, &self.keys)).collect(),
@@ -106,19 +135,47 @@ impl<'a> GrowthReport<'a> {
         })
     }
 
+    /// The device that the answer is about, then the others.
+    fn all(&self) -> impl Iterator<Item = &Growth> {
+        std::iter::once(&self.growth).chain(&self.others)
+    }
+
+    fn has_steps(&self) -> bool {
+        !self.window.steps.is_empty()
+    }
+
+    fn leaks(&self, growth: &Growth) -> Vec<LeakFigures> {
+        let figures = |leak: &Leak| LeakFigures {
+            line: leak.line.clone(),
+            bytes: leak.kept.bytes,
+            blocks: leak.kept.blocks,
+            bytes_per_step: leak.bytes_per_step,
+            stack: self.trace.tables.stack_text(leak.stack),
+        };
+        growth.leaks.iter().map(figures).collect()
+    }
+
+    fn device_figures(&self, growth: &Growth) -> DeviceFigures {
+        DeviceFigures {
+            device: growth.start.device.0,
+            growth_bytes: growth.net(),
+            bytes_per_step: self.has_steps().then(|| growth.bytes_per_step()),
+            leaks: self.leaks(growth),
+        }
+    }
+
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        page.headline(&self.headline())?;
+        let verdict: Vec<String> = self.all().flat_map(|growth| self.verdict(growth)).collect();
+        for (at, line) in verdict.iter().enumerate() {
+            if at == 0 { page.headline(line)? } else { page.line(line)? }
+        }
+        if !self.has_steps() {
+            page.line(HOW_TO_MARK)?;
+        }
         page.line(&self.identity())?;
-        if self.growth.recurring.bytes > 0 {
-            let recurring = self.growth.recurring;
-            page.line(&format!(
-                "Of the survivors, {} ({}) are of groups that come again with every step.",
-                format_bytes(recurring.bytes),
-                count_of(recurring.blocks, "block")
-            ))?;
-        } else if self.growth.net() > 0 && self.growth.step_count() > 1 {
-            page.line("No group that grew comes again with every step.")?;
+        if self.growth.leaks.is_empty() && self.growth.net() > 0 && self.growth.step_count() > 1 {
+            page.line("No source line keeps memory of every step.")?;
         }
         if let Some(projection) = self.projection() {
             page.line(&projection.text())?;
@@ -126,8 +183,10 @@ impl<'a> GrowthReport<'a> {
         for reason in self.window.reasons() {
             page.line(&reason)?;
         }
-        page.gap()?;
-        page.table(&self.steps())?;
+        if self.has_steps() {
+            page.gap()?;
+            page.table(&self.steps())?;
+        }
         page.gap()?;
         page.line("What survives, and what was freed of what was there before:")?;
         page.table(&self.table())?;
@@ -138,11 +197,36 @@ impl<'a> GrowthReport<'a> {
     }
 
     fn span(&self) -> String {
+        if !self.has_steps() {
+            return "from the start of the recording to its end".to_owned();
+        }
         format!("from the start of step {} to the end of step {}", self.window.from(), self.window.to())
     }
 
-    fn headline(&self) -> String {
-        let net = self.growth.net();
+    /// Whether a device's memory grows, a sentence a line: its leaks first.
+    fn verdict(&self, growth: &Growth) -> Vec<String> {
+        let device = match self.trace.device_ids().len() {
+            0 | 1 => String::new(),
+            _ => format!("Device {}: ", growth.start.device.0),
+        };
+        let names = unique_suffixes(&growth.leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
+        let steps = count_of(growth.step_count() as u64, "step");
+        let leak = |(leak, name): (&Leak, String)| {
+            let (each, all) = (format_bytes(leak.bytes_per_step), format_bytes(leak.kept.bytes));
+            format!("{device}{name} leaks {each} a step: {all} of {steps} are still live.")
+        };
+        let mut lines: Vec<String> = growth.leaks.iter().zip(names).take(SHOWN_LEAKS).map(leak).collect();
+        if growth.leaks.len() > SHOWN_LEAKS {
+            let more = count_of((growth.leaks.len() - SHOWN_LEAKS) as u64, "more line");
+            let bytes: u64 = growth.leaks[SHOWN_LEAKS..].iter().map(|leak| leak.bytes_per_step).sum();
+            lines.push(format!("{device}{more} leak {} a step.", format_bytes(bytes)));
+        }
+        lines.push(format!("{device}{}", self.headline(growth)));
+        lines
+    }
+
+    fn headline(&self, growth: &Growth) -> String {
+        let net = growth.net();
         let which = match self.arguments.blocks.filter.stated() {
             Some(filter) => format!("Live memory in blocks with {filter}"),
             None => "Live memory".to_owned(),
@@ -150,11 +234,12 @@ impl<'a> GrowthReport<'a> {
         let size = signed(net);
         let size = size.trim_start_matches(['+', '−']);
         match net {
-            1.. => {
-                let steps = count_of(self.growth.step_count() as u64, "step");
-                let each = format_bytes(self.growth.bytes_per_step());
+            1.. if self.has_steps() => {
+                let steps = count_of(growth.step_count() as u64, "step");
+                let each = format_bytes(growth.bytes_per_step());
                 format!("{which} grows {}: {size} in {steps}, {each} a step on average.", self.span())
             }
+            1.. => format!("{which} grows {}, by {size}.", self.span()),
             0 => format!("{which} does not grow {}.", self.span()),
             _ => format!("{which} shrinks {}, by {size}.", self.span()),
         }
@@ -165,8 +250,9 @@ impl<'a> GrowthReport<'a> {
         let balance = &self.growth.balance;
         let [start, end] = [Question::AliveAtA, Question::AliveAtB].map(|of| balance.get(of).bytes);
         format!(
-            "{} made in these steps survive ({}) − {} freed of what was older ({}) = {} {}: from {} to {}.",
+            "{} made {} survive ({}) − {} freed of what was older ({}) = {} {}: from {} to {}.",
             format_bytes(balance.born.bytes),
+            if self.has_steps() { "in these steps" } else { "in the recording" },
             count_of(balance.born.blocks, "block"),
             format_bytes(balance.freed.bytes),
             count_of(balance.freed.blocks, "block"),
@@ -277,8 +363,8 @@ impl<'a> GrowthReport<'a> {
 struct GrowthFigures {
     device: u16,
     metric: Metric,
-    from_step: u32,
-    to_step: u32,
+    from_step: Option<u32>,
+    to_step: Option<u32>,
     steps: usize,
     /// Why these steps, where they were not asked for.
     chosen_because: Vec<String>,
@@ -289,8 +375,10 @@ struct GrowthFigures {
     survivors: Sum,
     freed: Sum,
     growth_bytes: i128,
-    bytes_per_step: u64,
+    bytes_per_step: Option<u64>,
     recurring_bytes: u64,
+    leaks: Vec<LeakFigures>,
+    devices: Vec<DeviceFigures>,
     extrapolation: Option<ProjectionFigures>,
     rows: Vec<StepFigures>,
     groups: Vec<GroupFigures>,
@@ -300,6 +388,25 @@ struct GrowthFigures {
     stacks: Vec<StackFigures>,
     trust: TrustFigures,
     problems: Vec<String>,
+}
+
+/// A source line that keeps memory of every step.
+#[derive(Debug, Serialize)]
+struct LeakFigures {
+    line: String,
+    bytes: u64,
+    blocks: u64,
+    bytes_per_step: u64,
+    stack: Vec<String>,
+}
+
+/// The verdict on a device.
+#[derive(Debug, Serialize)]
+struct DeviceFigures {
+    device: u16,
+    growth_bytes: i128,
+    bytes_per_step: Option<u64>,
+    leaks: Vec<LeakFigures>,
 }
 
 /// What would be if every step added as much: a guess.

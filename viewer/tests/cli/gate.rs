@@ -300,6 +300,48 @@ fn what_growth_tells_programs_adds_up() {
     assert!(why("growth leaky.snap --device 3").contains("no such device"));
 }
 
+#[test]
+fn growth_names_the_leaks_of_every_device_with_their_lines() {
+    let mut text = String::new();
+    for step in 0..6 {
+        let category = if step % 2 == 0 { "activation" } else { "unknown" };
+        text += &format!("step {step}\nphase forward\nalloc a 100 < /p/net/train.py:5 step\nfree a\n");
+        text += &format!("alloc k{step} 41943040 {category} device=1 < /p/net/train.py:9 log < /p/main.py:3 main\n");
+    }
+    let trace = || {
+        let mut trace = trace_from_text(&text).unwrap();
+        trace.trust.categories_guessed = true;
+        trace
+    };
+    let told = json(trace(), "growth leaky.snap --json --device 0");
+    assert_eq!((&told["leaks"], told["devices"].as_array().unwrap().len()), (&serde_json::json!([]), 1));
+    let told = json(trace(), "growth leaky.snap --json");
+    let leaking = told["devices"].as_array().unwrap().iter().find(|device| device["device"] == 1).unwrap();
+    assert_eq!(leaking["leaks"][0]["line"], "/p/net/train.py:9 log");
+    assert_eq!(leaking["leaks"][0]["bytes_per_step"], 41_943_040);
+    let answer = answer(trace(), "growth leaky.snap").unwrap();
+    let line = answer.lines().any(|line| line.starts_with("Device 1: train.py:9 log leaks 40 MiB a step"));
+    assert!(line, "{answer}");
+    let mut first = answer.lines();
+    assert!(first.next().unwrap().starts_with("Device "), "{answer}");
+}
+
+#[test]
+fn growth_of_a_recording_without_steps_says_what_it_can_and_how_to_mark_steps() {
+    let trace = || trace_from_text("baseline w 1024 < main\nalloc a 4096 < train.py:9 log\n").unwrap();
+    let answer = answer(trace(), "growth bare.snap").unwrap();
+    assert!(
+        answer.starts_with("Live memory grows from the start of the recording to its end, by 4 KiB.\n"),
+        "{answer}"
+    );
+    assert!(answer.contains("no steps") && answer.contains("record_function") && answer.contains("train.py:9 log"));
+    let told = json(trace(), "growth bare.snap --json");
+    assert_eq!(
+        (&told["from_step"], &told["bytes_per_step"], &told["growth_bytes"]),
+        (&Value::Null, &Value::Null, &4096.into())
+    );
+}
+
 /// A device of 70 MiB on which a request of 20 MiB fails, though 24 MiB are free: and once more after that.
 fn crowded() -> Trace {
     let mut text = "step 0\nphase forward\nsegment_alloc 0x0 67108864\n".to_owned();

@@ -2,6 +2,7 @@
 //! that it found and freed. The two make up the change of the total, to the byte.
 
 mod window;
+mod leaks;
 
 use std::collections::HashMap;
 
@@ -20,7 +21,8 @@ use super::peak::Moment;
 use super::replay::effects;
 use super::series::Series;
 
-pub use window::{FirstStep, LastStep, StepWindow};
+pub use leaks::{Leak, Leaks};
+pub use window::{FirstStep, LastStep, StepWindow, has_steps};
 
 /// Stacks of survivors that are told.
 const STACKS: usize = 3;
@@ -96,7 +98,9 @@ pub struct Growth {
     pub rest_freed: Sum,
     /// How many groups are not listed.
     pub rest_groups: u64,
-    /// Survivors of all groups that come again with every step and grew.
+    /// The source lines that keep memory of every step, by stacks, whatever the keys.
+    pub leaks: Vec<Leak>,
+    /// What these lines keep.
     pub recurring: Sum,
     /// The stacks that made most of these; of all that grew where nothing comes again.
     pub stacks: Vec<Group>,
@@ -130,16 +134,17 @@ impl Growth {
         freed.iter().for_each(|&id| sums.add_freed(id, bytes_of(trace, metric, id)));
         let steps =
             sums.steps(ends(trace, (series, metric), window, (balance.get(Question::AliveAtA).bytes, &matches)));
-        let telling = sums.telling();
-        let told: Vec<BlockId> = survivors.iter().copied().filter(|id| telling[sums.number_of[id]]).collect();
+        let Leaks { lines: leaks, blocks: leaked } = Leaks::among(trace, metric, window, [&survivors, &freed]);
+        let grew = |id: &BlockId| sums.rows[sums.number_of[id]].grew();
+        let is_told = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
+        let told: Vec<BlockId> = survivors.iter().copied().filter(is_told).collect();
         let grouping = Grouping { keys: &[GroupKey::Stack], beside: &[], top: STACKS };
         let stacks = Breakdown::of(trace, metric, &told, &grouping).groups;
-        let grew = |row: &&Row| sums.is_recurring(row) && row.survivors.bytes > row.freed.bytes;
-        let recurring = total(sums.rows.iter().filter(grew).map(|row| row.survivors));
+        let recurring = total(leaks.iter().map(|leak| leak.kept));
         let mut numbers = sums.ranked();
         let rest = numbers.split_off(query.top.min(numbers.len()));
         let at = |position: usize| Moment::at(trace, series, metric, position.checked_sub(1).map(EventId::from_index));
-        let last = window.steps.last().map_or(0..0, |(_, events)| events.clone());
+        let last = window.steps.last().map_or(events.clone(), |(_, events)| events.clone());
         let start_of_last = at(last.start);
         let last_peak =
             series.largest(trace, metric, last).map(|(_, event)| Moment::at(trace, series, metric, Some(event)));
@@ -153,6 +158,7 @@ impl Growth {
             rest_survivors: total(rest.iter().map(|&number| sums.rows[number].survivors)),
             rest_freed: total(rest.iter().map(|&number| sums.rows[number].freed)),
             rest_groups: rest.len() as u64,
+            leaks,
             recurring,
             stacks: stacks.into_iter().filter(|group| group.stack.is_some()).collect(),
         }
@@ -179,6 +185,9 @@ impl Growth {
     pub fn steps_until(&self, capacity: u64) -> Option<u64> {
         let net = u128::try_from(self.net()).ok().filter(|net| *net > 0 && capacity > 0)?;
         let left = u128::from(capacity.saturating_sub(self.last_peak.bytes));
+        if self.step_count() == 0 {
+            return None;
+        }
         u64::try_from(left * self.step_count() as u128 / net + 1).ok()
     }
 }
@@ -241,6 +250,12 @@ struct Row {
     by_step: HashMap<usize, u64>,
 }
 
+impl Row {
+    fn grew(&self) -> bool {
+        self.survivors.bytes > self.freed.bytes
+    }
+}
+
 impl<'a> Sums<'a> {
     fn new(trace: &'a Trace, keys: &'a [GroupKey], window: &'a StepWindow) -> Self {
         Self {
@@ -287,13 +302,6 @@ impl<'a> Sums<'a> {
 
     fn is_recurring(&self, row: &Row) -> bool {
         self.window.steps.len() > 1 && row.by_step.len() == self.window.steps.len()
-    }
-
-    /// The groups whose stacks are worth telling: those that come again with every step, else all that grew.
-    fn telling(&self) -> Vec<bool> {
-        let grew = |row: &Row| row.survivors.bytes > row.freed.bytes;
-        let recurring: Vec<bool> = self.rows.iter().map(|row| grew(row) && self.is_recurring(row)).collect();
-        if recurring.contains(&true) { recurring } else { self.rows.iter().map(grew).collect() }
     }
 
     fn steps(&self, ends: Vec<u64>) -> Vec<StepGrowth> {

@@ -76,11 +76,68 @@ fn what_comes_again_with_every_step_stands_before_what_came_once() {
     assert_eq!(cache.least_bytes, 101);
     assert_eq!((table.key.join(" "), table.is_recurring, table.steps), ("buffer table".to_owned(), false, 1));
     assert_eq!(growth.recurring.bytes, 410, "the input is replaced, and so does not grow");
+    assert_eq!(leaks(&growth), [("remember", 410, 103)]);
     // The input of the last step against that of the first.
     assert_eq!((growth.rest_groups, growth.rest_survivors.bytes, growth.rest_freed.bytes), (1, 50, 50));
     assert_eq!((growth.net(), growth.step_count(), growth.bytes_per_step()), (1110, 4, 278));
     assert_eq!(growth.stacks.len(), 1);
     assert_eq!(growth.stacks[0].key, ["remember\nmain"]);
+}
+
+fn leaks(growth: &Growth) -> Vec<(&str, u64, u64)> {
+    growth.leaks.iter().map(|leak| (leak.line.as_str(), leak.kept.bytes, leak.bytes_per_step)).collect()
+}
+
+#[test]
+fn a_leak_is_found_whatever_its_blocks_are_taken_for_and_whatever_the_table_shows() {
+    // The guessed category of the same line alternates, and its stacks take turns.
+    let mut text = String::new();
+    for step in 0..6 {
+        let category = if step % 2 == 0 { "activation" } else { "unknown" };
+        let caller = if step % 2 == 0 { "train.py:30 even" } else { "train.py:40 odd" };
+        text += &format!("step {step}\nalloc h{step} 1000 temporary < train.py:9 log < {caller}\n");
+        text += &format!("alloc x{step} 50 input < train.py:5 load < {caller}\n");
+        if step > 0 {
+            text += &format!("free x{}\n", step - 1);
+        }
+        text += &format!("alloc out{step} 40 {category} < train.py:20 keep < {caller}\n");
+    }
+    let asked = Asked::of(&text);
+    for keys in [&[GroupKey::Category, GroupKey::Frame][..], &[GroupKey::Frame], &[GroupKey::Size], &[]] {
+        let growth = asked.growth(Metric::Requested, "", keys);
+        let expected = [("train.py:9 log", 5000, 1000), ("train.py:20 keep", 200, 40)];
+        assert_eq!(leaks(&growth), expected, "{keys:?}");
+        assert_eq!(growth.recurring.bytes, 5200);
+    }
+    assert_eq!(leaks(&asked.growth(Metric::Requested, "size<100", &[])), [("train.py:20 keep", 200, 40)]);
+}
+
+#[test]
+fn what_is_replaced_or_kept_once_is_no_leak() {
+    let mut text = String::new();
+    for step in 0..6 {
+        text += &format!("step {step}\nalloc q{step} 70 < train.py:9 queue\n");
+        // A queue of three: its length stays.
+        if step > 2 {
+            text += &format!("free q{}\n", step - 3);
+        }
+        if step == 3 {
+            text += "alloc t 500 < train.py:12 table\n";
+        }
+    }
+    assert!(leaks(&Asked::of(&text).growth(Metric::Requested, "", &[])).is_empty());
+}
+
+#[test]
+fn without_steps_the_whole_recording_is_counted_and_no_growth_per_step_is_claimed() {
+    let asked = Asked::of("baseline w 10 < main\nalloc a 100 < train.py:9 log\nalloc b 30 < train.py:9 log\nfree b\n");
+    assert!(!has_steps(&asked.trace) && StepWindow::of(&asked.trace, None, None).is_err());
+    let filter = Filter::default();
+    let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 9, filter: &filter };
+    let window = StepWindow::without_steps(&asked.trace);
+    let growth = Growth::of(&asked.trace, (&asked.series, &asked.live), &window, &query);
+    assert_eq!((growth.net(), growth.step_count(), growth.leaks.len(), growth.steps_until(1000)), (100, 0, 0, None));
+    assert_eq!((growth.start.bytes, growth.end.bytes, growth.last_peak.bytes), (10, 110, 140));
 }
 
 #[test]

@@ -34,13 +34,25 @@ pub enum LastStep {
 /// the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepWindow {
-    /// The numbers of the steps, each with its events: the first and one past the last.
+    /// The numbers of the steps, each with its events: the first and one past the last. Empty for a recording without
+    /// steps.
     pub steps: Vec<(u32, Range<usize>)>,
+    /// From the first event of the first step to one past the last of the last.
+    events: Range<usize>,
     /// How the first was chosen.
     pub first: FirstStep,
     /// How the last was chosen.
     pub last: LastStep,
 }
+
+/// Whether a recording says where its steps are, or they were guessed.
+pub fn has_steps(trace: &Trace) -> bool {
+    trace.spans.rows().iter().any(|span| span.step.is_some())
+}
+
+/// Why growth cannot be told, and what to do.
+const NO_STEPS: &str = "the recording has no steps: nothing marks them, and no optimizer step was recognized; mark them \
+    with scope::step(i) in Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch";
 
 /// A step as the spans have it.
 struct Run {
@@ -55,7 +67,7 @@ impl StepWindow {
     pub fn of(trace: &Trace, from: Option<u32>, to: Option<u32>) -> Result<Self, String> {
         let mut runs = runs(trace);
         let Some(last) = runs.len().checked_sub(1) else {
-            return Err("the recording has no steps; mark them, or import it with --categories guess".to_owned());
+            return Err(NO_STEPS.to_owned());
         };
         let find = |step: u32| {
             let range = || format!("it has steps {} to {}", runs[0].step, runs[last].step);
@@ -81,8 +93,15 @@ impl StepWindow {
             return Err(format!("step {} comes after step {}", runs[first_at.0].step, runs[last_at.0].step));
         }
         runs.truncate(last_at.0 + 1);
-        let steps = runs.drain(first_at.0..).map(|run| (run.step, run.events)).collect();
-        Ok(Self { steps, first: first_at.1, last: last_at.1 })
+        let steps: Vec<(u32, Range<usize>)> = runs.drain(first_at.0..).map(|run| (run.step, run.events)).collect();
+        let start = steps.first().map_or(0, |(_, events)| events.start);
+        let events = start..steps.last().map_or(start, |(_, events)| events.end);
+        Ok(Self { steps, events, first: first_at.1, last: last_at.1 })
+    }
+
+    /// All events of a recording without steps: what survives them can be counted, growth per step cannot.
+    pub fn without_steps(trace: &Trace) -> Self {
+        Self { steps: Vec::new(), events: 0..trace.events.len(), first: FirstStep::Asked, last: LastStep::Asked }
     }
 
     /// The number of the first step.
@@ -97,8 +116,7 @@ impl StepWindow {
 
     /// From the first event of the first step to one past the last of the last.
     pub fn events(&self) -> Range<usize> {
-        let start = self.steps.first().map_or(0, |(_, events)| events.start);
-        start..self.steps.last().map_or(start, |(_, events)| events.end)
+        self.events.clone()
     }
 
     /// Why it begins and ends where it does, a sentence each; nothing for what was asked for.

@@ -1,10 +1,11 @@
-//! Growth: what is made in a step and never freed, and which of it comes again with every step.
+//! Growth: what is made in a step and never freed, and which of it belongs to a leak.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
 use crate::Category;
+use crate::ids::ScopeId;
 use crate::trace::Trace;
 
 use super::bins::Sum;
@@ -22,10 +23,10 @@ pub struct Growth {
     pub total: Sum,
     /// What is kept from each row of steps, in order; rows from which nothing is kept are left out.
     pub by_step: Vec<KeptOfStep>,
-    /// Whether something is kept from every step that tells: not the first, which makes what later steps find, and of
-    /// four or more not the last, whose blocks a further step might have freed. Two such steps are needed.
+    /// Whether some of it belongs to a leak: a source line that keeps memory of every step, see
+    /// [`Leaks`](crate::analysis::growth::Leaks).
     pub is_growing: bool,
-    /// The fewest bytes kept from a step that tells; 0 unless it is growing.
+    /// The fewest bytes kept from a step of those in which leaks are looked for; 0 unless it is growing.
     pub least_bytes: u64,
 }
 
@@ -41,9 +42,16 @@ pub struct KeptOfStep {
     pub sum: Sum,
 }
 
-/// Sorts out what is kept, and notes in each row of `steps` how much that is.
-pub(super) fn growth(trace: &Trace, steps: &mut [StepRow], kept: &Kept) -> Vec<Growth> {
-    let telling = telling(steps);
+/// Sorts out what is kept, and notes in each row of `steps` how much that is. `leaking` are the categories and scopes of
+/// the blocks that leaks keep, and `window` the steps in which these are looked for.
+pub(super) fn growth(
+    trace: &Trace,
+    steps: &mut [StepRow],
+    kept: &Kept,
+    (window, leaking): (&[u32], &HashSet<(Category, ScopeId)>),
+) -> Vec<Growth> {
+    let in_window = |row: &StepRow| row.step.is_some_and(|step| window.contains(&step));
+    let telling: Vec<usize> = (0..steps.len()).filter(|row| in_window(&steps[*row])).collect();
     let mut groups: Vec<Growth> = Vec::with_capacity(kept.len());
     for ((category, scope), runs) in kept {
         let mut by_row: BTreeMap<usize, Sum> = BTreeMap::new();
@@ -59,7 +67,7 @@ pub(super) fn growth(trace: &Trace, steps: &mut [StepRow], kept: &Kept) -> Vec<G
             }
         }
         let least = telling.iter().map(|row| by_row.get(row).map_or(0, |sum| sum.bytes)).min().unwrap_or(0);
-        let is_growing = telling.len() > 1 && telling.iter().all(|row| by_row.contains_key(row));
+        let is_growing = leaking.contains(&(*category, *scope));
         let of_step = |(row, sum)| KeptOfStep { row, step: steps.get(row).and_then(|step| step.step), sum };
         groups.push(Growth {
             category: *category,
@@ -75,14 +83,4 @@ pub(super) fn growth(trace: &Trace, steps: &mut [StepRow], kept: &Kept) -> Vec<G
         rank(b).cmp(&rank(a)).then_with(|| (a.category, &a.scope).cmp(&(b.category, &b.scope)))
     });
     groups
-}
-
-/// The rows of steps from which something must be kept if it grows with every step.
-fn telling(steps: &[StepRow]) -> Vec<usize> {
-    let mut rows: Vec<usize> = (0..steps.len()).filter(|row| steps[*row].step.is_some()).collect();
-    if rows.len() >= 4 {
-        rows.pop();
-    }
-    rows.drain(..rows.len().min(1));
-    rows
 }

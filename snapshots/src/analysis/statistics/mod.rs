@@ -7,12 +7,16 @@ mod tally;
 mod growth;
 mod notes;
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
+use crate::Category;
 use crate::event::EventKind;
-use crate::ids::{BlockId, DeviceId};
+use crate::ids::{BlockId, DeviceId, ScopeId};
 use crate::trace::Trace;
 
+use super::growth::{Leaks, StepWindow};
 use super::lifetime::Lifetime;
 use super::live::LiveIndex;
 use super::matches::Matches;
@@ -105,7 +109,8 @@ impl Statistics {
         let at_peak = live.before_position(trace, metric, peak.position());
         let at_peak: Vec<BlockId> = at_peak.into_iter().filter(|id| matches.contains(*id)).collect();
         tally.add_peak(trace, metric, &at_peak);
-        let growth = growth::growth(trace, &mut steps, &tally.kept);
+        let (window, leaking) = leaking(trace, live, metric, matches);
+        let growth = growth::growth(trace, &mut steps, &tally.kept, (&window, &leaking));
         let mut allocator = driver_calls(trace, device);
         allocator.requested_bytes = tally.requested;
         allocator.allocated_bytes = tally.allocated;
@@ -131,6 +136,21 @@ impl Statistics {
             allocator,
         }
     }
+}
+
+/// The steps in which leaks are looked for, and the categories and scopes of the blocks that leaks keep.
+fn leaking(
+    trace: &Trace,
+    live: &LiveIndex,
+    metric: Metric,
+    matches: &Matches,
+) -> (Vec<u32>, HashSet<(Category, ScopeId)>) {
+    let Ok(window) = StepWindow::of(trace, None, None) else { return Default::default() };
+    let metric = if metric.is_of_blocks() { metric } else { Metric::Allocated };
+    let leaks = Leaks::of(trace, live, metric, &window, matches);
+    let blocks = leaks.blocks.iter().map(|id| id.0 as usize);
+    let places = blocks.map(|row| (trace.blocks.category[row], trace.blocks.scope[row])).collect();
+    (window.steps.iter().map(|(step, _)| *step).collect(), places)
 }
 
 fn rounding(trace: &Trace, blocks: &[BlockId]) -> u64 {

@@ -135,6 +135,19 @@ fn what_comes_again_with_every_step_and_stays_is_named_first() {
 }
 
 #[test]
+fn what_grows_is_what_growth_calls_a_leak() {
+    // Its category alternates, as guesses do, and the last step is cut.
+    let step = |step: u32, category: &str| format!("step {step}\nphase forward\nalloc k{step} 10 {category} < keep\n");
+    let mut text: String = (0..5)
+        .map(|at| step(at, ["activation", "unknown"][at as usize % 2]) + "phase backward\nalloc g 1\nfree g\n")
+        .collect();
+    text += "step 5\nphase forward\n";
+    let (_, statistics) = told(&text, Metric::Requested, "");
+    assert!(statistics.growth.iter().filter(|group| group.total.bytes >= 20).all(|group| group.is_growing));
+    assert_eq!(statistics.growth.len(), 2);
+}
+
+#[test]
 fn two_steps_are_too_few_to_call_anything_growing() {
     let text = "step 0\nalloc a 10\nstep 1\nalloc b 10";
     let (_, statistics) = told(text, Metric::Requested, "");

@@ -81,7 +81,11 @@ pub(super) fn kept(statistics: &Statistics) -> Sheet {
         words("Module", "Where it was made.", 0.0),
         words("Category", "What it is for.", 116.0),
         number("Kept", "All bytes made in the recording and never freed.", 84.0),
-        words("Grows", "Whether something is kept from every step but the first, and of many the last.", 110.0),
+        words(
+            "Grows",
+            "Whether some of it belongs to a source line that keeps memory of every step, from the second to the last whole one.",
+            110.0,
+        ),
         number("Each step", "The fewest bytes kept from such a step; 0 where it does not grow.", 84.0),
         number("Blocks", "How many blocks these are.", 76.0),
         number("Steps", "From how many steps something is kept.", 70.0),

@@ -1,0 +1,148 @@
+//! Leaks: the source lines that keep memory of every step, found by call stacks, whatever the blocks are for.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::analysis::between::{Question, Sum, blocks_between, bytes_of};
+use crate::analysis::frames::user_line;
+use crate::analysis::live::LiveIndex;
+use crate::analysis::matches::Matches;
+use crate::analysis::metric::Metric;
+use crate::ids::{BlockId, ScopeId, StackId, StringId};
+use crate::trace::Trace;
+
+use super::window::StepWindow;
+
+/// A line whose blocks survive from every step of a window, of two or more, and outweigh those of it that are freed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leak {
+    /// The source line that stands for the stacks, else the module or the operation.
+    pub line: String,
+    /// The stack that keeps most; none where blocks have no stacks.
+    pub stack: StackId,
+    /// Made in the window and live at its end.
+    pub kept: Sum,
+    /// Bytes kept of a step on average, rounded up.
+    pub bytes_per_step: u64,
+}
+
+/// The leaks of a window of steps.
+#[derive(Clone, Debug, Default)]
+pub struct Leaks {
+    /// The lines, the one that keeps most first.
+    pub lines: Vec<Leak>,
+    /// The blocks that they keep.
+    pub blocks: HashSet<BlockId>,
+}
+
+/// Where blocks come from: their stack, or without one their module and operation.
+type Place = (StackId, ScopeId, StringId);
+
+#[derive(Default)]
+struct Tally {
+    blocks: Vec<BlockId>,
+    kept: Sum,
+    freed_bytes: u64,
+    steps: HashSet<u32>,
+}
+
+impl Tally {
+    fn leaks(&self, window: &StepWindow) -> bool {
+        window.steps.len() > 1 && self.steps.len() == window.steps.len() && self.kept.bytes > self.freed_bytes
+    }
+}
+
+impl Leaks {
+    /// The leaks of the device of `live`, of the blocks among `matches`. Costs the blocks made in the window, and those
+    /// freed in it.
+    pub fn of(trace: &Trace, live: &LiveIndex, metric: Metric, window: &StepWindow, matches: &Matches) -> Self {
+        let chosen = |question| {
+            let mut blocks = blocks_between(trace, live, metric, window.events(), question);
+            blocks.retain(|id| matches.contains(*id));
+            blocks
+        };
+        Self::among(trace, metric, window, [&chosen(Question::Born), &chosen(Question::Freed)])
+    }
+
+    /// The leaks among the survivors of a window and the older blocks that were freed in it.
+    pub(super) fn among(
+        trace: &Trace,
+        metric: Metric,
+        window: &StepWindow,
+        [survivors, freed]: [&[BlockId]; 2],
+    ) -> Self {
+        if window.steps.len() < 2 {
+            return Self::default();
+        }
+        let numbers: HashSet<u32> = window.steps.iter().map(|(step, _)| *step).collect();
+        let mut by_place: HashMap<Place, Tally> = HashMap::new();
+        for &id in survivors {
+            let tally = by_place.entry(place(trace, id)).or_default();
+            tally.blocks.push(id);
+            tally.kept.add(bytes_of(trace, metric, id));
+            let step = trace.spans.at(trace.blocks.alloc[id.0 as usize]).and_then(|span| span.step);
+            tally.steps.extend(step.filter(|step| numbers.contains(step)));
+        }
+        for &id in freed {
+            if let Some(tally) = by_place.get_mut(&place(trace, id)) {
+                tally.freed_bytes = tally.freed_bytes.saturating_add(bytes_of(trace, metric, id));
+            }
+        }
+        // Several stacks of one line are one leak, also where they take turns.
+        let mut by_line: HashMap<String, Vec<(Place, Tally)>> = HashMap::new();
+        for (place, tally) in by_place {
+            by_line.entry(name_of(trace, place)).or_default().push((place, tally));
+        }
+        let mut leaks = Self::default();
+        for (line, mut tallies) in by_line {
+            if tallies.iter().any(|(_, tally)| tally.leaks(window)) {
+                tallies.retain(|(_, tally)| tally.leaks(window));
+            } else {
+                let mut whole = Tally::default();
+                for (_, tally) in &tallies {
+                    whole.kept = whole.kept.plus(tally.kept);
+                    whole.freed_bytes = whole.freed_bytes.saturating_add(tally.freed_bytes);
+                    whole.steps.extend(&tally.steps);
+                }
+                if !whole.leaks(window) {
+                    continue;
+                }
+            }
+            leaks.push(line, window, &tallies);
+        }
+        leaks.lines.sort_by(|a, b| b.kept.bytes.cmp(&a.kept.bytes).then_with(|| a.line.cmp(&b.line)));
+        leaks
+    }
+
+    fn push(&mut self, line: String, window: &StepWindow, tallies: &[(Place, Tally)]) {
+        let mut kept = Sum::default();
+        for (_, tally) in tallies {
+            kept = kept.plus(tally.kept);
+            self.blocks.extend(&tally.blocks);
+        }
+        let largest = tallies.iter().max_by_key(|(place, tally)| (tally.kept.bytes, std::cmp::Reverse(place.0)));
+        let stack = largest.map_or(StackId::NONE, |((stack, ..), _)| *stack);
+        let bytes_per_step = kept.bytes.div_ceil(window.steps.len().max(1) as u64);
+        self.lines.push(Leak { line, stack, kept, bytes_per_step });
+    }
+}
+
+fn place(trace: &Trace, id: BlockId) -> Place {
+    let block = trace.blocks.get(id);
+    match block.stack {
+        StackId::NONE => {
+            let op = trace.tables.op(block.op).map_or(StringId::NONE, |op| op.name);
+            (StackId::NONE, block.scope, op)
+        }
+        stack => (stack, ScopeId::NONE, StringId::NONE),
+    }
+}
+
+fn name_of(trace: &Trace, (stack, scope, op): Place) -> String {
+    let tables = &trace.tables;
+    match user_line(tables, stack) {
+        Some(line) => tables.line_text(&line),
+        None if scope.is_some() => tables.scope_path(scope),
+        None if op.is_some() => tables.string(op).to_owned(),
+        None => "(no stack recorded)".to_owned(),
+    }
+}
