@@ -34,23 +34,30 @@ pub struct Holders {
     pub rest_bytes: u64,
 }
 
+/// What a group adds up to.
+#[derive(Default)]
+struct Sum {
+    bytes: u64,
+    blocks: Vec<BlockId>,
+}
+
 impl Holders {
     /// Groups `blocks` by `keys` and lists the `top` largest groups.
     pub fn of(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], top: usize) -> Self {
         let mut coder = Coder::new(trace);
-        let mut groups: HashMap<Vec<u64>, (u64, Vec<BlockId>)> = HashMap::new();
+        let mut sums: HashMap<Vec<u64>, Sum> = HashMap::new();
         for &id in blocks {
             let block = trace.blocks.get(id);
             let code: Vec<u64> = keys.iter().map(|key| coder.code(&block, *key)).collect();
-            let group = groups.entry(code).or_default();
-            group.0 += block.allocated;
-            group.1.push(id);
+            let sum = sums.entry(code).or_default();
+            sum.bytes += block.allocated;
+            sum.blocks.push(id);
         }
-        let mut rows: Vec<(Vec<u64>, (u64, Vec<BlockId>))> = groups.into_iter().collect();
-        rows.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
-        let total = rows.iter().map(|(_, (bytes, _))| bytes).sum();
+        let mut rows: Vec<(Vec<u64>, Sum)> = sums.into_iter().collect();
+        rows.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
+        let total = rows.iter().map(|(_, sum)| sum.bytes).sum();
         let rest = rows.split_off(top.min(rows.len()));
-        let holder = |(code, (bytes, blocks)): (Vec<u64>, (u64, Vec<BlockId>))| {
+        let holder = |(code, Sum { bytes, blocks }): (Vec<u64>, Sum)| {
             // A recording may have a million stacks: names are made only for what is listed.
             let key = keys.iter().zip(code).map(|(key, code)| coder.label(*key, code)).collect();
             Holder { key, bytes, blocks }
@@ -60,7 +67,7 @@ impl Holders {
             groups: rows.into_iter().map(holder).collect(),
             total,
             rest_groups: rest.len() as u64,
-            rest_bytes: rest.iter().map(|(_, (bytes, _))| bytes).sum(),
+            rest_bytes: rest.iter().map(|(_, sum)| sum.bytes).sum(),
         }
     }
 }

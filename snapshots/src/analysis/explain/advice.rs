@@ -232,8 +232,8 @@ impl Scene<'_> {
         let again = trace.tables.ops.iter().filter(|op| in_row(op.scope)).count();
         let text = format!(
             "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps only their inputs \
-             and recomputes the rest, one module at a time (at most {} each), which repeats {} of all operations. The peak \
-             that is left then shows only in a run with it.",
+             and recomputes the rest, one module at a time (at most {} each), which repeats {} of all operations. A run with \
+             it shows the peak that is left.",
             format_bytes(bytes),
             self.share(bytes),
             numbers.len(),
