@@ -1,8 +1,8 @@
 //! Oom: a failed request: how full the device was, who filled it, why the request failed, and what would have helped.
 
 use eframe::egui::{
-    Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, Ui, WidgetInfo,
-    pos2, vec2,
+    Align, Align2, Color32, FontId, Grid, Label, Layout, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind,
+    Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_snapshots::Category;
 use highwater_snapshots::analysis::addresses::{FailedRequest, WayOut};
@@ -72,8 +72,8 @@ pub(super) fn failed_ui(
             ui.columns(if has_third { 3 } else { 2 }, |sides| match sides {
                 [words, picture] => {
                     words_ui(words, failed, analysis);
+                    blocks_ui(words, failed, analysis, is_picture, &mut asked);
                     bars_ui(picture, failed, paint);
-                    blocks_ui(picture, failed, analysis, is_picture, &mut asked);
                     facts_ui(picture, failed);
                 }
                 [words, picture, blocks] => {
@@ -102,12 +102,13 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>)
     ui.strong(format!("{} requested{}: {}", format_bytes(failed.requested), analysis.by(), analysis.fill()));
     let sentences =
         [Some(analysis.cause_text()), analysis.helps(), analysis.does_not_help(), Some(analysis.reason_text())];
-    for text in sentences.into_iter().flatten() {
-        ui.add(Label::new(text).wrap());
-    }
-    for note in &failed.notes {
-        ui.add(Label::new(format!("Note: {note}.")).wrap());
-    }
+    let notes = failed.notes.iter().map(|note| format!("Note: {note}."));
+    // Columns justify what stands in them; sentences are easier to read without.
+    ui.with_layout(Layout::top_down(Align::Min), |ui| {
+        for text in sentences.into_iter().flatten().chain(notes) {
+            ui.add(Label::new(text).wrap());
+        }
+    });
 }
 
 fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
