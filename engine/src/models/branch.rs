@@ -60,15 +60,15 @@ impl FrozenTrunk {
 }
 
 /// The layers one after another, with ReLU after each.
-fn run(layers: &Sequence<Linear>, input: &Tensor) -> Result<Tensor> {
-    layers.iter().try_fold(input.clone(), |hidden, layer| layer.forward(&hidden)?.into_relu())
+fn run(layers: &Sequence<Linear>, [input]: [Tensor; 1]) -> Result<Tensor> {
+    layers.iter().try_fold(input, |hidden, layer| layer.forward(&hidden)?.into_relu())
 }
 
 impl Module for FrozenTrunk {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        let mut hidden = self.trunk.within(|layers| run(layers, input))?;
+        let mut hidden = self.trunk.run([input.clone()], run)?;
         if let Some(branch) = &self.branch {
-            hidden = hidden.into_add(&branch.within(|layers| run(layers, input))?)?;
+            hidden = hidden.into_add(&branch.run([input.clone()], run)?)?;
         }
         self.head.forward(&hidden)
     }

@@ -138,7 +138,7 @@ impl Module for Block {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let normed = self.input_layernorm.forward(input)?;
         let attended = self.self_attention.forward(&normed)?;
-        let sum = self.mlp.within(|mlp| mlp.run(normed))?.into_add(&attended)?;
+        let sum = self.mlp.run([normed], |mlp, [normed]| mlp.run(normed))?.into_add(&attended)?;
         drop(attended);
         sum.into_add(input)
     }

@@ -123,7 +123,7 @@ impl Fcn {
         for (number, layer) in [&self.fc6, &self.fc7].into_iter().enumerate() {
             hidden = layer.forward(&hidden)?;
             if let Some(drops) = &self.drops {
-                hidden = drops[number].within(|drop| drop.forward_into(hidden))?;
+                hidden = drops[number].run([hidden], |drop, [hidden]| drop.forward_into(hidden))?;
             }
             hidden = hidden.into_relu()?;
         }
@@ -171,7 +171,7 @@ impl Module for Fcn {
         let mut hidden = images.clone();
         let mut skipped = Skipped::default();
         for block in 1..=5 {
-            hidden = self.features.within(|features| features.block(block, &hidden))?;
+            hidden = self.features.run([hidden.clone()], move |features, [hidden]| features.block(block, &hidden))?;
             // Scores are taken as soon as their pool is there, so that in backward its gradient is not made before that of
             // the later blocks, to which it is then added in place.
             match (&self.grow, block) {
@@ -191,7 +191,9 @@ impl Module for Fcn {
                     FcnPadding::One => middle(grown(scores.shape()[axis], 32), length),
                 };
                 let start = [start(height, 2), start(width, 3)];
-                upscore.within(|upscore| upscore.forward_part(&scores, start, [height, width]))
+                upscore.run([scores.clone()], move |upscore, [scores]| {
+                    upscore.forward_part(&scores, start, [height, width])
+                })
             }
         }
     }
@@ -240,7 +242,7 @@ impl Eight {
             FcnPadding::Hundred => 31,
             FcnPadding::One => middle(grown(scores.shape()[axis + 2], 8), image[axis]),
         });
-        self.upscore8.within(|upscore| upscore.forward_part(&scores, start, image))
+        self.upscore8.run([scores.clone()], move |upscore, [scores]| upscore.forward_part(&scores, start, image))
     }
 }
 
@@ -261,7 +263,6 @@ fn join(
     }
     let size = [fine.shape()[2], fine.shape()[3]];
     let start = [0, 1].map(|axis| middle(grown[axis], size[axis]));
-    let part = upscore.within(|upscore| upscore.forward_part(&coarse, start, size))?;
-    drop(coarse);
+    let part = upscore.run([coarse], move |upscore, [coarse]| upscore.forward_part(&coarse, start, size))?;
     part.into_add(&fine)
 }

@@ -117,10 +117,11 @@ impl Gpt2 {
             return Err(Error::Setting { op: "gpt2", what });
         }
         let embedded = self.wte.forward(tokens)?;
-        self.wpe.within(|wpe| {
+        let positions = self.size.positions;
+        self.wpe.run([embedded], move |wpe, [embedded]| {
             // The whole table needs no view of a part, the gradient of which would be a second one.
             let positions =
-                if length == self.size.positions { wpe.weight().clone() } else { wpe.weight().narrow(0, 0, length)? };
+                if length == positions { wpe.weight().clone() } else { wpe.weight().narrow(0, 0, length)? };
             embedded.into_add(&positions)
         })
     }
@@ -173,9 +174,9 @@ impl Block {
 impl Module for Block {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let normed = self.ln_1.forward(input)?;
-        let attended = self.attn.within(|attn| attn.run(normed))?.into_add(input)?;
+        let attended = self.attn.run([normed], |attn, [normed]| attn.run(normed))?.into_add(input)?;
         let normed = self.ln_2.forward(&attended)?;
-        self.mlp.within(|mlp| mlp.run(normed))?.into_add(&attended)
+        self.mlp.run([normed], |mlp, [normed]| mlp.run(normed))?.into_add(&attended)
     }
 
     fn visit(&self, visitor: &mut Visitor) {

@@ -21,7 +21,8 @@ pub(super) fn without_bias(deviation: f64) -> LinearFilling {
 
 /// What blocks one after another make of `embedded`, which is used up: nobody holds it while later blocks run.
 pub(super) fn through<B: Module>(blocks: &Child<Sequence<B>>, embedded: Tensor) -> Result<Tensor> {
-    blocks.within(|blocks| blocks.iter().try_fold(embedded, |tokens, block| block.forward(&tokens)))
+    blocks
+        .run([embedded], |blocks, [embedded]| blocks.iter().try_fold(embedded, |tokens, block| block.forward(&tokens)))
 }
 
 /// Fails unless `tokens` is `[batch, length]`.

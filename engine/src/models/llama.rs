@@ -155,9 +155,9 @@ impl Block {
 impl Module for Block {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let normed = self.input_layernorm.forward(input)?;
-        let attended = self.self_attn.within(|attention| attention.run(normed))?.into_add(input)?;
+        let attended = self.self_attn.run([normed], |attention, [normed]| attention.run(normed))?.into_add(input)?;
         let normed = self.post_attention_layernorm.forward(&attended)?;
-        self.mlp.within(|mlp| mlp.run(normed))?.into_add(&attended)
+        self.mlp.run([normed], |mlp, [normed]| mlp.run(normed))?.into_add(&attended)
     }
 
     fn visit(&self, visitor: &mut Visitor) {

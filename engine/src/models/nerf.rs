@@ -177,15 +177,15 @@ impl RadianceField {
 
 impl Module for RadianceField {
     fn forward(&self, encoded: &Tensor) -> Result<Tensor> {
-        let hidden = self.layers.within(|layers| -> Result<Tensor> {
+        let hidden = self.layers.run([encoded.clone()], |layers, [encoded]| {
             let mut hidden = encoded.clone();
             for (position, layer) in layers.iter().enumerate() {
                 if position == JOINED_BEFORE {
-                    hidden = Tensor::concat(&[&hidden, encoded], -1)?;
+                    hidden = Tensor::concat(&[&hidden, &encoded], -1)?;
                 }
                 hidden = layer.forward(&hidden)?.into_relu()?;
             }
-            Ok::<_, Error>(hidden)
+            Ok(hidden)
         })?;
         self.head.forward(&hidden)
     }

@@ -26,9 +26,8 @@ impl Perceptron {
 
 impl Module for Perceptron {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        let hidden = self.layers.within(|layers| {
-            let bend = |hidden: Tensor, layer: &Child<Linear>| layer.forward(&hidden)?.into_relu();
-            layers.iter().try_fold(input.clone(), bend)
+        let hidden = self.layers.run([input.clone()], |layers, [input]| {
+            layers.iter().try_fold(input, |hidden, layer| layer.forward(&hidden)?.into_relu())
         })?;
         self.head.forward(&hidden)
     }

@@ -101,7 +101,7 @@ impl VisionTransformer {
 impl Module for VisionTransformer {
     fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let tokens = self.tokens(images)?;
-        let class_token = self.encoder.within(|encoder| encoder.encode(tokens))?;
+        let class_token = self.encoder.run([tokens], |encoder, [tokens]| encoder.encode(tokens))?;
         self.heads.forward(&class_token)
     }
 

@@ -50,9 +50,10 @@ fn visited<M: Module + ?Sized>(module: &M, mut visitor: Visitor) -> Visitor {
     visitor
 }
 
-/// From now on, children whose path matches `pattern` are [checkpointed](autograd::checkpoint()): of each forward they
-/// keep only the input, and run again in backward. A `*` in the pattern stands for one name of a path, as in
-/// `encoder.layers.*`. Gives how many children match.
+/// Checkpoints the children whose path matches `pattern`: from now on each keeps only the inputs of its
+/// [forward](Child::run), which is recomputed in backward (see [`autograd::checkpoint`](autograd::checkpoint())). A `*` in
+/// the pattern stands for one name of a path, as in `encoder.layers.*`. Returns the number of children that match. A child
+/// that keeps nothing for backward, such as a frozen one, has nothing to recompute.
 pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> usize {
     let pattern = pattern.split('.').map(Box::from).collect();
     let checkpoints = Some(Checkpoints { pattern, matched: 0 });
@@ -185,35 +186,33 @@ impl<M> Child<M> {
         let _scope = scope::scope(&name);
         Ok(Self { module: Arc::new(make(init)?), name, is_checkpointed: AtomicBool::new(false) })
     }
+}
 
-    /// Calls `body` with the module, within its scope.
-    pub fn within<R>(&self, body: impl FnOnce(&M) -> R) -> R {
+impl<M: Send + Sync + 'static> Child<M> {
+    /// Calls `body`, some forward of the module, with `inputs` and within its scope. The inputs are given away, so that
+    /// `body` can free them or write its result where they are.
+    ///
+    /// If the child is [checkpointed](checkpoint_scopes), `body` runs again in backward: then it must do the same, and
+    /// every tensor that requires a gradient and is no parameter of the module must be among the inputs.
+    pub fn run<const N: usize>(
+        &self,
+        inputs: [Tensor; N],
+        body: impl Fn(&M, [Tensor; N]) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<Tensor> {
         let _scope = scope::scope(&self.name);
-        body(&self.module)
+        if !self.is_checkpointed.load(Ordering::Relaxed) {
+            return body(&self.module, inputs);
+        }
+        let module = self.module.clone();
+        let kept: Vec<&Tensor> = inputs.iter().collect();
+        autograd::checkpoint(&kept, move |inputs| body(&module, std::array::from_fn(|input| inputs[input].clone())))
     }
 }
 
 impl<M: Module> Child<M> {
     /// The module's forward, within its scope.
     pub fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        self.run(&[input], |module, inputs| module.forward(&inputs[0]))
-    }
-
-    /// Calls `body`, some forward of the module, with `inputs` and within its scope. If the child is
-    /// [checkpointed](checkpoint_scopes), `body` runs again in backward: then it must do the same, and every tensor that
-    /// requires a gradient and is no parameter of the module is to be among the inputs.
-    pub fn run(
-        &self,
-        inputs: &[&Tensor],
-        body: impl Fn(&M, &[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
-    ) -> Result<Tensor> {
-        let _scope = scope::scope(&self.name);
-        if self.is_checkpointed.load(Ordering::Relaxed) {
-            let module = self.module.clone();
-            return autograd::checkpoint(inputs, move |inputs| body(&module, inputs));
-        }
-        let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
-        body(&self.module, &inputs)
+        self.run([input.clone()], |module, [input]| module.forward(&input))
     }
 }
 

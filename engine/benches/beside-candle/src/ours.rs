@@ -100,7 +100,7 @@ impl Gpt2 {
     fn logits(&self, tokens: &Tensor, positions: &Tensor) -> highwater_engine::Result<Tensor> {
         let embedded = self.tokens.forward(tokens)?.into_add(&self.positions.forward(positions)?)?;
         let out = self.norm.forward(&self.blocks.forward(&embedded)?)?;
-        self.tokens.within(|table| out.linear(table.weight(), None))
+        self.tokens.run([out], |table, [out]| out.linear(table.weight(), None))
     }
 }
 
@@ -169,12 +169,8 @@ impl Nerf {
 
 impl Module for Nerf {
     fn forward(&self, input: &Tensor) -> highwater_engine::Result<Tensor> {
-        let mut out = input.clone();
-        self.layers.within(|layers| {
-            for layer in layers.iter() {
-                out = layer.forward(&out)?.into_relu()?;
-            }
-            Ok::<(), highwater_engine::Error>(())
+        let out = self.layers.run([input.clone()], |layers, [input]| {
+            layers.iter().try_fold(input, |out, layer| layer.forward(&out)?.into_relu())
         })?;
         self.output.forward(&out)
     }
