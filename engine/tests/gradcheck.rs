@@ -135,7 +135,9 @@ fn views_move_gradients_to_their_places() {
     check([[2, 3, 4]], |x| x[0].permute(&[2, 0, 1])?.flatten_from(1)?.unsqueeze(-1)?.square());
     check([[2, 3, 4]], |x| x[0].narrow(2, 1, 2)?.add(&x[0].narrow(-1, 2, 2)?));
     check([[2, 3, 4]], |x| x[0].select(1, 2)?.mul(&x[0].select(1, 0)?));
-    check([[3, 1]], |x| x[0].expand([2, 3, 2])?.contiguous()?.squeeze(-3).or_else(|_| x[0].expand([2, 3, 2])));
+    check([[3, 1]], |x| x[0].expand([2, 3, 2])?.contiguous()?.square());
+    check([[3, 1, 2]], |x| x[0].squeeze(-2)?.square()?.matmul(&x[0].squeeze(1)?.transpose(0, 1)?.contiguous()?));
+    check([[1, 3, 2]], |x| x[0].permute(&[2, 0, 1])?.contiguous()?.squeeze(1)?.square());
     check([[3, 4]], |x| x[0].narrow(0, 1, 1)?.compact()?.exp());
     check([[2, 0, 4]], |x| x[0].reshape([0])?.exp());
 }

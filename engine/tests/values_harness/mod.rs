@@ -96,8 +96,9 @@ fn run(name: &str, case: &Case, operation: Operation, dtype: DType, tolerance: f
     let weights: Vec<f64> = (0..out.elements()).map(|i| ((7 * i) % 5) as f64 / 2.0 - 1.0).collect();
     let weights = Tensor::from_slice(&weights, out.shape(), &device).unwrap().to_dtype(dtype).unwrap();
     out.backward_from(weights).unwrap();
-    let leaves = inputs.iter().filter(|input| input.dtype().is_float());
-    for (place, (leaf, grad)) in leaves.zip(&case.grads).enumerate() {
+    let leaves: Vec<&Tensor> = inputs.iter().filter(|input| input.dtype().is_float()).collect();
+    assert_eq!(leaves.len(), case.grads.len(), "{what}: a gradient for each input");
+    for (place, (leaf, grad)) in leaves.into_iter().zip(&case.grads).enumerate() {
         let found = leaf.grad().expect("every input takes part");
         grad.assert_is(&found, tolerance, &format!("{what}, gradient {place}"));
     }

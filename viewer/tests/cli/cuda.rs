@@ -16,11 +16,13 @@ const MIB: u64 = 1 << 20;
 const CONTEXT: u64 = 8 * MIB;
 
 /// Runs the binary where it finds the stand-in; nothing where that cannot be used.
+#[expect(clippy::print_stderr, reason = "says that nothing was tested, and why")]
 fn on(setup: &Setup, folder: &Path, words: &str) -> Option<Output> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
     command.current_dir(folder).args(shell_words(words)).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
     if let Err(why) = setup.apply(&mut command) {
         assert!(std::env::var_os(REQUIRED_VARIABLE).is_none(), "{why}");
+        eprintln!("skipped: {why}");
         return None;
     }
     Some(command.stdin(Stdio::null()).output().unwrap())
