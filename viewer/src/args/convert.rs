@@ -37,7 +37,7 @@ pub struct ConvertArguments {
     /// replaced, once the new one is complete.
     #[arg(value_name = "OUT", required = true)]
     pub out: PathBuf,
-    /// Write a folder with two tables, OUT/events and OUT/blocks, partitioned by rank, for DuckDB, DataFusion or Spark
+    /// Write a folder with two tables, OUT/events and OUT/blocks, partitioned by rank, for DuckDB and other readers of Parquet
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<ConvertTo>,
     /// The table that a file with the ending .parquet gets [default: events]
