@@ -6,7 +6,7 @@ use highwater_engine::nn::{Child, Init, LayerNorm, Linear, Mlp, Module, Visitor}
 use highwater_engine::nn::{Filling, LinearFilling};
 use highwater_engine::optim::{AdamW, Optimizer, Stepping};
 use highwater_engine::{DType, Device, Result, Tensor};
-use highwater_recorder::{Category, HistoryOptions, Phase, record_memory_history, scope};
+use highwater_recorder::{Category, HistoryOptions, record_memory_history, scope};
 
 /// A residual MLP: modules are built from modules, each under its name.
 struct Model {
@@ -53,19 +53,9 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
             let labels: Vec<i64> = (0..64).map(|example| example % 10).collect();
             (Tensor::ones([64, 256], DType::F32, &device)?, Tensor::from_slice(&labels, 64, &device)?)
         };
-        for step in 0..3 {
-            scope::step(step);
-            let loss = {
-                let _phase = scope::phase(Phase::Forward);
-                model.forward(&input)?.cross_entropy(&labels, None)?
-            };
-            loss.backward()?;
-            drop(loss);
-            {
-                let _phase = scope::phase(Phase::Optimizer);
-                optimizer.step()?;
-            }
-            let _phase = scope::phase(Phase::ZeroGrad);
+        for _ in 0..3 {
+            model.forward(&input)?.cross_entropy(&labels, None)?.backward()?;
+            optimizer.step()?;
             optimizer.zero_grad();
         }
         Ok(())

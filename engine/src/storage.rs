@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
-use highwater_recorder::{Category, StreamId, context};
+use highwater_recorder::{Category, StreamId, context, scope};
 
 use crate::alloc::Block;
 use crate::device::{Device, Kind, Stream};
@@ -36,6 +36,7 @@ const WRITING: isize = -1;
 impl Storage {
     /// Takes `bytes` bytes from the device; their content is unspecified. The category is the thread's.
     pub fn allocate(device: &Device, bytes: u64) -> Result<Arc<Self>> {
+        scope::allocation();
         let block = device.allocator().malloc(bytes, device.stream())?;
         Ok(Arc::new(Self {
             device: device.clone(),

@@ -1,9 +1,10 @@
-//! Hub: the one global of the workspace: the running recording, the registered allocators, the step and phase.
+//! Hub: the one global of the workspace: the running recording, the registered allocators, the program's progress.
 //!
 //! Locks are taken in this order: an allocator's own, then the hub's. The hub never calls an allocator. Events pass it
 //! by: each thread tells them to a queue of its own (`post`).
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -18,6 +19,7 @@ use crate::message::{NewOp, Told};
 use crate::notice::{self, Notice};
 use crate::options::HistoryOptions;
 use crate::post;
+use crate::progress::{Change, Progress};
 use crate::source::Source;
 
 pub(crate) struct Hub {
@@ -25,12 +27,15 @@ pub(crate) struct Hub {
     sources: Vec<Weak<dyn Source>>,
     /// Device numbers in use.
     pub(crate) claimed: BTreeSet<DeviceId>,
-    step: Option<u32>,
-    phase: Phase,
+    progress: Progress,
 }
 
 static HUB: Mutex<Hub> =
-    Mutex::new(Hub { session: None, sources: Vec::new(), claimed: BTreeSet::new(), step: None, phase: Phase::Setup });
+    Mutex::new(Hub { session: None, sources: Vec::new(), claimed: BTreeSet::new(), progress: Progress::START });
+
+// What the progress awaits, so that whoever has nothing to report need not take the lock.
+static AWAITS_FORWARD: AtomicBool = AtomicBool::new(Progress::START.awaits_forward());
+static AWAITS_ALLOCATION: AtomicBool = AtomicBool::new(Progress::START.awaits_allocation());
 
 /// How far a recording is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +93,10 @@ impl Hub {
     /// Makes a recording with these options the running one. The caller has checked that none runs.
     pub(crate) fn begin(&mut self, options: Arc<HistoryOptions>) {
         let pid = std::process::id();
+        self.advance(|progress| {
+            progress.begin_recording();
+            ((), Change::default())
+        });
         self.session = Some(Session { stage: Stage::Waiting, options, pid, is_ending: false });
     }
 
@@ -104,7 +113,7 @@ impl Hub {
     }
 
     /// Turns events off if all wanted steps are over before `step` begins, or no step.
-    pub(crate) fn turn_off_after_steps(&mut self, step: Option<u32>) {
+    fn turn_off_after_steps(&mut self, step: Option<u32>) {
         let Some(session) = self.session().filter(|session| session.stage == Stage::Open) else { return };
         let Some(steps) = session.options.steps.clone() else { return };
         if step.is_none_or(|step| !steps.contains(&step)) {
@@ -115,7 +124,7 @@ impl Hub {
 
     /// Takes events of the whole program from now on, beginning with the step and phase that it is in.
     pub(crate) fn open(&mut self) {
-        let (step, phase) = (self.step, self.phase);
+        let (step, phase) = (self.progress.step(), self.progress.phase());
         let Some(session) = self.session().filter(|session| session.stage == Stage::Starting) else { return };
         session.stage = Stage::Open;
         if let Some(step) = step {
@@ -128,23 +137,27 @@ impl Hub {
 
     /// Whether the running step is one that the recording wants.
     pub(crate) fn is_in_wanted_step(&mut self) -> bool {
-        let step = self.step;
+        let step = self.progress.step();
         let steps = self.session().and_then(|session| session.options.steps.clone());
         steps.zip(step).is_some_and(|(steps, step)| steps.contains(&step))
     }
 
-    /// Enters a step, or leaves all of them, whether or not anything records.
-    pub(crate) fn set_step(&mut self, step: Option<u32>) {
-        self.step = step;
-        self.phase = if step.is_some() { Phase::Other } else { Phase::Setup };
-        self.push_of_program(step.map_or(What::Phase(Phase::Setup), What::Step));
+    /// Changes the progress, whether or not anything records; gives what `change` gives. The change is recorded, and a
+    /// recording of chosen steps ends where the last of them does.
+    pub(crate) fn advance<R>(&mut self, change: impl FnOnce(&mut Progress) -> (R, Change)) -> (R, Change) {
+        let (given, change) = change(&mut self.progress);
+        AWAITS_FORWARD.store(self.progress.awaits_forward(), Ordering::Relaxed);
+        AWAITS_ALLOCATION.store(self.progress.awaits_allocation(), Ordering::Relaxed);
+        if let Some(step) = change.step {
+            self.turn_off_after_steps(step);
+        }
+        change.events().for_each(|what| self.push_of_program(what));
+        (given, change)
     }
 
-    /// Enters a phase, whether or not anything records; gives the former one.
-    pub(crate) fn set_phase(&mut self, phase: Phase) -> Phase {
-        let former = std::mem::replace(&mut self.phase, phase);
-        self.push_of_program(What::Phase(phase));
-        former
+    /// Whether the program is in a phase that a guard holds.
+    pub(crate) fn is_in_marked_phase(&self) -> bool {
+        self.progress.is_guarded()
     }
 
     /// Records an event that concerns the whole program.
@@ -154,6 +167,18 @@ impl Hub {
             tell_of_program(what);
         }
     }
+}
+
+/// Whether it would change anything to report that forward runs.
+#[inline]
+pub(crate) fn awaits_forward() -> bool {
+    AWAITS_FORWARD.load(Ordering::Relaxed)
+}
+
+/// Whether it would change anything to report an allocation.
+#[inline]
+pub(crate) fn awaits_allocation() -> bool {
+    AWAITS_ALLOCATION.load(Ordering::Relaxed)
 }
 
 fn tell_of_program(what: What) {

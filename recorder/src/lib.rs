@@ -1,4 +1,4 @@
-//! Records GPU memory history for any allocator: candle, burn, your own, or Highwater's engine.
+//! Records GPU memory history for any allocator: a framework's, your own, or Highwater's engine's.
 //!
 //! Wrap a part of the program in [`record_memory_history`], or hold a [`Recording`]; open the result in `highwater`.
 //! An allocator takes part by calling the entry points of [`api`], a dozen lines; the program says what it is doing
@@ -37,6 +37,7 @@ mod merge;
 mod rotation;
 mod collector;
 mod fork;
+mod progress;
 mod hub;
 pub mod recording;
 mod oom;

@@ -16,6 +16,7 @@ use crate::hub;
 use crate::level::Level;
 use crate::naming::{self, Rank};
 use crate::options::HistoryOptions;
+use crate::progress::{Change, Progress};
 
 /// Records what `body` does to memory.
 ///
@@ -191,18 +192,17 @@ fn begin_events() -> bool {
     true
 }
 
-/// Enters a training step, or leaves all of them: recordings of chosen steps begin with the first of them, and end
-/// after the last.
-pub(crate) fn enter_step(step: Option<u32>) {
-    let is_wanted = {
+/// Changes the program's progress: recordings of chosen steps begin with the first of them, and end after the last.
+pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R {
+    let (given, change, is_wanted) = {
         let mut hub = hub::lock();
-        hub.turn_off_after_steps(step);
-        hub.set_step(step);
-        hub.is_in_wanted_step()
+        let (given, change) = hub.advance(change);
+        (given, change, change.step.is_some() && hub.is_in_wanted_step())
     };
-    if !(is_wanted && begin_events()) {
+    if change != Change::default() && !(is_wanted && begin_events()) {
         hub::sample();
     }
+    given
 }
 
 /// Ends the running recording: what is told from now on does not belong to it.

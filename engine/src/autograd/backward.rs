@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use highwater_recorder::scope::PhaseGuard;
 use highwater_recorder::{Category, Phase, scope};
 
 use crate::error::{Error, Result};
@@ -19,7 +20,7 @@ impl Tensor {
             return Err(Error::NotScalar { shape: self.shape().to_string().into() });
         }
         self.check_graph()?;
-        let phase = scope::phase(Phase::Backward);
+        let phase = backward_phase();
         let one = {
             let _category = scope::category(Category::Temporary);
             self.ones_like()?
@@ -37,13 +38,18 @@ impl Tensor {
         }
         self.check_operand(op, &grad)?;
         self.check_graph()?;
-        let _phase = scope::phase(Phase::Backward);
+        let _phase = backward_phase();
         walk(self, grad)
     }
 
     fn check_graph(&self) -> Result<()> {
         if self.requires_grad() { Ok(()) } else { Err(Error::NoGraph) }
     }
+}
+
+/// Phase backward, also within a phase that the program has marked.
+pub(crate) fn backward_phase() -> PhaseGuard {
+    scope::phase_of_call(Phase::Backward).unwrap_or_else(|| scope::phase(Phase::Backward))
 }
 
 fn walk(result: &Tensor, grad: Tensor) -> Result<()> {

@@ -19,8 +19,12 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Begins an operation.
-    pub fn begin(name: &'static str) -> Self {
+    /// Begins an operation. If any of `inputs` will enter it into the graph, the program is in forward; an operation that
+    /// allocates nothing, such as a view, or that is no part of a model names no inputs.
+    pub fn begin(name: &'static str, inputs: &[&Tensor]) -> Self {
+        if Self::is_recorded(inputs) {
+            scope::forward();
+        }
         let op = scope::op(name);
         Self { name, _category: scope::category(Category::Temporary), _op: op }
     }

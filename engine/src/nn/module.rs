@@ -200,6 +200,9 @@ impl<M: Send + Sync + 'static> Child<M> {
         body: impl Fn(&M, [Tensor; N]) -> Result<Tensor> + Send + Sync + 'static,
     ) -> Result<Tensor> {
         let _scope = scope::scope(&self.name);
+        if autograd::is_grad_enabled() {
+            scope::forward();
+        }
         if !self.is_checkpointed.load(Ordering::Relaxed) {
             return body(&self.module, inputs);
         }

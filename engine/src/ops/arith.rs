@@ -23,7 +23,7 @@ impl Tensor {
         if let Some((left, right)) = self.widened(other)? {
             return left.add_scaled(op, &right, scale);
         }
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self, other]);
         self.check_operand(op, other)?;
         let function = if scale == 1.0 { Binary::Add } else { Binary::Sub };
         let out = self.zip(function, other, op)?;
@@ -38,7 +38,7 @@ impl Tensor {
             drop(self);
             return left.into_add(&right);
         }
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[&self, other]);
         self.check_operand(op, other)?;
         let shape = Shape::broadcast(op, self.shape(), other.shape())?;
         let out = if shape == *self.shape() && self.is_free_to_write() {
@@ -58,7 +58,7 @@ impl Tensor {
         if let Some((left, right)) = self.widened(other)? {
             return left.mul(&right);
         }
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self, other]);
         self.check_operand(op, other)?;
         let out = self.zip(Binary::Mul, other, op)?;
         if !Operation::is_recorded(&[self, other]) {
@@ -78,7 +78,7 @@ impl Tensor {
     /// The quotient; shapes broadcast.
     pub fn div(&self, other: &Self) -> Result<Self> {
         let op = "div";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self, other]);
         self.check_operand(op, other)?;
         let out = self.zip(Binary::Div, other, op)?;
         let shapes = [*self.shape(), *other.shape()];
@@ -111,7 +111,7 @@ impl Tensor {
     }
 
     fn affine_as(&self, op: &'static str, scale: f64, shift: f64) -> Result<Self> {
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let out = self.map(Unary::Affine { scale, shift })?;
         if !Operation::is_recorded(&[self]) {

@@ -35,7 +35,7 @@ impl Tensor {
     /// query's shape and is stored as `[batch, length, heads, width]`. Scores are computed row by row and never kept
     /// (Dao et al.: "FlashAttention", 2022): backward has the inputs, the result, and one number for each row.
     pub fn attention(query: &Self, key: &Self, value: &Self, options: AttentionOptions) -> Result<Self> {
-        let operation = Operation::begin("attention");
+        let operation = Operation::begin("attention", &[query, key, value]);
         check(query, key, value)?;
         let inputs = [query.with_rows()?, key.with_rows()?, value.with_rows()?];
         let size = options.size(query.shape()[3]);
@@ -54,7 +54,7 @@ impl Tensor {
     /// gradients are written into one buffer, where separate views would each need their own.
     pub fn attention_packed(&self, heads: usize, key_heads: usize, options: AttentionOptions) -> Result<Self> {
         let op = "attention";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         let slots = heads + 2 * key_heads;
         let fits = self.rank() == 3 && slots > 0 && self.shape()[2].is_multiple_of(slots);
         if !fits {

@@ -40,7 +40,9 @@ impl Tensor {
         epsilon: f64,
     ) -> Result<Self> {
         let op = "batch_norm";
-        let operation = Operation::begin(op);
+        // Inputs are numbered 0 for the channels, then weight and bias as far as they are given.
+        let inputs: Vec<&Self> = [self].into_iter().chain(weight).chain(bias).collect();
+        let operation = Operation::begin(op, &inputs);
         check(self, weight, bias, statistics)?;
         let input = self.in_order()?;
         let out = self.same_shape()?;
@@ -53,8 +55,6 @@ impl Tensor {
         };
         let affine = [weight.map(Self::view), bias.map(Self::view)];
         backend::batch_norm(out.view(), input.view(), known.each_ref().map(Self::view), spread, affine)?;
-        // Inputs are numbered 0 for the channels, then weight and bias as far as they are given.
-        let inputs: Vec<&Self> = [self].into_iter().chain(weight).chain(bias).collect();
         if !Operation::is_recorded(&inputs) {
             return Ok(out);
         }

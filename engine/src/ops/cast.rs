@@ -14,7 +14,7 @@ impl Tensor {
         if self.dtype() == dtype {
             return Ok(self.clone());
         }
-        let operation = Operation::begin("to_dtype");
+        let operation = Operation::begin("to_dtype", &[self]);
         let out = self.converted(dtype)?;
         if !dtype.is_float() || !Operation::is_recording() {
             return Ok(out);

@@ -12,7 +12,7 @@ impl Tensor {
     /// three broadcast to one shape. Keeps the condition.
     pub fn choose(&self, yes: &Self, no: &Self) -> Result<Self> {
         let op = "choose";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[yes, no]);
         if !matches!(self.dtype(), DType::Bool | DType::U8) {
             return Err(Error::DType { op, found: self.dtype(), need: "a condition is of type bool or u8" });
         }

@@ -42,7 +42,7 @@ comparisons! {
 
 impl Tensor {
     fn compared(&self, op: &'static str, comparison: Comparison, other: &Self) -> Result<Self> {
-        let _operation = Operation::begin(op);
+        let _operation = Operation::begin(op, &[]);
         self.check_operand(op, other)?;
         let shape = Shape::broadcast(op, self.shape(), other.shape())?;
         let out = Self::empty(shape, DType::Bool, self.device())?;
@@ -52,7 +52,7 @@ impl Tensor {
     }
 
     fn compared_with(&self, op: &'static str, comparison: Comparison, number: f64) -> Result<Self> {
-        let _operation = Operation::begin(op);
+        let _operation = Operation::begin(op, &[]);
         let out = Self::empty(self.shape(), DType::Bool, self.device())?;
         backend::compare_number(out.view(), comparison, self.view(), number)?;
         Ok(out)

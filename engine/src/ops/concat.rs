@@ -15,7 +15,7 @@ impl Tensor {
     /// result keeps nothing either where all parts are kept by others, and joins them again in backward.
     pub fn concat(tensors: &[&Self], axis: isize) -> Result<Self> {
         let op = "concat";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, tensors);
         let Some(first) = tensors.first() else {
             return Err(Error::Setting { op, what: "no tensors were given; give at least one".to_owned() });
         };

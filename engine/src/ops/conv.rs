@@ -31,7 +31,7 @@ impl Tensor {
     /// wanted, and the weight if the input's is.
     pub fn conv2d(&self, weight: &Self, bias: Option<&Self>, options: ConvOptions) -> Result<Self> {
         let op = "conv2d";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self, weight]);
         let window = check(self, weight, bias, options)?;
         let input = self.detach();
         let kernel = weight.in_order()?;

@@ -34,7 +34,7 @@ impl Tensor {
     /// gradient is wanted, and the weight if the input's is; the input's gradient takes the memory of the input if
     /// nobody else holds it.
     pub fn conv_transpose2d(&self, weight: &Self, bias: Option<&Self>, options: ConvTransposeOptions) -> Result<Self> {
-        let operation = Operation::begin(OP);
+        let operation = Operation::begin(OP, &[self, weight]);
         let (window, size) = check(self, weight, bias, options)?;
         self.transposed(&operation, weight, bias, (window, size))
     }
@@ -48,7 +48,7 @@ impl Tensor {
         stride: [usize; 2],
         [start, size]: [[usize; 2]; 2],
     ) -> Result<Self> {
-        let operation = Operation::begin(OP);
+        let operation = Operation::begin(OP, &[self, weight]);
         let options = ConvTransposeOptions { stride, ..ConvTransposeOptions::default() };
         let (window, whole) = check(self, weight, bias, options)?;
         for axis in 0..2 {

@@ -10,7 +10,7 @@ impl Tensor {
     /// Each number is zero with probability `share`, and else divided by `1 − share` (Srivastava et al.: "Dropout",
     /// 2014). Keeps nothing: backward draws the same numbers again.
     pub fn dropout(&self, share: f64, rng: &mut Rng) -> Result<Self> {
-        let operation = Operation::begin("dropout");
+        let operation = Operation::begin("dropout", &[self]);
         let chance = Chance::new("dropout", self, share, Unit::Number, rng)?;
         let out = self.same_shape()?;
         chance.apply(&out, Some(self))?;
@@ -20,7 +20,7 @@ impl Tensor {
     /// Each channel of this `[batch, channels, …]` is all zero with probability `share`, and else divided by `1 − share`
     /// (Tompson et al., 2015). Keeps nothing: backward draws the same numbers again.
     pub fn dropout2d(&self, share: f64, rng: &mut Rng) -> Result<Self> {
-        let operation = Operation::begin("dropout2d");
+        let operation = Operation::begin("dropout2d", &[self]);
         let chance = Chance::new("dropout2d", self, share, Unit::Channel, rng)?;
         let out = self.same_shape()?;
         chance.apply(&out, Some(self))?;
@@ -32,7 +32,7 @@ impl Tensor {
         if !self.is_free_to_write() || !self.is_contiguous() {
             return self.dropout2d(share, rng);
         }
-        let operation = Operation::begin("dropout2d");
+        let operation = Operation::begin("dropout2d", &[&self]);
         let chance = Chance::new("dropout2d", &self, share, Unit::Channel, rng)?;
         chance.apply(&self, None)?;
         self.storage().changed();

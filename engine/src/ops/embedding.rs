@@ -13,7 +13,7 @@ impl Tensor {
     /// of the table is an error.
     pub fn embedding(&self, indices: &Self) -> Result<Self> {
         let op = "embedding";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_device(op, indices)?;
         self.check_float(op)?;
         if indices.dtype() != DType::I64 {

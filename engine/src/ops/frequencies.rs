@@ -13,7 +13,7 @@ impl Tensor {
     /// computed again in place of being kept, also where no gradient flows through it.
     pub fn frequencies(&self, octaves: usize) -> Result<Self> {
         let op = "frequencies";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         if self.rank() == 0 || octaves > 60 {
             let need = "it needs at least one axis, and at most 60 octaves can be made of it";

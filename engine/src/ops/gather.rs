@@ -12,7 +12,7 @@ impl Tensor {
     /// Keeps the places. On a device with values, a place outside of the axis is an error.
     pub fn gather(&self, axis: isize, places: &Self) -> Result<Self> {
         let op = "gather";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         let axis = self.shape().axis(op, axis)?;
         self.check_places(op, axis, places)?;
         let out = Self::empty(places.shape(), self.dtype(), self.device())?;
@@ -25,7 +25,7 @@ impl Tensor {
     /// places, if the gradient of `added` is wanted. On a device with values, a place outside of the axis is an error.
     pub fn scatter_add(&self, axis: isize, places: &Self, added: &Self) -> Result<Self> {
         let op = "scatter_add";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self, added]);
         let axis = self.shape().axis(op, axis)?;
         self.check_float(op)?;
         self.check_operand(op, added)?;

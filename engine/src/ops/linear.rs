@@ -19,7 +19,7 @@ impl Tensor {
             return self.unsqueeze(0)?.linear(weight, bias)?.squeeze(0);
         }
         let op = "linear";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self, weight]);
         check(op, self, weight, RightIs::Turned)?;
         if weight.rank() != 2 {
             return Err(Error::shape(op, weight.shape(), "a weight has two axes: [outputs, inputs]"));

@@ -43,7 +43,7 @@ impl Tensor {
                 .cross_entropy(targets, ignore_index)?
                 .to_dtype(self.dtype().statistics());
         }
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &inputs);
         let (hidden, table, targets) = (self.in_order()?, weight.in_order()?, targets.in_order()?);
         let ignored = ignore_index.unwrap_or(i64::MIN);
         let statistics = self.dtype().statistics();

@@ -16,7 +16,7 @@ impl Tensor {
     /// and the result is of this tensor's type. Keeps the input in its own type, if `a`'s gradient is wanted, and
     /// `input · aᵀ`, if `b`'s is; never anything of this tensor's size.
     pub fn into_lora(self, input: &Self, a: &Self, b: &Self, scale: f64) -> Result<Self> {
-        let operation = Operation::begin(OP);
+        let operation = Operation::begin(OP, &[&self, input, a, b]);
         check(&self, input, a, b)?;
         let low = {
             let wide = input.converted(a.dtype())?.operand()?;

@@ -16,7 +16,7 @@ impl Tensor {
     /// place, if nobody else holds them. So no second buffer of their size exists at any time.
     pub fn cross_entropy(&self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
         let op = "cross_entropy";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_device(op, targets)?;
         self.check_float(op)?;
         if targets.dtype() != DType::I64 {

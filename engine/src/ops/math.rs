@@ -55,7 +55,7 @@ functions! {
 
 impl Tensor {
     fn function(&self, op: &'static str, function: Unary, keep: Keep, gradient: Binary) -> Result<Self> {
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let out = self.map(function)?;
         if !Operation::is_recorded(&[self]) {
@@ -79,7 +79,7 @@ impl Tensor {
         if !self.is_free_to_write() {
             return self.relu();
         }
-        let operation = Operation::begin("relu");
+        let operation = Operation::begin("relu", &[&self]);
         self.check_float("relu")?;
         backend::unary(self.view(), Unary::Relu, None)?;
         self.storage().changed();

@@ -14,7 +14,7 @@ impl Tensor {
         if let Some(dtype) = autocast::for_product(&[self, other]) {
             return self.to_dtype(dtype)?.matmul(&other.to_dtype(dtype)?);
         }
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self, other]);
         check(op, self, other, RightIs::Plain)?;
         if self.rank() < 2 {
             return Err(Error::shape(op, self.shape(), "both need two axes or more; add one with unsqueeze"));

@@ -18,7 +18,9 @@ impl Tensor {
         {
             return self.to_dtype(weight.dtype())?.layer_norm(Some(weight), bias, epsilon);
         }
-        let operation = Operation::begin(op);
+        // Inputs are numbered 0 for the rows, then weight and bias as far as they are given.
+        let inputs: Vec<&Self> = [self].into_iter().chain(weight).chain(bias).collect();
+        let operation = Operation::begin(op, &inputs);
         self.check_float(op)?;
         let Some((&width, rows)) = self.shape().split_last() else {
             return Err(Error::shape(op, self.shape(), "at least one axis is needed, along which to normalise"));
@@ -41,9 +43,6 @@ impl Tensor {
         let rstd = mean.same_shape()?;
         let affine = [weight.map(Self::view), bias.map(Self::view)];
         backend::layer_norm(out.view(), mean.view(), rstd.view(), input.view(), affine, epsilon)?;
-        // Inputs are numbered 0 for the rows, then weight and bias as far as they are given.
-        let parameters: Vec<&Self> = weight.into_iter().chain(bias).collect();
-        let inputs: Vec<&Self> = [self].into_iter().chain(parameters).collect();
         if !Operation::is_recorded(&inputs) {
             return Ok(out);
         }

@@ -34,14 +34,13 @@ impl Tensor {
     }
 
     fn piecewise(&self, op: &'static str, function: Piecewise, other: Option<&Self>) -> Result<Self> {
-        let operation = Operation::begin(op);
+        let inputs: Vec<&Self> = [self].into_iter().chain(other).collect();
+        let operation = Operation::begin(op, &inputs);
         self.check_float(op)?;
-        let mut inputs = vec![self];
         let mut shape = *self.shape();
         if let Some(other) = other {
             self.check_operand(op, other)?;
             shape = Shape::broadcast(op, self.shape(), other.shape())?;
-            inputs.push(other);
         }
         let out = Self::empty(shape, self.dtype(), self.device())?;
         let bytes = shape.elements().div_ceil(4);

@@ -65,7 +65,7 @@ impl Tensor {
     /// result, but where in its window each largest number stands: one byte a number, for windows of up to 256 places.
     pub fn max_pool2d(&self, options: PoolOptions) -> Result<Self> {
         let op = "max_pool2d";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         let window = options.window(op, self)?;
         let shape = result_shape(self, &window);
         let out = Self::empty(shape, self.dtype(), self.device())?;
@@ -83,7 +83,7 @@ impl Tensor {
     /// `counts_padding`. Keeps nothing.
     pub fn avg_pool2d(&self, options: PoolOptions, counts_padding: bool) -> Result<Self> {
         let op = "avg_pool2d";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         let window = options.window(op, self)?;
         let out = Self::empty(result_shape(self, &window), self.dtype(), self.device())?;
         backend::avg_pool(out.view(), self.view(), window, counts_padding)?;

@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 impl Tensor {
     /// `self` raised to `exponent`: NaN where this is below 0 and the exponent is no whole number. Keeps its input.
     pub fn powf(&self, exponent: f64) -> Result<Self> {
-        let operation = Operation::begin("powf");
+        let operation = Operation::begin("powf", &[self]);
         self.check_float("powf")?;
         let out = raise(self, exponent)?;
         if !Operation::is_recorded(&[self]) {

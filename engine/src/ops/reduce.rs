@@ -66,7 +66,7 @@ impl Tensor {
     }
 
     fn reduce(&self, op: &'static str, axes: &[usize], shape: Shape, scale: f64) -> Result<Self> {
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let with_ones = self.shape_with_ones(axes);
         let sum = self.sum_over(axes, scale)?;
@@ -84,7 +84,7 @@ impl Tensor {
     /// first counts.
     pub fn max_axis(&self, axis: isize) -> Result<Self> {
         let op = "max_axis";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;
         if self.shape()[axis] == 0 {

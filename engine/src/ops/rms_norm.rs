@@ -20,7 +20,8 @@ impl Tensor {
         {
             return self.to_dtype(weight.dtype())?.rms_norm(Some(weight), epsilon);
         }
-        let operation = Operation::begin(OP);
+        let inputs: Vec<&Self> = [self].into_iter().chain(weight).collect();
+        let operation = Operation::begin(OP, &inputs);
         self.check_float(OP)?;
         let Some((&width, rows)) = self.shape().split_last() else {
             return Err(Error::shape(OP, self.shape(), "at least one axis is needed, along which to normalise"));
@@ -37,7 +38,6 @@ impl Tensor {
         let out = self.same_shape()?;
         let inverse = Self::empty(rows, self.dtype().statistics(), self.device())?;
         backend::rms_norm(out.view(), inverse.view(), input.view(), weight.map(Self::view), epsilon)?;
-        let inputs: Vec<&Self> = [self].into_iter().chain(weight).collect();
         if !Operation::is_recorded(&inputs) {
             return Ok(out);
         }

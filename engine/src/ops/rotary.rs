@@ -80,7 +80,7 @@ impl Packing {
 }
 
 fn rotate(tensor: &Tensor, packing: Packing, options: RotaryOptions) -> Result<Tensor> {
-    let operation = Operation::begin(OP);
+    let operation = Operation::begin(OP, &[tensor]);
     tensor.check_float(OP)?;
     if !(options.base.is_finite() && options.base > 0.0) {
         let what = format!("the base is {}; give a number above 0", options.base);

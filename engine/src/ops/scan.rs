@@ -31,7 +31,7 @@ impl Tensor {
 
     fn running_sum(&self, axis: isize, exclusive: bool) -> Result<Self> {
         let op = "cumsum";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;
         let out = self.scanned(axis, Scan { fold: Fold::Sum, exclusive, backwards: false })?;
@@ -40,7 +40,7 @@ impl Tensor {
 
     fn running_product(&self, axis: isize, exclusive: bool) -> Result<Self> {
         let op = "cumprod";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;
         let out = self.scanned(axis, Scan { fold: Fold::Product, exclusive, backwards: false })?;

@@ -22,7 +22,7 @@ impl Tensor {
     }
 
     fn by_rows(&self, op: &'static str, axis: isize, forward: Rows, back: RowsBack) -> Result<Self> {
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;
         // Rows lie along the last axis; another axis is brought there, and the result is a view turned back.

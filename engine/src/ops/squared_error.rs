@@ -11,7 +11,7 @@ impl Tensor {
     /// backward turns one of them into it, if nobody else holds that.
     pub fn mse_loss(&self, target: &Self) -> Result<Self> {
         let op = "mse_loss";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self, target]);
         self.check_operand(op, target)?;
         self.check_float(op)?;
         if self.shape() != target.shape() {

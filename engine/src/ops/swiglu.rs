@@ -14,7 +14,7 @@ impl Tensor {
     /// the result can be computed again; the gate alone if only `up` requires a gradient. Backward writes both gradients
     /// over what was kept, or over the result's gradient, where nobody else holds it.
     pub fn swiglu(gate: &Self, up: &Self) -> Result<Self> {
-        let operation = Operation::begin(OP);
+        let operation = Operation::begin(OP, &[gate, up]);
         gate.check_operand(OP, up)?;
         gate.check_float(OP)?;
         if gate.shape() != up.shape() {

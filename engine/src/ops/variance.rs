@@ -43,7 +43,7 @@ impl Tensor {
 
     fn variance(&self, axes: &[usize], correction: usize, keep: bool) -> Result<Self> {
         let op = "var";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
         let left = count as f64 - correction as f64;

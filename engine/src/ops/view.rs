@@ -10,7 +10,7 @@ impl Tensor {
     /// The numbers in another shape of as many: a view if strides can say so, else a copy.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let (op, shape) = ("reshape", shape.into());
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[]);
         if shape.elements() != self.elements() {
             return Err(Error::shapes(op, self.shape(), &shape, "both must hold the same number of elements"));
         }
@@ -67,7 +67,7 @@ impl Tensor {
 
     /// With two axes exchanged.
     pub fn transpose(&self, first: isize, second: isize) -> Result<Self> {
-        let operation = Operation::begin("transpose");
+        let operation = Operation::begin("transpose", &[]);
         let axes = [self.shape().axis("transpose", first)?, self.shape().axis("transpose", second)?];
         let out = self.with_layout(self.layout().transpose(axes[0], axes[1]));
         Ok(operation.record(out, &[self], |_| Transpose { axes }))
@@ -76,7 +76,7 @@ impl Tensor {
     /// With axes in another order: axis `i` of the result is axis `order[i]` of this.
     pub fn permute(&self, order: &[isize]) -> Result<Self> {
         let op = "permute";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[]);
         let order = order.iter().map(|&axis| self.shape().axis(op, axis)).collect::<Result<Vec<usize>>>()?;
         let mut back = vec![usize::MAX; self.rank()];
         for (to, &from) in order.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Tensor {
     /// `length` elements of one axis, from `start` on.
     pub fn narrow(&self, axis: isize, start: usize, length: usize) -> Result<Self> {
         let op = "narrow";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[]);
         let axis = self.shape().axis(op, axis)?;
         let out = self.with_layout(self.layout().narrow(op, axis, start, length)?);
         Ok(operation.record(out, &[self], |_| Narrow { axis, start }))
@@ -106,7 +106,7 @@ impl Tensor {
 
     /// Axes of length 1 repeated to fill `shape`, without a copy.
     pub fn expand(&self, shape: impl Into<Shape>) -> Result<Self> {
-        let operation = Operation::begin("expand");
+        let operation = Operation::begin("expand", &[]);
         let out = self.broadcast_to("expand", &shape.into())?;
         let from = *self.shape();
         Ok(operation.record(out, &[self], |_| Expand { from }))
@@ -129,7 +129,7 @@ impl Tensor {
     }
 
     fn copy(&self, op: &'static str) -> Result<Self> {
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[self]);
         let out = self.copied()?;
         Ok(operation.record(out, &[self], |_| Copy))
     }

@@ -75,10 +75,10 @@ impl Accumulation {
         }
         demand_gradients_left("accumulation", optimizer.parameters())?;
         {
-            let _phase = scope::phase(Phase::Optimizer);
+            let _phase = scope::phase_of_call(Phase::Optimizer);
             optimizer.step()?;
         }
-        let _phase = scope::phase(Phase::ZeroGrad);
+        let _phase = scope::phase_of_call(Phase::ZeroGrad);
         optimizer.zero_grad();
         self.done = 0;
         Ok(true)

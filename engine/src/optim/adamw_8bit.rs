@@ -89,13 +89,13 @@ impl Rule for AdamW8bit {
 
     fn prepare<'a>(&self, mut updates: Vec<Update<'a, Moments8bit>>, pending: &mut Pending<'a>) -> Result<()> {
         {
-            let _operation = Operation::begin("adamw_8bit.state");
+            let _operation = Operation::begin("adamw_8bit.state", &[]);
             updates.iter_mut().try_for_each(|update| self.begin(update))?;
         }
         let averaging = self.averaging();
         let mut full = Vec::new();
         let op = "adamw_8bit.fused";
-        let operation = Operation::begin(op);
+        let operation = Operation::begin(op, &[]);
         for update in updates {
             let Update { parameter, rounded, scope, grad, grad_scale, state } = update;
             match state {

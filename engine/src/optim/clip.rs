@@ -33,7 +33,7 @@ pub fn clip_grad_norm_of(parameters: &[Parameter], largest: f64, order: f64) -> 
     let op = "clip_grad_norm";
     demand(op, largest >= 0.0, || format!("the largest norm is {largest}; give 0 or more"))?;
     let total = norm(op, parameters, order)?;
-    let _operation = Operation::begin("clip_grad_norm.scale");
+    let _operation = Operation::begin("clip_grad_norm.scale", &[]);
     run_each(gradients(parameters).iter().map(|grad| {
         grad.begin_change(op)?;
         Ok(Call::ClipToNorm(grad.view(), total.view(), largest))
@@ -49,7 +49,7 @@ pub fn clip_grad_value(parameters: &[Parameter], largest: f64) -> Result<()> {
     let op = "clip_grad_value";
     demand(op, largest >= 0.0, || format!("the largest value is {largest}; give 0 or more"))?;
     demand_gradients_left(op, parameters)?;
-    let _operation = Operation::begin(op);
+    let _operation = Operation::begin(op, &[]);
     run_each(gradients(parameters).iter().map(|grad| {
         grad.begin_change(op)?;
         Ok(Call::Clamp(grad.view(), -largest, largest))
@@ -61,7 +61,7 @@ fn norm(op: &'static str, parameters: &[Parameter], order: f64) -> Result<Tensor
     let what = || "no parameters were given, so there is no device to compute on; give those of the model".to_owned();
     let first = parameters.first().ok_or_else(|| Error::Setting { op, what: what() })?;
     demand_gradients_left(op, parameters)?;
-    let _operation = Operation::begin(op);
+    let _operation = Operation::begin(op, &[]);
     let total = Tensor::zeros((), DType::F64, first.tensor.device())?;
     run_each(gradients(parameters).iter().map(|grad| {
         total.check_device(op, grad)?;

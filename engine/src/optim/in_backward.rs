@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use highwater_recorder::scope;
+
 use super::rule::{Rule, Update};
 use crate::autograd::no_grad;
 use crate::error::{Error, Result};
@@ -24,6 +26,7 @@ pub fn run_in_backward<R: Rule>(rule: &R, parameters: &[Parameter]) -> Result<In
             let Some(grad) = tensor.take_grad() else {
                 return Ok(());
             };
+            scope::optimizer_ran();
             let _mode = no_grad();
             let rule = shared.rule();
             rule.update(vec![Update {

@@ -7,6 +7,7 @@ use super::in_backward::demand_gradients_left;
 use super::optimizer::Optimizer;
 use super::pending::run_each;
 use super::rule::{demand, scale_in_place};
+use crate::autograd::backward::backward_phase;
 use crate::autograd::{Operation, no_grad};
 use crate::backend::Call;
 use crate::dtype::DType;
@@ -110,7 +111,7 @@ impl LossScaler {
     /// changes the scale. Fails for f16 where unscaled gradients would be stored, and where an optimizer [in
     /// backward](super::run_in_backward) has used gradients up.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
-        let _phase = scope::phase(Phase::Optimizer);
+        let _phase = scope::phase_of_call(Phase::Optimizer);
         let (is_found, scale) = match self.unscaled {
             Some(is_found) => (is_found, 1.0),
             None => (find(optimizer.parameters())?, 1.0 / self.scale),
@@ -150,7 +151,7 @@ fn find(parameters: &[Parameter]) -> Result<bool> {
     let Some(first) = parameters.first() else {
         return Ok(false);
     };
-    let _operation = Operation::begin(op);
+    let _operation = Operation::begin(op, &[]);
     let _category = scope::category(Category::Temporary);
     let found = Tensor::zeros((), DType::F32, first.tensor.device())?;
     run_each(gradients(parameters).iter().map(|grad| {
@@ -165,7 +166,7 @@ pub(super) fn backward_from_scaled(loss: &Tensor, scale: f64) -> Result<()> {
     if loss.elements() != 1 {
         return Err(Error::NotScalar { shape: loss.shape().to_string().into() });
     }
-    let _phase = scope::phase(Phase::Backward);
+    let _phase = backward_phase();
     let grad = {
         let _category = scope::category(Category::Temporary);
         Tensor::full(loss.shape(), scale, loss.dtype(), loss.device())?

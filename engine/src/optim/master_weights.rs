@@ -53,7 +53,7 @@ impl<R: Rule> Rule for MasterWeights<R> {
 
     fn update(&self, mut updates: Vec<Update<'_, Self::State>>) -> Result<()> {
         {
-            let _operation = Operation::begin("master_weights.state");
+            let _operation = Operation::begin("master_weights.state", &[]);
             updates.iter_mut().try_for_each(begin)?;
         }
         let (mut wide, mut pending) = (Vec::new(), Pending::default());
@@ -84,7 +84,7 @@ impl<R: Rule> Rule for MasterWeights<R> {
 
 impl<R: Rule> MasterWeights<R> {
     fn update_widened(&self, update: Update<'_, R::State>) -> Result<()> {
-        let _operation = Operation::begin("master_weights.widen");
+        let _operation = Operation::begin("master_weights.widen", &[]);
         let Update { parameter, rounded, grad, grad_scale, .. } = update;
         let wide = Tensor::empty(grad.shape(), DType::F32, grad.device())?;
         backend::cast(wide.view(), grad.view())?;

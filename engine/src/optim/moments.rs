@@ -23,7 +23,7 @@ pub struct Moments {
 impl Moments {
     /// Counts a step of each parameter; at its first, its averages are made.
     pub(super) fn count_steps(updates: &mut [Update<'_, Self>]) -> Result<()> {
-        let _operation = Operation::begin("adam.state");
+        let _operation = Operation::begin("adam.state", &[]);
         for update in updates {
             if update.state.is_none() {
                 let zeros = || update.parameter.zeros_like();
@@ -105,7 +105,7 @@ impl Averaging {
         let [beta_mean, beta_square] = self.betas;
         if self.keep != 1.0 {
             let op = "adamw.weight_decay";
-            let _operation = Operation::begin(op);
+            let _operation = Operation::begin(op, &[]);
             let decay = Unary::Affine { scale: self.keep, shift: 0.0 };
             run_each(updates.iter().map(|update| update.parameter.map_call(op, decay)))?;
         }
@@ -128,7 +128,7 @@ impl Averaging {
     /// free, else in new memory, after the gradient was let go. PyTorch keeps these for all parameters at once, too: that
     /// is what makes its step the peak.
     fn divisors(&self, targets: &[Target<'_, Moments>], grads: Vec<Tensor>) -> Result<Vec<Tensor>> {
-        let _operation = Operation::begin("adam.sqrt");
+        let _operation = Operation::begin("adam.sqrt", &[]);
         let mut divisors = Vec::with_capacity(grads.len());
         for (target, grad) in targets.iter().zip(grads) {
             let _scope = scope::scope_again(target.scope);
@@ -151,7 +151,7 @@ impl Averaging {
 
     fn fused<'a>(&self, updates: Vec<Update<'a, Moments>>, pending: &mut Pending<'a>) -> Result<()> {
         let op = "adam.fused";
-        let _operation = Operation::begin(op);
+        let _operation = Operation::begin(op, &[]);
         for update in updates {
             let Update { parameter, rounded, grad, grad_scale, state, .. } = update;
             let Some(moments) = &*state else { continue };
@@ -171,7 +171,7 @@ fn in_turn<'a>(
     operands: &'a [Tensor],
     call: impl Fn(&'static str, &'a Tensor, &'a Tensor, &'a Moments) -> Result<Call<'a>>,
 ) -> Result<()> {
-    let _operation = Operation::begin(op);
+    let _operation = Operation::begin(op, &[]);
     run_each(targets.iter().zip(operands).filter_map(|(target, operand)| {
         let moments = target.state.as_ref()?;
         Some(call(op, operand, target.parameter, moments))

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use highwater_recorder::{Phase, scope};
+
 use super::rule::{Rule, Update, scale_in_place};
 use crate::autograd::no_grad;
 use crate::backend::arithmetic;
@@ -66,6 +68,7 @@ impl<R: Rule> Stepping<R> {
 
 impl<R: Rule> Optimizer for Stepping<R> {
     fn step_scaled(&mut self, scale: f64) -> Result<()> {
+        let _phase = scope::phase_of_call(Phase::Optimizer);
         let _mode = no_grad();
         let with_grad = self.parameters.iter().zip(&mut self.states).filter_map(|(parameter, state)| {
             let (grad, scope) = (parameter.tensor.grad()?, parameter.scope);
@@ -84,9 +87,10 @@ impl<R: Rule> Optimizer for Stepping<R> {
     }
 
     fn zero_grad(&mut self) {
-        for parameter in &self.parameters {
-            drop(parameter.tensor.take_grad());
-        }
+        let grads: Vec<_> = self.parameters.iter().filter_map(|parameter| parameter.tensor.take_grad()).collect();
+        // Where there are none, as before the first step, nothing is done.
+        let _phase = if grads.is_empty() { None } else { scope::phase_of_call(Phase::ZeroGrad) };
+        drop(grads);
     }
 
     fn parameters(&self) -> &[Parameter] {

@@ -123,7 +123,7 @@ pub(crate) fn decayed_grads<'a, S>(
     if decay == 0.0 {
         return Ok((grads, targets));
     }
-    let _operation = Operation::begin(op);
+    let _operation = Operation::begin(op, &[]);
     let mut sums = Vec::with_capacity(grads.len());
     for (grad, target) in grads.iter().zip(&targets) {
         let _scope = scope::scope_again(target.scope);
@@ -152,7 +152,7 @@ pub(crate) fn scale_in_place<'a>(grads: impl IntoIterator<Item = (&'a Tensor, f6
                         unscale as they go, and clip them before by `scaler.scale()` times the norm";
             return Err(Error::DType { op, found: DType::F16, need });
         }
-        let _operation = Operation::begin(op);
+        let _operation = Operation::begin(op, &[]);
         grad.map_call(op, Unary::Affine { scale, shift: 0.0 })
     }))
 }

@@ -83,7 +83,7 @@ impl Rule for Sgd {
 
     fn prepare<'a>(&self, mut updates: Vec<Update<'a, Momentum>>, pending: &mut Pending<'a>) -> Result<()> {
         if self.momentum != 0.0 {
-            let _operation = Operation::begin("sgd.state");
+            let _operation = Operation::begin("sgd.state", &[]);
             updates.iter_mut().try_for_each(count_step)?;
         }
         match self.form {
@@ -123,7 +123,7 @@ impl Sgd {
             self.turn("sgd.momentum", &known)?;
         }
         let op = "sgd.update";
-        let _operation = Operation::begin(op);
+        let _operation = Operation::begin(op, &[]);
         let step = Binary::AddScaled(-self.learning_rate);
         if self.nesterov {
             run_each(known.iter().map(|known| known.parameter.zip_call(op, step, known.grad)))?;
@@ -139,7 +139,7 @@ impl Sgd {
 
     /// Turns the directions towards the gradients.
     fn turn(&self, op: &'static str, known: &[Known<'_>]) -> Result<()> {
-        let _operation = Operation::begin(op);
+        let _operation = Operation::begin(op, &[]);
         let mut former = Vec::with_capacity(known.len());
         for Known { grad, momentum, .. } in known {
             match momentum {
@@ -156,7 +156,7 @@ impl Sgd {
 
     fn prepare_fused<'a>(&self, updates: Vec<Update<'a, Momentum>>, pending: &mut Pending<'a>) -> Result<()> {
         let op = "sgd.fused";
-        let _operation = Operation::begin(op);
+        let _operation = Operation::begin(op, &[]);
         for update in updates {
             let Update { parameter, rounded, grad, grad_scale, state, .. } = update;
             begin_fused(op, parameter)?;

@@ -1,0 +1,34 @@
+//! Plain loop: three steps of a training loop that marks nothing, and the recording beside it.
+//!
+//! `cargo run --example plain_loop`, then `highwater phases plain.snap` and `highwater peak plain.snap --by frame`.
+
+use highwater_engine::models::Perceptron;
+use highwater_engine::nn::{Init, Module};
+use highwater_engine::optim::{Adam, Optimizer, Stepping};
+use highwater_engine::{DType, Device, Tensor};
+use highwater_recorder::{HistoryOptions, Recorded, Result, record_memory_history};
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let run = train(HistoryOptions::to_file("plain.snap"))?;
+    // The training went well; did the recording?
+    run.problem.map_or(Ok(()), |problem| Err(problem.into()))
+}
+
+/// The loop, and its recording.
+pub(crate) fn train(options: HistoryOptions) -> Result<Recorded<()>> {
+    record_memory_history(options, || {
+        let device = Device::cpu();
+        let model = Perceptron::new(&mut Init::new(&device, DType::F32, 0), [64, 256, 10], 2)?;
+        let mut optimizer = Stepping::new(Adam::default(), model.parameters())?;
+        let labels: Vec<i64> = (0..32).map(|example| example % 10).collect();
+        for _ in 0..3 {
+            let inputs = Tensor::ones([32, 64], DType::F32, &device)?;
+            let labels = Tensor::from_slice(&labels, 32, &device)?;
+            let loss = model.forward(&inputs)?.cross_entropy(&labels, None)?;
+            loss.backward()?;
+            optimizer.step()?;
+            optimizer.zero_grad();
+        }
+        Ok(())
+    })
+}

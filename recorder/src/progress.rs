@@ -1,0 +1,312 @@
+//! Progress: the step and phase that the program is in, as it marks them or else as they follow from what it does.
+//!
+//! A phase that the program marks holds until its guard drops. Outside of such marks an engine reports what runs, and
+//! the rules are these:
+//!
+//! - Forward begins when the engine says so, and lasts until another phase begins.
+//! - Backward, optimizer and zero_grad begin with the call that does them, and last until the next phase begins or
+//!   memory is allocated after that call: the loss that the program drops after backward belongs to backward, the next
+//!   batch to no phase (`other`).
+//! - Steps that the program does not number are counted from 0. A step begins where forward does, and ends where forward
+//!   begins again after an optimizer ran. So gradient accumulation is one step, and so are several optimizers that run
+//!   one after another.
+//! - What comes before the first step is setup.
+
+use highwater_snapshots::Phase;
+use highwater_snapshots::event::What;
+
+/// The step and phase of the whole program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    step: Option<u32>,
+    /// The program numbers its steps.
+    numbers_steps: bool,
+    /// The phase of the innermost guard.
+    guarded: Option<Phase>,
+    /// The phase outside of guards.
+    outside: Phase,
+    /// `outside` is the phase of a call that has returned, and ends with the next allocation.
+    lingers: bool,
+    /// An optimizer ran in this step.
+    has_optimized: bool,
+}
+
+/// What a change of progress is in a recording: at most a step, then a phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// A step begins, or (if none) all steps end.
+    pub(crate) step: Option<Option<u32>>,
+    pub(crate) phase: Option<Phase>,
+}
+
+impl Change {
+    const NONE: Self = Self { step: None, phase: None };
+
+    /// The events of the change, in order.
+    pub(crate) fn events(self) -> impl Iterator<Item = What> {
+        let step = self.step.map(|step| step.map_or(What::Phase(Phase::Setup), What::Step));
+        step.into_iter().chain(self.phase.map(What::Phase))
+    }
+}
+
+/// How a guard's phase ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// With the guard: the program marked it.
+    AtOnce,
+    /// With the next phase or allocation after the guard, if it is the outermost one: an engine reported it.
+    Lingering,
+}
+
+impl Progress {
+    /// Before anything runs.
+    pub(crate) const START: Self = Self {
+        step: None,
+        numbers_steps: false,
+        guarded: None,
+        outside: Phase::Setup,
+        lingers: false,
+        has_optimized: false,
+    };
+
+    pub(crate) fn step(&self) -> Option<u32> {
+        self.step
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.guarded.unwrap_or(self.outside)
+    }
+
+    /// Whether a guard holds the phase.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.guarded.is_some()
+    }
+
+    /// Whether [`Self::forward`] would change anything.
+    pub(crate) const fn awaits_forward(&self) -> bool {
+        self.guarded.is_none() && (!matches!(self.outside, Phase::Forward) || self.lingers)
+    }
+
+    /// Whether [`Self::allocate`] would change anything.
+    pub(crate) const fn awaits_allocation(&self) -> bool {
+        self.guarded.is_none() && self.lingers
+    }
+
+    /// Forgets steps that were counted and phases that have ended: a recording begins, and counts anew.
+    pub(crate) fn begin_recording(&mut self) {
+        if !self.numbers_steps {
+            *self = Self { guarded: self.guarded, ..Self::START };
+        }
+    }
+
+    /// The program begins a step, or says that it is in none.
+    pub(crate) fn number(&mut self, step: Option<u32>) -> Change {
+        let outside = if step.is_some() { Phase::Other } else { Phase::Setup };
+        *self = Self { step, numbers_steps: step.is_some(), outside, ..Self::START };
+        Change { step: Some(step), phase: None }
+    }
+
+    /// A guard begins; gives the phase of the guard around it.
+    pub(crate) fn enter(&mut self, phase: Phase) -> (Option<Phase>, Change) {
+        let step = if phase == Phase::Forward { self.next_step() } else { None };
+        self.has_optimized |= phase == Phase::Optimizer;
+        if self.outside == Phase::Forward || self.lingers {
+            self.outside = Phase::Other;
+            self.lingers = false;
+        }
+        (self.guarded.replace(phase), Change { step, phase: Some(phase) })
+    }
+
+    /// A guard of `phase` ends, around which that of `former` stands.
+    pub(crate) fn leave(&mut self, phase: Phase, former: Option<Phase>, ending: Ending) -> Change {
+        self.guarded = former;
+        if former.is_none() && ending == Ending::Lingering {
+            self.outside = phase;
+            self.lingers = true;
+            return Change::NONE;
+        }
+        Change { step: None, phase: Some(self.phase()) }
+    }
+
+    /// Forward runs, unless a guard says otherwise.
+    pub(crate) fn forward(&mut self) -> Change {
+        if !self.awaits_forward() {
+            return Change::NONE;
+        }
+        let step = self.next_step();
+        self.outside = Phase::Forward;
+        self.lingers = false;
+        Change { step, phase: Some(Phase::Forward) }
+    }
+
+    /// Memory is allocated.
+    pub(crate) fn allocate(&mut self) -> Change {
+        if !self.awaits_allocation() {
+            return Change::NONE;
+        }
+        self.outside = Phase::Other;
+        self.lingers = false;
+        Change { step: None, phase: Some(Phase::Other) }
+    }
+
+    /// An optimizer runs, in whatever phase.
+    pub(crate) fn optimize(&mut self) {
+        self.has_optimized = true;
+    }
+
+    /// Begins the next step, if forward begins one.
+    fn next_step(&mut self) -> Option<Option<u32>> {
+        let is_over = self.step.is_none() || self.has_optimized;
+        if self.numbers_steps || !is_over {
+            return None;
+        }
+        self.step = Some(self.step.map_or(0, |step| step.saturating_add(1)));
+        self.has_optimized = false;
+        Some(self.step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a training loop does, and what a recording of it says.
+    #[derive(Default)]
+    struct Loop {
+        progress: Option<Progress>,
+        told: Vec<String>,
+    }
+
+    impl Loop {
+        fn change(&mut self, change: impl FnOnce(&mut Progress) -> Change) {
+            let events = change(self.progress.get_or_insert(Progress::START)).events();
+            self.told.extend(events.map(|event| match event {
+                What::Step(step) => format!("step {step}"),
+                What::Phase(phase) => phase.name().to_owned(),
+                other => format!("{other:?}"),
+            }));
+        }
+
+        /// Calls that an engine reports by a guard.
+        fn run(&mut self, phases: &[Phase]) {
+            for &phase in phases {
+                match phase {
+                    Phase::Forward => self.change(Progress::forward),
+                    Phase::Other => self.change(Progress::allocate),
+                    _ => {
+                        self.change(|progress| progress.enter(phase).1);
+                        self.change(|progress| progress.leave(phase, None, Ending::Lingering));
+                    }
+                }
+            }
+        }
+
+        /// A guard of the program around `within`.
+        fn mark(&mut self, phase: Phase, within: &[Phase]) {
+            self.change(|progress| progress.enter(phase).1);
+            for &inner in within {
+                match inner {
+                    Phase::Forward => self.change(Progress::forward),
+                    _ => self.change(Progress::allocate),
+                }
+            }
+            self.change(|progress| progress.leave(phase, None, Ending::AtOnce));
+        }
+
+        fn told(&mut self) -> String {
+            std::mem::take(&mut self.told).join(" ")
+        }
+    }
+
+    const STEP: [Phase; 4] = [Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::ZeroGrad];
+
+    #[test]
+    fn a_plain_loop_has_steps_of_four_phases() {
+        let mut run = Loop::default();
+        for _ in 0..2 {
+            run.run(&STEP);
+        }
+        assert_eq!(
+            run.told(),
+            "step 0 forward backward optimizer zero_grad step 1 forward backward optimizer zero_grad"
+        );
+    }
+
+    #[test]
+    fn accumulation_is_one_step() {
+        let mut run = Loop::default();
+        run.run(&[Phase::Forward, Phase::Backward, Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Forward]);
+        assert_eq!(run.told(), "step 0 forward backward forward backward optimizer step 1 forward");
+    }
+
+    #[test]
+    fn two_optimizers_in_a_row_are_one_step_and_with_forward_between_two() {
+        let mut run = Loop::default();
+        run.run(&[Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Optimizer]);
+        run.run(&[Phase::Forward, Phase::Backward, Phase::Optimizer]);
+        assert_eq!(run.told(), "step 0 forward backward optimizer optimizer step 1 forward backward optimizer");
+    }
+
+    #[test]
+    fn an_optimizer_within_backward_ends_the_step_too() {
+        let mut run = Loop::default();
+        for _ in 0..2 {
+            run.change(Progress::forward);
+            run.change(|progress| progress.enter(Phase::Backward).1);
+            run.progress.as_mut().expect("it runs").optimize();
+            run.change(|progress| progress.leave(Phase::Backward, None, Ending::Lingering));
+        }
+        assert_eq!(run.told(), "step 0 forward backward step 1 forward backward");
+    }
+
+    #[test]
+    fn what_is_allocated_after_a_call_belongs_to_no_phase() {
+        let mut run = Loop::default();
+        run.run(&[Phase::Other, Phase::Forward, Phase::Other, Phase::Backward, Phase::Other, Phase::Other]);
+        run.run(&[Phase::Optimizer, Phase::ZeroGrad, Phase::Other, Phase::Forward]);
+        assert_eq!(run.told(), "step 0 forward backward other optimizer zero_grad other step 1 forward");
+    }
+
+    #[test]
+    fn phases_that_the_program_marks_are_kept_and_count_steps() {
+        let mut run = Loop::default();
+        for _ in 0..2 {
+            run.mark(Phase::Forward, &[Phase::Forward, Phase::Other]);
+            run.mark(Phase::Optimizer, &[Phase::Forward]);
+        }
+        assert_eq!(run.told(), "step 0 forward other optimizer other step 1 forward other optimizer other");
+    }
+
+    #[test]
+    fn steps_that_the_program_numbers_are_not_counted() {
+        let mut run = Loop::default();
+        for step in [7, 9] {
+            run.change(|progress| progress.number(Some(step)));
+            run.run(&STEP);
+            run.run(&STEP);
+        }
+        let phases = "forward backward optimizer zero_grad";
+        assert_eq!(run.told(), format!("step 7 {phases} {phases} step 9 {phases} {phases}"));
+        run.change(|progress| progress.number(None));
+        run.run(&STEP);
+        assert_eq!(run.told(), format!("setup step 0 {phases}"));
+    }
+
+    #[test]
+    fn a_recording_that_begins_in_the_middle_counts_from_its_first_forward() {
+        let mut run = Loop::default();
+        run.run(&STEP);
+        run.run(&[Phase::Forward]);
+        let progress = run.progress.as_mut().expect("it runs");
+        progress.begin_recording();
+        assert_eq!((progress.step(), progress.phase()), (None, Phase::Setup));
+        run.told();
+        run.run(&[Phase::Backward, Phase::Optimizer, Phase::Forward]);
+        assert_eq!(run.told(), "backward optimizer step 0 forward");
+
+        let progress = run.progress.as_mut().expect("it runs");
+        progress.number(Some(5));
+        progress.begin_recording();
+        assert_eq!((progress.step(), progress.phase()), (Some(5), Phase::Other), "what the program says stays");
+    }
+}
