@@ -2,7 +2,7 @@
 
 /// Declares the commands in the order in which the palette lists them.
 macro_rules! commands {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $tooltip:literal, [$($key:literal),*];)+) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $tooltip:literal, [$($key:literal),*] $(, $words:literal)?;)+) => {
         /// An action of the app.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Command { $($(#[$doc])* $variant,)+ }
@@ -21,6 +21,11 @@ macro_rules! commands {
                 match self { $(Self::$variant => $tooltip,)+ }
             }
 
+            /// Further words that find it in the palette.
+            pub const fn words(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($words)?),)+ }
+            }
+
             /// Its keys, each as modifiers and a key joined by `+`: `Ctrl+O`. The first is shown.
             pub const fn keys(self) -> &'static [&'static str] {
                 match self { $(Self::$variant => &[$($key),*],)+ }
@@ -31,157 +36,249 @@ macro_rules! commands {
 
 commands! {
     /// Ask for a file and open it.
-    Open = "Open…", "Open a recording: a .snap file, or a memory snapshot of PyTorch (pickle, JSON or saved page).", ["Ctrl+O"];
+    Open = "Open…",
+        "Open a recording: a .snap file, or a memory snapshot of PyTorch (pickle, JSON or saved page).",
+        ["Ctrl+O"], "load file import snapshot";
     /// Ask for a folder and open it.
-    OpenFolder = "Open a folder…", "Open the recordings of a run's ranks: a folder with one file a rank.", ["Ctrl+Shift+O"];
+    OpenFolder = "Open a folder…",
+        "Open the recordings of all ranks of a run: a folder with one file per rank.",
+        ["Ctrl+Shift+O"], "load directory ranks distributed ddp fsdp";
     /// Read the current file again.
-    Reload = "Reload", "Read the file again, for instance while it is still being written.", ["F5", "Ctrl+R"];
+    Reload = "Reload",
+        "Read the file again, for instance while it is still being written.",
+        ["F5", "Ctrl+R"], "refresh";
     /// Close the current recording.
     Close = "Close", "Close this recording.", ["Ctrl+W"];
     /// Leave.
-    Quit = "Quit", "Close the window.", ["Ctrl+Q"];
+    Quit = "Quit", "Close the window.", ["Ctrl+Q"], "exit";
     /// Search all commands.
-    Palette = "Find a command…", "Search everything that the app can do.", ["Ctrl+P", "F1"];
+    Palette = "Find a command…", "Search all commands of the app.", ["Ctrl+P", "F1"], "help actions";
+    /// The list of keys.
+    ShowKeys = "Keys", "List all commands with their keys.", ["Questionmark"], "keyboard shortcuts bindings help";
+    /// What the program is.
+    About = "About Highwater", "Show the version and the licence.", ["Shift+F1"], "license help";
     /// Show the moment of the peak.
-    GoToPeak = "Go to the peak", "Centre the moment at which the chosen total is largest, and take it apart.", ["P"];
+    GoToPeak = "Go to the peak",
+        "Zoom to the moment at which the chosen total is largest, and show what is using memory there; F shows everything again.",
+        ["P"], "maximum highest high-water mark";
     /// Show the whole recording.
-    FitAll = "Show everything", "Zoom out until the whole recording is visible.", ["F", "Home"];
+    FitAll = "Show everything", "Zoom out until the whole recording is visible.", ["F", "Home"], "reset view full fit";
     /// Magnify.
-    ZoomIn = "Zoom in", "Show half as much, around the middle.", ["Plus", "Equals"];
+    ZoomIn = "Zoom in", "Show half as much, around the middle.", ["Plus", "Equals"], "magnify";
     /// Reduce.
     ZoomOut = "Zoom out", "Show twice as much, around the middle.", ["Minus"];
     /// Magnify the bytes alone.
-    ZoomInBytes = "Zoom in on bytes", "Show half as many bytes from top to bottom.", ["Shift+ArrowUp"];
+    ZoomInBytes = "Zoom in on bytes",
+        "Show half as many bytes from top to bottom.",
+        ["Shift+ArrowUp"], "vertical height";
     /// Reduce the bytes alone.
-    ZoomOutBytes = "Zoom out of bytes", "Show twice as many bytes from top to bottom.", ["Shift+ArrowDown"];
+    ZoomOutBytes = "Zoom out of bytes",
+        "Show twice as many bytes from top to bottom.",
+        ["Shift+ArrowDown"], "vertical height";
     /// Earlier.
-    PanLeft = "Move left", "Show what comes before.", ["ArrowLeft"];
+    PanLeft = "Move left", "Show earlier events.", ["ArrowLeft"], "pan scroll earlier";
     /// Later.
-    PanRight = "Move right", "Show what comes after.", ["ArrowRight"];
+    PanRight = "Move right", "Show later events.", ["ArrowRight"], "pan scroll later";
     /// Higher.
-    PanUp = "Move up", "Show what lies higher in the stack.", ["ArrowUp"];
+    PanUp = "Move up", "Show blocks higher in the stack.", ["ArrowUp"], "pan scroll";
     /// Lower.
-    PanDown = "Move down", "Show what lies lower in the stack.", ["ArrowDown"];
+    PanDown = "Move down", "Show blocks lower in the stack.", ["ArrowDown"], "pan scroll";
     /// The step before this one.
-    PreviousStep = "Previous step", "Show the training step before this one.", ["PageUp"];
+    PreviousStep = "Previous step", "Show the previous training step.", ["PageUp"], "iteration";
     /// The step after this one.
-    NextStep = "Next step", "Show the training step after this one.", ["PageDown"];
+    NextStep = "Next step", "Show the next training step.", ["PageDown"], "iteration";
     /// The local peak before the moment.
-    PreviousPeak = "Previous peak", "Pin the peak before this moment: where the total turned, by a fiftieth of the highest at least.", ["Shift+N"];
+    PreviousPeak = "Previous peak",
+        "Pin the previous local peak, from which the total falls by at least 2 % of its maximum.",
+        ["Shift+N"], "local maximum";
     /// The local peak after the moment.
-    NextPeak = "Next peak", "Pin the peak after this moment: where the total turns, by a fiftieth of the highest at least.", ["N"];
-    /// The request before the moment that could not be met.
-    PreviousOom = "Previous out-of-memory", "Pin the request before this moment that could not be met.", ["Shift+O"];
-    /// The request after the moment that could not be met.
-    NextOom = "Next out-of-memory", "Pin the request after this moment that could not be met.", ["O"];
+    NextPeak = "Next peak",
+        "Pin the next local peak, from which the total falls by at least 2 % of its maximum.",
+        ["N"], "local maximum";
+    /// The failed request after the moment, on any device.
+    NextOom = "Next failed request",
+        "Go to the next request that failed (out of memory), on any device; after the last comes the first.",
+        ["O"], "oom out-of-memory error crash";
+    /// The failed request before the moment, on any device.
+    PreviousOom = "Previous failed request",
+        "Go to the previous request that failed (out of memory), on any device.",
+        ["Shift+O"], "oom out-of-memory error crash";
     /// One event earlier.
-    PreviousEvent = "One event back", "Pin the moment one event before this one.", ["Shift+ArrowLeft"];
+    PreviousEvent = "One event back", "Pin the moment one event earlier.", ["Shift+ArrowLeft"], "step";
     /// One event later.
-    NextEvent = "One event on", "Pin the moment one event after this one.", ["Shift+ArrowRight"];
+    NextEvent = "One event on", "Pin the moment one event later.", ["Shift+ArrowRight"], "step";
     /// Undo.
-    Undo = "Undo", "Return to what was looked at before: view, total, axis, moment and search.", ["Ctrl+Z", "Alt+ArrowLeft", "Backspace"];
+    Undo = "Undo",
+        "Return to the previous view, total, axis, device, moment and search.",
+        ["Ctrl+Z", "Alt+ArrowLeft", "Backspace"], "back";
     /// Undo the undoing.
-    Redo = "Redo", "Look again at what Undo left.", ["Ctrl+Shift+Z", "Ctrl+Y", "Alt+ArrowRight"];
+    Redo = "Redo", "Return to what Undo left.", ["Ctrl+Shift+Z", "Ctrl+Y", "Alt+ArrowRight"], "forward";
     /// Mark the moment as A.
-    MarkA = "Mark the moment as A", "Set the first of two moments between which is asked what was born, freed and kept.", ["OpenBracket"];
+    MarkA = "Mark the moment as A",
+        "Set the first of two moments, to see what is allocated, freed and kept between them.",
+        ["OpenBracket"], "range interval between";
     /// Mark the moment as B.
-    MarkB = "Mark the moment as B", "Set the second of two moments between which is asked what was born, freed and kept.", ["CloseBracket"];
+    MarkB = "Mark the moment as B",
+        "Set the second of two moments, to see what is allocated, freed and kept between them.",
+        ["CloseBracket"], "range interval between";
     /// Take both marks away.
-    Unmark = "Take the marks away", "Take the marks A and B away.", ["Shift+Escape"];
+    Unmark = "Remove the marks", "Remove the marks A and B.", ["Shift+Escape"], "range clear";
     /// Show what lies between the marks.
-    ShowRange = "Show from A to B", "Zoom to what lies between the marks A and B.", ["R"];
+    ShowRange = "Show from A to B", "Zoom to the range between the marks A and B.", ["R"], "range interval";
     /// Pin the largest block of the moment.
-    LargestBlock = "Largest block", "Pin the largest block that lives at this moment, and show who made it.", ["G"];
+    LargestBlock = "Largest block",
+        "Pin the largest live block of this moment, and show what allocated it.",
+        ["G"], "biggest tensor allocation";
     /// Pin the block above the pinned one.
-    BlockAbove = "Block above", "Pin the block that lies on the pinned one in the stack.", ["K"];
+    BlockAbove = "Block above", "Pin the block above the pinned one in the stack.", ["K"];
     /// Pin the block below the pinned one.
-    BlockBelow = "Block below", "Pin the block beneath the pinned one in the stack.", ["J"];
+    BlockBelow = "Block below", "Pin the block below the pinned one in the stack.", ["J"];
     /// Show the life of the pinned block.
-    ZoomToBlock = "Show the block's life", "Zoom to the pinned block, from its allocation to its free.", ["B"];
+    ZoomToBlock = "Zoom to the block",
+        "Zoom to the lifetime of the pinned block, from its allocation to its free.",
+        ["B"], "lifetime tensor";
     /// Let go of the pinned block.
-    Unpin = "Let go of the block", "Clear the pinned block and moment.", ["Escape"];
+    Unpin = "Unpin", "Clear the pinned block and moment.", ["Escape"], "deselect";
     /// Fit the height.
-    ToggleFit = "Fit the height", "Let the height of the view follow the largest total in it, or leave it as it is.", ["Y"];
+    ToggleFit = "Fit the height",
+        "Let the height follow the largest total in view, or keep it fixed.",
+        ["Y"], "vertical autoscale";
     /// Switch between events and time.
-    ToggleAxis = "Events or time", "Lay the recording out by event, each as wide as any other, or by time.", ["T"];
+    ToggleAxis = "Events or time",
+        "Switch the horizontal axis between events, all of equal width, and time.",
+        ["T"], "x axis";
     /// The next total.
-    NextMetric = "Next total", "Switch between requested, allocated, active, reserved and device used.", ["M"];
+    NextMetric = "Next total",
+        "Switch between requested, allocated, active, reserved and device used.",
+        ["M"], "metric memory";
     /// The next device.
-    NextDevice = "Next device", "Show the next device of the recording.", ["D"];
+    NextDevice = "Next device", "Show the next device of the recording.", ["D"], "gpu cuda";
     /// Colour by category.
-    ColourByCategory = "Colour by category", "What blocks are for: parameters, activations, gradients …", ["1"];
+    ColourByCategory = "Colour by category",
+        "Parameters, gradients, optimizer state, activations …",
+        ["1"], "color type kind";
     /// Colour by module.
-    ColourByScope = "Colour by module", "The module in which blocks were made.", ["2"];
+    ColourByScope = "Colour by module", "The module that allocated the blocks.", ["2"], "color scope layer";
     /// Colour by operation.
-    ColourByOp = "Colour by operation", "The operation that made blocks.", ["3"];
+    ColourByOp = "Colour by operation", "The operation that allocated the blocks.", ["3"], "color op";
     /// Colour by source line.
-    ColourByCallSite = "Colour by call site", "The line of your program that made blocks.", ["4"];
+    ColourByCallSite = "Colour by call site",
+        "The line of your program that allocated the blocks.",
+        ["4"], "color frame source line stack";
     /// Colour by lifetime.
-    ColourByLifetime = "Colour by lifetime", "How long blocks live: within a phase, a step, across steps …", ["5"];
+    ColourByLifetime = "Colour by lifetime",
+        "How long blocks are live: within a phase, within a step, across steps …",
+        ["5"], "color";
     /// Colour by stream.
-    ColourByStream = "Colour by stream", "The stream that blocks were allocated for.", ["6"];
+    ColourByStream = "Colour by stream", "The stream that the blocks were allocated on.", ["6"], "color cuda";
     /// Tell modules apart further down.
-    DeeperScope = "Modules one level deeper", "Tell apart one more part of the module path.", ["Period"];
+    DeeperScope = "Modules one level deeper",
+        "Group modules by one more part of their path.",
+        ["Period"], "scope depth layer";
     /// Tell modules apart further up.
-    ShallowerScope = "Modules one level up", "Tell apart one part less of the module path.", ["Comma"];
+    ShallowerScope = "Modules one level up",
+        "Group modules by one part less of their path.",
+        ["Comma"], "scope depth layer";
     /// Switch the stacking order.
-    ToggleStacking = "Stack by colour or by age", "Stack blocks in the order of allocation, or those of one colour together.", ["S"];
+    ToggleStacking = "Stack by colour or by age",
+        "Stack blocks by age, or all blocks of one colour together.",
+        ["S"], "order sort";
     /// Show or hide the lines of the totals.
-    ToggleLines = "Lines of the totals", "Show or hide the lines for allocated, active, reserved and capacity.", ["L"];
+    ToggleLines = "Lines of the totals",
+        "Show or hide the lines for allocated, active, reserved and capacity.",
+        ["L"], "metric curve";
     /// Go to the search box.
-    Search = "Search blocks", "Type conditions that blocks must meet, such as category=activation size>=1MiB; all views follow.", ["Ctrl+F", "Slash"];
+    Search = "Search blocks",
+        "Filter all views to the blocks that meet conditions such as category=activation size>=1MiB.",
+        ["Ctrl+F", "Slash"], "filter find query where";
     /// Take the conditions away.
-    ClearSearch = "Clear the search", "Take away the conditions that blocks must meet.", ["Ctrl+Shift+F"];
+    ClearSearch = "Clear the search",
+        "Remove all conditions, so that every block counts.",
+        ["Ctrl+Shift+F"], "filter reset";
     /// Dim or hide the rest.
-    ToggleHide = "Dim or hide the rest", "Show blocks that do not meet the conditions in grey, or not at all.", ["H"];
+    ToggleHide = "Dim or hide the rest",
+        "Show blocks that do not meet the conditions in grey, or not at all.",
+        ["H"], "filter";
     /// The moment's panel.
-    ShowMoment = "Show who holds memory", "Show who holds memory at the moment, or between A and B.", ["Ctrl+1"];
+    ShowMoment = "Show what is using memory",
+        "Show what is using memory at the moment, or what changed between A and B.",
+        ["Ctrl+1"], "usage breakdown composition";
     /// The next look of the moment's panel.
-    NextLook = "Table, treemap or flame graph", "Show who holds memory as a table, as areas, or as bars below bars.", ["V"];
+    NextLook = "Table, treemap or flame graph",
+        "Switch between table, treemap and flame graph.",
+        ["V"], "flamegraph icicle";
     /// The next key of the moment's panel.
-    NextKey = "Taken apart by", "Take memory apart by the next key: category, operation, module, stack, block …", ["W"];
+    NextKey = "Group by the next key",
+        "Group memory by the next key: category, operation, module, stack, block …",
+        ["W"], "breakdown";
     /// The block's panel.
-    ShowBlock = "Show the block", "Show all that is known of the pinned block.", ["Ctrl+2"];
+    ShowBlock = "Show the block",
+        "Show the stack and all facts of the pinned block.",
+        ["Ctrl+2"], "tensor allocation backtrace traceback";
     /// The statistics.
-    ShowStatistics = "Show statistics", "Show steps, what stays, sizes, lifetimes, and what the numbers rest on; again for the next of these.", ["Ctrl+3"];
+    ShowStatistics = "Show statistics",
+        "Show steps, growth per step, sizes, lifetimes, and what limits the accuracy; press again for the next of these.",
+        ["Ctrl+3"], "leak growth grows trust notes histogram";
     /// The segments.
-    ShowSegments = "Show segments", "Show or hide where in the device's memory blocks lie, and what is free.", ["Ctrl+4"];
+    ShowSegments = "Show segments",
+        "Show or hide the address map of the device's memory: blocks, holes, and the largest request that fits.",
+        ["Ctrl+4"], "fragmentation fragmented allocator reserved";
     /// The events.
-    ShowEvents = "Show events", "Show or hide the list of all events.", ["Ctrl+5"];
+    ShowEvents = "Show events", "Show or hide the list of all events.", ["Ctrl+5"], "allocations frees log";
     /// The explanation.
-    ShowExplain = "Show why the peak is so high", "Show or hide what the peak is made of, what would be left without each part, and what could be done.", ["Ctrl+6"];
+    ShowExplain = "Explain the peak",
+        "Show or hide what the peak is made of, the peak without each part, and advice.",
+        ["Ctrl+6"], "why reduce save memory oom checkpointing";
     /// What would have been.
-    ShowWhatIf = "Show what if", "Show or hide what the same requests would have taken with other settings, on another device, or without some blocks.", ["Ctrl+7"];
+    ShowWhatIf = "Show what-if",
+        "Show or hide the memory that the same requests would take with other allocator settings, on another device, or without some blocks.",
+        ["Ctrl+7"], "whatif what if simulate predict capacity expandable_segments alloc_conf fit";
     /// The ranks of the folder.
-    ShowRanks = "Show all ranks", "Show the ranks of the open folder, with their peaks and which stand out; again to return.", ["Ctrl+8"];
+    ShowRanks = "Show all ranks",
+        "Show the ranks of the open folder, their peaks and outliers; press again to return.",
+        ["Ctrl+8"], "distributed ddp fsdp gpus nodes";
     /// The next file.
-    NextFile = "Next file", "Bring the next open recording to the front.", ["Ctrl+PageDown", "Ctrl+Tab"];
+    NextFile = "Next file", "Bring the next open recording to the front.", ["Ctrl+PageDown", "Ctrl+Tab"], "tab";
     /// The file before.
-    PreviousFile = "Previous file", "Bring the open recording before this one to the front.", ["Ctrl+PageUp", "Ctrl+Shift+Tab"];
+    PreviousFile = "Previous file",
+        "Bring the previous open recording to the front.",
+        ["Ctrl+PageUp", "Ctrl+Shift+Tab"], "tab";
     /// Set two files side by side.
-    Compare = "Compare…", "Set this recording beside another one, or beside itself at another moment, and show what makes the difference; again to return.", ["C"];
+    Compare = "Compare…",
+        "Compare this recording with another one, or with itself at another moment; press again to return.",
+        ["C"], "diff difference regression versus side by side";
     /// Follow the file.
-    ToggleFollow = "Follow the file", "Read on while the file is still being written, or stop.", ["Ctrl+L"];
+    ToggleFollow = "Follow the file",
+        "Start or stop reading the file while it is still being written.",
+        ["Ctrl+L"], "live tail watch monitor";
     /// Larger letters.
-    ScaleUp = "Larger", "Make everything larger.", ["Ctrl+Plus", "Ctrl+Equals"];
+    ScaleUp = "Larger", "Make everything larger.", ["Ctrl+Plus", "Ctrl+Equals"], "font size ui scale";
     /// Smaller letters.
-    ScaleDown = "Smaller", "Make everything smaller.", ["Ctrl+Minus"];
+    ScaleDown = "Smaller", "Make everything smaller.", ["Ctrl+Minus"], "font size ui scale";
     /// The screen's own scale.
-    ScaleReset = "Normal size", "Make everything as large as the screen asks for.", ["Ctrl+0"];
+    ScaleReset = "Normal size", "Use the scale of the screen.", ["Ctrl+0"], "font size ui reset";
     /// High contrast.
-    ToggleContrast = "High contrast", "Switch strong lines and letters on or off.", ["Ctrl+Shift+D"];
+    ToggleContrast = "High contrast", "Switch high contrast on or off.", ["Ctrl+Shift+D"], "accessibility";
     /// Switch between light and dark.
-    ToggleTheme = "Light or dark", "Switch between a light and a dark window.", ["Ctrl+D"];
+    ToggleTheme = "Light or dark", "Switch between a light and a dark window.", ["Ctrl+D"], "theme mode appearance";
     /// Copy the table in front.
-    CopyTable = "Copy the table", "Copy the table of the panel at the side as CSV.", ["Ctrl+Shift+C"];
+    CopyTable = "Copy the table",
+        "Copy the table of the view at the side as CSV.",
+        ["Ctrl+Shift+C"], "export csv clipboard";
     /// Write the table at the side.
-    SaveTable = "Save the table…", "Write the table of the view at the side as a CSV file.", ["Ctrl+E"];
+    SaveTable = "Save the table…", "Write the table of the view at the side as a CSV file.", ["Ctrl+E"], "export csv";
     /// Write the table below.
-    SaveBelow = "Save the table below…", "Write the table of the view below the timeline as a CSV file.", ["Ctrl+Shift+E"];
+    SaveBelow = "Save the table below…",
+        "Write the table of the view below the timeline as a CSV file.",
+        ["Ctrl+Shift+E"], "export csv";
     /// Write a picture of the recording.
-    SavePicture = "Save a picture…", "Write the timeline, and the view below it, as a PNG or SVG file.", ["Ctrl+S"];
+    SavePicture = "Save a picture…",
+        "Write the timeline, and the view below it, as a PNG or SVG file.",
+        ["Ctrl+S"], "export image plot figure";
     /// Write a picture of the window.
-    Screenshot = "Save the window…", "Write the whole window as a PNG file.", ["Ctrl+Shift+S"];
+    Screenshot = "Save the window…",
+        "Write the whole window as a PNG file.",
+        ["Ctrl+Shift+S"], "screenshot export image capture";
 }
 
 impl Command {
@@ -193,6 +290,8 @@ impl Command {
                 | Self::OpenFolder
                 | Self::Quit
                 | Self::Palette
+                | Self::ShowKeys
+                | Self::About
                 | Self::ToggleTheme
                 | Self::ToggleContrast
                 | Self::Screenshot
@@ -202,23 +301,30 @@ impl Command {
         )
     }
 
-    /// The commands whose name or explanation holds every word of `text`, whatever its case; best first.
+    /// The commands whose name, search words or explanation hold every word of `text`, whatever its case; best first.
     pub fn search(text: &str) -> Vec<Self> {
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
         let rank = |command: Self| {
             let name = command.name().to_lowercase();
-            let all = format!("{name} {}", command.tooltip().to_lowercase());
-            let holds = |text: &str| words.iter().all(|word| text.contains(word.as_str()));
-            match (holds(&name), holds(&all)) {
-                (true, _) => Some(0),
-                (false, true) => Some(1),
-                _ => None,
-            }
+            let known = format!("{name} {}", command.words());
+            let all = format!("{known} {}", command.tooltip().to_lowercase());
+            let holds = |text: &str| words.iter().all(|word| has_word(text, word));
+            [name, known, all].iter().position(|text| holds(text))
         };
-        let mut found: Vec<(u8, Self)> =
+        let mut found: Vec<(usize, Self)> =
             Self::ALL.iter().filter_map(|&command| Some((rank(command)?, command))).collect();
         found.sort_by_key(|(rank, _)| *rank);
         found.into_iter().map(|(_, command)| command).collect()
+    }
+}
+
+/// Whether a word of `text` begins with `word`: `oom` is not found in `zoom`. With punctuation it may be anywhere.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |sign: char| sign.is_alphanumeric() || sign == '_';
+    if word.chars().all(is_part) {
+        text.split(|sign| !is_part(sign)).any(|known| known.starts_with(word))
+    } else {
+        text.contains(word)
     }
 }
 
@@ -237,6 +343,37 @@ mod tests {
         keys.dedup();
         assert_eq!((names.len(), keys.len()), counts);
         assert!(Command::ALL.iter().all(|command| command.tooltip().ends_with(['.', '…'])));
+    }
+
+    #[test]
+    fn the_words_of_the_field_find_their_commands_first() {
+        let first = [
+            ("oom", Command::NextOom),
+            ("out of memory", Command::NextOom),
+            ("leak", Command::ShowStatistics),
+            ("growth", Command::ShowStatistics),
+            ("fragmentation", Command::ShowSegments),
+            ("export", Command::CopyTable),
+            ("csv", Command::CopyTable),
+            ("save", Command::SaveTable),
+            ("screenshot", Command::Screenshot),
+            ("compare", Command::Compare),
+            ("diff", Command::Compare),
+            ("peak", Command::GoToPeak),
+            ("what-if", Command::ShowWhatIf),
+            ("what if", Command::ShowWhatIf),
+            ("memory usage", Command::ShowMoment),
+            ("memory", Command::ShowMoment),
+            ("flamegraph", Command::NextLook),
+            ("color category", Command::ColourByCategory),
+            ("shortcuts", Command::ShowKeys),
+            ("version", Command::About),
+            ("filter", Command::Search),
+            ("gpu", Command::NextDevice),
+        ];
+        for (text, command) in first {
+            assert_eq!(Command::search(text).first(), Some(&command), "{text}");
+        }
     }
 
     #[test]

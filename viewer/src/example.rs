@@ -38,14 +38,13 @@ impl Running {
         let (to, failed) = (file.clone(), sender.clone());
         let work = move || {
             let recorded = std::panic::catch_unwind(|| run(example.name, &to));
-            let broken =
-                || Err(format!("recording {} failed in a way that it should not; please report it", example.name));
+            let broken = || Err(format!("recording {} failed: internal error; please report it", example.name));
             // The window may be gone by now: then nobody wants to know.
             let _ = sender.send(recorded.unwrap_or_else(|_| broken()).map(|()| to));
             wake();
         };
         if let Err(why) = std::thread::Builder::new().name("highwater-record".to_owned()).spawn(work) {
-            let _ = failed.send(Err(format!("cannot start a thread to record it: {why}")));
+            let _ = failed.send(Err(format!("cannot record: {why}")));
         }
         Self { example, file, begun: Instant::now(), outcome }
     }
@@ -70,7 +69,7 @@ impl Running {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err("the thread that records it is gone".to_owned())),
+            Err(TryRecvError::Disconnected) => Some(Err("cannot record: internal error; please report it".to_owned())),
         }
     }
 }

@@ -57,15 +57,16 @@ impl Following {
             let watch = std::panic::AssertUnwindSafe(|| {
                 Watcher { path: &from, known: events, stopped: &stopped, outbox: &outbox, wake: &wake }.watch()
             });
-            let end = std::panic::catch_unwind(watch)
-                .unwrap_or_else(|_| Err(Stop::Lost("the reader failed on this file; please report it".to_owned())));
+            let end = std::panic::catch_unwind(watch).unwrap_or_else(|_| {
+                Err(Stop::Lost("cannot read the file: internal error; please report it".to_owned()))
+            });
             if let Err(Stop::Lost(why)) = end {
                 let _ = outbox.send(Followed::Lost(why));
                 wake();
             }
         };
         if let Err(why) = std::thread::Builder::new().name("highwater-follow".to_owned()).spawn(work) {
-            let _ = failed.send(Followed::Lost(format!("cannot start a thread to follow it: {why}")));
+            let _ = failed.send(Followed::Lost(format!("cannot follow the file: {why}")));
         }
         Self { path, news, has_ended: false, _stop: stop }
     }
@@ -93,7 +94,7 @@ impl Following {
                 Err(TryRecvError::Empty) => return last,
                 Err(TryRecvError::Disconnected) => {
                     let is_told = std::mem::replace(&mut self.has_ended, true);
-                    let lost = || Followed::Lost("the thread that follows it is gone".to_owned());
+                    let lost = || Followed::Lost("cannot follow the file: internal error; please report it".to_owned());
                     return last.or_else(|| (!is_told).then(lost));
                 }
             }
@@ -120,7 +121,7 @@ struct Watcher<'a> {
 
 impl Watcher<'_> {
     fn watch(mut self) -> Result<(), Stop> {
-        let mut file = File::open(self.path).map_err(|why| self.lost(&format!("it cannot be opened: {why}")))?;
+        let mut file = File::open(self.path).map_err(|why| self.lost(&format!("cannot open the file: {why}")))?;
         let mut follower = Follower::new();
         let mut start = Vec::new();
         let mut finished_since: Option<Instant> = None;
@@ -148,14 +149,14 @@ impl Watcher<'_> {
 
     /// The length of the file, which must be the one that was opened, and not shorter than what was read of it.
     fn look(&self, file: &File, read: u64) -> Result<u64, Stop> {
-        let facts = file.metadata().map_err(|why| self.lost(&format!("it cannot be looked at: {why}")))?;
-        let now =
-            std::fs::metadata(self.path).map_err(|_| self.lost("it is not there any more: it was moved or deleted"))?;
+        let facts = file.metadata().map_err(|why| self.lost(&format!("cannot read the file's size: {why}")))?;
+        let now = std::fs::metadata(self.path).map_err(|_| self.lost("it is missing: it was moved or deleted"))?;
         if !is_same_file(&facts, &now) {
-            return Err(self.lost("another file has taken its place: read it again to see that one"));
+            return Err(self.lost("another file has replaced it; press F5 to read that one"));
         }
         if facts.len() < read {
-            let what = format!("it was cut to {} of {read} bytes: read it again to see what is left", facts.len());
+            let what =
+                format!("the file was truncated to {} of {read} bytes; press F5 to read what is left", facts.len());
             return Err(self.lost(&what));
         }
         Ok(facts.len())
@@ -170,8 +171,8 @@ impl Watcher<'_> {
         let same = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(&mut now));
         match same {
             Ok(()) if now == start => Ok(()),
-            Ok(()) => Err(self.lost("it was written anew: read it again to see the new recording")),
-            Err(why) => Err(self.lost(&format!("it cannot be read: {why}"))),
+            Ok(()) => Err(self.lost("the file was overwritten; press F5 to read the new recording")),
+            Err(why) => Err(self.lost(&format!("cannot read the file: {why}"))),
         }
     }
 
@@ -179,11 +180,11 @@ impl Watcher<'_> {
     fn feed(&self, file: &mut File, follower: &mut Follower, start: &mut Vec<u8>, length: u64) -> Result<(), Stop> {
         let mut portion = vec![0; PORTION];
         let sought = file.seek(SeekFrom::Start(follower.bytes_fed()));
-        sought.map_err(|why| self.lost(&format!("it cannot be read: {why}")))?;
+        sought.map_err(|why| self.lost(&format!("cannot read the file: {why}")))?;
         while follower.bytes_fed() < length {
             let most = usize::try_from(length - follower.bytes_fed()).unwrap_or(PORTION).min(PORTION);
             let taken = file.read(&mut portion[..most]);
-            let taken = taken.map_err(|why| self.lost(&format!("it cannot be read: {why}")))?;
+            let taken = taken.map_err(|why| self.lost(&format!("cannot read the file: {why}")))?;
             if taken == 0 {
                 break;
             }
@@ -219,7 +220,7 @@ impl Watcher<'_> {
     }
 
     fn lost(&self, why: &str) -> Stop {
-        Stop::Lost(format!("{} is not followed any more: {why}", self.path.display()))
+        Stop::Lost(format!("stopped following {}: {why}", self.path.display()))
     }
 }
 
@@ -334,20 +335,20 @@ mod tests {
         assert!(matches!(first, Followed::Grown(recording) if recording.trace.events.len() == 1));
         change(&path);
         let Followed::Lost(why) = next(&mut following, &woken) else { panic!("not told") };
-        assert!(following.has_ended() && why.contains("run.snap is not followed any more"), "{why}");
+        assert!(following.has_ended() && why.contains("stopped following ") && why.contains("run.snap: "), "{why}");
         why
     }
 
     #[test]
     fn a_file_that_is_cut_written_anew_replaced_or_deleted_is_told_as_such() {
         let cut = told_after(|path| File::options().write(true).open(path).unwrap().set_len(20).unwrap());
-        assert!(cut.contains("it was cut to 20 of"), "{cut}");
+        assert!(cut.contains("the file was truncated to 20 of"), "{cut}");
         let anew = told_after(|path| {
             let mut other = trace_from_text(TEXT).unwrap();
             other.header.program = "another run, whose header is longer than what the first has in all".repeat(40);
             std::fs::write(path, write_trace(Vec::new(), &other).unwrap()).unwrap();
         });
-        assert!(anew.contains("written anew") || anew.contains("was cut to 0"), "{anew}");
+        assert!(anew.contains("overwritten") || anew.contains("truncated to 0"), "{anew}");
         #[cfg(unix)]
         {
             let replaced = told_after(|path| {
@@ -355,7 +356,7 @@ mod tests {
                 std::fs::copy(path, &other).unwrap();
                 std::fs::rename(&other, path).unwrap();
             });
-            assert!(replaced.contains("another file has taken its place"), "{replaced}");
+            assert!(replaced.contains("another file has replaced it"), "{replaced}");
             let deleted = told_after(|path| std::fs::remove_file(path).unwrap());
             assert!(deleted.contains("moved or deleted"), "{deleted}");
         }

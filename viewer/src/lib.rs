@@ -10,6 +10,7 @@ pub mod outliers;
 pub mod fleet;
 pub mod args;
 pub mod regions;
+pub mod absent;
 pub mod session;
 pub mod preview;
 pub mod loader;

@@ -37,17 +37,17 @@ pub const EXAMPLES: &[Example] = &[
     Example {
         name: "gpt2",
         title: "GPT-2",
-        about: "A language model with AdamW: activations pile up in forward, and the logits make the peak.",
+        about: "A language model with AdamW: the peak is at the end of forward, and most of it is activations.",
     },
     Example {
         name: "vit-l-16",
         title: "ViT-L/16",
-        about: "A vision transformer of PyTorch's tutorial: the peak lies in the optimizer, not in backward.",
+        about: "The vision transformer of a PyTorch tutorial: the peak is in the optimizer step, not in backward.",
     },
     Example {
         name: "tiny-nerf",
         title: "tiny NeRF",
-        about: "Many small layers over many points: what backward keeps, chunk by chunk.",
+        about: "Small layers over many points: almost all of the peak is activations kept for backward.",
     },
 ];
 

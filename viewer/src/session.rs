@@ -9,6 +9,7 @@ use highwater_snapshots::analysis::{LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::{DeviceId, EventId, Trace};
 use rayon::prelude::*;
 
+use crate::absent::Absent;
 use crate::regions::Regions;
 
 /// A recording as the app holds it: immutable, shared between the window and the threads that draw.
@@ -28,6 +29,8 @@ pub struct Recording {
     pub regions: Regions,
     /// The number of parts in the longest module path.
     pub deepest_scope: usize,
+    /// The keys for which no block has a value.
+    pub absent: Absent,
 }
 
 /// The indices of one device.
@@ -56,10 +59,10 @@ impl Recording {
         let devices = ids.into_par_iter().map(|device| DeviceIndex::build(&trace, device));
         let others = || {
             let steps = steps_of(&trace);
-            (Regions::of(&trace, &steps), steps, deepest_scope(&trace))
+            (Regions::of(&trace, &steps), Absent::of(&trace, !steps.is_empty()), steps, deepest_scope(&trace))
         };
-        let (devices, (regions, steps, deepest_scope)) = rayon::join(|| devices.collect(), others);
-        Self { path, name: name.into(), devices, steps, regions, deepest_scope, trace }
+        let (devices, (regions, absent, steps, deepest_scope)) = rayon::join(|| devices.collect(), others);
+        Self { path, name: name.into(), devices, steps, regions, deepest_scope, absent, trace }
     }
 
     /// The row of the device that most people mean.
@@ -145,7 +148,7 @@ mod tests {
         let recording = Recording::new("test", None, trace_from_text(text).unwrap());
         assert_eq!(recording.devices.len(), 2);
         assert_eq!(recording.deepest_scope, 3);
-        assert_eq!(recording.device_label(recording.main_device()), "device 0");
+        assert_eq!(recording.device_label(recording.main_device()), "device 1");
         let peak = recording.devices[0].peak(&recording.trace, Metric::Requested);
         assert_eq!((peak.bytes, peak.position()), (40, 3));
         assert_eq!(recording.devices[0].moments, 1..6);

@@ -28,16 +28,16 @@ pub struct FleetView {
 
 /// The columns.
 const COLUMNS: [Column; 12] = [
-    column("rank", "Its place among those that train together; ? where the recording does not say it.", 58.0, true),
+    column("rank", "The rank; ? if it is not recorded and was taken from the file name.", 58.0, true),
     column("host", "The machine.", 110.0, false),
-    column("events", "How many events its recording has.", 84.0, true),
-    column("allocated", "The peak of the bytes that live blocks take.", 96.0, true),
-    column("reserved", "The peak of the bytes held from the driver.", 96.0, true),
-    column("at event", "The event at which allocated bytes peak.", 84.0, true),
+    column("events", "Number of events.", 84.0, true),
+    column("allocated", "Peak of allocated bytes.", 96.0, true),
+    column("reserved", "Peak of reserved bytes.", 96.0, true),
+    column("at event", "The event of the peak of allocated bytes.", 84.0, true),
     column("step", "The step of that event.", 54.0, true),
     column("phase", "The phase of that event.", 84.0, false),
     column("end", "Allocated bytes at the end.", 96.0, true),
-    column("lost", "Events that were lost.", 64.0, true),
+    column("lost", "Number of lost events.", 64.0, true),
     column("trust", "Whether anything was lost, inferred or guessed.", 78.0, false),
     column("stands out", RULE, 0.0, false),
 ];
@@ -86,7 +86,7 @@ impl FleetView {
             ui.label(RichText::new(passed_by(self.fleet.skipped)).color(shades.faint));
         }
         ui.label(
-            RichText::new("Double click or Enter opens a rank; so does a click in the strip above.")
+            RichText::new("To open a rank, double-click its row, press Enter, or click it in the strip above.")
                 .color(shades.faint),
         );
         ui.add_space(4.0);

@@ -70,7 +70,8 @@ fn shortcut(text: &str) -> Option<KeyboardShortcut> {
 pub fn shown(text: &str) -> String {
     // Arrows are words: the built-in fonts lack their signs.
     let names = [("Arrow", ""), ("Plus", "+"), ("Minus", "-"), ("Period", "."), ("Comma", ","), ("Slash", "/")];
-    let names = names.into_iter().chain([("OpenBracket", "["), ("CloseBracket", "]"), ("Page", "Page ")]);
+    let names = names.into_iter().chain([("Questionmark", "?")]);
+    let names = names.chain([("OpenBracket", "["), ("CloseBracket", "]"), ("Page", "Page ")]);
     names.fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign))
 }
 

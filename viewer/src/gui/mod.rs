@@ -7,7 +7,9 @@ pub mod layout;
 pub mod colouring;
 pub mod scene;
 pub mod condition;
+pub mod choice;
 pub mod source;
+pub mod fit;
 pub mod table;
 pub mod worker;
 pub mod timeline;
@@ -17,6 +19,7 @@ pub mod events;
 pub mod segments;
 pub mod statistics;
 pub mod palette;
+pub mod help;
 pub mod moment;
 pub mod explain;
 pub mod whatif;
@@ -31,6 +34,8 @@ pub mod recents;
 pub mod failure;
 pub mod welcome;
 pub mod saving;
+pub mod dialog;
+pub mod path_field;
 pub mod completions;
 pub mod search;
 pub mod top_bar;
@@ -88,9 +93,9 @@ pub fn run(files: Vec<PathBuf>) -> Result<Option<String>, Failure> {
     let why = match ending {
         Ok(Ok(())) => return Ok(None),
         Ok(Err(why)) if is_shown => return Err(Failure::App(why.to_string())),
-        Err(_) if is_shown => return Err(Failure::App("the message stands above; please report it".to_owned())),
+        Err(_) if is_shown => return Err(Failure::App("see the message above; please report it".to_owned())),
         Ok(Err(why)) => why.to_string(),
-        Err(_) => "the window system's libraries failed (the message stands above)".to_owned(),
+        Err(_) => "the window system's libraries failed (see the message above)".to_owned(),
     };
     Ok(Some(format!(
         "cannot open a window: {why}\n\

@@ -7,6 +7,7 @@ use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
 use highwater_snapshots::analysis::{Metric, Moment};
 
 use super::block::BlockPanel;
+use super::colouring::ColourBy;
 use super::events::EventsView;
 use super::explain::ExplainView;
 use super::file_look::FileLook;
@@ -138,7 +139,7 @@ impl OpenFile {
         let scene = scene_of(recording, selection, timeline, search, now);
         match side {
             Side::Moment => Ok(self.panel.csv(&scene, selection.range())),
-            Side::Block => Err("A block is no table: its stacks have buttons that copy them.".to_owned()),
+            Side::Block => Err("Block has no table to copy. Its stacks have Copy buttons.".to_owned()),
             Side::Statistics => {
                 let mut text = Vec::new();
                 self.statistics.write_csv(&mut text).map_err(|why| why.to_string())?;
@@ -155,15 +156,15 @@ impl OpenFile {
         let scene = scene_of(recording, selection, timeline, search, now);
         match bottom {
             Bottom::Segments => {
-                let csv = self.segments.csv().ok_or("the segments are not known yet: try again in a moment")?;
+                let csv = self.segments.csv().ok_or("the segments are still being computed; try again in a moment")?;
                 Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
             }
             Bottom::Explain => {
-                let csv = self.explain.csv().ok_or("the peak is not explained yet: try again in a moment")?;
+                let csv = self.explain.csv().ok_or("the explanation is still being computed; try again in a moment")?;
                 Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
             }
             Bottom::WhatIf => {
-                let csv = self.whatif.csv().ok_or("nothing is predicted yet: try again in a moment")?;
+                let csv = self.whatif.csv().ok_or("the prediction is still being computed; try again in a moment")?;
                 Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
             }
             Bottom::Events => {
@@ -301,12 +302,17 @@ impl OpenFile {
         self.timeline.receive(ui.ctx());
         self.search.receive(ui.ctx(), &self.recording);
         self.go_to_awaited_peak();
+        // Chosen for another file, which has what this one lacks.
+        if top_bar::colouring_problem(&self.recording, settings.colour_by).is_some() {
+            settings.colour_by = ColourBy::default();
+        }
         let mut chosen = None;
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
         Panel::top("tools").frame(frame).show(ui, |ui| chosen = self.tools_ui(ui, settings));
         let activity = [self.timeline.is_drawing(), self.following.is_some()];
         Panel::bottom("status").show(ui, |ui| {
-            status::status_ui(ui, &self.recording, self.selection.device, activity);
+            let clicked = status::status_ui(ui, &self.recording, self.selection.device, activity);
+            chosen = chosen.or(clicked);
         });
         let mut wishes = Vec::new();
         let panel = Panel::right("side").default_size(theme::PANEL_WIDTH).min_size(240.0);
@@ -394,7 +400,7 @@ impl OpenFile {
                     scroll.show(ui, |ui| self.block.block_ui(ui, &scene, block)).inner
                 }
                 None => {
-                    ui.weak("Click a band of the timeline, or press G for the largest block of the moment.");
+                    ui.weak("No block is pinned. Click a band of the timeline, or press G for the largest block of the moment.");
                     Vec::new()
                 }
             },
@@ -410,7 +416,7 @@ impl OpenFile {
             let chosen = tabs_ui(ui, Bottom::ALL, Some(bottom), Bottom::name, |view| view.command().tooltip());
             settings.bottom = chosen.or(settings.bottom);
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-                if ui.small_button("x").on_hover_text("Close what is below the timeline.").clicked() {
+                if ui.small_button("x").on_hover_text("Close the view below the timeline.").clicked() {
                     settings.bottom = None;
                 }
             });
@@ -448,9 +454,10 @@ impl OpenFile {
         let index = &self.recording.devices[self.selection.device];
         let totals = index.series.before_position(&self.recording.trace, position);
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
-        ui.horizontal_wrapped(|ui| {
+        // A low timeline needs the room for itself.
+        if ui.available_height() >= theme::LEAST_WITH_TOTALS {
             legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
-        });
+        }
         ui.add_space(2.0);
     }
 }

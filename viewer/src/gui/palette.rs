@@ -2,6 +2,7 @@
 
 use eframe::egui::{self, Id, Key, Modal, Modifiers, RichText, ScrollArea, TextEdit, Ui};
 
+use super::theme;
 use crate::command::Command;
 
 /// The open palette.
@@ -36,7 +37,8 @@ impl Palette {
             });
             self.chosen = (self.chosen + usize::from(down)).saturating_sub(usize::from(up));
             self.chosen = self.chosen.min(found.len().saturating_sub(1));
-            let search = TextEdit::singleline(&mut self.text).hint_text("Find a command").desired_width(f32::INFINITY);
+            let hint = theme::placeholder(ui, "Find a command: memory, leak, export …");
+            let search = TextEdit::singleline(&mut self.text).hint_text(hint).desired_width(f32::INFINITY);
             let search = ui.add(search);
             search.widget_info(|| egui::WidgetInfo::labeled(egui::Role::TextInput, true, "Find a command"));
             search.request_focus();
@@ -52,7 +54,7 @@ impl Palette {
                     }
                 }
                 if found.is_empty() {
-                    ui.label(RichText::new("No command has these words.").weak());
+                    ui.label(RichText::new("No command matches.").weak());
                 }
             });
             if let Some(&command) = found.get(self.chosen).filter(|_| enter) {

@@ -24,7 +24,7 @@ pub struct Recents {
 pub enum Fact {
     /// Not known yet.
     Unknown,
-    /// It is not there any more.
+    /// It is missing.
     Missing,
     /// Its size and age, in words.
     There(String),

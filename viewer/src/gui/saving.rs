@@ -1,4 +1,4 @@
-//! Saving: asks where to write a picture or a table and writes it there, on a thread of its own, and tells how it went.
+//! Saving: writes a picture or a table to the path that the user chose, on a background thread, and reports how it went.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -52,6 +52,21 @@ impl Task {
         Self { title: "Save a table", name, kinds: &[("CSV", &["csv"])], write: Box::new(write) }
     }
 
+    /// The title of the dialog that asks for a path.
+    pub fn title(&self) -> &'static str {
+        self.title
+    }
+
+    /// The file name that is suggested.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kinds of file, each with its endings.
+    pub fn kinds(&self) -> &'static [(&'static str, &'static [&'static str])] {
+        self.kinds
+    }
+
     /// Writes to `path`, to which the first ending is added where it has none.
     pub fn write(self, path: &Path) -> Result<PathBuf, String> {
         let mut path = path.to_owned();
@@ -62,38 +77,34 @@ impl Task {
     }
 }
 
-/// A file that is being written, or asked for.
+/// A file that is being written.
 #[derive(Debug)]
 pub struct Saving {
-    outcome: Receiver<Option<Result<PathBuf, String>>>,
+    outcome: Receiver<Result<PathBuf, String>>,
 }
 
 impl Saving {
-    /// Asks where to write with the system's dialog, and writes. `wake` is called when it is done.
-    pub fn ask(task: Task, wake: impl FnOnce() + Send + 'static) -> Self {
+    /// Writes to `path`. `wake` is called when it is done.
+    pub fn start(task: Task, path: PathBuf, wake: impl FnOnce() + Send + 'static) -> Self {
         let (sender, outcome) = channel();
         let failed = sender.clone();
         let work = move || {
-            let mut dialog = rfd::FileDialog::new().set_title(task.title).set_file_name(&task.name);
-            for (name, endings) in task.kinds {
-                dialog = dialog.add_filter(*name, endings);
-            }
-            // The window may be gone by now.
-            let _ = sender.send(dialog.save_file().map(|path| task.write(&path)));
+            // The window may be closed by now.
+            let _ = sender.send(task.write(&path));
             wake();
         };
         if let Err(why) = std::thread::Builder::new().name("highwater-save".to_owned()).spawn(work) {
-            let _ = failed.send(Some(Err(format!("cannot show the dialog: {why}"))));
+            let _ = failed.send(Err(format!("cannot write the file: {why}")));
         }
         Self { outcome }
     }
 
-    /// What came of it, once it is known: where it was written, or why not; nothing where the user called it off.
-    pub fn poll(&self) -> Option<Option<Result<PathBuf, String>>> {
+    /// Once it is known: where it was written, or why not.
+    pub fn poll(&self) -> Option<Result<PathBuf, String>> {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Some(Err("the thread that wrote it is gone".to_owned()))),
+            Err(TryRecvError::Disconnected) => Some(Err("cannot write the file: internal error".to_owned())),
         }
     }
 }

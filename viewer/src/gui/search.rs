@@ -143,20 +143,20 @@ impl Search {
 
     /// Shows the box and what came of it; gives the text to search for when it was changed.
     pub fn search_ui(&mut self, ui: &mut Ui, recording: &Arc<Recording>, is_hiding: &mut bool) -> Option<String> {
-        let label = ui.label("Search");
         let mut text = self.text.clone();
         let id = Id::unique("search").with(&recording.name);
         if let Some((completed, cursor)) = self.completions.keys(ui, id, &text) {
             put_cursor(ui, id, &completed, cursor);
             text = completed;
         }
-        let hint = "category=activation size>=1MiB";
+        let hint = theme::placeholder(ui, "Search: category=activation size>=1MiB");
         let field = TextEdit::singleline(&mut text).id(id).hint_text(hint).desired_width(theme::SEARCH_WIDTH);
         // Tab takes what is offered, and leaves the field where nothing is.
         let field = field.lock_focus(self.completions.is_offering());
         let output = field.show(ui);
         let cursor = output.cursor_range.map(|range| range.primary.index.0);
-        let field = output.response.response.labelled_by(label.id);
+        let field = output.response.response;
+        field.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Search"));
         if std::mem::take(&mut self.wants_focus) {
             field.request_focus();
         }
@@ -201,10 +201,8 @@ impl Search {
             let text = RichText::new(&count).color(Shades::in_ui(ui).faint);
             let response = ui.label(text);
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("Found {count}")));
-            response.on_hover_text(format!(
-                "{count} meet the conditions; over all, they asked for {}",
-                format_bytes(bytes)
-            ));
+            response
+                .on_hover_text(format!("{count} meet the conditions; they requested {} in total", format_bytes(bytes)));
         }
     }
 }

@@ -1,59 +1,126 @@
 //! Status: the line at the bottom: which file and device, how large, and how far it can be trusted.
 
-use eframe::egui::{Align, Layout, RichText, Ui};
+use eframe::egui::{Align, FontSelection, Label, Layout, Link, RichText, Role, TextStyle, Ui, WidgetInfo, WidgetText};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::theme::Shades;
+use super::words::{failed_requests, has_losses};
+use crate::command::Command;
 use crate::session::Recording;
 
-/// Shows the line.
-pub fn status_ui(ui: &mut Ui, recording: &Recording, device: usize, [is_drawing, is_following]: [bool; 2]) {
-    let trace = &recording.trace;
-    let summary = &recording.devices[device].summary;
-    let shades = Shades::in_ui(ui);
-    ui.horizontal(|ui| {
-        let path = recording.path.as_ref().map_or_else(|| recording.name.clone(), |path| path.display().to_string());
-        ui.label(&recording.name).on_hover_text(path);
-        let mut facts = vec![recording.device_label(device)];
-        if summary.capacity_bytes > 0 {
-            facts.push(format_bytes(summary.capacity_bytes));
+/// The part of the line's width that the file's name may take.
+const NAME_SHARE: f32 = 0.35;
+/// The part that what limits trust may take.
+const TRUST_SHARE: f32 = 0.5;
+/// Between two facts.
+const SEPARATOR: &str = "  ·  ";
+
+/// Shows the line; gives the command that was clicked. What has no room is left out, the least important first, and
+/// shown where the pointer rests on the line.
+pub fn status_ui(
+    ui: &mut Ui,
+    recording: &Recording,
+    device: usize,
+    [is_drawing, is_following]: [bool; 2],
+) -> Option<Command> {
+    let mut chosen = None;
+    let width = ui.available_width();
+    ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+        trust_ui(ui, recording, width * TRUST_SHARE);
+        if is_following {
+            let key = Command::ToggleFollow.keys()[0];
+            let tooltip = format!("The app reads the file while the program writes it ({key} stops).");
+            ui.label(RichText::new("following").weak()).on_hover_text(tooltip);
         }
-        facts.push(format!("{} events", format_count(summary.events)));
-        facts.push(format!("{} allocations", format_count(summary.allocs)));
-        if summary.baseline_bytes > 0 {
-            facts.push(format!("{} alive before recording", format_bytes(summary.baseline_bytes)));
+        if is_drawing {
+            ui.label(RichText::new("drawing…").weak());
         }
-        if summary.oom_events > 0 {
-            let plural = if summary.oom_events == 1 { "" } else { "s" };
-            facts.push(format!("{} request{plural} failed (out of memory)", format_count(summary.oom_events)));
-        }
-        ui.label(RichText::new(facts.join("  ·  ")).weak());
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let sentences = trace.trust_sentences();
-            let problems = &trace.problems;
-            if sentences.is_empty() && problems.is_empty() {
-                ui.label(RichText::new("complete recording").weak())
-                    .on_hover_text("Nothing was lost, inferred or guessed: every number is exact.");
-            } else {
-                let mut told: Vec<String> = sentences.clone();
-                told.extend(problems.iter().map(|problem| problem.what.clone()));
-                let text = match (sentences.first(), problems.len()) {
-                    (Some(first), 0) if sentences.len() == 1 => first.clone(),
-                    (Some(first), more) => {
-                        format!("{first} (and {} more)", sentences.len() - 1 + more)
-                    }
-                    (None, 1) => "1 problem".to_owned(),
-                    (None, count) => format!("{} problems", format_count(count as u64)),
-                };
-                ui.label(RichText::new(text).color(shades.warning)).on_hover_text(told.join("\n"));
-            }
-            if is_following {
-                let tooltip = "The file is read on as its program writes it; Ctrl+L stops that.";
-                ui.label(RichText::new("following").weak()).on_hover_text(tooltip);
-            }
-            if is_drawing {
-                ui.label(RichText::new("drawing…").weak());
-            }
+        ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+            let path = recording.path.as_ref().map(|path| path.display().to_string());
+            ui.scope(|ui| {
+                ui.set_max_width(width * NAME_SHARE);
+                let name = ui.add(Label::new(&recording.name).truncate());
+                name.on_hover_text(path.as_deref().unwrap_or(&recording.name));
+            });
+            chosen = failed_ui(ui, recording, device);
+            facts_ui(ui, &facts(recording, device));
         });
     });
+    chosen
+}
+
+/// How many requests failed, as a link to the next of them.
+fn failed_ui(ui: &mut Ui, recording: &Recording, device: usize) -> Option<Command> {
+    let failed = |row: usize| recording.devices[row].summary.oom_events;
+    let all: u64 = (0..recording.devices.len()).map(failed).sum();
+    if all == 0 {
+        return None;
+    }
+    let mut text = failed_requests(all);
+    if failed(device) < all {
+        let on: Vec<String> = (0..recording.devices.len())
+            .filter(|row| failed(*row) > 0)
+            .map(|row| recording.devices[row].device.0.to_string())
+            .collect();
+        let plural = if on.len() == 1 { "" } else { "s" };
+        text += &format!(" on device{plural} {}", on.join(", "));
+    }
+    let text = RichText::new(text).color(Shades::in_ui(ui).warning);
+    let tooltip = format!("Out of memory. {} ({})", Command::NextOom.tooltip(), Command::NextOom.keys()[0]);
+    ui.add(Link::new(text)).on_hover_text(tooltip).clicked().then_some(Command::NextOom)
+}
+
+/// The facts of a device, the most important first.
+fn facts(recording: &Recording, device: usize) -> Vec<String> {
+    let summary = &recording.devices[device].summary;
+    let mut facts = vec![recording.device_label(device)];
+    if summary.capacity_bytes > 0 {
+        facts.push(format_bytes(summary.capacity_bytes));
+    }
+    facts.push(format!("{} events", format_count(summary.events)));
+    facts.push(format!("{} allocations", format_count(summary.allocs)));
+    if summary.baseline_bytes > 0 {
+        facts.push(format!("{} live before the recording", format_bytes(summary.baseline_bytes)));
+    }
+    facts
+}
+
+/// As many of `facts` as there is room for.
+fn facts_ui(ui: &mut Ui, facts: &[String]) {
+    let room = ui.available_width();
+    let shown =
+        (0..=facts.len()).rev().map(|count| facts[..count].join(SEPARATOR)).find(|text| width(ui, text) <= room);
+    if let Some(text) = shown.filter(|text| !text.is_empty()) {
+        ui.label(RichText::new(text).weak()).on_hover_text(facts.join(SEPARATOR));
+    }
+}
+
+/// What limits how far the figures can be trusted: the first sentence where there is room, else how many there are.
+fn trust_ui(ui: &mut Ui, recording: &Recording, most: f32) {
+    let trace = &recording.trace;
+    let problems = trace.problems.iter().map(|problem| problem.what.clone());
+    let sentences: Vec<String> = trace.trust_sentences().into_iter().chain(problems).collect();
+    let Some(first) = sentences.first() else {
+        let tooltip = "Nothing was lost, inferred or guessed: every number is exact.";
+        ui.label(RichText::new("complete recording").weak()).on_hover_text(tooltip);
+        return;
+    };
+    let is_warning = has_losses(trace);
+    let thing = if is_warning { "warning" } else { "note" };
+    let plural = if sentences.len() == 1 { "" } else { "s" };
+    let short = format!("{} {thing}{plural}", sentences.len());
+    let long = if sentences.len() == 1 { first.clone() } else { format!("{first} (and {} more)", sentences.len() - 1) };
+    let text = RichText::new(if width(ui, &long) <= most { long } else { short });
+    let text = if is_warning { text.color(Shades::in_ui(ui).warning) } else { text.weak() };
+    let response = ui.label(text);
+    // A screen reader has room for all of it.
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, sentences.join("; ")));
+    response.on_hover_text(sentences.join("\n"));
+}
+
+/// The width of `text` on one line.
+fn width(ui: &Ui, text: &str) -> f32 {
+    let text = WidgetText::from(text);
+    let font = FontSelection::Style(TextStyle::Body);
+    text.into_galley(ui, Some(eframe::egui::TextWrapMode::Extend), f32::INFINITY, font).size().x
 }

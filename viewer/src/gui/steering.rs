@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use eframe::egui::Context;
 use highwater_snapshots::BlockId;
-use highwater_snapshots::analysis::TreeKey;
+use highwater_snapshots::analysis::{GroupKey, TreeKey};
 
 use super::layout::{Bottom, Side};
-use super::moment::Look;
+use super::moment::{Look, absent_reason};
 use super::open_file::OpenFile;
 use super::peaks;
 use super::settings::Settings;
@@ -22,6 +22,7 @@ const STRIDE: f64 = 0.15;
 impl OpenFile {
     /// Whether `command`, which needs a recording, makes sense for this one now.
     pub fn can(&self, command: Command) -> bool {
+        let has = |key: GroupKey| self.recording.absent.reason(key).is_none();
         let has_block = self.selection.pin.is_some_and(|pin| pin.block.is_some());
         match command {
             Command::Reload => self.recording.path.is_some(),
@@ -33,8 +34,10 @@ impl OpenFile {
             Command::ZoomToBlock | Command::BlockAbove | Command::BlockBelow => has_block,
             Command::Unpin => self.selection.pin.is_some(),
             Command::PreviousStep | Command::NextStep => !self.recording.steps.is_empty(),
-            Command::PreviousOom | Command::NextOom => self.ooms().next().is_some(),
-            Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => self.recording.deepest_scope > 0,
+            Command::PreviousOom | Command::NextOom => !self.recording.regions.ooms.is_empty(),
+            Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => has(GroupKey::Scope),
+            Command::ColourByOp => has(GroupKey::Op),
+            Command::ColourByCallSite => has(GroupKey::Frame),
             Command::Undo => self.history().can_go_back(),
             Command::Redo => self.history().can_go_forward(),
             Command::Unmark => self.selection.marks.iter().any(Option::is_some),
@@ -109,10 +112,7 @@ impl OpenFile {
                 self.peaks.go(ctx, key, command == Command::NextPeak);
                 self.go_to_awaited_peak();
             }
-            Command::PreviousOom | Command::NextOom => {
-                let moments: Vec<usize> = self.ooms().collect();
-                self.go_to_one_of(&moments, position, command == Command::NextOom);
-            }
+            Command::PreviousOom | Command::NextOom => self.go_to_oom(position, command == Command::NextOom),
             Command::ZoomToBlock => {
                 if let Some(block) = selection.pin.and_then(|pin| pin.block) {
                     selection.go_to_block(recording, block);
@@ -155,7 +155,8 @@ impl OpenFile {
             }
             Command::NextKey => {
                 settings.side = Side::Moment;
-                settings.choices.first = next_of(&TreeKey::all().collect::<Vec<_>>(), settings.choices.first);
+                let keys = TreeKey::all().filter(|key| absent_reason(&recording.absent, *key).is_none());
+                settings.choices.first = next_of(&keys.collect::<Vec<_>>(), settings.choices.first);
             }
             Command::ShowBlock => settings.side = Side::Block,
             Command::ShowStatistics if settings.side == Side::Statistics => self.statistics.show_next(),
@@ -168,10 +169,21 @@ impl OpenFile {
         }
     }
 
-    /// The moments of the device at which a request could not be met.
-    pub fn ooms(&self) -> impl Iterator<Item = usize> {
-        let device = self.recording.devices[self.selection.device].device;
-        self.recording.regions.ooms.iter().filter(move |(on, _)| *on == device).map(|(_, moment)| *moment)
+    /// Pins the next failed request of any device after `position`, or the one before it, and shows its device. After the
+    /// last comes the first.
+    fn go_to_oom(&mut self, position: usize, is_forward: bool) {
+        let ooms = &self.recording.regions.ooms;
+        let target = if is_forward {
+            ooms.get(ooms.partition_point(|(_, moment)| *moment <= position)).or(ooms.first())
+        } else {
+            let before = ooms.partition_point(|(_, moment)| *moment < position);
+            before.checked_sub(1).and_then(|row| ooms.get(row)).or(ooms.last())
+        };
+        let Some(&(device, moment)) = target else { return };
+        if let Some(row) = self.recording.devices.iter().position(|index| index.device == device) {
+            self.choose_device(row);
+            self.selection.go_to_moment(&self.recording, moment);
+        }
     }
 
     /// Goes to the peak that was asked for while it was not known yet.

@@ -20,6 +20,8 @@ pub const AXIS_WIDTH: f32 = 72.0;
 pub const PANEL_WIDTH: f32 = 360.0;
 /// Least distance between two labelled ticks of the time or event axis, in points.
 pub const X_TICK_DISTANCE: f64 = 110.0;
+/// Half the width of a label of the time or event axis, in points.
+pub const X_LABEL_HALF: f64 = 26.0;
 /// Least distance between two labelled ticks of the byte axis, in points.
 pub const Y_TICK_DISTANCE: f64 = 38.0;
 /// Height of a row in tables, in points.
@@ -28,14 +30,20 @@ pub const ROW_HEIGHT: f32 = 19.0;
 pub const AXIS_NAME_HEIGHT: f32 = 8.0;
 /// Least height of the timeline's plot, in points.
 pub const LEAST_PLOT: f32 = 90.0;
+/// Least height of the timeline's plot with its axis where the overview is below it, in points.
+pub const LEAST_WITH_OVERVIEW: f32 = 130.0;
+/// Least height of the timeline where the totals stand above it, in points.
+pub const LEAST_WITH_TOTALS: f32 = 240.0;
 /// Width of the search box, in points.
-pub const SEARCH_WIDTH: f32 = 240.0;
+pub const SEARCH_WIDTH: f32 = 260.0;
 /// Width of the list of completions, in points.
 pub const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Height of what makes the difference between two recordings when first shown, in points.
 pub const DIFFERENCE_HEIGHT: f32 = 300.0;
 /// Least height that two timelines keep beside what is below them, in points.
-pub const LEAST_PAIR: f32 = 400.0;
+pub const LEAST_PAIR: f32 = 310.0;
+/// Least height of what makes the difference, in points: headline, tabs and a few rows.
+pub const LEAST_DIFFERENCE: f32 = 180.0;
 /// Height of one of two timelines from which on it has a legend, in points.
 pub const LEGEND_FROM: f32 = 205.0;
 /// Height of the legend above each of two timelines at most, in points: what has no room is scrolled to.
@@ -108,6 +116,8 @@ pub const FLAME_ROW: f32 = 18.0;
 pub const LEAST_LABEL: f32 = 22.0;
 /// Most entries of a legend; all smaller ones share one.
 pub const MOST_ENTRIES: usize = 32;
+/// Width of the list of keys, in points.
+pub const HELP_WIDTH: f32 = 760.0;
 /// Longest wrapped text of a tooltip, in points.
 pub const TOOLTIP_WIDTH: f32 = 460.0;
 
@@ -186,15 +196,15 @@ pub const fn role(role: Role) -> Color32 {
     }
 }
 
-/// What became of something between two recordings: blues for less, oranges for more, the strong ones for what one side
-/// has alone; grey where nothing changed.
+/// The state of a group in a comparison: violets for less, reds for more, the dark ones for what only one side has; grey
+/// where nothing changed. None of them is the colour of a category, and colour-blind people can tell them apart.
 pub const fn change(change: Change) -> Color32 {
     match change {
-        Change::OnlyInA => DISTINCT[0],
-        Change::Shrunk => DISTINCT[4],
+        Change::OnlyInA => Color32::from_rgb(0x4b, 0x2f, 0xd0),
+        Change::Shrunk => Color32::from_rgb(0xd8, 0xd0, 0xff),
         Change::Same => NEUTRAL,
-        Change::Grown => DISTINCT[1],
-        Change::OnlyInB => DISTINCT[5],
+        Change::Grown => Color32::from_rgb(0xff, 0xb3, 0xa0),
+        Change::OnlyInB => Color32::from_rgb(0xc8, 0x10, 0x2e),
     }
 }
 
@@ -429,8 +439,40 @@ pub fn install(ctx: &egui::Context, has_contrast: bool) {
     }
 }
 
+/// The text that an empty field shows: an example, weaker than anything typed and in italics.
+pub fn placeholder(ui: &egui::Ui, text: &str) -> egui::RichText {
+    egui::RichText::new(text).italics().color(Shades::in_ui(ui).faint.gamma_multiply(0.75))
+}
+
+/// The cross of a failed request, `half` points to each side of `center`.
+pub fn cross(painter: &egui::Painter, center: egui::Pos2, half: f32, shades: &Shades) {
+    for stroke in [Stroke::new(4.5, shades.canvas), Stroke::new(2.5, shades.warning)] {
+        for slant in [egui::vec2(half, half), egui::vec2(half, -half)] {
+            painter.line_segment([center - slant, center + slant], stroke);
+        }
+    }
+}
+
 /// A field of the legend's colour.
 pub fn swatch_ui(ui: &mut egui::Ui, colour: Color32) {
     let (rect, _) = ui.allocate_exact_size(egui::vec2(SWATCH, SWATCH), egui::Sense::hover());
     ui.painter().rect_filled(rect, 2.0, colour);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_a_comparison_have_colours_of_their_own() {
+        let changed = Change::ALL.into_iter().filter(|state| *state != Change::Same).map(change);
+        for colour in changed {
+            assert!(Category::ALL.iter().all(|kind| distance(category(*kind), colour) > 50), "{colour:?}");
+        }
+    }
+
+    /// The largest difference of a channel.
+    fn distance(one: Color32, other: Color32) -> u8 {
+        one.to_array().iter().zip(other.to_array()).map(|(one, other)| one.abs_diff(other)).max().unwrap_or(0)
+    }
 }

@@ -1,13 +1,16 @@
 //! TopBar: menus, and below them what is shown and how: device, total, colours, axis, filter.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use eframe::egui::{Button, ComboBox, Role, Ui, WidgetInfo};
-use highwater_snapshots::analysis::Metric;
+use eframe::egui::{Button, Ui};
+use highwater_snapshots::analysis::{GroupKey, Metric};
 
+use super::choice::{Entry, choice_ui};
 use super::colouring::ColourBy;
 use super::keys;
 use super::search::Search;
+use super::tabs::{Tab, distinct_names};
 use super::timeline::Stacking;
 use crate::command::Command;
 use crate::selection::{Axis, Selection};
@@ -69,12 +72,20 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
             ],
         ),
         ("Find", &[&[C::Search, C::ClearSearch, C::ToggleHide], &[C::MarkA, C::MarkB, C::ShowRange, C::Unmark]]),
-        ("Help", &[&[C::Palette]]),
+        ("Help", &[&[C::Palette, C::ShowKeys], &[C::About]]),
     ]
 };
 
-/// Shows the menus; gives the command that was chosen.
-pub fn menus_ui(ui: &mut Ui, is_usable: impl Fn(Command) -> bool) -> Option<Command> {
+/// What was chosen in the menus.
+pub enum Picked {
+    /// A command.
+    Command(Command),
+    /// A recent file.
+    File(PathBuf),
+}
+
+/// Shows the menus; gives what was chosen. `recent` files stand in the first of them.
+pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> bool) -> Option<Picked> {
     let mut chosen = None;
     for (name, groups) in MENUS {
         ui.menu_button(name, |ui| {
@@ -88,13 +99,39 @@ pub fn menus_ui(ui: &mut Ui, is_usable: impl Fn(Command) -> bool) -> Option<Comm
                     let button = Button::new(command.name()).shortcut_text(key);
                     let response = ui.add_enabled(is_usable(command), button).on_hover_text(command.tooltip());
                     if response.clicked() {
-                        chosen = Some(command);
+                        chosen = Some(Picked::Command(command));
+                        ui.close();
+                    }
+                    if command == Command::OpenFolder
+                        && let Some(path) = recent_ui(ui, recent)
+                    {
+                        chosen = Some(Picked::File(path));
                         ui.close();
                     }
                 }
             }
         });
     }
+    chosen
+}
+
+/// The list of recent files; gives the one that was chosen.
+fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
+    let tab = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Tab { name, path: Some(path.clone()) }
+    };
+    let names = distinct_names(&recent.iter().map(tab).collect::<Vec<_>>());
+    let mut chosen = None;
+    ui.add_enabled_ui(!recent.is_empty(), |ui| {
+        ui.menu_button("Recent files", |ui| {
+            for (path, name) in recent.iter().zip(&names) {
+                if ui.button(name).on_hover_text(path.display().to_string()).clicked() {
+                    chosen = Some(path.clone());
+                }
+            }
+        });
+    });
     chosen
 }
 
@@ -148,22 +185,23 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
         }
         ui.separator();
         if recording.devices.len() > 1 {
-            let name = |row: usize| recording.device_label(row);
+            let name = |row: &usize| recording.device_label(*row);
             let rows: Vec<usize> = (0..recording.devices.len()).collect();
-            if let Some(row) = choice_ui(ui, "Device", shown.selection.device, &rows, name) {
+            if let Some(row) = named_ui(ui, "Device", &shown.selection.device, &rows, name) {
                 offer(Change::Device(row));
             }
         }
         let metrics = metrics_of(recording, shown.selection.device);
-        let name = |metric: Metric| metric.name().replace('_', " ");
-        if let Some(metric) = choice_ui(ui, "Total", shown.selection.metric, &metrics, name) {
+        let name = |metric: &Metric| metric.name().replace('_', " ");
+        if let Some(metric) = named_ui(ui, "Total", &shown.selection.metric, &metrics, name) {
             offer(Change::Metric(metric));
         }
-        if let Some(by) = choice_ui(ui, "Colour by", shown.colour_by, &colourings_of(recording), ColourBy::label) {
+        let entry = |by: &ColourBy| Entry { name: by.label(), problem: colouring_problem(recording, *by) };
+        if let Some(by) = named_ui(ui, "Colour by", &shown.colour_by, &colourings_of(recording), entry) {
             offer(Change::ColourBy(by));
         }
-        let name = |stacking: Stacking| if stacking == Stacking::Age { "age" } else { "colour" }.to_owned();
-        if let Some(next) = choice_ui(ui, "Stack by", shown.stacking, &[Stacking::Age, Stacking::Colour], name) {
+        let name = |stacking: &Stacking| if *stacking == Stacking::Age { "age" } else { "colour" }.to_owned();
+        if let Some(next) = named_ui(ui, "Stack by", &shown.stacking, &[Stacking::Age, Stacking::Colour], name) {
             offer(Change::Stacking(next));
         }
         ui.label("Across");
@@ -173,7 +211,6 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
                 offer(Change::Axis(axis));
             }
         }
-        ui.separator();
         if let Some(text) = shown.search.search_ui(ui, recording, shown.is_hiding) {
             offer(Change::Search(text));
         }
@@ -181,37 +218,39 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
     change
 }
 
+/// A list with its name before it.
+fn named_ui<T: Clone + PartialEq, E: Into<Entry>>(
+    ui: &mut Ui,
+    name: &str,
+    now: &T,
+    all: &[T],
+    entry: impl Fn(&T) -> E,
+) -> Option<T> {
+    ui.label(name);
+    choice_ui(ui, name, now, all, entry)
+}
+
 /// The totals that a device has.
 pub fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
     recording.devices[device].summary.peaks.iter().map(|peak| peak.metric).collect()
 }
 
-/// What a recording's blocks can be coloured by.
+/// What blocks can be coloured by; what no block of the recording has cannot be chosen.
 fn colourings_of(recording: &Recording) -> Vec<ColourBy> {
-    let scopes = (1..=recording.deepest_scope).map(ColourBy::Scope);
+    let scopes = (1..=recording.deepest_scope.max(1)).map(ColourBy::Scope);
     let rest = [ColourBy::Op, ColourBy::CallSite, ColourBy::Lifetime, ColourBy::Stream];
     std::iter::once(ColourBy::Category).chain(scopes).chain(rest).collect()
 }
 
-/// A named list of which one is chosen; gives another one when the user takes it.
-fn choice_ui<T: Copy + PartialEq>(
-    ui: &mut Ui,
-    name: &str,
-    now: T,
-    all: &[T],
-    label: impl Fn(T) -> String,
-) -> Option<T> {
-    let mut next = now;
-    ui.label(name);
-    let list = ComboBox::from_id_salt(name).selected_text(label(now)).width(0.0);
-    let shown = list.show_ui(ui, |ui| {
-        for &value in all {
-            ui.selectable_value(&mut next, value, label(value));
-        }
-    });
-    let described = format!("{name} {}", label(now));
-    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &described));
-    (next != now).then_some(next)
+/// Why blocks cannot be coloured so.
+pub fn colouring_problem(recording: &Recording, by: ColourBy) -> Option<&'static str> {
+    let key = match by {
+        ColourBy::Scope(_) => GroupKey::Scope,
+        ColourBy::Op => GroupKey::Op,
+        ColourBy::CallSite => GroupKey::Frame,
+        _ => return None,
+    };
+    recording.absent.reason(key)
 }
 
 #[cfg(test)]

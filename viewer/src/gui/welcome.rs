@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use eframe::egui::{Button, FontId, ProgressBar, RichText, Role, ScrollArea, Ui, WidgetInfo, vec2};
+use eframe::egui::{Button, FontId, Label, ProgressBar, RichText, Role, ScrollArea, Ui, WidgetInfo, vec2};
 use highwater_snapshots::units::format_bytes;
 
 use super::keys;
@@ -18,7 +18,7 @@ pub enum Wish {
     Ask,
     /// Open this file.
     Open(PathBuf),
-    /// Take this file off the list.
+    /// Remove this file from the list.
     Forget(PathBuf),
     /// Record this example and open it.
     Record(Example),
@@ -38,9 +38,9 @@ const PYTORCH: &str = "torch.cuda.memory._record_memory_history()   # before the
 
 /// What one will see.
 const SEEN: [&str; 3] = [
-    "Every block of memory is a band in a stack over time, from its allocation to its free; its colour says what it is for.",
-    "The moment at which most memory is in use is marked, and taken apart beside the picture: who holds how much, and since when.",
-    "A click on a band names the line of your program that made the block.",
+    "Every block of memory is a band from its allocation to its free; its colour shows its category.",
+    "The peak is marked, and a table beside the timeline shows what is using memory there.",
+    "A click on a band shows the line of your program that allocated the block.",
 ];
 
 impl Welcome {
@@ -84,7 +84,7 @@ impl Welcome {
             let fact = self.recents.fact(path, now);
             ui.horizontal(|ui| {
                 let (text, told) = match &fact {
-                    Fact::Missing => (RichText::new(&name).size(14.5).weak().strikethrough(), "not there any more"),
+                    Fact::Missing => (RichText::new(&name).size(14.5).weak().strikethrough(), "missing"),
                     Fact::There(facts) => (RichText::new(&name).size(14.5), facts.as_str()),
                     Fact::Unknown => (RichText::new(&name).size(14.5), ""),
                 };
@@ -99,12 +99,12 @@ impl Welcome {
                 let room = ui.available_width() - 60.0;
                 ui.scope(|ui| {
                     ui.set_max_width(room.max(40.0));
-                    ui.add(eframe::egui::Label::new(RichText::new(about).weak()).truncate());
+                    ui.add(Label::new(RichText::new(about).weak()).truncate());
                 });
                 if fact == Fact::Missing {
                     let forget = ui.add(Button::new("Forget").small());
                     forget.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Forget {name}")));
-                    if forget.on_hover_text("Take this file off the list.").clicked() {
+                    if forget.on_hover_text("Remove this file from the list.").clicked() {
                         *wish = Some(Wish::Forget(path.clone()));
                     }
                 }
@@ -121,7 +121,7 @@ fn heading_ui(ui: &mut Ui, text: &str) {
 
 fn head_ui(ui: &mut Ui, wish: &mut Option<Wish>) {
     ui.label(RichText::new("Highwater").font(FontId::proportional(38.0)).strong());
-    ui.label(RichText::new("finds out where GPU memory goes").size(16.0).weak());
+    ui.label(RichText::new("shows where GPU memory goes").size(16.0).weak());
     ui.add_space(12.0);
     ui.horizontal(|ui| {
         let open = Button::new(RichText::new("Open a recording…").size(16.0)).min_size(vec2(0.0, 30.0));
@@ -132,7 +132,7 @@ fn head_ui(ui: &mut Ui, wish: &mut Option<Wish>) {
         ui.label(RichText::new(format!("{key}, or drop a file here")).weak());
     });
     ui.add_space(2.0);
-    let kinds = "A .snap file, or a memory snapshot of PyTorch: pickle, JSON or saved page, also gzipped.";
+    let kinds = "A .snap file, or a PyTorch memory snapshot: pickle, JSON or saved page; also gzipped.";
     ui.label(RichText::new(kinds).weak());
 }
 
@@ -144,9 +144,9 @@ fn examples_ui(ui: &mut Ui, examples: &[Example], running: Option<&Running>, wis
         return;
     }
     heading_ui(ui, "No recording yet? Record an example");
-    ui.label(RichText::new("Counts every byte of a training step; needs no GPU, and takes a moment.").weak());
+    ui.label(RichText::new("Records a training step to the byte; needs no GPU and takes a moment.").weak());
     for &example in examples {
-        ui.horizontal_wrapped(|ui| {
+        ui.horizontal(|ui| {
             let button = ui.add_enabled(running.is_none(), Button::new(example.title).min_size(vec2(96.0, 0.0)));
             let title = example.title;
             button.widget_info(|| WidgetInfo::labeled(Role::Button, running.is_none(), format!("Record {title}")));
@@ -154,7 +154,7 @@ fn examples_ui(ui: &mut Ui, examples: &[Example], running: Option<&Running>, wis
             if button.on_hover_text(command).clicked() {
                 *wish = Some(Wish::Record(example));
             }
-            ui.label(RichText::new(example.about).weak());
+            ui.add(Label::new(RichText::new(example.about).weak()).wrap());
         });
     }
     if let Some(running) = running {
@@ -186,7 +186,7 @@ fn pytorch_ui(ui: &mut Ui) {
 }
 
 fn seen_ui(ui: &mut Ui) {
-    heading_ui(ui, "What you will see");
+    heading_ui(ui, "What you see");
     for sentence in SEEN {
         ui.label(sentence);
     }

@@ -1,7 +1,7 @@
 //! Words: what moments and blocks are called, wherever they are named.
 
 use highwater_snapshots::analysis::{Metric, Moment};
-use highwater_snapshots::trace::Block;
+use highwater_snapshots::trace::{Block, Trust};
 use highwater_snapshots::units::{format_count, format_nanos};
 use highwater_snapshots::{BlockId, EventId, Trace};
 
@@ -46,7 +46,7 @@ pub fn life(trace: &Trace, id: BlockId) -> String {
         format!("from {}", phase(trace, block.alloc))
     };
     let Some(end) = block.free_requested.index() else {
-        return format!("{made}, kept to the end");
+        return format!("{made}, live to the end");
     };
     let first = block.alloc.index().unwrap_or(0);
     let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0);
@@ -64,10 +64,39 @@ pub fn phase(trace: &Trace, event: EventId) -> String {
     format!("{step}{}", span.phase)
 }
 
+/// Whether something of a recording was lost, or is wrong in its file. What was only worked out or guessed by rules is
+/// usual in files of other programs, and no reason to warn.
+pub fn has_losses(trace: &Trace) -> bool {
+    let Trust { baseline_inferred, sizes_inferred, categories_guessed, .. } = trace.trust;
+    let usual = Trust { baseline_inferred, sizes_inferred, categories_guessed, ..Trust::default() };
+    trace.trust != usual || !trace.problems.is_empty()
+}
+
+/// How many requests failed: `1 request failed`.
+pub fn failed_requests(count: u64) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} request{plural} failed", format_count(count))
+}
+
 /// An event with its time; `none` where there is no event.
 pub fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
     match trace.events.time_of(event) {
         Some(time) => format!("event {}, {}", format_count(u64::from(event.0)), format_nanos(time)),
         None => none.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_rules_worked_out_is_no_loss() {
+        let mut trace = Trace::default();
+        (trace.trust.sizes_inferred, trace.trust.categories_guessed, trace.trust.baseline_inferred) =
+            (7549, true, true);
+        assert!(!has_losses(&trace));
+        trace.trust.events_lost = 1;
+        assert!(has_losses(&trace));
     }
 }

@@ -31,7 +31,7 @@ struct Link<Q, A> {
 }
 
 /// Why there is no answer, where the work panicked.
-const BROKEN_OFF: &str = "the thread broke off; please report it";
+const BROKEN_OFF: &str = "internal error; please report it";
 
 /// Tells work whether its answer is still wanted.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         }
         match self.start(ctx.clone(), question) {
             Ok(link) => self.link = Some(link),
-            Err(why) => self.fail(format!("no thread could be started: {why}")),
+            Err(why) => self.fail(format!("cannot start a thread: {why}")),
         }
     }
 
@@ -283,7 +283,7 @@ mod tests {
         let ctx = egui::Context::default();
         worker.ask_once(&ctx, &true);
         assert_eq!(worker.wait(), None);
-        assert!(!worker.is_busy() && worker.failure().is_some_and(|why| why.contains("broke off")));
+        assert!(!worker.is_busy() && worker.failure().is_some_and(|why| why.contains("internal error")));
         worker.ask_once(&ctx, &true);
         assert!(!worker.is_busy(), "it would break off again");
         worker.ask_once(&ctx, &false);

@@ -8,6 +8,13 @@ use highwater_snapshots::analysis::Metric;
 use super::{FLATTEST, HEADROOM, NARROWEST, Pin, Selection, View, moments_after, within};
 use crate::session::Recording;
 
+/// Moments are close to the peak while the total is at most one part of so many below it.
+const PEAK_PART: u64 = 50;
+/// The least distance from the peak, in moments, that counts as close to it.
+const LEAST_AROUND_PEAK: usize = 8;
+/// How many times as far as the moments close to the peak the view reaches on each side.
+const PEAK_ROOM: usize = 4;
+
 impl Selection {
     /// Shows everything.
     pub fn fit(&mut self, recording: &Recording) {
@@ -32,23 +39,38 @@ impl Selection {
         self.clamp(recording);
     }
 
-    /// Centres the peak of the chosen total and shows the phase around it, so that what led up to it and what
-    /// followed can be seen. The peak becomes the moment of the panels.
+    /// Centres the peak of the chosen total and zooms until it is clearly visible: the moments close to it take a fair
+    /// part of the width. The peak becomes the moment of the panels.
     pub fn go_to_peak(&mut self, recording: &Recording) {
         let trace = &recording.trace;
         let peak = recording.devices[self.device].peak(trace, self.metric);
         let whole = self.whole(recording);
         let middle = self.middle_of(trace, peak.position());
-        let span = peak.event.and_then(|event| trace.spans.at(event));
-        let half = span.map_or(0.0, |span| {
-            let shown = self.x_of_events(trace, span.first.0..span.end.0);
-            (middle - shown.start).max(shown.end - middle) * 1.25
-        });
+        let around = self.moments_near_peak(recording, peak.position(), peak.bytes).saturating_mul(PEAK_ROOM);
+        let [first, last] = [peak.position().saturating_sub(around), peak.position() + around];
+        let half = (middle - self.x_of(trace, first)).max(self.x_of(trace, last) - middle);
         let width = whole.x.end - whole.x.start;
-        let half = half.clamp(width / 64.0, width / 6.0).max(NARROWEST);
+        let half = half.min(width / 6.0).max(NARROWEST);
         self.pin = None;
         let y = if peak.bytes == 0 { whole.y } else { 0.0..peak.bytes as f64 * (1.0 + HEADROOM) };
         self.show(recording, View { x: middle - half..middle + half, y });
+    }
+
+    /// The distance from the peak, in moments, at which the total is clearly lower on both sides. Looks at ever greater
+    /// distances: a flat total does not cost a look at each of its moments.
+    fn moments_near_peak(&self, recording: &Recording, peak: usize, bytes: u64) -> usize {
+        let index = &recording.devices[self.device];
+        let is_lower = |position: usize| {
+            let total = index.series.before_position(&recording.trace, position).get(self.metric);
+            !index.moments.contains(&position) || total < bytes - bytes / PEAK_PART
+        };
+        let mut distance = LEAST_AROUND_PEAK;
+        while distance < index.moments.len()
+            && !(peak.checked_sub(distance).is_none_or(is_lower) && is_lower(peak + distance))
+        {
+            distance *= 2;
+        }
+        distance
     }
 
     /// Shows the life of `block` with some room on both sides.
@@ -170,6 +192,31 @@ mod tests {
         assert_eq!((x.start + x.end) / 2.0, 4.5);
         assert!(y.start == 0.0 && y.end > 400.0);
         assert_ne!(x, whole.x);
+    }
+
+    #[test]
+    fn the_peak_is_many_pixels_wide_however_long_the_recording() {
+        // A peak of three events among forty thousand, and a plateau of fifteen hundred events.
+        let others = |from: usize| (0..10_000).map(move |n| format!("alloc b{} 10\nfree b{}\n", from + n, from + n));
+        let text: String =
+            others(0).chain(["alloc p 900\nalloc q 100\nfree q\nfree p\n".to_owned()]).chain(others(10_000)).collect();
+        let recording = Recording::new("test", None, trace_from_text(&text).unwrap());
+        let mut selection = Selection::new(&recording);
+        for axis in [Axis::Event, Axis::Time] {
+            selection.set_axis(&recording, axis);
+            selection.go_to_peak(&recording);
+            let View { x, .. } = selection.view().clone();
+            let moments = selection.moment_at(&recording.trace, x.end) - selection.moment_at(&recording.trace, x.start);
+            assert!((8..=80).contains(&moments), "{axis:?} {moments}");
+        }
+        let plateau: String = (0..500).map(|n| format!("alloc c{n} 1\nfree c{n}\n")).collect();
+        let [before, after] = [0, 10_000].map(|from| others(from).collect::<String>());
+        let text = format!("{before}alloc p 900\n{plateau}free p\n{after}");
+        let recording = Recording::new("test", None, trace_from_text(&text).unwrap());
+        let mut selection = Selection::new(&recording);
+        selection.go_to_peak(&recording);
+        let View { x, .. } = selection.view().clone();
+        assert!((4_000.0..20_000.0).contains(&(x.end - x.start)), "{x:?}");
     }
 
     #[test]

@@ -27,22 +27,19 @@ pub(crate) enum Stage {
     Ranks,
 }
 
-/// How it is known that a command does what it says.
-pub(crate) enum Proof {
-    /// The stage, what is done there before, and whether the second that was seen differs from the first as it should.
-    Effect(Stage, &'static [Command], fn(&Seen, &Seen) -> bool),
-    /// Why it is not carried out here: it is looked for in the menu, where it can be chosen.
-    Unseen(&'static str),
-}
+/// The stage, what is done there before, and whether the second that was seen differs from the first as it should.
+pub(crate) struct Effect(pub(crate) Stage, pub(crate) &'static [Command], pub(crate) fn(&Seen, &Seen) -> bool);
 
-/// The proof of each command; what has none does not compile.
-pub(crate) fn proof(command: Command) -> Proof {
+/// The effect of each command; a command without one does not compile.
+pub(crate) fn effect(command: Command) -> Effect {
     use Command as C;
-    use Proof::{Effect, Unseen};
     use Stage::{File, One, Ranks, Searched, Three, Unfinished};
     match command {
-        C::Open | C::OpenFolder => Unseen("asks by a dialog of the system"),
-        C::SavePicture => Unseen("asks by a dialog of the system, whatever is shown"),
+        C::Open => Effect(One, &[], |_, is| is.tells("Open a recording") && is.is_typing),
+        C::OpenFolder => Effect(One, &[], |_, is| is.tells("Open a folder of recordings") && is.is_typing),
+        C::SavePicture => Effect(One, &[], |_, is| is.tells("Save a picture") && is.is_typing),
+        C::ShowKeys => Effect(One, &[], |was, is| !was.tells("Every command") && is.tells("arrows move, Enter opens")),
+        C::About => Effect(One, &[], |_, is| is.tells("Licence: ")),
         C::Reload => Effect(File, &[], |was, is| is.recording != was.recording && is.file == was.file),
         C::Close => Effect(One, &[], |_, is| is.file.is_none() && is.tells("Open a recording")),
         C::Quit => Effect(One, &[], |_, is| is.asks("Close")),
@@ -148,7 +145,7 @@ pub(crate) fn proof(command: Command) -> Proof {
         C::ToggleTheme => Effect(One, &[], |was, is| is.is_dark != was.is_dark),
         C::CopyTable => Effect(One, &[], |_, is| is.asks("\"total\"") && is.asks("optimizer_state")),
         // Where there is something to write, a dialog of the system asks where.
-        C::SaveTable => Effect(One, &[C::ShowBlock], |_, is| is.tells("A block is no table")),
+        C::SaveTable => Effect(One, &[C::ShowBlock], |_, is| is.tells("Block has no table")),
         C::SaveBelow => Effect(One, &[], |_, is| is.tells("There is no view below the timeline")),
         C::Screenshot => Effect(One, &[], |_, is| is.asks("Screenshot")),
     }

@@ -8,6 +8,7 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater::command::Command;
 use highwater::gui::colouring::ColourBy;
+use highwater::gui::dialog::Dialogs;
 use highwater::gui::timeline::{Look, Stacking};
 use highwater::gui::{App, Settings};
 use highwater::selection::View;
@@ -45,7 +46,7 @@ pub(crate) fn steps() -> Trace {
 
 /// The app, with `trace` open in it.
 pub(crate) fn harness(trace: Option<Trace>) -> Harness<'static, App> {
-    let mut app = App::new(Settings::default());
+    let mut app = App::new(Settings::default()).with_dialogs(Dialogs::PathField);
     if let Some(trace) = trace {
         app.open_trace("steps.snap", trace);
     }

@@ -8,6 +8,7 @@ mod timeline;
 mod steering;
 mod finding;
 mod seen;
+mod layout;
 mod effects;
 mod commands;
 mod tree;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::harness::{harness, open, press, run, settle, steps, view, wait_for_files};
-use eframe::egui::Key;
+use eframe::egui::{Key, Modifiers, Role};
 use egui_kittest::kittest::Queryable as _;
 use highwater::command::Command;
 use highwater_snapshots::Trace;
@@ -80,11 +80,13 @@ fn files_open_side_by_side_and_are_remembered() {
 fn several_devices_can_be_chosen_and_keep_apart() {
     let trace = trace_from_text("alloc a 10\nalloc x 5000 device=1\nalloc b 20").unwrap();
     let mut harness = harness(Some(trace));
-    harness.get_by_label("Total of 1 group, 2 blocks");
-    press(&mut harness, Key::D);
+    // The device with the highest peak comes first.
     harness.get_by_label("Device device 1");
     harness.get_by_label("Total of 1 group, 1 block");
     harness.get_by_label_contains("unknown · 4.88 KiB · ");
+    press(&mut harness, Key::D);
+    harness.get_by_label("Device device 0");
+    harness.get_by_label("Total of 1 group, 2 blocks");
 }
 
 #[test]
@@ -151,4 +153,98 @@ fn a_closed_recording_is_let_go_by_every_thread() {
         std::thread::yield_now();
     }
     assert_eq!(harness.state().current().unwrap().recording.name, "steps.snap");
+}
+
+#[test]
+fn without_file_dialogs_a_path_field_opens_and_saves() {
+    let folder = tempfile::tempdir().unwrap();
+    let (recording, table) = (folder.path().join("a.snap"), folder.path().join("table.csv"));
+    let mut bytes = Vec::new();
+    write_trace(&mut bytes, &steps()).unwrap();
+    std::fs::write(&recording, bytes).unwrap();
+    let mut harness = harness(None);
+    run(&mut harness, Command::Open);
+    let enter = |harness: &mut egui_kittest::Harness<'_, highwater::gui::App>, path: &Path| {
+        let field = harness.get_by_role_and_label(Role::TextInput, "Path");
+        field.type_text(&path.display().to_string());
+        harness.run_steps(2);
+        harness.key_press(Key::Enter);
+        harness.run_steps(3);
+    };
+    enter(&mut harness, &folder.path().join("missing.snap"));
+    harness.get_by_label("There is no file of this name.");
+    harness.get_by_label("Cancel").click();
+    harness.run_steps(2);
+    run(&mut harness, Command::Open);
+    enter(&mut harness, &recording);
+    wait_for_files(&mut harness);
+    assert_eq!(harness.state().current().unwrap().recording.name, "a.snap");
+    run(&mut harness, Command::SaveTable);
+    harness.key_press_modifiers(Modifiers::COMMAND, Key::A);
+    harness.run_steps(1);
+    enter(&mut harness, &table);
+    while harness.query_by_label_contains("Wrote ").is_none() {
+        harness.run_steps(1);
+        std::thread::yield_now();
+    }
+    assert!(std::fs::read_to_string(&table).unwrap().contains("optimizer_state"));
+}
+
+#[test]
+fn the_title_and_the_menu_of_recent_files_name_what_was_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut harness = harness(None);
+    let mut titles = Vec::new();
+    for name in ["first.snap", "second.snap"] {
+        let path = folder.path().join(name);
+        let mut bytes = Vec::new();
+        write_trace(&mut bytes, &steps()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        open(&mut harness, &path);
+        titles.push(harness.state().title().to_owned());
+    }
+    assert_eq!(titles, ["first.snap – Highwater", "second.snap – Highwater"]);
+    for _ in 0..2 {
+        run(&mut harness, Command::Close);
+    }
+    assert_eq!(harness.state().title(), "Highwater");
+    harness.get_by_role_and_label(Role::Button, "File").click();
+    harness.run_steps(3);
+    harness.get_by_label_contains("Recent files").click();
+    harness.run_steps(3);
+    harness.get_all_by_role_and_label(Role::Button, "first.snap").next().unwrap().click();
+    harness.run_steps(3);
+    wait_for_files(&mut harness);
+    assert_eq!(harness.state().current().unwrap().recording.name, "first.snap");
+}
+
+#[test]
+#[cfg(feature = "engine")]
+fn the_examples_show_what_their_descriptions_say() {
+    use highwater_snapshots::{Category, Phase};
+    let folder = tempfile::tempdir().unwrap();
+    // The phase of the peak, and the least share of activations in it.
+    let expected = [
+        ("gpt2", Phase::Forward, 0.5, "the peak is at the end of forward, and most of it is activations"),
+        ("vit-l-16", Phase::Optimizer, 0.0, "the peak is in the optimizer step, not in backward"),
+        ("tiny-nerf", Phase::Backward, 0.95, "almost all of the peak is activations kept for backward"),
+    ];
+    assert_eq!(highwater::record::EXAMPLES.len(), expected.len());
+    for (example, (name, phase, least, claim)) in highwater::record::EXAMPLES.iter().zip(expected) {
+        assert!(example.name == name && example.about.contains(claim), "{}: {}", example.name, example.about);
+        let file = folder.path().join("example.snap");
+        highwater::record::example(name, &file).unwrap();
+        let mut harness = harness(None);
+        open(&mut harness, &file);
+        let open = harness.state().current().unwrap();
+        let (recording, index) = (&open.recording, &open.recording.devices[0]);
+        let peak = index.peak(&recording.trace, Metric::Requested);
+        assert_eq!(peak.phase, phase, "{name}");
+        let blocks = &recording.trace.blocks;
+        let live = index.live.before_position(&recording.trace, Metric::Requested, peak.position());
+        let activations = live.iter().map(|block| block.0 as usize);
+        let activations = activations.filter(|row| blocks.category[*row] == Category::Activation);
+        let bytes: u64 = activations.map(|row| blocks.requested[row]).sum();
+        assert!(bytes as f64 >= least * peak.bytes as f64, "{name}: {bytes} of {}", peak.bytes);
+    }
 }

@@ -156,7 +156,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     go_to(&mut harness, 1);
     harness.get_by_label("Segments: 1 rows");
     go_to(&mut harness, 0);
-    harness.get_all_by_label("Nothing is held at this moment.").next().unwrap();
+    harness.get_all_by_label("No segments are reserved at this moment.").next().unwrap();
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn recordings_without_segments_say_so_and_still_have_lanes() {
 #[test]
 fn the_look_of_the_map_changes_by_its_buttons() {
     let mut harness = harness(crowded(), FIRST_OOM - 1);
-    for button in ["One row each", "Larger", "Smaller", "Lanes of this segment", "Copy table"] {
+    for button in ["One row each", "Larger", "Smaller", "Only this segment", "Copy table"] {
         harness.get_by_label(button);
     }
     press(&mut harness, "One row each");

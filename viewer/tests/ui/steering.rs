@@ -2,7 +2,7 @@
 
 use super::harness::{chord, harness, moment, pinned, press, run, settle, steps, view};
 use eframe::egui::{Key, Modifiers, Pos2, Role};
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater::command::Command;
 use highwater::gui::layout::{Bottom, Side};
 use highwater_snapshots::analysis::Metric;
@@ -132,12 +132,13 @@ fn requests_that_failed_are_led_to_and_the_programs_regions_have_a_lane() {
     let text = "alloc a 100\noom 500\nalloc b 100\nmark here\noom 700\nfree a";
     let mut harness = harness(Some(trace_from_text(text).unwrap()));
     run(&mut harness, Command::FitAll);
-    for (key, expected) in [(Key::O, 5), (Key::O, 5)] {
-        press(&mut harness, key);
+    // From the peak to the next; after the last comes the first.
+    for (modifiers, expected) in
+        [(Modifiers::NONE, 5), (Modifiers::NONE, 2), (Modifiers::SHIFT, 5), (Modifiers::SHIFT, 2)]
+    {
+        chord(&mut harness, modifiers, Key::O);
         assert_eq!(moment(&harness), expected);
     }
-    chord(&mut harness, Modifiers::SHIFT, Key::O);
-    assert_eq!(moment(&harness), 2);
 }
 
 #[test]
@@ -166,6 +167,71 @@ fn a_stack_of_bare_addresses_says_how_to_find_its_functions() {
         let mut harness = harness(Some(trace));
         run(&mut harness, Command::LargestBlock);
         press(&mut harness, Key::K);
-        assert_eq!(harness.query_by_label_contains("`highwater symbolize FILE` finds").is_some(), is_told);
+        assert_eq!(harness.query_by_label_contains("Run `highwater symbolize FILE`").is_some(), is_told);
     }
+}
+
+#[test]
+fn failed_requests_of_every_device_are_one_key_away_and_marked() {
+    let text = "
+        alloc a 500
+        alloc x 20/512 device=1
+        oom 900 device=1
+        alloc b 700
+        oom 800
+        alloc y 20/512 device=1
+        oom 950 device=1";
+    let mut harness = harness(Some(trace_from_text(text).unwrap()));
+    let device = |harness: &egui_kittest::Harness<'_, highwater::gui::App>| {
+        let file = harness.state().current().unwrap();
+        file.recording.devices[file.selection.device].device.0
+    };
+    run(&mut harness, Command::FitAll);
+    harness.state_mut().current_mut().unwrap().choose_device(0);
+    settle(&mut harness);
+    let mut seen = Vec::new();
+    for modifiers in [Modifiers::NONE, Modifiers::NONE, Modifiers::NONE, Modifiers::SHIFT, Modifiers::SHIFT] {
+        chord(&mut harness, modifiers, Key::O);
+        seen.push((device(&harness), moment(&harness)));
+    }
+    // From the peak of device 0 after the fourth event; after the last request comes the first.
+    assert_eq!(seen, [(0, 5), (1, 7), (1, 3), (1, 7), (0, 5)]);
+    for cell in ["device 0: peak 1.17 KiB, out of memory", "device 1: peak 40 B, out of memory"] {
+        assert_eq!(harness.get_all_by_label_contains(cell).count(), 1, "{cell}");
+    }
+}
+
+#[test]
+fn the_count_of_failed_requests_is_a_link_to_the_next_whatever_its_device() {
+    let text = "alloc a 500\nalloc x 20/512 device=1\noom 900 device=1";
+    let mut harness = harness(Some(trace_from_text(text).unwrap()));
+    harness.state_mut().current_mut().unwrap().choose_device(0);
+    settle(&mut harness);
+    harness.get_by_label("1 request failed on device 1").click();
+    settle(&mut harness);
+    let file = harness.state().current().unwrap();
+    assert_eq!((file.selection.device, moment(&harness)), (1, 3));
+    harness.get_by_label("1 request failed");
+}
+
+#[test]
+fn keys_that_no_block_has_cannot_be_chosen() {
+    let mut harness = harness(Some(trace_from_text("alloc a 500 activation\nalloc b 300 gradient").unwrap()));
+    harness.get_by_label("Group by category").click();
+    harness.run_steps(3);
+    for (name, can_choose) in [("op", false), ("module (scope)", false), ("step", false), ("size", true)] {
+        let entry = harness.get_by_role_and_label(Role::Button, name);
+        assert_eq!(!entry.accesskit_node().is_disabled(), can_choose, "{name}");
+    }
+    harness.key_press(Key::Escape);
+    harness.run_steps(2);
+    for command in [Command::ColourByOp, Command::ColourByScope, Command::ColourByCallSite] {
+        assert!(!harness.state().can(command), "{command:?}");
+    }
+    let mut seen = Vec::new();
+    for _ in 0..8 {
+        run(&mut harness, Command::NextKey);
+        seen.push(harness.state().settings().choices.first.name());
+    }
+    assert!(["op", "scope", "step", "stack", "frame"].iter().all(|absent| !seen.contains(absent)), "{seen:?}");
 }

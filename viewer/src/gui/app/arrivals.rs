@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 
 use eframe::egui;
 
 use super::App;
 use crate::example::Running;
 use crate::follow::Followed;
+use crate::gui::dialog::{Ask, Asking, Chosen, Dialogs};
 use crate::gui::open_file::OpenFile;
-use crate::gui::saving::Task;
+use crate::gui::path_field::PathField;
+use crate::gui::saving::{Saving, Task};
 use crate::gui::whatif::Predicted;
 use crate::loader::Outcome;
 
@@ -27,13 +28,7 @@ impl App {
                 (Err(_), None) => {}
             }
         }
-        if let Some(Ok(path)) = self.dialog.as_ref().map(Receiver::try_recv) {
-            self.dialog = None;
-            match path {
-                Some(path) => self.open(ctx, &path),
-                None => self.compares_next = false,
-            }
-        }
+        self.take_answers(ctx);
         let dropped: Vec<PathBuf> =
             ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect());
         for path in dropped {
@@ -41,17 +36,13 @@ impl App {
         }
         let pictures: Vec<Task> = self.pictures.1.try_iter().collect();
         for task in pictures {
-            self.ask(ctx, task);
+            self.ask(ctx, Ask::Save(task));
         }
         let said = &mut self.said;
         self.savings.retain(|saving| match saving.poll() {
             None => true,
             Some(outcome) => {
-                match outcome {
-                    Some(Ok(path)) => said.push(format!("Wrote {}", path.display())),
-                    Some(Err(why)) => said.push(why),
-                    None => {}
-                }
+                said.push(outcome.map_or_else(|why| why, |path| format!("Wrote {}", path.display())));
                 false
             }
         });
@@ -104,7 +95,7 @@ impl App {
             match file.following.as_mut().and_then(|following| following.poll()) {
                 Some(Followed::Grown(recording)) => file.replace(*recording, is_in_front),
                 Some(Followed::Finished(recording)) => {
-                    self.said.push(format!("{} is finished: all of it is shown", recording.name));
+                    self.said.push(format!("{} is complete: the program has finished writing it", recording.name));
                     file.following = None;
                     file.replace(*recording, is_in_front);
                 }
@@ -136,35 +127,42 @@ impl App {
         }
     }
 
-    /// Asks for a recording.
-    pub(super) fn ask_for_file(&mut self, ctx: &egui::Context) {
-        self.ask_by_dialog(ctx, || {
-            let dialog = rfd::FileDialog::new().set_title("Open a recording");
-            let endings = ["snap", "pickle", "pkl", "json", "html", "gz"];
-            dialog.add_filter("Recordings", &endings).add_filter("All files", &["*"]).pick_file()
-        });
-    }
-
-    /// Asks for a folder of ranks.
-    pub(super) fn ask_for_folder(&mut self, ctx: &egui::Context) {
-        self.ask_by_dialog(ctx, || rfd::FileDialog::new().set_title("Open the recordings of all ranks").pick_folder());
-    }
-
-    /// Opens the system's dialog on a thread of its own, so that the window goes on.
-    fn ask_by_dialog(&mut self, ctx: &egui::Context, ask: impl FnOnce() -> Option<PathBuf> + Send + 'static) {
-        if self.dialog.is_some() {
+    /// Asks for a path, unless one to open is being asked for already.
+    pub(super) fn ask(&mut self, ctx: &egui::Context, ask: Ask) {
+        let is_opening = !matches!(ask, Ask::Save(_));
+        if is_opening && self.asking.iter().any(|asking| !asking.is_saving) {
             return;
         }
-        let (sender, receiver) = channel();
+        if self.dialogs == Dialogs::PathField {
+            return self.take_answer(ctx, ask, Chosen::Unavailable);
+        }
         let wake = ctx.clone();
-        let ask = move || {
-            // The window may be gone by now.
-            let _ = sender.send(ask());
-            wake.request_repaint();
-        };
-        match std::thread::Builder::new().name("highwater-dialog".to_owned()).spawn(ask) {
-            Ok(_) => self.dialog = Some(receiver),
-            Err(why) => self.failures.push((PathBuf::from("a file"), format!("cannot show the dialog: {why}"))),
+        self.asking.push(Asking::start(ask, move || wake.request_repaint()));
+    }
+
+    /// Takes in the answers of file dialogs.
+    fn take_answers(&mut self, ctx: &egui::Context) {
+        let mut answers = Vec::new();
+        self.asking.retain(|asking| asking.poll().map(|answer| answers.push(answer)).is_none());
+        for answer in answers {
+            match answer {
+                Ok((ask, chosen)) => self.take_answer(ctx, ask, chosen),
+                Err(why) => self.said.push(why),
+            }
+        }
+    }
+
+    /// Opens or writes what was chosen; where no dialog can be shown, a field for the path is.
+    pub(super) fn take_answer(&mut self, ctx: &egui::Context, ask: Ask, chosen: Chosen) {
+        match (ask, chosen) {
+            (ask, Chosen::Unavailable) => self.path_field = Some(PathField::new(ask)),
+            (Ask::File | Ask::Folder, Chosen::Path(path)) => self.open(ctx, &path),
+            (Ask::File | Ask::Folder, Chosen::Cancelled) => self.compares_next = false,
+            (Ask::Save(task), Chosen::Path(path)) => {
+                let wake = ctx.clone();
+                self.savings.push(Saving::start(task, path, move || wake.request_repaint()));
+            }
+            (Ask::Save(_), Chosen::Cancelled) => {}
         }
     }
 }

@@ -2,26 +2,33 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{self, Button, Panel, RichText, Ui};
+use eframe::egui::{self, Button, Panel, RichText, Ui, ViewportCommand};
 
 use super::App;
 use crate::args::is_stdin;
 use crate::command::Command;
 use crate::example::Running;
+use crate::gui::dialog::Chosen;
 use crate::gui::open_file::OpenFile;
 use crate::gui::palette::Choice;
+use crate::gui::path_field::Entered;
 use crate::gui::preview::preview_ui;
 use crate::gui::ranks::{Place, Shown};
 use crate::gui::tabs::{Tab, TabWish, tabs_ui};
+use crate::gui::top_bar::Picked;
 use crate::gui::{failure, keys, top_bar, welcome};
 use crate::record;
 use crate::session::Recording;
 
 impl App {
     pub(super) fn menu_bar_ui(&mut self, ui: &mut Ui) {
-        let (mut chosen, mut wish) = (None, None);
+        let (mut chosen, mut opened, mut wish) = (None, None, None);
         egui::MenuBar::new().ui(ui, |ui| {
-            chosen = top_bar::menus_ui(ui, |command| self.can(command));
+            match top_bar::menus_ui(ui, &self.settings.recent, |command| self.can(command)) {
+                Some(Picked::Command(command)) => chosen = Some(command),
+                Some(Picked::File(path)) => opened = Some(path),
+                None => {}
+            }
             if !self.files.is_empty() {
                 ui.separator();
                 let tab =
@@ -53,9 +60,27 @@ impl App {
             Some(TabWish::Close(_)) => self.comparing = None,
             None => {}
         }
+        let ctx = ui.ctx().clone();
         if let Some(command) = chosen {
-            let ctx = ui.ctx().clone();
             self.run(&ctx, command);
+        }
+        if let Some(path) = opened {
+            self.open(&ctx, &path);
+        }
+    }
+
+    /// Names what is in front in the window's title.
+    pub(super) fn title_window(&mut self, ctx: &egui::Context) {
+        let name = match (self.comparison_name(), self.folder(), self.current()) {
+            (Some(name), ..) => name,
+            (None, Some(folder), _) => folder.fleet().name.clone(),
+            (None, None, Some(file)) => file.recording.name.clone(),
+            (None, None, None) => String::new(),
+        };
+        let title = if name.is_empty() { "Highwater".to_owned() } else { format!("{name} – Highwater") };
+        if title != self.title {
+            ctx.send_viewport_cmd(ViewportCommand::Title(title.clone()));
+            self.title = title;
         }
     }
 
@@ -141,7 +166,24 @@ impl App {
         }
     }
 
-    pub(super) fn palette_ui(&mut self, ui: &Ui) {
+    /// Shows what lies above everything else: palette, help, a field for a path, and the hint for files to drop.
+    pub(super) fn above_ui(&mut self, ui: &Ui) {
+        self.palette_ui(ui);
+        self.help = self.help.filter(|help| help.help_ui(ui));
+        self.path_field_ui(ui);
+        drop_hint_ui(ui);
+    }
+
+    fn path_field_ui(&mut self, ui: &Ui) {
+        let Some(mut field) = self.path_field.take() else { return };
+        match field.path_field_ui(ui) {
+            Entered::None => self.path_field = Some(field),
+            Entered::Cancelled => self.take_answer(ui.ctx(), field.into_ask(), Chosen::Cancelled),
+            Entered::Path(path) => self.take_answer(ui.ctx(), field.into_ask(), Chosen::Path(path)),
+        }
+    }
+
+    fn palette_ui(&mut self, ui: &Ui) {
         let Some(mut palette) = self.palette.take() else {
             return;
         };
@@ -154,7 +196,7 @@ impl App {
 }
 
 /// Says that a file held over the window can be dropped.
-pub(super) fn drop_hint_ui(ui: &Ui) {
+fn drop_hint_ui(ui: &Ui) {
     if ui.input(|input| input.raw.hovered_files.is_empty()) {
         return;
     }

@@ -6,6 +6,7 @@ use eframe::egui::{self, Ui};
 
 use super::App;
 use crate::command::Command;
+use crate::gui::dialog::Ask;
 use crate::gui::diff::{DiffView, Files, Paint, Wish};
 use crate::gui::saving::Task;
 use crate::gui::settings::Settings;
@@ -112,6 +113,14 @@ impl App {
         }
     }
 
+    /// What the comparison in front is called.
+    pub(super) fn comparison_name(&self) -> Option<String> {
+        self.comparison()?;
+        let tab = |file: &super::OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
+        let tabs: Vec<Tab> = self.files.iter().map(tab).collect();
+        self.comparison_tab(&tabs).map(|tab| tab.name)
+    }
+
     /// The tab of the comparison, if there is one.
     pub(super) fn comparison_tab(&self, tabs: &[Tab]) -> Option<Tab> {
         let [a, b] = self.comparing.as_ref()?.rows;
@@ -143,7 +152,9 @@ impl App {
             }
             (Command::SaveTable, _) => {
                 match comparing.view.csv() {
-                    Ok(csv) => self.ask(ctx, Task::table("difference", move |out| out.write_all(csv.as_bytes()))),
+                    Ok(csv) => {
+                        self.ask(ctx, Ask::Save(Task::table("difference", move |out| out.write_all(csv.as_bytes()))))
+                    }
                     Err(why) => self.said.push(why),
                 }
                 true
@@ -176,7 +187,7 @@ impl App {
             let written = save_view(path, paper, &title, |ui| sheet.sheet_ui(ui));
             written.map(|_| ()).map_err(|why| why.to_string())
         };
-        self.ask(ctx, Task::picture("difference", write));
+        self.ask(ctx, Ask::Save(Task::picture("difference", write)));
     }
 
     /// Shows the comparison and follows the user.
@@ -202,7 +213,7 @@ impl App {
             Some(Wish::Swap) => self.swap_sides(ui.ctx()),
             Some(Wish::Open) => {
                 self.compares_next = true;
-                self.ask_for_file(ui.ctx());
+                self.ask(ui.ctx(), Ask::File);
             }
             Some(Wish::Close) => self.comparing = None,
         }

@@ -9,6 +9,7 @@ use highwater_snapshots::analysis::Metric;
 use super::App;
 use crate::command::Command;
 use crate::fleet::Fleet;
+use crate::gui::dialog::Ask;
 use crate::gui::fleet::FleetView;
 use crate::gui::ranks::{Place, Shown};
 use crate::gui::saving::Task;
@@ -76,7 +77,7 @@ impl App {
             Command::CopyTable => ctx.copy_text(folder.view.csv()),
             Command::SaveTable => {
                 let csv = folder.view.csv();
-                self.ask(ctx, Task::table("ranks", move |out| out.write_all(csv.as_bytes())));
+                self.ask(ctx, Ask::Save(Task::table("ranks", move |out| out.write_all(csv.as_bytes()))));
             }
             Command::NextFile | Command::PreviousFile => self.leave_folder(),
             _ => return false,

@@ -15,9 +15,12 @@ use eframe::egui::{self, CentralPanel, Panel, Ui, ViewportCommand};
 use highwater_snapshots::Trace;
 
 use super::colouring::ColourBy;
+use super::dialog::{Ask, Asking, Dialogs};
 use super::file_look::FileLook;
+use super::help::Help;
 use super::open_file::OpenFile;
 use super::palette::Palette;
+use super::path_field::PathField;
 use super::ranks::Ranks;
 use super::saving::{Saving, Task};
 use super::settings::Settings;
@@ -58,7 +61,14 @@ pub struct App {
     failures: Vec<(PathBuf, String)>,
     settings: Settings,
     palette: Option<Palette>,
-    dialog: Option<Receiver<Option<PathBuf>>>,
+    /// Which dialogs ask for paths.
+    dialogs: Dialogs,
+    /// Questions for paths that were not answered yet.
+    asking: Vec<Asking>,
+    path_field: Option<PathField>,
+    help: Option<Help>,
+    /// The title of the window.
+    title: String,
     welcome: Welcome,
     example: Option<Running>,
     ranks: Ranks,
@@ -81,9 +91,19 @@ impl App {
         Self { settings, ..Self::default() }
     }
 
+    /// The same, asking for paths in this way.
+    pub fn with_dialogs(self, dialogs: Dialogs) -> Self {
+        Self { dialogs, ..self }
+    }
+
     /// What is remembered for the next start.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The title of the window.
+    pub fn title(&self) -> &str {
+        &self.title
     }
 
     /// The recording in front.
@@ -205,8 +225,8 @@ impl App {
         let deepest = self.current().map_or(1, |file| file.recording.deepest_scope.max(1));
         let depth = if let ColourBy::Scope(depth) = self.settings.colour_by { depth } else { 1 };
         match command {
-            Command::Open => self.ask_for_file(ctx),
-            Command::OpenFolder => self.ask_for_folder(ctx),
+            Command::Open => self.ask(ctx, Ask::File),
+            Command::OpenFolder => self.ask(ctx, Ask::Folder),
             Command::Reload => {
                 if let Some(path) = self.current().and_then(|file| file.recording.path.clone()) {
                     self.open(ctx, &path);
@@ -215,6 +235,8 @@ impl App {
             Command::Close => self.close(self.current),
             Command::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
             Command::Palette => self.palette = Some(Palette::default()),
+            Command::ShowKeys => self.help = Some(Help::Keys),
+            Command::About => self.help = Some(Help::About),
             Command::ColourByCategory => self.settings.colour_by = ColourBy::Category,
             Command::ColourByScope => self.settings.colour_by = ColourBy::Scope(depth.min(deepest)),
             Command::ColourByOp => self.settings.colour_by = ColourBy::Op,
@@ -271,7 +293,8 @@ impl App {
             self.is_styled = true;
         }
         self.take_news(&ctx);
-        if self.palette.is_none() {
+        self.title_window(&ctx);
+        if self.palette.is_none() && self.path_field.is_none() && self.help.is_none() {
             for command in keys::pressed(&ctx) {
                 self.run(&ctx, command);
             }
@@ -280,13 +303,11 @@ impl App {
         self.notices_ui(ui);
         if self.comparison().is_some() {
             self.comparing_ui(ui);
-            self.palette_ui(ui);
-            return chrome::drop_hint_ui(ui);
+            return self.above_ui(ui);
         }
         self.ranks_ui(ui);
         if self.folder_ui(ui) {
-            self.palette_ui(ui);
-            return chrome::drop_hint_ui(ui);
+            return self.above_ui(ui);
         }
         let chosen = match self.files.get_mut(self.current) {
             Some(file) => file.file_ui(ui, &mut self.settings),
@@ -298,8 +319,7 @@ impl App {
         if let Some(command) = chosen {
             self.run(&ctx, command);
         }
-        self.palette_ui(ui);
-        chrome::drop_hint_ui(ui);
+        self.above_ui(ui);
     }
 }
 

@@ -5,8 +5,9 @@ use std::path::Path;
 use eframe::egui;
 
 use super::App;
+use crate::gui::dialog::Ask;
 use crate::gui::open_file::OpenFile;
-use crate::gui::saving::{Saving, Task};
+use crate::gui::saving::Task;
 use crate::gui::surface::{Paper, Sheet, SheetView, png, save_view};
 use crate::gui::timeline::Look;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ impl App {
         let Some(file) = self.current_mut() else { return };
         let name = format!("{}-{}", stem(file), side.name().to_lowercase());
         match file.side_csv(side) {
-            Ok(csv) => self.ask(ctx, Task::table(&name, move |out| out.write_all(csv.as_bytes()))),
+            Ok(csv) => self.ask(ctx, Ask::Save(Task::table(&name, move |out| out.write_all(csv.as_bytes())))),
             Err(why) => self.said.push(why),
         }
     }
@@ -41,7 +42,7 @@ impl App {
         let Some(file) = self.current_mut() else { return };
         let name = format!("{}-{}", stem(file), bottom.name().to_lowercase());
         match file.below_csv(bottom) {
-            Ok(write) => self.ask(ctx, Task::table(&name, write)),
+            Ok(write) => self.ask(ctx, Ask::Save(Task::table(&name, write))),
             Err(why) => self.said.push(why),
         }
     }
@@ -68,7 +69,7 @@ impl App {
             let written = save_view(path, paper, &title, |ui| sheet.sheet_ui(ui, view));
             written.map(|_| ()).map_err(|why| why.to_string())
         };
-        self.ask(ctx, Task::picture(&name, write));
+        self.ask(ctx, Ask::Save(Task::picture(&name, write)));
     }
 
     pub(super) fn save_window(&mut self, ctx: &egui::Context) {
@@ -84,12 +85,6 @@ impl App {
             let _ = outbox.send(Task::window(&name, write));
             wake.request_repaint();
         });
-    }
-
-    /// Asks where to write, and writes there.
-    pub(super) fn ask(&mut self, ctx: &egui::Context, task: Task) {
-        let wake = ctx.clone();
-        self.savings.push(Saving::ask(task, move || wake.request_repaint()));
     }
 }
 

@@ -84,10 +84,7 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
     let mut rows = vec![
         ("Requested", exact(block.requested)),
         ("Allocated", exact(block.allocated)),
-        (
-            "Lost to rounding",
-            format!("{}, {} of what was allocated", format_bytes(rounding), share(rounding, block.allocated)),
-        ),
+        ("Lost to rounding", format!("{} ({})", format_bytes(rounding), share(rounding, block.allocated))),
         ("Category", format!("{}{guessed}", block.category)),
         ("Operation", or_unknown(tables.op_name(block.op))),
         ("Module", or_unknown(&tables.scope_path(block.scope))),
@@ -115,12 +112,12 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
     }
     rows.push(("Lifetime", Lifetime::of(trace, block).name().to_owned()));
     if block.alloc.is_some() && requested.is_some() {
-        rows.push(("Lived for", between(trace, block.alloc, requested)));
+        rows.push(("Live for", between(trace, block.alloc, requested)));
     }
     rows.push(("Stream and pool", format!("stream {}, {} pool", block.stream.0, block.pool)));
     rows.push(("Address", format!("{:#x} on device {}", block.address, block.device.0)));
     rows.push((
-        "Number",
+        "Id",
         format!("block {} of {}", format_count(u64::from(id.0)), format_count(trace.blocks.len() as u64)),
     ));
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -129,7 +126,7 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
 /// When a block was used for the last time, and how long before its free.
 fn last_use(trace: &Trace, block: &Block) -> String {
     if !trace.records_uses() {
-        return "the recording does not say".to_owned();
+        return "not recorded".to_owned();
     }
     if !block.last_use.is_some() {
         return "never in the recording".to_owned();
@@ -138,7 +135,7 @@ fn last_use(trace: &Trace, block: &Block) -> String {
     if block.free_requested.is_some() {
         format!("{at}; {} before it was freed", between(trace, block.last_use, block.free_requested))
     } else {
-        format!("{at}; it is held to the end")
+        format!("{at}; live to the end")
     }
 }
 
@@ -155,23 +152,22 @@ fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> 
     let Some(index) = recording.devices.iter().find(|index| index.device == block.device) else {
         return Vec::new();
     };
-    let name = metric.name().replace('_', " ");
     let peak = index.peak(trace, metric);
     let bytes = size(block, metric);
     let holds = holding(trace, id, block, metric);
     let at_peak = if holds.contains(&peak.position()) {
         format!("{} of {}", share(bytes, peak.bytes), format_bytes(peak.bytes))
     } else {
-        "does not hold memory then".to_owned()
+        "not live then".to_owned()
     };
-    let mut rows = vec![(format!("At the peak of {name}"), at_peak)];
+    let mut rows = vec![("Share at the peak".to_owned(), at_peak)];
     if let Some((most, at)) = highest(trace, index, metric, holds) {
         let at = at.map_or_else(
             || "before the recording".to_owned(),
             |event| format!("event {}", format_count(u64::from(event.0))),
         );
         let told = format!("{} of {}, {at}", share(bytes, most), format_bytes(most));
-        rows.push((format!("At most {name} in its life"), told));
+        rows.push(("Largest share".to_owned(), told));
     }
     rows
 }

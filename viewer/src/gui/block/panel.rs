@@ -1,4 +1,4 @@
-//! Panel: a block in full: its facts, where it comes from and what else does, its stacks and their source code.
+//! Panel: a block in full: its stacks with their source code, its facts, and other blocks of the same origin.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -24,6 +24,8 @@ struct Question {
 /// How many blocks meet each condition, and the bytes that they asked for.
 type Counts = Vec<(String, (u64, u64))>;
 
+/// Width of the names of facts, in points.
+const FACT_NAMES: f32 = 130.0;
 /// Places read at most for one block, and remembered at most for all.
 const MOST_PLACES: usize = 64;
 const MOST_KNOWN: usize = 4096;
@@ -94,40 +96,49 @@ impl BlockPanel {
                     wishes.extend(wish);
                 }
             };
-            button(ui, "Show its life", "Shows the whole life of this block in the timeline.", Some(Wish::Life(id)));
+            button(ui, "Zoom to it", "Zoom to the lifetime of this block.", Some(Wish::Life(id)));
             button(
                 ui,
                 "Go to its allocation",
-                "Pins the moment right after it was made.",
+                "Pin the moment right after it was allocated.",
                 facts.made.map(Wish::Moment),
             );
             button(
                 ui,
                 "Go to its free",
-                "Pins the moment right after its free was requested.",
+                "Pin the moment right after its free was requested.",
                 facts.freed.map(Wish::Moment),
             );
             if ui.small_button("Copy facts").on_hover_text("Copy these facts as text.").clicked() {
                 ui.ctx().copy_text(facts.text());
             }
         });
-        ui.add_space(4.0);
+        // The code that made the block is what is looked for first; the code that freed it matters less than its facts.
+        let recorded_us = scene.recording.trace.header.started_unix_us;
+        let (freed, made) = stacks.split_last_mut().map_or((None, &mut [][..]), |(last, others)| (Some(last), others));
+        for stack in made {
+            stack.stack_ui(ui, &self.sources, recorded_us);
+        }
+        ui.add_space(8.0);
+        let width = (ui.available_width() - FACT_NAMES).max(FACT_NAMES);
         Grid::new("block facts").num_columns(2).spacing(vec2(12.0, 3.0)).show(ui, |ui| {
             for (name, value) in &facts.rows {
                 ui.weak(name);
-                ui.add(Label::new(value).truncate()).on_hover_text(value);
+                ui.scope(|ui| {
+                    ui.set_width(width);
+                    ui.add(Label::new(value).wrap());
+                });
                 ui.end_row();
             }
         });
         if !facts.origins.is_empty() {
             ui.add_space(8.0);
-            ui.strong("Blocks from the same place");
+            ui.strong("Blocks of the same origin");
             for origin in &facts.origins {
                 wishes.extend(origin_ui(ui, origin, self.counts.get(&origin.condition).copied()));
             }
         }
-        let recorded_us = scene.recording.trace.header.started_unix_us;
-        for stack in stacks {
+        if let Some(stack) = freed {
             stack.stack_ui(ui, &self.sources, recorded_us);
         }
         wishes
@@ -187,17 +198,17 @@ fn origin_ui(ui: &mut Ui, origin: &Origin, count: Option<(u64, u64)>) -> Option<
         let button = ui.small_button("Only these");
         let label = format!("Only blocks of this {}", origin.kind);
         button.widget_info(|| WidgetInfo::labeled(Role::Button, true, &label));
-        let told = format!("Shows only blocks that meet {}", origin.condition);
+        let told = format!("Show only blocks that meet {}", origin.condition);
         if button.on_hover_text(told).clicked() {
             wish = Some(Wish::Where(origin.condition.clone()));
         }
         let count = match count {
-            Some((1, bytes)) => format!("this one alone, {}", format_bytes(bytes)),
+            Some((1, bytes)) => format!("only this one, {}", format_bytes(bytes)),
             Some((blocks, bytes)) => format!("{} blocks, {} in all", format_count(blocks), format_bytes(bytes)),
-            None => "counting".to_owned(),
+            None => "counting …".to_owned(),
         };
-        let text = format!("of this {}: {count}", origin.kind);
-        ui.add(Label::new(text).truncate()).on_hover_text(&origin.name);
+        let text = format!("same {}: {count}", origin.kind);
+        ui.add(Label::new(text).wrap()).on_hover_text(&origin.name);
     });
     wish
 }

@@ -9,6 +9,7 @@ use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::{StackId, Trace};
 
 use super::facts::main_line;
+use crate::gui::fit::fitted;
 use crate::gui::source::Excerpt;
 use crate::gui::theme::Shades;
 
@@ -78,15 +79,15 @@ impl StackRows {
             }
             if has_source > 1 {
                 let all = ui.checkbox(&mut self.has_all, "Source of every line");
-                all.on_hover_text("Shows the source code of each line of the program, not only of the innermost.");
+                all.on_hover_text("Show the source code of each line of your program, not only of the innermost.");
             }
         });
         if self.rows.is_empty() {
-            ui.weak("no stack was recorded");
+            ui.weak("No stack was recorded.");
             return;
         }
         if self.is_bare {
-            ui.weak("`highwater symbolize FILE` finds the functions and lines of these addresses");
+            ui.weak("Run `highwater symbolize FILE` to find the functions and lines of these addresses.");
         }
         let shades = Shades::in_ui(ui);
         let mut main = self.main.as_ref();
@@ -121,34 +122,30 @@ impl StackRows {
 
 /// Fewest lines of machinery that are folded where they stand between lines of the program.
 const LEAST_FOLDED: usize = 3;
-/// Parts of a path that are shown: its end says more than its beginning.
-const PARTS: usize = 3;
-
-/// The last parts of a path.
-fn short_path(place: &str) -> String {
-    let parts: Vec<&str> = place.split(['/', '\\']).collect();
-    match parts.len().checked_sub(PARTS) {
-        Some(more) if more > 1 => format!("…/{}", parts[more..].join("/")),
-        _ => place.to_owned(),
-    }
-}
-
-/// One line of a stack: the function, and below it where that is.
+/// One line of a stack: file, number and function, and below them the folder of the file.
 fn line_ui(ui: &mut Ui, text: &str, colour: egui::Color32) {
     ui.scope(|ui| {
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
         ui.spacing_mut().item_spacing.y = 0.0;
         let line = LineText::parse(text);
-        let place = if line.line > 0 { format!("{}:{}", line.path, line.line) } else { line.path.to_owned() };
-        ui.add(Label::new(RichText::new(line.function).monospace().size(12.0).color(colour))).on_hover_text(text);
-        if !place.is_empty() {
+        let name = LineText { path: line.file_name(), ..line }.to_string();
+        let folder = line.path.strip_suffix(line.file_name()).unwrap_or_default();
+        row_ui(ui, &name, text, 12.0, colour);
+        if !folder.is_empty() {
             let faint = Shades::in_ui(ui).faint;
-            ui.add(Label::new(
-                RichText::new(format!("    {}", short_path(&place))).monospace().size(11.0).color(faint),
-            ))
-            .on_hover_text(text);
+            ui.horizontal(|ui| {
+                ui.add_space(14.0);
+                row_ui(ui, folder, text, 11.0, faint);
+            });
         }
     });
+}
+
+/// `shown` in the room that there is; all of `text` where the pointer rests on it.
+fn row_ui(ui: &mut Ui, shown: &str, text: &str, size: f32, colour: egui::Color32) {
+    let fits = fitted(ui, shown, &egui::FontId::monospace(size), ui.available_width(), true).unwrap_or_default();
+    let label = Label::new(RichText::new(fits.into_owned()).monospace().size(size).color(colour));
+    ui.add(label).on_hover_text(text);
 }
 
 /// Lines of source code, the one that is meant marked.
@@ -173,20 +170,7 @@ fn excerpt_ui(ui: &mut Ui, line: u32, excerpt: &Excerpt, recorded_us: u64) {
             ui.add(Label::new(RichText::new(&text).monospace().size(11.0).color(colour))).on_hover_text(&text);
         }
         if recorded_us > 0 && excerpt.changed_unix_us.is_some_and(|changed| changed > recorded_us) {
-            ui.colored_label(shades.warning, "The file was changed after the recording: lines may have moved.");
+            ui.colored_label(shades.warning, "The file was changed after the recording; lines may have moved.");
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::short_path;
-
-    #[test]
-    fn of_a_path_its_end_is_shown() {
-        assert_eq!(short_path("/home/me/project/src/model/layer.py:30"), "…/src/model/layer.py:30");
-        assert_eq!(short_path("C:\\me\\project\\model\\layer.py:30"), "…/project/model/layer.py:30");
-        assert_eq!(short_path("/src/model.rs:4"), "/src/model.rs:4");
-        assert_eq!(short_path("model.rs"), "model.rs");
-    }
 }

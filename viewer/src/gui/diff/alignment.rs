@@ -66,14 +66,14 @@ impl Alignment {
             (Some(a), Some(b)) => ([a, b], how(align, moments)),
             _ => {
                 let first = |side: usize| recordings[side].devices[selections[side].device].moments.start;
-                let words = if align == Align::Start { "" } else { ", as there is no step to go by" };
+                let words = if align == Align::Start { "" } else { ", because there are no steps" };
                 ([first(0), first(1)], format!("the first events{words}"))
             }
         };
         let left = [0, 1].map(|side| left(recordings[side], selections[side], origins[side]));
         let length = match left {
-            [a, b] if a == b => format!("both go on for {a} from there"),
-            [a, b] => format!("from there A goes on for {a}, B for {b}"),
+            [a, b] if a == b => format!("both continue for {a}"),
+            [a, b] => format!("from there A continues for {a}, B for {b}"),
         };
         Self { origins, words: format!("Aligned at {how}; {length}.") }
     }

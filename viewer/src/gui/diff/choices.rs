@@ -40,11 +40,11 @@ impl Look {
     /// What it answers.
     pub const fn tooltip(self) -> &'static str {
         match self {
-            Self::Groups => "Who holds more and who less. Double click or Enter narrows both sides to a group.",
-            Self::Flame => "The same groups as bars below bars, as wide as the side that has more of each.",
+            Self::Groups => "Groups by difference. Double click or Enter restricts both sides to a group.",
+            Self::Flame => "The same groups as a flame graph; a bar is as wide as the larger side.",
             Self::Phases => "The peak of each phase of each step, side by side.",
             Self::Totals => "The peak of each total over the whole recordings.",
-            Self::Settings => "What the recordings say of the program, the device and the allocator.",
+            Self::Settings => "Facts about program, device and allocator.",
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Choosers: which files and moments are compared, and by what, as lists and buttons.
 
-use eframe::egui::{ComboBox, DragValue, Role, Ui, WidgetInfo};
+use std::sync::Arc;
+
+use eframe::egui::{DragValue, Role, Ui, WidgetInfo};
 use highwater_snapshots::analysis::diff::DiffAt;
 use highwater_snapshots::analysis::{GroupKey, Metric};
 
 use super::alignment::Align;
+use crate::gui::choice::{Entry, choice_ui};
 use crate::session::Recording;
 
 /// The open files, and which of them are A and B.
@@ -32,26 +35,6 @@ pub enum Wish {
     Swap,
     /// Back to the file.
     Close,
-}
-
-/// A named list of which one is chosen; gives another one when the user takes it.
-pub(super) fn choice_ui<T: Clone + PartialEq>(
-    ui: &mut Ui,
-    label: &str,
-    now: &T,
-    all: &[T],
-    name: impl Fn(&T) -> String,
-) -> Option<T> {
-    let mut next = now.clone();
-    let list = ComboBox::from_id_salt(label).selected_text(name(now)).width(0.0).height(400.0);
-    let shown = list.show_ui(ui, |ui| {
-        for value in all {
-            ui.selectable_value(&mut next, value.clone(), name(value));
-        }
-    });
-    let described = format!("{label} {}", name(now));
-    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &described));
-    (next != *now).then_some(next)
 }
 
 /// The list of files for one side; a file that is not open yet can be B.
@@ -126,15 +109,21 @@ pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording)
     let (first, last) = steps.unwrap_or((0, u32::MAX));
     let field = ui.add(DragValue::new(&mut step).range(first.min(now)..=last.max(now)).speed(0.1));
     field.widget_info(|| WidgetInfo::labeled(Role::SpinButton, true, format!("Step of {name}")));
-    field.on_hover_text("Type a number, or drag; Page Up and Page Down go from step to step on both sides.");
+    field.on_hover_text("Type a number or drag. Page Up and Page Down change the step on both sides.");
     let next = kind.unwrap_or(Kind::of(at)).at(step);
     (next != at).then_some(next)
 }
 
 /// By what blocks are grouped: one key, and within that another.
-pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>) {
+pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>, recordings: [&Arc<Recording>; 2]) {
+    // What one side alone has tells the sides apart.
+    let problem = |key: GroupKey| {
+        let [a, b] = recordings.map(|recording| recording.absent.reason(key));
+        a.and(b)
+    };
+    let entry = |word: &str, key: GroupKey| Entry { name: format!("{word} {}", key.name()), problem: problem(key) };
     let first = keys.first().copied().unwrap_or(GroupKey::Category);
-    if let Some(next) = choice_ui(ui, "Group by", &first, GroupKey::ALL, |key| format!("by {}", key.name())) {
+    if let Some(next) = choice_ui(ui, "Group by", &first, GroupKey::ALL, |key| entry("by", *key)) {
         keys.retain(|key| *key != next);
         if let Some(slot) = keys.first_mut() {
             *slot = next;
@@ -146,8 +135,8 @@ pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>) {
     let others = GroupKey::ALL.iter().copied().filter(|key| *key != first);
     let seconds: Vec<Option<GroupKey>> = std::iter::once(None).chain(others.map(Some)).collect();
     let second = keys.get(1).copied();
-    let name = |key: &Option<GroupKey>| format!("then {}", key.map_or("nothing", GroupKey::name));
-    if let Some(next) = choice_ui(ui, "Then group by", &second, &seconds, name) {
+    let entry = |key: &Option<GroupKey>| key.map_or_else(|| "then nothing".to_owned().into(), |key| entry("then", key));
+    if let Some(next) = choice_ui(ui, "Then group by", &second, &seconds, entry) {
         *keys = std::iter::once(first).chain(next).collect();
     }
 }

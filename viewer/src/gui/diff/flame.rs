@@ -166,7 +166,7 @@ impl Flame {
                 pos2(rect.left() + bar.right, top + theme::FLAME_ROW),
             );
             let (name, bytes, change) = facts(tree, bar.what);
-            let words = format!("{name}  {}", signed(i128::from(bytes[1]) - i128::from(bytes[0])));
+            let words = tile::with_amount(ui, place, &name, &signed(i128::from(bytes[1]) - i128::from(bytes[0])));
             let on_bar = ui.interact(place, response.id.with(index), Sense::CLICK);
             on_bar.widget_info(|| {
                 WidgetInfo::labeled(Role::Button, true, format!("{name}: {}, {}", words_of(bytes), change.name()))
@@ -276,7 +276,7 @@ fn legend_ui(ui: &mut Ui) {
             theme::swatch_ui(ui, theme::change(change));
             ui.add(Label::new(change.name()).extend());
         }
-        ui.weak("Each bar is as wide as the side that has more of each group in it.");
+        ui.weak("A bar is as wide as the larger side.");
     });
 }
 

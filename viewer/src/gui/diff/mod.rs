@@ -24,6 +24,7 @@ pub use alignment::Align;
 pub use choices::{Choices, Look};
 pub use choosers::{Files, Wish};
 
+use super::choice::choice_ui;
 use super::colouring::ColourBy;
 use super::theme::{self, Shades};
 use super::timeline::{self, Stacking, Timeline};
@@ -99,7 +100,7 @@ impl DiffView {
         self.pair.sides[0].search.text()
     }
 
-    /// Keeps only blocks that meet the conditions `text`, on both sides.
+    /// Keeps only blocks that meet the search `text`, on both sides.
     pub fn search_for(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2], text: &str) {
         for (side, recording) in self.pair.sides.iter_mut().zip(recordings) {
             side.search.set(ctx, recording, text);
@@ -133,7 +134,7 @@ impl DiffView {
 
     /// The groups in exact figures, as comma-separated values; else why there are none.
     pub fn csv(&self) -> Result<String, String> {
-        let answer = self.answer.as_ref().ok_or("the difference is not known yet: try again in a moment")?;
+        let answer = self.answer.as_ref().ok_or("the difference is still being computed; try again in a moment")?;
         Ok(self.below.csv(answer, self.choices.look))
     }
 
@@ -250,11 +251,13 @@ impl DiffView {
             wish = self.sides_ui(ui, recordings, files);
             self.tools_ui(ui, recordings, moments.clone().ok(), paint);
         });
-        let most = (ui.available_height() - theme::LEAST_PAIR).max(100.0);
-        let panel = Panel::bottom("difference").default_size(theme::DIFFERENCE_HEIGHT).size_range(100.0..=most);
+        let most = (ui.available_height() - theme::LEAST_PAIR).max(theme::LEAST_DIFFERENCE);
+        let panel = Panel::bottom("difference")
+            .default_size(theme::DIFFERENCE_HEIGHT)
+            .size_range(theme::LEAST_DIFFERENCE..=most);
         let found = panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true).show(ui, |ui| {
             ui.set_min_size(ui.available_size());
-            self.below_ui(ui, &moments)
+            self.below_ui(ui, recordings, &moments)
         });
         CentralPanel::default().frame(Frame::central_panel(ui.style()).inner_margin(8)).show(ui, |ui| {
             self.pair_ui(ui, recordings, moments.ok(), paint);
@@ -312,10 +315,10 @@ impl DiffView {
                 }
             }
             ui.separator();
-            if ui.button("Swap").on_hover_text("Take A for B and B for A.").clicked() {
+            if ui.button("Swap").on_hover_text("Swap A and B.").clicked() {
                 wish = Some(Wish::Swap);
             }
-            if ui.button("Close").on_hover_text("Back to the recording.").clicked() {
+            if ui.button("Close").on_hover_text("Close the comparison.").clicked() {
                 wish = Some(Wish::Close);
             }
         });
@@ -329,7 +332,7 @@ impl DiffView {
         let rows: Vec<usize> = (0..recording.devices.len()).collect();
         let now = self.pair.sides[side].selection.device;
         let label = format!("Device of {}", ["A", "B"][side]);
-        if let Some(row) = choosers::choice_ui(ui, &label, &now, &rows, |row| recording.device_label(*row)) {
+        if let Some(row) = choice_ui(ui, &label, &now, &rows, |row| recording.device_label(*row)) {
             self.pair.sides[side].selection.set_device(recording, row);
             self.pair.fit();
         }
@@ -380,7 +383,7 @@ impl DiffView {
     }
 
     /// What makes the difference; gives conditions to be added.
-    fn below_ui(&mut self, ui: &mut Ui, moments: &Moments) -> Option<String> {
+    fn below_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) -> Option<String> {
         self.headline_ui(ui, moments);
         ui.horizontal_wrapped(|ui| {
             for look in Look::ALL {
@@ -391,10 +394,11 @@ impl DiffView {
             }
             if matches!(self.choices.look, Look::Groups | Look::Flame) {
                 ui.separator();
-                choosers::keys_ui(ui, &mut self.choices.keys);
+                choosers::keys_ui(ui, &mut self.choices.keys, recordings);
                 if self.choices.keys.contains(&GroupKey::Stack) {
-                    ui.checkbox(&mut self.choices.hides_internals, "Hide internals")
-                        .on_hover_text("Leave out the lines of allocator and framework, and what lies below Python.");
+                    ui.checkbox(&mut self.choices.hides_internals, "Hide internals").on_hover_text(
+                        "Hide frames of the allocator and the framework, and native frames below Python.",
+                    );
                 }
             }
             if self.worker.is_busy() {

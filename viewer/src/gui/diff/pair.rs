@@ -329,7 +329,7 @@ impl Pair {
             Some(moments) => {
                 let one = |side: usize| match &moments[side] {
                     Some(moment) => format!("{} {} ({})", ["A", "B"][side], format_bytes(moment.bytes), when(moment)),
-                    None => format!("{} has nothing here", ["A", "B"][side]),
+                    None => format!("{} has no events here", ["A", "B"][side]),
                 };
                 let delta = match moments {
                     [Some(a), Some(b)] => {

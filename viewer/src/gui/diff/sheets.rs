@@ -89,7 +89,7 @@ const fn number(name: &'static str, tooltip: &'static str) -> Column {
 
 const A: Column = number("A", "The bytes in A.");
 const B: Column = number("B", "The bytes in B.");
-const DELTA: Column = number("B - A", "B's bytes less A's; all rows together are the difference of both sides.");
+const DELTA: Column = number("B - A", "B minus A; the rows add up to the total difference.");
 
 impl Sheet {
     pub(super) fn value(&self, row: usize, column: usize) -> &Value {
@@ -176,18 +176,18 @@ impl Sheet {
                 Value::Delta(b - a),
             ]
         };
-        const PEAK_A: Column = number("A's peak", "The largest total in this phase of A.");
-        const PEAK_B: Column = number("B's peak", "The largest total in this phase of B.");
-        const APART: Column = number("B - A", "B's peak less A's.");
+        const PEAK_A: Column = number("A's peak", "The peak of this phase in A.");
+        const PEAK_B: Column = number("B's peak", "The peak of this phase in B.");
+        const APART: Column = number("B - A", "The peak in B minus the peak in A.");
         let columns = vec![text("step", 90.0), text("phase", 0.0), text("state", 104.0), PEAK_A, PEAK_B, APART];
         Self { name: "Phases", columns, rows: comparison.phases.iter().map(row).collect(), last: 0 }
     }
 
     /// The peaks of all totals.
     pub(super) fn of_totals(comparison: &Comparison) -> Self {
-        const PEAK_A: Column = number("A's peak", "The largest of this total in A.");
-        const PEAK_B: Column = number("B's peak", "The largest of this total in B.");
-        const APART: Column = number("B - A", "B's peak less A's.");
+        const PEAK_A: Column = number("A's peak", "The peak of this total in A.");
+        const PEAK_B: Column = number("B's peak", "The peak of this total in B.");
+        const APART: Column = number("B - A", "The peak in B minus the peak in A.");
         let totals = comparison.totals.iter().map(|(metric, [a, b])| {
             vec![
                 Value::Text(metric.name().replace('_', " ")),

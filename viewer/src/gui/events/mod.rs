@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Weak};
 
-use eframe::egui::{self, Key, Role, TextEdit, Ui, WidgetInfo};
+use eframe::egui::{self, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
 use highwater_snapshots::analysis::Matches;
 use highwater_snapshots::analysis::frames::user_line;
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -29,16 +29,16 @@ const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number
 }
 
 const COLUMNS: [Column; 10] = [
-    column("Event", "Its place in the recording, from 0.", 92.0, true),
-    column("Seconds", "When, since the recording began.", 92.0, true),
+    column("Event", "Index of the event, from 0.", 92.0, true),
+    column("Seconds", "Time since the start of the recording.", 92.0, true),
     column("Kind", "What happened.", 126.0, false),
-    column("Size", "Bytes asked for; of a segment its length.", 84.0, true),
-    column("Block", "The block (b) or the segment (s) that it is about.", 78.0, false),
-    column("Category", "What the block is for.", 116.0, false),
-    column("Operation", "The operation that asked.", 120.0, false),
-    column("Module", "The module in which that was.", 150.0, false),
-    column("Step, phase", "Where in the training step.", 110.0, false),
-    column("Called by", "The innermost line of the program; of marks their text.", 0.0, false),
+    column("Size", "Requested bytes; for a segment its size.", 84.0, true),
+    column("Block", "The block (b) or segment (s).", 78.0, false),
+    column("Category", "The category of the block.", 116.0, false),
+    column("Operation", "The operation that requested the block.", 120.0, false),
+    column("Module", "The module that requested the block.", 150.0, false),
+    column("Step, phase", "The phase of the training step.", 110.0, false),
+    column("Called by", "The innermost line of your program; for marks their text.", 0.0, false),
 ];
 
 const CSV: [Column; 13] = [
@@ -194,7 +194,7 @@ impl EventsView {
     pub fn export(&self, scene: &Scene<'_>) -> io::Result<Export> {
         let is_known = Weak::ptr_eq(&self.of, &Arc::downgrade(scene.recording));
         let Some(listed) = self.listed.as_ref().filter(|_| is_known && !self.list.is_busy()) else {
-            return Err(io::Error::other("the list of events is not ready yet: try again in a moment"));
+            return Err(io::Error::other("the list of events is still being computed; try again in a moment"));
         };
         Ok(Export { recording: Arc::clone(scene.recording), listed: Arc::clone(listed) })
     }
@@ -287,20 +287,23 @@ impl EventsView {
         }
         if !scene.matches.is_all() {
             let mut is_narrowed = !self.has_all_blocks;
-            let label = ui.checkbox(&mut is_narrowed, "Only blocks that meet the conditions");
-            label.on_hover_text("Events that are about no block, such as segments and steps, are listed in any case.");
+            let label = ui.checkbox(&mut is_narrowed, "Only blocks that meet the search");
+            label.on_hover_text("Events without a block, such as segments and steps, are always listed.");
             self.has_all_blocks = !is_narrowed;
         }
         let count = self.listed.as_ref().map_or(0, |listed| listed.len());
-        ui.weak(match self.list.is_busy() {
-            true => "listing".to_owned(),
+        let text = match self.list.is_busy() {
+            true => "listing …".to_owned(),
             false => format!("{} events", format_count(count as u64)),
-        });
+        };
+        ui.add(Label::new(RichText::new(text).weak()).extend());
     }
 
     /// The search field; gives where the user goes with it.
     fn search_ui(&mut self, ui: &mut Ui) -> Option<Wish> {
-        let field = TextEdit::singleline(&mut self.text).desired_width(220.0).hint_text("Find in events");
+        let field = TextEdit::singleline(&mut self.text)
+            .desired_width(220.0)
+            .hint_text(theme::placeholder(ui, "Find in events"));
         let response = ui.add(field);
         response.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Find in events"));
         let response = response.on_hover_text(

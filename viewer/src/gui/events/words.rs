@@ -60,13 +60,13 @@ impl Group {
     /// What is in it, in a sentence.
     pub(super) const fn tooltip(self) -> &'static str {
         match self {
-            Self::Allocs => "Blocks handed to the program.",
-            Self::Frees => "Blocks that the program gave back, and those that became free for reuse.",
-            Self::Uses => "Blocks that a kernel, a copy or the host read or wrote, where that was recorded.",
-            Self::Segments => "Memory obtained from the driver or mapped, and what was given back.",
-            Self::Ooms => "Requests that could not be met.",
-            Self::Marks => "Where steps and phases begin, and notes of the program.",
-            Self::Others => "Categories that became known later, and samples of what is in use on the device.",
+            Self::Allocs => "Allocations of blocks.",
+            Self::Frees => "Frees of blocks: requested, and completed.",
+            Self::Uses => "Uses of blocks by kernels, copies or the host, if recorded.",
+            Self::Segments => "Segments obtained from the driver or mapped, and freed to it.",
+            Self::Ooms => "Requests that failed.",
+            Self::Marks => "Starts of steps and phases, and notes of the program.",
+            Self::Others => "Categories assigned after the allocation, and samples of the memory in use on the device.",
         }
     }
 }
@@ -75,7 +75,7 @@ impl Group {
 pub(super) const fn kind_name(kind: EventKind) -> &'static str {
     match kind {
         EventKind::SegmentAlloc => "segment obtained",
-        EventKind::SegmentFree => "segment given back",
+        EventKind::SegmentFree => "segment freed",
         EventKind::SegmentMap => "pages mapped",
         EventKind::SegmentUnmap => "pages unmapped",
         EventKind::Alloc => "alloc",
@@ -102,7 +102,7 @@ pub(super) struct Facts {
     pub block: Option<BlockId>,
     /// The segment or mapping that it is about.
     pub segment: Option<SegmentId>,
-    /// What the block is for.
+    /// The category of the block.
     pub category: Option<Category>,
     /// The operation.
     pub op: OpId,
@@ -169,9 +169,9 @@ pub(super) fn note(trace: &Trace, id: EventId) -> String {
         Subject::Step(step) => vec![format!("step {step} begins")],
         Subject::Phase(phase) => vec![format!("{phase} begins")],
         Subject::Unmatched if trace.events.kind[id.0 as usize] == EventKind::Used => {
-            vec!["of a block that was not alive".to_owned()]
+            vec!["of a block that was not live".to_owned()]
         }
-        Subject::Unmatched => vec!["of a block that the recording does not know".to_owned()],
+        Subject::Unmatched => vec!["of an unknown block".to_owned()],
         Subject::Oom(row) => trace
             .ooms
             .get(row)

@@ -11,6 +11,8 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use super::job::Answer;
 use super::names::{self, key_label};
 use super::tile::Act;
+use crate::absent::Absent;
+use crate::gui::choice::{Entry, entries_ui};
 use crate::gui::scene::Scene;
 use crate::gui::words::moment_text;
 
@@ -63,6 +65,13 @@ impl Default for Choices {
 }
 
 impl Choices {
+    /// The same with the usual keys in place of those that no block has.
+    pub(super) fn possible(self, absent: &Absent) -> Self {
+        let has = |key: &TreeKey| absent_reason(absent, *key).is_none();
+        let first = if has(&self.first) { self.first } else { Self::default().first };
+        Self { first, second: self.second.filter(has), ..self }
+    }
+
     /// Whether one of the keys is the stack.
     pub fn is_of_stacks(&self) -> bool {
         let stack = TreeKey::By(GroupKey::Stack);
@@ -71,7 +80,7 @@ impl Choices {
 }
 
 /// The switch between views, the keys, and for stacks which lines and which way round.
-pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices) {
+pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, absent: &Absent) {
     ui.horizontal_wrapped(|ui| {
         for look in Look::ALL {
             ui.selectable_value(&mut choices.look, look, look.name());
@@ -80,7 +89,7 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices) {
     ui.horizontal_wrapped(|ui| {
         let keys: Vec<Option<TreeKey>> = TreeKey::all().map(Some).collect();
         let mut first = Some(choices.first);
-        key_ui(ui, "by", "Group by", &mut first, &keys);
+        key_ui(ui, ["by", "Group by"], &mut first, &keys, absent);
         choices.first = first.unwrap_or(choices.first);
         if choices.first == TreeKey::Block {
             // Nothing tells a block from itself.
@@ -91,36 +100,52 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices) {
             if choices.second == Some(choices.first) {
                 choices.second = None;
             }
-            key_ui(ui, "then", "Then group by", &mut choices.second, &seconds);
+            key_ui(ui, ["then", "Then group by"], &mut choices.second, &seconds, absent);
         }
     });
     if choices.is_of_stacks() {
         ui.horizontal_wrapped(|ui| {
             ui.checkbox(&mut choices.hides_internals, "Hide internals")
-                .on_hover_text("Leave out the lines of allocator and framework, and what lies below Python.");
+                .on_hover_text("Hide frames of the allocator and the framework, and native frames below Python.");
             ui.checkbox(&mut choices.is_inverted, "Innermost first")
-                .on_hover_text("Turn the stacks round: from where memory is obtained outwards to the callers.");
+                .on_hover_text("Show the innermost frame first, then its callers.");
         });
     }
 }
 
-fn key_ui(ui: &mut Ui, word: &str, label: &str, chosen: &mut Option<TreeKey>, keys: &[Option<TreeKey>]) {
+/// The list of keys: the word before the chosen one, and what the list is called.
+fn key_ui(
+    ui: &mut Ui,
+    [word, label]: [&str; 2],
+    chosen: &mut Option<TreeKey>,
+    keys: &[Option<TreeKey>],
+    absent: &Absent,
+) {
     let name = |key: Option<TreeKey>| key.map_or("nothing", key_label);
+    let entry = |key: &Option<TreeKey>| Entry {
+        name: name(*key).to_owned(),
+        problem: key.and_then(|key| absent_reason(absent, key)),
+    };
     let now = name(*chosen);
-    let shown = ComboBox::from_id_salt(label).selected_text(format!("{word} {now}")).height(400.0).show_ui(ui, |ui| {
-        for &key in keys {
-            ui.selectable_value(chosen, key, name(key));
-        }
-    });
+    let list = ComboBox::from_id_salt(label).selected_text(format!("{word} {now}")).height(400.0);
+    let shown = list.show_ui(ui, |ui| entries_ui(ui, chosen, keys, entry));
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
+}
+
+/// Why no block has a value for `key`.
+pub(in crate::gui) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
+    match key {
+        TreeKey::By(key) => absent.reason(key),
+        TreeKey::Block => None,
+    }
 }
 
 /// Whether the moment or what became of memory between the marks is looked at.
 pub(super) fn source_ui(ui: &mut Ui, shows_range: &mut bool) {
     ui.horizontal(|ui| {
-        ui.selectable_value(shows_range, false, "Moment").on_hover_text("Who holds memory at one moment.");
+        ui.selectable_value(shows_range, false, "Moment").on_hover_text("What is using memory at one moment.");
         ui.selectable_value(shows_range, true, "From A to B")
-            .on_hover_text("What became of memory between the two marks.");
+            .on_hover_text("What was allocated, freed and kept between the two marks.");
     });
 }
 
@@ -140,7 +165,7 @@ pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balanc
     let [a, b] = [Question::AliveAtA, Question::AliveAtB].map(|question| balance.get(question).bytes);
     let change = i64::try_from(i128::from(b) - i128::from(a)).unwrap_or_default();
     ui.weak(format!(
-        "{} + {} born - {} freed = {} ({})",
+        "{} + {} allocated - {} freed = {} ({})",
         format_bytes(a),
         format_bytes(balance.born.bytes),
         format_bytes(balance.freed.bytes),
@@ -173,7 +198,7 @@ pub(super) fn breadcrumb_ui(ui: &mut Ui, answer: &Answer) -> Option<Act> {
     let mut act = None;
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing.x = 3.0;
-        if ui.small_button("all").on_hover_text("Back to everything.").clicked() {
+        if ui.small_button("all").on_hover_text("Show everything.").clicked() {
             act = Some(Act::Enter(NodeId::ROOT));
         }
         let left_out = path.len().saturating_sub(SHOWN);
@@ -191,7 +216,7 @@ pub(super) fn breadcrumb_ui(ui: &mut Ui, answer: &Answer) -> Option<Act> {
                 act = Some(Act::Enter(id));
             }
         }
-        if ui.small_button("Up").on_hover_text("Show what this is part of (Backspace).").clicked() {
+        if ui.small_button("Up").on_hover_text("Go one level up (Backspace).").clicked() {
             act = Some(Act::Up);
         }
     });
@@ -203,10 +228,10 @@ pub(super) fn hints_ui(ui: &mut Ui) {
     ui.add_space(8.0);
     ui.spacing_mut().item_spacing.y = 4.0;
     let hints = [
-        "Each band is one block of memory, from its allocation to its free.",
-        "Point at the picture to see who holds memory then; click a band to keep its block here.",
-        "Wheel zooms, drag moves, double click shows a block's whole life.",
-        "P shows the peak, F everything, F1 finds any command.",
+        "Each band is one block, from its allocation to its free.",
+        "Move the pointer over the timeline to see what is using memory at that moment. Click a band to pin its block.",
+        "The wheel zooms, dragging moves, a double click shows the block's lifetime.",
+        "P zooms to the peak, F shows everything, F1 finds any command.",
     ];
     for hint in hints {
         ui.label(RichText::new(hint).weak().size(12.0));

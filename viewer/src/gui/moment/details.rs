@@ -55,8 +55,11 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &
     ui.horizontal(|ui| {
         let only = eframe::egui::Button::new("Only these").small();
         let button = ui.add_enabled(chosen.condition.is_some(), only);
-        let button = button.on_disabled_hover_text("No short condition selects exactly these blocks.");
-        let why = chosen.condition.as_ref().map_or_else(String::new, |told| format!("Adds the condition {told}"));
+        let button = button.on_disabled_hover_text("No search condition selects exactly these blocks.");
+        let why = chosen
+            .condition
+            .as_ref()
+            .map_or_else(String::new, |told| format!("Add the condition {told} to the search"));
         if button.on_hover_text(why).clicked() {
             ask = Some(Ask::Filter);
         }

@@ -115,7 +115,7 @@ impl Flame {
             let on_bar = tile::respond(ui, place, (response.id, index), answer, &bar.item);
             let is_chosen = matches!(bar.item.what, What::Node(id) if Some(id) == chosen);
             let name = tile::name(answer, &bar.item);
-            let text = format!("{name}  {}", format_bytes(bar.item.bytes));
+            let text = tile::with_amount(ui, place, &name, &format_bytes(bar.item.bytes));
             let emphasis = Emphasis { is_hovered: on_bar.hovered(), is_chosen };
             tile::paint(ui, place, tile::colour(answer, bar.item.what), [&text, ""], emphasis);
             if on_bar.clicked() {
@@ -163,9 +163,9 @@ impl Flame {
 pub(super) fn roles_ui(ui: &mut Ui) {
     ui.horizontal_wrapped(|ui| {
         let roles = [
-            (LineRole::Program, "program", "Lines of the program that a person wrote."),
-            (LineRole::Framework, "framework", "Lines of a framework or runtime, and all below Python."),
-            (LineRole::Allocator, "allocator", "Lines that obtain memory or record it."),
+            (LineRole::Program, "program", "Lines of your program."),
+            (LineRole::Framework, "framework", "Lines of frameworks and runtimes, and all native lines below Python."),
+            (LineRole::Allocator, "allocator", "Lines of the allocator and the recorder."),
         ];
         for (role, name, meaning) in roles {
             theme::swatch_ui(ui, theme::role(role));

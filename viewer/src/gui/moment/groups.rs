@@ -8,20 +8,26 @@ use super::job::{Answer, Order};
 use super::names::{self, counted};
 use super::tile::{self, Act, What};
 use crate::gui::legend::share;
-use crate::gui::table::{Cell, Column, TableState, table_ui};
+use crate::gui::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::theme;
 
 const COLUMNS: [Column; 4] = [
-    Column { name: "Name", tooltip: "What these blocks share.", width: 0.0, is_number: false, is_sortable: true },
-    Column { name: "Bytes", tooltip: "What they hold in all.", width: 82.0, is_number: true, is_sortable: true },
+    Column {
+        name: "Name",
+        tooltip: "The value that these blocks have in common.",
+        width: 0.0,
+        is_number: false,
+        is_sortable: true,
+    },
+    Column { name: "Bytes", tooltip: "Sum of their bytes.", width: 82.0, is_number: true, is_sortable: true },
     Column {
         name: "Share",
-        tooltip: "Their share of what is shown.",
+        tooltip: "Their share of the bytes shown.",
         width: 50.0,
         is_number: true,
         is_sortable: false,
     },
-    Column { name: "Blocks", tooltip: "How many they are.", width: 58.0, is_number: true, is_sortable: true },
+    Column { name: "Blocks", tooltip: "Number of blocks.", width: 58.0, is_number: true, is_sortable: true },
 ];
 
 /// The order that a table's state asks for, and whether it falls.
@@ -48,7 +54,13 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
     }
     let touched = ui
         .scope_builder(UiBuilder::new().id_salt("rows").max_rect(place), |ui| {
-            table_ui(ui, "Groups", &COLUMNS, rows.len(), state, |row, column| cell(answer, rows[row], column))
+            let recording = &answer.request.source.recording;
+            let tip = |row: usize, column: usize| {
+                let in_full = || names::in_full(recording, &answer.tree, rows[row]).join("\n").replace("; ", "\n");
+                (column == 0).then(in_full).filter(|text| !text.is_empty())
+            };
+            let cell = |row: usize, column: usize| cell(answer, rows[row], column);
+            table_with_tips_ui(ui, "Groups", &COLUMNS, rows.len(), state, (cell, tip))
         })
         .inner;
     let rest = Rect::from_min_max(eframe::egui::pos2(whole.left(), place.bottom()), whole.max);
@@ -76,7 +88,14 @@ fn cell(answer: &Answer, id: NodeId, column: usize) -> Cell {
             let has_fixed_colour = matches!(node.part, Part::Category(_) | Part::Block(_));
             let swatch = has_fixed_colour.then(|| tile::colour(answer, What::Node(id)));
             let most = answer.most.max(1);
-            Cell { text, swatch, share: Some((node.own_bytes as f64 / most as f64) as f32), ..Cell::default() }
+            let keeps_end = matches!(node.part, Part::Scope(_));
+            Cell {
+                text,
+                swatch,
+                share: Some((node.own_bytes as f64 / most as f64) as f32),
+                keeps_end,
+                ..Cell::default()
+            }
         }
         1 => format_bytes(node.own_bytes).into(),
         2 => share(node.own_bytes, tree.node(answer.focus).bytes).into(),

@@ -20,6 +20,7 @@ use highwater_snapshots::analysis::tree::{NodeId, Part};
 use highwater_snapshots::analysis::{Matches, TreeQuery};
 use highwater_snapshots::units::format_bytes;
 
+pub(super) use choosers::absent_reason;
 pub use choosers::{Choices, Look};
 pub(super) use names::key_label;
 
@@ -124,9 +125,10 @@ impl MomentPanel {
     /// Shows the panel in the room that there is. `marks` are the moments A and B, where both are set.
     pub fn moment_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, marks: Option<Range<usize>>) -> Vec<Wish> {
         self.follow(marks);
+        self.choices = self.choices.possible(&scene.recording.absent);
         self.receive(ui.ctx(), scene);
         self.head_ui(ui, scene);
-        choosers::choices_ui(ui, &mut self.choices);
+        choosers::choices_ui(ui, &mut self.choices, &scene.recording.absent);
         let mut wishes = Vec::new();
         if let Some(why) = self.worker.failure() {
             ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
@@ -247,7 +249,7 @@ impl MomentPanel {
 
     fn filter_hint_ui(&self, ui: &mut Ui, scene: &Scene<'_>) {
         if !scene.filter.is_empty() {
-            ui.weak("Below: only blocks that meet the conditions.");
+            ui.weak("Below: only blocks that meet the search conditions.");
         }
     }
 
@@ -309,7 +311,7 @@ impl MomentPanel {
             }
             Act::Filter(id) => match answer.tree.condition(&answer.request.source.recording.trace, id) {
                 Some(condition) => wishes.push(Wish::Where(condition)),
-                None => wishes.push(Wish::Tell("No short condition selects exactly these blocks.".to_owned())),
+                None => wishes.push(Wish::Tell("No search condition selects exactly these blocks.".to_owned())),
             },
         }
     }

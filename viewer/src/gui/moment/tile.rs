@@ -7,10 +7,12 @@ use highwater_snapshots::Category;
 use highwater_snapshots::analysis::pools::BlockPool;
 use highwater_snapshots::analysis::tree::{NodeId, Part};
 use highwater_snapshots::analysis::{GroupKey, Lifetime, Tree, TreeKey};
+use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::job::Answer;
 use super::names;
+use crate::gui::fit::fitted;
 use crate::gui::legend::share;
 use crate::gui::theme::{self, Shades};
 
@@ -138,10 +140,10 @@ fn hover_ui(ui: &mut Ui, answer: &Answer, item: &Item) {
             .label(names::in_full(recording, tree, id).join("\n").replace("; ", "\n"))
             .widget_info(|| WidgetInfo::new(Role::Label)),
         What::Own(_) => {
-            ui.label(format!("{}: what belongs to none of its parts", name(answer, item)));
+            ui.label(format!("{}: blocks that belong to none of its parts", name(answer, item)));
         }
         What::Rest { .. } => {
-            ui.label(format!("{}, each too small to be seen here. A click lists them.", name(answer, item)));
+            ui.label(format!("{}, each too small to draw. Click to list them.", name(answer, item)));
         }
     }
     let exact = format!("{} ({} B)", format_bytes(item.bytes), format_count(item.bytes));
@@ -175,23 +177,51 @@ pub(in crate::gui) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2]
     }
     let ink = theme::ink(fill);
     let mut top = inner.top() + 1.0;
-    for text in texts.iter().filter(|text| !text.is_empty()) {
-        let Some(height) = line(&painter, inner, top, text, ink) else {
+    for text in texts.into_iter().filter(|text| !text.is_empty()).flat_map(|text| rows(ui, inner, text)) {
+        let Some(height) = line(ui, &painter, inner, top, &text, ink) else {
             return;
         };
         top += height;
     }
 }
 
-/// Paints one line of text at `top`, truncated to the rectangle's width; `None` where it has no room.
-fn line(painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color32) -> Option<f32> {
-    const MARGIN: f32 = 3.0;
+/// A name with an amount after it, which is left out where the rectangle has no room for both.
+pub(in crate::gui) fn with_amount(ui: &Ui, rect: Rect, name: &str, amount: &str) -> String {
+    let both = format!("{name}  {amount}");
+    if fits(ui, rect, &both) { both } else { name.to_owned() }
+}
+
+/// Whether the rectangle has room for a label on one row.
+pub(in crate::gui) fn fits(ui: &Ui, rect: Rect, text: &str) -> bool {
+    let galley = ui.painter().layout_no_wrap(text.to_owned(), FontId::proportional(12.0), Color32::PLACEHOLDER);
+    galley.size().x <= rect.width() - 2.0 * MARGIN
+}
+
+/// Space to the left and right of a label.
+const MARGIN: f32 = 3.0;
+
+/// A label's rows: a source line that is too wide stands on two where the rectangle has room for them, its file and number
+/// above its function.
+fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
+    let font = FontId::proportional(12.0);
+    let line = LineText::parse(text);
+    let room = rect.width() - 2.0 * MARGIN;
+    let is_cut = || fitted(ui, text, &font, room, false).is_none_or(|shown| *shown != *text);
+    if line.line == 0 || line.function.is_empty() || rect.height() < 3.0 * theme::TILE_HEADER || !is_cut() {
+        return vec![text.to_owned()];
+    }
+    vec![LineText { function: "", ..line }.to_string(), line.function.to_owned()]
+}
+
+/// Paints one row of text at `top`, shortened to the rectangle's width; `None` where it has no room.
+fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color32) -> Option<f32> {
     let room = rect.width() - 2.0 * MARGIN;
     if room < theme::LEAST_LABEL {
         return None;
     }
     let format = TextFormat::simple(FontId::proportional(12.0), ink);
-    let mut job = eframe::egui::text::LayoutJob::single_section(text.to_owned(), format);
+    let text = fitted(ui, text, &format.font_id, room, false)?;
+    let mut job = eframe::egui::text::LayoutJob::single_section(text.into_owned(), format);
     job.break_on_newline = false;
     job.wrap = eframe::egui::text::TextWrapping::truncate_at_width(room);
     let galley = painter.layout_job(job);

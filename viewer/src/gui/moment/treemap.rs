@@ -116,7 +116,12 @@ impl Treemap {
             let emphasis = Emphasis { is_hovered: on_tile.hovered(), is_chosen };
             let name = tile::name(answer, &tile.item);
             let bytes = format_bytes(tile.item.bytes);
-            let texts = if tile.is_filled { [format!("{name}  {bytes}"), String::new()] } else { [name, bytes] };
+            let texts = if tile.is_filled {
+                [tile::with_amount(ui, tile.rect, &name, &bytes), String::new()]
+            } else {
+                let bytes = Some(bytes).filter(|bytes| tile::fits(ui, tile.rect, bytes));
+                [name, bytes.unwrap_or_default()]
+            };
             // What is inside wears the colour of what it is part of: no colour means two things.
             let colour = match tile.item.what {
                 What::Node(id) | What::Own(id) if tile.depth > 0 => theme::instance(outer, id.0 as usize),

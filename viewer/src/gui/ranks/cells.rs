@@ -7,6 +7,7 @@ use highwater_snapshots::units::format_bytes;
 
 use super::SAMPLES;
 use crate::fleet::{Fleet, Origin};
+use crate::gui::words::failed_requests;
 use crate::outliers::{Standing, standings};
 use crate::session::Recording;
 
@@ -30,6 +31,8 @@ pub(super) struct Cell {
     pub(super) peak: u64,
     pub(super) baseline: u64,
     pub(super) capacity: u64,
+    /// Requests that failed.
+    pub(super) failed: u64,
     pub(super) standing: Standing,
     /// The total over the recording.
     pub(super) curve: Vec<u64>,
@@ -80,9 +83,12 @@ impl Cell {
             words += &format!(", {share:.0} % of {}", format_bytes(self.capacity));
         }
         if self.baseline > 0 {
-            words += &format!("; {} of it were alive before the recording", format_bytes(self.baseline));
+            words += &format!("; {} of it were live before the recording", format_bytes(self.baseline));
         }
         words += ".";
+        if self.failed > 0 {
+            words += &format!(" {} (out of memory).", failed_requests(self.failed));
+        }
         if let Some(told) = self.standing.words() {
             words += &format!(" This is {told}.");
         }
@@ -117,6 +123,7 @@ fn of_fleet(fleet: &Fleet, metric: Metric) -> Vec<Cell> {
             peak,
             baseline: look.baseline.get(metric).min(peak),
             capacity: look.summary.capacity_bytes,
+            failed: rank.devices.iter().map(|look| look.summary.oom_events).sum(),
             standing: Standing::Usual,
             curve: look.curves[at].clone(),
         }
@@ -149,6 +156,7 @@ fn of_files(files: &[&Arc<Recording>], metric: Metric) -> Vec<Cell> {
                     peak,
                     baseline: index.series.baseline().get(metric).min(peak),
                     capacity: index.summary.capacity_bytes,
+                    failed: index.summary.oom_events,
                     standing: Standing::Usual,
                     curve: index.series.samples(&recording.trace, metric, index.moments.clone(), SAMPLES),
                 },

@@ -86,7 +86,8 @@ impl Ranks {
                 }
                 let response = ui.interact(place, strip.id.with(row), Sense::CLICK);
                 let is_front = front == Some(row);
-                let told = format!("{}: peak {}", cell.name, format_bytes(cell.peak));
+                let oom = if cell.failed > 0 { ", out of memory" } else { "" };
+                let told = format!("{}: peak {}{oom}", cell.name, format_bytes(cell.peak));
                 response.widget_info(|| WidgetInfo::selected(Role::Tab, true, is_front, &told));
                 if response.clicked() {
                     strip.request_focus();
@@ -204,13 +205,18 @@ fn paint(ui: &Ui, place: Rect, cell: &Cell, top: u64, (is_front, has_focus, is_h
             shades.canvas,
         );
     }
+    if cell.failed > 0 {
+        // Beside the curve, or on the bar, below the sign of those that stand out.
+        let at = if has_curve { plot.right_top() + vec2(-6.0, 6.0) } else { plot.center() };
+        theme::cross(&painter, at, 4.0, &shades);
+    }
     if is_front {
         let width = if has_focus { 2.0 } else { 1.0 };
         painter.rect_stroke(place, 2.0, Stroke::new(width, shades.strong), StrokeKind::Inside);
     }
 }
 
-/// Slanting lines over what was alive before the recording.
+/// Slanting lines over what was live before the recording.
 fn hatch(painter: &Painter, rect: Rect, colour: Color32) {
     const DISTANCE: f32 = 4.0;
     if rect.height() < 1.0 {
@@ -292,7 +298,7 @@ mod tests {
         ranks.refresh(Shown::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);
         let words = ranks.words(Metric::Requested);
         assert!(words[5].ends_with("This is 812 MiB above the median of 8 ranks."), "{}", words[5]);
-        assert!(words[4].ends_with("1000 B of it were alive before the recording."), "{}", words[4]);
+        assert!(words[4].ends_with("1000 B of it were live before the recording."), "{}", words[4]);
     }
 
     #[test]

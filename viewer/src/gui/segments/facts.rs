@@ -16,7 +16,7 @@ pub(super) fn content_lines(
     moment: usize,
 ) -> Vec<String> {
     let mut lines = match content {
-        None => vec!["not held from the driver".to_owned()],
+        None => vec!["not reserved".to_owned()],
         Some(Content::Hole) => vec!["free".to_owned()],
         Some(Content::Unmapped) => vec!["not mapped: address space without memory".to_owned()],
         Some(Content::Live(block)) => block_lines(trace, block, ""),

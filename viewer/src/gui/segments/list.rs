@@ -10,15 +10,15 @@ use super::known::State;
 use crate::gui::table::{self, Cell, Column, TableState, Touched, table_ui};
 
 const COLUMNS: [Column; 9] = [
-    column("pool", "The pool that the segment belongs to: small or large requests, of all or private.", 0.0, false),
-    column("stream", "The stream whose requests it serves.", 50.0, true),
-    column("address", "Its first address.", 116.0, true),
-    column("bytes", "What it holds from the driver; unmapped parts do not count.", 72.0, true),
-    column("use", "The share of it that live blocks have, rounding included.", 66.0, true),
-    column("largest hole", "The longest free range in it.", 84.0, true),
-    column("free", "All free ranges together.", 80.0, true),
-    column("waiting", "Bytes of blocks that wait for a stream.", 66.0, true),
-    column("blocks", "Live and waiting blocks.", 54.0, true),
+    column("pool", "The pool of the segment: small or large, default or private.", 0.0, false),
+    column("stream", "The stream of the segment.", 50.0, true),
+    column("address", "The first address.", 116.0, true),
+    column("bytes", "Bytes reserved from the driver, without unmapped parts.", 72.0, true),
+    column("use", "The share of live blocks, rounding included.", 66.0, true),
+    column("largest hole", "The largest free range.", 84.0, true),
+    column("free", "Sum of all free ranges.", 80.0, true),
+    column("waiting", "Bytes of freed blocks that wait for a stream.", 66.0, true),
+    column("blocks", "Number of live and waiting blocks.", 54.0, true),
 ];
 
 const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number: bool) -> Column {

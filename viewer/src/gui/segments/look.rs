@@ -81,15 +81,15 @@ impl Paint<'_> {
 
 /// The kinds, each with its name and what it means.
 const KINDS: [(&str, &str); 6] = [
-    ("block", "Memory that a live block asked for, in the colour that it has in the timeline."),
-    ("rounding", "What the allocator added to a block: sizes are multiples of 512 bytes, and short rests go with it."),
-    ("waiting", "Freed by the program, but another stream may still use it: it cannot be handed out yet."),
+    ("block", "Bytes requested by a live block, in its colour of the timeline."),
     (
-        "free",
-        "A hole: held from the driver, and free for a request that is no larger and belongs to its pool and stream.",
+        "rounding",
+        "Bytes that the allocator added: it rounds sizes to multiples of 512 bytes and does not split off small remainders.",
     ),
-    ("not mapped", "Address space of an expandable segment that has no memory now; it counts towards no total."),
-    ("not held", "Given back to the driver, or not obtained yet."),
+    ("waiting", "Freed by the program, but not reusable yet: another stream may still use it."),
+    ("free", "A hole: reserved, and free for a request of its pool and stream that is not larger."),
+    ("not mapped", "Address space of an expandable segment without memory; it counts in no total."),
+    ("not held", "Freed to the driver, or not yet obtained."),
 ];
 
 /// The patterns' samples, made once for a look of the window.

@@ -136,7 +136,7 @@ impl SegmentsView {
             self.keep(&question, state);
         }
         let Some(state) = self.state.clone() else {
-            ui.weak(self.worker.failure().unwrap_or("Working out what lies where…"));
+            ui.weak(self.worker.failure().unwrap_or("Computing the address map…"));
             return wishes;
         };
         let colouring = under.map(|under| Arc::clone(&under.picture.colouring));
@@ -244,20 +244,24 @@ impl SegmentsView {
             return;
         }
         ui.separator();
-        let tooltip = "Every segment in a row of its own, as wide as any other; else all are drawn to one scale.";
+        let tooltip = "Draw every segment in its own row at full width; otherwise all segments have one scale.";
         ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
-        let tooltip = "Enlarge the map: twice as many rows. With the map chosen, the keys + and - do it.";
+        let tooltip = "Draw the map with twice as many rows (+ while the map has the focus).";
         if ui.small_button("Larger").on_hover_text(tooltip).clicked() {
             self.chart.zoom = (self.chart.zoom + 1).min(layout::MOST_ZOOM);
         }
-        if ui.small_button("Smaller").on_hover_text("Half as many rows.").clicked() {
+        if ui
+            .small_button("Smaller")
+            .on_hover_text("Draw the map with half as many rows (- while the map has the focus).")
+            .clicked()
+        {
             self.chart.zoom = self.chart.zoom.saturating_sub(1);
         }
-        let tooltip = "The lanes show the chosen segment alone. Enter in the table does the same.";
+        let tooltip = "Show only the chosen segment in the lanes (Enter in the table).";
         ui.add_enabled_ui(self.chosen.is_some(), |ui| {
-            ui.toggle_value(&mut self.is_alone, "Lanes of this segment").on_hover_text(tooltip);
+            ui.toggle_value(&mut self.is_alone, "Only this segment").on_hover_text(tooltip);
         });
-        let copied = ui.small_button("Copy table").on_hover_text("Copy the segments as comma-separated values.");
+        let copied = ui.small_button("Copy table").on_hover_text("Copy the table of segments as CSV.");
         if copied.clicked() {
             ui.ctx().copy_text(self.list.csv(state));
             wishes.push(Wish::Tell(format!("Copied {} segments as CSV.", state.order.len())));
@@ -319,7 +323,7 @@ fn headline_ui(ui: &mut Ui, state: &State) {
         if !state.map.is_exact() {
             let (held, reserved) = (state.map.usage.held(), state.map.totals.reserved);
             ui.label(format!(
-                "The segments hold {}, the total says {}: releases are missing from the recording.",
+                "The segments add up to {}, but the recorded total is {}: releases are missing from the recording.",
                 format_bytes(held),
                 format_bytes(reserved)
             ));
@@ -329,7 +333,7 @@ fn headline_ui(ui: &mut Ui, state: &State) {
     if live + waiting > 0 && !state.map.segments.is_empty() {
         let strays = format_count(state.map.strays.len() as u64);
         let text = format!(
-            "{} in {strays} blocks lie in no segment that the recording knows, or under others, and are not in the map.",
+            "{} in {strays} blocks are not in the map: they are outside the known segments, or overlap other blocks.",
             format_bytes(live + waiting)
         );
         ui.label(RichText::new(text).color(Shades::in_ui(ui).warning));
@@ -375,14 +379,14 @@ fn headline(state: &State) -> String {
 fn nothing_held(state: &State) -> String {
     let map = &state.map;
     match map.strays.len() {
-        0 => "Nothing is held at this moment.".to_owned(),
+        0 => "No segments are reserved at this moment.".to_owned(),
         strays if map.totals.reserved == 0 => format!(
             "No segments are known at this moment, only {} blocks of {}: the recorder does not tell of segments, or a \
              release is missing.",
             format_count(strays as u64),
             format_bytes(map.totals.active)
         ),
-        strays => format!("{} blocks lie in no segment that the recording knows.", format_count(strays as u64)),
+        strays => format!("{} blocks are outside the known segments.", format_count(strays as u64)),
     }
 }
 

@@ -58,13 +58,13 @@ struct Page {
 
 /// What each sheet answers, in its place.
 const ANSWERS: [&str; 6] = [
-    "What each step did. Double click or Enter shows a step in the timeline.",
+    "Memory of each step. Double click or Enter shows the step in the timeline.",
     "What was made and never freed: is there something that grows with every step? Double click or Enter shows only \
      that.",
-    "How large blocks are, in powers of two. Double click or Enter shows only blocks of that size.",
-    "How long blocks live, in phases and steps. Double click or Enter shows only these.",
-    "How many events blocks live.",
-    "Where the recording comes from, how the allocator was set, and what the numbers rest on.",
+    "Block sizes, in powers of two. Double click or Enter shows only blocks of that size.",
+    "How long the blocks are live, in phases and steps. Double click or Enter shows only these.",
+    "Lifetimes of blocks, in events.",
+    "The origin of the recording, the allocator settings, and what limits the accuracy of the numbers.",
 ];
 
 /// The view's state.
@@ -117,7 +117,7 @@ impl StatisticsView {
             if self.worker.is_busy() {
                 ui.weak("counting");
             } else if !scene.matches.is_all() {
-                ui.weak("only blocks that meet the conditions");
+                ui.weak("only blocks that meet the search");
             }
         });
         let (Some(sheet), Some(page)) = (counted.sheets.get(self.shown), self.pages.get_mut(self.shown)) else {
@@ -182,7 +182,7 @@ impl StatisticsView {
         let page = self.pages.get(self.shown);
         let sheet = self.counted.as_ref().and_then(|counted| counted.sheets.get(self.shown));
         let Some((sheet, page)) = sheet.zip(page) else {
-            return Err(io::Error::other("the statistics are not ready yet: try again in a moment"));
+            return Err(io::Error::other("the statistics are still being computed; try again in a moment"));
         };
         write_csv(out, &sheet.columns, page.order.len(), |row, column| {
             page.order.get(row).map_or_else(String::new, |row| sheet.value(*row, column).bare())

@@ -14,6 +14,8 @@ use crate::gui::theme;
 pub(super) enum Value {
     Nothing,
     Text(String),
+    /// A module path, whose end tells most.
+    Path(String),
     Count(u64),
     Bytes(u64),
     /// Bytes more or less than elsewhere.
@@ -27,7 +29,7 @@ impl Value {
     pub(super) fn text(&self) -> String {
         match self {
             Self::Nothing => String::new(),
-            Self::Text(text) => text.clone(),
+            Self::Text(text) | Self::Path(text) => text.clone(),
             Self::Count(count) => format_count(*count),
             Self::Bytes(bytes) => format_bytes(*bytes),
             Self::Change(bytes) => format_signed_bytes(*bytes),
@@ -111,7 +113,7 @@ impl Sheet {
     pub(super) fn cell(&self, row: usize, column: usize) -> Cell {
         let value = self.value(row, column);
         let swatch = if let Value::Category(category) = value { Some(theme::category(*category)) } else { None };
-        Cell { text: value.text(), swatch, ..Cell::default() }
+        Cell { text: value.text(), swatch, keeps_end: matches!(value, Value::Path(_)), ..Cell::default() }
     }
 
     /// The rows in the order of a column; in their own order without one.

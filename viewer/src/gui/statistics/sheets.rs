@@ -25,26 +25,26 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
     let is_sampled = statistics.steps.iter().any(|row| row.peak.device_used > 0);
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let mut columns = vec![
-        words("Step", "The training step; before, between and after steps a row of its own.", 70.0),
-        number("Peak", "The largest of the chosen total in it.", 84.0),
+        words("Step", "The training step; events before, between and after steps have rows of their own.", 70.0),
+        number("Peak", "The peak of the chosen total in the step.", 84.0),
         number("Change", "End less start.", 84.0),
-        number("Kept", "The bytes of blocks made in it and never freed.", 84.0),
-        number("Events", "Events of the device.", 76.0),
-        number("Lasted", "From its first event to its last.", 84.0),
-        number("Allocations", "Blocks made in it.", 84.0),
-        number("Bytes made", "The bytes of these blocks, over the whole step.", 84.0),
-        number("Frees", "Blocks whose free was requested in it.", 76.0),
-        number("Start", "The chosen total before it.", 84.0),
-        number("End", "The chosen total after it.", 84.0),
-        number("Peak change", "Its peak less that of the row before.", 88.0),
-        number("Kept blocks", "Blocks made in it and never freed.", 84.0),
-        number("Requested peak", "The largest requested total in it.", 104.0),
-        number("Allocated peak", "The largest allocated total in it.", 104.0),
-        number("Active peak", "The largest active total in it.", 92.0),
-        number("Reserved peak", "The largest reserved total in it.", 100.0),
+        number("Kept", "Bytes allocated in the step and never freed.", 84.0),
+        number("Events", "Number of events of the device.", 76.0),
+        number("Lasted", "Time from the first event of the step to the last.", 84.0),
+        number("Allocations", "Number of blocks allocated in the step.", 84.0),
+        number("Bytes made", "Bytes allocated in the step, summed over its blocks.", 84.0),
+        number("Frees", "Number of blocks freed in the step.", 76.0),
+        number("Start", "The chosen total before the step.", 84.0),
+        number("End", "The chosen total after the step.", 84.0),
+        number("Peak change", "The peak minus the peak of the previous row.", 88.0),
+        number("Kept blocks", "Number of blocks allocated in the step and never freed.", 84.0),
+        number("Requested peak", "The peak of requested bytes in the step.", 104.0),
+        number("Allocated peak", "The peak of allocated bytes in the step.", 104.0),
+        number("Active peak", "The peak of active bytes in the step.", 92.0),
+        number("Reserved peak", "The peak of reserved bytes in the step.", 100.0),
     ];
     if is_sampled {
-        columns.push(number("Device used peak", "The most that was in use on the whole device.", 118.0));
+        columns.push(number("Device used peak", "The peak of the memory in use on the whole device.", 118.0));
     }
     let rows = &statistics.steps;
     let has_begun = |index: usize| rows[..index].iter().any(|row| row.step.is_some());
@@ -78,18 +78,18 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
 /// What stays from step to step.
 pub(super) fn kept(statistics: &Statistics) -> Sheet {
     let columns = vec![
-        words("Module", "Where it was made.", 0.0),
-        words("Category", "What it is for.", 116.0),
-        number("Kept", "All bytes made in the recording and never freed.", 84.0),
+        words("Module", "The module or line that allocated the blocks.", 0.0),
+        words("Category", "The category of the blocks.", 130.0),
+        number("Kept", "Bytes allocated in the recording and never freed.", 84.0),
         words(
             "Grows",
-            "Whether some of it belongs to a source line that keeps memory of every step, from the second to the last whole one.",
+            "Whether it includes a source line that keeps memory of every step, from the second to the last whole one.",
             110.0,
         ),
-        number("Each step", "The fewest bytes kept from such a step; 0 where it does not grow.", 84.0),
-        number("Blocks", "How many blocks these are.", 76.0),
-        number("Steps", "From how many steps something is kept.", 70.0),
-        words("From", "From which steps, with bytes.", 240.0),
+        number("Each step", "The fewest bytes that a step leaves; 0 if the group does not grow.", 84.0),
+        number("Blocks", "Number of blocks.", 76.0),
+        number("Steps", "Number of steps that leave bytes.", 70.0),
+        words("From", "These steps, with the bytes that each leaves.", 240.0),
     ];
     let line = |group: &highwater_snapshots::analysis::statistics::Growth| {
         let steps = group.by_step.iter().filter(|kept| kept.step.is_some());
@@ -105,7 +105,7 @@ pub(super) fn kept(statistics: &Statistics) -> Sheet {
         let place = condition::is("scope", &group.scope).map_or_else(String::new, |scope| format!(" {scope}"));
         Line {
             values: vec![
-                Value::Text(scope.to_owned()),
+                Value::Path(scope.to_owned()),
                 Value::Category(group.category),
                 Value::Bytes(group.total.bytes),
                 Value::Text(if group.is_growing { "with every step" } else { "no" }.to_owned()),
@@ -121,11 +121,11 @@ pub(super) fn kept(statistics: &Statistics) -> Sheet {
 }
 
 const OF_BINS: [Column; 5] = [
-    number("Blocks", "How many, over the whole recording.", 90.0),
-    number("Bytes", "Their bytes in all: memory used again counts each time.", 100.0),
-    number("Blocks at peak", "How many of them hold memory at the peak.", 110.0),
-    number("Bytes at peak", "Their bytes at the peak.", 110.0),
-    number("Share of peak", "These bytes, of all at the peak.", 100.0),
+    number("Blocks", "Number of blocks over the whole recording.", 90.0),
+    number("Bytes", "Sum of their bytes; reused memory counts each time.", 100.0),
+    number("Blocks at peak", "Number of these blocks that are live at the peak.", 110.0),
+    number("Bytes at peak", "Bytes of these blocks at the peak.", 110.0),
+    number("Share of peak", "Share of these bytes in the peak.", 100.0),
 ];
 
 fn of_bin(name: String, bin: &Bin, whole: &Bin, wish: Option<String>) -> Line {
@@ -155,7 +155,7 @@ pub(super) fn sizes(statistics: &Statistics) -> Sheet {
         of_bin(name, &row.bin, &statistics.blocks, Some(wish))
     };
     let lines = statistics.sizes.iter().map(line).collect();
-    bins("Sizes", words("Size", "Up to twice as large, which is the next row.", 0.0), lines, 1)
+    bins("Sizes", words("Size", "Sizes from this one up to the next row's.", 0.0), lines, 1)
 }
 
 /// Blocks by lifetime.
@@ -164,7 +164,7 @@ pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
         let wish = format!("lifetime={}", row.life.word());
         of_bin(row.life.name().to_owned(), &row.bin, &statistics.blocks, Some(wish))
     });
-    bins("Lifetimes", words("Lives", "How long blocks live, in phases and steps.", 124.0), lines.collect(), 4)
+    bins("Lifetimes", words("Lives", "How long the blocks are live, in phases and steps.", 124.0), lines.collect(), 4)
 }
 
 /// Blocks by the number of events that they live.
@@ -188,8 +188,8 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     let columns = vec![
         // The value stands in sight beside its name, also where the panel is narrow.
         words("Fact", "What is told.", 204.0),
-        words("Value", "What is known of it.", 132.0),
-        words("About", "What the fact is about.", 0.0),
+        words("Value", "The value.", 132.0),
+        words("About", "The fact.", 0.0),
     ];
     let mut rows: Vec<(&str, String, String)> = Vec::new();
     let mut add = |about, fact: &str, value: String| {
@@ -229,17 +229,17 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     let allocator = &statistics.allocator;
     let count = format_count;
     add("driver", "Segments obtained", count(allocator.segment_allocs));
-    add("driver", "Segments given back", count(allocator.segment_frees));
-    add("driver", "Pages mapped, times", count(allocator.maps));
-    add("driver", "Pages unmapped, times", count(allocator.unmaps));
+    add("driver", "Segments freed", count(allocator.segment_frees));
+    add("driver", "Page mappings", count(allocator.maps));
+    add("driver", "Page unmappings", count(allocator.unmaps));
     add("driver", "Bytes obtained", exact(allocator.obtained_bytes));
     add("driver", "Bytes given back", exact(allocator.returned_bytes));
-    add("driver", "Obtained right after a release", count(allocator.obtained_after_release));
+    add("driver", "Segments obtained right after a release", count(allocator.obtained_after_release));
     add("driver", "Requests that failed", count(allocator.ooms));
     let loss = allocator.allocated_bytes.saturating_sub(allocator.requested_bytes);
     let share = crate::gui::legend::share(loss, allocator.allocated_bytes);
-    add("allocator", "Lost to rounding, over all blocks", format!("{}, {share} of what was allocated", exact(loss)));
-    add("allocator", "Lost to rounding at the peak", exact(allocator.rounding_at_peak));
+    add("allocator", "Rounding, sum over all blocks", format!("{} ({share})", exact(loss)));
+    add("allocator", "Rounding at the peak", exact(allocator.rounding_at_peak));
     add("allocator", "Different addresses", count(allocator.addresses));
     if allocator.addresses > 0 {
         let uses = statistics.blocks.all.blocks as f64 / allocator.addresses as f64;

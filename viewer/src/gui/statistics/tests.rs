@@ -157,7 +157,7 @@ fn conditions_narrow_what_is_counted() {
     let mut harness = harness(LEAKING);
     harness.state_mut().narrow("category=buffer");
     settle(&mut harness);
-    harness.get_by_label("only blocks that meet the conditions");
+    harness.get_by_label("only blocks that meet the search");
     show(&mut harness, "Lifetimes");
     let kept = rows(&harness).into_iter().find(|row| row.starts_with("kept to the end")).unwrap();
     assert_eq!(kept, "kept to the end · 3 · 40 B · 3 · 40 B · 100%");
@@ -170,7 +170,7 @@ fn trust_is_told_in_words_and_settings_as_facts() {
     show(&mut harness, "Recording");
     harness.get_by_label_contains("1 frees name blocks that the recording does not know");
     harness.get_by_label_contains("totals and peaks before these frees are lower bounds");
-    harness.get_by_label_contains("Lost to rounding at the peak · ");
+    harness.get_by_label_contains("Rounding at the peak · ");
     harness.get_by_label_contains("Steps · 3 · recording");
     let mut complete = self::harness("alloc a 1");
     show(&mut complete, "Recording");

@@ -15,7 +15,7 @@ use crate::gui::scene::Reason;
 use crate::gui::segments::SegmentsView;
 use crate::gui::theme::Shades;
 use crate::gui::timeline::{Look, Stacking, Timeline, drawn_metric};
-use crate::gui::words::when;
+use crate::gui::words::{has_losses, when};
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
@@ -89,7 +89,7 @@ impl Sheet {
         let summary = &self.recording.devices[self.selection.device].summary;
         let mut facts = vec![count_of(summary.events, "event"), count_of(summary.allocs, "allocation")];
         if summary.baseline_bytes > 0 {
-            facts.push(format!("{} alive before recording", format_bytes(summary.baseline_bytes)));
+            facts.push(format!("{} live before the recording", format_bytes(summary.baseline_bytes)));
         }
         if summary.oom_events > 0 {
             facts.push(format!("{} failed (out of memory)", count_of(summary.oom_events, "request")));
@@ -100,7 +100,7 @@ impl Sheet {
         let sentences = trace.trust_sentences();
         let problems = trace.problems.iter().map(|problem| problem.what.clone());
         let doubts: Vec<String> = sentences.into_iter().chain(problems).collect();
-        let colour = if doubts.is_empty() { Shades::in_ui(ui).faint } else { Shades::in_ui(ui).warning };
+        let colour = if has_losses(trace) { Shades::in_ui(ui).warning } else { Shades::in_ui(ui).faint };
         let trust = match doubts.as_slice() {
             [] => "complete recording: every number is exact".to_owned(),
             [only] => only.clone(),

@@ -5,6 +5,7 @@ use eframe::egui::{
 };
 
 use super::{Cell, Column, TableState, Touched, keys};
+use crate::gui::fit::fitted;
 use crate::gui::theme::{self, Shades};
 
 /// A table as it lies in this frame.
@@ -183,9 +184,9 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column, cell: &Cell, shade
     };
     let format = egui::TextFormat::simple(FontId::proportional(13.0), colour);
     let room = (whole.right() - left - 6.0).max(8.0);
-    let end = if cell.keeps_end { end_within(ui, &cell.text, &format.font_id, room) } else { None };
-    let is_shortened = end.is_some();
-    let mut job = egui::text::LayoutJob::single_section(end.unwrap_or_else(|| cell.text.clone()), format);
+    let text = fitted(ui, &cell.text, &format.font_id, room, cell.keeps_end).unwrap_or_default();
+    let is_shortened = *text != *cell.text;
+    let mut job = egui::text::LayoutJob::single_section(text.into_owned(), format);
     job.break_on_newline = false;
     job.wrap = egui::text::TextWrapping::truncate_at_width(room);
     let galley = painter.layout_job(job);
@@ -193,25 +194,6 @@ fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column, cell: &Cell, shade
     let x = if column.is_number { whole.right() - 6.0 - galley.size().x } else { left };
     painter.galley(pos2(x, middle - galley.size().y / 2.0), galley, colour);
     is_cut
-}
-
-/// As much of the end of `text` as has room, after a sign for what is left out; none where all of it has room.
-pub(super) fn end_within(ui: &Ui, text: &str, font: &FontId, room: f32) -> Option<String> {
-    ui.fonts_mut(|fonts| {
-        let widths: Vec<(usize, f32)> =
-            text.char_indices().map(|(at, sign)| (at, fonts.glyph_width(font, sign))).collect();
-        if widths.iter().map(|(_, width)| width).sum::<f32>() <= room {
-            return None;
-        }
-        // Rounding of places must not cost the last letter.
-        let mut left = room - fonts.glyph_width(font, '…') - 2.0;
-        let fits = |(_, width): &&(usize, f32)| {
-            left -= width;
-            left >= 0.0
-        };
-        let first = widths.iter().rev().take_while(fits).last().map_or(text.len(), |(at, _)| *at);
-        Some(format!("…{}", &text[first..]))
-    })
 }
 
 /// The handle of a scroll bar.

@@ -15,6 +15,9 @@ pub(super) struct Tick {
     pub label: String,
 }
 
+/// The smallest step between labels, in their unit: three decimals tell neighbours apart.
+const LEAST_STEP: f64 = 0.002;
+
 /// Most ticks of an axis: a guard against a step that is far too small.
 const MOST: usize = 1000;
 
@@ -24,27 +27,22 @@ pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     ticks(range, step, |value| byte_label(value, range.end, step))
 }
 
-/// A number of bytes in the unit that suits the top of the axis, unless `step` is too small a part of that; with the
-/// decimals that `step` needs.
+/// A number of bytes in the unit of the top of the axis, as [`format_bytes`](highwater_snapshots::units::format_bytes)
+/// prints it, with the decimals that `step` needs; in a smaller unit where `step` would need more than three.
 fn byte_label(bytes: f64, top: f64, step: f64) -> String {
     const UNITS: [(&str, f64); 4] =
         [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
-    let unit = UNITS.into_iter().find(|(_, unit)| top >= *unit && step * 4.0 >= *unit);
+    let unit = UNITS.into_iter().find(|(_, unit)| top >= *unit && step / unit >= LEAST_STEP);
     let Some((name, unit)) = unit else {
         return format!("{} B", format_count(bytes as u64));
     };
-    let share = step / unit;
-    let decimals = if share >= 1.0 {
-        0
-    } else if share >= 0.5 {
-        1
-    } else {
-        2
+    let decimals = match step / unit {
+        1.0.. => return format!("{} {name}", format_count((bytes / unit) as u64)),
+        0.5.. => 1,
+        0.25.. => 2,
+        _ => 3,
     };
-    match decimals {
-        0 => format!("{} {name}", format_count((bytes / unit) as u64)),
-        _ => format!("{:.decimals$} {name}", bytes / unit),
-    }
+    format!("{:.decimals$} {name}", bytes / unit)
 }
 
 /// Ticks of the horizontal axis over `range`, at least `step` apart.
@@ -94,8 +92,11 @@ mod tests {
         assert_eq!(labels(&byte_ticks(&(0.0..1.2 * gib), 0.4 * gib)), ["0.0 GiB", "0.5 GiB", "1.0 GiB"]);
         assert_eq!(
             labels(&byte_ticks(&(0.9 * gib..1.0 * gib), 0.02 * gib)),
-            ["928 MiB", "960 MiB", "992 MiB", "1,024 MiB"]
+            ["0.906 GiB", "0.938 GiB", "0.969 GiB", "1.000 GiB"]
         );
+        assert_eq!(labels(&byte_ticks(&(0.0..0.3 * gib), 0.1 * gib)), ["0 MiB", "128 MiB", "256 MiB"]);
+        let deep = 4.0 * gib..4.0 * gib + 1500.0;
+        assert_eq!(labels(&byte_ticks(&deep, 500.0)), ["4194304.0 KiB", "4194304.5 KiB", "4194305.0 KiB"]);
         assert_eq!(labels(&byte_ticks(&(100.0..140.0), 9.0)), ["112 B", "128 B"]);
     }
 

@@ -7,13 +7,13 @@ use highwater_snapshots::analysis::Moment;
 use highwater_snapshots::units::format_bytes;
 
 use super::frame::PlotFrame;
-use crate::gui::theme::Shades;
+use crate::gui::theme::{self, Shades};
 use crate::gui::words::when;
 use crate::selection::Axis;
 
-/// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak lies
-/// outside of the view, a label at the side on which it lies.
-pub(super) fn paint_peak(painter: &Painter, frame: &PlotFrame, x: f64, peak: &Moment, shades: &Shades) {
+/// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
+/// outside the view, a label at the side where it is. Gives the label's rectangle.
+pub(super) fn paint_peak(painter: &Painter, frame: &PlotFrame, x: f64, peak: &Moment, shades: &Shades) -> Rect {
     let painter = painter.with_clip_rect(frame.rect);
     let title = format!("Peak {}", format_bytes(peak.bytes));
     let title = painter.layout_no_wrap(title, FontId::proportional(14.0), shades.on_peak);
@@ -31,7 +31,7 @@ pub(super) fn paint_peak(painter: &Painter, frame: &PlotFrame, x: f64, peak: &Mo
         let arrow = vec![pos2(tip, middle), pos2(base, middle - 5.0), pos2(base, middle + 5.0)];
         painter.add(Shape::convex_polygon(arrow, shades.on_peak, Stroke::NONE));
         painter.galley(pos2(text, rect.top() + 4.0), title, shades.on_peak);
-        return;
+        return rect;
     }
     let below = painter.layout_no_wrap(when(peak), FontId::proportional(11.5), shades.on_peak);
     let size = vec2(title.size().x.max(below.size().x) + 16.0, title.size().y + below.size().y + 8.0);
@@ -48,6 +48,7 @@ pub(super) fn paint_peak(painter: &Painter, frame: &PlotFrame, x: f64, peak: &Mo
     painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
     painter.galley(rect.left_top() + vec2(8.0, 4.0 + title.size().y), below, shades.on_peak);
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
+    rect
 }
 
 /// Paints mark A or B: a line from top to bottom with its name at the foot.
@@ -83,12 +84,12 @@ pub(in crate::gui) fn paint_ooms(
             continue;
         }
         painted_to = x;
-        let center = pos2(x, frame.rect.bottom() - 28.0);
+        // Whole also where the recording ends in it.
+        let center = pos2(x.clamp(frame.rect.left() + 7.0, frame.rect.right() - 7.0), frame.rect.bottom() - 28.0);
         painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.warning.gamma_multiply(0.7)));
-        for slant in [vec2(5.0, 5.0), vec2(5.0, -5.0)] {
-            painter.line_segment([center - slant, center + slant], Stroke::new(2.5, shades.warning));
-        }
+        theme::cross(&painter, center, 5.0, shades);
         let words = painter.layout_no_wrap("out of memory".to_owned(), FontId::proportional(12.0), shades.warning);
+        let x = center.x;
         let left = if x + words.size().x + 12.0 < frame.rect.right() { x + 9.0 } else { x - 9.0 - words.size().x };
         if left > labelled_to + 6.0 {
             labelled_to = left + words.size().x;
@@ -195,11 +196,25 @@ pub(in crate::gui) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis
     painter.text(place, Align2::RIGHT_CENTER, name, FontId::proportional(11.5), shades.faint);
 }
 
-/// Paints words in the upper right corner of the plot, for what lies outside of the view.
-pub(in crate::gui) fn paint_note(painter: &Painter, frame: &PlotFrame, text: &str, [colour, canvas]: [Color32; 2]) {
-    let place = frame.rect.right_top() + vec2(-8.0, 6.0);
+/// Paints words in an upper corner of the plot, for what is outside the view; in neither where both are `taken` or too
+/// small.
+pub(in crate::gui) fn paint_note(
+    painter: &Painter,
+    frame: &PlotFrame,
+    text: &str,
+    taken: Option<Rect>,
+    [colour, canvas]: [Color32; 2],
+) {
     let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.5), colour);
-    let rect = Rect::from_min_size(place - vec2(galley.size().x, 0.0), galley.size());
-    painter.rect_filled(rect.expand(2.0), 2.0, canvas);
-    painter.galley(rect.min, galley, colour);
+    let size = galley.size();
+    let right = frame.rect.right_top() + vec2(-8.0 - size.x, 6.0);
+    let left = frame.rect.left_top() + vec2(8.0, 6.0);
+    let places = [right, left].map(|place| Rect::from_min_size(place, size));
+    let is_free = |place: &&Rect| {
+        frame.rect.contains_rect(**place) && !taken.is_some_and(|taken| taken.intersects(place.expand(3.0)))
+    };
+    if let Some(place) = places.iter().find(is_free) {
+        painter.rect_filled(place.expand(2.0), 2.0, canvas);
+        painter.galley(place.min, galley, colour);
+    }
 }

@@ -217,7 +217,10 @@ impl Timeline {
         let lanes = ui.allocate_space(vec2(ui.available_width(), lanes)).1;
         // Painted last, when it is known where the plot lies; shown beneath everything else.
         let background = ui.painter().add(Shape::Noop);
-        let overview = if look.has_overview { theme::OVERVIEW_HEIGHT + 6.0 } else { theme::AXIS_NAME_HEIGHT };
+        // A low window has room for the plot alone.
+        let has_overview =
+            look.has_overview && ui.available_height() >= theme::LEAST_WITH_OVERVIEW + theme::OVERVIEW_HEIGHT;
+        let overview = if has_overview { theme::OVERVIEW_HEIGHT + 6.0 } else { theme::AXIS_NAME_HEIGHT };
         let height = (ui.available_height() - overview).max(theme::LEAST_PLOT);
         let (response, rect) = self.plot_ui(ui, recording, selection, look, height);
         let frame = PlotFrame { rect, view: selection.view().clone() };
@@ -228,7 +231,7 @@ impl Timeline {
         paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
         self.marks(ui, &frame, recording, selection, &shades);
         self.point(ui, &response, &frame, recording, selection);
-        if look.has_overview {
+        if has_overview {
             self.overview(ui, recording, selection);
         }
         self.ask(ui.ctx(), &frame, recording, selection, look);
@@ -281,14 +284,14 @@ impl Timeline {
             let x = [range.start, range.end].map(|moment| selection.middle_of(trace, moment));
             marks::paint_between(painter, frame, x, shades);
         }
-        // Beneath the peak's label, which may lie in the same corner.
+        let peak = index.peak(trace, selection.metric);
+        let middle = selection.middle_of(trace, peak.position());
+        let label = marks::paint_peak(painter, frame, middle, &peak, shades);
         let capacity = index.summary.capacity_bytes;
         if capacity as f64 > frame.view.y.end {
-            let text = format!("capacity {} lies above", format_bytes(capacity));
-            paint_note(painter, frame, &text, [shades.faint, shades.canvas]);
+            let text = format!("capacity {} is above this view", format_bytes(capacity));
+            paint_note(painter, frame, &text, Some(label), [shades.faint, shades.canvas]);
         }
-        let peak = index.peak(trace, selection.metric);
-        marks::paint_peak(painter, frame, selection.middle_of(trace, peak.position()), &peak, shades);
         if let Some(hover) = self.hover {
             marks::paint_cursor(painter, frame, selection.middle_of(trace, hover.moment), hover.total, shades);
         } else if let Some(pin) = selection.pin {

@@ -1,5 +1,7 @@
 //! Plot: axes with their ticks, the grid, and the lines of the totals.
 
+use std::ops::Range;
+
 use eframe::egui::{self, Rect, Role, Shape, Stroke, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{AxisHints, GridMark, Plot};
 
@@ -72,6 +74,9 @@ pub(in crate::gui) fn ruled<'a>(plot: Plot<'a>, axis: Axis, view: &View, room: V
     let View { x, y } = view;
     let across = across_ticks(axis, x, (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE);
     let up = byte_ticks(y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
+    // A label at either end would touch the other axis's, or be cut off.
+    let edge = (x.end - x.start) / f64::from(room.x) * theme::X_LABEL_HALF;
+    let labelled = x.start + edge..x.end - edge;
     plot.show_x(false)
         .show_y(false)
         .allow_zoom(false)
@@ -82,8 +87,10 @@ pub(in crate::gui) fn ruled<'a>(plot: Plot<'a>, axis: Axis, view: &View, room: V
         .allow_double_click_reset(false)
         .x_grid_spacer(marks_of(&across))
         .y_grid_spacer(marks_of(&up))
-        .custom_x_axes(vec![AxisHints::new_x().formatter(labels_of(&across, x.start + (x.end - x.start) * 0.02))])
-        .custom_y_axes(vec![AxisHints::new_y().formatter(labels_of(&up, f64::MIN)).min_thickness(theme::AXIS_WIDTH)])
+        .custom_x_axes(vec![AxisHints::new_x().formatter(labels_of(&across, &labelled))])
+        .custom_y_axes(vec![
+            AxisHints::new_y().formatter(labels_of(&up, &(f64::MIN..f64::MAX))).min_thickness(theme::AXIS_WIDTH),
+        ])
 }
 
 /// The ticks in the form that the plot takes.
@@ -93,9 +100,12 @@ fn marks_of(ticks: &[Tick]) -> impl Fn(egui_plot::GridInput) -> Vec<GridMark> + 
     move |_| marks.clone()
 }
 
-/// The ticks' labels; those before `first`, which would touch the other axis's, stay away.
-fn labels_of(ticks: &[Tick], first: f64) -> impl Fn(GridMark, &std::ops::RangeInclusive<f64>) -> String + 'static {
-    let ticks: Vec<Tick> = ticks.iter().filter(|tick| tick.value >= first).cloned().collect();
+/// The labels of the ticks within `labelled`.
+fn labels_of(
+    ticks: &[Tick],
+    labelled: &Range<f64>,
+) -> impl Fn(GridMark, &std::ops::RangeInclusive<f64>) -> String + 'static {
+    let ticks: Vec<Tick> = ticks.iter().filter(|tick| labelled.contains(&tick.value)).cloned().collect();
     move |mark, _| {
         ticks.iter().find(|tick| tick.value == mark.value).map_or_else(String::new, |tick| tick.label.clone())
     }

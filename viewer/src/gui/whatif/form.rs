@@ -243,7 +243,8 @@ impl Form {
         let choose = 62.0 + ui.spacing().item_spacing.x;
         ui.add_enabled_ui(is_usable, |ui| {
             let width = (ui.available_width() - choose).max(80.0);
-            let edit = TextEdit::singleline(&mut self.texts[field as usize]).hint_text(field.hint());
+            let edit =
+                TextEdit::singleline(&mut self.texts[field as usize]).hint_text(theme::placeholder(ui, field.hint()));
             let edit = ui.add(edit.desired_width(width)).labelled_by(label.inner.id);
             if edit.changed() {
                 self.mistakes[field as usize] = None;

@@ -178,7 +178,7 @@ fn marks_ui(ui: &Ui, frame: &PlotFrame, scene: &Scene<'_>, other: &Other<'_>, sh
     paint_ooms(painter, frame, other.end().map(|end| selection.middle_of(trace, end)).into_iter(), shades);
     if let Some(capacity) = other.changed.capacity.filter(|bytes| *bytes as f64 > frame.view.y.end) {
         let text = format!("capacity {} lies above", format_bytes(capacity));
-        paint_note(painter, frame, &text, [shades.faint, shades.canvas]);
+        paint_note(painter, frame, &text, None, [shades.faint, shades.canvas]);
     }
     paint_axis_name(painter, frame, selection.axis(), shades);
 }

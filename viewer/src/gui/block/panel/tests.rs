@@ -54,16 +54,21 @@ fn fact(harness: &Harness<'_, Play>, name: &str) -> Option<String> {
 fn a_block_tells_when_where_and_how_long_it_lived() {
     let harness = harness(STEPS, 1);
     harness.get_by_label("activation of linear");
+    let top = |label: &str| harness.get_by_label(label).rect().top();
+    assert!(
+        top("Allocated by") < top("Requested") && top("Requested") < top("Freed by"),
+        "the stack that made it first"
+    );
     let told = |name: &str| fact(&harness, name).unwrap_or_else(|| panic!("{name} is told"));
     assert_eq!(told("Requested"), "300 B (300 B)");
-    assert_eq!(told("Lost to rounding"), "212 B, 41% of what was allocated");
+    assert_eq!(told("Lost to rounding"), "212 B (41%)");
     assert_eq!(told("Allocated at"), "event 2, 3.0 µs");
     assert_eq!((told("Allocated in"), told("Freed in")), ("step 0 forward".to_owned(), "step 0 backward".to_owned()));
-    assert_eq!(told("Lived for"), "4 events, 4.0 µs");
+    assert_eq!(told("Live for"), "4 events, 4.0 µs");
     assert_eq!(told("Waited for a stream"), "2 events, 2.0 µs");
-    assert_eq!(told("Number"), "block 1 of 6");
-    assert_eq!(told("At the peak of requested"), "27% of 1.07 KiB");
-    assert_eq!(told("At most requested in its life"), "27% of 1.07 KiB, event 5");
+    assert_eq!(told("Id"), "block 1 of 6");
+    assert_eq!(told("Share at the peak"), "27% of 1.07 KiB");
+    assert_eq!(told("Largest share"), "27% of 1.07 KiB, event 5");
     assert_eq!(told("user_metadata"), "layer 3");
 }
 
@@ -71,22 +76,22 @@ fn a_block_tells_when_where_and_how_long_it_lived() {
 fn a_block_tells_when_it_was_used_for_the_last_time() {
     let text = "alloc a 10\nalloc b 10\nused b\nused a\nalloc c 5\nfree b";
     let told = |block| fact(&harness(text, block), "Last used at").unwrap();
-    assert_eq!(told(0), "event 3, 4.0 µs; it is held to the end");
+    assert_eq!(told(0), "event 3, 4.0 µs; live to the end");
     assert_eq!(told(1), "event 2, 3.0 µs; 3 events, 3.0 µs before it was freed");
     assert_eq!(told(2), "never in the recording");
 }
 
 #[test]
 fn what_is_not_known_is_said_to_be_so() {
-    assert_eq!(fact(&harness(STEPS, 1), "Last used at").unwrap(), "the recording does not say");
+    assert_eq!(fact(&harness(STEPS, 1), "Last used at").unwrap(), "not recorded");
     let harness = harness(STEPS, 0);
     assert_eq!(fact(&harness, "Allocated at").unwrap(), "before the recording");
     assert_eq!(fact(&harness, "Allocated in"), None);
     assert_eq!(fact(&harness, "Freed in").unwrap(), "step 0 backward");
     let last = self::harness(STEPS, 5);
-    assert_eq!(fact(&last, "At the peak of requested").unwrap(), "does not hold memory then");
+    assert_eq!(fact(&last, "Share at the peak").unwrap(), "not live then");
     assert_eq!(fact(&last, "Freed at").unwrap(), "not in the recording");
-    assert_eq!(last.query_all_by_label("no stack was recorded").count(), 2);
+    assert_eq!(last.query_all_by_label("No stack was recorded.").count(), 2);
     let gone = self::harness(STEPS, 99);
     gone.get_by_label("no such block");
 }
@@ -94,7 +99,7 @@ fn what_is_not_known_is_said_to_be_so() {
 #[test]
 fn buttons_ask_for_its_life_and_its_moments() {
     let mut harness = harness(STEPS, 1);
-    for button in ["Show its life", "Go to its allocation", "Go to its free"] {
+    for button in ["Zoom to it", "Go to its allocation", "Go to its free"] {
         harness.get_by_label(button).click();
         settle(&mut harness);
     }
@@ -108,9 +113,9 @@ fn buttons_ask_for_its_life_and_its_moments() {
 #[test]
 fn other_blocks_of_its_place_are_counted_and_can_be_looked_at_alone() {
     let mut harness = harness(STEPS, 1);
-    harness.get_by_label("of this call site: 2 blocks, 600 B in all");
-    harness.get_by_label("of this operation: 3 blocks, 700 B in all");
-    harness.get_by_label("of this module: 3 blocks, 800 B in all");
+    harness.get_by_label("same call site: 2 blocks, 600 B in all");
+    harness.get_by_label("same operation: 3 blocks, 700 B in all");
+    harness.get_by_label("same module: 3 blocks, 800 B in all");
     for (button, blocks) in [("call site", 2), ("operation", 3), ("module", 3)] {
         harness.get_by_label(&format!("Only blocks of this {button}")).click();
         settle(&mut harness);

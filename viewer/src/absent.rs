@@ -1,0 +1,57 @@
+//! Absent: the keys for which no block of a recording has a value, each with the reason.
+
+use highwater_snapshots::Trace;
+use highwater_snapshots::analysis::GroupKey;
+
+/// Why no block of a recording has a value for a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Absent(Vec<(GroupKey, &'static str)>);
+
+/// Why blocks have no operations.
+const NO_OPS: &str = "No block has an operation: PyTorch's snapshots do not record them.";
+/// Why blocks have no modules.
+const NO_SCOPES: &str = "No block has a module: PyTorch's snapshots do not record them. Group by frame instead.";
+/// Why blocks have no steps.
+const NO_STEPS: &str = "The recording has no steps. In PyTorch, wrap each step in \
+                        torch.profiler.record_function(\"ProfilerStep#0\"), \"ProfilerStep#1\" …";
+/// Why blocks have no stacks.
+const NO_STACKS: &str = "The recording has no stacks.";
+
+impl Absent {
+    /// The keys that are absent from `trace`, which may have steps. Looks at each block at most once.
+    pub fn of(trace: &Trace, has_steps: bool) -> Self {
+        let blocks = &trace.blocks;
+        let has_stacks = blocks.stack.iter().any(|stack| stack.is_some());
+        let checks = [
+            (GroupKey::Op, blocks.op.iter().any(|op| op.is_some()), NO_OPS),
+            (GroupKey::Scope, blocks.scope.iter().any(|scope| scope.is_some()), NO_SCOPES),
+            (GroupKey::Step, has_steps, NO_STEPS),
+            (GroupKey::Stack, has_stacks, NO_STACKS),
+            (GroupKey::Frame, has_stacks, NO_STACKS),
+        ];
+        let absent = checks.into_iter().filter(|(_, is_there, _)| !is_there);
+        Self(absent.map(|(key, _, reason)| (key, reason)).collect())
+    }
+
+    /// Why no block has a value for `key`; none where some have.
+    pub fn reason(&self, key: GroupKey) -> Option<&'static str> {
+        self.0.iter().find(|(absent, _)| *absent == key).map(|(_, reason)| *reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn a_key_is_absent_where_no_block_has_a_value_for_it() {
+        let absent = |text: &str, has_steps| {
+            let absent = Absent::of(&trace_from_text(text).unwrap(), has_steps);
+            GroupKey::ALL.iter().copied().filter(|key| absent.reason(*key).is_some()).collect::<Vec<_>>()
+        };
+        let all = [GroupKey::Op, GroupKey::Scope, GroupKey::Step, GroupKey::Stack, GroupKey::Frame];
+        assert_eq!(absent("alloc a 1", false), all);
+        assert_eq!(absent("alloc a 1 #add < f (m.py:1)\nalloc b 2 @net", true), []);
+    }
+}

@@ -1,0 +1,53 @@
+//! Choice: a list of which one entry is chosen; entries that make no sense for a recording are greyed, with the reason.
+
+use eframe::egui::{Button, ComboBox, Role, Ui, WidgetInfo};
+
+/// An entry of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Why it cannot be chosen.
+    pub problem: Option<&'static str>,
+}
+
+impl From<String> for Entry {
+    fn from(name: String) -> Self {
+        Self { name, problem: None }
+    }
+}
+
+/// Shows the entries of an open list; `chosen` follows the user.
+pub fn entries_ui<T: Clone + PartialEq, E: Into<Entry>>(
+    ui: &mut Ui,
+    chosen: &mut T,
+    all: &[T],
+    entry: impl Fn(&T) -> E,
+) {
+    for value in all {
+        let Entry { name, problem } = entry(value).into();
+        let response = ui.add_enabled(problem.is_none(), Button::selectable(chosen == value, name));
+        if response.clicked() {
+            *chosen = value.clone();
+        }
+        if let Some(problem) = problem {
+            response.on_disabled_hover_text(problem);
+        }
+    }
+}
+
+/// Shows a list called `label`, whose name is not painted; gives another entry when the user chooses it.
+pub fn choice_ui<T: Clone + PartialEq, E: Into<Entry>>(
+    ui: &mut Ui,
+    label: &str,
+    now: &T,
+    all: &[T],
+    entry: impl Fn(&T) -> E,
+) -> Option<T> {
+    let mut next = now.clone();
+    let name = entry(now).into().name;
+    let list = ComboBox::from_id_salt(label).selected_text(&name).width(0.0).height(400.0);
+    let shown = list.show_ui(ui, |ui| entries_ui(ui, &mut next, all, &entry));
+    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {name}")));
+    (next != *now).then_some(next)
+}

@@ -1,0 +1,101 @@
+//! Fit: text shortened to the room that there is, so that its most important part stays.
+
+use std::borrow::Cow;
+
+use eframe::egui::{FontId, Ui};
+use highwater_snapshots::line_text::{LineText, shorten_line};
+
+/// `text` in at most `room` points: a source line loses its folders, then the end of its function, but never its line
+/// number; other text keeps its end where `keeps_end` says so, else the caller cuts it off. `None` where a source line's
+/// number has no room.
+pub fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: bool) -> Option<Cow<'a, str>> {
+    if width(ui, text, font) <= room {
+        return Some(Cow::Borrowed(text));
+    }
+    if LineText::parse(text).line > 0 {
+        return fitted_line(ui, text, font, room);
+    }
+    Some(if keeps_end { end_within(ui, text, font, room) } else { Cow::Borrowed(text) })
+}
+
+/// A source line shortened to as many characters as have room.
+fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<Cow<'a, str>> {
+    let fits = |chars: usize| width(ui, &shorten_line(text, chars), font) <= room;
+    let (mut most, mut too_many) = (0, text.chars().count());
+    if !fits(most) {
+        return None;
+    }
+    while too_many - most > 1 {
+        let middle = usize::midpoint(most, too_many);
+        if fits(middle) {
+            most = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    Some(shorten_line(text, most))
+}
+
+/// As much of the end of `text` as has room, after an ellipsis.
+fn end_within<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Cow<'a, str> {
+    ui.fonts_mut(|fonts| {
+        // Rounding of positions must not cost the last letter.
+        let mut left = room - fonts.glyph_width(font, '…') - 2.0;
+        let fits = |(_, sign): &(usize, char)| {
+            left -= fonts.glyph_width(font, *sign);
+            left >= 0.0
+        };
+        let first = text.char_indices().rev().take_while(fits).last().map_or(text.len(), |(at, _)| at);
+        Cow::Owned(format!("…{}", &text[first..]))
+    })
+}
+
+fn width(ui: &Ui, text: &str, font: &FontId) -> f32 {
+    ui.fonts_mut(|fonts| text.chars().map(|sign| fonts.glyph_width(font, sign)).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use egui_kittest::Harness;
+
+    use super::*;
+
+    /// What is left of `text` in so many points.
+    fn left(text: &str, keeps_end: bool, rooms: &[f32]) -> Vec<Option<String>> {
+        let found = Rc::new(RefCell::new(Vec::new()));
+        let (heard, text, rooms) = (Rc::clone(&found), text.to_owned(), rooms.to_vec());
+        let mut harness = Harness::new_ui(move |ui| {
+            let font = FontId::proportional(13.0);
+            let one = |room: &f32| fitted(ui, &text, &font, *room, keeps_end).map(Cow::into_owned);
+            *heard.borrow_mut() = rooms.iter().map(one).collect();
+        });
+        harness.run_steps(1);
+        found.take()
+    }
+
+    #[test]
+    fn a_source_line_keeps_its_file_and_number_on_every_system() {
+        for path in ["/home/me/project/models/vit.py", "C:\\Users\\me\\project\\models\\vit.py"] {
+            let text = format!("{path}:184 forward_features");
+            let found = left(&text, false, &[1000.0, 220.0, 120.0, 60.0, 10.0]);
+            assert_eq!(found[0].as_deref(), Some(text.as_str()));
+            let has = |row: usize, part: &str| found[row].as_ref().is_some_and(|text: &String| text.contains(part));
+            assert!(has(1, "vit.py:184 forward_features") && has(2, "vit.py:184"), "{found:?}");
+            assert!(has(3, ":184"), "of the file's name only the end has room: {found:?}");
+            assert_eq!(found[4], None, "no room for a whole line number");
+        }
+    }
+
+    #[test]
+    fn other_text_keeps_its_end_where_that_tells_most() {
+        let path = "encoder.layers.3.mlp.fc1";
+        let found = left(path, true, &[1000.0, 80.0, 1.0]);
+        assert_eq!(found[0].as_deref(), Some(path));
+        assert!(found[1].as_ref().is_some_and(|text| text.starts_with('…') && text.ends_with("fc1")), "{found:?}");
+        assert_eq!(found[2].as_deref(), Some("…"));
+        assert_eq!(left(path, false, &[80.0])[0].as_deref(), Some(path), "the caller cuts it off");
+    }
+}
