@@ -364,18 +364,17 @@ fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
         crowded(),
         "oom crowded.snap --top 1",
         &expect![[r#"
-            Out of memory: 20 MiB requested by matmul of net.fc at event 17, step 0, forward; 40 MiB of 70 MiB
+            Out of memory: 20 MiB requested by matmul of net.fc, at event 17, step 0, forward; 40 MiB of 70 MiB
             in live blocks.
-            Requested at matmul.
               category    frame   live   share  blocks
               activation  op_b   8 MiB  20.0 %       1
               activation  op_c   8 MiB  20.0 %       1
               activation  op_e   8 MiB  20.0 %       1
               activation  op_f   8 MiB  20.0 %       1
               activation  op_h   8 MiB  20.0 %       1
-            Cause, a guess: fragmentation: 24 MiB are free in the large pool and 6 MiB on the device, but the
-            largest free range is 8 MiB. Not tested: the replay differs from the recording from event 3 on, and
-            does not fail there.
+            Cause, a guess: fragmentation. Not tested: the replay differs from the recording from event 3 on,
+            and does not fail there.
+            Why: 24 MiB are free in the large pool and 6 MiB on the device, but the largest free range is 8 MiB.
 
               at that moment                   bytes
               request, rounded                20 MiB  of the large pool, probably of stream 0
@@ -400,7 +399,7 @@ fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
               forward
               main
 
-            1 more request failed, at events 18: --event N shows one.
+            1 more request failed, at event 18: --event N shows one.
 
             Next: highwater render crowded.snap --out segments.png --view segments --at 17   for a picture of the segments then
         "#]],
@@ -426,10 +425,10 @@ fn oom_tells_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
         trace(),
         "oom step.snap",
         &expect![[r#"
-        Memory did not run out in this recording: no request failed.
+            No request failed in this recording.
 
-        Next: highwater explain step.snap   for the peak, and what would lower it
-    "#]],
+            Next: highwater explain step.snap   for the peak, and what would lower it
+        "#]],
     );
     assert!(answer(trace(), "oom step.snap --event 3").unwrap_err().to_string().contains("no request failed"));
     assert_eq!(json(trace(), "oom step.snap --json")["ooms"], serde_json::json!([]));
