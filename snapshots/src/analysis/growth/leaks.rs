@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::analysis::between::{Question, Sum, blocks_between, bytes_of};
-use crate::analysis::frames::user_line;
+use crate::analysis::frames::{stack_lines, user_line};
 use crate::analysis::live::LiveIndex;
 use crate::analysis::matches::Matches;
 use crate::analysis::metric::Metric;
@@ -15,7 +15,8 @@ use super::window::StepWindow;
 /// A line whose blocks survive from every step of a window, of two or more, and outweigh those of it that are freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leak {
-    /// The source line that stands for the stacks, else the module or the operation.
+    /// The source line that stands for the stacks, or where several take turns the one that calls them; else the module
+    /// or the operation.
     pub line: String,
     /// The stack that keeps most; none where blocks have no stacks.
     pub stack: StackId,
@@ -49,6 +50,26 @@ impl Tally {
     fn leaks(&self, window: &StepWindow) -> bool {
         window.steps.len() > 1 && self.steps.len() == window.steps.len() && self.kept.bytes > self.freed_bytes
     }
+}
+
+/// What tallies come to together, but for their blocks.
+fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
+    let mut whole = Tally::default();
+    for tally in tallies {
+        whole.kept = whole.kept.plus(tally.kept);
+        whole.freed_bytes = whole.freed_bytes.saturating_add(tally.freed_bytes);
+        whole.steps.extend(&tally.steps);
+    }
+    whole
+}
+
+/// A line of the user's own code in the stacks of some places.
+struct Caller {
+    line: String,
+    /// How many such lines call it.
+    depth: usize,
+    /// The places.
+    rows: Vec<usize>,
 }
 
 impl Leaks {
@@ -93,24 +114,51 @@ impl Leaks {
             by_line.entry(name_of(trace, place)).or_default().push((place, tally));
         }
         let mut leaks = Self::default();
+        let mut others = Vec::new();
         for (line, mut tallies) in by_line {
             if tallies.iter().any(|(_, tally)| tally.leaks(window)) {
                 tallies.retain(|(_, tally)| tally.leaks(window));
-            } else {
-                let mut whole = Tally::default();
-                for (_, tally) in &tallies {
-                    whole.kept = whole.kept.plus(tally.kept);
-                    whole.freed_bytes = whole.freed_bytes.saturating_add(tally.freed_bytes);
-                    whole.steps.extend(&tally.steps);
-                }
-                if !whole.leaks(window) {
-                    continue;
-                }
+            } else if !whole(tallies.iter().map(|(_, tally)| tally)).leaks(window) {
+                others.extend(tallies);
+                continue;
             }
             leaks.push(line, window, &tallies);
         }
+        leaks.push_callers(trace, window, others);
         leaks.lines.sort_by(|a, b| b.kept.bytes.cmp(&a.kept.bytes).then_with(|| a.line.cmp(&b.line)));
         leaks
+    }
+
+    /// Finds among `others`, none of which leaks alone, lines that take turns: what they have in common is the innermost
+    /// line of the user's own code that calls them.
+    fn push_callers(&mut self, trace: &Trace, window: &StepWindow, others: Vec<(Place, Tally)>) {
+        if !whole(others.iter().map(|(_, tally)| tally)).leaks(window) {
+            return;
+        }
+        let mut callers: Vec<Caller> = Vec::new();
+        let mut numbers: HashMap<(Option<usize>, String), usize> = HashMap::new();
+        for (row, ((stack, ..), _)) in others.iter().enumerate() {
+            let lines = stack_lines(&trace.tables, *stack);
+            let mut above = None;
+            for line in lines.into_iter().rev().filter(|line| line.is_program) {
+                let depth = above.map_or(0, |above: usize| callers[above].depth + 1);
+                let number = *numbers.entry((above, line.text.clone())).or_insert(callers.len());
+                if number == callers.len() {
+                    callers.push(Caller { line: line.text, depth, rows: Vec::new() });
+                }
+                callers[number].rows.push(row);
+                above = Some(number);
+            }
+        }
+        callers.sort_by(|a, b| b.depth.cmp(&a.depth).then_with(|| a.line.cmp(&b.line)));
+        let mut others: Vec<Option<(Place, Tally)>> = others.into_iter().map(Some).collect();
+        for Caller { line, rows, .. } in callers {
+            let left = rows.iter().filter_map(|row| others[*row].as_ref().map(|(_, tally)| tally));
+            if whole(left).leaks(window) {
+                let tallies: Vec<_> = rows.iter().filter_map(|row| others[*row].take()).collect();
+                self.push(line, window, &tallies);
+            }
+        }
     }
 
     fn push(&mut self, line: String, window: &StepWindow, tallies: &[(Place, Tally)]) {

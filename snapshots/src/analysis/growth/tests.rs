@@ -113,6 +113,24 @@ fn a_leak_is_found_whatever_its_blocks_are_taken_for_and_whatever_the_table_show
 }
 
 #[test]
+fn lines_that_take_turns_are_one_leak_of_the_line_that_calls_them() {
+    let mut text = String::new();
+    for step in 0..6 {
+        let line = if step % 2 == 0 { "train.py:20 even" } else { "train.py:24 odd" };
+        text += &format!("step {step}\nalloc h{step} 1000 < {line} < train.py:9 log < train.py:3 main\n");
+        text += &format!("alloc x{step} 50 < train.py:5 load < train.py:3 main\n");
+        if step > 0 {
+            text += &format!("free x{}\n", step - 1);
+        }
+        if step == 4 {
+            text += "alloc t 500 < train.py:12 table < train.py:3 main\n";
+        }
+    }
+    let growth = Asked::of(&text).growth(Metric::Requested, "", &[]);
+    assert_eq!(leaks(&growth), [("train.py:9 log", 5000, 1000)], "neither a line in it nor all of main");
+}
+
+#[test]
 fn what_is_replaced_or_kept_once_is_no_leak() {
     let mut text = String::new();
     for step in 0..6 {
