@@ -294,8 +294,10 @@ impl<'a> GrowthReport<'a> {
             _ => Column::text(key.name()).giving_way(),
         };
         let mut columns: Vec<Column> = self.keys.iter().map(column).collect();
-        columns
-            .extend(["survives", "blocks", "older freed", "growth", "of steps", "each at least"].map(Column::number));
+        columns.extend(["survives", "blocks", "older freed", "growth"].map(Column::number));
+        if self.has_steps() {
+            columns.extend(["of steps", "each at least"].map(Column::number));
+        }
         let mut table = Table::new(columns);
         let steps = self.growth.step_count();
         for group in &self.growth.groups {
@@ -307,8 +309,10 @@ impl<'a> GrowthReport<'a> {
             }
             row.extend([format_bytes(group.survivors.bytes), format_count(group.survivors.blocks)]);
             row.extend([format_bytes(group.freed.bytes), signed(group.net())]);
-            row.push(format!("{} of {steps}", group.steps));
-            row.push(if group.is_recurring { format_bytes(group.least_bytes) } else { String::new() });
+            if self.has_steps() {
+                row.push(format!("{} of {steps}", group.steps));
+                row.push(if group.is_recurring { format_bytes(group.least_bytes) } else { String::new() });
+            }
             table.push(row);
         }
         let mut sum = |name: String, survivors: Sum, freed: Sum| {

@@ -231,31 +231,31 @@ fn growth_says_what_lives_on_from_step_to_step() {
         leaky(),
         "growth leaky.snap",
         &expect![[r#"
-        Live memory grows from the start of step 1 to the end of step 3: 300 B in 3 steps, 100 B a step on average.
-        350 B made in these steps survive (4 blocks) − 50 B freed of what was older (1 block) = +300 B requested: from 1.12 KiB to 1.42 KiB.
-        Of the survivors, 300 B (3 blocks) are of groups that come again with every step.
-        Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 steps more; fragmentation and what is outside the allocator bring that sooner.
-        It begins with step 1: the step before it is the recording's first, which makes what later ones find.
-        It ends with step 3: the step after it lacks phases that others have, ran out of memory, or took the model down.
+            remember leaks 100 B a step: 300 B of 3 steps are still live.
+            Live memory grows from the start of step 1 to the end of step 3: 300 B in 3 steps, 100 B a step on average.
+            350 B made in these steps survive (4 blocks) − 50 B freed of what was older (1 block) = +300 B requested: from 1.12 KiB to 1.42 KiB.
+            Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 steps more; fragmentation and what is outside the allocator bring that sooner.
+            It begins with step 1: the step before it is the recording's first, which makes what later ones find.
+            It ends with step 3: the step after it lacks phases that others have, ran out of memory, or took the model down.
 
-          step  alive after it  change  survives  blocks
-          1           1.22 KiB  +100 B     100 B       1
-          2           1.32 KiB  +100 B     100 B       1
-          3           1.42 KiB  +100 B     150 B       2
+              step  alive after it  change  survives  blocks
+              1           1.22 KiB  +100 B     100 B       1
+              2           1.32 KiB  +100 B     100 B       1
+              3           1.42 KiB  +100 B     150 B       2
 
-        What survives, and what was freed of what was there before:
-          category    scope   survives  blocks  older freed  growth  of steps  each at least
-          activation  cache      300 B       3          0 B  +300 B    3 of 3          100 B
-          input       (none)      50 B       1         50 B     0 B    1 of 3
-          total                  350 B       4         50 B  +300 B
+            What survives, and what was freed of what was there before:
+              category    scope   survives  blocks  older freed  growth  of steps  each at least
+              activation  cache      300 B       3          0 B  +300 B    3 of 3          100 B
+              input       (none)      50 B       1         50 B     0 B    1 of 3
+              total                  350 B       4         50 B  +300 B
 
-        300 B in 3 survivors made at
-          remember
-          forward
-          main
+            300 B in 3 survivors made at
+              remember
+              forward
+              main
 
-        Next: highwater growth leaky.snap --by stack   for the stacks that made the survivors
-    "#]],
+            Next: highwater growth leaky.snap --by stack   for the stacks that made the survivors
+        "#]],
     );
     check(
         leaky(),
