@@ -31,8 +31,8 @@
 //!
 //! A life may be cut short, so that its end says nothing: by the end of the recording; by a failed request, whose
 //! exception unwinds the program and frees what calls held; by another exception, which shows as a last forward without
-//! backward that frees after its last allocation. Such a block gets the category that most blocks of its call stack
-//! have whose lives were not cut short; without any, that of a block that is kept. So one line of a model gives one
+//! backward that frees after its last allocation. Such a block gets the category that most blocks of its call stack and
+//! size have whose lives were not cut short, or that all of its call stack have; else that of a block that is kept. So one line of a model gives one
 //! category, in the step that failed, too.
 
 use std::collections::{HashMap, HashSet};
@@ -88,6 +88,22 @@ struct Guess {
     life: Life,
 }
 
+/// Blocks by category.
+type Counts = [u32; Category::ALL.len()];
+
+/// The category of most; of several, `preferred`, else the first.
+fn most(counts: &Counts, preferred: Category) -> Option<Category> {
+    let rank = |code: &usize| (counts[*code], *code == preferred as usize, std::cmp::Reverse(*code));
+    (0..counts.len()).max_by_key(rank).and_then(|code| Category::from_code(code as u8))
+}
+
+/// The category of all.
+fn only(counts: &Counts) -> Option<Category> {
+    let mut codes = (0..counts.len()).filter(|code| counts[*code] > 0);
+    let first = codes.next()?;
+    Category::from_code(first as u8).filter(|_| codes.next().is_none())
+}
+
 /// How much of a block's life a recording shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
@@ -95,7 +111,7 @@ enum Life {
     Whole,
     /// It was cut short.
     CutShort,
-    /// It began before the recording.
+    /// It began before the recording, or between steps, and did not end.
     Unknown,
 }
 
@@ -160,25 +176,27 @@ impl<'a> Guesser<'a> {
         guesses.into_iter().map(|guess| guess.category).collect()
     }
 
-    /// Gives blocks whose lives were cut short the category that most others of their call stack have.
+    /// Gives blocks whose lives were cut short the category that most others of their call stack and size have, or that
+    /// all others of their call stack have.
     fn settle_interrupted(&self, guesses: &mut [Guess]) {
         // Stacks of backward say which kernel runs, not for which line of the program; set-up runs once.
         let tells = |stack: StackId| {
             matches!(self.roles.role(stack), Role::Forward | Role::Recompute | Role::Unknown | Role::Optimizer)
         };
-        let mut counts: HashMap<StackId, [u32; Category::ALL.len()]> = HashMap::new();
-        let stacks = &self.trace.blocks.stack;
-        for (guess, &stack) in
-            guesses.iter().zip(stacks).filter(|(guess, stack)| guess.life == Life::Whole && tells(**stack))
-        {
-            counts.entry(stack).or_default()[guess.category as usize] += 1;
+        let blocks = &self.trace.blocks;
+        let mut by_size: HashMap<(StackId, u64), Counts> = HashMap::new();
+        let mut by_stack: HashMap<StackId, Counts> = HashMap::new();
+        for (row, guess) in guesses.iter().enumerate() {
+            let (stack, size) = (blocks.stack[row], blocks.requested[row]);
+            if guess.life == Life::Whole && tells(stack) {
+                by_size.entry((stack, size)).or_default()[guess.category as usize] += 1;
+                by_stack.entry(stack).or_default()[guess.category as usize] += 1;
+            }
         }
-        for (guess, stack) in guesses.iter_mut().zip(stacks).filter(|(guess, _)| guess.life == Life::CutShort) {
-            let Some(counts) = counts.get(stack) else { continue };
-            let own = guess.category as usize;
-            let rank = |code: &usize| (counts[*code], *code == own, std::cmp::Reverse(*code));
-            let most = (0..counts.len()).max_by_key(rank).and_then(|code| Category::from_code(code as u8));
-            guess.category = most.unwrap_or(guess.category);
+        for (row, guess) in guesses.iter_mut().enumerate().filter(|(_, guess)| guess.life == Life::CutShort) {
+            let (stack, size) = (blocks.stack[row], blocks.requested[row]);
+            let most = by_size.get(&(stack, size)).and_then(|counts| most(counts, guess.category));
+            guess.category = most.or_else(|| only(by_stack.get(&stack)?)).unwrap_or(guess.category);
         }
     }
 
@@ -213,8 +231,9 @@ impl<'a> Guesser<'a> {
         let freed = self.freed(runs, outline, &block, made);
         let life = match freed {
             Freed::InRun | Freed::Later(_) => Life::Whole,
-            // What is made between steps precedes a forward anyway.
-            Freed::Never if outline.is_before_forward[made] && !runs.rows()[made].is_gap() => Life::Whole,
+            // What is made between steps and kept may be anything, whatever else its line makes.
+            Freed::Never if runs.rows()[made].is_gap() => Life::Unknown,
+            Freed::Never if outline.is_before_forward[made] => Life::Whole,
             Freed::Never | Freed::Unwound => Life::CutShort,
         };
         Guess { category: self.of_life(&block, (runs, outline, made), freed), life }

@@ -231,6 +231,10 @@ fn what_a_failed_request_frees_is_what_other_blocks_of_its_line_are() {
     // Without another life to go by it counts as kept, not as temporary.
     let first = "alloc w 100 < S\nalloc h1 50 < F\nalloc t1 7 < F\n";
     assert_eq!(of_last_step(&format!("{first}{unwound}")), ["activation"; 2]);
+    // Of a line that makes both, blocks of another size than before count as kept.
+    let mixed = "alloc a 50 < F\nfree a < F\nalloc b 60 < F\nalloc g 9\nfree b\nalloc m 6 < A\nfree m < A\nfree g\n\
+                 alloc c 50 < F\nalloc d 60 < F\nalloc e 70 < F\noom 4096 free=0 < F\nfree c < F\nfree d < F\nfree e < F\n";
+    assert_eq!(categories(mixed)[4..], ["temporary", "activation", "activation"]);
     // The end of the recording cuts lives short, too.
     assert_eq!(of_last_step(&format!("{forward}{rest}{again}")), ["activation", "temporary"]);
 }
