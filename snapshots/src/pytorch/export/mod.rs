@@ -6,8 +6,9 @@
 //! [`recover`](super::embedded::recover) reads.
 //! The trace is walked and written as it goes: nothing of the file is kept in memory but what is referred to again.
 //!
-//! What PyTorch's events have no name for gets ours: `step`, `phase`, `mark`, `tag`, `device_used` and `used`, each with
-//! what it says as `user_metadata`. PyTorch's viewer lists such events and does nothing with them.
+//! Events that PyTorch does not know are not in its lists of events, where its viewer would show each as a row: steps,
+//! phases and marks are `external_annotations`, and tags, uses and samples of the device's memory come back from the
+//! recording that the file carries as a text.
 
 mod document;
 mod pickle;
