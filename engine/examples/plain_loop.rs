@@ -20,10 +20,10 @@ pub(crate) fn train(options: HistoryOptions) -> Result<Recorded<()>> {
         let device = Device::cpu();
         let model = Perceptron::new(&mut Init::new(&device, DType::F32, 0), [64, 256, 10], 2)?;
         let mut optimizer = Stepping::new(Adam::default(), model.parameters())?;
+        let inputs = Tensor::ones([32, 64], DType::F32, &device)?;
         let labels: Vec<i64> = (0..32).map(|example| example % 10).collect();
+        let labels = Tensor::from_slice(&labels, 32, &device)?;
         for _ in 0..3 {
-            let inputs = Tensor::ones([32, 64], DType::F32, &device)?;
-            let labels = Tensor::from_slice(&labels, 32, &device)?;
             let loss = model.forward(&inputs)?.cross_entropy(&labels, None)?;
             loss.backward()?;
             optimizer.step()?;

@@ -162,6 +162,7 @@ impl Progress {
         }
         self.step = Some(self.step.map_or(0, |step| step.saturating_add(1)));
         self.has_optimized = false;
+        self.outside = Phase::Other;
         Some(self.step)
     }
 }
