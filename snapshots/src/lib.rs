@@ -5,6 +5,7 @@
 //! Modules stand in layer order: each uses only what is declared above it.
 
 pub mod units;
+pub mod suggest;
 pub mod category;
 pub mod ids;
 pub mod error;

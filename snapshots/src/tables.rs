@@ -118,6 +118,13 @@ impl Tables {
         std::iter::successors(row(id), move |scope| row(scope.parent)).take(MOST_DEPTH)
     }
 
+    /// The part of the module path that has at most `depth` names: `encoder.layers` of `encoder.layers.3.mlp` for 2.
+    pub fn scope_to_depth(&self, id: ScopeId, depth: usize) -> ScopeId {
+        let surplus = self.scope_rows(id).count().saturating_sub(depth.max(1));
+        let parent = |id: ScopeId| id.index().and_then(|index| self.scopes.get(index)).map(|scope| scope.parent);
+        (0..surplus).fold(id, |id, _| parent(id).unwrap_or(ScopeId::NONE))
+    }
+
     /// The operation's row, if there is one.
     pub fn op(&self, id: OpId) -> Option<&Op> {
         id.index().and_then(|index| self.ops.get(index))

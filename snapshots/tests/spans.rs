@@ -195,7 +195,7 @@ fn what_the_program_said_outweighs_what_was_guessed() {
     let trace = trace(text);
     assert_eq!(told(&trace), ["- forward 0..2", "- optimizer 2..3", "3 other 3..4"]);
     assert!(trace.phases_are_guessed() && !trace.is_complete());
-    assert_eq!(trace.trust_sentences(), ["phases were guessed from stacks"]);
+    assert_eq!(trace.trust_sentences(), ["phases are guessed from stacks"]);
 }
 
 #[test]

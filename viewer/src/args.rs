@@ -40,17 +40,18 @@ use highwater_snapshots::guess::RULES;
 
 use values::{kind_parser, metric_parser};
 
-/// Finds out where GPU memory goes.
+/// Show where GPU memory goes
 ///
 /// `highwater FILE…` opens recordings in the desktop app; every command below works without a display.
-/// A FILE is a `.snap` recording, or a memory snapshot of PyTorch: a pickle, JSON, or a page saved by `trace_plot`; each
-/// may be gzipped. What it is, is told by its content. A FILE of `-` is standard input. Sizes print in binary units (1 KiB is 1024 bytes).
+/// FILE is a `.snap` recording or a PyTorch memory snapshot: a pickle, JSON, or a page saved by `trace_plot`, each
+/// optionally gzipped. The format is detected from the content. `-` is standard input. Sizes are in binary units
+/// (1 KiB is 1024 bytes).
 ///
-/// Exit status: 0 fine; 1 a budget was broken (`check`); 2 bad usage, an unreadable or unsound recording, or a recorded run that ran out of memory.
+/// Exit status: 0 success; 1 a budget was exceeded (`check`); 2 bad usage, an unreadable or unsound recording, or a recorded run that ran out of memory.
 #[derive(Debug, Parser)]
 #[command(name = "highwater", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
 pub struct Arguments {
-    /// What to do, other than to open the app
+    /// The command; without one, the app opens
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Recordings to open in the app
@@ -63,41 +64,41 @@ pub struct Arguments {
 pub enum Command {
     /// Run a built-in training step and write its recording
     Record(Box<RecordArguments>),
-    /// Run any program, and record its calls of the CUDA driver that obtain and free memory (Linux)
+    /// Run any program and record the memory that it allocates from the CUDA driver (Linux)
     ///
-    /// The program needs no change: a library is put into it that stands between it and the driver. What a framework's own
-    /// allocator does with its segments is not seen, only the segments. Ends as the program does.
+    /// The program needs no change: a preloaded library intercepts its calls to the driver. Of a framework's caching
+    /// allocator only the segments are recorded, not the blocks within them. The exit status is the program's.
     Run(ProgramArguments),
-    /// Say what is in a recording: devices, peaks, and how far it can be trusted; of a folder, which rank stands out
+    /// Show what a recording contains: devices, peaks, and what limits trust in it; of a folder, its ranks and outliers
     Info(InfoArguments),
-    /// Say who holds memory at the peak, or at any event
+    /// Show what is using memory at the peak, or at any event
     Peak(PeakArguments),
-    /// Say what each step and phase did to memory
+    /// Show memory by step and phase
     Phases(PhasesArguments),
-    /// Say what the peak is made of, what it would be without each part, and what could be done
+    /// Explain the peak: its composition, the peak without each group, and advice
     Explain(ExplainArguments),
-    /// Say what makes the difference between two recordings, or between two steps of one
+    /// Compare two recordings, or two steps of one
     Diff(Box<DiffArguments>),
-    /// Say what lives on from step to step: what leaks
+    /// Find leaks: memory that grows from step to step
     Growth(GrowthArguments),
-    /// Say why memory ran out, and what would have made the failed request fit
+    /// Analyse out-of-memory errors: why the request failed, and what would have let it succeed
     Oom(OomArguments),
-    /// Hold a recording to budgets, and name who broke them; status 1 if one is broken
+    /// Check a recording against memory budgets; exit with status 1 and name the cause if one is exceeded
     Check(Box<CheckArguments>),
-    /// Replay a recording with something changed: other allocator settings, another device, blocks gone or smaller
+    /// Replay a recording with changes: other allocator settings, another device size, blocks removed or smaller
     #[command(name = "whatif")]
     WhatIf(Box<WhatIfArguments>),
     /// List the events
     Events(EventsArguments),
-    /// Check checksums and invariants; status 2 if a recording is not sound
+    /// Check the checksums and invariants of a recording; exit with status 2 if it is not sound
     Verify(VerifyArguments),
-    /// Write a recording in another format: for PyTorch's viewer, flame graphs or query engines, or as .snap
+    /// Convert a recording for PyTorch's viewer, flame graphs or query engines, or to .snap
     Convert(ConvertArguments),
-    /// Put several recordings on one axis of time, as one
+    /// Merge several recordings into one, on a common time axis
     Join(JoinArguments),
-    /// Find functions, files and lines for a recording that has bare addresses, in place
+    /// Look up functions, files and lines for the bare addresses of a recording, in place
     Symbolize(SymbolizeArguments),
-    /// Draw a recording as a picture, PNG or SVG, with no display
+    /// Draw a recording as a PNG or SVG picture, without a display
     Render(Box<RenderArguments>),
 }
 
@@ -128,12 +129,13 @@ pub struct DeviceChoice {
 /// Which blocks to look at.
 #[derive(Clone, Debug, Default, Args)]
 pub struct BlockChoice {
-    /// Look only at blocks that meet all conditions, such as 'category=activation size>=1MiB scope~block.3'
+    /// Only blocks that match all conditions, such as 'category=activation size>=1MiB', or a plain word: adam
     ///
-    /// Text (category, op, scope, phase, pool, lifetime, stack, frame) takes = != ~ !~ where ~ is "contains"; numbers
-    /// (size, allocated, step, stream, device) take = != < <= > >=. Several values, separated by commas, mean any of
-    /// them. Lifetimes are phase, step and steps (freed in the same phase, the same step, a later step), kept (alive at
-    /// the end), and before and always (the same two for what is from before the recording).
+    /// A plain word or quoted phrase matches where the stack, scope, op or category contains it, ignoring case. Text keys
+    /// (category, op, scope, phase, pool, lifetime, stack, frame) take = != ~ !~ where ~ means "contains"; numeric keys
+    /// (size, allocated, step, stream, device) take = != < <= > >=. Comma-separated values match any of them. Lifetimes:
+    /// phase, step, steps (freed in the same phase, the same step, a later step), kept (live at the end), and for blocks
+    /// from before the recording before (freed in it) and always (live at the end).
     #[arg(long = "where", value_name = "FILTER", default_value = "", hide_default_value = true)]
     pub filter: Where,
 }
@@ -141,18 +143,18 @@ pub struct BlockChoice {
 /// What `--categories` does, at length.
 static CATEGORIES_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "Where categories come from that the recording does not say: 'guess' works them out, and phases and steps, from \
-         stacks and lifetimes; 'none' leaves them unknown; a rules file has lines such as\n\n  \
+        "Source of the categories that are not recorded: 'guess' derives them, and phases and steps, from stacks and \
+         lifetimes; 'none' leaves them unknown; a rules file has lines such as\n\n  \
          optimizer_state if stack~adam.py lifetime=kept\n  builtin off\n\nwith conditions as in --where; the first \
-         line that fits wins, then the built-in rules, unless 'builtin off' stands there. [default: guess for \
-         PyTorch's files; a .snap holds what was guessed when it was written]\n\nThe built-in rules:\n{RULES}"
+         matching line wins, then the built-in rules, unless the file has 'builtin off'. [default: guess for \
+         PyTorch's files; a .snap keeps what was guessed when it was written]\n\nThe built-in rules:\n{RULES}"
     )
 });
 
 /// Where categories come from.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CategoryChoice {
-    /// Guess categories that the recording does not say, or take them from a rules file
+    /// Source of the categories that are not recorded: guesses, or a rules file
     #[arg(long, value_name = "FILE|guess|none", long_help = CATEGORIES_HELP.as_str())]
     pub categories: Option<Categories>,
 }
@@ -163,7 +165,7 @@ pub struct InfoArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// Only device N [default: all]
+    /// Device N [default: all]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
     /// The blocks.
@@ -186,16 +188,16 @@ pub struct PeakArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
-    /// The total to look at
+    /// Memory total
     #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
     pub metric: Metric,
-    /// Look at the state after event number EVENT, at `start` or at `end` [default: the peak]
+    /// State after event number EVENT, at `start` or at `end` [default: the peak]
     #[arg(long, value_name = "EVENT")]
     pub at: Option<At>,
-    /// Group by these, separated by commas: category, op, scope, phase, step, stack, frame, size, stream, pool, lifetime
+    /// Grouping keys, comma-separated: category, op, scope[:depth], phase, step, stack, frame, size, stream, pool, lifetime
     #[arg(long, value_name = "KEYS", default_value = "category")]
     pub by: GroupKeys,
-    /// Name the K largest groups; the others are summed up as the rest
+    /// Number of groups to list; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
     /// The blocks.
@@ -215,7 +217,7 @@ pub struct PhasesArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
-    /// The total to look at
+    /// Memory total
     #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
     pub metric: Metric,
     /// The blocks.
@@ -232,19 +234,19 @@ pub struct EventsArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// Only events of device N, and steps, phases and marks that concern every device [default: all]
+    /// Events of device N, with steps, phases and marks that concern all devices [default: all]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
-    /// The first event
+    /// First event
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub from: u32,
-    /// The last event [default: the last of the recording]
+    /// Last event [default: the last of the recording]
     #[arg(long, value_name = "N")]
     pub to: Option<u32>,
-    /// Only events of these kinds, separated by commas
+    /// Event kinds, comma-separated [default: all]
     #[arg(long, value_name = "K", value_delimiter = ',', value_parser = kind_parser())]
     pub kind: Vec<EventKind>,
-    /// Show the stack of each event (the JSON always has it)
+    /// Show the stack of each event (always in the JSON)
     #[arg(long)]
     pub stacks: bool,
     /// The blocks.
@@ -261,7 +263,7 @@ pub struct VerifyArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// Check only device N [default: all]
+    /// Device N [default: all]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
 }

@@ -8,6 +8,7 @@ use clap::Parser as _;
 use crate::args::{Arguments, CheckArguments, Command, RenderArguments, is_stdin};
 use crate::cli::budgets::Budgets;
 use crate::cli::categories::read_with;
+use crate::cli::caveats;
 use crate::cli::check::CheckReport;
 use crate::cli::destination::{io_error, same, write_whole};
 use crate::cli::markdown::markdown;
@@ -42,6 +43,10 @@ pub fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Fa
     if arguments.source.json {
         page.json(&report.figures())?;
     } else if !is_markdown_only {
+        caveats::lead(&recording.trace, "", page)?;
+        if let Some(baseline) = baseline {
+            caveats::lead(baseline, "Baseline", page)?;
+        }
         report.print(page)?;
         if arguments.github {
             report.print_github(page)?;

@@ -53,7 +53,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
+use highwater_snapshots::suggest::did_you_mean;
 
 use crate::args::{Arguments, Command};
 use crate::cli::on_stdout;
@@ -124,8 +125,12 @@ enum Summary {
 /// Opens the app, or says why not and prints a summary.
 fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
     if let Some(file) = files.iter().find(|file| is_mistyped_command(file)) {
-        let text =
-            format!("'{}' is neither a command nor a file: `highwater --help` lists the commands", file.display());
+        let commands = Arguments::command();
+        let hint = did_you_mean(&file.to_string_lossy(), commands.get_subcommands().map(|command| command.get_name()));
+        let text = format!(
+            "'{}' is neither a command nor a file{hint}: `highwater --help` lists the commands",
+            file.display()
+        );
         return Err(Failure::Usage(text));
     }
     let Some(why) = show_app(files)? else {

@@ -195,6 +195,7 @@ fn print(
     let of = if shown < whole { format!(" of {}", format_count(whole as u64)) } else { String::new() };
     let events = format!("{}{of}", format_count(shown as u64));
     let size = format!("{width} x {height} pixels, {}", format_bytes(bytes));
+    caveats::lead(trace, "", page)?;
     let on = on_device(trace, device);
     page.headline(&format!("{on}Drew {events} events to {} ({size}).", arguments.out.display()))?;
     caveats::print(trace, page)?;

@@ -16,6 +16,7 @@ use rayon::prelude::*;
 
 use crate::args::WhatIfArguments;
 use crate::cli::categories::read_with;
+use crate::cli::caveats;
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
 use crate::cli::recording::{choose_device, spinner};
@@ -41,6 +42,7 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
     if arguments.source.json {
         page.json(&report.figures())?;
     } else {
+        caveats::lead(trace, "", page)?;
         report.print(page)?;
     }
     Ok(Status::Fine)

@@ -42,6 +42,7 @@ impl<'a> Coder<'a> {
                 u64::from(name.0)
             }
             GroupKey::Scope => u64::from(block.scope.0),
+            GroupKey::ScopeTo(depth) => u64::from(trace.tables.scope_to_depth(block.scope, usize::from(depth)).0),
             GroupKey::Phase => u64::from(phase_of(trace, block) as u8),
             GroupKey::Step => step_of(trace, block).map_or(NO_STEP, u64::from),
             GroupKey::Stack => u64::from(block.stack.0),
@@ -68,7 +69,7 @@ impl<'a> Coder<'a> {
         match key {
             GroupKey::Category => name_of(crate::Category::from_code(code as u8).map(crate::Category::name)),
             GroupKey::Op => or_none(tables.string(StringId(code as u32))),
-            GroupKey::Scope => or_none(&tables.scope_path(crate::ScopeId(code as u32))),
+            GroupKey::Scope | GroupKey::ScopeTo(_) => or_none(&tables.scope_path(crate::ScopeId(code as u32))),
             GroupKey::Phase => name_of(crate::Phase::from_code(code as u8).map(crate::Phase::name)),
             GroupKey::Step if code == NO_STEP => "(none)".to_owned(),
             GroupKey::Step | GroupKey::Stream => code.to_string(),

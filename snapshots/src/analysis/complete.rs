@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::units::{format_bytes, format_count};
 
-use super::filter::{KEYS, Key, OPERATORS, Operator};
+use super::filter::{KEYS, Key, OPERATORS, Operator, name_length};
 use super::vocabulary::{Vocabulary, Word};
 
 /// One way to go on.
@@ -26,7 +26,7 @@ pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Compl
     let cursor = (0..=cursor.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     let term = Term::around(text, cursor);
     let written = &text[term.start..cursor];
-    let name_length = written.find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(written.len());
+    let name_length = name_length(written);
     let mut found = if name_length == written.len() {
         keys(text, &term, cursor)
     } else {
@@ -36,6 +36,15 @@ pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Compl
             None => Vec::new(),
         }
     };
+    let is_word = !written.is_empty() && !OPERATORS.iter().any(|(operator, _)| written.contains(operator));
+    if found.is_empty() && is_word && !written.starts_with('"') {
+        let what = "plain word: in stack, scope, op or category".to_owned();
+        found.push(Completion {
+            range: term.start..term.end.max(cursor),
+            text: text[term.start..term.end.max(cursor)].to_owned(),
+            what,
+        });
+    }
     found.truncate(MOST_COMPLETIONS);
     found
 }
@@ -232,6 +241,7 @@ fn key_words(key: Key) -> &'static str {
         Key::Step => "the training step in which it was made",
         Key::Stream => "the stream that it was allocated for",
         Key::Device => "the device's ordinal",
+        Key::Any => "a plain word",
     }
 }
 

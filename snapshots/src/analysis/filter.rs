@@ -2,7 +2,8 @@
 
 use crate::category::{Category, Phase, Pool};
 use crate::ids::BlockId;
-use crate::trace::Trace;
+use crate::suggest::did_you_mean;
+use crate::trace::{Block, Trace};
 use crate::units::parse_bytes;
 
 use super::lifetime::Lifetime;
@@ -10,7 +11,8 @@ use super::pools::{BlockPool, Pools};
 
 /// Conditions that a block must all meet.
 ///
-/// Terms are separated by spaces; each is a key, an operator and a value. Values with spaces stand in double quotes;
+/// Terms are separated by spaces; each is a key, an operator and a value, or a plain word or quoted phrase, which is met
+/// where stack, scope, op or category contain it, in whatever case. Values with spaces stand in double quotes;
 /// several values, separated by commas, mean any of them. Keys with text (`category op scope phase pool lifetime stack
 /// frame`) take `=`, `!=`, `~` (contains) and `!~`; keys with numbers (`size allocated step stream device`) take `=`,
 /// `!=`, `<`, `<=`, `>`, `>=`. `size` is the requested bytes, and takes units.
@@ -53,6 +55,8 @@ pub(super) enum Key {
     Step,
     Stream,
     Device,
+    /// Of a plain word: the text of stack, scope, op and category. It has no name.
+    Any,
 }
 
 pub(super) const KEYS: [(&str, Key); 13] = [
@@ -126,11 +130,16 @@ impl Filter {
 
 impl Term {
     fn parse(text: &str) -> Result<Self, String> {
-        let end = text.find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(text.len());
+        if let Some(words) = plain_words(text) {
+            let values = words.split(',').map(|word| Value::Text(word.replace(QUOTED_COMMA, ",").to_lowercase()));
+            return Ok(Self { key: Key::Any, operator: Operator::Contains, values: values.collect() });
+        }
+        let end = name_length(text);
         let (name, rest) = text.split_at(end);
         let known = || KEYS.map(|(name, _)| name).join(", ");
         let Some(&(_, key)) = KEYS.iter().find(|(key, _)| *key == name) else {
-            return Err(format!("'{text}': no key '{name}'; keys are {}", known()));
+            let hint = did_you_mean(name, KEYS.map(|(name, _)| name));
+            return Err(format!("'{text}': unknown key '{name}'{hint}; keys are {}", known()));
         };
         let Some((spelling, operator)) = OPERATORS.iter().find(|(spelling, _)| rest.starts_with(spelling)) else {
             return Err(format!("'{text}': after '{name}' one of = != ~ !~ < <= > >= must follow"));
@@ -154,7 +163,10 @@ impl Key {
     fn value(self, text: &str, operator: Operator) -> Result<Value, String> {
         let is_whole = matches!(operator, Operator::Is | Operator::IsNot);
         let listed = |names: Vec<&str>| match is_whole && !names.contains(&text) {
-            true => Err(format!("no such value '{text}': it is one of {}", names.join(", "))),
+            true => {
+                let hint = did_you_mean(text, names.iter().copied());
+                Err(format!("unknown value '{text}'{hint}; values are {}", names.join(", ")))
+            }
             false => Ok(Value::Text(text.to_owned())),
         };
         match self {
@@ -163,14 +175,32 @@ impl Key {
             Self::Pool if BlockPool::from_name(text).is_some() => Ok(Value::Text(text.to_owned())),
             Self::Pool => listed(Pool::ALL.iter().map(|value| value.name()).collect()),
             Self::Lifetime => listed(Lifetime::ALL.iter().map(|value| value.word()).collect()),
-            Self::Op | Self::Scope | Self::Stack | Self::Frame => Ok(Value::Text(text.to_owned())),
+            Self::Op | Self::Scope | Self::Stack | Self::Frame | Self::Any => Ok(Value::Text(text.to_owned())),
             Self::Size | Self::Allocated => parse_bytes(text).map(Value::Number),
             Self::Step | Self::Stream | Self::Device => {
-                text.parse().map(Value::Number).map_err(|_| format!("'{text}' is no whole number"))
+                text.parse().map(Value::Number).map_err(|_| format!("'{text}' is not a whole number"))
             }
         }
     }
 }
+
+/// The length of what could be a key at the beginning of `term`.
+pub(super) fn name_length(term: &str) -> usize {
+    term.find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(term.len())
+}
+
+/// The text of a term that is a plain word or began with a quote; `None` where an operator makes it a condition.
+fn plain_words(term: &str) -> Option<&str> {
+    if let Some(phrase) = term.strip_prefix(QUOTED) {
+        return Some(phrase);
+    }
+    let rest = &term[name_length(term)..];
+    let is_condition = OPERATORS.iter().any(|(spelling, _)| rest.starts_with(spelling));
+    (!is_condition).then_some(term)
+}
+
+/// Stands at the beginning of a term that began with a double quote: a character that no name has.
+const QUOTED: char = '\u{1e}';
 
 /// Stands for a comma within double quotes: a character that no name has.
 const QUOTED_COMMA: char = '\u{1f}';
@@ -181,7 +211,13 @@ fn split_terms(text: &str) -> Result<Vec<String>, String> {
     let mut is_quoted = false;
     for c in text.chars() {
         match c {
-            '"' => is_quoted = !is_quoted,
+            '"' => {
+                is_quoted = !is_quoted;
+                let term = terms.last_mut().expect("one term at least");
+                if term.is_empty() && is_quoted {
+                    term.push(QUOTED);
+                }
+            }
             // Kept apart from the commas between values until the values are split.
             ',' if is_quoted => terms.last_mut().expect("one term at least").push(QUOTED_COMMA),
             ' ' | '\t' if !is_quoted => terms.push(String::new()),
@@ -191,7 +227,7 @@ fn split_terms(text: &str) -> Result<Vec<String>, String> {
     if is_quoted {
         return Err(format!("'{text}': a double quote is not closed"));
     }
-    terms.retain(|term| !term.is_empty());
+    terms.retain(|term| !term.is_empty() && term.trim_matches(QUOTED) != "");
     Ok(terms)
 }
 
@@ -203,8 +239,8 @@ pub struct BlockFilter<'a> {
     terms: Vec<(&'a Term, TextCache)>,
 }
 
-/// For each handle asked so far, whether it matches.
-type TextCache = std::collections::HashMap<u32, bool>;
+/// For each handle asked so far, whether it matches, by the key whose table it is of.
+type TextCache = std::collections::HashMap<(Key, u32), bool>;
 
 impl BlockFilter<'_> {
     /// Whether `id` meets every condition.
@@ -227,18 +263,16 @@ impl Term {
                 let phase = if block.is_baseline() { Some(Phase::Setup) } else { span().map(|span| span.phase) };
                 return self.holds_text(phase.map_or("", Phase::name));
             }
-            Key::Op => {
-                return self.holds_cached(cache, block.op.0, || trace.tables.op_name(block.op).to_owned());
-            }
-            Key::Scope => {
-                return self.holds_cached(cache, block.scope.0, || trace.tables.scope_path(block.scope));
-            }
-            Key::Stack => {
-                return self.holds_cached(cache, block.stack.0, || trace.tables.stack_text(block.stack).join("\n"));
-            }
+            Key::Op | Key::Scope | Key::Stack => return self.holds_cached(trace, &block, self.key, cache),
             Key::Frame => {
                 let holds = || self.holds_any(trace.tables.stack_text(block.stack).iter().map(String::as_str));
-                return *cache.entry(block.stack.0).or_insert_with(holds);
+                return *cache.entry((Key::Frame, block.stack.0)).or_insert_with(holds);
+            }
+            Key::Any => {
+                return self.holds_text(block.category.name())
+                    || [Key::Op, Key::Scope, Key::Stack]
+                        .into_iter()
+                        .any(|key| self.holds_cached(trace, &block, key, cache));
             }
             Key::Size => Some(block.requested),
             Key::Allocated => Some(block.allocated),
@@ -250,8 +284,22 @@ impl Term {
         self.holds_number(number)
     }
 
-    fn holds_cached(&self, cache: &mut TextCache, handle: u32, text: impl FnOnce() -> String) -> bool {
-        *cache.entry(handle).or_insert_with(|| self.holds_text(&text()))
+    /// Whether the op, the scope or the stack of `block` is meant, which is decided once for each.
+    fn holds_cached(&self, trace: &Trace, block: &Block, key: Key, cache: &mut TextCache) -> bool {
+        let handle = match key {
+            Key::Op => block.op.0,
+            Key::Scope => block.scope.0,
+            _ => block.stack.0,
+        };
+        let holds = || {
+            let text = match key {
+                Key::Op => trace.tables.op_name(block.op).to_owned(),
+                Key::Scope => trace.tables.scope_path(block.scope),
+                _ => trace.tables.stack_text(block.stack).join("\n"),
+            };
+            if self.key == Key::Any { self.holds_text(&text.to_lowercase()) } else { self.holds_text(&text) }
+        };
+        *cache.entry((key, handle)).or_insert_with(holds)
     }
 
     fn holds_text(&self, text: &str) -> bool {
@@ -304,8 +352,10 @@ mod tests {
         assert!(why("size~3").contains("takes = != < <= > >="));
         assert!(why("category>3").contains("takes = != ~ !~"));
         assert!(why("scope~\"a b").contains("not closed"));
-        assert!(why("step>one").contains("no whole number"));
-        assert!(why("lifetime=long").contains("one of always, before, phase, step, steps, kept"));
+        assert!(why("step>one").contains("not a whole number"));
+        assert!(why("catgeory=x").contains("unknown key 'catgeory' (did you mean 'category'?); keys are"));
+        assert!(why("category=gradiant").contains("(did you mean 'gradient'?)"));
+        assert!(why("lifetime=long").contains("values are always, before, phase, step, steps, kept"));
     }
 
     #[test]
@@ -325,5 +375,27 @@ mod tests {
         assert_eq!(kept("stack=forward"), Vec::<u32>::new());
         assert_eq!(kept("lifetime=kept"), [1]);
         assert_eq!(kept("lifetime=phase,always"), [0, 2]);
+    }
+
+    #[test]
+    fn a_plain_word_is_looked_for_in_stack_scope_op_and_category_and_joins_other_conditions() {
+        let text = "baseline w 1 parameter @net.Adam\nalloc a 2 #AdamW < step < main\nalloc b 3 < adam_update < main\n\
+                    alloc c 4 activation #relu < forward pass < main\n";
+        let trace = crate::text::trace_from_text(text).unwrap();
+        let kept = |filter: &str| {
+            let filter: Filter = filter.parse().unwrap();
+            let mut filter = filter.on(&trace);
+            trace.blocks.ids().filter(|&id| filter.matches(id)).map(|id| id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(kept("adam"), [0, 1, 2], "scope, op and stack, in any case");
+        assert_eq!(kept("ADAM size>=2"), [1, 2]);
+        assert_eq!(kept("adam step"), [1], "both words");
+        assert_eq!(kept("relu,param"), [0, 3], "any of several, the category too");
+        assert_eq!(kept("\"forward pass\""), [3], "a phrase");
+        assert_eq!(kept("forward pass"), [3]);
+        assert_eq!(kept("net.adam"), [0]);
+        assert_eq!(kept("\"=\""), Vec::<u32>::new(), "an operator within quotes is text");
+        assert_eq!(kept("\"\""), [0, 1, 2, 3], "an empty phrase is no condition");
+        assert_eq!(kept("nothing"), Vec::<u32>::new());
     }
 }

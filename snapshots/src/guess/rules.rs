@@ -146,6 +146,6 @@ mod tests {
         assert!(why("gradient if\t").contains("such as gradient if size"));
         assert!(why("gradient when size>1").contains("after 'gradient' write 'if'"));
         assert!(why("builtin on").contains("builtin off"));
-        assert!(why("gradient if colour=red").contains("line 1: 'colour=red': no key 'colour'"));
+        assert!(why("gradient if colour=red").contains("line 1: 'colour=red': unknown key 'colour'"));
     }
 }

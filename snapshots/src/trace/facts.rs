@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::DeviceId;
+use crate::units::format_count;
 
 /// Where a recording comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,31 +88,61 @@ impl Trust {
         *self == Self::default()
     }
 
-    /// Each fact that limits trust, in plain words.
+    /// Each fact that limits trust, in plain words: those of [`Self::limits`], then those of [`Self::routine`].
     pub fn sentences(&self) -> Vec<String> {
+        let mut sentences = self.limits();
+        sentences.extend(self.routine());
+        sentences
+    }
+
+    /// What makes figures wrong or incomplete.
+    pub fn limits(&self) -> Vec<String> {
         let counted = [
             (
                 self.events_lost,
-                "events are missing: the totals count what a full ring dropped, not what a slow disk or damage lost",
+                ["event is", "events are"],
+                "missing: totals include what a full ring dropped, not what a slow disk or damage lost",
             ),
             (
                 self.unmatched_frees,
-                "frees name blocks that the recording does not know: totals before them are too low",
+                ["free", "frees"],
+                "of blocks whose allocation was not recorded: totals before are too low",
             ),
-            (self.repeated_allocs, "allocations name a block that was live already: its free is missing"),
-            (self.unmatched_uses, "uses name blocks that were not alive: when a block was last used may be wrong"),
+            (
+                self.repeated_allocs,
+                ["allocation", "allocations"],
+                "of blocks that were live already: the frees in between are missing",
+            ),
+            (
+                self.unmatched_uses,
+                ["use", "uses"],
+                "of blocks that were not live: when a block was last used may be wrong",
+            ),
             (
                 self.unmatched_releases,
-                "releases name segments that the recording does not know: reserved before them is too low",
+                ["release", "releases"],
+                "of segments that were not recorded: reserved before is too low",
             ),
-            (self.sizes_inferred, "blocks have their rounded size worked out by the allocator's rules"),
         ];
-        let stated = [
-            (self.baseline_inferred, "the blocks alive at the start were worked out from the final state"),
-            (self.categories_guessed, "categories were guessed from stacks and lifetimes"),
-            (self.unfinished, "the recording was cut off: the program ended, or still runs"),
-        ];
-        let counted = counted.iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{count} {text}"));
-        counted.chain(stated.iter().filter(|(is_so, _)| *is_so).map(|(_, text)| (*text).to_owned())).collect()
+        let counted = counted.into_iter().filter(|(count, ..)| *count > 0).map(|(count, nouns, what)| {
+            let noun = nouns[usize::from(count != 1)];
+            format!("{} {noun} {what}", format_count(count))
+        });
+        let cut = self.unfinished.then(|| "the recording was cut off, or is still being written".to_owned());
+        counted.chain(cut).collect()
+    }
+
+    /// What is worked out rather than recorded, as in every snapshot of PyTorch.
+    pub fn routine(&self) -> Vec<String> {
+        let blocks = if self.sizes_inferred == 1 { "block" } else { "blocks" };
+        let sizes = (self.sizes_inferred > 0).then(|| {
+            format!("rounded sizes of {} {blocks} follow the allocator's rules", format_count(self.sizes_inferred))
+        });
+        let baseline = "the blocks live at the start are reconstructed from the final state".to_owned();
+        let categories = "categories are guessed from stacks and lifetimes".to_owned();
+        [sizes, self.baseline_inferred.then_some(baseline), self.categories_guessed.then_some(categories)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }

@@ -170,11 +170,31 @@ impl Trace {
         self.trust.is_complete() && !self.phases_are_guessed()
     }
 
+    /// Whether part of the file could not be read: it was cut off, is still being written, or is damaged.
+    pub fn is_partial(&self) -> bool {
+        self.trust.unfinished || self.problems.iter().any(|problem| problem.offset.is_some())
+    }
+
+    /// Whether so little of the file could be read that nothing can be said of the run: no event of a recording that is
+    /// cut off or damaged.
+    pub fn is_unreadable(&self) -> bool {
+        let is_empty = self.blocks.is_empty() && !self.problems.is_empty();
+        self.events.is_empty() && (self.is_partial() || self.trust.events_lost > 0 || is_empty)
+    }
+
     /// Each fact that limits trust, in plain words.
     pub fn trust_sentences(&self) -> Vec<String> {
-        let mut sentences = self.trust.sentences();
+        let mut sentences = self.trust.limits();
+        sentences.extend(self.routine_sentences());
+        sentences
+    }
+
+    /// Those of them that hold of every recording of its kind, such as guessed categories: a footnote, not an alarm. The
+    /// others are [`Trust::limits`].
+    pub fn routine_sentences(&self) -> Vec<String> {
+        let mut sentences = self.trust.routine();
         if self.phases_are_guessed() {
-            sentences.push("phases were guessed from stacks".to_owned());
+            sentences.push("phases are guessed from stacks".to_owned());
         }
         sentences
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::analysis::budget::Allowance;
+use highwater_snapshots::suggest::did_you_mean;
 use highwater_snapshots::units::parse_bytes;
 use highwater_snapshots::{Category, Phase};
 
@@ -21,50 +22,50 @@ pub struct CheckArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// The largest total may be SIZE, such as 5GiB
+    /// Limit of the peak, such as 5GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub max_peak: Option<u64>,
-    /// The largest `reserved` may be SIZE
+    /// Limit of the peak of reserved memory
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub max_reserved: Option<u64>,
-    /// The blocks of a category together may take SIZE, at whatever moment they take most: --max activation=2GiB
+    /// Limit of a category at the moment when it is largest: --max activation=2GiB
     #[arg(long, value_name = "CATEGORY=SIZE")]
     pub max: Vec<CategoryLimit>,
-    /// The largest total within a phase may be SIZE, in whatever step: --max-phase optimizer=5GiB
+    /// Limit of the peak within a phase, in any step: --max-phase optimizer=5GiB
     #[arg(long, value_name = "PHASE=SIZE")]
     pub max_phase: Vec<PhaseLimit>,
-    /// The recording to compare with, as of the main branch; it also tells what grew where another budget is broken
+    /// Recording to compare with, such as the main branch's; names what grew where a budget is exceeded
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
-    /// The peak may exceed that of the baseline by so much: a share such as 5% (a bare number is one), or a size such as
+    /// Limit of the peak's growth over the baseline: a percentage such as 5% (the % may be left out), or a size such as
     /// 200MiB
     #[arg(long, value_name = "PCT|SIZE")]
     pub max_growth: Option<Allowance>,
-    /// Each step may add SIZE on average, from the second to the last whole one: 0B lets nothing leak
+    /// Limit of the growth per step, on average from the second to the last whole step: 0B allows no leak
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub max_step_growth: Option<u64>,
-    /// Read budgets from a TOML file; what stands on the command line goes before
+    /// TOML file of budgets; options on the command line take precedence
     ///
     /// peak, reserved, step_growth = a size ("5 GiB", or a number of bytes); growth = "5%" or a size; baseline = a file,
     /// from the folder of this one; metric = as in --metric; tables `category` and `phase` with a size for each name.
     #[arg(long, value_name = "FILE")]
     pub budgets: Option<PathBuf>,
-    /// The total whose peaks are meant, but for --max-reserved [default: requested]
+    /// Memory total that the limits apply to, except --max-reserved [default: requested]
     #[arg(long, value_name = "M", value_parser = metric_parser())]
     pub metric: Option<Metric>,
-    /// Check only device N [default: all, host memory only if there is nothing else]
+    /// Device N [default: all GPUs, or host memory if there are none]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
-    /// Name the K groups that differ most from the baseline
+    /// Number of groups to list of the difference to the baseline
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
-    /// Also write the answer as Markdown, for a pull request; `-` is standard output, in place of the text
+    /// Write the result as Markdown too, for a pull request; `-` prints it in place of the text
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// Also draw the recording's timeline, beside the baseline's if there is one, as .png or .svg; the Markdown shows it
+    /// Draw the timeline, beside the baseline's if there is one, as .png or .svg; the Markdown shows it
     #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
-    /// Also print a line `::error …` for each broken budget, which GitHub Actions shows with the run
+    /// Print a line `::error …` for each exceeded budget, which GitHub Actions shows with the run
     #[arg(long, conflicts_with = "json")]
     pub github: bool,
     /// The categories.
@@ -102,14 +103,16 @@ impl FromStr for PhaseLimit {
 pub fn category_of(name: &str) -> Result<Category, String> {
     let known = || Category::ALL.iter().map(|category| category.name()).collect::<Vec<_>>().join(", ");
     let found = Category::ALL.iter().copied().find(|category| category.name() == name);
-    found.ok_or_else(|| format!("no category '{name}': they are {}", known()))
+    let hint = || did_you_mean(name, Category::ALL.iter().map(|category| category.name()));
+    found.ok_or_else(|| format!("no category '{name}'{}: they are {}", hint(), known()))
 }
 
 /// The phase spelt `name`.
 pub fn phase_of(name: &str) -> Result<Phase, String> {
     let known = || Phase::ALL.iter().map(|phase| phase.name()).collect::<Vec<_>>().join(", ");
     let found = Phase::ALL.iter().copied().find(|phase| phase.name() == name);
-    found.ok_or_else(|| format!("no phase '{name}': they are {}", known()))
+    let hint = || did_you_mean(name, Phase::ALL.iter().map(|phase| phase.name()));
+    found.ok_or_else(|| format!("no phase '{name}'{}: they are {}", hint(), known()))
 }
 
 fn limit_of<'a>(text: &'a str, example: &str) -> Result<(&'a str, u64), String> {

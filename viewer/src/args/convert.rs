@@ -26,27 +26,27 @@ pub enum ConvertTable {
 /// `highwater convert`.
 #[derive(Clone, Debug, Args)]
 pub struct ConvertArguments {
-    /// The recording; `-` is standard input. With --to, several, and folders of them
+    /// Recording; `-` is standard input. With --to, recordings and folders of them
     #[arg(value_name = "IN", required = true, num_args = 1..)]
     pub files: Vec<PathBuf>,
-    /// The file to write; its ending says how. With --to, the folder to write
+    /// File to write; its ending sets the format. With --to, the folder to write
     ///
     /// .snap is our own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
     /// this program; each may have .gz behind it. .folded has the stacks and bytes at the peak of requested bytes, for
-    /// flame graph programs. .parquet has one table of the recording, for query engines. A file that is there is
-    /// replaced, once the new one is complete.
+    /// flame graph programs. .parquet has one table of the recording, for query engines. An existing file is
+    /// replaced once the new one is complete.
     #[arg(value_name = "OUT", required = true)]
     pub out: PathBuf,
     /// Write a folder with two tables, OUT/events and OUT/blocks, partitioned by rank, for DuckDB and other readers of Parquet
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<ConvertTo>,
-    /// The table that a file with the ending .parquet gets [default: events]
+    /// Table to write to a .parquet file [default: events]
     #[arg(long, value_name = "TABLE")]
     pub table: Option<ConvertTable>,
     /// The categories.
     #[command(flatten)]
     pub categories: CategoryChoice,
-    /// Print one JSON object
+    /// Print one JSON object to standard output
     #[arg(long)]
     pub json: bool,
 }

@@ -14,20 +14,20 @@ const TOP: usize = 20;
 /// `highwater diff`.
 #[derive(Clone, Debug, Args)]
 pub struct DiffArguments {
-    /// The first recording; `-` is standard input. Or a folder of ranks: its outlier is compared with a usual rank
+    /// First recording; `-` is standard input. Or a folder of ranks: its outlier is compared with a typical rank
     #[arg(value_name = "A")]
     pub a: PathBuf,
-    /// The second recording; without it, steps of the first are compared. Or a second folder, compared rank by rank
+    /// Second recording; without it, two steps of the first are compared. Or a second folder, compared rank by rank
     #[arg(value_name = "B")]
     pub b: Option<PathBuf>,
-    /// The moment to compare: peak, end, step:N (the peak of step N) or step-end:N [default: peak; of one recording, the
-    /// ends of its last two whole steps: what lives on]
+    /// Moment to compare: peak, end, step:N (the peak of step N) or step-end:N [default: peak; of one recording, the ends
+    /// of its last two whole steps]
     #[arg(long, value_name = "MOMENT")]
     pub at: Option<ComparedAt>,
-    /// The moment of B, where it is another one [default: as --at; of one recording, the step after it]
+    /// Moment of B [default: as --at; of one recording, the step after it]
     #[arg(long, value_name = "MOMENT")]
     pub at_b: Option<ComparedAt>,
-    /// The total to compare
+    /// Memory total
     #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
     pub metric: Metric,
     /// Device N of A [default: the one that ran out of memory, else the one with the highest peak]
@@ -36,13 +36,13 @@ pub struct DiffArguments {
     /// Device N of B [default: as --device]
     #[arg(long, value_name = "N")]
     pub device_b: Option<u16>,
-    /// Group by these, separated by commas: category, op, scope, phase, step, stack, frame, size, stream, pool, lifetime
+    /// Grouping keys, comma-separated: category, op, scope[:depth], phase, step, stack, frame, size, stream, pool, lifetime
     #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(vec![GroupKey::Category]))]
     pub by: GroupKeys,
-    /// Name the K groups that differ most; the others are summed up as the rest
+    /// Number of groups to list, the largest differences first; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
-    /// Also name the K largest single blocks that one side holds and the other does not
+    /// Number of single blocks to list that only one side has
     #[arg(long = "blocks", value_name = "K", default_value_t = 0)]
     pub lone_blocks: usize,
     /// The blocks.

@@ -18,13 +18,13 @@ pub struct ExplainArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
-    /// The total whose peak to explain: requested, allocated or active
+    /// Memory total: requested, allocated or active
     #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
     pub metric: Metric,
-    /// Group by these, separated by commas: category, op, scope, phase, step, stack, frame, size, stream, pool, lifetime
+    /// Grouping keys, comma-separated: category, op, scope[:depth], phase, step, stack, frame, size, stream, pool, lifetime
     #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(vec![GroupKey::Category, GroupKey::Phase]))]
     pub by: GroupKeys,
-    /// Name the K largest groups; the others are summed up as the rest
+    /// Number of groups to list; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
     /// The blocks.

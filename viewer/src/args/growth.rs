@@ -15,23 +15,23 @@ pub struct GrowthArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// The first step that counts [default: the second of the recording, since the first makes what later ones find]
+    /// First step of the window [default: the second, since the first allocates what later ones reuse]
     #[arg(long, value_name = "N")]
     pub from_step: Option<u32>,
-    /// The last step that counts [default: the last whole one]
+    /// Last step of the window [default: the last whole step]
     #[arg(long, value_name = "M")]
     pub to_step: Option<u32>,
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
-    /// The total that grows: requested, allocated or active
+    /// Memory total: requested, allocated or active
     #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
     pub metric: Metric,
-    /// Group by these, separated by commas: category, op, scope, phase, step, stack, frame, size, stream, pool, lifetime
+    /// Grouping keys, comma-separated: category, op, scope[:depth], phase, step, stack, frame, size, stream, pool, lifetime
     /// [default: category,scope; category,frame where the recording names no modules; frame where categories are guessed]
     #[arg(long, value_name = "KEYS")]
     pub by: Option<GroupKeys>,
-    /// Name the K groups that grow most; the others are summed up as the rest
+    /// Number of groups to list, the largest growth first; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
     /// The blocks.

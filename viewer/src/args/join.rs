@@ -10,19 +10,19 @@ use super::CategoryChoice;
 /// `highwater join`.
 #[derive(Clone, Debug, Args)]
 pub struct JoinArguments {
-    /// The recordings, two or more: of several allocators of one program, or of several processes
+    /// Recordings, two or more: of several allocators of one program, or of several processes
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
     pub files: Vec<PathBuf>,
-    /// The file to write; its ending says how, as for `convert`
+    /// File to write; its ending sets the format, as for `convert`
     #[arg(long, value_name = "OUT")]
     pub out: PathBuf,
-    /// Add SECONDS to the times of the second recording, for clocks that differ; again for the third, and so on
+    /// Seconds to add to the times of the second recording, where clocks differ; repeat for the third, and so on
     #[arg(long = "offset", value_name = "SECONDS", allow_hyphen_values = true)]
     pub offsets: Vec<Seconds>,
     /// The categories.
     #[command(flatten)]
     pub categories: CategoryChoice,
-    /// Print one JSON object
+    /// Print one JSON object to standard output
     #[arg(long)]
     pub json: bool,
 }

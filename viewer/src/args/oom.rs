@@ -13,10 +13,10 @@ pub struct OomArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// Event number of the failed request to show [default: the first ones]
+    /// Failed request at event N [default: the first ones]
     #[arg(long, value_name = "N")]
     pub event: Option<u32>,
-    /// Device number [default: all]
+    /// Device N [default: all]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
     /// Number of failed requests to show; the others are counted

@@ -14,67 +14,68 @@ const FRACTIONS: [&str; 4] = ["f64", "f32", "bf16", "f16"];
 /// `highwater record`.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArguments {
-    /// The training step to run; `--list` names them
+    /// Training step to run; `--list` names them
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenario: Option<String>,
-    /// Name the scenarios and say what each shows
+    /// List the scenarios and what each shows
     #[arg(long)]
     pub list: bool,
-    /// Where to run: meta counts every byte and computes nothing, meta:cuda counts what a GPU keeps for itself as well, cpu
-    /// computes, cuda:N is an NVIDIA GPU of compute capability 8.0 or later, which needs the driver, and of CUDA 12 or 13
-    /// NVRTC and cuBLASLt: where they are not installed, `pip install nvidia-cuda-nvrtc nvidia-cublas` and name the folders
-    /// of their libraries in HIGHWATER_CUDA_PATH
+    /// Device: meta (counts every byte, computes nothing), meta:cuda (also counts what a GPU reserves), cpu, or cuda:N
+    ///
+    /// cuda:N is an NVIDIA GPU of compute capability 8.0 or later. It needs the driver, and NVRTC and cuBLASLt of CUDA 12
+    /// or 13: if they are not installed, run `pip install nvidia-cuda-nvrtc nvidia-cublas` and set HIGHWATER_CUDA_PATH to
+    /// the folders of their libraries.
     #[arg(long, value_name = "meta[:cuda]|cpu|cuda[:N]", default_value = "meta")]
     pub device: RunDevice,
-    /// How many training steps
+    /// Number of training steps
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub steps: u32,
-    /// The file to write [default: SCENARIO.snap]
+    /// File to write [default: SCENARIO.snap]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// The optimizer [default: the scenario's]
+    /// Optimizer [default: the scenario's]
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(["sgd", "adam", "adamw"]))]
     pub optimizer: Option<String>,
-    /// Update all parameters at once, which is faster and takes temporaries for all of them
+    /// Update all parameters at once: faster, with temporaries for all of them
     #[arg(long, overrides_with_all = ["no_foreach", "fused"])]
     pub foreach: bool,
-    /// Update one parameter after the other
+    /// Update the parameters one by one
     #[arg(long, overrides_with_all = ["foreach", "fused"])]
     pub no_foreach: bool,
-    /// Update each parameter in one pass, which takes no temporaries
+    /// Update each parameter in one fused pass, without temporaries
     #[arg(long, overrides_with_all = ["foreach", "no_foreach"])]
     pub fused: bool,
-    /// How far a step goes [default: the optimizer's]
+    /// Learning rate [default: the optimizer's]
     #[arg(long, value_name = "X")]
     pub learning_rate: Option<f64>,
-    /// What parameters lose of themselves in a step [default: the optimizer's]
+    /// Weight decay [default: the optimizer's]
     #[arg(long, value_name = "X")]
     pub weight_decay: Option<f64>,
-    /// The share of former steps that SGD keeps [default: 0.9]
+    /// Momentum of SGD [default: 0.9]
     #[arg(long, value_name = "X")]
     pub momentum: Option<f64>,
-    /// Update each parameter as soon as its gradient is there, and drop the gradient
+    /// Update each parameter in backward, as soon as its gradient is computed, and free the gradient
     #[arg(long)]
     pub optimizer_in_backward: bool,
-    /// Keep all that backward reads, also what is cheap to compute again, as PyTorch does
+    /// Save everything that backward reads, even if it is cheap to recompute, as PyTorch does
     #[arg(long)]
     pub no_recompute: bool,
-    /// Record when each block is used as well, so that what is held and never used again can be told; the file about doubles
+    /// Record each use of a block too, to find memory that is no longer used; about doubles the file
     #[arg(long)]
     pub uses: bool,
-    /// Memory of the device, such as 24GiB; when it is too small, the run ends in a described out-of-memory
+    /// Memory of the device, such as 24GiB; the run ends with an out-of-memory error if it is too small
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub capacity: Option<u64>,
     /// Settings of the caching allocator, as in PyTorch: expandable_segments:True,max_split_size_mb:128
     #[arg(long, value_name = "CONF")]
     pub alloc_conf: Option<String>,
-    /// Seed of all random numbers
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// Open the recording in the app afterwards
     #[arg(long)]
     pub open: bool,
-    /// Print one JSON object
+    /// Print one JSON object to standard output
     #[arg(long)]
     pub json: bool,
     // Last, since its heading would stand over all that follows.
@@ -87,40 +88,40 @@ pub struct RecordArguments {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The scenario's model and data (each scenario has some of these)")]
 pub struct ModelArguments {
-    /// Another form of the scenario; `--list` names them
+    /// Variant of the scenario; `--list` names them
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
-    /// Examples in a batch
+    /// Batch size
     #[arg(long, value_name = "N")]
     pub batch: Option<usize>,
-    /// Tokens in a sequence, or steps in time
+    /// Sequence length, or number of time steps
     #[arg(long, value_name = "N")]
     pub seq: Option<usize>,
-    /// Numbers in a layer, for one token or point
+    /// Hidden size
     #[arg(long, value_name = "N")]
     pub width: Option<usize>,
-    /// Layers, or blocks
+    /// Number of layers or blocks
     #[arg(long, value_name = "N")]
     pub layers: Option<usize>,
-    /// Attention heads
+    /// Number of attention heads
     #[arg(long, value_name = "N")]
     pub heads: Option<usize>,
-    /// Heads of keys and values, which groups of attention heads share
+    /// Number of key-value heads (grouped-query attention)
     #[arg(long, value_name = "N")]
     pub key_heads: Option<usize>,
-    /// Numbers in the middle of an MLP, for one token
+    /// MLP hidden size
     #[arg(long, value_name = "N")]
     pub hidden: Option<usize>,
-    /// Blocks from the input on that are not trained, with what stands before them
+    /// Freeze the first N blocks (and the embeddings)
     #[arg(long, value_name = "N")]
     pub freeze: Option<usize>,
-    /// Tokens that there are
+    /// Vocabulary size
     #[arg(long, value_name = "N")]
     pub vocab: Option<usize>,
-    /// Places in a sequence that have an embedding
+    /// Maximum sequence length
     #[arg(long, value_name = "N")]
     pub positions: Option<usize>,
-    /// Classes that images are told apart into
+    /// Number of classes
     #[arg(long, value_name = "N")]
     pub classes: Option<usize>,
     /// Height and width of an image, in pixels
@@ -129,28 +130,28 @@ pub struct ModelArguments {
     /// Height and width of a patch, in pixels
     #[arg(long, value_name = "N")]
     pub patch: Option<usize>,
-    /// Points along each ray
+    /// Samples per ray
     #[arg(long, value_name = "N")]
     pub samples: Option<usize>,
-    /// Points that go through the network at a time
+    /// Points per forward pass
     #[arg(long, value_name = "N")]
     pub chunk: Option<usize>,
-    /// Zeros around the image
+    /// Padding of the image in pixels
     #[arg(long, value_name = "N")]
     pub padding: Option<usize>,
-    /// Type of parameters and activations
+    /// Dtype of parameters and activations
     #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
     pub dtype: Option<String>,
-    /// Type in which products are computed, whatever the parameters' type
+    /// Dtype of matrix products, whatever the parameters' (autocast)
     #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
     pub autocast: Option<String>,
-    /// Freeze the weights, and train adapters of rank R beside them
+    /// Freeze the weights and train LoRA adapters of rank R
     #[arg(long, value_name = "R")]
     pub lora: Option<usize>,
-    /// Type of the adapters
+    /// Dtype of the adapters
     #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
     pub adapters: Option<String>,
-    /// Keep only the input of each block, and run it again in backward
+    /// Activation checkpointing: save only each block's input and recompute the rest in backward
     #[arg(long)]
     pub checkpoint: bool,
 }

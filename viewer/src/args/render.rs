@@ -16,53 +16,53 @@ pub struct RenderArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
     pub source: Source,
-    /// The recording to set beside it, with --view diff; without it, two steps of the first are compared
+    /// Second recording, with --view diff; without it, two steps of the first are compared
     #[arg(value_name = "B")]
     pub b: Option<PathBuf>,
-    /// The picture to write; its ending says how: .png or .svg
+    /// Picture to write: .png or .svg
     ///
-    /// A file that is there is replaced, once the new one is complete.
+    /// An existing file is replaced once the new one is complete.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// What to draw: timeline, segments, flame, treemap, table, explain or diff
+    /// View: timeline, segments, flame, treemap, table, explain or diff
     #[arg(long, value_name = "NAME", default_value = "timeline")]
     pub view: String,
-    /// Width and height of the picture in pixels
+    /// Width and height in pixels
     #[arg(long, value_name = "WxH", default_value = "1600x900")]
     pub size: PictureSize,
-    /// How large text and lines are drawn: 2 for a picture that is to be printed small or shown on a fine screen
+    /// Scale of text and lines: 2 for print or a high-resolution screen
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     pub scale: f32,
-    /// Draw for a light or a dark page
+    /// Colour theme
     #[arg(long, value_enum, default_value_t = PictureTheme::Light)]
     pub theme: PictureTheme,
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
-    /// The total to draw
+    /// Memory total
     #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
     pub metric: Metric,
-    /// What colours tell apart: category, scope, scope:N (N levels of the module path), op, stack (the line of code),
-    /// lifetime, stream. With --view diff, by what blocks are grouped: the keys of `highwater diff`
+    /// Colour by category, scope, scope:N (N levels of the module path), op, stack (the line of code), lifetime or stream;
+    /// with --view diff, the grouping keys of `highwater diff`
     #[arg(long, value_name = "KEY", default_value = "category")]
     pub by: PictureBy,
-    /// The order of the stack: oldest at the bottom, or blocks of one colour together
+    /// Order of the bands: oldest at the bottom, or blocks of one colour together
     #[arg(long, value_enum, default_value_t = PictureOrder::Age)]
     pub stack_by: PictureOrder,
-    /// What runs from left to right
+    /// Horizontal axis
     #[arg(long, value_enum, default_value_t = PictureAxis::Event)]
     pub axis: PictureAxis,
-    /// The first event to draw
+    /// First event to draw
     #[arg(long, value_name = "N")]
     pub from: Option<u32>,
-    /// The last event to draw
+    /// Last event to draw
     #[arg(long, value_name = "N")]
     pub to: Option<u32>,
-    /// The event after which memory is looked at in segments, flame, treemap and table; the peak where none is named. With
-    /// --view diff the moment to compare: peak, end, step:N or step-end:N
+    /// Event whose state is drawn in segments, flame, treemap and table [default: the peak]; with --view diff the moment to
+    /// compare: peak, end, step:N or step-end:N
     #[arg(long, value_name = "MOMENT")]
     pub at: Option<PictureAt>,
-    /// The moment of B, with --view diff [default: as --at; of one recording, the step after it]
+    /// Moment of B, with --view diff [default: as --at; of one recording, the step after it]
     #[arg(long, value_name = "MOMENT")]
     pub at_b: Option<ComparedAt>,
     /// Device N of B, with --view diff [default: as --device]
@@ -149,8 +149,7 @@ impl FromStr for PictureBy {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let colours = text.parse::<PictureColours>();
-        // How deep modules are told apart is a matter of colours alone.
-        let keys = if let Ok(PictureColours::Scope(_)) = colours { "scope" } else { text }.parse::<GroupKeys>();
+        let keys = text.parse::<GroupKeys>();
         match (colours, keys) {
             (Err(why), Err(_)) => Err(why),
             (colours, keys) => Ok(Self { colours, keys }),
@@ -196,7 +195,7 @@ pub enum PictureOrder {
     Colour,
 }
 
-/// What runs from left to right.
+/// Horizontal axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PictureAxis {
     /// Events, each as wide as any other.
@@ -220,7 +219,7 @@ mod tests {
         assert_eq!("frame".parse(), Ok(PictureColours::Stack));
         let why = |text: &str| text.parse::<PictureColours>().unwrap_err();
         let by = "scope:2".parse::<PictureBy>().unwrap();
-        assert_eq!((by.colours, by.keys.unwrap().to_string()), (Ok(PictureColours::Scope(2)), "scope".to_owned()));
+        assert_eq!((by.colours, by.keys.unwrap().to_string()), (Ok(PictureColours::Scope(2)), "scope:2".to_owned()));
         assert!("size,pool".parse::<PictureBy>().unwrap().colours.is_err());
         assert_eq!(("7".parse(), "end".parse()), (Ok(PictureAt::Event(7)), Ok(PictureAt::Compared(DiffAt::End))));
         assert!("-1".parse::<PictureAt>().unwrap_err().contains("step:N"));

@@ -93,7 +93,7 @@ pub struct GroupKeys(pub Vec<GroupKey>);
 
 impl fmt::Display for GroupKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.0.iter().map(|key| key.name()).collect();
+        let names: Vec<String> = self.0.iter().map(GroupKey::to_string).collect();
         f.write_str(&names.join(","))
     }
 }

@@ -7,6 +7,7 @@ use highwater_snapshots::trace::Trust;
 use highwater_snapshots::units::format_count;
 use serde::Serialize;
 
+use super::moment::count_of;
 use super::page::Page;
 
 /// The facts of [`Trust`] and what else limits trust, and whether there is any of that.
@@ -38,25 +39,55 @@ pub fn problem_texts(trace: &Trace) -> Vec<String> {
     trace.problems.iter().map(ToString::to_string).collect()
 }
 
+/// Says before the answer that the recording, called `name` among several, is cut off or could not be read in full;
+/// nothing where it was.
+pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
+    if !trace.is_partial() {
+        return Ok(());
+    }
+    let events = match trace.events.len() as u64 {
+        0 => "no event".to_owned(),
+        count => count_of(count, "event"),
+    };
+    let unread: Vec<_> = trace.problems.iter().filter(|problem| problem.offset.is_some()).collect();
+    let why = match unread.as_slice() {
+        [] => "it was cut off, or is still being written".to_owned(),
+        [problem] => problem.to_string(),
+        [problem, more @ ..] => format!("{problem}, and {}", count_of(more.len() as u64, "more problem")),
+    };
+    let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    page.warning(&format!("{name}Incomplete recording: only {events} could be read: {why}."))
+}
+
 /// At most so many problems are told where they are not what was asked for.
 const TOLD: usize = 5;
 
 /// Says what limits trust, and what is wrong with the file; nothing where nothing does.
 pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
+    print_of(trace, "", page)
+}
+
+/// The same of one of several recordings, which is called `name`.
+pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     let bare = bare_stacks(trace);
     if trace.is_complete() && trace.problems.is_empty() && bare.is_none() {
         return Ok(());
     }
+    let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
     page.gap()?;
-    for sentence in trace.trust_sentences() {
-        page.warning(&format!("Trust: {sentence}."))?;
+    for sentence in trace.trust.limits() {
+        page.warning(&format!("Trust{of}: {sentence}."))?;
     }
     for problem in trace.problems.iter().take(TOLD) {
-        page.warning(&format!("Problem: {problem}"))?;
+        page.warning(&format!("Problem{of}: {problem}"))?;
     }
     if trace.problems.len() > TOLD {
         let more = trace.problems.len() - TOLD;
-        page.warning(&format!("Problem: … and {more} more; `highwater verify` lists them"))?;
+        page.warning(&format!("Problem{of}: … and {more} more; `highwater verify` lists them"))?;
+    }
+    let routine = trace.routine_sentences();
+    if !routine.is_empty() {
+        page.hint(&format!("Note{of}: {}.", routine.join("; ")))?;
     }
     if let Some(sentence) = bare {
         page.hint(&sentence)?;

@@ -231,7 +231,7 @@ impl<'a> CheckReport<'a> {
         }
         caveats::print(self.trace, page)?;
         if let Some(baseline) = self.baseline {
-            caveats::print(baseline, page)?;
+            caveats::print_of(baseline, "the baseline", page)?;
         }
         page.gap()?;
         page.hint(&self.hint())

@@ -103,6 +103,7 @@ impl Answer<'_> {
         let Self { input, recording, destination, exported, .. } = self;
         let out = &destination.path;
         let events = count_of(exported.events, "event");
+        caveats::lead(&recording.trace, "", page)?;
         page.headline(&format!("Wrote {} ({}): {events}.", out.display(), format_bytes(self.bytes)))?;
         page.gap()?;
         let mut table =

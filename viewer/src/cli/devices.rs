@@ -1,9 +1,10 @@
 //! Devices: which devices an answer covers, and how its first line names them.
 
+use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::{DeviceId, Trace};
 
 use super::outcome::Failure;
-use super::recording::choose_device;
+use super::recording::{check_metric, choose_device};
 
 const HOST: &str = "host memory";
 
@@ -57,6 +58,42 @@ pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Fail
         (true, false) => known,
         (true, true) => vec![trace.main_device()],
     })
+}
+
+/// The devices that are compared: those that are asked for, which must be in their recordings, else the default ones.
+pub fn compared_devices(
+    traces: [&Trace; 2],
+    wanted: [Option<u16>; 2],
+    metric: Metric,
+) -> Result<[DeviceId; 2], Failure> {
+    let mut devices = default_devices(traces);
+    for (side, device) in devices.iter_mut().enumerate() {
+        if wanted[side].is_some() {
+            *device = choose_device(traces[side], wanted[side]).map_err(|failure| of_side(failure, side))?;
+        }
+        check_metric(traces[side], *device, metric).map_err(|failure| of_side(failure, side))?;
+    }
+    Ok(devices)
+}
+
+/// The devices that are compared where none is named: one and the same where both recordings have it, that of the
+/// recording that ran out of memory or else of A.
+fn default_devices([a, b]: [&Trace; 2]) -> [DeviceId; 2] {
+    let main = [a, b].map(Trace::main_device);
+    let shared = |side: usize| {
+        let device = main[side];
+        [a, b].iter().all(|trace| trace.device_ids().contains(&device)).then_some([device; 2])
+    };
+    let order = if a.ooms.is_empty() && !b.ooms.is_empty() { [1, 0] } else { [0, 1] };
+    order.into_iter().find_map(shared).unwrap_or(main)
+}
+
+/// A failure with the side that it is of, 0 for A and 1 for B, where that can be said.
+pub fn of_side(failure: Failure, side: usize) -> Failure {
+    match failure {
+        Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),
+        other => other,
+    }
 }
 
 #[cfg(test)]

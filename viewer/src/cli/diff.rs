@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use highwater_snapshots::Trace;
 use highwater_snapshots::analysis::diff::{
     Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
 };
 use highwater_snapshots::analysis::phases::PhaseRow;
 use highwater_snapshots::analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::caveats;
-use super::devices::{on_device, phrase};
+use super::devices::{compared_devices, on_device, phrase};
 use super::diff_blocks::{self, LoneBlockFigures};
 use super::moment::{PeakFigure, count_of, when};
 use super::outcome::Failure;
 use super::page::Page;
-use super::recording::{check_metric, choose_device, names_operations};
+use super::recording::names_operations;
 use super::shell::quoted;
 use super::table::{Column, Table};
 use crate::args::{ComparedAt, DiffArguments, is_stdin};
@@ -155,9 +155,11 @@ impl<'a> DiffReport<'a> {
             page.line(&diff_blocks::heading(lone))?;
             page.table(&diff_blocks::table(lone))?;
         }
-        caveats::print(self.traces[0], page)?;
         if self.arguments.b.is_some() {
-            caveats::print(self.traces[1], page)?;
+            caveats::print_of(self.traces[0], "A", page)?;
+            caveats::print_of(self.traces[1], "B", page)?;
+        } else {
+            caveats::print(self.traces[0], page)?;
         }
         page.gap()?;
         page.hint(&self.hint())
@@ -290,34 +292,6 @@ impl<'a> DiffReport<'a> {
     }
 }
 
-/// The devices that are compared: those that are asked for, which must be in their recordings, else the default ones.
-pub fn compared_devices(
-    traces: [&Trace; 2],
-    wanted: [Option<u16>; 2],
-    metric: Metric,
-) -> Result<[DeviceId; 2], Failure> {
-    let mut devices = default_devices(traces);
-    for (side, device) in devices.iter_mut().enumerate() {
-        if wanted[side].is_some() {
-            *device = choose_device(traces[side], wanted[side]).map_err(|failure| of_side(failure, side))?;
-        }
-        check_metric(traces[side], *device, metric).map_err(|failure| of_side(failure, side))?;
-    }
-    Ok(devices)
-}
-
-/// The devices that are compared where none is named: one and the same where both recordings have it, that of the
-/// recording that ran out of memory or else of A.
-fn default_devices([a, b]: [&Trace; 2]) -> [DeviceId; 2] {
-    let main = [a, b].map(Trace::main_device);
-    let shared = |side: usize| {
-        let device = main[side];
-        [a, b].iter().all(|trace| trace.device_ids().contains(&device)).then_some([device; 2])
-    };
-    let order = if a.ooms.is_empty() && !b.ooms.is_empty() { [1, 0] } else { [0, 1] };
-    order.into_iter().find_map(shared).unwrap_or(main)
-}
-
 /// The moments of both sides that the options mean, of two recordings or, where there `is_one`, of that.
 pub fn moments_of([at, at_b]: [Option<DiffAt>; 2], is_one: bool, first: &Trace) -> Result<[DiffAt; 2], Failure> {
     if !is_one {
@@ -333,14 +307,6 @@ pub fn moments_of([at, at_b]: [Option<DiffAt>; 2], is_one: bool, first: &Trace) 
             Failure::Usage(text.to_owned())
         }),
         _ => Err(Failure::Usage("of one recording, name both moments: --at and --at-b".to_owned())),
-    }
-}
-
-/// A failure with the side that it is of, 0 for A and 1 for B, where that can be said.
-pub fn of_side(failure: Failure, side: usize) -> Failure {
-    match failure {
-        Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),
-        other => other,
     }
 }
 

@@ -115,10 +115,6 @@ impl<'a> InfoReport<'a> {
         if self.trace.events.is_empty() {
             let blocks = self.trace.blocks.device.iter().filter(|device| **device == summary.device).count() as u64;
             let bytes = format_bytes(summary.end.requested);
-            let trust = &self.trace.trust;
-            if trust.unfinished || trust.events_lost > 0 {
-                return "No event of this recording could be read: it is cut off or damaged, as said below.".to_owned();
-            }
             return format!("{on}A state without events: {bytes} requested in {}.", count_of(blocks, "block"));
         }
         let peak = summary.peaks.iter().find(|moment| moment.metric == Metric::Requested);

@@ -48,6 +48,11 @@ pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Fai
         .map(|((recording, name), offset_ns)| Part { name, trace: &recording.trace, offset_ns })
         .collect();
     let joined = join(&parts).map_err(|why| Failure::Usage(why.to_string()))?;
+    if !arguments.json {
+        for (recording, name) in recordings.iter().zip(&names) {
+            caveats::lead(&recording.trace, name, page)?;
+        }
+    }
     drop(recordings);
     let (exported, bytes) = write_to(&destination, &joined.trace)?;
     let lost = joined.lost.iter().chain(&exported.lost).cloned().collect();

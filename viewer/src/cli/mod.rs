@@ -47,7 +47,7 @@ use self::outcome::{Failure, Status};
 use self::page::Page;
 use self::peak::PeakReport;
 use self::phases::PhasesReport;
-use self::recording::{keep_only, read};
+use self::recording::{keep_only, read_any};
 use self::verify::VerifyReport;
 use crate::args::{
     DiffArguments, EventsArguments, GrowthArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments,
@@ -72,6 +72,7 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
     if arguments.source.json {
         page.json(&report.figures())?;
     } else {
+        caveats::lead(&recording.trace, "", page)?;
         report.print(page)?;
     }
     Ok(Status::Fine)
@@ -84,6 +85,7 @@ pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Fa
     if arguments.source.json {
         page.json(&report.figures())?;
     } else {
+        caveats::lead(&recording.trace, "", page)?;
         report.print(page)?;
     }
     Ok(Status::Fine)
@@ -97,6 +99,7 @@ pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status
     if arguments.source.json {
         page.json(&report.figures())?;
     } else {
+        caveats::lead(&recording.trace, "", page)?;
         report.print(page)?;
     }
     Ok(Status::Fine)
@@ -114,6 +117,13 @@ pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Fa
     if arguments.json {
         page.json(&report.figures())?;
     } else {
+        match &second {
+            Some(second) => {
+                caveats::lead(&first.trace, "A", page)?;
+                caveats::lead(&second.trace, "B", page)?;
+            }
+            None => caveats::lead(&first.trace, "", page)?,
+        }
         report.print(page)?;
     }
     Ok(Status::Fine)
@@ -126,6 +136,7 @@ pub fn growth(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status
     if arguments.source.json {
         page.json(&report.figures())?;
     } else {
+        caveats::lead(&recording.trace, "", page)?;
         report.print(page)?;
     }
     Ok(Status::Fine)
@@ -134,6 +145,9 @@ pub fn growth(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status
 /// `highwater events`.
 pub fn events(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
+    if !arguments.source.json {
+        caveats::lead(&recording.trace, "", page)?;
+    }
     let listing = EventsListing::of(&mut recording.trace, arguments)?;
     if arguments.source.json {
         listing.write_json(page)?;
@@ -146,7 +160,7 @@ pub fn events(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status
 /// `highwater verify`.
 pub fn verify(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
-    let report = match read(file) {
+    let report = match read_any(file) {
         Ok(recording) => VerifyReport::of(&recording.trace, arguments)?,
         Err(failure) => {
             // Whoever asks for JSON is told in JSON also that nothing could be read.

@@ -42,6 +42,14 @@ pub enum Failure {
         /// Why.
         source: highwater_snapshots::Error,
     },
+    /// A file was opened, but no event of it could be read.
+    #[error("{}: no event could be read: {why}; record again, or see `highwater verify`", file.display())]
+    Unreadable {
+        /// The file as it was named.
+        file: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// The options ask for something that the recording does not have, or that does not go together.
     #[error("{0}")]
     Usage(String),

@@ -115,7 +115,7 @@ impl<'a> PeakReport<'a> {
             _ => Column::text(key.name()).giving_way(),
         };
         let mut columns: Vec<Column> = keys.iter().map(column).collect();
-        columns.extend([Column::number("bytes"), Column::number("share"), Column::text("")]);
+        columns.extend([Column::number("bytes"), Column::number("share"), Column::text("").optional()]);
         columns.push(Column::number("blocks"));
         let mut table = Table::new(columns);
         let mut row = |mut names: Vec<String>, bytes: u64, blocks: Option<u64>, has_bar: bool| {

@@ -27,12 +27,12 @@ pub fn peaks_table(summary: &DeviceSummary) -> Table {
     let mut table = Table::new(vec![
         Column::text("total"),
         Column::number("peak"),
-        Column::number(if has_capacity { "of device" } else { "" }),
+        Column::number(if has_capacity { "of device" } else { "" }).optional(),
         Column::number("at event"),
         Column::number("step"),
         Column::text("phase"),
         Column::number("end"),
-        Column::text("what it counts").giving_way(),
+        Column::text("what it counts").giving_way().optional(),
     ]);
     for moment in &summary.peaks {
         table.push(vec![

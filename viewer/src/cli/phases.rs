@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::analysis::phases::{PhaseRow, phases};
+use highwater_snapshots::analysis::{Metric, Moment, Series};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{Category, DeviceId, Trace};
 use serde::{Serialize, Serializer};
 
 use super::caveats::{self, TrustFigures, problem_texts};
 use super::devices::on_device;
-use super::moment::{count_of, when};
+use super::moment::{count_of, how_much_and_when};
 use super::outcome::Failure;
 use super::page::Page;
 use super::recording::{check_metric, choose_device, names_operations};
@@ -26,6 +26,8 @@ pub struct PhasesReport<'a> {
     arguments: &'a PhasesArguments,
     device: DeviceId,
     rows: Vec<PhaseRow>,
+    /// The moment that `peak` and `info` name too.
+    peak: Moment,
 }
 
 /// Categories named in one cell.
@@ -42,7 +44,8 @@ impl<'a> PhasesReport<'a> {
                 format!("--where picks blocks, and {metric} is no sum over blocks; ask for requested or allocated");
             return Err(Failure::Usage(text));
         }
-        Ok(Self { trace, arguments, device, rows: phases(trace, device, metric) })
+        let (rows, series) = rayon::join(|| phases(trace, device, metric), || Series::build(trace, device));
+        Ok(Self { trace, arguments, device, rows, peak: Moment::peak(trace, &series, metric) })
     }
 
     /// The answer as an object with `rows`.
@@ -59,24 +62,15 @@ impl<'a> PhasesReport<'a> {
 
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let metric = self.arguments.metric.name().replace('_', " ");
-        let Some(highest) = self.highest() else {
-            let on = on_device(self.trace, self.device);
+        let on = on_device(self.trace, self.device);
+        if self.rows.is_empty() {
             page.headline(&format!("{on}No phases: nothing was allocated or freed while events were recorded."))?;
             return caveats::print(self.trace, page);
-        };
+        }
         let steps: BTreeSet<u32> = self.rows.iter().filter_map(|row| row.step).collect();
-        let steps = steps.len() as u64;
-        let counts = format!("{} in {}", count_of(self.rows.len() as u64, "phase"), count_of(steps, "step"));
-        let when = match highest.peak_event {
-            Some(event) => when(Some(event), highest.step, highest.phase),
-            None => format!("at the start of {}", highest.phase),
-        };
-        let on = on_device(self.trace, self.device);
-        page.headline(&format!(
-            "{on}{counts}; the highest reaches {} {metric}, {when}.",
-            format_bytes(highest.peak_bytes)
-        ))?;
+        let counts =
+            format!("{} in {}", count_of(self.rows.len() as u64, "phase"), count_of(steps.len() as u64, "step"));
+        page.headline(&format!("{on}Peak: {}; {counts}.", how_much_and_when(&self.peak)))?;
         if let Some(filter) = self.arguments.blocks.filter.stated() {
             page.line(&format!("Counted are blocks with {filter}."))?;
         }
@@ -91,10 +85,6 @@ impl<'a> PhasesReport<'a> {
         let keys = if names_operations(self.trace) { "op,scope" } else { "frame" };
         page.hint(&next_command(&["peak"], file, &["--by", keys], "for what holds memory at the peak"))
     }
-
-    fn highest(&self) -> Option<&PhaseRow> {
-        self.rows.iter().rev().max_by_key(|row| row.peak_bytes)
-    }
 }
 
 /// The rows as a table.
@@ -105,9 +95,9 @@ pub fn table(rows: &[PhaseRow]) -> Table {
         Column::text("phase"),
         Column::number("start"),
         Column::number("peak"),
-        Column::text(""),
+        Column::text("").optional(),
         Column::number("end"),
-        Column::number("events"),
+        Column::number("events").optional(),
         Column::text("at its peak").giving_way(),
     ]);
     for row in rows {

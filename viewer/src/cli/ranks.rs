@@ -18,7 +18,7 @@ use super::recording::{keep_only, read_fleet};
 use super::shell::next_command;
 use super::table::{Column, Table};
 use crate::args::InfoArguments;
-use crate::fleet::{Fleet, Origin, Rank, ranges_text};
+use crate::fleet::{Fleet, Rank, ranges_text};
 use crate::outliers::{Middle, RULE, Standing};
 
 /// The totals of which outliers are told: what programs ask for, and what they hold from the driver.
@@ -62,7 +62,10 @@ struct RanksReport<'a> {
 /// A rank that stands out.
 #[derive(Clone, Debug, Serialize)]
 struct Outlier {
-    rank: u32,
+    rank: Option<u32>,
+    file: String,
+    #[serde(skip)]
+    label: String,
     metric: &'static str,
     bytes: u64,
     /// From the median, below it if negative.
@@ -80,7 +83,8 @@ impl RanksReport<'_> {
             folder: &fleet.name,
             world_size: fleet.world_size(),
             filter: self.arguments.blocks.filter.stated(),
-            highest: highest.map(|rank| rank.rank),
+            highest: highest.and_then(Rank::number),
+            highest_file: highest.map(|rank| rank.path.display().to_string()),
             rule: RULE,
             outliers: COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric)).collect(),
             median: Metric::ALL.map(|metric| (metric.name(), median(fleet, metric))).into(),
@@ -128,25 +132,26 @@ impl RanksReport<'_> {
     fn table(&self) -> Table {
         let mut table = Table::new(vec![
             Column::number("rank"),
-            Column::text("host").giving_way(),
-            Column::number("events"),
+            Column::text("file").giving_way(),
+            Column::text("host").giving_way().optional(),
+            Column::number("events").optional(),
             Column::number("allocated"),
             Column::number("reserved"),
-            Column::number("at event"),
-            Column::number("step"),
-            Column::text("phase"),
-            Column::number("end"),
-            Column::number("lost"),
+            Column::number("at event").optional(),
+            Column::number("step").optional(),
+            Column::text("phase").optional(),
+            Column::number("end").optional(),
+            Column::number("lost").optional(),
             Column::text("trust"),
-            Column::text(""),
+            Column::text("").giving_way(),
         ]);
         let standings = COMPARED.map(|metric| self.fleet.standings(metric));
         for (row, rank) in self.fleet.ranks.iter().enumerate() {
             let peak = rank.peak(Metric::Allocated);
-            let by_name = if rank.origin == Origin::ByName { "?" } else { "" };
             let notes = notes(&standings.each_ref().map(|standings| standings[row]));
             table.push(vec![
-                format!("{}{by_name}", rank.rank),
+                rank.number().map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
+                rank.name.clone(),
                 rank.header.host.clone(),
                 format_count(rank.events as u64),
                 format_bytes(peak.bytes),
@@ -171,18 +176,31 @@ fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
         .filter_map(|((rank, standing), middle)| {
             let Standing::Out { by, .. } = standing else { return None };
             let bytes = rank.peak(metric).bytes;
-            Some(Outlier { rank: rank.rank, metric: metric.name(), bytes, distance_bytes: by, middle })
+            Some(Outlier {
+                rank: rank.number(),
+                file: rank.path.display().to_string(),
+                label: capitalized(&rank.label()),
+                metric: metric.name(),
+                bytes,
+                distance_bytes: by,
+                middle,
+            })
         })
         .collect();
-    outliers.sort_by_key(|outlier| (std::cmp::Reverse(outlier.distance_bytes.unsigned_abs()), outlier.rank));
+    outliers.sort_by_key(|outlier| {
+        (std::cmp::Reverse(outlier.distance_bytes.unsigned_abs()), outlier.rank, outlier.file.clone())
+    });
     outliers
 }
 
 /// Which rank peaks highest, which stand out, and which are missing, a sentence each.
 pub fn headlines(fleet: &Fleet) -> Vec<String> {
     let Some(top) = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]) else { return Vec::new() };
-    let mut told =
-        vec![format!("Rank {} peaks highest: {}.", top.rank, how_much_and_when(&top.peak(Metric::Allocated)))];
+    let mut told = vec![format!(
+        "{} peaks highest: {}.",
+        capitalized(&top.label()),
+        how_much_and_when(&top.peak(Metric::Allocated))
+    )];
     let outliers: Vec<Outlier> = COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric)).collect();
     told.extend(outliers.iter().take(TOLD).map(Outlier::words));
     if outliers.len() > TOLD {
@@ -206,7 +224,7 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
 /// What limits trust and what could not be read, a sentence each. What holds of many ranks is told once.
 pub fn limits(fleet: &Fleet) -> Vec<String> {
     let mut sentences: Vec<String> = fleet.problems().iter().map(|problem| format!("Problem: {problem}.")).collect();
-    let mut told: BTreeMap<String, Vec<RangeInclusive<u32>>> = BTreeMap::new();
+    let mut told: BTreeMap<String, (Vec<RangeInclusive<u32>>, Vec<&str>)> = BTreeMap::new();
     for rank in &fleet.ranks {
         let more = match rank.problem_count.saturating_sub(1) {
             0 => String::new(),
@@ -215,14 +233,22 @@ pub fn limits(fleet: &Fleet) -> Vec<String> {
         let problem = rank.problems.first().map(|first| format!("Problem: {first}{more}"));
         let trust = rank.trust_sentences.iter().map(|sentence| format!("Trust: {sentence}"));
         for sentence in trust.chain(problem) {
-            told.entry(sentence).or_default().push(rank.rank..=rank.rank);
+            let (ranks, files) = told.entry(sentence).or_default();
+            match rank.number() {
+                Some(number) => ranks.push(number..=number),
+                None => files.push(&rank.name),
+            }
         }
     }
-    sentences.extend(told.into_iter().map(|(what, ranks)| {
-        let whose = match ranks.as_slice() {
-            all if all.len() == fleet.ranks.len() => "all ranks".to_owned(),
-            [one] => format!("rank {}", one.start()),
-            _ => format!("ranks {}", ranges_text(&joined(ranks))),
+    sentences.extend(told.into_iter().map(|(what, (ranks, files))| {
+        let named = match ranks.as_slice() {
+            [] => None,
+            [one] => Some(format!("rank {}", one.start())),
+            _ => Some(format!("ranks {}", ranges_text(&joined(ranks.clone())))),
+        };
+        let whose = match ranks.len() + files.len() {
+            all if all == fleet.ranks.len() => "all ranks".to_owned(),
+            _ => named.into_iter().chain(files.into_iter().map(str::to_owned)).collect::<Vec<_>>().join(", "),
         };
         format!("{what} ({whose}).")
     }));
@@ -231,6 +257,14 @@ pub fn limits(fleet: &Fleet) -> Vec<String> {
         sentences.push(format!("Not read: … and {}", count_of((fleet.unread.len() - TOLD) as u64, "more file")));
     }
     sentences
+}
+
+/// `text` with a capital at its beginning, but for the name of a file.
+pub fn capitalized(text: &str) -> String {
+    match text.strip_prefix("rank ") {
+        Some(rest) => format!("Rank {rest}"),
+        None => text.to_owned(),
+    }
 }
 
 /// How many files were left alone.
@@ -250,8 +284,8 @@ impl Outlier {
             deviation => format!("{:.1} median absolute deviations", distance as f64 / deviation as f64),
         };
         format!(
-            "Rank {} stands out: its peak of {} {} is {} {side} the median of {} ranks, {deviations}.",
-            self.rank,
+            "{} stands out: its peak of {} {} is {} {side} the median of {} ranks, {deviations}.",
+            self.label,
             format_bytes(self.bytes),
             self.metric,
             format_bytes(distance),
@@ -298,6 +332,7 @@ struct RanksFigures<'a> {
     filter: Option<&'a str>,
     /// The rank with the highest peak of allocated bytes.
     highest: Option<u32>,
+    highest_file: Option<String>,
     rule: &'static str,
     outliers: Vec<Outlier>,
     median: BTreeMap<&'static str, Middle>,
@@ -319,9 +354,10 @@ struct Unread<'a> {
 /// One rank of it.
 #[derive(Debug, Serialize)]
 struct RankFigures<'a> {
-    rank: u32,
-    /// `header`, or `name` where the recording does not say it.
-    rank_from: &'static str,
+    /// Null where it is not known.
+    rank: Option<u32>,
+    /// `header`, `name` of the file, or null.
+    rank_from: Option<&'static str>,
     file: String,
     host: &'a str,
     pid: u32,
@@ -366,8 +402,8 @@ impl<'a> RankFigures<'a> {
             (peak.metric.name(), figures)
         });
         Self {
-            rank: rank.rank,
-            rank_from: if rank.origin == Origin::ByName { "name" } else { "header" },
+            rank: rank.number(),
+            rank_from: rank.origin.name(),
             file: rank.path.display().to_string(),
             host: &rank.header.host,
             pid: rank.header.pid,

@@ -12,6 +12,7 @@ use super::diff::{DiffReport, signed};
 use super::moment::count_of;
 use super::outcome::{Failure, Status};
 use super::page::Page;
+use super::ranks::capitalized;
 use super::recording::{Recording, read_fleet};
 use super::table::{Column, Table};
 use crate::args::DiffArguments;
@@ -52,18 +53,21 @@ fn within(
         Standing::Out { by, .. } => {
             let side = if by > 0 { "above" } else { "below" };
             let by = format_bytes(by.unsigned_abs());
-            format!("Rank {} stands out: it peaks {by} {side} the median of {ranks}, in {name}.", b.rank)
+            let rank = capitalized(&b.label());
+            format!("{rank} stands out: it peaks {by} {side} the median of {ranks}, in {name}.")
         }
-        Standing::Usual => format!("No rank stands out among {ranks}; rank {} peaks highest, in {name}.", b.rank),
+        Standing::Usual => {
+            format!("No rank stands out among {ranks}; {} peaks highest, in {name}.", b.label())
+        }
     };
-    let nearest = format!("A is rank {}, the nearest to the median; B is rank {}.", a.rank, b.rank);
+    let nearest = format!("A is {}, the nearest to the median; B is {}.", a.label(), b.label());
     compare(arguments, [a, b], open, |report| {
         if arguments.json {
             let figures = WithinFigures {
                 folder: &fleet.name,
                 metric: metric.name(),
-                a_rank: a.rank,
-                b_rank: b.rank,
+                a_rank: a.number(),
+                b_rank: b.number(),
                 stands_out: outlier.is_some(),
                 diff: report.figures(),
             };
@@ -215,8 +219,8 @@ fn compare(
 struct WithinFigures<'a, D: Serialize> {
     folder: &'a str,
     metric: &'static str,
-    a_rank: u32,
-    b_rank: u32,
+    a_rank: Option<u32>,
+    b_rank: Option<u32>,
     stands_out: bool,
     diff: D,
 }

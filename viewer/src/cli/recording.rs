@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::moment::count_of;
 use super::outcome::Failure;
 use crate::args::is_stdin;
-use crate::fleet::{Fleet, Inputs};
+use crate::fleet::{Fleet, Inputs, why_unreadable};
 
 /// A recording that was read, and what it was read from.
 pub use highwater_snapshots::open::Opened as Recording;
@@ -24,9 +24,18 @@ pub use highwater_snapshots::open::Opened as Recording;
 /// A file of this many bytes is read before anybody wonders.
 const QUICK_BYTES: u64 = 16 << 20;
 
-/// Reads the recording `file`, or standard input for `-`. On a terminal a bar shows how far that is, where it may take
-/// long.
+/// Reads the recording `file`, or standard input for `-`. Fails too where the file is cut off or damaged so that no event
+/// can be read.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
+    let recording = read_any(file)?;
+    if recording.trace.is_unreadable() {
+        return Err(Failure::Unreadable { file: file.to_owned(), why: why_unreadable(&recording.trace) });
+    }
+    Ok(recording)
+}
+
+/// As [`read`], but also where no event can be read. On a terminal a bar shows the progress of a large file.
+pub fn read_any(file: &Path) -> Result<Recording, Failure> {
     if file.is_dir() {
         let text =
             "it is a folder: name one of the recordings in it; `info`, `diff` and `convert --to parquet` take folders";

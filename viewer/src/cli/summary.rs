@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::categories::read_with;
+use super::caveats;
 use super::info::InfoReport;
 use super::outcome::{Failure, Status};
 use super::page::Page;
@@ -40,7 +41,9 @@ fn each(
             ranks::info(&InfoArguments::of(file.clone()), page)?;
             continue;
         }
-        print(file, &read_with(file, &CategoryChoice::default())?, page)?;
+        let recording = read_with(file, &CategoryChoice::default())?;
+        caveats::lead(&recording.trace, "", page)?;
+        print(file, &recording, page)?;
     }
     Ok(Status::Fine)
 }

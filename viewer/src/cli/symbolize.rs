@@ -12,6 +12,7 @@ use highwater_snapshots::symbols::{
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
+use super::caveats;
 use super::convert::write_to;
 use super::destination::{Destination, Kind, rewrite};
 use super::moment::count_of;
@@ -46,6 +47,7 @@ pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status
     if arguments.json {
         page.json(&answer.figures())?;
     } else {
+        caveats::lead(&recording.trace, "", page)?;
         answer.print(page)?;
     }
     Ok(Status::Fine)

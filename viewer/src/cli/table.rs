@@ -1,6 +1,6 @@
 //! Table: rows of text in aligned columns, no wider than the page.
 
-use highwater_snapshots::line_text::shorten_line;
+use highwater_snapshots::line_text::{shorten_line, unique_suffixes};
 use highwater_snapshots::units::format_bytes;
 
 /// At which end of its column a cell stands.
@@ -19,22 +19,28 @@ pub struct Column {
     align: Align,
     gives_way: bool,
     is_cut_within: bool,
+    is_optional: bool,
 }
 
 impl Column {
     /// A column of text.
     pub fn text(title: &'static str) -> Self {
-        Self { title, align: Align::Left, gives_way: false, is_cut_within: false }
+        Self { title, align: Align::Left, gives_way: false, is_cut_within: false, is_optional: false }
     }
 
     /// A column of numbers.
     pub fn number(title: &'static str) -> Self {
-        Self { title, align: Align::Right, gives_way: false, is_cut_within: false }
+        Self { title, align: Align::Right, gives_way: false, is_cut_within: false, is_optional: false }
     }
 
     /// Its cells are cut where the table is wider than the page.
     pub fn giving_way(self) -> Self {
         Self { gives_way: true, ..self }
+    }
+
+    /// The column is left out where the table is wider than the page though cells were cut; the last first.
+    pub fn optional(self) -> Self {
+        Self { is_optional: true, ..self }
     }
 
     /// As [`Self::giving_way`], for source lines: they are shortened as [`shorten_line`] does.
@@ -68,8 +74,60 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as lines, titles first, none wider than `page_width` if the columns that give way allow it.
+    /// The table as lines, titles first, none wider than `page_width` if the columns that give way allow it. Where it would
+    /// be wider, source lines lose the folders that do not distinguish them, then optional columns are left out.
     pub fn lines(&self, page_width: Option<usize>) -> Vec<String> {
+        let is_wide = |page: &usize| line_width(&self.widths(None)) > *page;
+        match page_width.filter(is_wide) {
+            Some(page) => self.fitted(page).lines_within(Some(page)),
+            None => self.lines_within(None),
+        }
+    }
+
+    fn fitted(&self, page: usize) -> Self {
+        let mut table = self.clone();
+        for at in 0..table.columns.len() {
+            if table.columns[at].is_cut_within {
+                table.shorten_paths(at);
+            }
+        }
+        while line_width(&table.least_widths()) > page
+            && let Some(at) = table.columns.iter().rposition(|column| column.is_optional)
+        {
+            table.columns.remove(at);
+            table.rows.iter_mut().filter(|row| row.len() > at).for_each(|row| {
+                row.remove(at);
+            });
+        }
+        table
+    }
+
+    /// Leaves out the folders of column `at` that are the same for all source lines of a name.
+    fn shorten_paths(&mut self, at: usize) {
+        let cells = self.rows.iter().filter_map(|row| row.get(at));
+        let lines: Vec<&str> = cells.flat_map(|cell| cell.lines()).collect();
+        let mut short = unique_suffixes(&lines).into_iter();
+        for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
+            let lines: Vec<String> = short.by_ref().take(cell.lines().count()).collect();
+            *cell = lines.join("\n");
+        }
+    }
+
+    /// What the columns cannot be narrower than.
+    fn least_widths(&self) -> Vec<usize> {
+        let least = |(at, width): (usize, usize)| match self.columns[at] {
+            Column { is_cut_within: true, .. } => {
+                let cells = self.rows.iter().filter_map(|row| row.get(at));
+                let shortest = cells.flat_map(|cell| cell.lines()).map(|line| length(&shorten_line(line, 0)));
+                shortest.max().unwrap_or(0).max(LEAST).min(width)
+            }
+            Column { gives_way: true, .. } => width.min(LEAST),
+            _ => width,
+        };
+        self.widths(None).into_iter().enumerate().map(least).collect()
+    }
+
+    fn lines_within(&self, page_width: Option<usize>) -> Vec<String> {
         let widths = self.widths(page_width);
         let titles: Vec<String> = self.columns.iter().map(|column| column.title.to_owned()).collect();
         let rows = self.rows.iter().flat_map(|row| self.row_lines(row, &widths));
@@ -83,11 +141,12 @@ impl Table {
                 *width = cell.lines().map(length).max().unwrap_or(0).max(*width);
             }
         }
-        let whole: usize = widths.iter().map(|width| width + GAP).sum();
-        let mut excess = page_width.map_or(0, |page| whole.saturating_sub(page));
+        let Some(page) = page_width else { return widths };
+        let least = self.least_widths();
+        let mut excess = line_width(&widths).saturating_sub(page);
         // The widest gives first, so that several that give way end up alike.
         while excess > 0 {
-            let giving = (0..widths.len()).filter(|&at| self.columns[at].gives_way && widths[at] > LEAST);
+            let giving = (0..widths.len()).filter(|&at| self.columns[at].gives_way && widths[at] > least[at]);
             let Some(widest) = giving.max_by_key(|&at| widths[at]) else {
                 break;
             };
@@ -117,6 +176,11 @@ impl Table {
         };
         (0..height).map(line).collect()
     }
+}
+
+/// The width of a line of columns of these widths.
+fn line_width(widths: &[usize]) -> usize {
+    widths.iter().map(|width| width + GAP).sum()
 }
 
 /// `text` in at most `width` characters; what is cut is marked.
@@ -195,6 +259,24 @@ mod tests {
         table.push(vec!["/home/me/projects/model.py:14 forward".into(), "7".into()]);
         assert_eq!(table.lines(Some(35))[1], "  …/model.py:14 forward             7");
         assert_eq!(table.lines(Some(29))[1], "  model.py:14 forward       7");
+    }
+
+    #[test]
+    fn a_narrow_page_drops_shared_folders_and_optional_columns_and_never_a_line_number() {
+        let columns =
+            vec![Column::text("frame").giving_way_within(), Column::number("bytes"), Column::text("").optional()];
+        let mut table = Table::new(columns);
+        table.push(vec!["/home/me/projects/net/model.py:184 forward".into(), "7".into(), "█████".into()]);
+        table.push(vec!["/home/me/projects/net/train.py:9 main".into(), "1,000".into(), "█".into()]);
+        table.push(vec!["total".into(), "1,007".into()]);
+        assert!(table.lines(None)[1].starts_with("  /home/me/projects/net/model.py:184 forward"), "a pipe has all");
+        assert_eq!(table.lines(Some(40))[1], "  model.py:184 forward      7  █████");
+        for width in 26..60 {
+            let lines = table.lines(Some(width));
+            assert!(lines[1].contains("model.py:184") && lines[2].contains("train.py:9"), "{lines:?}");
+            assert!(lines.iter().all(|line| length(line) <= width), "{width}: {lines:?}");
+        }
+        assert!(!table.lines(Some(26))[1].contains('█'), "{:?}", table.lines(Some(26)));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use self::column::{Column, Value};
 use self::identity::Identity;
 use crate::args::{ConvertArguments, ConvertTable, is_stdin};
 use crate::cli::categories::{read_with, reader};
+use crate::cli::caveats;
 use crate::cli::destination::{Partial, io_error, same, write_folder, write_whole};
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
@@ -41,7 +42,7 @@ trait Rows {
 
 /// Converts to a data set, or to a file with one table.
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let answer = if arguments.to.is_some() { data_set(arguments)? } else { one_table(arguments)? };
+    let answer = if arguments.to.is_some() { data_set(arguments)? } else { one_table(arguments, page)? };
     if arguments.json {
         page.json(&answer.figures())?;
     } else {
@@ -51,7 +52,7 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
 }
 
 /// Writes one table of one recording as a file.
-fn one_table(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
+fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result<Answer<'a>, Failure> {
     let [input] = arguments.files.as_slice() else {
         let text = "several recordings are written as a folder: name it, with --to parquet before it";
         return Err(Failure::Usage(text.to_owned()));
@@ -66,6 +67,9 @@ fn one_table(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     }
     let recording = read_with(input, &arguments.categories)?;
     let trace = &recording.trace;
+    if !arguments.json {
+        caveats::lead(trace, "", page)?;
+    }
     let turning = spinner(format!("writing {}", out.display()));
     let rank = trace.header.rank.map(|rank| (rank, Origin::Recorded));
     let identity = Identity::of(&name_of(input), rank, trace);

@@ -53,8 +53,8 @@ impl Fleet {
         let outcomes = on_workers(inputs.files.len(), |row| {
             let file = &inputs.files[row];
             let outcome = match open(&file.path) {
-                Ok(trace) if is_nothing(&trace) => {
-                    let why = trace.problems.first().map(ToString::to_string).unwrap_or_default();
+                Ok(trace) if trace.is_unreadable() => {
+                    let why = why_unreadable(&trace);
                     Err(Unread::Failed(file.path.clone(), why))
                 }
                 Ok(trace) => Ok(Rank::of(file.path.clone(), file.name.clone(), &trace)),
@@ -80,7 +80,7 @@ impl Fleet {
             }
         }
         rank::number(&mut fleet.ranks);
-        fleet.ranks.sort_by_key(|rank| rank.rank);
+        fleet.ranks.sort_by_key(|rank| (rank.number().is_none(), rank.rank));
         fleet
     }
 
@@ -94,7 +94,7 @@ impl Fleet {
         let Some(size) = self.world_size() else { return Vec::new() };
         let mut gaps = Vec::new();
         let mut next = 0;
-        for rank in self.ranks.iter().map(|rank| rank.rank).take_while(|rank| *rank < size) {
+        for rank in self.ranks.iter().filter_map(Rank::number).take_while(|rank| *rank < size) {
             if rank > next {
                 gaps.push(next..=rank - 1);
             }
@@ -109,15 +109,15 @@ impl Fleet {
     /// What is odd about the recordings taken together, a sentence each.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        let by_name = self.ranks.iter().filter(|rank| rank.origin == Origin::ByName).count();
-        if by_name > 0 {
+        let unknown = self.ranks.iter().filter(|rank| rank.number().is_none()).count();
+        if unknown > 0 && self.ranks.len() > 1 {
             problems.push(format!(
-                "{by_name} of {} recordings do not say their rank: they are numbered in the order of their names",
+                "the rank of {unknown} of {} recordings is not known: neither the header nor the file name has one of its own",
                 self.ranks.len()
             ));
         }
         let mut files: BTreeMap<u32, usize> = BTreeMap::new();
-        self.ranks.iter().for_each(|rank| *files.entry(rank.rank).or_default() += 1);
+        self.ranks.iter().filter_map(Rank::number).for_each(|rank| *files.entry(rank).or_default() += 1);
         for (rank, count) in files.iter().filter(|(_, count)| **count > 1) {
             problems.push(format!("rank {rank} has {count} recordings: are they of several runs?"));
         }
@@ -173,9 +173,10 @@ impl Fleet {
     }
 }
 
-/// Whether nothing of a damaged file could be read: then it says nothing of a rank either.
-fn is_nothing(trace: &Trace) -> bool {
-    trace.events.is_empty() && trace.blocks.is_empty() && !trace.problems.is_empty()
+/// Why no event of a file could be read.
+pub fn why_unreadable(trace: &Trace) -> String {
+    let first = trace.problems.first().map(ToString::to_string);
+    first.unwrap_or_else(|| "the file ends before the first event".to_owned())
 }
 
 /// Ranks as people write them: `3, 7, 10 to 12`.

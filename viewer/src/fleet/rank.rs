@@ -1,6 +1,6 @@
 //! Rank: what is kept of one recording among many, once its trace is let go.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use highwater_snapshots::analysis::summary::{self, DeviceSummary};
@@ -11,10 +11,23 @@ use highwater_snapshots::{DeviceId, Trace};
 /// Where a rank's number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The recording says it.
+    /// The recording's header.
     Recorded,
-    /// It does not: recordings are numbered in the order of their names.
-    ByName,
+    /// The file's name: the number after its last `rank`, else its last number.
+    FileName,
+    /// Nowhere: the number only keeps recordings in order, and the file's name stands for the rank.
+    Order,
+}
+
+impl Origin {
+    /// As figures name it.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Recorded => Some("header"),
+            Self::FileName => Some("name"),
+            Self::Order => None,
+        }
+    }
 }
 
 /// One recording, summed up.
@@ -76,7 +89,7 @@ impl Rank {
             path,
             name,
             rank: header.rank.unwrap_or_default(),
-            origin: if header.rank.is_some() { Origin::Recorded } else { Origin::ByName },
+            origin: if header.rank.is_some() { Origin::Recorded } else { Origin::Order },
             header,
             events: trace.events.len(),
             trust: trace.trust.clone(),
@@ -86,6 +99,16 @@ impl Rank {
             main: ids.iter().position(|device| *device == main).unwrap_or(0),
             devices: ids.into_iter().map(|device| DeviceLook::of(trace, device)).collect(),
         }
+    }
+
+    /// What sentences call it: `rank 3`, or the file's name where its rank is not known.
+    pub fn label(&self) -> String {
+        self.number().map_or_else(|| self.name.clone(), |rank| format!("rank {rank}"))
+    }
+
+    /// Its rank, if that is known.
+    pub fn number(&self) -> Option<u32> {
+        (self.origin != Origin::Order).then_some(self.rank)
     }
 
     /// The device that most people mean.
@@ -129,12 +152,78 @@ impl DeviceLook {
     }
 }
 
-/// Gives those that do not say their rank the smallest numbers that are free, in their order.
+/// Numbers the recordings whose header has no rank: by their file names, unless two would have the same rank by these, or
+/// one that a header has; else by the smallest free numbers, in their order.
 pub(super) fn number(ranks: &mut [Rank]) {
-    let taken: BTreeSet<u32> =
-        ranks.iter().filter(|rank| rank.origin == Origin::Recorded).map(|rank| rank.rank).collect();
+    let mut named: BTreeMap<u32, usize> = BTreeMap::new();
+    for rank in ranks.iter() {
+        let number = if rank.origin == Origin::Recorded { Some(rank.rank) } else { rank_in(&rank.name) };
+        number.into_iter().for_each(|number| *named.entry(number).or_default() += 1);
+    }
+    for rank in ranks.iter_mut().filter(|rank| rank.origin != Origin::Recorded) {
+        if let Some(number) = rank_in(&rank.name).filter(|number| named.get(number) == Some(&1)) {
+            (rank.rank, rank.origin) = (number, Origin::FileName);
+        }
+    }
+    let taken: BTreeSet<u32> = ranks.iter().filter_map(Rank::number).collect();
     let mut free = (0..).filter(|number| !taken.contains(number));
-    for rank in ranks.iter_mut().filter(|rank| rank.origin == Origin::ByName) {
+    for rank in ranks.iter_mut().filter(|rank| rank.origin == Origin::Order) {
         rank.rank = free.next().unwrap_or_default();
+    }
+}
+
+/// The rank that a file's path says: the number after the last `rank` in it, else the last number of the file's name, its
+/// endings such as `.pickle.gz` aside.
+fn rank_in(path: &str) -> Option<u32> {
+    let path = path.to_ascii_lowercase();
+    let after_rank = path.match_indices("rank").filter_map(|(at, word)| {
+        let rest = path[at + word.len()..].trim_start_matches(['_', '-', '.', '=', ' ']);
+        leading_number(rest)
+    });
+    after_rank.last().or_else(|| {
+        let name = path.rsplit(['/', '\\']).next().unwrap_or(&path);
+        // What follows a dot is an ending where it begins with a letter: `step.10.snap` has the number 10.
+        let mut stem = name;
+        while let Some((before, ending)) = stem.rsplit_once('.')
+            && ending.starts_with(|c: char| c.is_ascii_alphabetic())
+        {
+            stem = before;
+        }
+        let last = stem.rfind(|c: char| c.is_ascii_digit())?;
+        let before = stem[..=last].trim_end_matches(|c: char| c.is_ascii_digit());
+        leading_number(&stem[before.len()..])
+    })
+}
+
+/// The number that `text` begins with.
+fn leading_number(text: &str) -> Option<u32> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rank_in;
+
+    #[test]
+    fn the_rank_is_read_from_the_files_name() {
+        for (name, rank) in [
+            ("rank10.pickle", Some(10)),
+            ("snapshot_rank_3.pickle", Some(3)),
+            ("r2.snap", Some(2)),
+            ("rank_7/step500.snap", Some(7)),
+            ("step500.rank=4.pickle.gz", Some(4)),
+            ("run2/host-12.json", Some(12)),
+            ("step.10.snap", Some(10)),
+            ("mem_2024.pickle2", Some(2024)),
+            ("größe5é.snap", Some(5)),
+            ("Rank-0.PICKLE", Some(0)),
+            ("snapshot.pickle", None),
+            ("rank.snap", None),
+            ("rank99999999999.snap", None),
+            ("", None),
+        ] {
+            assert_eq!(rank_in(name), rank, "{name}");
+        }
     }
 }

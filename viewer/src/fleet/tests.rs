@@ -41,7 +41,23 @@ fn ranks_stand_in_their_order_and_missing_ones_are_named() {
 }
 
 #[test]
-fn those_that_say_no_rank_get_the_free_numbers_by_their_names() {
+fn a_rank_that_the_recording_does_not_say_is_that_of_its_file_name() {
+    let files = ["rank0.pickle", "rank10.pickle", "rank2.pickle", "rank7.pickle"]
+        .map(|name| (name, recording(None, None, 100)));
+    let fleet = fleet_of(&files);
+    let told: Vec<(Option<u32>, &str)> = fleet.ranks.iter().map(|rank| (rank.number(), rank.name.as_str())).collect();
+    let expected = [(0, "rank0.pickle"), (2, "rank2.pickle"), (7, "rank7.pickle"), (10, "rank10.pickle")];
+    assert_eq!(told, expected.map(|(rank, name)| (Some(rank), name)));
+    assert_eq!(fleet.problems(), Vec::<String>::new());
+    // Where two names say the same, or nothing, the file's name stands for the rank.
+    let fleet = fleet_of(&["a1.snap", "b1.snap", "c.snap", "d2.snap"].map(|name| (name, recording(None, None, 100))));
+    let labels: Vec<String> = fleet.ranks.iter().map(Rank::label).collect();
+    assert_eq!(labels, ["rank 2", "a1.snap", "b1.snap", "c.snap"]);
+    assert!(fleet.problems()[0].starts_with("the rank of 3 of 4 recordings is not known"), "{:?}", fleet.problems());
+}
+
+#[test]
+fn a_recorded_rank_goes_before_that_of_a_file_name() {
     let fleet = fleet_of(&[
         ("r10.snap", recording(None, None, 100)),
         ("r9.snap", recording(None, None, 100)),
@@ -49,16 +65,12 @@ fn those_that_say_no_rank_get_the_free_numbers_by_their_names() {
         ("b.snap", recording(Some(1), Some(4), 100)),
     ]);
     let told: Vec<(u32, &str)> = fleet.ranks.iter().map(|rank| (rank.rank, rank.name.as_str())).collect();
-    assert_eq!(told, [(0, "r9.snap"), (1, "a.snap"), (1, "b.snap"), (2, "r10.snap")]);
+    assert_eq!(told, [(1, "a.snap"), (1, "b.snap"), (9, "r9.snap"), (10, "r10.snap")]);
     assert_eq!(
         fleet.problems(),
-        [
-            "2 of 4 recordings do not say their rank: they are numbered in the order of their names",
-            "rank 1 has 2 recordings: are they of several runs?",
-            "the recordings say different world sizes: 2, 4"
-        ]
+        ["rank 1 has 2 recordings: are they of several runs?", "the recordings say different world sizes: 2, 4"]
     );
-    assert_eq!(ranges_text(&fleet.missing()), "3");
+    assert_eq!(ranges_text(&fleet.missing()), "0, 2, 3");
 }
 
 #[test]

@@ -218,7 +218,7 @@ impl<'a> Coder<'a> {
             ColourBy::Lifetime => coder.meant = (0..Lifetime::ALL.len() as u32).collect(),
             ColourBy::Scope(depth) => {
                 let scopes = (0..tables.scopes.len() as u32).map(ScopeId).chain([ScopeId::NONE]);
-                coder.number(scopes.map(|scope| cut(trace, scope, depth).0));
+                coder.number(scopes.map(|scope| trace.tables.scope_to_depth(scope, depth).0));
             }
             ColourBy::Op => {
                 let ops = (0..tables.ops.len() as u32).map(OpId).chain([OpId::NONE]);
@@ -321,16 +321,6 @@ impl<'a> Coder<'a> {
             ColourBy::CallSite => short_line(&tables.line_text(&self.lines[meant as usize])),
         }
     }
-}
-
-/// The ancestor of `scope` that has at most `depth` parts.
-fn cut(trace: &Trace, scope: ScopeId, depth: usize) -> ScopeId {
-    let parent = |id: ScopeId| id.index().and_then(|index| trace.tables.scopes.get(index)).map(|scope| scope.parent);
-    let mut path = vec![scope];
-    while let Some(above) = path.last().and_then(|id| parent(*id)).filter(|id| id.is_some()) {
-        path.push(above);
-    }
-    path[path.len() - depth.clamp(1, path.len())]
 }
 
 /// `folder/file.py:184 function` with the leading folders left out.

@@ -11,7 +11,7 @@ use super::table::{Cell, Column, TableState, csv, table_with_tips_ui};
 use super::theme::Shades;
 use crate::cli::moment::count_of;
 use crate::cli::ranks::{COMPARED, headlines, limits, notes, passed_by};
-use crate::fleet::{Fleet, Origin, Rank};
+use crate::fleet::{Fleet, Rank};
 use crate::outliers::{RULE, Standing};
 
 /// The view of one folder.
@@ -166,7 +166,7 @@ fn number(rank: &Rank, column: usize) -> Option<u64> {
 /// What a column says of a rank.
 fn text(rank: &Rank, standings: &[Standing; COMPARED.len()], column: usize) -> String {
     match (column, number(rank, column)) {
-        (0, _) if rank.origin == Origin::ByName => format!("{}?", rank.rank),
+        (0, _) if rank.number().is_none() => rank.name.clone(),
         (3 | 4 | 8, Some(bytes)) => format_bytes(bytes),
         (_, Some(number)) => format_count(number),
         (1, _) => rank.header.host.clone(),

@@ -11,8 +11,8 @@ use super::{RenderFigures, check_destination, colour_by, name_of, theme_of};
 use crate::args::{ComparedAt, PictureAt, PictureAxis, PictureColours, PictureOrder, RenderArguments};
 use crate::cli::categories::read_with;
 use crate::cli::caveats;
-use crate::cli::devices::on_device;
-use crate::cli::diff::{compared_devices, moments_of, of_side};
+use crate::cli::devices::{compared_devices, of_side, on_device};
+use crate::cli::diff::moments_of;
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
 use crate::cli::recording::spinner;
@@ -97,11 +97,14 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
     }
     let size = format!("{width} x {height} pixels, {}", format_bytes(bytes));
     let what = if arguments.b.is_some() { "two recordings" } else { "two moments" };
+    for (recording, name) in recordings.iter().zip(["A", "B"]).take(files.len()) {
+        caveats::lead(&recording.trace, if files.len() > 1 { name } else { "" }, page)?;
+    }
     let is_same = devices[0] == devices[1];
     let on = if is_same { on_device(&recordings[1].trace, devices[1]) } else { String::new() };
     page.headline(&format!("{on}Drew {what} side by side to {} ({size}).", arguments.out.display()))?;
-    for recording in recordings.iter().take(files.len()) {
-        caveats::print(&recording.trace, page)?;
+    for (recording, name) in recordings.iter().zip(["A", "B"]).take(files.len()) {
+        caveats::print_of(&recording.trace, if files.len() > 1 { name } else { "" }, page)?;
     }
     page.gap()?;
     let names: Vec<String> = files.iter().map(|file| quoted(&file.display().to_string())).collect();
@@ -116,6 +119,7 @@ fn colours_of(arguments: &RenderArguments, keys: &[GroupKey]) -> PictureColours 
     }
     match keys.first() {
         Some(GroupKey::Scope) => PictureColours::Scope(1),
+        Some(GroupKey::ScopeTo(depth)) => PictureColours::Scope(usize::from(*depth)),
         Some(GroupKey::Op) => PictureColours::Op,
         Some(GroupKey::Stack | GroupKey::Frame) => PictureColours::Stack,
         Some(GroupKey::Lifetime) => PictureColours::Lifetime,

@@ -103,17 +103,17 @@ fn phases_say_what_each_did() {
     check(
         "phases step.snap",
         &expect![[r#"
-        5 phases in 2 steps; the highest reaches 20.98 KiB requested, at event 11, step 0, optimizer.
+            Peak: 20.98 KiB requested, at event 11, step 0, optimizer; 5 phases in 2 steps.
 
-          step  phase         start       peak                    end  events  at its peak
-             0  forward       4 KiB   7.91 KiB  ███▊         7.91 KiB       3  parameter 4 KiB, activation 2.93 KiB, input 1000 B
-             0  backward   7.91 KiB  11.91 KiB  █████▋       8.98 KiB       4  parameter 4 KiB, gradient 4 KiB, activation 2.93 KiB, others 1000 B
-             0  optimizer  8.98 KiB  20.98 KiB  ██████████     16 KiB       8  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB, others 4.98 KiB
-             0  zero_grad    16 KiB     16 KiB  ███████▋       12 KiB       3  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB
-             1  other        12 KiB  12.98 KiB  ██████▏     12.98 KiB       3  optimizer_state 8 KiB, parameter 4 KiB, input 1000 B
+              step  phase         start       peak                    end  events  at its peak
+                 0  forward       4 KiB   7.91 KiB  ███▊         7.91 KiB       3  parameter 4 KiB, activation 2.93 KiB, input 1000 B
+                 0  backward   7.91 KiB  11.91 KiB  █████▋       8.98 KiB       4  parameter 4 KiB, gradient 4 KiB, activation 2.93 KiB, others 1000 B
+                 0  optimizer  8.98 KiB  20.98 KiB  ██████████     16 KiB       8  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB, others 4.98 KiB
+                 0  zero_grad    16 KiB     16 KiB  ███████▋       12 KiB       3  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB
+                 1  other        12 KiB  12.98 KiB  ██████▏     12.98 KiB       3  optimizer_state 8 KiB, parameter 4 KiB, input 1000 B
 
-        Next: highwater peak step.snap --by op,scope   for what holds memory at the peak
-    "#]],
+            Next: highwater peak step.snap --by op,scope   for what holds memory at the peak
+        "#]],
     );
 }
 
@@ -209,7 +209,7 @@ fn imported_events_have_their_attributes_and_marks_their_device() {
               5  0.000006  free_completed  b0
                            user_metadata: 
 
-        Trust: phases were guessed from stacks.
+        Note: phases are guessed from stacks.
 
         Next: highwater peak step.pickle --at EVENT   for who holds memory after an event
     "#]]
@@ -234,14 +234,14 @@ fn guessed_phases_limit_trust_and_annotations_are_counted() {
     let imported = || trace_from_text(IMPORTED).unwrap();
     let text = answer(imported(), "info step.pickle").unwrap();
     assert!(text.contains("  annotated  3 ranges, 1 guessed\n"), "{text}");
-    assert!(text.contains("Trust: phases were guessed from stacks.") && !text.contains("Complete:"), "{text}");
+    assert!(text.contains("Note: phases are guessed from stacks.") && !text.contains("Complete:"), "{text}");
     let object = json(imported(), "info step.pickle --json");
     assert_eq!(object["annotations"], 3);
     let trust = &object["devices"][0]["trust"];
     assert_eq!((&trust["phases_guessed"], &trust["complete"]), (&true.into(), &false.into()));
     let object = json(trace(), "info step.snap --json");
     assert_eq!((&object["annotations"], &object["devices"][0]["trust"]["phases_guessed"]), (&0.into(), &false.into()));
-    assert!(answer(imported(), "verify step.pickle").unwrap().contains("Trust: phases were guessed"));
+    assert!(answer(imported(), "verify step.pickle").unwrap().contains("Trust: phases are guessed"));
 }
 
 #[test]
@@ -262,21 +262,11 @@ fn verify_tells_sound_from_not_sound() {
 
           at byte 4096: a section of events is damaged: 12 events are missing
 
-        Trust: 12 events are missing: the totals count what a full ring dropped, not what a slow disk or damage lost.
+        Trust: 12 events are missing: totals include what a full ring dropped, not what a slow disk or damage lost.
 
         Next: highwater info step.snap   for what is in it
     "#]]
     .assert_eq(&answer(damaged, "verify step.snap").unwrap());
-}
-
-#[test]
-fn a_recording_whose_events_are_all_lost_is_not_told_as_an_empty_one() {
-    let headline =
-        |trace: Trace| answer(trace, "info step.snap").unwrap().lines().next().unwrap_or_default().to_owned();
-    let mut lost = trace_from_text("baseline w 4096").unwrap();
-    assert_eq!(headline(lost.clone()), "A state without events: 4 KiB requested in 1 block.");
-    lost.trust.unfinished = true;
-    assert_eq!(headline(lost), "No event of this recording could be read: it is cut off or damaged, as said below.");
 }
 
 #[test]
@@ -305,4 +295,28 @@ fn a_state_without_events_is_described_as_one() {
     assert_eq!(json(state(), "events step.snap --json")["events"], Value::Array(vec![]));
     let empty = answer(Trace::default(), "info step.snap").unwrap();
     assert!(empty.starts_with("An empty recording"), "{empty}");
+}
+
+#[test]
+fn modules_are_grouped_to_a_depth_by_every_command_that_groups() {
+    let text = "step 0\nphase forward\nalloc a 100 activation @net.a.x < main\nalloc b 200 activation @net.a.y < main\n\
+                alloc c 400 activation @net.b.x.z < main\nalloc d 800 activation @net < main\nstep 1\nphase forward\n\
+                alloc e 100 activation @net.a.y < main\nstep 2\nphase forward\nalloc f 100 activation @net.a.x < main\n";
+    let trace = || trace_from_text(text).unwrap();
+    let groups = |words: &str, key: &str, bytes: &str| -> Vec<(String, i64)> {
+        let told = json(trace(), words);
+        let groups = told["groups"].as_array().unwrap_or_else(|| panic!("{told}")).iter();
+        groups.map(|group| (group[key].as_str().unwrap().to_owned(), group[bytes].as_i64().unwrap())).collect()
+    };
+    let named =
+        |rows: &[(&str, i64)]| rows.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect::<Vec<_>>();
+    assert_eq!(
+        groups("peak a.snap --by scope:2 --json", "key", "bytes"),
+        named(&[("net", 800), ("net.a", 500), ("net.b", 400)])
+    );
+    assert_eq!(groups("peak a.snap --by scope:1 --json", "key", "bytes"), named(&[("net", 1700)]));
+    let explained = groups("explain a.snap --by scope:2 --json", "key", "bytes_at_peak");
+    assert!(explained.contains(&("net.a".to_owned(), 500)), "{explained:?}");
+    let grown = groups("diff a.snap --at step:0 --at-b step:2 --by scope:2 --json", "key", "delta_bytes");
+    assert!(grown.contains(&("net.a".to_owned(), 200)), "{grown:?}");
 }

@@ -63,11 +63,11 @@ fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
         Missing of 5 ranks: 3.
         By the rule that a peak stands out if it is more than 5 median absolute deviations, 5 % and 64 MiB from the median of at least 3 ranks whose devices have the same capacity.
 
-          rank  host  events  allocated  reserved  at event  step  phase        end  lost  trust
-             0  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
-             1  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
-             2  box        6    900 MiB     1 GiB         3     0  forward  100 MiB     0  complete  ◀ 300 MiB allocated above the median
-             4  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+          rank  file             host  events  allocated  reserved  at event  step  phase        end  lost  trust
+             0  step.rank0.snap  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+             1  step.rank1.snap  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
+             2  step.rank2.snap  box        6    900 MiB     1 GiB         3     0  forward  100 MiB     0  complete  ◀ 300 MiB allocated above the median
+             4  step.rank4.snap  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
 
         Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
         Passed by: 1 other file, which holds no recording.
@@ -110,19 +110,27 @@ fn what_is_no_outlier_is_not_called_one() {
 }
 
 #[test]
-fn ranks_that_are_not_said_are_numbered_by_name_and_marked() {
+fn a_rank_that_is_not_recorded_is_that_of_the_file_name_and_sentences_name_it() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["r10", "r9", "r1"] {
-        write(folder.path(), &format!("{name}.snap"), &trace(None, 500));
+    for (name, mebibytes) in [("rank10", 900), ("rank7", 500), ("rank2", 500), ("rank0", 500)] {
+        write(folder.path(), &format!("{name}.snap"), &trace(None, mebibytes));
     }
     let told = answer(folder.path(), "info .");
-    assert!(told.contains("3 of 3 recordings do not say their rank"), "{told}");
-    assert!(told.contains("\n    0?  box") && told.contains("\n    2?  box"), "{told}");
+    assert!(told.contains("Rank 10 stands out: its peak of 1000 MiB"), "{told}");
+    assert!(told.contains("\n     0  rank0.snap") && told.contains("\n    10  rank10.snap"), "{told}");
+    let diff = answer(folder.path(), "diff .");
+    assert!(diff.starts_with("Rank 10 stands out: ") && diff.contains("B is rank 10."), "{diff}");
     let ranks = object(folder.path(), "info . --json");
     let files: Vec<&str> =
         ranks["ranks"].as_array().unwrap().iter().map(|rank| rank["file"].as_str().unwrap()).collect();
-    assert_eq!(files, ["./r1.snap", "./r9.snap", "./r10.snap"]);
-    assert_eq!(ranks["ranks"][0]["rank_from"], "name");
+    assert_eq!(files, ["./rank0.snap", "./rank2.snap", "./rank7.snap", "./rank10.snap"]);
+    assert_eq!((&ranks["ranks"][3]["rank"], &ranks["ranks"][3]["rank_from"]), (&10.into(), &"name".into()));
+    assert_eq!(ranks["outliers"][0]["rank"], 10);
+    // A name without a number stands for itself.
+    write(folder.path(), "b.snap", &trace(None, 1500));
+    let told = answer(folder.path(), "info .");
+    assert!(told.starts_with("b.snap peaks highest: ") && told.contains("\n     -  b.snap"), "{told}");
+    assert_eq!(object(folder.path(), "info . --json")["highest"], Value::Null);
 }
 
 #[test]

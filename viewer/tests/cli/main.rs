@@ -6,6 +6,7 @@ mod figures;
 mod reasons;
 mod gate;
 mod devices;
+mod partial;
 mod binary;
 mod convert;
 #[cfg(feature = "run")]

@@ -34,7 +34,7 @@ fn a_folder_becomes_two_tables_partitioned_by_rank() {
     assert_eq!((&told["events"], &told["blocks"]), (&(4 * 22).into(), &(4 * 7).into()));
     let ranks: Vec<u64> =
         told["recordings"].as_array().unwrap().iter().map(|one| one["rank"].as_u64().unwrap()).collect();
-    assert_eq!(ranks, [0, 1, 3, 11], "the one that says no rank gets the first that is free");
+    assert_eq!(ranks, [1, 3, 11, 0], "the one whose rank is not known comes last, with the first number that is free");
     let mut bytes = 0;
     for table in ["events", "blocks"] {
         let place = folder.path().join("set").join(table);

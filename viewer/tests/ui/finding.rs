@@ -28,7 +28,7 @@ fn a_filter_narrows_the_table_and_mistakes_are_explained() {
     harness.get_by_label("Search").click();
     harness.get_by_role_and_label(Role::TextInput, "Search").type_text("colour=red");
     settle(&mut harness);
-    harness.get_by_label_contains("no key 'colour'");
+    harness.get_by_label_contains("unknown key 'colour'");
     for _ in 0.."colour=red".len() {
         harness.key_press(Key::Backspace);
     }

@@ -42,6 +42,11 @@ pub fn trust_notes(trace: &Trace) -> Vec<TrustNote> {
             "Reserved memory before these releases is a lower bound; requested, allocated and active are not touched.",
         ),
         (
+            Trust { unfinished: trust.unfinished, ..none() },
+            "The end of the recording is not the end of the program: what is kept to the end may have been freed \
+             later, and a higher peak may have followed.",
+        ),
+        (
             Trust { sizes_inferred: trust.sizes_inferred, ..none() },
             "Requested bytes are exact. Allocated and active, and what rounding costs, follow the allocator's rules \
              and are exact only if it keeps to them.",
@@ -54,11 +59,6 @@ pub fn trust_notes(trace: &Trace) -> Vec<TrustNote> {
         (
             Trust { categories_guessed: trust.categories_guessed, ..none() },
             "Every sum by category is an estimate. Totals, peaks and sums by anything else do not rest on it.",
-        ),
-        (
-            Trust { unfinished: trust.unfinished, ..none() },
-            "The end of the recording is not the end of the program: what is kept to the end may have been freed \
-             later, and a higher peak may have followed.",
         ),
     ];
     let phases = trace.phases_are_guessed().then(|| TrustNote {

@@ -196,6 +196,9 @@ impl<'a> Builder<'a> {
                 GroupKey::Category => u64::from(blocks.category[row] as u8),
                 GroupKey::Op => u64::from(trace.tables.op(blocks.op[row]).map_or(StringId::NONE, |op| op.name).0),
                 GroupKey::Scope => u64::from(blocks.scope[row].0),
+                GroupKey::ScopeTo(depth) => {
+                    u64::from(trace.tables.scope_to_depth(blocks.scope[row], usize::from(depth)).0)
+                }
                 GroupKey::Phase => u64::from(phase_of(trace, &blocks.get(id)) as u8),
                 GroupKey::Step => step_of(trace, &blocks.get(id)).map_or(NO_CODE, u64::from),
                 GroupKey::Stack => u64::from(blocks.stack[row].0),
@@ -237,7 +240,7 @@ impl<'a> Builder<'a> {
                 let line = u32::try_from(code).ok();
                 return self.child(start, Part::Line(line), level, Role::Program);
             }
-            TreeKey::By(GroupKey::Scope) => {
+            TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)) => {
                 let mut names: Vec<StringId> =
                     tables.scope_rows(ScopeId(code as u32)).map(|scope| scope.name).collect();
                 if names.is_empty() {

@@ -59,13 +59,19 @@ impl App {
         self.comparing = Some(Comparing { rows, view, is_in_front: true });
     }
 
-    /// Shows the comparison: the last one of the file in front, else one with the next file; or leaves it.
+    /// Shows the comparison: the last one of the file in front, else one with the next file, of which the earlier tab is A;
+    /// or leaves it.
     pub(super) fn toggle_comparison(&mut self, ctx: &egui::Context) {
         let current = self.current;
         match &mut self.comparing {
             Some(comparing) if comparing.is_in_front => comparing.is_in_front = false,
-            Some(comparing) if comparing.rows[0] == current => comparing.is_in_front = true,
-            _ => self.compare(ctx, [current, (current + 1) % self.files.len().max(1)]),
+            Some(comparing) if comparing.rows.contains(&current) => self.show_comparison(),
+            _ => {
+                let next = (current + 1) % self.files.len().max(1);
+                let rows = [current.min(next), current.max(next)];
+                self.current = rows[0];
+                self.compare(ctx, rows);
+            }
         }
     }
 

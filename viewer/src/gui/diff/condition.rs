@@ -26,6 +26,8 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
             let lifetime = Lifetime::ALL.into_iter().find(|lifetime| lifetime.name() == value)?;
             Some(format!("lifetime={}", lifetime.word()))
         }
+        // No condition says how a path begins.
+        GroupKey::ScopeTo(_) => None,
         // Which lines are nobody's program cannot be said.
         GroupKey::Frame if value == NONE => None,
         GroupKey::Op | GroupKey::Scope | GroupKey::Stack | GroupKey::Frame => {

@@ -22,6 +22,8 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
         GroupKey::Pool => condition::is(name, known?),
         GroupKey::Category | GroupKey::Phase | GroupKey::Step | GroupKey::Stream => Some(format!("{name}={}", known?)),
         GroupKey::Op | GroupKey::Scope => condition::is(name, known.unwrap_or_default()),
+        // No condition says how a path begins.
+        GroupKey::ScopeTo(_) => None,
         GroupKey::Stack => match known {
             Some(stack) if stack.contains('"') => None,
             Some(stack) => Some(format!("{name}=\"{stack}\"")),

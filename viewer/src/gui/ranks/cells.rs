@@ -6,7 +6,7 @@ use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
 use super::SAMPLES;
-use crate::fleet::{Fleet, Origin};
+use crate::fleet::Fleet;
 use crate::gui::words::failed_requests;
 use crate::outliers::{Standing, standings};
 use crate::session::Recording;
@@ -115,11 +115,10 @@ fn of_fleet(fleet: &Fleet, metric: Metric) -> Vec<Cell> {
     let at = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
     let cell = |(row, rank): (usize, &crate::fleet::Rank)| {
         let (look, peak) = (rank.main(), rank.peak(metric).bytes);
-        let by_name = if rank.origin == Origin::ByName { format!(" ({})", rank.name) } else { String::new() };
         Cell {
             place: Place { file: row, device: rank.main },
-            name: format!("rank {}{by_name}", rank.rank),
-            short: rank.rank.to_string(),
+            name: rank.label(),
+            short: rank.number().map_or_else(|| rank.name.clone(), |rank| rank.to_string()),
             peak,
             baseline: look.baseline.get(metric).min(peak),
             capacity: look.summary.capacity_bytes,

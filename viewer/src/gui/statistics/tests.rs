@@ -168,7 +168,7 @@ fn conditions_narrow_what_is_counted() {
 fn trust_is_told_in_words_and_settings_as_facts() {
     let mut harness = harness(LEAKING);
     show(&mut harness, "Recording");
-    harness.get_by_label_contains("1 frees name blocks that the recording does not know");
+    harness.get_by_label_contains("1 free of blocks whose allocation was not recorded");
     harness.get_by_label_contains("totals and peaks before these frees are lower bounds");
     harness.get_by_label_contains("Rounding at the peak · ");
     harness.get_by_label_contains("Steps · 3 · recording");
