@@ -237,7 +237,7 @@ fn devices_do_not_mix() {
     let mut opened = open(
         "
         alloc a 10
-        alloc x 50 device=1
+        alloc x 15 device=1
         alloc b 10
         free_requested x device=1
     ",
@@ -255,8 +255,8 @@ fn devices_do_not_mix() {
     opened.bands = Bands::in_block_order(&opened.trace, DeviceId(1));
     opened.series = Series::build(&opened.trace, DeviceId(1));
     opened.live = LiveIndex::build(&opened.trace, DeviceId(1));
-    let raster = opened.raster(&opened.whole(Metric::Requested, 50, 1));
-    assert_eq!(text_of(&raster), "..11.\n0:0 1:0 2:50 3:50 4:0\n");
+    let raster = opened.raster(&opened.whole(Metric::Requested, 15, 1));
+    assert_eq!(text_of(&raster), "..11.\n0:0 1:0 2:15 3:15 4:0\n");
 }
 
 #[test]
