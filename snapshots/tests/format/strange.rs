@@ -147,6 +147,11 @@ pub(crate) fn baseline(states: &[StartingState]) -> (usize, usize) {
 
 /// The trace as the builder makes it, without a file between.
 pub(crate) fn built(header: Header, states: &[StartingState], events: &[Event], named: &Named) -> Trace {
+    builder_of(header, states, events, named).finish()
+}
+
+/// The same before it is finished.
+pub(crate) fn builder_of(header: Header, states: &[StartingState], events: &[Event], named: &Named) -> TraceBuilder {
     let mut builder = TraceBuilder::default();
     builder.set_header(header);
     builder.tables().strings = NAMES.map(String::from).to_vec();
@@ -156,5 +161,5 @@ pub(crate) fn built(header: Header, states: &[StartingState], events: &[Event], 
     attributes.into_iter().for_each(|attribute| builder.add_attribute(attribute));
     states.iter().for_each(|state| builder.set_starting_state(state));
     events.iter().for_each(|event| builder.push(event));
-    builder.finish()
+    builder
 }

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::allocator::{Growth, orders, recorded};
 use crate::found::series;
-use crate::strange::{built, event, named, starting_state, whole};
+use crate::strange::{builder_of, event, named, starting_state, whole};
 
 fn go<P>(_: P) -> ControlFlow<()> {
     ControlFlow::Continue(())
@@ -93,10 +93,11 @@ proptest! {
         started_unix_us in prop_oneof![Just(0_u64), 1_790_000_000_000_000..1_800_000_000_000_000_u64, Just(u64::MAX)],
     ) {
         let header = Header { recorder: "highwater 0.1.0".to_owned(), started_unix_us, ..Header::default() };
-        let mut trace = built(header, &states, &events, &named);
-        fill_tables(&mut trace);
         let settings = vec![("max_split_size".to_owned(), "-1".to_owned())];
-        trace.devices = vec![DeviceFacts { device: DeviceId(2), settings, ..DeviceFacts::default() }];
+        let mut builder = builder_of(header, &states, &events, &named);
+        builder.set_device(DeviceFacts { device: DeviceId(2), settings, ..DeviceFacts::default() });
+        let mut trace = builder.finish();
+        fill_tables(&mut trace);
         let expected = whole(&trace);
         for bytes in [write_trace(Vec::new(), &trace).unwrap(), pickle(&trace), json(&trace)] {
             let opened = open_bytes(&bytes, &mut go).unwrap();
