@@ -7,6 +7,7 @@ use highwater_snapshots::{DeviceId, Trace};
 
 use crate::args::ExplainArguments;
 use crate::cli::categories::read_with;
+use crate::cli::caveats;
 use crate::cli::explain::ExplainReport;
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
@@ -21,6 +22,7 @@ pub fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, 
     if arguments.source.json {
         page.json(&report.figures())?;
     } else {
+        caveats::lead(&recording.trace, "", page)?;
         report.print(page)?;
     }
     Ok(Status::Fine)

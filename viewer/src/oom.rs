@@ -8,6 +8,7 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 
 use crate::args::OomArguments;
 use crate::cli::categories::read_with;
+use crate::cli::caveats;
 use crate::cli::oom::{OomReport, selected};
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
@@ -25,6 +26,7 @@ pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Fail
     if arguments.source.json {
         page.json(&report.figures())?;
     } else {
+        caveats::lead(&recording.trace, "", page)?;
         report.print(page)?;
     }
     Ok(Status::Fine)

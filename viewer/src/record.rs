@@ -234,7 +234,7 @@ impl<'a> Answer<'a> {
         }
         caveats::print(trace, page)?;
         page.gap()?;
-        page.hint(&next_command(&["peak"], file, &[], "for who holds memory at the peak"))
+        page.hint(&next_command(&["peak"], file, &[], "for what is using memory at the peak"))
     }
 }
 

@@ -42,7 +42,7 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
     if arguments.source.json {
         page.json(&report.figures())?;
     } else {
-        caveats::lead(trace, "", page)?;
+        caveats::lead(&recording.trace, "", page)?;
         report.print(page)?;
     }
     Ok(Status::Fine)

@@ -56,7 +56,11 @@ pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
         [problem, more @ ..] => format!("{problem}, and {}", count_of(more.len() as u64, "more problem")),
     };
     let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
-    page.warning(&format!("{name}Incomplete recording: only {events} could be read: {why}."))
+    warn(&format!("{name}Incomplete recording: only {events} could be read: {why}."), page)
+}
+
+fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
+    page.broken(0, text).iter().try_for_each(|line| page.warning(line))
 }
 
 /// At most so many problems are told where they are not what was asked for.
@@ -76,10 +80,10 @@ pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()
     let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
     page.gap()?;
     for sentence in trace.trust.limits() {
-        page.warning(&format!("Trust{of}: {sentence}."))?;
+        warn(&format!("Trust{of}: {sentence}."), page)?;
     }
     for problem in trace.problems.iter().take(TOLD) {
-        page.warning(&format!("Problem{of}: {problem}"))?;
+        warn(&format!("Problem{of}: {problem}"), page)?;
     }
     if trace.problems.len() > TOLD {
         let more = trace.problems.len() - TOLD;
@@ -87,7 +91,9 @@ pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()
     }
     let routine = trace.routine_sentences();
     if !routine.is_empty() {
-        page.hint(&format!("Note{of}: {}.", routine.join("; ")))?;
+        for line in page.broken(0, &format!("Note{of}: {}.", routine.join("; "))) {
+            page.hint(&line)?;
+        }
     }
     if let Some(sentence) = bare {
         page.hint(&sentence)?;

@@ -214,7 +214,7 @@ impl<'a> CheckReport<'a> {
             let place = self.place(outcome);
             page.line(&format!("{}: {over} over the limit, {place}{}.", outcome.budget, at_moment(&outcome.moment)))?;
             if let Some(culprit) = &outcome.culprit {
-                page.line(&format!("  {}.", culprit.text))?;
+                page.broken(2, &format!("{}.", culprit.text)).iter().try_for_each(|line| page.line(line))?;
             }
         }
         for (device, differences) in self.told_differences() {
@@ -309,7 +309,7 @@ impl<'a> CheckReport<'a> {
                 next_command(&["diff", &baseline], file, &["--by", place], "for all that differs from the baseline")
             }
             (None, false) => next_command(&["explain"], file, &[], "for what could be done about the peak"),
-            (None, true) => next_command(&["peak"], file, &["--by", place], "for who holds memory at the peak"),
+            (None, true) => next_command(&["peak"], file, &["--by", place], "for what is using memory at the peak"),
         }
     }
 }

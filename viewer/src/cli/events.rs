@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 use highwater_snapshots::analysis::filter::BlockFilter;
+use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::text::event_text;
 use highwater_snapshots::trace::{Owner, Subject};
 use highwater_snapshots::units::format_count;
@@ -105,7 +106,8 @@ impl<'a> EventsListing<'a> {
             if self.arguments.stacks {
                 let indent = " ".repeat(number_width + time_width + 6);
                 for frame in self.trace.tables.stack_text(self.stacks[id.0 as usize]) {
-                    page.line(&format!("{indent}< {frame}"))?;
+                    let room = page.width().map_or(usize::MAX, |width| width.saturating_sub(indent.len() + 2).max(40));
+                    page.line(&format!("{indent}< {}", shorten_line(&frame, room)))?;
                 }
                 for (name, value) in attributes_of(self.trace, id) {
                     page.line(&format!("{indent}{name}: {value}"))?;
@@ -119,7 +121,7 @@ impl<'a> EventsListing<'a> {
         caveats::print(self.trace, page)?;
         page.gap()?;
         let file = &self.arguments.source.file;
-        page.hint(&next_command(&["peak"], file, &["--at", "EVENT"], "for who holds memory after an event"))?;
+        page.hint(&next_command(&["peak"], file, &["--at", "EVENT"], "for what is using memory after an event"))?;
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::caveats::{self, TrustFigures, problem_texts};
 use super::idle::{self, IdleFigures};
 use super::moment::{MomentFigures, count_of, how_much_and_when, when};
-use super::page::Page;
+use super::page::{Page, wrapped};
 use super::recording::names_operations;
 use super::shell::next_command;
 use super::table::{Column, Table, bytes_cells, percent};
@@ -112,9 +112,10 @@ impl<'a> ExplainReport<'a> {
             _ => Column::text(key.name()).giving_way(),
         };
         let mut columns: Vec<Column> = keys.iter().map(column).collect();
-        columns.extend([Column::number("at the peak"), Column::number("share"), Column::text("")]);
-        columns.extend([Column::number("blocks"), Column::number("without it"), Column::number("saves")]);
-        columns.push(Column::text("the peak is then in"));
+        columns.extend([Column::number("at the peak"), Column::number("share"), Column::text("").optional()]);
+        columns.push(Column::number("blocks").optional());
+        columns.extend([Column::number("without it"), Column::number("saves")]);
+        columns.push(Column::text("the peak is then in").optional());
         let mut table = Table::new(columns);
         for group in groups {
             let mut row = group.key.clone();
@@ -199,23 +200,6 @@ fn place(moment: &Moment) -> String {
     }
 }
 
-/// `text` in lines of at most `width` characters, broken between words.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always one");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
 #[derive(Debug, Serialize)]
 struct ExplainFigures {
     device: u16,
@@ -286,18 +270,5 @@ impl RemovalFigures {
             bytes_at_peak: removal.bytes_at_peak,
             peak: MomentFigures::of(trace, &removal.left),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_text_breaks_between_words_and_loses_none() {
-        let text = "one two three four five";
-        assert_eq!(wrapped(text, 9), ["one two", "three", "four five"]);
-        assert_eq!(wrapped(text, 100), [text]);
-        assert_eq!(wrapped("incomprehensibilities", 5), ["incomprehensibilities"]);
     }
 }

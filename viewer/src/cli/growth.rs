@@ -294,9 +294,10 @@ impl<'a> GrowthReport<'a> {
             _ => Column::text(key.name()).giving_way(),
         };
         let mut columns: Vec<Column> = self.keys.iter().map(column).collect();
-        columns.extend(["survives", "blocks", "older freed", "growth"].map(Column::number));
+        columns.extend([Column::number("survives"), Column::number("blocks").optional()]);
+        columns.extend([Column::number("older freed").optional(), Column::number("growth")]);
         if self.has_steps() {
-            columns.extend(["of steps", "each at least"].map(Column::number));
+            columns.extend([Column::number("of steps"), Column::number("each at least").optional()]);
         }
         let mut table = Table::new(columns);
         let steps = self.growth.step_count();

@@ -33,6 +33,9 @@ pub struct InfoReport<'a> {
 /// Values of a setting that is switched off, which PyTorch's snapshots list too.
 const OFF: [&str; 7] = ["", "0", "0.0", "-1", "False", "false", "None"];
 
+/// Where the values of facts begin.
+const FACT_INDENT: usize = 13;
+
 /// Failed requests that are told one by one.
 const OOMS_TOLD: usize = 3;
 
@@ -81,7 +84,7 @@ impl<'a> InfoReport<'a> {
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
-        page.hint(&next_command(&["peak"], &self.arguments.source.file, &[], "for who holds memory at the peak"))
+        page.hint(&next_command(&["peak"], &self.arguments.source.file, &[], "for what is using memory at the peak"))
     }
 
     /// The answer in words, without what limits trust.
@@ -222,7 +225,15 @@ pub fn oom_lines(trace: &Trace, device: DeviceId) -> impl Iterator<Item = String
 }
 
 fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
-    if value.is_empty() { Ok(()) } else { page.line(&format!("  {name:<10} {value}")) }
+    if value.is_empty() {
+        return Ok(());
+    }
+    let indent = " ".repeat(FACT_INDENT);
+    for (at, line) in page.broken(FACT_INDENT, value).iter().enumerate() {
+        let line = line.strip_prefix(&indent).unwrap_or(line);
+        page.line(&if at == 0 { format!("  {name:<10} {line}") } else { format!("{indent}{line}") })?;
+    }
+    Ok(())
 }
 
 fn duration(devices: &[DeviceSummary]) -> Option<u64> {

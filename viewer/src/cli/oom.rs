@@ -14,10 +14,9 @@ use highwater_snapshots::{EventId, StackId, Trace};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
-use super::explain::wrapped;
 use super::moment::{count_of, micros_since_1970, when};
 use super::outcome::Failure;
-use super::page::Page;
+use super::page::{Page, wrapped};
 use super::recording::choose_device;
 use super::shell::next_command;
 use super::table::{Column, Table, percent};

@@ -58,6 +58,12 @@ impl<'a> Page<'a> {
         writeln!(self.out)
     }
 
+    /// `text` in lines that fit the page, broken between words, each after `indent` spaces.
+    pub fn broken(&self, indent: usize, text: &str) -> Vec<String> {
+        let width = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(40));
+        wrapped(text, width).into_iter().map(|line| " ".repeat(indent) + &line).collect()
+    }
+
     /// Something that limits how far the answer can be trusted.
     pub fn warning(&mut self, text: &str) -> io::Result<()> {
         self.styled(YELLOW, text)
@@ -97,6 +103,23 @@ impl<'a> Page<'a> {
     }
 }
 
+/// `text` in lines of at most `width` characters, broken between words.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always one");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 /// A line without control characters: names come from files, and must not move the cursor or change a terminal.
 pub fn printable(line: &str) -> Cow<'_, str> {
     if line.contains(char::is_control) {
@@ -110,6 +133,14 @@ pub fn printable(line: &str) -> Cow<'_, str> {
 mod tests {
     use super::super::table::Column;
     use super::*;
+
+    #[test]
+    fn long_text_breaks_between_words_and_loses_none() {
+        let text = "one two three four five";
+        assert_eq!(wrapped(text, 9), ["one two", "three", "four five"]);
+        assert_eq!(wrapped(text, 100), [text]);
+        assert_eq!(wrapped("incomprehensibilities", 5), ["incomprehensibilities"]);
+    }
 
     #[test]
     fn control_characters_in_names_do_not_reach_the_terminal() {

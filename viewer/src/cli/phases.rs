@@ -83,7 +83,7 @@ impl<'a> PhasesReport<'a> {
         page.gap()?;
         let file = &self.arguments.source.file;
         let keys = if names_operations(self.trace) { "op,scope" } else { "frame" };
-        page.hint(&next_command(&["peak"], file, &["--by", keys], "for what holds memory at the peak"))
+        page.hint(&next_command(&["peak"], file, &["--by", keys], "for what is using memory at the peak"))
     }
 }
 

@@ -124,7 +124,7 @@ impl RanksReport<'_> {
         page.gap()?;
         let folder = &self.arguments.source.file;
         match fleet.ranks.as_slice() {
-            [one] => page.hint(&next_command(&["peak"], &one.path, &[], "for who holds memory at the peak")),
+            [one] => page.hint(&next_command(&["peak"], &one.path, &[], "for what is using memory at the peak")),
             _ => page.hint(&next_command(&["diff"], folder, &[], "for what makes the difference between ranks")),
         }
     }

@@ -1,6 +1,6 @@
 //! Table: rows of text in aligned columns, no wider than the page.
 
-use highwater_snapshots::line_text::{shorten_line, unique_suffixes};
+use highwater_snapshots::line_text::{LineText, shorten_line, unique_suffixes};
 use highwater_snapshots::units::format_bytes;
 
 /// At which end of its column a cell stands.
@@ -118,7 +118,7 @@ impl Table {
         let least = |(at, width): (usize, usize)| match self.columns[at] {
             Column { is_cut_within: true, .. } => {
                 let cells = self.rows.iter().filter_map(|row| row.get(at));
-                let shortest = cells.flat_map(|cell| cell.lines()).map(|line| length(&shorten_line(line, 0)));
+                let shortest = cells.flat_map(|cell| cell.lines()).map(place_width);
                 shortest.max().unwrap_or(0).max(LEAST).min(width)
             }
             Column { gives_way: true, .. } => width.min(LEAST),
@@ -175,6 +175,14 @@ impl Table {
             line
         };
         (0..height).map(line).collect()
+    }
+}
+
+/// The width of a source line's file name and number, which stay where the line is shortened; 0 where it has none.
+fn place_width(text: &str) -> usize {
+    match LineText::parse(text) {
+        LineText { line: 0, .. } => 0,
+        line => length(line.file_name()) + 1 + line.line.to_string().len(),
     }
 }
 
@@ -257,8 +265,8 @@ mod tests {
     fn a_source_line_keeps_its_file_name_and_line_number_where_it_is_cut() {
         let mut table = Table::new(vec![Column::text("frame").giving_way_within(), Column::number("bytes")]);
         table.push(vec!["/home/me/projects/model.py:14 forward".into(), "7".into()]);
-        assert_eq!(table.lines(Some(35))[1], "  …/model.py:14 forward             7");
-        assert_eq!(table.lines(Some(29))[1], "  model.py:14 forward       7");
+        assert_eq!(table.lines(Some(35))[1], "  model.py:14 forward      7");
+        assert_eq!(table.lines(Some(24))[1], "  model.py:14 fo…      7");
     }
 
     #[test]

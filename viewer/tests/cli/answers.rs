@@ -38,7 +38,7 @@ fn info_says_what_is_in_a_recording() {
 
             Complete: nothing was lost, inferred or guessed.
 
-            Next: highwater peak step.snap   for who holds memory at the peak
+            Next: highwater peak step.snap   for what is using memory at the peak
         "#]],
     );
 }
@@ -112,7 +112,7 @@ fn phases_say_what_each_did() {
                  0  zero_grad    16 KiB     16 KiB  ███████▋       12 KiB       3  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB
                  1  other        12 KiB  12.98 KiB  ██████▏     12.98 KiB       3  optimizer_state 8 KiB, parameter 4 KiB, input 1000 B
 
-            Next: highwater peak step.snap --by op,scope   for what holds memory at the peak
+            Next: highwater peak step.snap --by op,scope   for what is using memory at the peak
         "#]],
     );
 }
@@ -148,7 +148,7 @@ fn events_print_as_text() {
              20  0.000021  mark            half of a step
              21  0.000022  alloc           b6 1000/1024 input large stream=3
 
-        Next: highwater peak step.snap --at EVENT   for who holds memory after an event
+        Next: highwater peak step.snap --at EVENT   for what is using memory after an event
     "#]],
     );
 }
@@ -171,7 +171,7 @@ fn events_print_with_stacks_where_asked() {
                            < main
               7  0.000008  free_completed  b2
 
-        Next: highwater peak step.snap --at EVENT   for who holds memory after an event
+        Next: highwater peak step.snap --at EVENT   for what is using memory after an event
     "#]],
     );
 }
@@ -211,7 +211,7 @@ fn imported_events_have_their_attributes_and_marks_their_device() {
 
         Note: phases are guessed from stacks.
 
-        Next: highwater peak step.pickle --at EVENT   for who holds memory after an event
+        Next: highwater peak step.pickle --at EVENT   for what is using memory after an event
     "#]]
     .assert_eq(&listed("events step.pickle --device 0 --stacks"));
     assert!(!listed("events step.pickle --device 1").contains("alloc           b0"));
