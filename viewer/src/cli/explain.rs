@@ -11,6 +11,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
+use super::devices::on_device;
 use super::idle::{self, IdleFigures};
 use super::moment::{MomentFigures, count_of, how_much_and_when, when};
 use super::page::{Page, wrapped};
@@ -58,9 +59,8 @@ impl<'a> ExplainReport<'a> {
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Explanation { peak, filtered, removals, advice, .. } = &self.explanation;
-        let devices = self.trace.device_ids();
-        let on = if devices.len() > 1 { format!(", on device {}", peak.device.0) } else { String::new() };
-        page.headline(&format!("Peak: {}{on}.", how_much_and_when(peak)))?;
+        let on = on_device(self.trace, peak.device);
+        page.headline(&format!("{on}Peak: {}.", how_much_and_when(peak)))?;
         if let (Some(filter), Some(group)) = (self.arguments.blocks.filter.stated(), filtered) {
             page.line(&format!(
                 "Of these, {} ({}) are in blocks with {filter}. Without all such blocks the peak would be {}, {} less, {}.",

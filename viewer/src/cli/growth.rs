@@ -13,6 +13,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
+use super::devices::on_device;
 use super::diff::signed;
 use super::moment::{PeakFigure, count_of};
 use super::outcome::Failure;
@@ -166,14 +167,19 @@ impl<'a> GrowthReport<'a> {
 
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let verdict: Vec<String> = self.all().flat_map(|growth| self.verdict(growth)).collect();
+        let mut devices: Vec<&Growth> = self.all().collect();
+        devices.sort_by_key(|growth| growth.leaks.is_empty());
+        let verdict: Vec<String> = devices.into_iter().flat_map(|growth| self.verdict(growth)).collect();
         for (at, line) in verdict.iter().enumerate() {
             if at == 0 { page.headline(line)? } else { page.line(line)? }
         }
         if !self.has_steps() {
             page.line(HOW_TO_MARK)?;
         }
-        page.line(&self.identity())?;
+        if self.growth.balance.born.blocks == 0 && self.growth.balance.freed.blocks == 0 {
+            return self.print_end(page);
+        }
+        page.line(&format!("{}{}", on_device(self.trace, self.growth.start.device), self.identity()))?;
         if self.growth.leaks.is_empty() && self.growth.net() > 0 && self.growth.step_count() > 1 {
             page.line("No source line keeps memory of every step.")?;
         }
@@ -191,6 +197,10 @@ impl<'a> GrowthReport<'a> {
         page.line("What survives, and what was freed of what was there before:")?;
         page.table(&self.table())?;
         self.print_stacks(page)?;
+        self.print_end(page)
+    }
+
+    fn print_end(&self, page: &mut Page<'_>) -> io::Result<()> {
         caveats::print(self.trace, page)?;
         page.gap()?;
         page.hint(&self.hint())
