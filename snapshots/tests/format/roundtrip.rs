@@ -12,7 +12,7 @@ use highwater_snapshots::{
 };
 
 use crate::made::{STEP_CHUNKS, described, header, write_step};
-use crate::strange::{NAMES, baseline, built, event, named, starting_state, whole};
+use crate::strange::{NAMES, baseline, builder_of, event, named, starting_state, whole};
 
 proptest! {
     #[test]
@@ -38,7 +38,7 @@ proptest! {
             writer.append_attributes(attributes).unwrap();
         }
         let bytes = writer.finish(&EndFacts::default()).unwrap();
-        let expected = built(header(), &states, &events, &named);
+        let expected = builder_of(header(), &states, &events, &named).finish();
         prop_assert_eq!(whole(&read_bytes(&bytes).unwrap()), whole(&expected));
     }
 
@@ -46,7 +46,7 @@ proptest! {
     fn a_trace_written_whole_reads_as_itself(
         states in (starting_state(1), starting_state(0)), events in vec(event(), 0..120), named in named(),
     ) {
-        let trace = built(header(), &[states.0, states.1], &events, &named);
+        let trace = builder_of(header(), &[states.0, states.1], &events, &named).finish();
         let bytes = write_trace(Vec::new(), &trace).unwrap();
         let read = read_bytes(&bytes).unwrap();
         prop_assert_eq!(whole(&read), whole(&trace));

@@ -145,12 +145,7 @@ pub(crate) fn baseline(states: &[StartingState]) -> (usize, usize) {
     (states.iter().map(|state| state.blocks.len()).sum(), segments)
 }
 
-/// The trace as the builder makes it, without a file between.
-pub(crate) fn built(header: Header, states: &[StartingState], events: &[Event], named: &Named) -> Trace {
-    builder_of(header, states, events, named).finish()
-}
-
-/// The same before it is finished.
+/// What makes the trace, without a file between.
 pub(crate) fn builder_of(header: Header, states: &[StartingState], events: &[Event], named: &Named) -> TraceBuilder {
     let mut builder = TraceBuilder::default();
     builder.set_header(header);

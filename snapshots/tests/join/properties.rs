@@ -11,7 +11,7 @@ use highwater_snapshots::text::event_text;
 use highwater_snapshots::trace::{Header, Trust};
 use highwater_snapshots::{DeviceId, StartingState, Trace};
 
-use crate::strange::{Named, built, event, named, starting_state, whole};
+use crate::strange::{Named, builder_of, event, named, starting_state, whole};
 
 /// A recording that began at some time, and how far its clock is off.
 fn recording() -> impl Strategy<Value = (Trace, i64)> {
@@ -25,7 +25,7 @@ fn recording() -> impl Strategy<Value = (Trace, i64)> {
 }
 
 fn trace(header: Header, states: &[StartingState], events: &[Event], named: &Named) -> Trace {
-    built(header, states, events, named)
+    builder_of(header, states, events, named).finish()
 }
 
 /// The events of `device`, each as text without its time, with the totals after it.
