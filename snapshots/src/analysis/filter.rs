@@ -227,7 +227,7 @@ fn split_terms(text: &str) -> Result<Vec<String>, String> {
     if is_quoted {
         return Err(format!("'{text}': a double quote is not closed"));
     }
-    terms.retain(|term| !term.is_empty() && term.trim_matches(QUOTED) != "");
+    terms.retain(|term| !term.trim_matches(QUOTED).is_empty());
     Ok(terms)
 }
 

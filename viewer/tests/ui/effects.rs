@@ -133,7 +133,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::NextFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "first")),
         C::PreviousFile => Effect(Three, &[], |was, is| is_named(was, "third") && is_named(is, "second")),
         C::Compare => Effect(Three, &[], |was, is| {
-            !was.tells("third : first") && is.tells("third : first") && is.tells("Groups: ")
+            !was.tells("first : third") && is.tells("first : third") && is.tells("Groups: ")
         }),
         C::ToggleFollow => {
             Effect(Unfinished, &[], |was, is| was.told.contains("following") && !is.told.contains("following"))
