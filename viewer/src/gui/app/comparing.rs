@@ -159,7 +159,7 @@ impl App {
             (Command::SaveTable, _) => {
                 match comparing.view.csv() {
                     Ok(csv) => {
-                        self.ask(ctx, Ask::Save(Task::table("difference", move |out| out.write_all(csv.as_bytes()))))
+                        self.ask(ctx, Ask::Save(Task::table("difference", move |out| out.write_all(csv.as_bytes()))));
                     }
                     Err(why) => self.said.push(why),
                 }
