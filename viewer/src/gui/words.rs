@@ -1,7 +1,7 @@
 //! Words: what moments and blocks are called, wherever they are named.
 
 use highwater_snapshots::analysis::{Metric, Moment};
-use highwater_snapshots::trace::{Block, Trust};
+use highwater_snapshots::trace::Block;
 use highwater_snapshots::units::{format_count, format_nanos};
 use highwater_snapshots::{BlockId, EventId, Trace};
 
@@ -64,12 +64,9 @@ pub fn phase(trace: &Trace, event: EventId) -> String {
     format!("{step}{}", span.phase)
 }
 
-/// Whether something of a recording was lost, or is wrong in its file. What was only worked out or guessed by rules is
-/// usual in files of other programs, and no reason to warn.
+/// Whether something of a recording was lost, or is wrong in its file; routine facts are no reason to warn.
 pub fn has_losses(trace: &Trace) -> bool {
-    let Trust { baseline_inferred, sizes_inferred, categories_guessed, .. } = trace.trust;
-    let usual = Trust { baseline_inferred, sizes_inferred, categories_guessed, ..Trust::default() };
-    trace.trust != usual || !trace.problems.is_empty()
+    !trace.trust.limits().is_empty() || !trace.problems.is_empty()
 }
 
 /// How many requests failed: `1 request failed`.
