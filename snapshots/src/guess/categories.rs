@@ -54,7 +54,7 @@ temporary        set-up of a module           freed before anything else runs
 buffer           register_buffer and the like freed later, or never
 parameter        set-up of a module           freed later, or never
 buffer           code of a KV cache           not kept for backward
-parameter        a program's own constructor  never freed, and as large as a gradient or optimizer state
+parameter        a program's own constructor  never freed; as large as a gradient or state
 temporary        backward                     freed in the same run of it
 gradient         backward                     freed later, or never
 temporary        a checkpoint, once more      freed while it computes
@@ -64,8 +64,8 @@ activation       forward                      freed later, or never (last run)
 input            a data loader
 input            other code between steps     freed in forward or later
 unknown          anything else
-A life cut short by an out-of-memory error, another exception or the end of the recording counts as
-the other lives of blocks from the same call stack, else as never freed.
+Blocks whose life is cut short by an out-of-memory error, another exception or the end of
+the recording count as others from the same call stack do, else as never freed.
 ";
 
 /// Guesses the categories of a trace's blocks.
