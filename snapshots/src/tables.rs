@@ -197,7 +197,9 @@ impl Tables {
             path => path,
         };
         let function = function_text(self.string(line.function));
-        LineText { path, line: line.line, function: &function }.to_string()
+        // Of a library, PyTorch gives the address within it.
+        let is_library = path.ends_with(".so") || path.contains(".so.");
+        LineText { path, line: if is_library { 0 } else { line.line }, function: &function }.to_string()
     }
 
     /// The module and address of a frame.
@@ -240,5 +242,8 @@ mod tests {
         assert_eq!(tables.scope_path(ScopeId::NONE), "");
         assert_eq!(tables.stack_text(StackId(1)), ["src/model.rs:12 forward", "0x10"]);
         assert_eq!(tables.folded_text(StackId(1)), "0x10;forward (src/model.rs:12)");
+        let mut tables = Tables { strings: vec!["at::mm".into(), "/lib/libtorch_cpu.so".into()], ..Tables::default() };
+        tables.lines.push(SourceLine { function: StringId(0), file: StringId(1), line: 83_934_254 });
+        assert_eq!(tables.line_text(&tables.lines[0]), "at::mm (/lib/libtorch_cpu.so)", "an address is no line number");
     }
 }

@@ -212,9 +212,13 @@ impl Base<'_> {
         let (fates, concerned) = fates(self.trace, change, last_uses);
         let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
         let fates = changes_blocks.then_some(fates.as_slice());
+        let plan = self.plan(config, bound.bytes, fates);
+        // A device too small for the segments at the start would not have had them.
+        let overflows = bound.bytes.is_some_and(|bytes| series.baseline().reserved > bytes);
         let plan = Plan {
             device_total: change.capacity.or_else(|| recorded_total(self.trace, self.device)),
-            ..self.plan(config, bound.bytes, fates)
+            starts_anew: plan.starts_anew || overflows,
+            ..plan
         };
         let Replay { trace, source, death, rescued, assumptions, .. } = replay(self.trace, &plan);
         let figures = Figures::of(&trace, self.device);

@@ -51,8 +51,11 @@ pub struct StackLine {
 pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
     let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame));
     let has_python = lines().any(|line| is_python(tables.string(line.file)));
+    let has_files = lines().any(|line| line.line > 0);
     let owner_of = |line: &SourceLine| match is_python(tables.string(line.file)) {
         false if has_python => LineOwner::Framework,
+        // The entry point that a compiler makes: a program's own has a file, as its other lines do.
+        false if has_files && line.line == 0 && tables.string(line.function) == "main" => LineOwner::Framework,
         _ => LineOwner::of(tables, line),
     };
     let owners = tables.stack_frames(stack).flat_map(|frame| {
@@ -255,6 +258,11 @@ mod tests {
             ("highwater::record::run", "viewer/src/record.rs", 5),
         ];
         assert_eq!(users(&scenario), "engine/src/models/vit.rs:120 highwater_engine::models::vit::Vit::forward");
+        let mut whole = scenario.to_vec();
+        whole.push(("main", "", 0));
+        let (tables, stack) = stack_of(&whole);
+        let shown = short_stack(&tables, stack);
+        assert!(shown[0].starts_with("engine/src/models/vit.rs:120 "), "not the entry point: {shown:?}");
         assert_eq!(users(&scenario[..3]), "engine/src/nn/linear.rs:8 highwater_engine::nn::linear::Linear::forward");
         let mut own = scenario.to_vec();
         own.push(("app::main::{{closure}}", "/home/me/app/src/main.rs", 12));

@@ -172,12 +172,13 @@ impl<'a> Guesser<'a> {
     pub fn categories(&self) -> Vec<Category> {
         let mut guesses: Vec<Guess> = self.trace.blocks.ids().map(|id| self.guess(id)).collect();
         self.settle_interrupted(&mut guesses);
+        self.settle_collected(&mut guesses);
         self.settle_constructed(&mut guesses);
         guesses.into_iter().map(|guess| guess.category).collect()
     }
 
     /// Gives blocks whose lives were cut short the category that most others of their call stack and size have, or that
-    /// all others of their call stack have.
+    /// all others of their call stack have, unless that is temporary.
     fn settle_interrupted(&self, guesses: &mut [Guess]) {
         // Stacks of backward say which kernel runs, not for which line of the program; set-up runs once.
         let tells = |stack: StackId| {
@@ -196,7 +197,26 @@ impl<'a> Guesser<'a> {
         for (row, guess) in guesses.iter_mut().enumerate().filter(|(_, guess)| guess.life == Life::CutShort) {
             let (stack, size) = (blocks.stack[row], blocks.requested[row]);
             let most = by_size.get(&(stack, size)).and_then(|counts| most(counts, guess.category));
-            guess.category = most.or_else(|| only(by_stack.get(&stack)?)).unwrap_or(guess.category);
+            // Short lives of other sizes say nothing: one line may make what is kept beside what is not.
+            let all = || only(by_stack.get(&stack)?).filter(|category| *category != Category::Temporary);
+            guess.category = most.or_else(all).unwrap_or(guess.category);
+        }
+    }
+
+    /// Takes kept blocks for no input if others of their call stack are kept too: the program collects them.
+    fn settle_collected(&self, guesses: &mut [Guess]) {
+        let blocks = &self.trace.blocks;
+        let is_kept = |row: usize| blocks.alloc[row].is_some() && !blocks.free_requested[row].is_some();
+        let kept = |guesses: &[Guess], category| -> HashSet<StackId> {
+            let rows = (0..guesses.len()).filter(|row| is_kept(*row) && guesses[*row].category == category);
+            rows.map(|row| blocks.stack[row]).filter(|stack| stack.is_some()).collect()
+        };
+        let collected = kept(guesses, Category::Unknown);
+        for (row, guess) in guesses.iter_mut().enumerate() {
+            let is_of_gap = guess.life == Life::Unknown && guess.category == Category::Input && is_kept(row);
+            if is_of_gap && collected.contains(&blocks.stack[row]) {
+                guess.category = Category::Unknown;
+            }
         }
     }
 

@@ -218,6 +218,20 @@ fn of_last_step(lines: &str) -> [&'static str; 2] {
 }
 
 #[test]
+fn what_a_program_collects_is_no_input_in_its_last_step_either() {
+    let step = |name: u32| {
+        format!(
+            "alloc h{name} 50 < F\nalloc g{name} 9\nfree h{name}\nalloc m{name} 6 < A\nfree m{name} < A\n\
+             free g{name}\nalloc k{name} 1000 < M\n"
+        )
+    };
+    let mut trace = training(&(0..4).map(step).collect::<String>());
+    guess(&mut trace, &Rules::default());
+    let kept = trace.blocks.requested.iter().zip(&trace.blocks.category).filter(|(size, _)| **size == 1000);
+    assert!(kept.into_iter().all(|(_, category)| *category == Category::Unknown), "{:?}", trace.blocks.category);
+}
+
+#[test]
 fn what_a_failed_request_frees_is_what_other_blocks_of_its_line_are() {
     let [forward, rest] = step_of_two_lines("0", "");
     let [again, _] = step_of_two_lines("1", "");
@@ -235,6 +249,9 @@ fn what_a_failed_request_frees_is_what_other_blocks_of_its_line_are() {
     let mixed = "alloc a 50 < F\nfree a < F\nalloc b 60 < F\nalloc g 9\nfree b\nalloc m 6 < A\nfree m < A\nfree g\n\
                  alloc c 50 < F\nalloc d 60 < F\nalloc e 70 < F\noom 4096 free=0 < F\nfree c < F\nfree d < F\nfree e < F\n";
     assert_eq!(categories(mixed)[4..], ["temporary", "activation", "activation"]);
+    // Short lives of one size do not make another size of the line temporary.
+    let short = "alloc w 100 < S\nalloc a 7 < F\nfree a < F\nalloc h 50 < F\noom 4096 free=0 < F\nfree h < F\n";
+    assert_eq!(categories(short)[1..], ["temporary", "activation"]);
     // The end of the recording cuts lives short, too.
     assert_eq!(of_last_step(&format!("{forward}{rest}{again}")), ["activation", "temporary"]);
 }

@@ -2,9 +2,10 @@
 
 use std::io;
 
-use highwater_snapshots::Trace;
+use highwater_snapshots::event::EventKind;
 use highwater_snapshots::trace::Trust;
 use highwater_snapshots::units::format_count;
+use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::moment::count_of;
@@ -61,6 +62,24 @@ pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
 
 fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
     page.broken(0, text).iter().try_for_each(|line| page.warning(line))
+}
+
+/// How many requests failed on `devices`.
+pub fn failed_requests(trace: &Trace, devices: &[DeviceId]) -> u64 {
+    if trace.ooms.is_empty() {
+        return 0;
+    }
+    let is_failed = |(kind, device): &(&EventKind, &DeviceId)| **kind == EventKind::Oom && devices.contains(device);
+    trace.events.kind.iter().zip(&trace.events.device).filter(is_failed).count() as u64
+}
+
+/// That requests failed on `devices`, so that peaks and advice hold only up to there; `None` if none did.
+pub fn out_of_memory(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
+    let failed = failed_requests(trace, devices);
+    let requests = count_of(failed, "request");
+    (failed > 0).then(|| {
+        format!("Out of memory: {requests} failed, so the run may need more than was recorded; see `highwater oom`.")
+    })
 }
 
 /// At most so many problems are told where they are not what was asked for.

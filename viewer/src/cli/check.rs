@@ -6,7 +6,6 @@ use std::io;
 use highwater_snapshots::analysis::budget::{AlikeGroups, Budget, Culprit, Differences, Outcome, check, culprit_keys};
 use highwater_snapshots::analysis::diff::{Asked, DiffQuery};
 use highwater_snapshots::analysis::{Diff, Filter, GroupKey, LiveIndex, Metric, Moment, Series};
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
@@ -141,27 +140,13 @@ impl<'a> CheckReport<'a> {
         format!("Failed: {count} of {budgets} exceeded{}.", named(&broken))
     }
 
-    /// How many requests failed on the devices that are measured.
     fn failed_requests(&self) -> u64 {
-        let events = &self.trace.events;
-        let is_failed =
-            |(kind, device): &(&EventKind, &DeviceId)| **kind == EventKind::Oom && self.devices.contains(device);
-        if self.trace.ooms.is_empty() {
-            0
-        } else {
-            events.kind.iter().zip(&events.device).filter(is_failed).count() as u64
-        }
+        caveats::failed_requests(self.trace, &self.devices)
     }
 
     /// What limits the verdict, beside what limits trust: failed requests.
     pub(super) fn warning(&self) -> Option<String> {
-        let failed = self.failed_requests();
-        let requests = count_of(failed, "request");
-        (failed > 0).then(|| {
-            format!(
-                "Out of memory: {requests} failed, so the run may need more than was recorded; see `highwater oom`."
-            )
-        })
+        caveats::out_of_memory(self.trace, &self.devices)
     }
 
     /// How the device of `outcome` is named beside others; empty where the recording has only one.

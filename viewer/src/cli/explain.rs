@@ -61,6 +61,9 @@ impl<'a> ExplainReport<'a> {
         let Explanation { peak, filtered, removals, advice, .. } = &self.explanation;
         let on = on_device(self.trace, peak.device);
         page.headline(&format!("{on}Peak: {}.", how_much_and_when(peak)))?;
+        if let Some(text) = caveats::out_of_memory(self.trace, &[peak.device]) {
+            page.warning(&text)?;
+        }
         if let (Some(filter), Some(group)) = (self.arguments.blocks.filter.stated(), filtered) {
             page.line(&format!(
                 "Of these, {} ({}) are in blocks with {filter}. Without all such blocks the peak would be {}, {} less, {}.",
@@ -184,6 +187,9 @@ impl<'a> ExplainReport<'a> {
 
     fn hint(&self) -> String {
         let file = &self.arguments.source.file;
+        if self.arguments.by.0.contains(&GroupKey::Frame) {
+            return next_command(&["whatif"], file, &[], "for the same run under other allocator settings");
+        }
         if self.arguments.by.0.contains(&GroupKey::Scope) || !names_operations(self.trace) {
             return next_command(&["explain"], file, &["--by", "frame"], "for the lines of code behind it");
         }

@@ -244,7 +244,7 @@ impl<'a> GrowthReport<'a> {
         let size = signed(net);
         let size = size.trim_start_matches(['+', '−']);
         match net {
-            1.. if self.has_steps() => {
+            1.. if growth.step_count() > 1 => {
                 let steps = count_of(growth.step_count() as u64, "step");
                 let each = format_bytes(growth.bytes_per_step());
                 format!("{which} grows {}: {size} in {steps}, {each} a step on average.", self.span())
@@ -274,7 +274,7 @@ impl<'a> GrowthReport<'a> {
     }
 
     fn steps(&self) -> Table {
-        let columns = ["alive after it", "change", "survives", "blocks"].map(Column::number);
+        let columns = ["live after step", "change", "survives", "blocks"].map(Column::number);
         let mut table = Table::new([Column::text("step")].into_iter().chain(columns).collect());
         let rows = &self.growth.steps;
         let is_shown = |at: usize| rows.len() <= 2 * SHOWN_STEPS || at < SHOWN_STEPS || at + SHOWN_STEPS >= rows.len();

@@ -84,7 +84,12 @@ impl<'a> InfoReport<'a> {
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
-        page.hint(&next_command(&["peak"], &self.arguments.source.file, &[], "for what is using memory at the peak"))
+        let file = &self.arguments.source.file;
+        page.hint(&if self.trace.ooms.is_empty() {
+            next_command(&["peak"], file, &[], "for what is using memory at the peak")
+        } else {
+            next_command(&["oom"], file, &[], "for why the request failed, and what would have helped")
+        })
     }
 
     /// The answer in words, without what limits trust.

@@ -15,6 +15,9 @@ pub struct Page<'a> {
     is_coloured: bool,
 }
 
+/// The width of a terminal that does not say how wide it is.
+const USUAL_WIDTH: usize = 80;
+
 const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
 const YELLOW: &str = "\x1b[33m";
@@ -32,7 +35,9 @@ impl<'a> Page<'a> {
         if !io::stdout().is_terminal() {
             return Self::plain(out);
         }
-        let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        let known = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        let set = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|width| *width > 0);
+        let width = known.or_else(set).or(Some(USUAL_WIDTH));
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self { out, width, is_coloured: !is_set("NO_COLOR") && !is_dumb }
@@ -45,12 +50,15 @@ impl<'a> Page<'a> {
 
     /// The answer, in a sentence.
     pub fn headline(&mut self, text: &str) -> io::Result<()> {
-        self.styled(BOLD, text)
+        self.broken(0, text).iter().try_for_each(|line| self.styled(BOLD, line))
     }
 
-    /// A line of plain text.
+    /// A line of plain text, broken between words where it is wider than the page; an indented one stays whole.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{}", printable(text))
+        if text.starts_with(' ') {
+            return writeln!(self.out, "{}", printable(text));
+        }
+        self.broken(0, text).iter().try_for_each(|line| writeln!(self.out, "{}", printable(line)))
     }
 
     /// An empty line.
@@ -66,7 +74,10 @@ impl<'a> Page<'a> {
 
     /// Something that limits how far the answer can be trusted.
     pub fn warning(&mut self, text: &str) -> io::Result<()> {
-        self.styled(YELLOW, text)
+        if text.starts_with(' ') {
+            return self.styled(YELLOW, text);
+        }
+        self.broken(0, text).iter().try_for_each(|line| self.styled(YELLOW, line))
     }
 
     /// What to ask next.

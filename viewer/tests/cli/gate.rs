@@ -235,13 +235,13 @@ fn growth_says_what_lives_on_from_step_to_step() {
             Live memory grows from the start of step 1 to the end of step 3: 300 B in 3 steps, 100 B a step on average.
             350 B made in these steps survive (4 blocks) − 50 B freed of what was older (1 block) = +300 B requested: from 1.12 KiB to 1.42 KiB.
             Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 steps more; fragmentation and what is outside the allocator bring that sooner.
-            It begins with step 1: the step before it is the recording's first, which makes what later ones find.
-            It ends with step 3: the step after it lacks phases that others have, ran out of memory, or took the model down.
+            Counted from step 1: the first step of a recording allocates what later steps reuse.
+            Counted to step 3: the next step lacks phases that others have, ran out of memory, or freed the model.
 
-              step  alive after it  change  survives  blocks
-              1           1.22 KiB  +100 B     100 B       1
-              2           1.32 KiB  +100 B     100 B       1
-              3           1.42 KiB  +100 B     150 B       2
+              step  live after step  change  survives  blocks
+              1            1.22 KiB  +100 B     100 B       1
+              2            1.32 KiB  +100 B     100 B       1
+              3            1.42 KiB  +100 B     150 B       2
 
             What survives, and what was freed of what was there before:
               category    scope   survives  blocks  older freed  growth  of steps  each at least
@@ -261,11 +261,11 @@ fn growth_says_what_lives_on_from_step_to_step() {
         leaky(),
         "growth leaky.snap --from-step 2 --to-step 2 --by stack --where category=activation",
         &expect![[r#"
-            Live memory in blocks with category=activation grows from the start of step 2 to the end of step 2: 100 B in 1 step, 100 B a step on average.
+            Live memory in blocks with category=activation grows from the start of step 2 to the end of step 2, by 100 B.
             100 B made in these steps survive (1 block) − 0 B freed of what was older (0 blocks) = +100 B requested: from 200 B to 300 B.
 
-              step  alive after it  change  survives  blocks
-              2              300 B  +100 B     100 B       1
+              step  live after step  change  survives  blocks
+              2               300 B  +100 B     100 B       1
 
             What survives, and what was freed of what was there before:
               stack     survives  blocks  older freed  growth  of steps  each at least

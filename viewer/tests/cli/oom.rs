@@ -147,3 +147,15 @@ fn an_earlier_request_that_failed_may_fail_again() {
     let causes: Vec<&Value> = told["ooms"].as_array().unwrap().iter().map(|one| &one["verdict_is_tested"]).collect();
     assert_eq!(causes, [&Value::Bool(true), &Value::Bool(true)], "{told}");
 }
+
+#[test]
+fn a_device_smaller_than_the_segments_at_the_start_does_not_fit() {
+    let text = format!("baseline_segment {:#x} {1}\nbaseline w {1}\nphase forward\nalloc a 1024\n", 64 * MIB, 60 * MIB);
+    let mut trace = trace_from_text(&text).unwrap();
+    trace.devices = vec![DeviceFacts { capacity_bytes: 100 * MIB, ..DeviceFacts::default() }];
+    let fits = |capacity: u64| {
+        let change = Change { capacity: Some(capacity * MIB), ..Change::default() };
+        predict(&trace, &change).unwrap().changed.unwrap().fits()
+    };
+    assert_eq!((fits(32), fits(80)), (Some(false), Some(true)));
+}

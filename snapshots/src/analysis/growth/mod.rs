@@ -185,7 +185,8 @@ impl Growth {
     pub fn steps_until(&self, capacity: u64) -> Option<u64> {
         let net = u128::try_from(self.net()).ok().filter(|net| *net > 0 && capacity > 0)?;
         let left = u128::from(capacity.saturating_sub(self.last_peak.bytes));
-        if self.step_count() == 0 {
+        // One step alone may hold what is allocated once.
+        if self.step_count() < 2 {
             return None;
         }
         u64::try_from(left * self.step_count() as u128 / net + 1).ok()

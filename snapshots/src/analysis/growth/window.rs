@@ -124,18 +124,18 @@ impl StepWindow {
         let first = match self.first {
             FirstStep::Asked => None,
             FirstStep::AfterFirst => Some(format!(
-                "It begins with step {}: the step before it is the recording's first, which makes what later ones find.",
+                "Counted from step {}: the first step of a recording allocates what later steps reuse.",
                 self.from()
             )),
             FirstStep::Only => Some(format!(
-                "It begins with step {}, for want of another whole one: what a first step makes may be needed once only.",
+                "Counted over step {} alone: its growth may be allocations that are made once.",
                 self.from()
             )),
         };
         let last = match self.last {
             LastStep::Asked | LastStep::Last => None,
             LastStep::Whole => Some(format!(
-                "It ends with step {}: the step after it lacks phases that others have, ran out of memory, or took the model down.",
+                "Counted to step {}: the next step lacks phases that others have, ran out of memory, or freed the model.",
                 self.to()
             )),
         };
