@@ -194,7 +194,7 @@ pub struct PeakArguments {
     /// State after event number EVENT, at `start` or at `end` [default: the peak]
     #[arg(long, value_name = "EVENT")]
     pub at: Option<At>,
-    /// Grouping keys, comma-separated: category, op, scope[:depth], phase, step, stack, frame, size, stream, pool, lifetime
+    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
     #[arg(long, value_name = "KEYS", default_value = "category")]
     pub by: GroupKeys,
     /// Number of groups to list; the others are summed up

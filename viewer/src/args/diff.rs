@@ -36,7 +36,7 @@ pub struct DiffArguments {
     /// Device N of B [default: as --device]
     #[arg(long, value_name = "N")]
     pub device_b: Option<u16>,
-    /// Grouping keys, comma-separated: category, op, scope[:depth], phase, step, stack, frame, size, stream, pool, lifetime
+    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
     #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(vec![GroupKey::Category]))]
     pub by: GroupKeys,
     /// Number of groups to list, the largest differences first; the others are summed up

@@ -21,7 +21,7 @@ pub struct ExplainArguments {
     /// Memory total: requested, allocated or active
     #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
     pub metric: Metric,
-    /// Grouping keys, comma-separated: category, op, scope[:depth], phase, step, stack, frame, size, stream, pool, lifetime
+    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
     #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(vec![GroupKey::Category, GroupKey::Phase]))]
     pub by: GroupKeys,
     /// Number of groups to list; the others are summed up

@@ -27,7 +27,7 @@ pub struct GrowthArguments {
     /// Memory total: requested, allocated or active
     #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
     pub metric: Metric,
-    /// Grouping keys, comma-separated: category, op, scope[:depth], phase, step, stack, frame, size, stream, pool, lifetime
+    /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
     /// [default: category,scope; category,frame where the recording names no modules; frame where categories are guessed]
     #[arg(long, value_name = "KEYS")]
     pub by: Option<GroupKeys>,
