@@ -50,7 +50,8 @@ fn end_within<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Cow<'a, s
     })
 }
 
-fn width(ui: &Ui, text: &str, font: &FontId) -> f32 {
+/// The width of `text` in points.
+pub fn width(ui: &Ui, text: &str, font: &FontId) -> f32 {
     ui.fonts_mut(|fonts| text.chars().map(|sign| fonts.glyph_width(font, sign)).sum())
 }
 

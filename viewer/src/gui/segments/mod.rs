@@ -22,6 +22,7 @@ pub use lanes::Under;
 use super::scene::{Scene, Wish};
 use super::theme::{self, Shades};
 use super::worker::Worker;
+use crate::cli::moment::count_of;
 use crate::oom_analysis::OomAnalysis;
 use chart::{Chart, Marked};
 use known::{Known, OomKey, Question, State};
@@ -365,13 +366,13 @@ fn headline(state: &State) -> String {
         unmapped => format!(", beside {} of addresses not mapped", bytes(unmapped)),
     };
     format!(
-        "Reserved {}: {} requested, {} rounding, {} waiting, {} free in {} holes{unmapped}; {fits}{with}",
+        "Reserved {}: {} requested, {} rounding, {} waiting, {} free in {}{unmapped}; {fits}{with}",
         bytes(usage.held()),
         bytes(usage.requested),
         bytes(usage.rounding),
         bytes(usage.waiting),
         bytes(usage.free),
-        format_count(usage.holes)
+        count_of(usage.holes, "range")
     )
 }
 

@@ -2,7 +2,7 @@
 
 use eframe::egui::{
     Align, Align2, Color32, FontId, Grid, Label, Layout, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind,
-    Ui, WidgetInfo, pos2, vec2,
+    TextStyle, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_snapshots::Category;
 use highwater_snapshots::analysis::addresses::{FailedRequest, WayOut};
@@ -11,6 +11,7 @@ use highwater_snapshots::units::format_bytes;
 
 use super::known::State;
 use super::look::Paint;
+use crate::gui::fit;
 use crate::gui::scene::Wish;
 use crate::gui::theme::{self, Shades};
 use crate::oom_analysis::OomAnalysis;
@@ -176,7 +177,12 @@ fn holders_ui(ui: &mut Ui, holders: &Holders) {
             let category = group.key.first().and_then(|name| Category::from_name(name));
             theme::swatch_ui(ui, category.map_or(theme::NEUTRAL, theme::category));
             let text = format!("{}, {blocks}: {}", format_bytes(group.bytes), named.join(" "));
-            ui.add(Label::new(&text).truncate()).on_hover_text(text);
+            let place = named.last().copied().unwrap_or_default();
+            let lead = text.strip_suffix(place).unwrap_or_default();
+            let font = TextStyle::Body.resolve(ui.style());
+            let room = ui.available_width() - fit::width(ui, lead, &font);
+            let shown = fit::fitted(ui, place, &font, room, false).map(|place| format!("{lead}{place}"));
+            ui.add(Label::new(shown.as_ref().unwrap_or(&text)).truncate()).on_hover_text(&text);
         });
     }
     if holders.rest_bytes > 0 {
