@@ -193,7 +193,7 @@ impl<M: Send + Sync + 'static> Child<M> {
     /// `body` can free them or write its result where they are.
     ///
     /// If the child is [checkpointed](checkpoint_scopes), `body` runs again in backward: then it must do the same, and
-    /// every tensor that requires a gradient and is no parameter of the module must be among the inputs.
+    /// every tensor that requires a gradient, other than the module's parameters, must be an input.
     pub fn run<const N: usize>(
         &self,
         inputs: [Tensor; N],

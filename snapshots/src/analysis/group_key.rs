@@ -11,7 +11,7 @@ macro_rules! keys {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         pub enum GroupKey {
             $($(#[$doc])* $variant,)+
-            /// The first so many names of the module path, spelt `scope:2`.
+            /// The module path cut to a depth, written `scope:2`.
             ScopeTo(u8),
         }
 

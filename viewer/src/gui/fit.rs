@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// What is left of `text` in so many points.
+    /// `text` shortened to `room` points.
     fn left(text: &str, keeps_end: bool, rooms: &[f32]) -> Vec<Option<String>> {
         let found = Rc::new(RefCell::new(Vec::new()));
         let (heard, text, rooms) = (Rc::clone(&found), text.to_owned(), rooms.to_vec());

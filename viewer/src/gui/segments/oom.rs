@@ -134,7 +134,7 @@ fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
     });
 }
 
-/// Who holds most, and the fewest bytes of live blocks to free, by name.
+/// The largest holders, and the fewest bytes of live blocks to free.
 fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, is_picture: bool, asked: &mut Asked) {
     if let Some(analysis) = analysis {
         ui.strong("Live blocks");
