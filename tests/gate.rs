@@ -145,7 +145,7 @@ fn what_every_step_leaves_behind_is_measured_to_the_byte_and_named() {
         "{text}"
     );
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Scope], top: 1, filter: &Filter::default() };
-    let window = StepWindow::of(&leaky.trace, None, None).expect("it has steps");
-    let growth = Growth::of(&leaky.trace, (&leaky.series, &leaky.live), &window, &query);
-    assert_eq!((window.from(), window.to(), growth.net()), (1, 3, 12_000));
+    let window = StepWindow::of(&leaky.trace, leaky.trace.main_device(), None, None).expect("it has steps");
+    let growth = Growth::of(&leaky.trace, (&leaky.series, &leaky.live), window, &query);
+    assert_eq!((growth.window.from(), growth.window.to(), growth.net()), (1, 3, 12_000));
 }

@@ -47,7 +47,8 @@ use values::{kind_parser, metric_parser};
 /// optionally gzipped. The format is detected from the content. `-` is standard input. Sizes are in binary units
 /// (1 KiB is 1024 bytes).
 ///
-/// Exit status: 0 success; 1 a budget was exceeded (`check`); 2 bad usage, an unreadable or unsound recording, or a recorded run that ran out of memory.
+/// Exit status: 0 on success; 1 if a budget was exceeded (`check`); 2 for invalid usage, for a file that cannot be read
+/// or is inconsistent (`verify`), and for a scenario that ran out of memory (`record`).
 #[derive(Debug, Parser)]
 #[command(name = "highwater", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
 pub struct Arguments {

@@ -5,6 +5,7 @@
 //! a whole step goes by after its last use, another begins, and it is not used in either.
 
 use crate::Category;
+use crate::analysis::device_spans::device_steps;
 use crate::ids::{DeviceId, EventId};
 use crate::trace::Trace;
 
@@ -24,7 +25,7 @@ impl<'a> LastUses<'a> {
         if !trace.records_uses() || !used.any(|(event, of)| event.is_some() && *of == device) {
             return None;
         }
-        let steps = trace.spans.steps();
+        let steps = device_steps(trace, device);
         let whole = steps.len().checked_sub(2).and_then(|row| trace.spans.step_range(steps[row]));
         Some(Self { trace, device, kept_until: whole.map(|events| EventId(events.start)) })
     }

@@ -12,6 +12,7 @@ pub mod bands;
 pub mod owners;
 pub mod frames;
 pub mod lifetime;
+pub mod device_spans;
 pub mod pools;
 pub mod filter;
 pub mod matches;

@@ -5,6 +5,7 @@ use crate::trace::Trace;
 use crate::{BlockId, Phase};
 
 use super::breakdown::{Breakdown, Grouping};
+use super::device_spans::device_steps;
 use super::filter::Filter;
 use super::group_key::GroupKey;
 use super::live::LiveIndex;
@@ -64,7 +65,7 @@ impl Moment {
         (bytes, event): (u64, EventId),
     ) -> Option<EventId> {
         let first = trace.spans.at(event)?;
-        let step = first.step.filter(|step| trace.spans.steps().first() == Some(step))?;
+        let step = first.step.filter(|step| device_steps(trace, series.device()).first() == Some(step))?;
         let after = trace.spans.step_range(step)?.end as usize;
         let (again, event) = series.largest(trace, metric, after..trace.events.len())?;
         // A total that merely stays as high into the next step is not reached there.

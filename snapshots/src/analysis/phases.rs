@@ -5,6 +5,7 @@ use crate::ids::{DeviceId, EventId};
 use crate::trace::Trace;
 use crate::{Category, Phase};
 
+use super::device_spans::device_spans;
 use super::metric::Metric;
 use super::peak::Moment;
 use super::replay::{Effect, Replay, baseline_effects, effects};
@@ -32,13 +33,13 @@ pub struct PhaseRow {
     pub at_peak: Vec<(Category, u64)>,
 }
 
-/// The phases of `device`, in order; those in which nothing was allocated or freed are left out, but for optimizers:
-/// that one takes nothing is an answer.
+/// The phases of `device`, in order. Those in which nothing was allocated or freed are left out, except optimizer phases
+/// of its steps, where no memory is an answer.
 pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     let mut rows = Vec::new();
     let mut replay = Replay::new(trace, device);
     let mut held = Held::new(trace, device, metric);
-    for span in trace.spans.rows() {
+    for span in device_spans(trace, device) {
         let start_bytes = replay.totals().get(metric);
         let mut peak = (start_bytes, None, held.clone());
         let mut is_idle = true;

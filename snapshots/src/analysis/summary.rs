@@ -6,6 +6,7 @@ use crate::event::EventKind;
 use crate::ids::DeviceId;
 use crate::trace::Trace;
 
+use super::device_spans::device_steps;
 use super::metric::{Metric, Totals};
 use super::peak::Moment;
 use super::series::Series;
@@ -37,7 +38,7 @@ pub struct DeviceSummary {
     pub peaks: Vec<Moment>,
     /// Its failed requests.
     pub oom_events: u64,
-    /// Steps begun.
+    /// Its steps, whole or not.
     pub steps: u64,
     /// Time of its first event, in nanoseconds since the recording's origin.
     pub first_time_ns: Option<u64>,
@@ -73,7 +74,7 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
         end: series.end(trace),
         peaks: metrics.map(|metric| Moment::peak(trace, series, metric)).collect(),
         oom_events: counts[EventKind::Oom as usize],
-        steps: trace.spans.steps().len() as u64,
+        steps: device_steps(trace, device).len() as u64,
         first_time_ns: times.map(|(first, _)| first),
         last_time_ns: times.map(|(_, last)| last),
     }

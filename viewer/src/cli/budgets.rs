@@ -93,7 +93,7 @@ impl Budgets {
 
     fn refuse_what_is_missing(&self, arguments: &CheckArguments) -> Result<(), Failure> {
         if self.rows.is_empty() {
-            let text = "no budget to hold: give --max-peak SIZE, --max-reserved SIZE, --max CATEGORY=SIZE, \
+            let text = "nothing to check: give --max-peak SIZE, --max-reserved SIZE, --max CATEGORY=SIZE, \
                         --max-phase PHASE=SIZE, --max-step-growth SIZE, --baseline FILE --max-growth PCT, or --budgets FILE";
             return Err(Failure::Usage(text.to_owned()));
         }

@@ -1,9 +1,8 @@
 //! Check: `highwater check`, a recording beside its budgets.
 
-use std::collections::BTreeMap;
 use std::io;
 
-use highwater_snapshots::analysis::budget::{AlikeGroups, Budget, Culprit, Differences, Outcome, check, culprit_keys};
+use highwater_snapshots::analysis::budget::{AlikeGroups, Budget, Differences, Outcome, check, culprit_keys};
 use highwater_snapshots::analysis::diff::{Asked, DiffQuery};
 use highwater_snapshots::analysis::{Diff, Filter, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::units::format_bytes;
@@ -12,9 +11,10 @@ use serde::Serialize;
 
 use super::budgets::Budgets;
 use super::caveats::{self, TrustFigures, problem_texts};
+use super::check_figures::{CheckFigures, DifferenceFigures, RuleFigures, Unmeasured};
 use super::devices::{covered, on_device, phrase};
 use super::diff::signed;
-use super::moment::{MomentFigures, count_of, when};
+use super::moment::{count_of, when};
 use super::outcome::{Failure, Status};
 use super::page::Page;
 use super::recording::check_metric;
@@ -32,6 +32,8 @@ pub struct CheckReport<'a> {
     pub(super) devices: Vec<DeviceId>,
     /// Each budget on each device that has what it limits, device by device.
     pub(super) outcomes: Vec<Outcome>,
+    /// Budgets that can be measured on other devices but not on this one, and why.
+    unmeasured: Vec<(DeviceId, String)>,
     /// What makes the difference of the peaks to the baseline's, on each device.
     pub(super) differences: Vec<(DeviceId, Differences)>,
     /// The category, and the module or the line of code.
@@ -54,12 +56,12 @@ impl<'a> CheckReport<'a> {
             trace,
             devices: measured_devices(trace, arguments.device, budgets.metric)?,
             outcomes: Vec::new(),
+            unmeasured: Vec::new(),
             differences: Vec::new(),
             keys: [category, place],
             baseline,
         };
-        // Why a budget cannot be measured matters where no device can be measured.
-        let mut refused: Vec<Option<String>> = vec![None; budgets.rows.len()];
+        let mut refused: Vec<Vec<(DeviceId, String)>> = vec![Vec::new(); budgets.rows.len()];
         let mut is_measured = vec![false; budgets.rows.len()];
         for device in report.devices.clone() {
             for (row, outcome) in report.measure(device)?.into_iter().enumerate() {
@@ -68,15 +70,17 @@ impl<'a> CheckReport<'a> {
                         is_measured[row] = true;
                         report.outcomes.push(outcome);
                     }
-                    Err(why) => refused[row] = refused[row].take().or(Some(why)),
+                    Err(why) => refused[row].push((device, why)),
                 }
             }
         }
-        let refused = refused.into_iter().zip(is_measured).filter(|(_, is_measured)| !is_measured);
-        match refused.filter_map(|(why, _)| why).next() {
-            Some(why) => Err(Failure::Usage(why)),
-            None => Ok(report),
+        for (refused, is_measured) in refused.into_iter().zip(is_measured) {
+            match refused.first() {
+                Some((_, why)) if !is_measured => return Err(Failure::Usage(why.clone())),
+                _ => report.unmeasured.extend(refused),
+            }
         }
+        Ok(report)
     }
 
     /// Measures the budgets on `device`, and what differs there from the baseline.
@@ -133,7 +137,10 @@ impl<'a> CheckReport<'a> {
         let budgets = count_of(self.budgets.rows.len() as u64, "budget");
         if broken.is_empty() {
             let until = if self.failed_requests() > 0 { ", up to the request that failed" } else { "" };
-            return format!("Passed: {budgets} met{}{until}.", named(&self.devices));
+            let is_unmeasured = |device: &DeviceId| self.unmeasured.iter().any(|(of, _)| of == device);
+            let measured: Vec<DeviceId> = self.devices.iter().copied().filter(|of| !is_unmeasured(of)).collect();
+            let on = if measured.is_empty() { ", each where it can be measured".to_owned() } else { named(&measured) };
+            return format!("Passed: {budgets} met{on}{until}.");
         }
         let is_broken = |budget: &&Budget| self.broken().any(|outcome| outcome.budget == **budget);
         let count = self.budgets.rows.iter().filter(is_broken).count();
@@ -178,6 +185,7 @@ impl<'a> CheckReport<'a> {
             file: self.arguments.source.file.display().to_string(),
             baseline: self.budgets.baseline.as_ref().map(|file| file.display().to_string()),
             device: self.default_device().0,
+            unmeasured: self.unmeasured.iter().map(|(device, why)| Unmeasured { device: device.0, why }).collect(),
             devices: self.devices.iter().map(|device| device.0).collect(),
             metric: self.budgets.metric,
             differences: self.differences.iter().map(figures).find(|figures| figures.device == self.default_device().0),
@@ -209,6 +217,10 @@ impl<'a> CheckReport<'a> {
                 on_device(self.trace, *device)
             ))?;
             page.table(&self.differences_table(differences))?;
+        }
+        for (device, why) in &self.unmeasured {
+            page.gap()?;
+            page.warning(&format!("Not measured on device {}: {why}.", device.0))?;
         }
         if let Some(warning) = self.warning() {
             page.gap()?;
@@ -364,119 +376,4 @@ pub(super) fn headroom(outcome: &Outcome) -> String {
 /// `at event 12, step 1, optimizer`.
 pub(super) fn at_moment(moment: &Moment) -> String {
     when(moment.event, moment.step, moment.phase)
-}
-
-#[derive(Debug, Serialize)]
-struct CheckFigures {
-    passed: bool,
-    broken: Vec<RuleFigures>,
-    rules: Vec<RuleFigures>,
-    file: String,
-    baseline: Option<String>,
-    /// The default one of those that were measured.
-    device: u16,
-    devices: Vec<u16>,
-    metric: Metric,
-    /// Those of `device`.
-    differences: Option<DifferenceFigures>,
-    differences_by_device: Vec<DifferenceFigures>,
-    oom: Option<String>,
-    trust: TrustFigures,
-    problems: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct RuleFigures {
-    rule: String,
-    device: u16,
-    subject: String,
-    limit_bytes: u64,
-    actual_bytes: u64,
-    headroom_bytes: i128,
-    baseline_bytes: Option<u64>,
-    is_broken: bool,
-    moment: MomentFigures,
-    /// A sentence; null where the budget is kept.
-    culprit: Option<String>,
-    culprit_group: Option<CulpritFigures>,
-}
-
-impl RuleFigures {
-    fn of(outcome: &Outcome, metric: Metric, trace: &Trace) -> Self {
-        Self {
-            rule: outcome.budget.to_string(),
-            device: outcome.moment.device.0,
-            subject: outcome.budget.subject(metric),
-            limit_bytes: outcome.limit_bytes,
-            actual_bytes: outcome.actual_bytes,
-            headroom_bytes: outcome.headroom(),
-            baseline_bytes: outcome.baseline_bytes,
-            is_broken: outcome.is_broken(),
-            moment: MomentFigures::of(trace, &outcome.moment),
-            culprit: outcome.culprit.as_ref().map(|culprit| culprit.text.clone()),
-            culprit_group: outcome.culprit.as_ref().map(CulpritFigures::of),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct CulpritFigures {
-    category: String,
-    place: String,
-    op: String,
-    bytes: u64,
-    baseline_bytes: Option<u64>,
-}
-
-impl CulpritFigures {
-    fn of(culprit: &Culprit) -> Self {
-        Self {
-            category: culprit.category.clone(),
-            place: culprit.place.clone(),
-            op: culprit.op.clone(),
-            bytes: culprit.bytes,
-            baseline_bytes: culprit.baseline_bytes,
-        }
-    }
-}
-
-/// Groups and rest sum to `delta_bytes`.
-#[derive(Debug, Serialize)]
-struct DifferenceFigures {
-    device: u16,
-    delta_bytes: i128,
-    groups: Vec<GroupFigures>,
-    rest_delta_bytes: i128,
-}
-
-#[derive(Debug, Serialize)]
-struct GroupFigures {
-    /// The values of the keys, joined.
-    key: String,
-    keys: BTreeMap<&'static str, String>,
-    /// How many groups they are, which differ in numbers of their names alone.
-    groups: u64,
-    baseline_bytes: u64,
-    bytes: u64,
-    delta_bytes: i128,
-}
-
-impl DifferenceFigures {
-    fn of(device: DeviceId, all: &Differences, keys: [GroupKey; 2]) -> Self {
-        let row = |row: &AlikeGroups| GroupFigures {
-            key: row.key.join(", "),
-            keys: keys.iter().map(|key| key.name()).zip(row.key.iter().cloned()).collect(),
-            groups: row.groups,
-            baseline_bytes: row.before,
-            bytes: row.now,
-            delta_bytes: row.delta(),
-        };
-        let delta = |[before, now]: [u64; 2]| i128::from(now) - i128::from(before);
-        Self {
-            device: device.0,
-            delta_bytes: delta(all.bytes),
-            groups: all.rows.iter().map(row).collect(),
-            rest_delta_bytes: delta(all.rest_bytes),
-        }
-    }
 }

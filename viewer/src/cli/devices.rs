@@ -76,16 +76,20 @@ pub fn compared_devices(
     Ok(devices)
 }
 
-/// The devices that are compared where none is named: one and the same where both recordings have it, that of the
-/// recording that ran out of memory or else of A.
+/// The devices to compare by default: the same one in both recordings where both have it, by preference the one that ran
+/// out of memory. Where both recordings ran out of memory, on each side the device that did.
 fn default_devices([a, b]: [&Trace; 2]) -> [DeviceId; 2] {
     let main = [a, b].map(Trace::main_device);
     let shared = |side: usize| {
         let device = main[side];
         [a, b].iter().all(|trace| trace.device_ids().contains(&device)).then_some([device; 2])
     };
-    let order = if a.ooms.is_empty() && !b.ooms.is_empty() { [1, 0] } else { [0, 1] };
-    order.into_iter().find_map(shared).unwrap_or(main)
+    match [a, b].map(|trace| !trace.ooms.is_empty()) {
+        // Each ran out of memory on a device of its own.
+        [true, true] => main,
+        [false, true] => shared(1).or_else(|| shared(0)).unwrap_or(main),
+        _ => shared(0).or_else(|| shared(1)).unwrap_or(main),
+    }
 }
 
 /// A failure with the side that it is of, 0 for A and 1 for B, where that can be said.
@@ -132,6 +136,21 @@ mod tests {
         assert_eq!(on(&pinned, &[0]), "On device 0: ", "host memory is no second GPU");
         assert_eq!(on(&pinned, &[255]), "In host memory: ");
         assert_eq!(on(&pinned, &[0, 255]), "On device 0 and host memory: ");
+    }
+
+    #[test]
+    fn recordings_are_compared_on_the_devices_that_ran_out_of_memory() {
+        let plain = trace(&[0, 1, 2], None);
+        let out_of_memory = |device: u16| {
+            let text =
+                format!("alloc a 5 device=0\nalloc b 5 device=1\nalloc c 5 device=2\noom 9 free=0 device={device}\n");
+            trace_from_text(&text).unwrap()
+        };
+        let devices = |a: &Trace, b: &Trace| default_devices([a, b]).map(|device| device.0);
+        assert_eq!(devices(&plain, &out_of_memory(2)), [2, 2]);
+        assert_eq!(devices(&out_of_memory(1), &plain), [1, 1]);
+        assert_eq!(devices(&out_of_memory(1), &out_of_memory(2)), [1, 2]);
+        assert_eq!(devices(&trace(&[3], None), &trace(&[4], None)), [3, 4]);
     }
 
     #[test]

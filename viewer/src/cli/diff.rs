@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use highwater_snapshots::Trace;
 use highwater_snapshots::analysis::diff::{
     Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
 };
 use highwater_snapshots::analysis::phases::PhaseRow;
 use highwater_snapshots::analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::caveats;
@@ -52,7 +52,7 @@ impl<'a> DiffReport<'a> {
             Asked { trace: traces[1], series: &b.0, live: &b.1 },
         ];
         let wanted = [arguments.at, arguments.at_b].map(|at| at.map(|at| at.0));
-        let at = moments_of(wanted, arguments.b.is_none(), traces[0])?;
+        let at = moments_of(wanted, arguments.b.is_none(), (traces[0], devices[0]))?;
         let find = |side: usize| {
             let missing = || {
                 let which = ["A", "B"][side];
@@ -293,7 +293,11 @@ impl<'a> DiffReport<'a> {
 }
 
 /// The moments of both sides that the options mean, of two recordings or, where there `is_one`, of that.
-pub fn moments_of([at, at_b]: [Option<DiffAt>; 2], is_one: bool, first: &Trace) -> Result<[DiffAt; 2], Failure> {
+pub fn moments_of(
+    [at, at_b]: [Option<DiffAt>; 2],
+    is_one: bool,
+    (trace, device): (&Trace, DeviceId),
+) -> Result<[DiffAt; 2], Failure> {
     if !is_one {
         let at = at.unwrap_or_default();
         return Ok([at, at_b.unwrap_or(at)]);
@@ -302,11 +306,12 @@ pub fn moments_of([at, at_b]: [Option<DiffAt>; 2], is_one: bool, first: &Trace) 
         (Some(a), Some(b)) => Ok([a, b]),
         (Some(DiffAt::Step(step)), None) => Ok([DiffAt::Step(step), DiffAt::Step(step.saturating_add(1))]),
         (Some(DiffAt::StepEnd(step)), None) => Ok([DiffAt::StepEnd(step), DiffAt::StepEnd(step.saturating_add(1))]),
-        (None, None) => DiffAt::last_steps(first).ok_or_else(|| {
-            let text = "of one recording, steps are compared, and this one has fewer than two; name a second recording";
+        (None, None) => DiffAt::last_steps(trace, device).ok_or_else(|| {
+            let text = "cannot compare the last two steps: the recording has fewer than two whole steps; name a second \
+                        recording, or two moments with --at and --at-b";
             Failure::Usage(text.to_owned())
         }),
-        _ => Err(Failure::Usage("of one recording, name both moments: --at and --at-b".to_owned())),
+        _ => Err(Failure::Usage("comparing two moments of one recording needs both --at and --at-b".to_owned())),
     }
 }
 

@@ -39,7 +39,6 @@ pub struct GrowthReport<'a> {
     trace: &'a Trace,
     arguments: &'a GrowthArguments,
     keys: Vec<GroupKey>,
-    window: StepWindow,
     growth: Growth,
     /// The other devices, where none was asked for.
     others: Vec<Growth>,
@@ -52,10 +51,12 @@ impl<'a> GrowthReport<'a> {
     pub fn of(trace: &'a Trace, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
         let device = choose_device(trace, arguments.device.device)?;
         let is_asked = arguments.from_step.is_some() || arguments.to_step.is_some();
-        let window = if has_steps(trace) || is_asked {
-            StepWindow::of(trace, arguments.from_step, arguments.to_step).map_err(Failure::Usage)?
-        } else {
-            StepWindow::without_steps(trace)
+        let window_of = |device| {
+            if has_steps(trace, device) || is_asked {
+                StepWindow::of(trace, device, arguments.from_step, arguments.to_step)
+            } else {
+                Ok(StepWindow::without_steps(trace))
+            }
         };
         // Guessed categories would split what one line keeps.
         let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
@@ -70,17 +71,21 @@ impl<'a> GrowthReport<'a> {
             top: arguments.top,
             filter: &arguments.blocks.filter.filter,
         };
-        let of_device = |device| {
+        let of_device = |(device, window)| {
             let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
-            Growth::of(trace, (&series, &live), &window, &query)
+            Growth::of(trace, (&series, &live), window, &query)
         };
-        let growth = of_device(device);
+        let growth = of_device((device, window_of(device).map_err(Failure::Usage)?));
         let others = match arguments.device.device {
             Some(_) => Vec::new(),
-            None => trace.device_ids().into_iter().filter(|other| *other != device).map(of_device).collect(),
+            // A device that has not the steps in question says nothing about them.
+            None => {
+                let others = trace.device_ids().into_iter().filter(|other| *other != device);
+                others.filter_map(|other| Some((other, window_of(other).ok()?))).map(of_device).collect()
+            }
         };
         let capacity = trace.device_facts(device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
-        Ok(Self { trace, arguments, keys, window, growth, others, capacity })
+        Ok(Self { trace, arguments, keys, growth, others, capacity })
     }
 
     /// The answer for programs: survivors less freed is `growth_bytes`, of the groups with the rest, too.
@@ -89,10 +94,10 @@ impl<'a> GrowthReport<'a> {
         GrowthFigures {
             device: start.device.0,
             metric: start.metric,
-            from_step: self.has_steps().then(|| self.window.from()),
-            to_step: self.has_steps().then(|| self.window.to()),
+            from_step: self.has_steps().then(|| self.growth.window.from()),
+            to_step: self.has_steps().then(|| self.growth.window.to()),
             steps: self.growth.step_count(),
-            chosen_because: self.window.reasons(),
+            chosen_because: self.growth.window.reasons(),
             filter: self.arguments.blocks.filter.stated().map(str::to_owned),
             start: PeakFigure::of(self.trace, start),
             end: PeakFigure::of(self.trace, end),
@@ -142,7 +147,7 @@ impl<'a> GrowthReport<'a> {
     }
 
     fn has_steps(&self) -> bool {
-        !self.window.steps.is_empty()
+        self.growth.step_count() > 0
     }
 
     fn leaks(&self, growth: &Growth) -> Vec<LeakFigures> {
@@ -160,7 +165,7 @@ impl<'a> GrowthReport<'a> {
         DeviceFigures {
             device: growth.start.device.0,
             growth_bytes: growth.net(),
-            bytes_per_step: self.has_steps().then(|| growth.bytes_per_step()),
+            bytes_per_step: (growth.step_count() > 0).then(|| growth.bytes_per_step()),
             leaks: self.leaks(growth),
         }
     }
@@ -186,7 +191,7 @@ impl<'a> GrowthReport<'a> {
         if let Some(projection) = self.projection() {
             page.line(&projection.text())?;
         }
-        for reason in self.window.reasons() {
+        for reason in self.growth.window.reasons() {
             page.line(&reason)?;
         }
         if self.has_steps() {
@@ -194,7 +199,7 @@ impl<'a> GrowthReport<'a> {
             page.table(&self.steps())?;
         }
         page.gap()?;
-        page.line("What survives, and what was freed of what was there before:")?;
+        page.line("Still live, and freed from before, by group:")?;
         page.table(&self.table())?;
         self.print_stacks(page)?;
         self.print_end(page)
@@ -204,13 +209,6 @@ impl<'a> GrowthReport<'a> {
         caveats::print(self.trace, page)?;
         page.gap()?;
         page.hint(&self.hint())
-    }
-
-    fn span(&self) -> String {
-        if !self.has_steps() {
-            return "from the start of the recording to its end".to_owned();
-        }
-        format!("from the start of step {} to the end of step {}", self.window.from(), self.window.to())
     }
 
     /// Whether a device's memory grows, a sentence a line: its leaks first.
@@ -247,11 +245,11 @@ impl<'a> GrowthReport<'a> {
             1.. if growth.step_count() > 1 => {
                 let steps = count_of(growth.step_count() as u64, "step");
                 let each = format_bytes(growth.bytes_per_step());
-                format!("{which} grows {}: {size} in {steps}, {each} a step on average.", self.span())
+                format!("{which} grows {}: {size} in {steps}, {each} a step on average.", span(&growth.window))
             }
-            1.. => format!("{which} grows {}, by {size}.", self.span()),
-            0 => format!("{which} does not grow {}.", self.span()),
-            _ => format!("{which} shrinks {}, by {size}.", self.span()),
+            1.. => format!("{which} grows {}, by {size}.", span(&growth.window)),
+            0 => format!("{which} does not grow {}.", span(&growth.window)),
+            _ => format!("{which} shrinks {}, by {size}.", span(&growth.window)),
         }
     }
 
@@ -260,21 +258,21 @@ impl<'a> GrowthReport<'a> {
         let balance = &self.growth.balance;
         let [start, end] = [Question::AliveAtA, Question::AliveAtB].map(|of| balance.get(of).bytes);
         format!(
-            "{} made {} survive ({}) − {} freed of what was older ({}) = {} {}: from {} to {}.",
+            "{} allocated {} is still live ({}); {} from before was freed ({}). Live memory ({}): {} before, {} after, {}.",
             format_bytes(balance.born.bytes),
             if self.has_steps() { "in these steps" } else { "in the recording" },
             count_of(balance.born.blocks, "block"),
             format_bytes(balance.freed.bytes),
             count_of(balance.freed.blocks, "block"),
-            signed(self.growth.net()),
             self.growth.start.metric,
             format_bytes(start),
             format_bytes(end),
+            signed(self.growth.net()),
         )
     }
 
     fn steps(&self) -> Table {
-        let columns = ["live after step", "change", "survives", "blocks"].map(Column::number);
+        let columns = ["live after step", "change", "still live at end", "blocks"].map(Column::number);
         let mut table = Table::new([Column::text("step")].into_iter().chain(columns).collect());
         let rows = &self.growth.steps;
         let is_shown = |at: usize| rows.len() <= 2 * SHOWN_STEPS || at < SHOWN_STEPS || at + SHOWN_STEPS >= rows.len();
@@ -304,10 +302,10 @@ impl<'a> GrowthReport<'a> {
             _ => Column::text(key.name()).giving_way(),
         };
         let mut columns: Vec<Column> = self.keys.iter().map(column).collect();
-        columns.extend([Column::number("survives"), Column::number("blocks").optional()]);
-        columns.extend([Column::number("older freed").optional(), Column::number("growth")]);
+        columns.extend([Column::number("still live"), Column::number("blocks").optional()]);
+        columns.extend([Column::number("freed from before").optional(), Column::number("growth")]);
         if self.has_steps() {
-            columns.extend([Column::number("of steps"), Column::number("each at least").optional()]);
+            columns.extend([Column::number("in steps"), Column::number("least per step").optional()]);
         }
         let mut table = Table::new(columns);
         let steps = self.growth.step_count();
@@ -347,8 +345,8 @@ impl<'a> GrowthReport<'a> {
         }
         for group in &self.growth.stacks {
             page.gap()?;
-            let blocks = count_of(group.blocks, "survivor");
-            page.line(&format!("{} in {blocks} made at", format_bytes(group.bytes)))?;
+            let blocks = count_of(group.blocks, "block");
+            page.line(&format!("{} in {blocks} allocated at", format_bytes(group.bytes)))?;
             for line in short_stack(&self.trace.tables, group.stack) {
                 page.line(&format!("  {line}"))?;
             }
@@ -359,19 +357,26 @@ impl<'a> GrowthReport<'a> {
     fn hint(&self) -> String {
         let file = &self.arguments.source.file;
         if !self.keys.contains(&GroupKey::Stack) {
-            return next_command(&["growth"], file, &["--by", "stack"], "for the stacks that made the survivors");
+            return next_command(&["growth"], file, &["--by", "stack"], "for the call stacks of what is still live");
         }
-        if self.window.from() == self.window.to() {
+        if self.growth.window.from() == self.growth.window.to() {
             return next_command(
                 &["peak"],
                 file,
                 &["--at", "end", "--by", "frame"],
-                "for all that is alive at the end",
+                "for everything that is live at the end",
             );
         }
-        let [a, b] = [self.window.from(), self.window.to()].map(|step| format!("step-end:{step}"));
+        let [a, b] = [self.growth.window.from(), self.growth.window.to()].map(|step| format!("step-end:{step}"));
         next_command(&["diff"], file, &["--at", &a, "--at-b", &b], "for the ends of two steps side by side")
     }
+}
+
+fn span(window: &StepWindow) -> String {
+    if window.steps.is_empty() {
+        return "from the start of the recording to its end".to_owned();
+    }
+    format!("from the start of step {} to the end of step {}", window.from(), window.to())
 }
 
 #[derive(Debug, Serialize)]
@@ -435,11 +440,11 @@ struct ProjectionFigures {
 impl ProjectionFigures {
     fn text(&self) -> String {
         format!(
-            "Extrapolated: if every step adds as much, the peak of a step, {} now, exceeds the device's {} after {} more; \
+            "Extrapolated: if every step adds as much, the peak of a step, {} now, exceeds the device's {} after {}; \
              fragmentation and what is outside the allocator bring that sooner.",
             format_bytes(self.peak_bytes),
             format_bytes(self.capacity_bytes),
-            count_of(self.steps_until_full, "step")
+            count_of(self.steps_until_full, "more step")
         )
     }
 }

@@ -225,7 +225,7 @@ pub fn oom_lines(trace: &Trace, device: DeviceId) -> impl Iterator<Item = String
         let oom = trace.ooms.get(trace.events.subject[id.0 as usize] as usize)?;
         let span = trace.spans.at(id)?;
         let (wanted, free) = (format_bytes(oom.requested), format_bytes(oom.device_free));
-        Some(format!("{wanted} asked for with {free} free on the device, {}", when(Some(id), span.step, span.phase)))
+        Some(format!("{wanted} requested with {free} free on the device, {}", when(Some(id), span.step, span.phase)))
     })
 }
 

@@ -24,6 +24,7 @@ pub mod ranks_diff;
 pub mod growth;
 pub mod oom;
 pub mod budgets;
+mod check_figures;
 pub mod check;
 pub mod markdown;
 pub mod events;

@@ -190,7 +190,18 @@ fn holders_table(case: &OomAnalysis) -> Table {
         cells.extend(trials.and_then(|trials| trials.of_holder(row)).map(|outcome| outcome_text(outcome).to_owned()));
         table.push(cells);
     }
+    push_rest(&mut table, holders);
     table
+}
+
+/// A row for the groups that are not listed, if any.
+fn push_rest(table: &mut Table, holders: &Holders) {
+    if holders.rest_groups > 0 {
+        let mut row = vec![count_of(holders.rest_groups, "more group")];
+        row.resize(holders.keys.len(), String::new());
+        row.push(format_bytes(holders.rest_bytes));
+        table.push(row);
+    }
 }
 
 fn outcome_text(outcome: Outcome) -> &'static str {
@@ -211,7 +222,6 @@ fn key_columns(holders: &Holders) -> Vec<Column> {
 /// The blocks to free.
 fn way_out_table(way_out: &Holders) -> Table {
     let mut columns = key_columns(way_out);
-    let names = columns.len();
     columns.extend([Column::number("bytes"), Column::number("blocks")]);
     let mut table = Table::new(columns);
     for group in &way_out.groups {
@@ -219,12 +229,7 @@ fn way_out_table(way_out: &Holders) -> Table {
         row.extend([format_bytes(group.bytes), format_count(group.blocks.len() as u64)]);
         table.push(row);
     }
-    if way_out.rest_groups > 0 {
-        let mut row = vec![count_of(way_out.rest_groups, "more group")];
-        row.resize(names, String::new());
-        row.push(format_bytes(way_out.rest_bytes));
-        table.push(row);
-    }
+    push_rest(&mut table, way_out);
     table
 }
 

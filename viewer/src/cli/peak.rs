@@ -97,14 +97,14 @@ impl<'a> PeakReport<'a> {
         page.hint(&self.hint())
     }
 
-    /// A peak that every step reaches is told once, with a word on the others.
+    /// Where else the same peak is reached: the first such moment, and the number of the others.
     fn print_elsewhere(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Some(first) = self.elsewhere.first() else { return Ok(()) };
         let more = match self.elsewhere.len() - 1 {
             0 => String::new(),
-            more => format!(", and in {}", count_of(more as u64, "more phase")),
+            more => format!(" and in {}", count_of(more as u64, "more phase")),
         };
-        page.line(&format!("The same {}{more}.", when(first.event, first.step, first.phase)))
+        page.line(&format!("The same peak is reached {}{more}.", when(first.event, first.step, first.phase)))
     }
 
     fn table(&self) -> Table {

@@ -10,13 +10,13 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::moment::PeakFigure;
 use super::table::{Column, Table, percent};
 
-/// What a metric counts, for whoever meets it for the first time.
+/// What a metric counts.
 fn meaning(metric: Metric) -> &'static str {
     match metric {
-        Metric::Requested => "bytes asked for by live blocks",
+        Metric::Requested => "bytes requested by live blocks",
         Metric::Allocated => "the same, rounded by the allocator",
         Metric::Active => "with blocks that wait for a stream",
-        Metric::Reserved => "held from the driver",
+        Metric::Reserved => "obtained from the driver",
         Metric::DeviceUsed => "in use on the whole device",
     }
 }

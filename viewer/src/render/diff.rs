@@ -54,9 +54,10 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
     let first = read(files[0])?;
     let second = arguments.b.as_deref().map_or_else(|| Ok(Arc::clone(&first)), read)?;
     let recordings = [first, second];
-    let at = moments_of([at, arguments.at_b.map(|at| at.0)], arguments.b.is_none(), &recordings[0].trace)?;
     let wanted = [arguments.device.device, arguments.device_b.or(arguments.device.device)];
     let devices = compared_devices([&recordings[0].trace, &recordings[1].trace], wanted, arguments.metric)?;
+    let first = (&*recordings[0].trace, devices[0]);
+    let at = moments_of([at, arguments.at_b.map(|at| at.0)], arguments.b.is_none(), first)?;
     let selection = |side: usize| -> Result<Selection, Failure> {
         let recording = &recordings[side];
         let mut selection = Selection::new(recording);

@@ -75,6 +75,23 @@ fn a_budget_is_checked_on_every_device_and_its_cause_names_the_device() {
 }
 
 #[test]
+fn a_device_on_which_a_budget_cannot_be_measured_is_not_said_to_meet_it() {
+    let mut text = "alloc w 10\nalloc v 10 device=1\n".to_owned();
+    for step in 0..4 {
+        text += &format!("step {step}\nphase forward\nalloc a{step} 50\nfree a{step}\n");
+    }
+    text += "alloc b 70 device=1\n";
+    let of = |words: &str| answer(trace_from_text(&text).unwrap(), words);
+    let passed = of("check a.snap --max-step-growth 1KiB").unwrap();
+    assert!(passed.starts_with("Passed: 1 budget met on device 0 of 2.\n"), "{passed}");
+    assert!(passed.contains("Not measured on device 1: max-step-growth: the recording has one whole step"), "{passed}");
+    let told = json(trace_from_text(&text).unwrap(), "check a.snap --max-step-growth 1KiB --json");
+    assert_eq!(told["unmeasured"][0]["device"], 1);
+    let refused = of("check a.snap --max-step-growth 1KiB --device 1").unwrap_err().to_string();
+    assert!(refused.contains("one whole step"), "{refused}");
+}
+
+#[test]
 fn check_compares_each_device_with_the_same_device_of_the_baseline() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {

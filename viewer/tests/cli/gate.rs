@@ -152,9 +152,9 @@ fn what_check_cannot_do_is_refused_and_leaves_nothing() {
     std::fs::write(folder.path().join("wrong.toml"), "peek = 3\n").unwrap();
     std::fs::write(folder.path().join("empty.toml"), "").unwrap();
     let cases = [
-        ("step.snap", "no budget to hold: give --max-peak SIZE"),
-        ("step.snap --baseline step.snap", "no budget to hold"),
-        ("step.snap --budgets empty.toml", "no budget to hold"),
+        ("step.snap", "nothing to check: give --max-peak SIZE"),
+        ("step.snap --baseline step.snap", "nothing to check"),
+        ("step.snap --budgets empty.toml", "nothing to check"),
         ("step.snap --budgets wrong.toml", "wrong.toml: line 1: unknown field `peek`"),
         ("step.snap --budgets missing.toml", "missing.toml"),
         ("step.snap --max-growth 5%", "--max-growth needs --baseline FILE"),
@@ -233,28 +233,28 @@ fn growth_says_what_lives_on_from_step_to_step() {
         &expect![[r#"
             remember leaks 100 B a step: 300 B of 3 steps are still live.
             Live memory grows from the start of step 1 to the end of step 3: 300 B in 3 steps, 100 B a step on average.
-            350 B made in these steps survive (4 blocks) − 50 B freed of what was older (1 block) = +300 B requested: from 1.12 KiB to 1.42 KiB.
-            Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 steps more; fragmentation and what is outside the allocator bring that sooner.
+            350 B allocated in these steps is still live (4 blocks); 50 B from before was freed (1 block). Live memory (requested): 1.12 KiB before, 1.42 KiB after, +300 B.
+            Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 more steps; fragmentation and what is outside the allocator bring that sooner.
             Counted from step 1: the first step of a recording allocates what later steps reuse.
             Counted to step 3: the next step lacks phases that others have, ran out of memory, or freed the model.
 
-              step  live after step  change  survives  blocks
-              1            1.22 KiB  +100 B     100 B       1
-              2            1.32 KiB  +100 B     100 B       1
-              3            1.42 KiB  +100 B     150 B       2
+              step  live after step  change  still live at end  blocks
+              1            1.22 KiB  +100 B              100 B       1
+              2            1.32 KiB  +100 B              100 B       1
+              3            1.42 KiB  +100 B              150 B       2
 
-            What survives, and what was freed of what was there before:
-              category    scope   survives  blocks  older freed  growth  of steps  each at least
-              activation  cache      300 B       3          0 B  +300 B    3 of 3          100 B
-              input       (none)      50 B       1         50 B     0 B    1 of 3
-              total                  350 B       4         50 B  +300 B
+            Still live, and freed from before, by group:
+              category    scope   still live  blocks  freed from before  growth  in steps  least per step
+              activation  cache        300 B       3                0 B  +300 B    3 of 3           100 B
+              input       (none)        50 B       1               50 B     0 B    1 of 3
+              total                    350 B       4               50 B  +300 B
 
-            300 B in 3 survivors made at
+            300 B in 3 blocks allocated at
               remember
               forward
               main
 
-            Next: highwater growth leaky.snap --by stack   for the stacks that made the survivors
+            Next: highwater growth leaky.snap --by stack   for the call stacks of what is still live
         "#]],
     );
     check(
@@ -262,19 +262,19 @@ fn growth_says_what_lives_on_from_step_to_step() {
         "growth leaky.snap --from-step 2 --to-step 2 --by stack --where category=activation",
         &expect![[r#"
             Live memory in blocks with category=activation grows from the start of step 2 to the end of step 2, by 100 B.
-            100 B made in these steps survive (1 block) − 0 B freed of what was older (0 blocks) = +100 B requested: from 200 B to 300 B.
+            100 B allocated in these steps is still live (1 block); 0 B from before was freed (0 blocks). Live memory (requested): 200 B before, 300 B after, +100 B.
 
-              step  live after step  change  survives  blocks
-              2               300 B  +100 B     100 B       1
+              step  live after step  change  still live at end  blocks
+              2               300 B  +100 B              100 B       1
 
-            What survives, and what was freed of what was there before:
-              stack     survives  blocks  older freed  growth  of steps  each at least
-              remember     100 B       1          0 B  +100 B    1 of 1
+            Still live, and freed from before, by group:
+              stack     still live  blocks  freed from before  growth  in steps  least per step
+              remember       100 B       1                0 B  +100 B    1 of 1
               forward
               main
-              total        100 B       1          0 B  +100 B
+              total          100 B       1                0 B  +100 B
 
-            Next: highwater peak leaky.snap --at end --by frame   for all that is alive at the end
+            Next: highwater peak leaky.snap --at end --by frame   for everything that is live at the end
         "#]],
     );
 }

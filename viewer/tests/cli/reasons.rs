@@ -200,24 +200,31 @@ fn diff_matches_stacks_through_a_function_that_was_put_in_and_says_so() {
 }
 
 #[test]
-fn diff_of_one_recording_tells_what_lives_on() {
-    check(
-        "diff step.snap",
-        &expect![[r#"
-        B takes 1000 B more than A: 12.98 KiB requested against 12 KiB.
-        A: step.snap, at event 18, step 0, zero_grad.
-        B: step.snap, at event 21, step 1, other.
+fn diff_of_one_recording_compares_its_last_two_whole_steps() {
+    let mut text = "baseline w 4096 parameter\n".to_owned();
+    for step in 0..3 {
+        text += &format!(
+            "step {step}\nphase forward\nalloc x{step} 1000 input\nalloc a{step} 500 activation\nfree a{step}\n"
+        );
+    }
+    text += "step 3\nphase forward\nalloc x3 1000 input\nalloc a3 500 activation\noom 9000 free=0\n";
+    let printed = answer(trace_from_text(&text).unwrap(), "diff step.snap").unwrap();
+    expect![[r#"
+        B takes 1000 B more than A: 6.93 KiB requested against 5.95 KiB.
+        A: step.snap, at event 11, step 1, forward.
+        B: step.snap, at event 17, step 2, forward.
 
         What makes the difference:
-          category              A          B  difference
-          input               0 B     1000 B     +1000 B  only in B
-          optimizer_state   8 KiB      8 KiB         0 B
-          parameter         4 KiB      4 KiB         0 B
-          total            12 KiB  12.98 KiB     +1000 B
+          category          A         B  difference
+          input      1.95 KiB  2.93 KiB     +1000 B
+          parameter     4 KiB     4 KiB         0 B
+          total      5.95 KiB  6.93 KiB     +1000 B
 
-        Next: highwater diff step.snap --by scope,op   for the modules and operations behind it
-    "#]],
-    );
+        Next: highwater diff step.snap --by frame   for the lines of code behind it
+    "#]]
+    .assert_eq(&printed);
+    let why = answer(trace(), "diff step.snap").unwrap_err().to_string();
+    assert!(why.contains("fewer than two whole steps"), "{why}");
 }
 
 #[test]

@@ -257,7 +257,8 @@ fn a_chosen_group_keeps_its_colour_in_both_timelines() {
 
 #[test]
 fn steps_of_one_recording_are_compared_and_gone_through() {
-    let mut harness = harness(Some(trace_from_text(STEPS).unwrap()));
+    // What follows the last step shows that it is whole.
+    let mut harness = harness(Some(trace_from_text(&format!("{STEPS}\nphase setup\n")).unwrap()));
     press(&mut harness, Key::C);
     assert_eq!(comparison(&harness).choices.at, [DiffAt::StepEnd(0), DiffAt::StepEnd(1)]);
     harness.get_by_label("A 800 B  ·  B 800 B  ·  B - A: 0 B requested");

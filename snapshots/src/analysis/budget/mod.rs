@@ -155,12 +155,12 @@ fn step_growth(asked: Asked<'_>, baseline: Option<Asked<'_>>, metric: Metric, li
     let filter = super::filter::Filter::default();
     let query = GrowthQuery { metric, keys: &keys, top: 1, filter: &filter };
     let growth_of = |asked: Asked<'_>| {
-        let window = StepWindow::of(asked.trace, None, None)?;
+        let window = StepWindow::of(asked.trace, asked.series.device(), None, None)?;
         if window.first == FirstStep::Only {
-            let why = "the recording has one whole step, and a first step makes what later ones find: record more";
+            let why = "the recording has one whole step, and a first step allocates what later steps reuse: record more steps";
             return Err(why.to_owned());
         }
-        Ok::<_, String>(Growth::of(asked.trace, (asked.series, asked.live), &window, &query))
+        Ok::<_, String>(Growth::of(asked.trace, (asked.series, asked.live), window, &query))
     };
     let growth = growth_of(asked)?;
     let actual_bytes = growth.bytes_per_step();

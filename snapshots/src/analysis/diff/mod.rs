@@ -14,12 +14,13 @@ mod tree;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::ids::{BlockId, StackId};
+use crate::ids::{BlockId, DeviceId, StackId};
 use crate::trace::Trace;
 
 use super::between::bytes_of;
 use super::filter::Filter;
 use super::group_key::GroupKey;
+use super::growth::StepWindow;
 use super::live::LiveIndex;
 use super::metric::Metric;
 use super::peak::{Moment, beside_blocks};
@@ -307,17 +308,9 @@ pub enum DiffAt {
 }
 
 impl DiffAt {
-    /// The ends of the last two steps that a recording has whole, for what lives on from one step to the next; none if it
-    /// has fewer than two. The last of more than two steps counts as whole only where something comes after it.
-    pub fn last_steps(trace: &Trace) -> Option<[Self; 2]> {
-        let mut steps = trace.spans.steps().to_vec();
-        let reaches_end =
-            |step: &u32| trace.spans.step_range(*step).is_some_and(|range| range.end as usize >= trace.events.len());
-        if steps.len() > 2 && steps.last().is_some_and(reaches_end) {
-            steps.pop();
-        }
-        let [.., a, b] = steps[..] else { return None };
-        Some([Self::StepEnd(a), Self::StepEnd(b)])
+    /// The ends of a device's last two whole steps, which show what survives a step; none if it has fewer than two.
+    pub fn last_steps(trace: &Trace, device: DeviceId) -> Option<[Self; 2]> {
+        Some(StepWindow::last_two(trace, device)?.map(Self::StepEnd))
     }
 
     /// The moment in a recording; none if it has no such step.

@@ -173,10 +173,13 @@ fn a_recording_beside_itself_differs_in_nothing() {
 #[test]
 fn of_one_recording_the_last_whole_steps_are_compared() {
     let steps = |count: u32| -> String { (0..count).map(|step| format!("step {step}\nalloc a{step} 10\n")).collect() };
-    let last = |count| DiffAt::last_steps(&Held::of(&steps(count)).trace);
+    let last = |count| DiffAt::last_steps(&Held::of(&steps(count)).trace, crate::DeviceId(0));
     assert_eq!(last(1), None);
     assert_eq!(last(2), Some([DiffAt::StepEnd(0), DiffAt::StepEnd(1)]));
-    assert_eq!(last(4), Some([DiffAt::StepEnd(1), DiffAt::StepEnd(2)]), "the last may be cut off");
+    assert_eq!(last(4), Some([DiffAt::StepEnd(2), DiffAt::StepEnd(3)]));
+    let cut_off = Held::of(&format!("{}oom 10 free=0\n", steps(4)));
+    let of_whole = DiffAt::last_steps(&cut_off.trace, crate::DeviceId(0));
+    assert_eq!(of_whole, Some([DiffAt::StepEnd(1), DiffAt::StepEnd(2)]));
     let held = Held::of(&steps(4));
     let bytes = |step| DiffAt::StepEnd(step).find(held.asked(), Metric::Requested).map(|moment| moment.bytes);
     assert_eq!((bytes(1), bytes(2), bytes(9)), (Some(20), Some(30), None));

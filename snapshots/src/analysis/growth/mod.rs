@@ -80,6 +80,8 @@ pub struct StepGrowth {
 /// What grew over a window of steps. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
+    /// The steps over which growth is counted.
+    pub window: StepWindow,
     /// The state before the first step of the window, all blocks counted.
     pub start: Moment,
     /// The state after its last step.
@@ -115,7 +117,7 @@ impl Growth {
     pub fn of(
         trace: &Trace,
         (series, live): (&Series, &LiveIndex),
-        window: &StepWindow,
+        window: StepWindow,
         query: &GrowthQuery<'_>,
     ) -> Self {
         let metric = query.metric;
@@ -129,12 +131,12 @@ impl Growth {
         };
         let (survivors, freed) = (chosen(Question::Born), chosen(Question::Freed));
         let balance = Balance::of(trace, live, metric, events.clone(), |id| matches.contains(id));
-        let mut sums = Sums::new(trace, query.keys, window);
+        let mut sums = Sums::new(trace, query.keys, &window);
         survivors.iter().for_each(|&id| sums.add_survivor(id, bytes_of(trace, metric, id)));
         freed.iter().for_each(|&id| sums.add_freed(id, bytes_of(trace, metric, id)));
         let steps =
-            sums.steps(ends(trace, (series, metric), window, (balance.get(Question::AliveAtA).bytes, &matches)));
-        let Leaks { lines: leaks, blocks: leaked } = Leaks::among(trace, metric, window, [&survivors, &freed]);
+            sums.steps(ends(trace, (series, metric), &window, (balance.get(Question::AliveAtA).bytes, &matches)));
+        let Leaks { lines: leaks, blocks: leaked } = Leaks::among(trace, metric, &window, [&survivors, &freed]);
         let grew = |id: &BlockId| sums.rows[sums.number_of[id]].grew();
         let is_told = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
         let told: Vec<BlockId> = survivors.iter().copied().filter(is_told).collect();
@@ -148,19 +150,25 @@ impl Growth {
         let start_of_last = at(last.start);
         let last_peak =
             series.largest(trace, metric, last).map(|(_, event)| Moment::at(trace, series, metric, Some(event)));
+        let groups = numbers.into_iter().map(|number| sums.group(number)).collect();
+        let (rest_survivors, rest_freed) = (
+            total(rest.iter().map(|&row| sums.rows[row].survivors)),
+            total(rest.iter().map(|&row| sums.rows[row].freed)),
+        );
         Self {
             start: at(events.start),
             end: at(events.end),
             last_peak: last_peak.filter(|peak| peak.bytes >= start_of_last.bytes).unwrap_or(start_of_last),
             balance,
             steps,
-            groups: numbers.into_iter().map(|number| sums.group(number)).collect(),
-            rest_survivors: total(rest.iter().map(|&number| sums.rows[number].survivors)),
-            rest_freed: total(rest.iter().map(|&number| sums.rows[number].freed)),
+            groups,
+            rest_survivors,
+            rest_freed,
             rest_groups: rest.len() as u64,
             leaks,
             recurring,
             stacks: stacks.into_iter().filter(|group| group.stack.is_some()).collect(),
+            window,
         }
     }
 
@@ -171,7 +179,7 @@ impl Growth {
 
     /// How many steps the window has.
     pub fn step_count(&self) -> usize {
-        self.steps.iter().filter(|row| row.step.is_some()).count()
+        self.window.steps.len()
     }
 
     /// The growth of a step on average, rounded up; 0 where nothing grew.

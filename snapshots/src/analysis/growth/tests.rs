@@ -18,10 +18,10 @@ impl Asked {
     }
 
     fn growth(&self, metric: Metric, filter: &str, keys: &[GroupKey]) -> Growth {
-        let window = StepWindow::of(&self.trace, None, None).unwrap();
+        let window = StepWindow::of(&self.trace, DeviceId(0), None, None).unwrap();
         let filter: Filter = filter.parse().unwrap();
         let query = GrowthQuery { metric, keys, top: 2, filter: &filter };
-        Growth::of(&self.trace, (&self.series, &self.live), &window, &query)
+        Growth::of(&self.trace, (&self.series, &self.live), window, &query)
     }
 }
 
@@ -149,13 +149,35 @@ fn what_is_replaced_or_kept_once_is_no_leak() {
 #[test]
 fn without_steps_the_whole_recording_is_counted_and_no_growth_per_step_is_claimed() {
     let asked = Asked::of("baseline w 10 < main\nalloc a 100 < train.py:9 log\nalloc b 30 < train.py:9 log\nfree b\n");
-    assert!(!has_steps(&asked.trace) && StepWindow::of(&asked.trace, None, None).is_err());
+    assert!(!has_steps(&asked.trace, DeviceId(0)) && StepWindow::of(&asked.trace, DeviceId(0), None, None).is_err());
     let filter = Filter::default();
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 9, filter: &filter };
     let window = StepWindow::without_steps(&asked.trace);
-    let growth = Growth::of(&asked.trace, (&asked.series, &asked.live), &window, &query);
+    let growth = Growth::of(&asked.trace, (&asked.series, &asked.live), window, &query);
     assert_eq!((growth.net(), growth.step_count(), growth.leaks.len(), growth.steps_until(1000)), (100, 0, 0, None));
     assert_eq!((growth.start.bytes, growth.end.bytes, growth.last_peak.bytes), (10, 110, 140));
+}
+
+#[test]
+fn a_leak_of_each_of_a_devices_steps_is_found_though_it_pauses_while_another_works() {
+    let mut text = "alloc w 1\nalloc v 1 device=1\n".to_owned();
+    for step in 0..8 {
+        text += &format!("step {step}\nphase forward\n");
+        text += &match step % 2 {
+            0 => format!("alloc k{step} 100 device=1 < train.py:9 log\n"),
+            _ => format!("alloc a{step} 50\nfree a{step}\n"),
+        };
+    }
+    let trace = trace_from_text(&text).unwrap();
+    let device = DeviceId(1);
+    let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));
+    let window = StepWindow::of(&trace, device, None, None).unwrap();
+    assert_eq!((window.from(), window.to(), window.steps.len()), (2, 6, 3));
+    let filter = Filter::default();
+    let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 2, filter: &filter };
+    let growth = Growth::of(&trace, (&series, &live), window, &query);
+    assert_eq!((growth.leaks.len(), growth.leaks[0].bytes_per_step, growth.bytes_per_step()), (1, 100, 100));
+    assert!(StepWindow::of(&trace, device, Some(3), None).unwrap_err().contains("no step 3"));
 }
 
 #[test]

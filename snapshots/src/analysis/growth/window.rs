@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::analysis::device_spans::device_spans;
 use crate::event::EventKind;
-use crate::ids::BlockId;
+use crate::ids::{BlockId, DeviceId};
 use crate::trace::Trace;
 use crate::{Category, Phase};
 
@@ -45,9 +46,9 @@ pub struct StepWindow {
     pub last: LastStep,
 }
 
-/// Whether a recording says where its steps are, or they were guessed.
-pub fn has_steps(trace: &Trace) -> bool {
-    trace.spans.rows().iter().any(|span| span.step.is_some())
+/// Whether steps of `device` are marked or were guessed.
+pub fn has_steps(trace: &Trace, device: DeviceId) -> bool {
+    device_spans(trace, device).iter().any(|span| span.step.is_some())
 }
 
 /// Why growth cannot be told, and what to do.
@@ -62,10 +63,13 @@ struct Run {
 }
 
 impl StepWindow {
-    /// The steps from `from` to `to`; what is not asked for is chosen: from the second whole step, since the first makes
-    /// what the others find, to the last whole one. The error says what the recording has.
-    pub fn of(trace: &Trace, from: Option<u32>, to: Option<u32>) -> Result<Self, String> {
-        let mut runs = runs(trace);
+    /// The steps of `device` from `from` to `to`. By default from the second whole step, since the first allocates what
+    /// later steps reuse, to the last whole one.
+    ///
+    /// # Errors
+    /// If the device has no steps, or none with a given number: the message names those that it has.
+    pub fn of(trace: &Trace, device: DeviceId, from: Option<u32>, to: Option<u32>) -> Result<Self, String> {
+        let mut runs = runs(trace, device);
         let Some(last) = runs.len().checked_sub(1) else {
             return Err(NO_STEPS.to_owned());
         };
@@ -73,7 +77,7 @@ impl StepWindow {
             let range = || format!("it has steps {} to {}", runs[0].step, runs[last].step);
             runs.iter().position(|run| run.step == step).ok_or_else(|| format!("no step {step}: {}", range()))
         };
-        let whole = if last > 0 && !is_whole(trace, &runs[last - 1], &runs[last]) { last - 1 } else { last };
+        let whole = last_whole(trace, &runs).unwrap_or(last);
         let first_at = match from {
             Some(step) => (find(step)?, FirstStep::Asked),
             None if whole > 0 => (1, FirstStep::AfterFirst),
@@ -97,6 +101,13 @@ impl StepWindow {
         let start = steps.first().map_or(0, |(_, events)| events.start);
         let events = start..steps.last().map_or(start, |(_, events)| events.end);
         Ok(Self { steps, events, first: first_at.1, last: last_at.1 })
+    }
+
+    /// The last two whole steps of `device`; none if it has fewer.
+    pub fn last_two(trace: &Trace, device: DeviceId) -> Option<[u32; 2]> {
+        let runs = runs(trace, device);
+        let last = last_whole(trace, &runs)?;
+        Some([runs[last.checked_sub(1)?].step, runs[last].step])
     }
 
     /// All events of a recording without steps: what survives them can be counted, growth per step cannot.
@@ -143,11 +154,11 @@ impl StepWindow {
     }
 }
 
-/// The steps in the order of their first events.
-fn runs(trace: &Trace) -> Vec<Run> {
+/// The steps of a device in the order of their first events.
+fn runs(trace: &Trace, device: DeviceId) -> Vec<Run> {
     let mut row_of: HashMap<u32, usize> = HashMap::new();
     let mut runs: Vec<Run> = Vec::new();
-    for span in trace.spans.rows() {
+    for span in device_spans(trace, device) {
         let Some(step) = span.step else { continue };
         let row = *row_of.entry(step).or_insert(runs.len());
         if row == runs.len() {
@@ -159,6 +170,16 @@ fn runs(trace: &Trace) -> Vec<Run> {
         }
     }
     runs
+}
+
+/// The position of the last step that went to its end, or else of the one before it.
+fn last_whole(trace: &Trace, runs: &[Run]) -> Option<usize> {
+    match runs {
+        [] => None,
+        [_] => Some(0),
+        [.., before, last] if is_whole(trace, before, last) => Some(runs.len() - 1),
+        _ => Some(runs.len() - 2),
+    }
 }
 
 /// Whether the last step went to its end: something comes after it, or it has every phase of the step before it. Not
@@ -196,7 +217,7 @@ mod tests {
     }
 
     fn window(steps: &[&str], from: Option<u32>, to: Option<u32>) -> (u32, u32, FirstStep, LastStep) {
-        let window = StepWindow::of(&trace(steps), from, to).unwrap();
+        let window = StepWindow::of(&trace(steps), DeviceId(0), from, to).unwrap();
         (window.from(), window.to(), window.first, window.last)
     }
 
@@ -216,7 +237,7 @@ mod tests {
     #[test]
     fn a_step_in_which_memory_ran_out_is_cut() {
         let text = "step 0\nphase forward\nalloc a 1\nstep 1\nphase forward\nalloc b 1\noom 5 free=0\nalloc c 1\n";
-        let window = StepWindow::of(&trace_from_text(text).unwrap(), None, None).unwrap();
+        let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap();
         assert_eq!((window.to(), window.last), (0, LastStep::Whole));
         assert!(window.reasons()[1].contains("ran out of memory"));
     }
@@ -225,16 +246,16 @@ mod tests {
     fn a_step_into_which_the_end_of_the_program_falls_is_cut() {
         let step = "phase forward\nalloc a 1\nfree a\n";
         let text = format!("baseline w 5 parameter\nstep 0\n{step}step 1\n{step}step 2\n{step}");
-        let last = |text: &str| StepWindow::of(&trace_from_text(text).unwrap(), None, None).unwrap().to();
+        let last = |text: &str| StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap().to();
         assert_eq!((last(&text), last(&format!("{text}free w\n"))), (2, 1));
         assert_eq!(last(&format!("{text}phase setup\nfree w\n")), 2, "what comes after the steps belongs to none");
     }
 
     #[test]
     fn steps_that_are_not_there_are_told_with_those_that_are() {
-        let why = |from, to| StepWindow::of(&trace(&["forward"; 3]), from, to).unwrap_err();
+        let why = |from, to| StepWindow::of(&trace(&["forward"; 3]), DeviceId(0), from, to).unwrap_err();
         assert!(why(Some(3), None).contains("it has steps 10 to 12"));
         assert!(why(Some(12), Some(11)).contains("step 12 comes after step 11"));
-        assert!(StepWindow::of(&trace(&[]), None, None).unwrap_err().contains("no steps"));
+        assert!(StepWindow::of(&trace(&[]), DeviceId(0), None, None).unwrap_err().contains("no steps"));
     }
 }

@@ -145,7 +145,7 @@ fn leaking(
     metric: Metric,
     matches: &Matches,
 ) -> (Vec<u32>, HashSet<(Category, ScopeId)>) {
-    let Ok(window) = StepWindow::of(trace, None, None) else { return Default::default() };
+    let Ok(window) = StepWindow::of(trace, live.device(), None, None) else { return Default::default() };
     let metric = if metric.is_of_blocks() { metric } else { Metric::Allocated };
     let leaks = Leaks::of(trace, live, metric, &window, matches);
     let blocks = leaks.blocks.iter().map(|id| id.0 as usize);

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+use crate::analysis::device_spans::device_spans;
 use crate::analysis::matches::Matches;
 use crate::analysis::metric::{Metric, Totals};
 use crate::analysis::replay::{Effect, baseline_effects, effects};
@@ -64,7 +65,7 @@ pub(super) fn steps(trace: &Trace, device: DeviceId, matches: &Matches) -> Vec<S
     baseline_effects(trace, device, |effect| {
         apply(trace, matches, &mut totals, effect);
     });
-    let mut rows = runs(trace);
+    let mut rows = runs(trace, device);
     for row in &mut rows {
         (row.start, row.peak) = (totals, totals);
         for index in row.range.start as usize..row.range.end as usize {
@@ -116,10 +117,10 @@ fn apply(trace: &Trace, matches: &Matches, totals: &mut Totals, effect: Effect) 
     counts
 }
 
-/// Runs of events of the same step, empty rows of statistics.
-fn runs(trace: &Trace) -> Vec<StepRow> {
+/// Runs of events of the same step of a device, as rows without figures.
+fn runs(trace: &Trace, device: DeviceId) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> = Vec::new();
-    for span in trace.spans.rows() {
+    for span in device_spans(trace, device) {
         match rows.last_mut().filter(|last| last.step == span.step) {
             Some(last) => last.range.end = span.end.0,
             None => rows.push(StepRow {

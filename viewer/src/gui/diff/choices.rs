@@ -70,7 +70,10 @@ impl Choices {
     /// The peaks of two recordings by category; of one, the ends of its last two whole steps: what lives on.
     pub fn usual(recordings: [&Recording; 2], metric: Metric) -> Self {
         let is_one = std::ptr::eq(recordings[0], recordings[1]);
-        let of_one = || DiffAt::last_steps(&recordings[0].trace).unwrap_or([DiffAt::Peak, DiffAt::End]);
+        let of_one = || {
+            DiffAt::last_steps(&recordings[0].trace, recordings[0].trace.main_device())
+                .unwrap_or([DiffAt::Peak, DiffAt::End])
+        };
         let at = if is_one { of_one() } else { [DiffAt::Peak; 2] };
         Self {
             metric,

@@ -1,0 +1,134 @@
+//! Check figures: what `check --json` prints.
+
+use std::collections::BTreeMap;
+
+use highwater_snapshots::analysis::budget::{AlikeGroups, Culprit, Differences, Outcome};
+use highwater_snapshots::analysis::{GroupKey, Metric};
+use highwater_snapshots::{DeviceId, Trace};
+use serde::Serialize;
+
+use super::caveats::TrustFigures;
+use super::moment::MomentFigures;
+
+#[derive(Debug, Serialize)]
+pub(super) struct CheckFigures<'a> {
+    pub(super) passed: bool,
+    pub(super) broken: Vec<RuleFigures>,
+    pub(super) rules: Vec<RuleFigures>,
+    pub(super) file: String,
+    pub(super) baseline: Option<String>,
+    /// The default one of those that were measured.
+    pub(super) device: u16,
+    pub(super) devices: Vec<u16>,
+    pub(super) unmeasured: Vec<Unmeasured<'a>>,
+    pub(super) metric: Metric,
+    /// Those of `device`.
+    pub(super) differences: Option<DifferenceFigures>,
+    pub(super) differences_by_device: Vec<DifferenceFigures>,
+    pub(super) oom: Option<String>,
+    pub(super) trust: TrustFigures,
+    pub(super) problems: Vec<String>,
+}
+
+/// A budget that cannot be measured on a device, while it can on others.
+#[derive(Debug, Serialize)]
+pub(super) struct Unmeasured<'a> {
+    pub(super) device: u16,
+    pub(super) why: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct RuleFigures {
+    pub(super) rule: String,
+    pub(super) device: u16,
+    pub(super) subject: String,
+    pub(super) limit_bytes: u64,
+    pub(super) actual_bytes: u64,
+    pub(super) headroom_bytes: i128,
+    pub(super) baseline_bytes: Option<u64>,
+    pub(super) is_broken: bool,
+    pub(super) moment: MomentFigures,
+    /// A sentence; null where the budget is kept.
+    pub(super) culprit: Option<String>,
+    pub(super) culprit_group: Option<CulpritFigures>,
+}
+
+impl RuleFigures {
+    pub(super) fn of(outcome: &Outcome, metric: Metric, trace: &Trace) -> Self {
+        Self {
+            rule: outcome.budget.to_string(),
+            device: outcome.moment.device.0,
+            subject: outcome.budget.subject(metric),
+            limit_bytes: outcome.limit_bytes,
+            actual_bytes: outcome.actual_bytes,
+            headroom_bytes: outcome.headroom(),
+            baseline_bytes: outcome.baseline_bytes,
+            is_broken: outcome.is_broken(),
+            moment: MomentFigures::of(trace, &outcome.moment),
+            culprit: outcome.culprit.as_ref().map(|culprit| culprit.text.clone()),
+            culprit_group: outcome.culprit.as_ref().map(CulpritFigures::of),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct CulpritFigures {
+    pub(super) category: String,
+    pub(super) place: String,
+    pub(super) op: String,
+    pub(super) bytes: u64,
+    pub(super) baseline_bytes: Option<u64>,
+}
+
+impl CulpritFigures {
+    pub(super) fn of(culprit: &Culprit) -> Self {
+        Self {
+            category: culprit.category.clone(),
+            place: culprit.place.clone(),
+            op: culprit.op.clone(),
+            bytes: culprit.bytes,
+            baseline_bytes: culprit.baseline_bytes,
+        }
+    }
+}
+
+/// Groups and rest sum to `delta_bytes`.
+#[derive(Debug, Serialize)]
+pub(super) struct DifferenceFigures {
+    pub(super) device: u16,
+    pub(super) delta_bytes: i128,
+    pub(super) groups: Vec<GroupFigures>,
+    pub(super) rest_delta_bytes: i128,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct GroupFigures {
+    /// The values of the keys, joined.
+    pub(super) key: String,
+    pub(super) keys: BTreeMap<&'static str, String>,
+    /// How many groups they are, which differ in numbers of their names alone.
+    pub(super) groups: u64,
+    pub(super) baseline_bytes: u64,
+    pub(super) bytes: u64,
+    pub(super) delta_bytes: i128,
+}
+
+impl DifferenceFigures {
+    pub(super) fn of(device: DeviceId, all: &Differences, keys: [GroupKey; 2]) -> Self {
+        let row = |row: &AlikeGroups| GroupFigures {
+            key: row.key.join(", "),
+            keys: keys.iter().map(|key| key.name()).zip(row.key.iter().cloned()).collect(),
+            groups: row.groups,
+            baseline_bytes: row.before,
+            bytes: row.now,
+            delta_bytes: row.delta(),
+        };
+        let delta = |[before, now]: [u64; 2]| i128::from(now) - i128::from(before);
+        Self {
+            device: device.0,
+            delta_bytes: delta(all.bytes),
+            groups: all.rows.iter().map(row).collect(),
+            rest_delta_bytes: delta(all.rest_bytes),
+        }
+    }
+}
