@@ -11,7 +11,7 @@ use super::output::{Home, Output};
 use super::pools::Pools;
 use super::start::{Private, Start};
 use super::{Answers, Death, Difference, Divergence, Plan, Share};
-use crate::alloc::{Advice, Block, OomReport};
+use crate::alloc::{Block, OomReport};
 
 /// Streams of a replay have names from here on: the value of no pointer.
 const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
@@ -172,8 +172,8 @@ impl<'a> Run<'a> {
 
     pub(super) fn die_of(&mut self, request: &Request, mut report: OomReport) {
         report.device = self.plan.device;
-        // Who reads this has the recording, and looks at it.
-        report.advice.retain(|advice| *advice != Advice::FewerLiveBytes);
+        // What would help is found by replaying with it, not by judging from figures.
+        report.advice.clear();
         let (free, total) = (report.device_free, request.bytes);
         self.output.oom(request.event, total, free);
         self.die(request, &report.to_string());

@@ -1,5 +1,7 @@
 //! Frames: the lines of a stack as people read them, and the line that stands for the whole stack.
 
+use std::collections::HashMap;
+
 use super::owners::{LineOwner, bare_name};
 use crate::ids::StackId;
 use crate::tables::{SourceLine, Tables};
@@ -121,6 +123,25 @@ pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
         0 => {}
         1 => shown.push("… and 1 line of libraries".to_owned()),
         more => shown.push(format!("… and {more} lines of libraries")),
+    }
+    shown
+}
+
+/// Several stacks, each as [`short_stack`] has it. Stacks that differ only in lines of libraries begin with the innermost
+/// line in which they differ, so that no two read the same.
+pub fn short_stacks(tables: &Tables, stacks: &[StackId]) -> Vec<Vec<String>> {
+    let mut shown: Vec<Vec<String>> = stacks.iter().map(|&stack| short_stack(tables, stack)).collect();
+    let mut alike: HashMap<&[String], Vec<usize>> = HashMap::new();
+    shown.iter().enumerate().for_each(|(at, lines)| alike.entry(lines).or_default().push(at));
+    let alike: Vec<Vec<usize>> = alike.into_values().filter(|rows| rows.len() > 1).collect();
+    for rows in alike {
+        let lines: Vec<Vec<StackLine>> = rows.iter().map(|&at| stack_lines(tables, stacks[at])).collect();
+        let text = |of: usize, at: usize| lines[of].get(at).map(|line| line.text.as_str());
+        let longest = lines.iter().map(Vec::len).max().unwrap_or(0);
+        let differs = (0..longest).find(|&at| (1..lines.len()).any(|of| text(of, at) != text(0, at)));
+        for (of, &row) in rows.iter().enumerate() {
+            shown[row].splice(0..0, differs.and_then(|at| text(of, at)).map(str::to_owned));
+        }
     }
     shown
 }
@@ -269,6 +290,30 @@ mod tests {
         assert_eq!(users(&own), "/home/me/app/src/main.rs:12 app::main");
         let optimizer = [scenario[0], scenario[1], scenario[4]];
         assert_eq!(users(&optimizer), "engine/src/scenario/mod.rs:7 highwater_engine::scenario::run");
+    }
+
+    #[test]
+    fn stacks_that_differ_in_library_lines_alone_begin_with_the_line_that_differs() {
+        let own = ("app::train", "/home/me/app/src/main.rs", 12);
+        let library = |line| ("adam::state", "/root/.cargo/registry/src/index-1/adam-1.0.0/src/lib.rs", line);
+        let mut tables = Tables::default();
+        let mut stack = |lines: &[(&str, &str, u32)]| {
+            let mut parent = StackId::NONE;
+            for &(function, file, line) in lines.iter().rev() {
+                let (string, row) = (tables.strings.len() as u32, tables.stacks.len() as u32);
+                tables.strings.extend([function.to_owned(), file.to_owned()]);
+                tables.lines.push(SourceLine { function: StringId(string), file: StringId(string + 1), line });
+                tables.frames.push(Frame { module: ModuleId::NONE, address: 0, first_line: row, line_count: 1 });
+                tables.stacks.push(Stack { parent, frame: FrameId(row) });
+                parent = StackId(row);
+            }
+            parent
+        };
+        let stacks = [stack(&[library(1), own]), stack(&[library(2), own]), stack(&[library(1), own, own])];
+        let shown = short_stacks(&tables, &stacks);
+        assert!(shown[0][0].contains("lib.rs:1") && shown[1][0].contains("lib.rs:2"), "{shown:?}");
+        assert_eq!(shown[0][1..], shown[1][1..]);
+        assert!(shown[2][0].contains("main.rs:12"), "it has other lines of the program: {shown:?}");
     }
 
     #[test]

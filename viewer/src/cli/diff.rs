@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::caveats;
 use super::devices::{compared_devices, on_device, phrase};
 use super::diff_blocks::{self, LoneBlockFigures};
+use super::key_cells::key_columns;
 use super::moment::{PeakFigure, count_of, when};
 use super::outcome::Failure;
 use super::page::Page;
@@ -229,11 +230,7 @@ impl<'a> DiffReport<'a> {
 
     fn table(&self) -> Table {
         let keys = &self.arguments.by.0;
-        let column = |key: &GroupKey| match key {
-            GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).giving_way_within(),
-            _ => Column::text(key.name()).giving_way(),
-        };
-        let mut columns: Vec<Column> = keys.iter().map(column).collect();
+        let mut columns = key_columns(keys);
         columns.extend([Column::number("A"), Column::number("B"), Column::number("difference"), Column::text("")]);
         let mut table = Table::new(columns);
         let mut row = |mut names: Vec<String>, [a, b]: [u64; 2], change: String| {

@@ -5,7 +5,6 @@ use std::io;
 
 use highwater_snapshots::Trace;
 use highwater_snapshots::analysis::explain::{Advice, ExplainedGroup, Layers, Removal};
-use highwater_snapshots::analysis::frames::short_stack;
 use highwater_snapshots::analysis::{Explanation, GroupKey, Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
@@ -13,6 +12,7 @@ use serde::Serialize;
 use super::caveats::{self, TrustFigures, problem_texts};
 use super::devices::on_device;
 use super::idle::{self, IdleFigures};
+use super::key_cells::{key_cells, key_columns};
 use super::moment::{MomentFigures, count_of, how_much_and_when, when};
 use super::page::{Page, wrapped};
 use super::recording::names_operations;
@@ -110,23 +110,14 @@ impl<'a> ExplainReport<'a> {
         let Explanation { peak, groups, rest_bytes, rest_groups, filtered, .. } = &self.explanation;
         let keys = &self.arguments.by.0;
         let total = filtered.as_ref().map_or(peak.bytes, |group| group.bytes_at_peak);
-        let column = |key: &GroupKey| match key {
-            GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).giving_way_within(),
-            _ => Column::text(key.name()).giving_way(),
-        };
-        let mut columns: Vec<Column> = keys.iter().map(column).collect();
+        let mut columns = key_columns(keys);
         columns.extend([Column::number("at the peak"), Column::number("share"), Column::text("").optional()]);
         columns.push(Column::number("blocks").optional());
         columns.extend([Column::number("without it"), Column::number("saves")]);
         columns.push(Column::text("the peak is then in").optional());
         let mut table = Table::new(columns);
-        for group in groups {
-            let mut row = group.key.clone();
-            if let Some(at) = keys.iter().position(|key| *key == GroupKey::Stack)
-                && group.stack.is_some()
-            {
-                row[at] = short_stack(&self.trace.tables, group.stack).join("\n");
-            }
+        let cells = key_cells(self.trace, keys, groups.iter().map(|group| (&group.key, group.stack)));
+        for (group, mut row) in groups.iter().zip(cells) {
             row.extend(bytes_cells(group.bytes_at_peak, total));
             row.push(format_count(group.blocks_at_peak));
             row.extend([format_bytes(group.without.bytes), format_bytes(group.saved_bytes(peak))]);

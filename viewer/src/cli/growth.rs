@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::caveats::{self, TrustFigures, problem_texts};
 use super::devices::on_device;
 use super::diff::signed;
+use super::key_cells::{key_cells, key_columns};
 use super::moment::{PeakFigure, count_of};
 use super::outcome::Failure;
 use super::page::Page;
@@ -297,11 +298,7 @@ impl<'a> GrowthReport<'a> {
     }
 
     fn table(&self) -> Table {
-        let column = |key: &GroupKey| match key {
-            GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).giving_way_within(),
-            _ => Column::text(key.name()).giving_way(),
-        };
-        let mut columns: Vec<Column> = self.keys.iter().map(column).collect();
+        let mut columns = key_columns(&self.keys);
         columns.extend([Column::number("still live"), Column::number("blocks").optional()]);
         columns.extend([Column::number("freed from before").optional(), Column::number("growth")]);
         if self.has_steps() {
@@ -309,13 +306,8 @@ impl<'a> GrowthReport<'a> {
         }
         let mut table = Table::new(columns);
         let steps = self.growth.step_count();
-        for group in &self.growth.groups {
-            let mut row = group.key.clone();
-            if let Some(at) = self.keys.iter().position(|key| *key == GroupKey::Stack)
-                && group.stack.is_some()
-            {
-                row[at] = short_stack(&self.trace.tables, group.stack).join("\n");
-            }
+        let groups = self.growth.groups.iter().map(|group| (&group.key, group.stack));
+        for (group, mut row) in self.growth.groups.iter().zip(key_cells(self.trace, &self.keys, groups)) {
             row.extend([format_bytes(group.survivors.bytes), format_count(group.survivors.blocks)]);
             row.extend([format_bytes(group.freed.bytes), signed(group.net())]);
             if self.has_steps() {

@@ -11,6 +11,7 @@ pub mod categories;
 pub mod shell;
 pub mod rerun;
 pub mod caveats;
+pub mod key_cells;
 pub mod peaks;
 pub mod info;
 pub mod ranks;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_snapshots::analysis::GroupKey;
 use highwater_snapshots::analysis::addresses::{FailedRequest, Hole, Verdict, WayOut};
 use highwater_snapshots::analysis::frames::{short_stack, user_line};
 use highwater_snapshots::analysis::holders::{Holder, Holders};
@@ -14,6 +13,7 @@ use highwater_snapshots::{EventId, StackId, Trace};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
+use super::key_cells::key_columns;
 use super::moment::{count_of, micros_since_1970, when};
 use super::outcome::Failure;
 use super::page::{Page, wrapped};
@@ -176,7 +176,7 @@ fn not_one(number: u32, known: &[EventId]) -> Failure {
 /// The largest groups of live blocks, and whether the request is met without each.
 fn holders_table(case: &OomAnalysis) -> Table {
     let holders = &case.holders;
-    let mut columns = key_columns(holders);
+    let mut columns = key_columns(&holders.keys);
     columns.extend([Column::number("live"), Column::number("share"), Column::number("blocks")]);
     let trials = case.trials.as_ref().ok().filter(|trials| trials.of_holder(0).is_some());
     if trials.is_some() {
@@ -211,17 +211,9 @@ fn outcome_text(outcome: Outcome) -> &'static str {
     }
 }
 
-fn key_columns(holders: &Holders) -> Vec<Column> {
-    let column = |key: &GroupKey| match key {
-        GroupKey::Frame => Column::text(key.name()).giving_way_within(),
-        _ => Column::text(key.name()).giving_way(),
-    };
-    holders.keys.iter().map(column).collect()
-}
-
 /// The blocks to free.
 fn way_out_table(way_out: &Holders) -> Table {
-    let mut columns = key_columns(way_out);
+    let mut columns = key_columns(&way_out.keys);
     columns.extend([Column::number("bytes"), Column::number("blocks")]);
     let mut table = Table::new(columns);
     for group in &way_out.groups {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_snapshots::analysis::frames::short_stack;
 use highwater_snapshots::analysis::peak::Query;
 use highwater_snapshots::analysis::phases::reached_elsewhere;
 use highwater_snapshots::analysis::{Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series};
@@ -13,6 +12,7 @@ use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
 use super::devices::on_device;
+use super::key_cells::{key_cells, key_columns};
 use super::moment::{count_of, how_much_and_when, micros_since_1970, when};
 use super::outcome::Failure;
 use super::page::Page;
@@ -110,11 +110,7 @@ impl<'a> PeakReport<'a> {
     fn table(&self) -> Table {
         let breakdown = &self.peak.breakdown;
         let keys = &self.arguments.by.0;
-        let column = |key: &GroupKey| match key {
-            GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).giving_way_within(),
-            _ => Column::text(key.name()).giving_way(),
-        };
-        let mut columns: Vec<Column> = keys.iter().map(column).collect();
+        let mut columns = key_columns(keys);
         columns.extend([Column::number("bytes"), Column::number("share"), Column::text("").optional()]);
         columns.push(Column::number("blocks"));
         let mut table = Table::new(columns);
@@ -125,13 +121,8 @@ impl<'a> PeakReport<'a> {
             names.extend([format_bytes(bytes), percent(bytes, breakdown.total), bar, blocks]);
             table.push(names);
         };
-        for group in &breakdown.groups {
-            let mut names = group.key.clone();
-            if let Some(at) = keys.iter().position(|key| *key == GroupKey::Stack)
-                && group.stack.is_some()
-            {
-                names[at] = short_stack(&self.trace.tables, group.stack).join("\n");
-            }
+        let groups = breakdown.groups.iter().map(|group| (&group.key, group.stack));
+        for (group, names) in breakdown.groups.iter().zip(key_cells(self.trace, keys, groups)) {
             row(names, group.bytes, (group.blocks > 0).then_some(group.blocks), true);
         }
         if breakdown.rest_groups > 0 {

@@ -51,10 +51,13 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
     }
     let [before, after] = [&prediction.measured, &changed.figures].map(|one| one.peak_bytes(Metric::Reserved));
     let peaks = format!(
-        "{} reserved at the peak, {} before ({})",
+        "{} reserved at the peak, {}",
         format_bytes(after),
-        format_bytes(before),
-        difference(before, after)
+        if before == after {
+            "as recorded".to_owned()
+        } else {
+            format!("{} as recorded ({})", format_bytes(before), difference(before, after))
+        }
     );
     if changed.ends_in_oom.is_some() {
         let known =

@@ -132,7 +132,7 @@ impl RanksReport<'_> {
     fn table(&self) -> Table {
         let mut table = Table::new(vec![
             Column::number("rank"),
-            Column::text("file").giving_way(),
+            Column::text("file"),
             Column::text("host").giving_way().optional(),
             Column::number("events").optional(),
             Column::number("allocated"),

@@ -38,8 +38,8 @@ pub fn read(file: &Path) -> Result<Recording, Failure> {
 pub fn read_any(file: &Path) -> Result<Recording, Failure> {
     if file.is_dir() {
         let text =
-            "it is a folder: name one of the recordings in it; `info`, `diff` and `convert --to parquet` take folders";
-        return Err(Failure::Usage(format!("{}: {text}", file.display())));
+            "is a folder; name one of the recordings in it (`info`, `diff` and `convert --to parquet` take folders)";
+        return Err(Failure::Usage(format!("{} {text}", file.display())));
     }
     let is_quick = std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
     let doing =

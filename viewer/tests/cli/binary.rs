@@ -126,7 +126,7 @@ fn unreadable_input_is_refused_with_what_where_and_what_to_do() {
         }
     }
     for command in ["peak", "phases", "events", "verify"] {
-        refused(folder.path(), &format!("{command} ."), "it is a folder: name one of the recordings in it");
+        refused(folder.path(), &format!("{command} ."), "is a folder; name one of the recordings in it");
     }
     let verify = highwater(folder.path(), "verify picture.snap --json");
     assert_eq!(verify.status.code(), Some(2));

@@ -194,8 +194,8 @@ fn what_cannot_be_asked_of_folders_is_refused() {
         ("info ranks --device 1", "main device"),
         ("diff ranks ranks/step.rank0.snap", "compared with another folder"),
         ("diff empty", "the folder is empty"),
-        ("convert ranks all.snap", "it is a folder"),
-        ("peak ranks", "it is a folder"),
+        ("convert ranks all.snap", "is a folder"),
+        ("peak ranks", "is a folder"),
     ];
     for (words, why) in cases {
         let output = highwater(folder.path(), words);
