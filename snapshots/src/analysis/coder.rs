@@ -9,6 +9,7 @@ use crate::trace::{Block, Trace};
 use crate::units::format_bytes;
 
 use super::absence::{Grouped, NO_GROUP};
+use super::alike_stacks::AlikeStacks;
 use super::frames::user_line;
 use super::group_key::GroupKey;
 use super::lifetime::{Lifetime, phase_of, step_of};
@@ -24,12 +25,14 @@ pub(super) struct Coder<'a> {
     lines: Interner<SourceLine>,
     /// The user line of each stack met so far.
     line_of: HashMap<StackId, u64>,
+    /// Made when a stack is asked for.
+    alike: Option<AlikeStacks>,
 }
 
 impl<'a> Coder<'a> {
     /// For the blocks of `trace`.
     pub(super) fn new(trace: &'a Trace) -> Self {
-        Self { trace, pools: Pools::of(trace), lines: Interner::default(), line_of: HashMap::new() }
+        Self { trace, pools: Pools::of(trace), lines: Interner::default(), line_of: HashMap::new(), alike: None }
     }
 
     /// The number that stands for `block`'s value of `key`.
@@ -45,7 +48,10 @@ impl<'a> Coder<'a> {
             GroupKey::ScopeTo(depth) => u64::from(trace.tables.scope_to_depth(block.scope, usize::from(depth)).0),
             GroupKey::Phase => u64::from(phase_of(trace, block) as u8),
             GroupKey::Step => step_of(trace, block).map_or(NO_STEP, u64::from),
-            GroupKey::Stack => u64::from(block.stack.0),
+            GroupKey::Stack => {
+                let alike = self.alike.get_or_insert_with(|| AlikeStacks::of(&trace.tables));
+                u64::from(alike.first(block.stack).0)
+            }
             GroupKey::Frame => {
                 let lines = &mut self.lines;
                 *self.line_of.entry(block.stack).or_insert_with(|| {

@@ -20,6 +20,7 @@ pub mod vocabulary;
 pub mod complete;
 pub mod absence;
 pub mod group_key;
+mod alike_stacks;
 mod coder;
 pub mod breakdown;
 pub mod holders;
