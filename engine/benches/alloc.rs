@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use highwater_engine::alloc::{AllocConfig, Block, CachingAllocator, Driver};
-use highwater_engine::device::accounting::AccountingDriver;
+use highwater_allocator::AccountingDriver;
+use highwater_allocator::{AllocConfig, Block, CachingAllocator, Driver};
 use highwater_engine::device::cuda::CudaDriver;
 use highwater_kernels::Gpu;
 use highwater_recorder::{DeviceId, StreamId};

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use crate::alloc::AllocError;
 use crate::dtype::DType;
+use highwater_allocator::AllocError;
 
 /// Why an operation failed: the operation, what it was given, and what it needs.
 #[derive(Debug, thiserror::Error)]

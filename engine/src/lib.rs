@@ -6,14 +6,12 @@
 //! Modules stand in layer order: each uses only what is declared above it.
 
 pub mod dtype;
-pub mod alloc;
 pub mod error;
 pub mod shape;
 pub mod layout;
 pub mod rng;
 pub mod device;
 pub mod storage;
-pub mod replay;
 mod copies;
 pub mod backend;
 pub mod tensor;

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytemuck::Pod;
 use highwater_recorder::{Category, StreamId, context, scope};
 
-use crate::alloc::Block;
 use crate::device::{Device, Kind, Stream};
 use crate::error::{Error, Result};
+use highwater_allocator::Block;
 
 /// One block of memory. Not `Clone`: a copy may run out of memory, so copying is an operation that can fail.
 pub struct Storage {

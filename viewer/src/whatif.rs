@@ -4,9 +4,9 @@ mod trials;
 
 use std::sync::Arc;
 
-use highwater_engine::alloc::AllocConfig;
-use highwater_engine::device::accounting::AccountingDriver;
-use highwater_engine::replay::{Answers, Fate, Plan, Replay, Share, Target, Ties, recorded_config, replay};
+use highwater_allocator::AccountingDriver;
+use highwater_allocator::AllocConfig;
+use highwater_allocator::replay::{Answers, Fate, Plan, Replay, Share, Target, Ties, recorded_config, replay};
 use highwater_snapshots::analysis::final_oom::final_oom;
 use highwater_snapshots::analysis::{LastUses, Metric, Moment, Series};
 use highwater_snapshots::trace::{PINNED_DRIVER, Subject};

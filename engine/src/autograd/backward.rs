@@ -9,8 +9,7 @@ use highwater_recorder::{Category, Phase, scope};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::grad_mode::no_grad;
-use crate::tensor::gradients::{InputGradients, Sums};
-use crate::tensor::node::{Edge, Node};
+use crate::tensor::node::{Edge, InputGradients, Node, Sums};
 
 impl Tensor {
     /// Computes the gradients of this single number with respect to all leaves that require them, and adds each to its

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_recorder::StreamId;
 
-use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
+use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
 /// Segments begin at multiples of this: a page, so that blocks are aligned for every vector instruction.
 const ALIGNMENT: u64 = 4096;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use highwater_kernels::{Error, Gpu};
 use highwater_recorder::StreamId;
 
-use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
+use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
 /// A device's memory, and what was handed out of it.
 #[derive(Debug)]

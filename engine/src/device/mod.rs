@@ -1,6 +1,5 @@
 //! Device: where tensors live. A cheap handle to an allocator and to the way arithmetic is done.
 
-pub mod accounting;
 pub mod cpu;
 pub mod cuda;
 pub mod pinned;
@@ -14,8 +13,8 @@ use highwater_kernels::Gpu;
 use highwater_recorder::api::DeviceClaim;
 use highwater_recorder::{Category, DeviceId, Source, StreamId, api, scope};
 
-use crate::alloc::{AllocConfig, Block, CachingAllocator, Driver};
 use crate::error::{Error, Result};
+use highwater_allocator::{AccountingDriver, AllocConfig, Block, CachingAllocator, Driver};
 
 pub use stream::{Stream, StreamGuard};
 
@@ -87,7 +86,7 @@ impl Device {
 
     /// Like [`Self::accounting`], with these settings of the allocator.
     pub fn accounting_with(capacity: u64, config: AllocConfig) -> Self {
-        Self::over(Kind::Accounting, Box::new(accounting::AccountingDriver::new(capacity)), config)
+        Self::over(Kind::Accounting, Box::new(AccountingDriver::new(capacity)), config)
     }
 
     /// CUDA device `ordinal`, with the allocator's default settings.
@@ -117,7 +116,7 @@ impl Device {
     /// # Errors
     /// If there is no memory for the workspace.
     pub fn accounting_for_cuda(capacity: u64, config: AllocConfig) -> Result<Self> {
-        let driver = Box::new(accounting::AccountingDriver::new(capacity));
+        let driver = Box::new(AccountingDriver::new(capacity));
         let mut inner = Inner::over(Kind::Accounting, driver, None, config);
         inner.take_workspace()?;
         Ok(Self(Arc::new(inner)))
@@ -141,7 +140,7 @@ impl Device {
             let (kind, driver) = match (self.kind(), &self.0.gpu) {
                 (_, Some(gpu)) => (Kind::Cpu, pinned::PinnedDriver::of_gpu(Arc::clone(gpu))),
                 (Kind::Accounting, None) => {
-                    let driver = accounting::AccountingDriver::new(cpu::host_memory());
+                    let driver = AccountingDriver::new(cpu::host_memory());
                     (Kind::Accounting, pinned::PinnedDriver::plain(Box::new(driver)))
                 }
                 (_, None) => (Kind::Cpu, pinned::PinnedDriver::plain(Box::new(cpu::CpuDriver::new()))),

@@ -9,7 +9,7 @@ use highwater_recorder::snapshots::trace::PINNED_DEVICE;
 use highwater_recorder::{DeviceId, StreamId};
 
 use super::cpu::host_memory;
-use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
+use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
 /// The number in recordings that the pool of device `owner` wishes for: several count down.
 pub(super) fn number_of(owner: DeviceId) -> DeviceId {

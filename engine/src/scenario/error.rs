@@ -62,7 +62,7 @@ pub enum Error {
     },
     /// The settings of the allocator are wrong.
     #[error(transparent)]
-    AllocConfig(#[from] crate::alloc::ConfigError),
+    AllocConfig(#[from] highwater_allocator::ConfigError),
     /// The training failed, for another reason than memory.
     #[error(transparent)]
     Training(#[from] crate::Error),

@@ -10,8 +10,8 @@ use super::error::Error;
 use super::options::Options;
 use super::report::{OutOfMemory, Report};
 use super::session::{Session, open_device};
-use crate::alloc::AllocError;
 use crate::device::Device;
+use highwater_allocator::AllocError;
 
 /// Runs scenario `name` and records it to `out`. The recording is complete also when the run ended for want of memory:
 /// then the report says so.

@@ -8,9 +8,9 @@ use super::definition::Scenario;
 use super::error::Error;
 use super::options::{DeviceChoice, Options};
 use super::training::{LossIs, Training};
-use crate::alloc::{AllocConfig, AllocError};
 use crate::device::Device;
 use crate::tensor::Tensor;
+use highwater_allocator::{AllocConfig, AllocError};
 
 /// What the accounting device has unless told otherwise: more than any GPU, so that nothing ends before its time.
 const META_CAPACITY: u64 = 200 << 30;

@@ -6,7 +6,6 @@ pub mod recipe;
 pub mod source;
 pub mod node;
 pub mod apply;
-pub mod gradients;
 pub mod create;
 pub mod convert;
 pub mod in_place;

@@ -1,7 +1,7 @@
 //! Failures: what goes wrong on a device is told by whatever waits for it, and by nothing as something else.
 #![expect(unsafe_code, reason = "takes memory away from under a tensor, to see what becomes of it")]
 
-use highwater_engine::alloc::AllocError;
+use highwater_allocator::AllocError;
 use highwater_engine::nn::{Parameter, save_safetensors};
 use highwater_engine::{DType, Device, Error, Result, Tensor};
 use highwater_kernels::Gpu;

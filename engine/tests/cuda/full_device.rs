@@ -1,7 +1,7 @@
 //! A full device, of whatever size: the allocator gives its cache back before it says that there is no memory. On a GPU
 //! nothing else may use it meanwhile, since this takes nearly all of it.
 
-use highwater_engine::alloc::{AllocError, OomReport};
+use highwater_allocator::{AllocError, OomReport};
 use highwater_engine::device::WORKSPACE_BYTES;
 use highwater_engine::{DType, Device, Error, Tensor};
 use highwater_recorder::snapshots::event::EventKind;

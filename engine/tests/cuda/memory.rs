@@ -1,6 +1,6 @@
 //! Memory: the ways in which a device runs out of it, and what is said then.
 
-use highwater_engine::alloc::{Advice, AllocConfig, AllocError, Capacity, OomReport};
+use highwater_allocator::{Advice, AllocConfig, AllocError, Capacity, OomReport};
 use highwater_engine::device::WORKSPACE_BYTES;
 use highwater_engine::{DType, Device, Error, Tensor};
 use highwater_kernels::Gpu;

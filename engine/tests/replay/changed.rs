@@ -1,7 +1,7 @@
 //! Replays with blocks left out, shortened or smaller, and on smaller devices, against figures worked out by hand.
 
-use highwater_engine::alloc::AllocConfig;
-use highwater_engine::replay::{Answers, Fate, Plan, Replay, Share, Ties, replay};
+use highwater_allocator::AllocConfig;
+use highwater_allocator::replay::{Answers, Fate, Plan, Replay, Share, Ties, replay};
 use highwater_recorder::snapshots::analysis::{Metric, Series};
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::text::trace_from_text;

@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use highwater_engine::alloc::AllocConfig;
-use highwater_engine::replay::{Answers, Plan, Replay, Ties, recorded_config, replay};
+use highwater_allocator::AllocConfig;
+use highwater_allocator::replay::{Answers, Plan, Replay, Ties, recorded_config, replay};
 use highwater_recorder::snapshots::analysis::{Metric, Series};
 use highwater_recorder::snapshots::open::open_file;
 use highwater_recorder::snapshots::trace::PINNED_DEVICE;

@@ -1,6 +1,6 @@
 //! The engine's own scenarios: replays come to what was recorded, and to what other settings really do.
 
-use highwater_engine::replay::{Answers, Plan, Ties, recorded_config, replay};
+use highwater_allocator::replay::{Answers, Plan, Ties, recorded_config, replay};
 use highwater_engine::scenario::{self, Options};
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::{DeviceId, Trace};

@@ -1,7 +1,7 @@
 //! Recordings that no allocator made: a replay bears them, keeps their order, and comes to an end.
 
-use highwater_engine::alloc::AllocConfig;
-use highwater_engine::replay::{Answers, Fate, Plan, Share, Ties, replay};
+use highwater_allocator::AllocConfig;
+use highwater_allocator::replay::{Answers, Fate, Plan, Share, Ties, replay};
 use highwater_recorder::snapshots::event::{Alloc, Event, Oom, Range, What};
 use highwater_recorder::snapshots::trace::DeviceFacts;
 use highwater_recorder::snapshots::{

@@ -16,7 +16,7 @@ const ALLOCATING: &[&str] =
 const ALLOCATORS: &[&str] = &[
     "highwater_inject::",
     "highwater_recorder::",
-    "highwater_engine::alloc::",
+    "highwater_allocator::",
     "torch::unwind::",
     "torch::CapturedTraceback::",
     "torch::cuda::",
@@ -27,7 +27,7 @@ const ALLOCATORS: &[&str] = &[
 ];
 
 /// Parts of paths of such functions.
-const ALLOCATOR_FILES: &[&str] = &["/engine/src/alloc/", "/recorder/src/"];
+const ALLOCATOR_FILES: &[&str] = &["/engine/allocator/src/", "/recorder/src/"];
 
 /// What a line begins with that tells which node torch.fx generated the code for, and from which line of the model.
 const GENERATED: &str = "torch.fx: ";
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_program_on_the_engine_leads_and_a_built_in_scenario_is_led_by_its_model() {
         let scenario = [
-            ("highwater_engine::alloc::caching::Caching::malloc", "engine/src/alloc/caching.rs", 9),
+            ("highwater_allocator::caching::Caching::malloc", "engine/allocator/src/caching.rs", 9),
             ("{{closure}}", "engine/src/optim/moments.rs", 29),
             ("highwater_engine::nn::linear::Linear::forward", "engine/src/nn/linear.rs", 8),
             ("highwater_engine::models::vit::Vit::forward::{{closure}}", "engine/src/models/vit.rs", 120),

@@ -157,6 +157,7 @@ const FRAMEWORK_FILES: &[&str] = &[
     "/library/alloc/",
     "/library/core/",
     "/library/std/",
+    "/engine/allocator/src/",
     "/recorder/src/",
     "/recorder/inject/src/",
     "/candle-core/src/",
@@ -190,6 +191,7 @@ fn of_native(function: &str, file: &str) -> LineOwner {
     if let Some((name, rest)) = crate_of(bare) {
         return match name {
             "highwater_engine" => of_engine(rest),
+            "highwater_allocator" => LineOwner::Framework,
             _ => of_crate(name).unwrap_or_else(|| of_fetched(path).unwrap_or(LineOwner::Program)),
         };
     }
@@ -216,9 +218,8 @@ fn crate_of(function: &str) -> Option<(&str, &str)> {
 }
 
 /// The modules of the engine: a bare name in one of their files is the engine's.
-const ENGINE_MODULES: &[&str] = &[
-    "alloc", "autograd", "backend", "device", "models", "nn", "ops", "optim", "replay", "scenario", "storage", "tensor",
-];
+const ENGINE_MODULES: &[&str] =
+    &["autograd", "backend", "device", "models", "nn", "ops", "optim", "scenario", "storage", "tensor"];
 
 /// Whether `path`, of a function or file within a crate, lies in `module`.
 fn is_module(path: &str, module: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Trials: replays up to a failed request, each with one remedy, which decide why it failed.
 
-use highwater_engine::alloc::AllocConfig;
-use highwater_engine::replay::{Answers, Before, Fate, Plan, Replay, Target, recorded_config, replay};
+use highwater_allocator::AllocConfig;
+use highwater_allocator::replay::{Answers, Before, Fate, Plan, Replay, Target, recorded_config, replay};
 use highwater_snapshots::analysis::addresses::FailedRequest;
 use highwater_snapshots::analysis::holders::Holders;
 use highwater_snapshots::analysis::{Metric, Series};

@@ -2,7 +2,7 @@
 
 use highwater_recorder::snapshots::trace::DeviceFacts;
 
-use crate::alloc::AllocConfig;
+use crate::AllocConfig;
 
 /// The configuration that a device was recorded with, and what of its settings is not understood, in words.
 pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>) {

@@ -6,9 +6,9 @@ use highwater_recorder::snapshots::units::format_bytes;
 use highwater_recorder::{DeviceId, Pool, StreamId};
 
 use super::arena::Use;
-use super::caching::Request;
 use super::driver::DriverError;
 use super::heap::Heap;
+use super::request::Request;
 
 /// A request that could not be met, and the state in which it was not. All figures are bytes.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use highwater_engine::alloc::{AllocError, Block, CachingAllocator};
-use highwater_engine::device::accounting::AccountingDriver;
+use highwater_allocator::AccountingDriver;
+use highwater_allocator::{AllocError, Block, CachingAllocator};
 use highwater_recorder::{DeviceId, StreamId};
 use proptest::prelude::*;
 

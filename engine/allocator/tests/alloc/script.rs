@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use expect_test::Expect;
-use highwater_engine::alloc::{AllocError, Block, BlockUsage, CachingAllocator};
+use highwater_allocator::{AllocError, Block, BlockUsage, CachingAllocator};
 use highwater_recorder::{DeviceId, StreamId};
 
 use crate::noting_driver::NotingDriver;

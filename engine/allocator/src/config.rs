@@ -1,6 +1,5 @@
 //! Config: the settings that decide how memory is cut up, with PyTorch's names, defaults and limits.
 
-use super::config_text;
 use super::driver::Driver;
 
 /// Bytes of a MiB, the unit of sizes in settings.
@@ -12,12 +11,12 @@ pub(super) const MAX_REQUEST: u64 = 1 << 60;
 /// canonical form that leaves defaults out.
 ///
 /// ```
-/// use highwater_engine::alloc::AllocConfig;
+/// use highwater_allocator::AllocConfig;
 ///
 /// let config: AllocConfig = "max_split_size_mb: 128, roundup_power2_divisions:[256:1,512:2,>:4]".parse()?;
 /// assert_eq!(config.max_split_bytes(), Some(128 << 20));
 /// assert_eq!(config.to_string(), "max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2,>:4]");
-/// # Ok::<(), highwater_engine::alloc::ConfigError>(())
+/// # Ok::<(), highwater_allocator::ConfigError>(())
 /// ```
 ///
 /// Sizes are whole numbers of MiB, at most 2⁴⁰.
@@ -61,11 +60,6 @@ impl Default for AllocConfig {
 }
 
 impl AllocConfig {
-    /// These settings with those of `text` put over them. Nothing is changed if anything in `text` is wrong.
-    pub fn with(&self, text: &str) -> Result<Self, ConfigError> {
-        config_text::apply(self, text)
-    }
-
     /// These settings with `key` at its default; an unknown key changes nothing.
     pub fn without(&self, key: &str) -> Self {
         let (mut config, default) = (self.clone(), Self::default());
@@ -138,20 +132,6 @@ impl AllocConfig {
 
     pub(super) fn splits_freely(&self, bytes: u64) -> bool {
         self.max_split_bytes.is_none_or(|limit| bytes < limit)
-    }
-}
-
-impl std::str::FromStr for AllocConfig {
-    type Err = ConfigError;
-
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        Self::default().with(text)
-    }
-}
-
-impl std::fmt::Display for AllocConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        config_text::print(self, f)
     }
 }
 

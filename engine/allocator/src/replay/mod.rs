@@ -36,13 +36,13 @@ mod walk;
 
 use highwater_recorder::snapshots::{DeviceId, EventId, Trace};
 
-pub use crate::alloc::Ties;
+pub use crate::ties::Ties;
 pub use change::{Fate, Share};
 pub use divergence::{Difference, Divergence};
 pub use settings::recorded_config;
 pub use target::{Before, Target};
 
-use crate::alloc::AllocConfig;
+use crate::AllocConfig;
 
 /// How the device answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use highwater_recorder::{Pool, StreamId};
 
 use super::allocator::CachingAllocator;
-use super::caching::Request;
 use super::config::MAX_REQUEST;
 use super::error::AllocError;
+use super::request::Request;
 use super::rounding::Rounded;
 
 impl CachingAllocator {

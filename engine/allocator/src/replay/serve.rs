@@ -7,7 +7,7 @@ use super::Difference;
 use super::driver::{Call, Misfit};
 use super::output::Home;
 use super::run::{Pending, Request, Run};
-use crate::alloc::{AllocError, Block};
+use crate::{AllocError, Block};
 
 impl Run<'_> {
     /// Deals with the recorded releases before a request that the program asked for, and not the allocator.

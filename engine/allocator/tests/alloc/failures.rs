@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use expect_test::expect;
-use highwater_engine::alloc::{
+use highwater_allocator::AccountingDriver;
+use highwater_allocator::{
     AllocConfig, AllocError, Block, CachingAllocator, Capacity, Driver, DriverError, DriverEvent, DriverKind,
 };
-use highwater_engine::device::accounting::AccountingDriver;
 use highwater_recorder::{DeviceId, StreamId};
 
 const MIB: u64 = 1 << 20;

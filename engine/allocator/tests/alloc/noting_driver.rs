@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use highwater_engine::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
-use highwater_engine::device::accounting::AccountingDriver;
+use highwater_allocator::AccountingDriver;
+use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 use highwater_recorder::StreamId;
 
 /// An accounting driver that writes down every range it gives and takes, in the words of PyTorch's recorder:

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use highwater_engine::alloc::{AllocError, Block, CachingAllocator};
+use highwater_allocator::{AllocError, Block, CachingAllocator};
 use highwater_recorder::{DeviceId, StreamId};
 
 use crate::noting_driver::NotingDriver;

@@ -11,7 +11,7 @@ use super::output::{Home, Output};
 use super::pools::Pools;
 use super::start::{Private, Start};
 use super::{Answers, Death, Difference, Divergence, Plan, Share};
-use crate::alloc::{Block, OomReport};
+use crate::{Block, OomReport};
 
 /// Streams of a replay have names from here on: the value of no pointer.
 const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;

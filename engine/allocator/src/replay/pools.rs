@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::driver::ReplayDriver;
 use super::start::{Private, Start};
-use crate::alloc::{AllocConfig, Block, CachingAllocator, Planted, Ties};
+use crate::{AllocConfig, Block, CachingAllocator, Planted, Ties};
 
 /// The allocators of a replay, by number; the first is that of the pools of all.
 pub(super) struct Pools {

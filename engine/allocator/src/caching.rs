@@ -10,15 +10,8 @@ use super::driver::DriverError;
 use super::error::AllocError;
 use super::free_list::FreeKey;
 use super::heap::Heap;
+use super::request::Request;
 use super::rounding::{MIN_BLOCK, Rounded, SMALL_REQUEST};
-
-/// A request on its way.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    pub(super) requested: u64,
-    pub(super) rounded: Rounded,
-    pub(super) stream: StreamId,
-}
 
 impl Heap {
     /// Serves a request of at least one byte.

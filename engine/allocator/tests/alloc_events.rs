@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use expect_test::expect;
-use highwater_engine::alloc::{AllocConfig, Block, CachingAllocator};
-use highwater_engine::device::accounting::AccountingDriver;
+use highwater_allocator::AccountingDriver;
+use highwater_allocator::{AllocConfig, Block, CachingAllocator};
 use highwater_recorder::snapshots::Trace;
 use highwater_recorder::snapshots::event::{Range, What};
 use highwater_recorder::snapshots::units::format_bytes;

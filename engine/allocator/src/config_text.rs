@@ -1,6 +1,7 @@
 //! Config text: reads and prints settings in PyTorch's grammar `key:value,key:[a:b,c:d]`.
 
 use std::fmt;
+use std::str::FromStr;
 
 use super::config::{AllocConfig, ConfigError, Divisions, MAX_REQUEST, MIB};
 
@@ -21,8 +22,32 @@ const WITHOUT_EFFECT: &[&str] = &[
     "pinned_max_cached_size_mb",
 ];
 
+impl AllocConfig {
+    /// These settings with those of `text`, in PyTorch's grammar, in place of their own.
+    ///
+    /// # Errors
+    /// If `text` has an unknown key or a value out of range.
+    pub fn with(&self, text: &str) -> Result<Self, ConfigError> {
+        apply(self, text)
+    }
+}
+
+impl FromStr for AllocConfig {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        Self::default().with(text)
+    }
+}
+
+impl fmt::Display for AllocConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(self, f)
+    }
+}
+
 /// `config` with the settings of `text` put over it.
-pub(super) fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, ConfigError> {
+fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, ConfigError> {
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let mut config = config.clone();
     let mut reader = Reader { text: &text, at: 0 };
@@ -203,7 +228,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Prints what differs from the defaults, in the order of the table at [`AllocConfig`].
-pub(super) fn print(config: &AllocConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn print(config: &AllocConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let default = AllocConfig::default();
     let mut parts = Vec::new();
     if config.large_segment_bytes != default.large_segment_bytes {

@@ -1,9 +1,9 @@
 //! Config: settings read and print as PyTorch's do, and errors name the key and what is allowed.
 
 use expect_test::expect;
-use highwater_engine::alloc::{AllocConfig, CachingAllocator};
-use highwater_engine::device::accounting::AccountingDriver;
-use highwater_engine::device::cpu::CpuDriver;
+use highwater_allocator::{
+    AccountingDriver, AllocConfig, CachingAllocator, Capacity, Driver, DriverError, DriverEvent, DriverKind,
+};
 use highwater_recorder::{DeviceId, StreamId};
 use proptest::prelude::*;
 
@@ -206,13 +206,55 @@ fn settings_can_be_put_over_others() {
     assert!(config.with("large_segment_size_mb:64").is_err(), "limits hold across both");
 }
 
+/// Host memory, which cannot be mapped by pages.
+struct WithoutPages(AccountingDriver);
+
+impl Driver for WithoutPages {
+    fn kind(&self) -> DriverKind {
+        DriverKind::Cpu
+    }
+
+    fn name(&self) -> String {
+        "host memory".to_owned()
+    }
+
+    fn capacity(&self) -> Result<Capacity, DriverError> {
+        self.0.capacity()
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
+        self.0.reserve(bytes)
+    }
+
+    fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        self.0.release(address, bytes)
+    }
+
+    fn record_event(&self, stream: StreamId) -> Result<DriverEvent, DriverError> {
+        self.0.record_event(stream)
+    }
+
+    fn query(&self, event: DriverEvent) -> Result<bool, DriverError> {
+        self.0.query(event)
+    }
+
+    fn wait(&self, event: DriverEvent) -> Result<(), DriverError> {
+        self.0.wait(event)
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<(), DriverError> {
+        self.0.synchronize(stream)
+    }
+}
+
 #[test]
 fn expandable_segments_are_refused_where_memory_cannot_be_mapped() {
     let config: AllocConfig = "expandable_segments:True".parse().expect("valid settings");
     assert_eq!(config.check_driver(&AccountingDriver::new(1 << 30)), Ok(()));
-    let refusal = config.check_driver(&CpuDriver::new()).expect_err("host memory is not mapped by pages").to_string();
+    let host = WithoutPages(AccountingDriver::new(1 << 30));
+    let refusal = config.check_driver(&host).expect_err("host memory is not mapped by pages").to_string();
     assert!(refusal.contains("expandable_segments") && refusal.contains("cpu"), "{refusal}");
-    let allocator = CachingAllocator::new(Box::new(CpuDriver::new()), DeviceId(0), config);
+    let allocator = CachingAllocator::new(Box::new(host), DeviceId(0), config);
     let error = allocator.malloc(1, StreamId(0)).expect_err("the settings cannot be followed");
     assert_eq!(error.to_string(), refusal);
 

@@ -8,7 +8,7 @@ use highwater_recorder::snapshots::{BlockId, DeviceId, Pool, SegmentId, StreamId
 
 use super::driver::{BOUNDLESS, has_room};
 use super::{Plan, Share};
-use crate::alloc::{AllocConfig, Planted, PlantedBlock, PlantedSegment};
+use crate::{AllocConfig, Planted, PlantedBlock, PlantedSegment};
 
 /// The number of a private pool; none for the pools of all.
 pub(super) type Private = Option<(u64, u64)>;

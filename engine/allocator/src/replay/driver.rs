@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_recorder::StreamId;
 
-use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
+use crate::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
 /// Pages are a multiple of this, as on every CUDA device.
 const GRANULARITY: u64 = 2 << 20;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_recorder::StreamId;
 
-use crate::alloc::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
+use crate::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
 /// Where addresses begin: far from null, and easily told from host addresses.
 const FIRST_ADDRESS: u64 = 0x10_0000_0000;

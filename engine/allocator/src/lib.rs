@@ -1,4 +1,5 @@
-//! Alloc: the caching allocator, written once over the [`Driver`] of a device.
+//! A caching allocator for GPU memory, written once over the [`Driver`] of a device, and the replay of recordings
+//! through it.
 //!
 //! Asking a driver for memory is slow, and giving memory back to it waits for the whole device. So memory that the
 //! program frees is kept and handed out again, at the cost of holding more than is in use. The rules are those of
@@ -64,6 +65,7 @@ mod driver;
 mod config;
 mod config_text;
 mod rounding;
+mod request;
 mod arena;
 mod block;
 mod free_list;
@@ -84,7 +86,10 @@ mod allocator;
 mod plant;
 mod steer;
 mod source;
+mod accounting;
+pub mod replay;
 
+pub use accounting::AccountingDriver;
 pub use allocator::CachingAllocator;
 pub use block::Block;
 pub use config::{AllocConfig, ConfigError, Divisions};

@@ -10,7 +10,7 @@ use super::output::Home;
 use super::run::{Outcome, Pending, Request, Run, endings};
 use super::start::Start;
 use super::{Before, Plan, Replay};
-use crate::alloc::{AllocError, Block};
+use crate::{AllocError, Block};
 
 /// Goes through all events, or those up to the request that fails.
 pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {

@@ -1,6 +1,6 @@
 //! Handles: the live blocks of a replay, by their rows in the recording.
 
-use crate::alloc::Block;
+use crate::Block;
 
 /// Names no place.
 const NOWHERE: u32 = u32::MAX;

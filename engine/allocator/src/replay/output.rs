@@ -12,7 +12,7 @@ use highwater_recorder::snapshots::{
 use super::driver::Call;
 use super::start::{Private, Start};
 use super::{Answers, Plan};
-use crate::alloc::Block;
+use crate::Block;
 
 /// Whom a range of memory serves.
 #[derive(Clone, Copy, Debug)]

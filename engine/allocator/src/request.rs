@@ -1,0 +1,16 @@
+//! Request: what a program asks the allocator for, in bytes and as rounded.
+
+use highwater_recorder::StreamId;
+
+use super::rounding::Rounded;
+
+/// A request for memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// Bytes requested.
+    pub(super) requested: u64,
+    /// The same after rounding, with the pool that serves it.
+    pub(super) rounded: Rounded,
+    /// The stream that the block will belong to.
+    pub(super) stream: StreamId,
+}
