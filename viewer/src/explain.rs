@@ -1,6 +1,7 @@
 //! Explain: `highwater explain`, and the explanation of a peak with what replays add to its advice.
 
 use highwater_snapshots::analysis::explain::{Advice, ExplainQuery};
+use highwater_snapshots::analysis::final_oom::final_oom;
 use highwater_snapshots::analysis::{Explanation, LiveIndex, Metric, Series};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
@@ -55,7 +56,8 @@ fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
     match reserved_with(trace, device, settings) {
         Ok([before, after]) if after < before => {
             advice.text.push_str(&format!(
-                " With {settings} the peak of reserved memory is {}, {} less (replayed).",
+                " With {settings} the peak of reserved memory{} is {}, {} less (replayed).",
+                if final_oom(trace).is_some() { " up to the failed request" } else { "" },
                 format_bytes(after),
                 format_bytes(before - after)
             ));
