@@ -142,17 +142,26 @@ pub struct Problem {
     pub offset: Option<u64>,
     /// What is wrong, in a sentence.
     pub what: String,
+    /// Only the index at the end of the file is missing or damaged: the recording was read in full.
+    #[serde(skip)]
+    pub is_index_only: bool,
 }
 
 impl Problem {
     /// A problem of the whole recording.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { offset: None, what: what.into() }
+        Self { offset: None, what: what.into(), is_index_only: false }
     }
 
     /// A problem at byte `offset` of the file.
     pub fn at(offset: u64, what: impl Into<String>) -> Self {
-        Self { offset: Some(offset), what: what.into() }
+        Self { offset: Some(offset), ..Self::new(what) }
+    }
+
+    /// The index of a file ends, or is damaged, at byte `offset`; the file lacks nothing else.
+    pub(crate) fn of_index(offset: u64) -> Self {
+        let what = "the index at the end of the file is missing or damaged, and nothing else is";
+        Self { is_index_only: true, ..Self::at(offset, what) }
     }
 }
 

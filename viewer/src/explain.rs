@@ -1,13 +1,14 @@
 //! Explain: `highwater explain`, and the explanation of a peak with what replays add to its advice.
 
 use highwater_snapshots::analysis::explain::{Advice, ExplainQuery};
+use highwater_snapshots::analysis::final_oom::final_oom;
 use highwater_snapshots::analysis::{Explanation, LiveIndex, Metric, Series};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 
 use crate::args::ExplainArguments;
+use crate::cli::answer::answer;
 use crate::cli::categories::read_with;
-use crate::cli::caveats;
 use crate::cli::explain::ExplainReport;
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
@@ -19,13 +20,7 @@ use crate::whatif::predict;
 pub fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let recording = read_with(&arguments.source.file, &arguments.categories)?;
     let report = report(&recording.trace, arguments)?;
-    if arguments.source.json {
-        page.json(&report.figures())?;
-    } else {
-        caveats::lead(&recording.trace, "", page)?;
-        report.print(page)?;
-    }
-    Ok(Status::Fine)
+    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
 }
 
 /// The answer to `arguments`.
@@ -55,7 +50,8 @@ fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
     match reserved_with(trace, device, settings) {
         Ok([before, after]) if after < before => {
             advice.text.push_str(&format!(
-                " With {settings} the peak of reserved memory is {}, {} less (replayed).",
+                " With {settings} the peak of reserved memory{} is {}, {} less (replayed).",
+                if final_oom(trace).is_some() { " up to the failed request" } else { "" },
                 format_bytes(after),
                 format_bytes(before - after)
             ));
@@ -76,6 +72,10 @@ fn reserved_with(trace: &Trace, device: DeviceId, settings: &str) -> Result<[u64
     let changed = prediction.changed.as_ref().ok_or("nothing was changed")?;
     match (&prediction.unchanged.divergence, &changed.oom) {
         (Some(deviation), _) => Err(format!("a replay differs from the recording from event {} on", deviation.event.0)),
+        // The request that failed in the recording still fails: nothing is gained.
+        (None, Some(oom)) if final_oom(trace) == Some(oom.event) => {
+            Ok([prediction.measured.peak_bytes(Metric::Reserved); 2])
+        }
         (None, Some(oom)) => Err(format!("a replay with them runs out of memory at event {}", oom.event.0)),
         (None, None) => Ok([&prediction.measured, &changed.figures].map(|one| one.peak_bytes(Metric::Reserved))),
     }

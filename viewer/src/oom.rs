@@ -7,8 +7,8 @@ use highwater_snapshots::analysis::{AddressIndex, LiveIndex, Series};
 use highwater_snapshots::{DeviceId, EventId, Trace};
 
 use crate::args::OomArguments;
+use crate::cli::answer::answer;
 use crate::cli::categories::read_with;
-use crate::cli::caveats;
 use crate::cli::oom::{OomReport, selected};
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
@@ -23,13 +23,7 @@ pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Fail
     let report = report(&recording.trace, arguments);
     turning.finish_and_clear();
     let report = report?;
-    if arguments.source.json {
-        page.json(&report.figures())?;
-    } else {
-        caveats::lead(&recording.trace, "", page)?;
-        report.print(page)?;
-    }
-    Ok(Status::Fine)
+    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
 }
 
 /// The answer to `arguments`.

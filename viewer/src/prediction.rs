@@ -3,10 +3,39 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
+use highwater_snapshots::analysis::final_oom::final_oom;
 use highwater_snapshots::analysis::summary::{DeviceSummary, of_device};
 use highwater_snapshots::analysis::{Filter, Metric, Moment, Series};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, parse_bytes};
 use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
+
+/// Sizes of common devices, ascending, and what has them.
+pub const DEVICE_SIZES: [(&str, &str); 9] = [
+    ("8GiB", "Such as an RTX 3070 or 4060."),
+    ("12GiB", "Such as an RTX 3060 or 4070."),
+    ("16GiB", "Such as a T4, a V100 or an RTX 4080."),
+    ("24GiB", "Such as an RTX 3090 or 4090, an A10 or an L4."),
+    ("32GiB", "Such as an RTX 5090 or a V100."),
+    ("40GiB", "Such as an A100."),
+    ("48GiB", "Such as an A6000 or an L40S."),
+    ("80GiB", "Such as an A100 or an H100."),
+    ("141GiB", "Such as an H200."),
+];
+
+/// A device size worth asking about: of the common ones the next below the peak of reserved memory, or for a recording that
+/// ends in an out-of-memory error the next above its device, or above that peak where the device's size is not recorded.
+/// None where no common size is one.
+pub fn suggested_capacity(trace: &Trace, prediction: &Prediction) -> Option<&'static str> {
+    let reserved = prediction.measured.peak_bytes(Metric::Reserved);
+    let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| Some((*size, parse_bytes(size).ok()?)));
+    if final_oom(trace).is_none() {
+        return sizes.rfind(|(_, bytes)| *bytes < reserved).map(|(size, _)| size);
+    }
+    let device = trace.device_facts(prediction.device).map_or(0, |facts| facts.capacity_bytes);
+    // A device of 40 GiB says that it has a little less.
+    let is_larger = |bytes: u64| bytes - bytes / 16 > device.max(reserved);
+    sizes.find(|(_, bytes)| is_larger(*bytes)).map(|(size, _)| size)
+}
 
 /// A part of a block's size, such as one half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,7 +283,46 @@ pub struct Prediction {
 
 #[cfg(test)]
 mod tests {
+    use highwater_snapshots::text::trace_from_text;
+    use highwater_snapshots::trace::DeviceFacts;
+
     use super::*;
+
+    /// The capacity that is suggested for a recording in the text notation, on a device of `capacity` GiB.
+    fn suggested(text: &str, capacity: u64) -> Option<&'static str> {
+        let mut trace = trace_from_text(text).expect("the text is a trace");
+        let facts = DeviceFacts { capacity_bytes: capacity << 30, ..DeviceFacts::default() };
+        trace.devices = vec![facts];
+        let measured = Figures::of(&trace, DeviceId(0));
+        let unchanged = Unchanged {
+            figures: measured.clone(),
+            divergence: None,
+            takes_lowest_address: false,
+            assumptions: Vec::new(),
+            causes: Vec::new(),
+        };
+        let prediction = Prediction {
+            device: DeviceId(0),
+            measured,
+            recorded_conf: String::new(),
+            unchanged,
+            changed: None,
+            tried: Vec::new(),
+        };
+        suggested_capacity(&trace, &prediction)
+    }
+
+    #[test]
+    fn the_next_smaller_device_is_suggested_and_after_an_oom_the_next_larger() {
+        let reserved = |gibibytes: u64| format!("segment_alloc 0x0 {}\n", gibibytes << 30);
+        assert_eq!(suggested(&reserved(45), 80), Some("40GiB"));
+        assert_eq!(suggested(&reserved(24), 80), Some("16GiB"), "24 GiB is what it was");
+        assert_eq!(suggested(&reserved(7), 80), None, "no common device is smaller");
+        let failed = |gibibytes: u64| format!("{}oom 1073741824 free=0\n", reserved(gibibytes));
+        assert_eq!(suggested(&failed(23), 24), Some("32GiB"));
+        assert_eq!(suggested(&failed(30), 0), Some("40GiB"), "by what was reserved");
+        assert_eq!(suggested(&failed(139), 141), None, "no common device is larger");
+    }
 
     #[test]
     fn parts_are_read_as_fractions_decimals_and_percents() {

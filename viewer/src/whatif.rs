@@ -15,8 +15,8 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 use rayon::prelude::*;
 
 use crate::args::WhatIfArguments;
+use crate::cli::answer::answer;
 use crate::cli::categories::read_with;
-use crate::cli::caveats;
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::Page;
 use crate::cli::recording::{choose_device, spinner};
@@ -39,13 +39,7 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
     let report = report(&recording.trace, arguments);
     turning.finish_and_clear();
     let report = report?;
-    if arguments.source.json {
-        page.json(&report.figures())?;
-    } else {
-        caveats::lead(&recording.trace, "", page)?;
-        report.print(page)?;
-    }
-    Ok(Status::Fine)
+    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
 }
 
 /// The answer to `arguments`. A capacity is a question about all devices, unless one is named.

@@ -1,5 +1,7 @@
 //! Config: the settings that decide how memory is cut up, with PyTorch's names, defaults and limits.
 
+use highwater_recorder::snapshots::suggest::did_you_mean;
+
 use super::driver::Driver;
 
 /// Bytes of a MiB, the unit of sizes in settings.
@@ -154,7 +156,7 @@ impl Divisions {
 #[non_exhaustive]
 pub enum ConfigError {
     /// No such setting.
-    #[error("allocator settings: unknown key '{key}'; the keys are {allowed}")]
+    #[error("allocator settings: unknown key '{key}'{}; the keys are {allowed}", did_you_mean(.key, .allowed.split(", ")))]
     UnknownKey {
         /// As it was written.
         key: String,

@@ -232,7 +232,7 @@ fn key_words(key: Key) -> &'static str {
         Key::Op => "the operation that asked for it",
         Key::Scope => "the module in which that was: encoder.layers.3",
         Key::Phase => "the part of the training step in which it was made",
-        Key::Pool => "the allocator's pool: small or large",
+        Key::Pool => "the allocator's pool: small, large or a private one such as (0,1)",
         Key::Lifetime => "how long it lives: phase, step, steps, kept …",
         Key::Stack => "the whole stack that made it",
         Key::Frame => "any one line of that stack",
@@ -320,6 +320,19 @@ mod tests {
         assert_eq!(offers("size>1M"), ["1MiB"]);
         let found = complete("category=a", 10, &vocabulary());
         assert_eq!(found[0].what, "7.81 KiB in 2 blocks");
+    }
+
+    #[test]
+    fn private_pools_are_offered_by_their_ids_as_they_must_be_written() {
+        let text = "alloc a 512\nattribute pool_id \"(0, 1)\"\nalloc b 700 small\nalloc c 300 large";
+        let trace = trace_from_text(text).unwrap();
+        let offers = |text: &str| complete(text, text.len(), &Vocabulary::of(&trace));
+        let found: Vec<String> = offers("pool=").into_iter().map(|offer| offer.text).collect();
+        assert_eq!(found, ["small", "\"(0,1)\"", "large"]);
+        let begun = offers("pool=(").remove(0);
+        assert_eq!((begun.text.as_str(), begun.what.as_str()), ("\"(0,1)\"", "512 B in 1 block"));
+        let filter: Filter = format!("pool={}", begun.text).parse().unwrap();
+        assert!(filter.on(&trace).matches(crate::BlockId(0)));
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Last uses: when each block of a recording is used for the last time, as far as it can be known.
 //!
 //! Only recordings that say when blocks are used can tell. A block that is freed in the recording is idle from its last use
-//! on, or from its allocation if it has none. One that is kept to the end might have been used later: it counts only if
-//! a whole step goes by after its last use, another begins, and it is not used in either.
+//! on, or from its allocation if it has none. One that is kept to the end, or to the failed request with which the
+//! recording ends, might have been used later: it counts only if a whole step goes by after its last use, another begins,
+//! and it is not used in either.
 
 use crate::Category;
 use crate::analysis::device_spans::device_steps;
 use crate::ids::{DeviceId, EventId};
 use crate::trace::Trace;
+
+use super::final_oom::final_oom;
 
 /// When the blocks of a device are used for the last time.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +19,8 @@ pub struct LastUses<'a> {
     device: DeviceId,
     /// Kept blocks count if they are not used from here on: the first event of the last step that another follows.
     kept_until: Option<EventId>,
+    /// The failed request with which the recording ends: its exception frees what would have been used.
+    failed: Option<EventId>,
 }
 
 impl<'a> LastUses<'a> {
@@ -27,7 +32,7 @@ impl<'a> LastUses<'a> {
         }
         let steps = device_steps(trace, device);
         let whole = steps.len().checked_sub(2).and_then(|row| trace.spans.step_range(steps[row]));
-        Some(Self { trace, device, kept_until: whole.map(|events| EventId(events.start)) })
+        Some(Self { trace, device, kept_until: whole.map(|events| EventId(events.start)), failed: final_oom(trace) })
     }
 
     /// The event after which a block is idle, which is none for one that never was used and was there from the start;
@@ -45,6 +50,8 @@ impl<'a> LastUses<'a> {
             (Some(until), Some(end)) => end < until.0 as usize,
             (until, _) => until.is_some(),
         };
-        (blocks.free_requested[row].is_some() || is_over()).then_some(end)
+        let freed = blocks.free_requested[row];
+        let is_freed = freed.is_some() && self.failed.is_none_or(|failed| freed < failed);
+        (is_freed || is_over()).then_some(end)
     }
 }

@@ -7,11 +7,12 @@ use rayon::prelude::*;
 use crate::ids::BlockId;
 use crate::tables::Tables;
 use crate::trace::Trace;
-use crate::{Category, EventId, Phase, Pool};
+use crate::{Category, EventId, Phase};
 
 use super::filter::Key;
 use super::lifetime::Lifetime;
 use super::owners::LineOwner;
+use super::pools::{BlockPool, Pools};
 
 /// A value that occurs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +46,14 @@ type Sum = (u64, u64);
 /// What blocks add up to, by the code of each value.
 #[derive(Default)]
 struct Sums {
-    fixed: [[Sum; 16]; 4],
+    fixed: [[Sum; 16]; 3],
+    /// By the code of each pool, private ones among them.
+    pools: HashMap<u64, Sum>,
     tables: [HashMap<u32, Sum>; 3],
     numbers: [HashMap<u64, Sum>; 5],
 }
 
-const FIXED: [Key; 4] = [Key::Category, Key::Phase, Key::Pool, Key::Lifetime];
+const FIXED: [Key; 3] = [Key::Category, Key::Phase, Key::Lifetime];
 const NUMBERS: [Key; 5] = [Key::Size, Key::Allocated, Key::Step, Key::Stream, Key::Device];
 
 fn add(sum: &mut Sum, more: Sum) {
@@ -64,7 +67,7 @@ fn add_number(sums: &mut HashMap<u64, Sum>, number: u64, more: Sum) {
 }
 
 impl Sums {
-    fn of_rows(trace: &Trace, rows: std::ops::Range<usize>) -> Self {
+    fn of_rows(trace: &Trace, pools: &Pools, rows: std::ops::Range<usize>) -> Self {
         let mut sums = Self::default();
         for row in rows {
             let block = trace.blocks.get(BlockId(row as u32));
@@ -73,7 +76,7 @@ impl Sums {
             let phase = if block.is_baseline() { Some(Phase::Setup) } else { span.map(|span| span.phase) };
             let lifetime = Lifetime::of(trace, &block);
             let lifetime = Lifetime::ALL.iter().position(|known| *known == lifetime);
-            let codes = [Some(block.category as usize), phase.map(|p| p as usize), Some(block.pool as usize), lifetime];
+            let codes = [Some(block.category as usize), phase.map(|p| p as usize), lifetime];
             for (sums, code) in sums.fixed.iter_mut().zip(codes) {
                 if let Some(sum) = code.and_then(|code| sums.get_mut(code)) {
                     add(sum, one);
@@ -82,6 +85,7 @@ impl Sums {
             for (sums, code) in sums.tables.iter_mut().zip([block.op.0, block.scope.0, block.stack.0]) {
                 add(sums.entry(code).or_default(), one);
             }
+            add_number(&mut sums.pools, pools.pool(trace, &block).code(), one);
             let step = span.filter(|_| !block.is_baseline()).and_then(|span| span.step).map(u64::from);
             let numbers = [
                 Some(block.requested),
@@ -108,6 +112,9 @@ impl Sums {
                 add(mine.entry(code).or_default(), sum);
             }
         }
+        for (pool, sum) in other.pools {
+            add_number(&mut self.pools, pool, sum);
+        }
         for (mine, theirs) in self.numbers.iter_mut().zip(other.numbers) {
             for (number, sum) in theirs {
                 add_number(mine, number, sum);
@@ -121,9 +128,11 @@ impl Vocabulary {
     /// That of `trace`.
     pub fn of(trace: &Trace) -> Self {
         let rows = trace.blocks.len();
+        let pools = Pools::of(trace);
         let runs = (0..rows.div_ceil(RUN)).into_par_iter();
-        let sums =
-            runs.map(|run| Sums::of_rows(trace, run * RUN..rows.min((run + 1) * RUN))).reduce(Sums::default, Sums::and);
+        let sums = runs
+            .map(|run| Sums::of_rows(trace, &pools, run * RUN..rows.min((run + 1) * RUN)))
+            .reduce(Sums::default, Sums::and);
         let mut words = HashMap::new();
         for (key, sums) in FIXED.into_iter().zip(&sums.fixed) {
             words.insert(key, sorted(fixed_names(key).iter().copied().zip(sums.iter().copied())));
@@ -131,6 +140,8 @@ impl Vocabulary {
         for (key, sums) in NUMBERS.into_iter().zip(sums.numbers) {
             words.insert(key, sorted(sums.into_iter().map(|(number, sum)| (number.to_string(), sum))));
         }
+        let pools = sums.pools.into_iter().map(|(code, sum)| (BlockPool::from_code(code).to_string(), sum));
+        words.insert(Key::Pool, sorted(pools));
         let [ops, scopes, stacks] = &sums.tables;
         words.insert(Key::Op, op_words(&trace.tables, ops));
         words.insert(Key::Scope, scope_words(&trace.tables, scopes));
@@ -149,7 +160,6 @@ fn fixed_names(key: Key) -> Vec<&'static str> {
     match key {
         Key::Category => Category::ALL.iter().map(|value| value.name()).collect(),
         Key::Phase => Phase::ALL.iter().map(|value| value.name()).collect(),
-        Key::Pool => Pool::ALL.iter().map(|value| value.name()).collect(),
         _ => Lifetime::ALL.iter().map(|value| value.word()).collect(),
     }
 }

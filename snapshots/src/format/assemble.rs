@@ -37,6 +37,8 @@ pub(super) struct Assembler {
     has_header: bool,
     end: Option<Trust>,
     has_tail: bool,
+    /// The index was found to be damaged or cut off.
+    lacks_index: bool,
     problems: u64,
     /// For each run of events, how many events there are after it, and how much lived in it; `None` where nobody asks.
     measured: Option<Vec<(u64, Levels)>>,
@@ -84,6 +86,13 @@ impl Assembler {
         }
     }
 
+    /// Notes, once, that the index at the end of a finished file is damaged or cut off.
+    fn note_index(&mut self, offset: u64) {
+        if !std::mem::replace(&mut self.lacks_index, true) {
+            self.note(Problem::of_index(offset));
+        }
+    }
+
     /// Takes what lies next in the file, with its content where it is a section.
     pub(super) fn take(&mut self, found: &Found<'_>, part: Option<Result<Part, String>>) {
         match *found {
@@ -98,21 +107,29 @@ impl Assembler {
                     self.lose(offset, &header, &format!("{what}: it is left out"));
                 }
             }
+            Found::Damaged { offset, header } if self.is_index(Some(&header)) => self.note_index(offset),
             Found::Damaged { offset, header } => {
                 self.lose(offset, &header, "its bytes do not fit its checksum: it is left out");
             }
+            Found::Stray { offset, .. } if self.is_index(None) => self.note_index(offset),
             Found::Stray { offset, bytes } => {
                 self.bytes_lost += bytes;
                 self.note(Problem::at(offset, format!("{bytes} bytes belong to no section that can be read")));
             }
+            Found::Cut { offset, bytes, header } if self.is_index(header.as_ref()) => self.note_index(offset + bytes),
             Found::Cut { offset, bytes, header } => {
                 let what = header.map_or_else(String::new, |header| format!(" of kind {}", header.kind_text()));
-                let more = if self.end.is_some() { "; nothing but the index is lost" } else { "" };
-                let what = format!("the file ends within a section{what}, after {bytes} of its bytes{more}");
+                let what = format!("the file ends within a section{what}, after {bytes} of its bytes");
                 self.note(Problem::at(offset + bytes, what));
             }
             Found::Tail { .. } => self.has_tail = true,
         }
+    }
+
+    /// Whether what cannot be read, a section with this header or without a whole one, is the index: the footer or the
+    /// tail, which alone follow the end of the recording.
+    fn is_index(&self, header: Option<&SectionHeader>) -> bool {
+        self.end.is_some() && header.is_none_or(|header| header.kind() == Some(SectionKind::Footer))
     }
 
     /// Notes that a section cannot be used, and counts what it held.
@@ -311,7 +328,7 @@ impl Assembler {
                 "the recording stops here: its program ended before it was finished, or still runs",
             ));
         } else if self.end.is_some() && !self.has_tail && !was_cut {
-            self.note(Problem::at(bytes, "the index at the end is missing; nothing else is"));
+            self.note_index(bytes);
         }
         let owners = std::mem::take(&mut self.owners);
         let problems = owners.finish(&mut self.builder, self.next_event);

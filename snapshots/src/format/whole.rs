@@ -13,7 +13,7 @@ use crate::tables::Tables;
 use crate::trace::{SegmentRole, Trace};
 
 /// Writes `trace` as a finished recording: read again, it is the same trace. Places in the file that its problems
-/// name become part of their text.
+/// name become part of their text; a missing index is written anew, and is no problem any more.
 pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
     let mut writer = SnapWriter::new(out, &trace.header)?;
     for facts in &trace.devices {
@@ -36,7 +36,8 @@ pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
     // The rows of events and of the baseline stand in the file in their order, so that their ids are their numbers there.
     writer.append_annotations(&trace.annotations)?;
     writer.append_attributes(&trace.attributes)?;
-    let problems = trace.problems.iter().map(|problem| Problem::new(problem.to_string())).collect();
+    let problems = trace.problems.iter().filter(|problem| !problem.is_index_only);
+    let problems = problems.map(|problem| Problem::new(problem.to_string())).collect();
     writer.finish(&EndFacts { trust: trace.trust.clone(), problems })
 }
 

@@ -20,6 +20,10 @@
 //!   optimizer. There a block is a gradient if it has the size of a parameter.
 //! - **computed again**: what an activation checkpoint computes again is an activation if it outlives that stretch
 //!   of computing, for then backward waits for it.
+//! - **saved tensors**: where C++ frames of frees were recorded, autograd's own functions free the tensors that an
+//!   operation saved for backward (`SavedVariable::reset_data`, `release_variables`), after backward used them or with
+//!   a graph that is dropped without one. What forward code made and these free is an activation, however short its
+//!   life. Parameters, gradients and inputs that autograd held last keep the category of what made them.
 //! - **forward**: what outlives forward is a result that backward waits for, or that the program holds, such as
 //!   logits. A kept result is an activation only in the recording's last forward: what is kept longer may be a cache,
 //!   or a leak, and stays unknown.
@@ -53,6 +57,7 @@ optimizer_state  an optimizer                 freed later, or never
 temporary        set-up of a module           freed before anything else runs
 buffer           register_buffer and the like freed later, or never
 parameter        set-up of a module           freed later, or never
+activation       forward, first or once more  freed from autograd's saved tensors
 buffer           code of a KV cache           not kept for backward
 parameter        a program's own constructor  never freed; as large as a gradient or state
 temporary        backward                     freed in the same run of it
@@ -63,6 +68,7 @@ temporary        forward                      freed in the same run of it
 activation       forward                      freed later, or never (last run)
 input            a data loader
 input            other code between steps     freed in forward or later
+activation       other code                   freed from autograd's saved tensors
 unknown          anything else
 Blocks whose life is cut short by an out-of-memory error, another exception or the end of
 the recording count as others from the same call stack do, else as never freed.
@@ -256,7 +262,19 @@ impl<'a> Guesser<'a> {
             Freed::Never if outline.is_before_forward[made] => Life::Whole,
             Freed::Never | Freed::Unwound => Life::CutShort,
         };
-        Guess { category: self.of_life(&block, (runs, outline, made), freed), life }
+        match self.of_life(&block, (runs, outline, made), freed) {
+            Category::Input => Guess { category: Category::Input, life },
+            _ if self.was_saved(&block) => Guess { category: Category::Activation, life: Life::Whole },
+            category => Guess { category, life },
+        }
+    }
+
+    /// Whether forward code made `block` and autograd freed it from the tensors saved for backward.
+    fn was_saved(&self, block: &Block) -> bool {
+        let is_of_forward =
+            matches!(self.roles.role(block.stack), Role::Forward | Role::Recompute | Role::Cache | Role::Unknown);
+        let freed_by = block.free_requested.index().and_then(|row| self.trace.events.stack.get(row));
+        is_of_forward && freed_by.is_some_and(|stack| self.roles.releases_saved(*stack))
     }
 
     fn of_life(&self, block: &Block, (runs, outline, made): (&Runs, &Outline, usize), freed: Freed) -> Category {

@@ -15,6 +15,8 @@ pub(super) enum FrameSense {
     OptimizerState,
     /// An optimizer's step.
     Optimizer,
+    /// Autograd releases tensors that an operation saved for backward.
+    SavedTensors,
     /// Autograd's engine, or a function that only backward calls.
     Backward,
     /// `torch.autograd.Function.apply`: forward, but a method called `backward` below it is backward.
@@ -159,6 +161,18 @@ const PATTERNS: &[Pattern] = &[
     ),
     // The program's own optimizers: their files are called so.
     pattern(FrameSense::Optimizer, &["optim"], Name::Is(&["step"])),
+    // Both after a node's backward and where a graph is dropped without one. `deleteNode` alone says less: an
+    // `AccumulateGrad` node, whose parameter it releases, goes through it too.
+    pattern(
+        FrameSense::SavedTensors,
+        &[],
+        Name::Holds(&[
+            "torch::autograd::SavedVariable::reset_data",
+            "torch::autograd::SavedVariable::~SavedVariable",
+            "std::vector<torch::autograd::SavedVariable",
+            "::release_variables",
+        ]),
+    ),
     // C++ frames of autograd's threads. `torch::autograd::VariableType` and `THPVariable_…` are forward's.
     pattern(
         FrameSense::Backward,
@@ -366,7 +380,16 @@ mod tests {
         for function in backward {
             assert_eq!(sense_of(function, library), FrameSense::Backward, "{function}");
         }
+        let saved = [
+            "torch::autograd::SavedVariable::reset_data()",
+            "torch::autograd::generated::BmmBackward0::release_variables()",
+            "torch::autograd::PyNode::release_variables()",
+        ];
+        for function in saved {
+            assert_eq!(sense_of(function, library), FrameSense::SavedTensors, "{function}");
+        }
         let forward = [
+            "torch::autograd::deleteNode(torch::autograd::Node*)",
             "torch::autograd::VariableType::(anonymous namespace)::mul_Tensor(c10::DispatchKeySet)",
             "torch::autograd::THPVariable_to(_object*, _object*, _object*)",
         ];

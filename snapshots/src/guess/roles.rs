@@ -59,9 +59,11 @@ struct Node {
     role: Role,
     /// Below `torch.autograd.Function.apply`.
     is_in_apply: bool,
+    /// Autograd releases saved tensors.
+    releases_saved: bool,
 }
 
-const ROOT: Node = Node { role: Role::Bare, is_in_apply: false };
+const ROOT: Node = Node { role: Role::Bare, is_in_apply: false, releases_saved: false };
 
 impl Roles {
     /// Classifies each distinct function of a file once and each stack once: the tree has parents before children.
@@ -81,6 +83,12 @@ impl Roles {
     /// The role of `stack`; [`Role::Bare`] for none.
     pub fn role(&self, stack: StackId) -> Role {
         stack.index().and_then(|row| self.nodes.get(row)).map_or(Role::Bare, |node| node.role)
+    }
+
+    /// Whether in `stack` autograd releases tensors that an operation saved for backward. Of a free, this says that the
+    /// block was saved; only C++ frames say so.
+    pub fn releases_saved(&self, stack: StackId) -> bool {
+        stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.releases_saved)
     }
 
     /// Whether a stack of [`Role::Bare`] may be one of autograd's threads: where C++ frames were recorded, those say so.
@@ -147,7 +155,11 @@ impl Node {
             _ if self.role == Role::Bare && frame.is_python => Role::Unknown,
             _ => self.role,
         };
-        Self { role, is_in_apply: self.is_in_apply || frame.sense == FrameSense::FunctionApply }
+        Self {
+            role,
+            is_in_apply: self.is_in_apply || frame.sense == FrameSense::FunctionApply,
+            releases_saved: self.releases_saved || frame.sense == FrameSense::SavedTensors,
+        }
     }
 }
 

@@ -329,6 +329,33 @@ fn what_checkpoints_compute_again_is_an_activation_if_backward_waits_for_it() {
 }
 
 #[test]
+fn what_autograd_frees_from_saved_tensors_is_an_activation_also_where_the_graph_is_dropped_within_forward() {
+    let drop = "~TensorImpl@c10 < torch::autograd::SavedVariable::reset_data()@a < \
+                torch::autograd::generated::BmmBackward0::release_variables()@b < torch::autograd::deleteNode@c < main@t.py";
+    let other = FORWARD.replace("linear.py", "norm.py");
+    let lines = format!(
+        "alloc w 100 < S\nalloc h 50 < F\nalloc t 7 < {other}\nfree t < {other}\nalloc own 9 < M\nfree h < {drop}\n\
+         free own < {drop}\nalloc h1 50 < F\nfree w < {drop}\n"
+    );
+    assert_eq!(categories(&lines), ["parameter", "activation", "temporary", "activation", "activation"]);
+    // A node that lets go of something else, such as the one that accumulates a gradient, is no evidence.
+    let accumulate = "~TensorImpl@c10 < torch::autograd::deleteNode@c < main@t.py";
+    let lines = format!("alloc t 7 < F\nfree t < {accumulate}\nalloc u 7 < F\nfree u < F\n");
+    assert_eq!(categories(&lines), ["temporary"; 2]);
+}
+
+#[test]
+fn gradients_and_inputs_that_autograd_held_last_stay_what_they_are() {
+    let drop = "torch::autograd::SavedVariable::reset_data()@a < main@t.py";
+    let engine = "at::empty@e < torch::autograd::Engine::thread_main@engine.cpp";
+    let lines = format!(
+        "alloc w 100 < S\nalloc x 10 < M\nalloc h 50 < F\nalloc dw 100 < {engine}\nfree h < {drop}\nfree x < {drop}\n\
+         alloc m 100 < I\nfree dw < {drop}\n"
+    );
+    assert_eq!(categories(&lines), ["parameter", "input", "activation", "gradient", "optimizer_state"]);
+}
+
+#[test]
 fn what_the_program_marks_counts_and_an_optimizer_without_memory_still_ends_a_step() {
     let lines = "alloc w 100 < S\nalloc h 5 < F\nalloc g 100\nfree h < F\nfree g\nalloc x 3 < M\nalloc k 5 < F\n";
     let mut trace = training(lines);

@@ -175,6 +175,12 @@ impl Trace {
         self.trust.unfinished || self.problems.iter().any(|problem| problem.offset.is_some())
     }
 
+    /// Whether the file was read in full, but for the index at its end, which is missing or damaged.
+    pub fn lacks_index_only(&self) -> bool {
+        let mut unread = self.problems.iter().filter(|problem| problem.offset.is_some()).peekable();
+        !self.trust.unfinished && unread.peek().is_some() && unread.all(|problem| problem.is_index_only)
+    }
+
     /// Whether so little of the file could be read that nothing can be said of the run: no event of a recording that is
     /// cut off or damaged.
     pub fn is_unreadable(&self) -> bool {

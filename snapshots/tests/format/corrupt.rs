@@ -2,7 +2,7 @@
 //! is named.
 
 use highwater_snapshots::format::{
-    Found, HEADER_BYTES, PREAMBLE_BYTES, SectionHeader, SectionKind, TAIL_BYTES, Walker, read_bytes,
+    Found, HEADER_BYTES, PREAMBLE_BYTES, SectionHeader, SectionKind, TAIL_BYTES, Walker, read_bytes, write_trace,
 };
 use highwater_snapshots::trace::{Attribute, Owner};
 use highwater_snapshots::{Error, Trace};
@@ -103,6 +103,7 @@ fn a_file_cut_anywhere_opens_up_to_the_cut() {
         assert_eq!(misplaced(&trace), None, "cut to {length} bytes");
         let has_end = places.iter().any(|place| place.header.kind() == Some(SectionKind::End) && place.end <= length);
         assert_eq!(trace.trust.unfinished, !has_end, "cut to {length} bytes");
+        assert_eq!(trace.lacks_index_only(), has_end, "cut to {length} bytes");
         let names_the_cut = trace.problems.iter().any(|problem| problem.offset == Some(length as u64));
         assert!(names_the_cut, "cut to {length} bytes: {:?}", trace.problems);
     }
@@ -258,6 +259,13 @@ fn the_index_changes_nothing_but_the_speed() {
     let end = places(&bytes).iter().find(|place| place.header.kind() == Some(SectionKind::Footer)).unwrap().start;
     let with = read_bytes(&bytes).unwrap();
     let mut without = read_bytes(&bytes[..end]).unwrap();
+    assert!(without.lacks_index_only() && !with.lacks_index_only());
+    let rewritten = read_bytes(&write_trace(Vec::new(), &without).unwrap()).unwrap();
+    assert_eq!(rewritten.problems, with.problems, "writing the recording again mends it");
     assert!(without.problems.pop().unwrap().to_string().contains("index"));
     assert_eq!(whole(&without), whole(&with));
+    // A damaged index is no loss either.
+    let mut damaged = bytes;
+    damaged[end + HEADER_BYTES] ^= 1;
+    assert!(read_bytes(&damaged).unwrap().lacks_index_only());
 }

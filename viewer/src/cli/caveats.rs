@@ -51,13 +51,20 @@ pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
         count => count_of(count, "event"),
     };
     let unread: Vec<_> = trace.problems.iter().filter(|problem| problem.offset.is_some()).collect();
+    let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    if trace.lacks_index_only() {
+        let text = format!(
+            "{name}Incomplete file: all {events} were read; only the index at its end is missing or damaged, which \
+             `highwater convert FILE NEW.snap` writes anew."
+        );
+        return warn(&text, page);
+    }
     let why = match unread.as_slice() {
         [] => "it was cut off, or is still being written".to_owned(),
         [problem] => problem.to_string(),
         [problem, more @ ..] => format!("{problem}, and {}", count_of(more.len() as u64, "more problem")),
     };
-    let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
-    warn(&format!("{name}Incomplete recording: only {events} could be read: {why}."), page)
+    warn(&format!("{name}Incomplete recording: {events} could be read: {why}."), page)
 }
 
 fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {

@@ -5,6 +5,7 @@ use std::io;
 
 use highwater_snapshots::Trace;
 use highwater_snapshots::analysis::explain::{Advice, ExplainedGroup, Layers, Removal};
+use highwater_snapshots::analysis::final_oom::final_oom;
 use highwater_snapshots::analysis::{Explanation, GroupKey, Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
@@ -76,7 +77,8 @@ impl<'a> ExplainReport<'a> {
         }
         self.print_advice(page, advice)?;
         page.gap()?;
-        page.line("What it is made of, and the peak without all blocks of a group:")?;
+        let up_to = if final_oom(self.trace).is_some() { " up to the failed request" } else { "" };
+        page.line(&format!("What it is made of, and the peak{up_to} without all blocks of a group:"))?;
         page.table(&self.table())?;
         if !removals.is_empty() {
             page.gap()?;

@@ -12,6 +12,7 @@ pub mod shell;
 pub mod rerun;
 pub mod caveats;
 pub mod key_cells;
+pub mod answer;
 pub mod peaks;
 pub mod info;
 pub mod ranks;
@@ -40,6 +41,7 @@ pub mod summary;
 
 use std::io::Write as _;
 
+use self::answer::answer;
 use self::categories::read_with;
 use self::diff::DiffReport;
 use self::events::EventsListing;
@@ -71,26 +73,14 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
     let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = InfoReport::of(&recording, arguments)?;
-    if arguments.source.json {
-        page.json(&report.figures())?;
-    } else {
-        caveats::lead(&recording.trace, "", page)?;
-        report.print(page)?;
-    }
-    Ok(Status::Fine)
+    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
 }
 
 /// `highwater peak`.
 pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let recording = read_with(&arguments.source.file, &arguments.categories)?;
     let report = PeakReport::of(&recording.trace, arguments)?;
-    if arguments.source.json {
-        page.json(&report.figures())?;
-    } else {
-        caveats::lead(&recording.trace, "", page)?;
-        report.print(page)?;
-    }
-    Ok(Status::Fine)
+    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
 }
 
 /// `highwater phases`.
@@ -98,13 +88,7 @@ pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status
     let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = PhasesReport::of(&recording.trace, arguments)?;
-    if arguments.source.json {
-        page.json(&report.figures())?;
-    } else {
-        caveats::lead(&recording.trace, "", page)?;
-        report.print(page)?;
-    }
-    Ok(Status::Fine)
+    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
 }
 
 /// `highwater diff`.
@@ -135,13 +119,7 @@ pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Fa
 pub fn growth(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let recording = read_with(&arguments.source.file, &arguments.categories)?;
     let report = GrowthReport::of(&recording.trace, arguments)?;
-    if arguments.source.json {
-        page.json(&report.figures())?;
-    } else {
-        caveats::lead(&recording.trace, "", page)?;
-        report.print(page)?;
-    }
-    Ok(Status::Fine)
+    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
 }
 
 /// `highwater events`.

@@ -223,6 +223,16 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
 
 /// What limits trust and what could not be read, a sentence each. What holds of many ranks is told once.
 pub fn limits(fleet: &Fleet) -> Vec<String> {
+    sentences(fleet, |rank| &rank.trust_sentences)
+}
+
+/// What is wrong with the recordings and what could not be read, a sentence each.
+pub fn problems(fleet: &Fleet) -> Vec<String> {
+    sentences(fleet, |_| &[])
+}
+
+/// The problems of a fleet, and what `trust` says of each rank.
+fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<String> {
     let mut sentences: Vec<String> = fleet.problems().iter().map(|problem| format!("Problem: {problem}.")).collect();
     let mut told: BTreeMap<String, (Vec<RangeInclusive<u32>>, Vec<&str>)> = BTreeMap::new();
     for rank in &fleet.ranks {
@@ -231,7 +241,7 @@ pub fn limits(fleet: &Fleet) -> Vec<String> {
             more => format!(" (and {})", count_of(more as u64, "more problem")),
         };
         let problem = rank.problems.first().map(|first| format!("Problem: {first}{more}"));
-        let trust = rank.trust_sentences.iter().map(|sentence| format!("Trust: {sentence}"));
+        let trust = trust(rank).iter().map(|sentence| format!("Trust: {sentence}"));
         for sentence in trust.chain(problem) {
             let (ranks, files) = told.entry(sentence).or_default();
             match rank.number() {

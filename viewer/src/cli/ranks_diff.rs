@@ -8,11 +8,12 @@ use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
 use super::categories::reader;
+use super::caveats;
 use super::diff::{DiffReport, signed};
 use super::moment::count_of;
 use super::outcome::{Failure, Status};
 use super::page::Page;
-use super::ranks::capitalized;
+use super::ranks::{capitalized, problems};
 use super::recording::{Recording, read_fleet};
 use super::table::{Column, Table};
 use crate::args::DiffArguments;
@@ -61,7 +62,7 @@ fn within(
         }
     };
     let nearest = format!("A is {}, the nearest to the median; B is {}.", a.label(), b.label());
-    compare(arguments, [a, b], open, |report| {
+    compare(arguments, [a, b], open, page, |report, page| {
         if arguments.json {
             let figures = WithinFigures {
                 folder: &fleet.name,
@@ -75,9 +76,20 @@ fn within(
         }
         page.headline(&intro)?;
         page.line(&nearest)?;
+        warn(&problems(&fleet), page)?;
         page.gap()?;
         Ok(report.print(page)?)
     })
+}
+
+/// Says what is wrong with recordings, a sentence each.
+fn warn(sentences: &[String], page: &mut Page<'_>) -> Result<(), Failure> {
+    for sentence in sentences {
+        for line in page.broken(0, sentence) {
+            page.warning(&line)?;
+        }
+    }
+    Ok(())
 }
 
 /// The peaks of one rank in both folders; none where it is in one only.
@@ -107,7 +119,7 @@ fn between(
         return Err(Failure::Usage(text));
     };
     let ranks = [by_rank[0][&most.rank], by_rank[1][&most.rank]];
-    compare(arguments, ranks, open, |report| {
+    compare(arguments, ranks, open, page, |report, page| {
         if arguments.json {
             let figures = BetweenFigures {
                 a: &fleets[0].name,
@@ -174,12 +186,8 @@ fn print_pairs(
         }
     }
     for fleet in fleets {
-        for (path, why) in &fleet.unread {
-            page.warning(&format!("Not read: {}: {why}", path.display()))?;
-        }
-        for problem in fleet.problems() {
-            page.warning(&format!("Problem: {}: {problem}.", fleet.name))?;
-        }
+        let of_fleet = |problem: String| format!("{}: {problem}", fleet.name);
+        warn(&problems(fleet).into_iter().map(of_fleet).collect::<Vec<_>>(), page)?;
     }
     page.gap()?;
     let mut table = Table::new(vec![
@@ -200,17 +208,23 @@ fn print_pairs(
     Ok(page.line(&format!("Rank {} in both:", most.rank))?)
 }
 
-/// Reads the recordings of both ranks again, and lets `tell` tell what `diff` says of them.
+/// Reads the recordings of both ranks again, says which of them is incomplete, and lets `tell` print what `diff` says.
 fn compare(
     arguments: &DiffArguments,
     ranks: [&Rank; 2],
     open: &(impl Fn(&Path) -> Result<Recording, Error> + Sync),
-    tell: impl FnOnce(&DiffReport<'_>) -> Result<(), Failure>,
+    page: &mut Page<'_>,
+    tell: impl FnOnce(&DiffReport<'_>, &mut Page<'_>) -> Result<(), Failure>,
 ) -> Result<Status, Failure> {
     let read = |rank: &Rank| open(&rank.path).map_err(|source| Failure::Read { file: rank.path.clone(), source });
     let recordings = [read(ranks[0])?, read(ranks[1])?];
+    if !arguments.json {
+        for ((recording, rank), side) in recordings.iter().zip(ranks).zip(["A", "B"]) {
+            caveats::lead(&recording.trace, &format!("{side}, {}", rank.label()), page)?;
+        }
+    }
     let arguments = DiffArguments { a: ranks[0].path.clone(), b: Some(ranks[1].path.clone()), ..arguments.clone() };
-    tell(&DiffReport::of(recordings.each_ref().map(|recording| &recording.trace), &arguments)?)?;
+    tell(&DiffReport::of(recordings.each_ref().map(|recording| &recording.trace), &arguments)?, page)?;
     Ok(Status::Fine)
 }
 

@@ -33,6 +33,9 @@ pub struct VerifyReport {
     #[serde(skip)]
     on: String,
     devices: Vec<u16>,
+    /// No other command can answer anything.
+    #[serde(skip)]
+    is_unreadable: bool,
 }
 
 impl VerifyReport {
@@ -53,6 +56,7 @@ impl VerifyReport {
             blocks: Some(trace.blocks.len()),
             trust: Some(TrustFigures::of(trace)),
             trust_sentences: trace.trust_sentences(),
+            is_unreadable: trace.is_unreadable(),
         })
     }
 
@@ -60,7 +64,17 @@ impl VerifyReport {
     pub fn of_unreadable(error: &highwater_snapshots::Error) -> Self {
         let problems = vec![error.to_string()];
         let (on, devices) = (String::new(), Vec::new());
-        Self { ok: false, problems, on, devices, events: None, blocks: None, trust: None, trust_sentences: Vec::new() }
+        Self {
+            ok: false,
+            problems,
+            on,
+            devices,
+            events: None,
+            blocks: None,
+            trust: None,
+            trust_sentences: Vec::new(),
+            is_unreadable: true,
+        }
     }
 
     /// How the command ends.
@@ -87,6 +101,9 @@ impl VerifyReport {
         }
         for sentence in &self.trust_sentences {
             page.line(&format!("Trust: {sentence}."))?;
+        }
+        if self.is_unreadable {
+            return Ok(());
         }
         page.gap()?;
         page.hint(&next_command(&["info"], file, &[], "for what is in it"))

@@ -20,7 +20,7 @@ use super::rerun::rerun;
 use super::shell::{next_command, quoted};
 use super::table::{Column, Table};
 use crate::args::WhatIfArguments;
-use crate::prediction::{Changed, Concerned, Failed, Figures, Prediction};
+use crate::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
 
 /// Causes that are listed.
 const TOLD: usize = 6;
@@ -280,10 +280,13 @@ impl<'a> WhatIfReport<'a> {
                 let what_for = "with the same change, to look at it and compare";
                 next_command(&["whatif"], file, &["…", "--out", "changed.snap"], what_for)
             }
-            (None, None) => {
-                let options = ["--capacity", "24GiB"];
-                next_command(&["whatif"], file, &options, "or --alloc-conf, --without, --scale: see --help")
-            }
+            (None, None) => match suggested_capacity(self.trace, &self.prediction) {
+                Some(size) => {
+                    let options = ["--capacity", size];
+                    next_command(&["whatif"], file, &options, "or --alloc-conf, --without, --scale: see --help")
+                }
+                None => next_command(&["explain"], file, &[], "for what the peak is made of"),
+            },
         }
     }
 }

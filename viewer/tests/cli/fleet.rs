@@ -5,7 +5,7 @@ use std::path::Path;
 
 use expect_test::expect;
 use highwater_snapshots::Trace;
-use highwater_snapshots::format::write_trace;
+use highwater_snapshots::format::{Index, SectionKind, write_trace};
 use highwater_snapshots::text::trace_from_text;
 use serde_json::Value;
 
@@ -150,6 +150,26 @@ fn the_rank_that_stands_out_is_compared_with_a_usual_one() {
 }
 
 #[test]
+fn a_comparison_of_ranks_says_first_which_of_them_is_incomplete_and_what_could_not_be_read() {
+    let folder = folder();
+    write(&folder.path().join("after"), "step.rank2.snap", &trace(Some(2), 800));
+    let file = folder.path().join("ranks/step.rank2.snap");
+    let whole = fs::read(&file).unwrap();
+    let index = Index::from_bytes(&whole).unwrap();
+    let end = index.rows.iter().find(|row| row.kind == SectionKind::End.code()).unwrap();
+    fs::write(&file, &whole[..end.offset as usize]).unwrap();
+    for (words, lead) in
+        [("diff ranks", "B, rank 2: Incomplete recording: "), ("diff ranks after", "A, rank 2: Incomplete recording: ")]
+    {
+        let told = answer(folder.path(), words);
+        assert!(told.starts_with(lead), "{told}");
+        assert!(told.contains("Problem: at byte ") && told.contains("(rank 2)."), "{told}");
+        assert!(told.contains("Not read: ranks/cut.snap: "), "{told}");
+        object(folder.path(), &format!("{words} --json"));
+    }
+}
+
+#[test]
 fn two_folders_are_compared_rank_by_rank() {
     let folder = folder();
     let after = folder.path().join("after");
@@ -163,7 +183,7 @@ fn two_folders_are_compared_rank_by_rank() {
         A: ranks; B: after.
         Only in A: 4.
         Only in B: 3.
-        Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
+        ranks: Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
 
           rank        A        B  difference
              0  600 MiB  600 MiB         0 B

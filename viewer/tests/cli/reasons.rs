@@ -49,6 +49,31 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
 }
 
 #[test]
+fn explain_of_a_recording_that_ends_in_an_oom_reaches_up_to_the_failed_request_and_advises_nothing_that_fails_too() {
+    let mebibytes = |count: u64| count << 20;
+    let lines = format!(
+        "segment_alloc 0x10000000 {0}\nalloc a {0} large\nsegment_alloc 0x20000000 {0}\nalloc b {0} large\n\
+         free a\nfree b\nsegment_alloc 0x30000000 {1}\nalloc c {1} large\n",
+        mebibytes(100),
+        mebibytes(250)
+    );
+    let text = |lines: &str| {
+        let mut trace = trace_from_text(lines).unwrap();
+        trace.blocks.address = vec![0x1000_0000, 0x2000_0000, 0x3000_0000];
+        let text = answer(trace, "explain step.snap").unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let whole = text(&lines);
+    assert!(whole.contains("the peak of reserved memory is 260 MiB, 190 MiB less"), "{whole}");
+    assert!(whole.contains("and the peak without all blocks of a group:"), "{whole}");
+    // The allocator releases what is cached before it gives up.
+    let released = format!("segment_free 0x10000000 {0}\nsegment_free 0x20000000 {0}\n", mebibytes(100));
+    let failed = text(&format!("{lines}{released}oom 1073741824 free={}\n", mebibytes(700)));
+    assert!(!failed.contains("expandable_segments"), "with them the same request fails: {failed}");
+    assert!(failed.contains("and the peak up to the failed request without all blocks of a group:"), "{failed}");
+}
+
+#[test]
 fn explain_tells_what_would_be_left_without_chosen_blocks() {
     check(
         "explain step.snap --by scope --where 'category=gradient,temporary'",

@@ -112,6 +112,7 @@ fn what_cannot_be_replayed_is_refused_with_what_to_do() {
         ("whatif run.snap --without colour=red", "colour"),
         ("whatif run.snap --out copy.snap", "nothing is changed"),
         ("whatif run.snap --capacity 1GiB --out copy.xyz", ".snap"),
+        ("whatif run.snap --alloc-conf expandable_segment:True", "(did you mean 'expandable_segments'?)"),
         ("whatif run.snap --device 7", "no such device"),
         ("whatif gone.snap", "gone.snap"),
     ] {

@@ -130,7 +130,7 @@ fn what_is_wrong_with_settings_is_said_with_the_key_and_what_is_allowed() {
     ];
     expect![[r#"
         'expandable:True'
-          ! allocator settings: unknown key 'expandable'; the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
+          ! allocator settings: unknown key 'expandable' (did you mean 'expandable_segments'?); the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
         'expandable_segments:true'
           ! allocator settings: expandable_segments is 'true'; allowed is 'True' or 'False'
         'expandable_segments'
@@ -138,7 +138,7 @@ fn what_is_wrong_with_settings_is_said_with_the_key_and_what_is_allowed() {
         'expandable_segments:'
           ! allocator settings: expandable_segments is ''; allowed is 'True' or 'False'
         'max_split_size_mb=30'
-          ! allocator settings: unknown key 'max_split_size_mb=30'; the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
+          ! allocator settings: unknown key 'max_split_size_mb=30' (did you mean 'max_split_size_mb'?); the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
         'max_split_size_mb:19'
           ! allocator settings: max_split_size_mb is '19'; allowed is a whole number of MiB from 20 (large_segment_size_mb) upwards
         'max_split_size_mb:-5'

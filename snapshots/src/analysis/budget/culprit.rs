@@ -9,7 +9,11 @@ use crate::analysis::diff::{Asked, Diff, DiffQuery};
 use crate::analysis::group_key::GroupKey;
 use crate::analysis::growth::Growth;
 use crate::analysis::peak::{Moment, Peak, Query};
+use crate::line_text::unique_suffixes;
 use crate::units::{format_bytes, format_count};
+
+/// Leaks that are named.
+const SHOWN_LEAKS: usize = 3;
 
 /// Who is to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,9 +106,13 @@ impl Circumstance {
     }
 }
 
-/// What survives the steps of `growth`, which was asked for by [`culprit_keys`] with `place` in the middle.
+/// What survives the steps of `growth`, which was asked for by [`culprit_keys`] with `place` in the middle: its leaks,
+/// unless one group is all that they keep, or else the group that grew most.
 pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     let group = growth.groups.first().filter(|group| group.net() > 0)?;
+    if !growth.leaks.is_empty() && growth.recurring != group.survivors {
+        return of_leaks(growth, &group.key);
+    }
     let entry = Entry::new(&group.key, place, [0, group.survivors.bytes]);
     let own = [&entry];
     let lead = Lead::at(entry.path.clone(), &own, place);
@@ -130,6 +138,31 @@ pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
         text,
         category: entry.category.clone(),
     })
+}
+
+/// The lines that keep memory of every step, of which `key` is the group that keeps most.
+fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
+    let leaks = &growth.leaks;
+    let lines = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
+    let each = leaks.iter().zip(lines).take(SHOWN_LEAKS);
+    let mut told: Vec<String> =
+        each.map(|(leak, line)| format!("`{line}` {} a step", format_bytes(leak.bytes_per_step))).collect();
+    if let Some(more) = leaks.len().checked_sub(SHOWN_LEAKS).filter(|more| *more > 0) {
+        told.push(count(more as u64, "more line"));
+    }
+    let kept = growth.recurring;
+    let text = format!(
+        "{} keep{} memory of every step: {}; in all {} in {} over {}",
+        count(leaks.len() as u64, "line"),
+        if leaks.len() == 1 { "s" } else { "" },
+        told.join(", "),
+        format_bytes(kept.bytes),
+        count(kept.blocks, "block"),
+        count(growth.step_count() as u64, "step"),
+    );
+    let category = key.first().cloned().unwrap_or_default();
+    let place = leaks.first()?.line.clone();
+    Some(Culprit { category, place, op: String::new(), bytes: kept.bytes, baseline_bytes: None, text })
 }
 
 /// Where blame falls within one category.

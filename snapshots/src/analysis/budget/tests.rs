@@ -164,6 +164,27 @@ fn memory_that_survives_every_step_is_measured_by_step() {
 }
 
 #[test]
+fn every_line_of_a_leak_is_blamed_with_what_it_keeps_of_a_step() {
+    let mut text = String::new();
+    for step in 0..4 {
+        text += &format!(
+            "step {step}\nphase forward\nalloc l{step} 100 activation < train.py:10 step < main\n\
+             alloc m{step} 30 activation < log.py:5 log < main\nalloc n{step} 20 temporary < log.py:5 log < main\n"
+        );
+    }
+    let run = Run::of(&text);
+    let kept = run.check(None, Budget::StepGrowth(99));
+    let culprit = kept.culprit.unwrap();
+    assert_eq!(
+        culprit.text,
+        "2 lines keep memory of every step: `train.py:10 step` 100 B a step, `log.py:5 log` 50 B a step; in all 450 B in \
+         9 blocks over 3 steps"
+    );
+    assert_eq!((culprit.bytes, culprit.place.as_str()), (450, "train.py:10 step"));
+    assert_eq!(kept.actual_bytes, 150);
+}
+
+#[test]
 fn layers_that_differ_alike_are_one_row_and_rows_and_rest_add_up() {
     use crate::analysis::diff::{Diff, DiffQuery};
     let (before, now) =

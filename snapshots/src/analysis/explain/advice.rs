@@ -1,10 +1,12 @@
 //! Advice: what would lower a peak, only where the recording supports it. A figure is a counterfactual peak, which
-//! `whatif --without` gives too; what only a replay or another run can tell is stated without one.
+//! `whatif --without` gives too; what only a replay or another run can tell is stated without one. A recording that ends
+//! in an out-of-memory error has figures up to the failed request alone, and none of what was not complete by then.
 
 use std::collections::HashMap;
 
 use super::idle::Idle;
 use super::parts::{Cause, Parts};
+use super::state::is_being_created;
 use super::{Layers, after, sums};
 use crate::alloc_rules::AllocRules;
 use crate::analysis::absence::{Absence, Grouped, absences};
@@ -16,7 +18,7 @@ use crate::analysis::lifetime::Lifetime;
 use crate::analysis::metric::{Metric, Totals};
 use crate::analysis::peak::Moment;
 use crate::analysis::series::Series;
-use crate::ids::{BlockId, ScopeId};
+use crate::ids::{BlockId, EventId, ScopeId};
 use crate::trace::Trace;
 use crate::units::format_bytes;
 use crate::{Category, Phase};
@@ -84,6 +86,8 @@ pub(super) struct Scene<'a> {
     pub(super) at_peak: &'a [BlockId],
     pub(super) parts: &'a Parts,
     pub(super) idle: Option<&'a Idle>,
+    /// The failed request with which the recording ends.
+    pub(super) failed: Option<EventId>,
 }
 
 /// Everything that can be said, what saves most first.
@@ -230,15 +234,20 @@ impl Scene<'_> {
         let largest = numbers.values().copied().max().unwrap_or(0);
         let ops = trace.tables.ops.len().max(1);
         let again = trace.tables.ops.iter().filter(|op| in_row(op.scope)).count();
+        // Which operations would have followed a failed request is not known.
+        let repeats = match self.failed {
+            Some(_) => String::new(),
+            None => format!(", which repeats {} of all operations", share(again as u64, ops as u64)),
+        };
         let text = format!(
             "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps only their inputs \
-             and recomputes the rest, one module at a time (at most {} each), which repeats {} of all operations. A run with \
-             it shows the peak that is left.",
+             and recomputes the rest, one module at a time (at most {} each){repeats}. A run with it shows the peak that is \
+             left.{}",
             format_bytes(bytes),
             self.share(bytes),
             numbers.len(),
             format_bytes(largest),
-            share(again as u64, ops as u64),
+            self.without_backward(&blocks),
         );
         let condition = condition_of_row(trace, &row, in_row).map(|scopes| format!("category=activation {scopes}"));
         Some(Advice { remedy: Remedy::Checkpoint, bytes, without: None, settings: None, condition, text })
@@ -251,7 +260,7 @@ impl Scene<'_> {
         let is_activation = |id: BlockId| {
             trace.blocks.category[id.0 as usize] == Category::Activation && trace.blocks.device[id.0 as usize] == device
         };
-        let (_, bytes) = self.pick(is_activation);
+        let (blocks, bytes) = self.pick(is_activation);
         if !self.is_much(bytes, LEAST_PERCENT_OF_STATE) {
             return None;
         }
@@ -264,9 +273,10 @@ impl Scene<'_> {
         let line = |row: &usize| {
             let left = self.left(&found[0][*row]);
             format!(
-                "{} at {} (without them the peak is {})",
+                "{} at {} (without them {} is {})",
                 format_bytes(at_peak[*row].0),
                 groups.names(*row).join(" "),
+                self.the_peak(),
                 format_bytes(left.bytes)
             )
         };
@@ -274,9 +284,10 @@ impl Scene<'_> {
         let most = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
         let text = format!(
             "{} ({}) are activations kept for backward{most}. Checkpointing recomputes them in \
-             backward, one part at a time; a smaller batch or a 16-bit dtype in place of f32 needs less.",
+             backward, one part at a time; a smaller batch or a 16-bit dtype in place of f32 needs less.{}",
             format_bytes(bytes),
             self.share(bytes),
+            self.without_backward(&blocks),
         );
         let condition = Some("category=activation".to_owned());
         Some(Advice { remedy: Remedy::FewerActivations, bytes, without: None, settings: None, condition, text })
@@ -289,6 +300,9 @@ impl Scene<'_> {
             return None;
         }
         let beside = match bytes.checked_div(parameters) {
+            _ if is_being_created(self.trace, self.peak, self.at_peak, self.failed) => {
+                ", which was still being created: all of it takes more".to_owned()
+            }
             Some(_) => format!(", {:.1} times the parameters", bytes as f64 / parameters as f64),
             None => String::new(),
         };
@@ -424,11 +438,32 @@ impl Scene<'_> {
         Some(Advice { remedy: Remedy::EarlierRecording, bytes, without: None, settings: None, condition, text })
     }
 
+    /// What follows where autograd kept `blocks` and freed most of them with no backward in the whole recording.
+    fn without_backward(&self, blocks: &[BlockId]) -> &'static str {
+        let bytes_of_all = |is_one: &dyn Fn(&BlockId) -> bool| -> u64 {
+            let chosen = blocks.iter().filter(|id| is_one(id));
+            chosen.map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum()
+        };
+        let freed = bytes_of_all(&|id| self.trace.blocks.free_requested[id.0 as usize].is_some());
+        let has_backward = self.trace.spans.rows().iter().any(|span| span.phase == Phase::Backward);
+        if has_backward || self.failed.is_some() || self.trace.trust.unfinished || freed * 2 < bytes_of_all(&|_| true) {
+            return "";
+        }
+        " The recording has no backward: if none is to follow, run forward under `torch.no_grad()`, which keeps none of \
+         them."
+    }
+
+    /// The peak, as far as the recording shows it.
+    fn the_peak(&self) -> &'static str {
+        if self.failed.is_some() { "the peak up to the failed request" } else { "the peak" }
+    }
+
     /// The peak that is left without the blocks in question, and where it is then.
     fn peak_without(&self, without: &Moment) -> String {
         let saved = self.peak.bytes - without.bytes;
         let moved = if without.phase == self.peak.phase { String::new() } else { format!(", in {}", without.phase) };
-        format!("without them the peak is {}, {} less{moved}", format_bytes(without.bytes), format_bytes(saved))
+        let (peak, left) = (self.the_peak(), format_bytes(without.bytes));
+        format!("without them {peak} is {left}, {} less{moved}", format_bytes(saved))
     }
 }
 

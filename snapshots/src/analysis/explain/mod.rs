@@ -4,6 +4,7 @@ mod layers;
 mod composition;
 mod parts;
 mod idle;
+mod state;
 mod advice;
 
 use crate::ids::{BlockId, StackId};
@@ -13,6 +14,7 @@ use super::absence::{Absence, Grouped, absences};
 use super::between::bytes_of;
 use super::coder::Groups;
 use super::filter::Filter;
+use super::final_oom::final_oom;
 use super::group_key::GroupKey;
 use super::live::LiveIndex;
 use super::matches::Matches;
@@ -139,6 +141,7 @@ impl Explanation {
             at_peak: &at_peak,
             parts: &parts,
             idle: idle.as_ref(),
+            failed: final_oom(trace),
         };
         let advice = advice::advise(&scene, of_parts);
         Self {

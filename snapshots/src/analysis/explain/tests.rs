@@ -306,3 +306,75 @@ fn what_is_free_in_segments_is_measured_at_the_peak_as_the_layers_have_it() {
     let text = "100 MiB (50 %) of the 200 MiB reserved at the peak are free in segments.";
     assert_eq!(free(100), (100, Some((100, Some("expandable_segments:True"), text.to_owned()))));
 }
+
+/// A step that is cut off by a failed request within its optimizer, when `state` of two states are made.
+fn failed_in_optimizer(state: &str) -> String {
+    let (before, _) = STEP.split_once("    alloc s1").expect("the step has an optimizer");
+    format!("{before}{state}\noom 4096 free=0\nfree g1\nfree g2\n")
+}
+
+#[test]
+fn figures_of_a_recording_that_ends_in_an_oom_reach_up_to_the_failed_request() {
+    let text = failed_in_optimizer("alloc t1 1000 temporary #adam.sqrt\nalloc t2 1000 temporary #adam.sqrt");
+    let (_, explanation) = explain(&text, &[GroupKey::Category], "");
+    let fused = explanation.advice.iter().find(|one| one.remedy == Remedy::FusedOptimizer).expect("it is there");
+    let left = "without them the peak up to the failed request is 4.50 KiB, 1.37 KiB less";
+    assert!(fused.text.contains(left), "{}", fused.text);
+    let (_, whole) = explain(STEP, &[GroupKey::Category], "");
+    assert!(whole.advice.iter().all(|one| !one.text.contains("up to")), "{:?}", whole.advice);
+}
+
+#[test]
+fn optimizer_state_is_compared_with_the_parameters_only_once_all_of_it_is_made() {
+    let text_of = |text: &str| {
+        let (_, explanation) = explain(text, &[GroupKey::Category], "");
+        explanation.advice.into_iter().find(|one| one.remedy == Remedy::SmallerState).expect("it is much").text
+    };
+    let partial = "which was still being created: all of it takes more. An 8-bit optimizer";
+    let half = "alloc s1 1000 optimizer_state @blocks.0";
+    assert!(text_of(&failed_in_optimizer(half)).contains(partial), "{}", text_of(&failed_in_optimizer(half)));
+    // The peak of a whole recording may come before the last state is made.
+    assert!(text_of(STEP).contains("state, 1.0 times the parameters."), "{}", text_of(STEP));
+    let second = "    alloc s2 1000 optimizer_state @blocks.1\n";
+    let later = STEP.replace(second, "").replace("    phase zero_grad", &format!("{second}    phase zero_grad"));
+    assert!(text_of(&later).contains(partial), "{}", text_of(&later));
+    // State that an earlier step made is all there is.
+    let next = "step 1\nphase forward\nalloc a3 9000 activation\noom 4096 free=0\n";
+    assert!(text_of(&format!("{STEP}{next}")).contains("1.0 times the parameters."));
+}
+
+#[test]
+fn checkpointing_repeats_a_share_of_all_operations_only_where_all_are_recorded() {
+    let text = "
+        step 0
+        phase forward
+        alloc a0 600 activation #mlp @net.blocks.0.mlp
+        alloc a1 700 activation #mlp @net.blocks.1.mlp
+    ";
+    let text_of = |text: &str| explain(text, &[GroupKey::Scope], "").1.advice.remove(0).text;
+    assert!(text_of(text).contains("which repeats"), "{}", text_of(text));
+    let failed = text_of(&format!("{text}oom 4096 free=0\n"));
+    assert!(failed.contains("(at most 700 B each). A run with it"), "{failed}");
+}
+
+#[test]
+fn activations_that_no_backward_uses_are_told_to_be_avoidable() {
+    let forward = "phase forward\nalloc a 600 activation < attention < main\nalloc b 250 activation < mlp < main\n";
+    let told = |text: &str| {
+        let (_, explanation) = explain(text, &[GroupKey::Category], "");
+        explanation.advice[0].text.contains("`torch.no_grad()`")
+    };
+    assert!(told(&format!("{forward}free a\nfree b\n")));
+    assert!(!told(forward), "backward may come after the recording");
+    assert!(!told(&format!("{forward}oom 4096 free=0\nfree a\nfree b\n")), "an exception freed them");
+    assert!(!told(&format!("{forward}phase backward\nalloc g 5 gradient\nfree a\nfree b\n")));
+}
+
+#[test]
+fn what_an_exception_frees_is_not_told_to_be_unused() {
+    let step = "alloc w 1000 parameter\nused w\nstep 0\nphase forward\nalloc a 400 activation\nused a\nused w\n\
+                alloc b 600 activation\nused b\n";
+    let idle = |text: &str| explain(text, &[GroupKey::Category], "").1.idle.expect("it says").bytes();
+    assert_eq!(idle(&format!("{step}free a\nfree b\n")), 400, "a was freed after b was made, and is not used");
+    assert_eq!(idle(&format!("{step}oom 4096 free=0\nfree a\nfree b\n")), 0, "backward would have used it");
+}

@@ -6,7 +6,7 @@ use highwater_snapshots::units::parse_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 
 use crate::gui::theme::{self, Shades};
-use crate::prediction::{Change, Part, in_words};
+use crate::prediction::{Change, DEVICE_SIZES, Part, in_words};
 use crate::whatif::check_settings;
 
 /// What can be changed.
@@ -31,17 +31,6 @@ const SETTINGS: [Choice; 5] = [
     ),
     ("garbage_collection_threshold:0.8", "Segments without blocks are given back once 80% of the device is held."),
     ("default", "No settings at all, whatever was recorded."),
-];
-const CAPACITIES: [Choice; 9] = [
-    ("8GiB", "Such as an RTX 3070 or 4060."),
-    ("12GiB", "Such as an RTX 3060 or 4070."),
-    ("16GiB", "Such as a T4, a V100 or an RTX 4080."),
-    ("24GiB", "Such as an RTX 3090 or 4090, an A10 or an L4."),
-    ("32GiB", "Such as an RTX 5090 or a V100."),
-    ("40GiB", "Such as an A100."),
-    ("48GiB", "Such as an A6000 or an L40S."),
-    ("80GiB", "Such as an A100 or an H100."),
-    ("141GiB", "Such as an H200."),
 ];
 const FILTERS: [Choice; 5] = [
     ("category=gradient", "Gradients."),
@@ -93,7 +82,7 @@ impl Field {
     const fn choices(self) -> &'static [Choice] {
         match self {
             Self::Settings => &SETTINGS,
-            Self::Capacity => &CAPACITIES,
+            Self::Capacity => &DEVICE_SIZES,
             Self::Without | Self::UntilLastUse | Self::Scale => &FILTERS,
         }
     }
