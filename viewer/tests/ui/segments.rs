@@ -256,14 +256,14 @@ fn every_out_of_memory_is_explained_against_what_was_free() {
     press(&mut harness, "Out of memory 2 times: show why");
     assert_eq!(harness.state().wishes, [Wish::Moment(FIRST_OOM)]);
     harness.get_by_label("Out of memory 1 of 2");
-    harness.get_by_label("20 MiB requested by matmul of net.fc: 40.00 MiB of 87 MiB in live blocks");
+    harness.get_by_label("20 MiB requested by matmul of net.fc: 40.00 MiB of 87 MiB allocated in live blocks");
     harness.get_by_label_contains("Cause, a guess: free memory held by another pool or stream.");
     harness.get_by_label("40 MiB, 5 blocks: activation net");
     harness.get_by_label("20 MiB requested");
     harness.get_by_label("20 MiB free at 0x20000000, large pool, stream 7");
     harness.get_by_label("8 MiB free at 0x0, large pool, stream 0");
     harness.get_by_label("1 MiB free on the device");
-    harness.get_by_label("To free: 16 MiB in 2 blocks");
+    harness.get_by_label("To free: 16 MiB allocated in 2 blocks");
     harness.get_by_label("16 MiB, 2 blocks: activation net");
     press(&mut harness, "Show in the map");
     let chosen = harness.get_by_label_contains("0x0 · 64 MiB");

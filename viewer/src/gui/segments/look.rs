@@ -89,7 +89,7 @@ const KINDS: [(&str, &str); 6] = [
     ("waiting", "Freed by the program, but not reusable yet: another stream may still use it."),
     ("free", "A hole: reserved, and free for a request of its pool and stream that is not larger."),
     ("not mapped", "Address space of an expandable segment without memory; it counts in no total."),
-    ("not held", "Freed to the driver, or not yet obtained."),
+    ("not held", "Freed to the driver, or not yet allocated."),
 ];
 
 /// The patterns' samples, made once for a look of the window.
