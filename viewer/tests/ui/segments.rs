@@ -149,7 +149,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(
         lines[0],
-        "\"pool\",\"stream\",\"address\",\"bytes\",\"use\",\"largest hole\",\"free\",\"waiting\",\"blocks\""
+        "\"pool\",\"stream\",\"address\",\"bytes\",\"use\",\"largest free\",\"free\",\"waiting\",\"blocks\""
     );
     assert_eq!(lines[2], format!("\"large\",0,\"0x0\",{},0.6250,{},{},{},6", 64 * MIB, 8 * MIB, 16 * MIB, 8 * MIB));
     // An earlier moment has other segments.
@@ -246,7 +246,7 @@ fn a_click_in_the_lanes_gives_the_block_that_lies_there() {
         Wish::Moment(FIRST_OOM),
         Wish::Moment(3),
     ];
-    assert_eq!(harness.state().wishes, expected, "a live one twice, a waiting one, a hole twice");
+    assert_eq!(harness.state().wishes, expected, "a live one twice, a waiting one, a free range twice");
 }
 
 #[test]

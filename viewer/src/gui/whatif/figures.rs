@@ -13,7 +13,7 @@ use crate::gui::words::{step_and_phase, when};
 use crate::prediction::{Figures, Prediction};
 
 const fn number(name: &'static str, tooltip: &'static str) -> Column {
-    Column { name, tooltip, width: 84.0, is_number: true, is_sortable: false }
+    Column { name, tooltip, width: 80.0, is_number: true, is_sortable: false }
 }
 
 const fn text(name: &'static str, tooltip: &'static str, width: f32) -> Column {
@@ -21,10 +21,10 @@ const fn text(name: &'static str, tooltip: &'static str, width: f32) -> Column {
 }
 
 const PEAKS: [Column; 5] = [
-    text("Peak of", "Each total has a peak of its own.", 118.0),
+    text("Peak of", "Each total has a peak of its own.", 110.0),
     number("Recorded", "The peak as it was recorded."),
     number("What if", "The peak as it would have been."),
-    number("Difference", "What the change makes of it."),
+    Column { width: 84.0, ..number("Difference", "What the change makes of it.") },
     text("New peak at", "Where the peak would be. A click goes there, and so does Enter.", 0.0),
 ];
 
@@ -37,11 +37,11 @@ const TRIED: [Column; 6] = [
         ..number("Reserved − active", "The peak of reserved memory less the peak of active memory.")
     },
     number("Difference", "By how much reserved memory differs from the recording."),
-    text("How it ends", "Whether a request fails, or the replay reaches the end of the recording.", 170.0),
+    text("How it ends", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
 ];
 
 /// Width from which on the table of settings has all its columns, in points.
-const ROOM_FOR_ALL: f32 = 720.0;
+const ROOM_FOR_ALL: f32 = 750.0;
 /// Width from which on the table of peaks names events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
 
@@ -100,7 +100,7 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
     let rows = tried(&replayed.prediction);
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
     // Where there is little room, the figures that are compared stay.
-    let shown: &[usize] = if ui.available_width() < ROOM_FOR_ALL { &[0, 2, 4, 5] } else { &[0, 1, 2, 3, 4, 5] };
+    let shown: &[usize] = if ui.available_width() < ROOM_FOR_ALL { &[0, 2, 5] } else { &[0, 1, 2, 3, 4, 5] };
     let columns: Vec<Column> = shown.iter().map(|column| TRIED[*column]).collect();
     let of = |column: usize| shown.get(column).copied().unwrap_or_default();
     let cell = |row: usize, column: usize| {

@@ -28,7 +28,7 @@ use plot::CurveView;
 pub use job::Predicted;
 
 /// Share of the width that the form takes.
-const FORM_SHARE: f32 = 0.4;
+const FORM_SHARE: f32 = 0.43;
 
 /// The view's state.
 #[derive(Debug)]
