@@ -35,7 +35,8 @@ impl Absent {
 
     /// Why no block has a value for `key`; none where some have.
     pub fn reason(&self, key: GroupKey) -> Option<&'static str> {
-        self.0.iter().find(|(absent, _)| *absent == key).map(|(_, reason)| *reason)
+        // Where no block has a module, none has one cut to a depth.
+        self.0.iter().find(|(absent, _)| absent.name() == key.name()).map(|(_, reason)| *reason)
     }
 }
 
@@ -52,6 +53,8 @@ mod tests {
         };
         let all = [GroupKey::Op, GroupKey::Scope, GroupKey::Step, GroupKey::Stack, GroupKey::Frame];
         assert_eq!(absent("alloc a 1", false), all);
+        let none = Absent::of(&trace_from_text("alloc a 1").unwrap(), false);
+        assert_eq!(none.reason(GroupKey::ScopeTo(2)), none.reason(GroupKey::Scope));
         assert_eq!(absent("alloc a 1 #add < f (m.py:1)\nalloc b 2 @net", true), []);
     }
 }

@@ -221,7 +221,7 @@ commands! {
         ["Ctrl+3"], "leak growth grows trust notes histogram";
     /// The segments.
     ShowSegments = "Show segments",
-        "Show or hide the address map of the device's memory: blocks, holes, and the largest request that fits.",
+        "Show or hide the address map of the device's memory: blocks, free ranges, and the largest request that fits.",
         ["Ctrl+4"], "fragmentation fragmented allocator reserved";
     /// The events.
     ShowEvents = "Show events", "Show or hide the list of all events.", ["Ctrl+5"], "allocations frees log";

@@ -150,11 +150,11 @@ impl OomAnalysis {
         self.trials.as_ref().is_ok_and(|trials| trials.cause().is_some())
     }
 
-    /// `2.96 GiB of 4 GiB in live blocks`.
+    /// `2.96 GiB of 4 GiB allocated in live blocks`.
     pub fn fill(&self) -> String {
         let FailedRequest { allocated, capacity, reserved, device_free, .. } = self.request;
         let all = capacity.unwrap_or_else(|| reserved.saturating_add(device_free));
-        format!("{} of {} in live blocks", format_bytes(allocated), format_bytes(all))
+        format!("{} of {} allocated in live blocks", format_bytes(allocated), format_bytes(all))
     }
 
     /// `by matmul of net.fc`, with a space before it; empty if that is unknown.

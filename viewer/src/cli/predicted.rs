@@ -70,9 +70,10 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
         return format!("{known} {change}; {recorded}. It needs at least {needs}. Up to there: {peaks}.");
     }
     let fits = match (changes_capacity, changed.rescued.is_empty()) {
-        (true, true) => "It fits. ",
+        (true, true) => "Fits. ",
         (true, false) => "All recorded requests fit. ",
-        (false, _) => "",
+        (false, true) => "Runs to the end of the recording. ",
+        (false, false) => "",
     };
     let rescued = match changed.rescued.len() {
         0 => String::new(),
@@ -139,7 +140,7 @@ pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
         peak: changed.peak(metric).copied(),
     });
     let unused = [measured, changed].map(Figures::reserved_beyond_active);
-    let unused = Compared { name: "reserved beyond active".to_owned(), bytes: unused, peak: None };
+    let unused = Compared { name: "reserved − active".to_owned(), bytes: unused, peak: None };
     peaks.into_iter().chain([unused]).collect()
 }
 
@@ -152,7 +153,7 @@ pub struct Settings<'a> {
     pub asked: Option<&'a str>,
     /// What came of them.
     pub figures: &'a Figures,
-    /// How it ended, where a request failed.
+    /// How it ended: where a request failed, or that none did.
     pub end: String,
     /// The request that failed in a replay.
     pub oom: Option<EventId>,
@@ -162,24 +163,27 @@ pub struct Settings<'a> {
 pub fn tried(prediction: &Prediction) -> Vec<Settings<'_>> {
     let Prediction { measured, recorded_conf, unchanged, tried, .. } = prediction;
     let name = if recorded_conf.is_empty() { "as recorded (default)" } else { "as recorded" };
-    let mut all = vec![Settings { name, asked: None, figures: measured, end: failures(measured), oom: None }];
+    let mut all = vec![Settings { name, asked: None, figures: measured, end: ending(measured), oom: None }];
     if unchanged.divergence.is_some() {
         let (name, figures) = ("the same, replayed", &unchanged.figures);
-        all.push(Settings { name, asked: None, figures, end: String::new(), oom: None });
+        all.push(Settings { name, asked: None, figures, end: ending(figures), oom: None });
     }
     all.extend(tried.iter().map(|Tried { asked, alloc_conf, figures, oom }| {
-        let end = oom
-            .map_or_else(String::new, |event| format!("out of memory at event {}", format_count(u64::from(event.0))));
+        let failed = |event: EventId| format!("out of memory at event {}", format_count(u64::from(event.0)));
+        let end = oom.map_or_else(|| RUNS_TO_THE_END.to_owned(), failed);
         let name = if alloc_conf.is_empty() { "default" } else { alloc_conf };
         Settings { name, asked: Some(asked), figures, end, oom: *oom }
     }));
     all
 }
 
-/// What a recording says of failed requests.
-fn failures(figures: &Figures) -> String {
+/// Said of a replay in which no request fails.
+const RUNS_TO_THE_END: &str = "runs to the end";
+
+/// How a recording ends: whether requests failed in it.
+fn ending(figures: &Figures) -> String {
     match figures.summary.oom_events {
-        0 => String::new(),
+        0 => RUNS_TO_THE_END.to_owned(),
         count => format!("{} failed", count_of(count, "request")),
     }
 }

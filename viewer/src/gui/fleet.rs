@@ -19,11 +19,19 @@ use crate::outliers::{RULE, Standing};
 pub struct FleetView {
     fleet: Arc<Fleet>,
     headlines: Vec<String>,
-    limits: Vec<String>,
+    /// What limits trust, and whether that is a reason to warn.
+    limits: Vec<(bool, String)>,
     standings: [Vec<Standing>; COMPARED.len()],
     /// The ranks in the order of the table.
     order: Vec<usize>,
     table: TableState,
+}
+
+/// Whether a sentence of [`limits`] is a reason to warn: sizes and categories that follow rules are none.
+fn is_warning(fleet: &Fleet, sentence: &str) -> bool {
+    let Some(trust) = sentence.strip_prefix("Trust: ") else { return true };
+    let mut losses = fleet.ranks.iter().flat_map(|rank| rank.trust.limits());
+    losses.any(|loss| trust.starts_with(&loss))
 }
 
 /// The columns.
@@ -55,7 +63,7 @@ impl FleetView {
         }
         Self {
             headlines: headlines(&fleet),
-            limits: limits(&fleet),
+            limits: limits(&fleet).into_iter().map(|sentence| (is_warning(&fleet, &sentence), sentence)).collect(),
             standings: COMPARED.map(|metric| fleet.standings(metric)),
             order: (0..fleet.ranks.len()).collect(),
             table,
@@ -79,8 +87,9 @@ impl FleetView {
             ui.label(if row == 0 { text.strong().size(16.0) } else { text.strong() });
         }
         ui.label(RichText::new(format!("The rule: {RULE}.")).color(shades.faint));
-        for sentence in &self.limits {
-            ui.label(RichText::new(sentence).color(shades.warning));
+        for (is_warning, sentence) in &self.limits {
+            let colour = if *is_warning { shades.warning } else { shades.faint };
+            ui.label(RichText::new(sentence).color(colour));
         }
         if self.fleet.skipped > 0 {
             ui.label(RichText::new(passed_by(self.fleet.skipped)).color(shades.faint));

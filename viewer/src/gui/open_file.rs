@@ -15,6 +15,7 @@ use super::layout::{Bottom, Side};
 use super::legend::{Asked, Shares};
 use super::moment::MomentPanel;
 use super::peaks::Peaks;
+use super::room::least_height_ui;
 use super::scene::{Reason, Scene, Wish};
 use super::search::Search;
 use super::segments::{SegmentsView, Under};
@@ -28,7 +29,7 @@ use crate::command::Command;
 use crate::discard::discard;
 use crate::follow::Following;
 use crate::history::History;
-use crate::selection::{Pin, Selection, View};
+use crate::selection::Selection;
 use crate::session::Recording;
 
 /// Writes a table.
@@ -63,7 +64,7 @@ pub struct OpenFile {
     shares: Shares,
     history: History<Visit>,
     /// What a view has to say, until the next command.
-    notice: Option<String>,
+    pub(super) notice: Option<String>,
     /// The file, while it is followed as its program writes it.
     pub(super) following: Option<Following>,
     /// The local peaks of a device's total.
@@ -263,40 +264,6 @@ impl OpenFile {
         self.search.set(ctx, &self.recording, text);
     }
 
-    /// Does what a view asks for.
-    pub fn grant(&mut self, ctx: &egui::Context, wish: Wish, settings: &mut Settings) {
-        let seconds = ctx.input(|input| input.time);
-        self.note(false, seconds);
-        self.timeline.rest_pointer();
-        let recording = &self.recording;
-        let is_movement = matches!(wish, Wish::Across(_));
-        match wish {
-            Wish::Across(x) => {
-                let y = self.selection.view().y.clone();
-                self.selection.show(recording, View { x, y });
-            }
-            Wish::Moment(moment) => self.selection.go_to_moment(recording, moment),
-            // Of a recording that was replaced in this very moment.
-            Wish::Block(block) | Wish::Life(block) if block.0 as usize >= recording.trace.blocks.len() => {}
-            Wish::Block(block) => {
-                let row = recording.trace.blocks.get(block);
-                let (now, _) = self.moment();
-                let lives = now.event.map_or(row.is_baseline(), |event| row.is_live_after(event));
-                let born = row.alloc.index().map_or(0, |index| index + 1);
-                let moment = if lives { now.position() } else { born };
-                self.selection.go_to_moment(recording, moment);
-                self.selection.pin = Some(Pin { block: Some(block), moment });
-                settings.side = Side::Block;
-            }
-            Wish::Life(block) => self.selection.go_to_block(recording, block),
-            Wish::Span(moments) => self.selection.show_moments(recording, &moments),
-            Wish::Where(condition) => self.search.add(ctx, recording, &condition),
-            Wish::Only(condition) => self.search.set(ctx, recording, &condition),
-            Wish::Tell(text) => self.notice = Some(text),
-        }
-        self.note(is_movement, seconds);
-    }
-
     /// Shows tool bar, views and timeline.
     pub fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
         self.timeline.receive(ui.ctx());
@@ -315,22 +282,17 @@ impl OpenFile {
             chosen = chosen.or(clicked);
         });
         let mut wishes = Vec::new();
+        // In a narrow window the view below takes the whole width, else only that of the timeline.
+        let is_narrow = ui.available_width() < theme::NARROW_WINDOW;
+        if is_narrow {
+            wishes.extend(self.below_ui(ui, settings));
+        }
         let panel = Panel::right("side").default_size(theme::PANEL_WIDTH).min_size(240.0);
         panel.frame(Frame::side_top_panel(ui.style()).inner_margin(10)).show(ui, |ui| {
             wishes.extend(self.side_ui(ui, settings));
         });
-        if let Some(bottom) = settings.bottom {
-            let most = (ui.available_height() - theme::LEAST_TIMELINE).max(120.0);
-            // An explanation needs more room than a list: each has its own height.
-            let (id, height) = match bottom {
-                Bottom::Segments | Bottom::Events => ("below", theme::BOTTOM_HEIGHT),
-                Bottom::Explain => ("explanation", theme::EXPLAIN_HEIGHT),
-                Bottom::WhatIf => ("what if", theme::WHATIF_HEIGHT),
-            };
-            let panel = Panel::bottom(id).default_size(height).size_range(100.0..=most);
-            panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true).show(ui, |ui| {
-                wishes.extend(self.bottom_ui(ui, bottom, settings));
-            });
+        if !is_narrow {
+            wishes.extend(self.below_ui(ui, settings));
         }
         CentralPanel::default().frame(Frame::central_panel(ui.style()).inner_margin(8)).show(ui, |ui| {
             self.legend_ui(ui);
@@ -355,6 +317,21 @@ impl OpenFile {
         let seconds = ui.input(|input| input.time);
         self.note(self.timeline.is_moving(), seconds);
         chosen
+    }
+
+    /// Shows the view below, where one is open.
+    fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Wish> {
+        let Some(bottom) = settings.bottom else { return Vec::new() };
+        let most = (ui.available_height() - theme::LEAST_TIMELINE).max(120.0);
+        // An explanation needs more room than a list: each has its own height.
+        let (id, height) = match bottom {
+            Bottom::Segments | Bottom::Events => ("below", theme::BOTTOM_HEIGHT),
+            Bottom::Explain => ("explanation", theme::EXPLAIN_HEIGHT),
+            Bottom::WhatIf => ("what if", theme::WHATIF_HEIGHT),
+        };
+        let panel = Panel::bottom(id).default_size(height).size_range(100.0..=most);
+        let panel = panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true);
+        panel.show(ui, |ui| self.bottom_ui(ui, bottom, settings)).inner
     }
 
     fn tools_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
@@ -390,7 +367,8 @@ impl OpenFile {
         match settings.side {
             Side::Moment => {
                 self.panel.choices = settings.choices;
-                let wishes = self.panel.moment_ui(ui, &scene, selection.range());
+                let show = |ui: &mut Ui| self.panel.moment_ui(ui, &scene, selection.range());
+                let wishes = least_height_ui(ui, "moment", theme::MOMENT_LEAST, show);
                 settings.choices = self.panel.choices;
                 wishes
             }
@@ -404,7 +382,10 @@ impl OpenFile {
                     Vec::new()
                 }
             },
-            Side::Statistics => self.statistics.statistics_ui(ui, &scene),
+            Side::Statistics => {
+                let show = |ui: &mut Ui| self.statistics.statistics_ui(ui, &scene);
+                least_height_ui(ui, "statistics", theme::STATISTICS_LEAST, show)
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use eframe::egui::{self, Id, Key, Modal, RichText, Role, TextEdit, Ui, WidgetInfo};
+use eframe::egui::{self, Id, Key, Label, Modal, RichText, Role, TextEdit, Ui, WidgetInfo};
 
 use super::dialog::Ask;
 use super::theme::{self, Shades};
@@ -59,12 +59,13 @@ impl PathField {
             let path = absolute(&self.text);
             let problem = self.problem(&path);
             let replaces = matches!(self.ask, Ask::Save(_)) && path.is_file();
-            let (text, colour) = match (problem, replaces) {
+            let (text, colour) = match (problem.as_deref(), replaces) {
                 (Some(problem), _) => (problem, Shades::in_ui(ui).warning),
                 (None, true) => ("The file exists and will be replaced.", Shades::in_ui(ui).faint),
                 (None, false) => ("", Shades::in_ui(ui).faint),
             };
-            ui.label(RichText::new(if self.text.is_empty() { "" } else { text }).color(colour));
+            let text = RichText::new(if self.text.is_empty() { "" } else { text }).color(colour);
+            ui.add(Label::new(text).wrap());
             let has_entered = ui.input(|input| input.key_pressed(Key::Enter));
             ui.horizontal(|ui| {
                 let name = match (&self.ask, replaces) {
@@ -85,15 +86,20 @@ impl PathField {
     }
 
     /// Why `path` cannot be used.
-    fn problem(&self, path: &Path) -> Option<&'static str> {
+    fn problem(&self, path: &Path) -> Option<String> {
         if self.text.trim().is_empty() {
-            return Some("Enter a path.");
+            return Some("Enter a path.".to_owned());
         }
+        let shown = path.display();
         match self.ask {
-            Ask::File if !path.exists() => Some("There is no file of this name."),
-            Ask::Folder if !path.is_dir() => Some("There is no folder of this name."),
-            Ask::Save(_) if path.is_dir() => Some("This is a folder: add a file name."),
-            Ask::Save(_) if !path.parent().is_some_and(Path::is_dir) => Some("The folder does not exist."),
+            Ask::File if !path.exists() => Some(format!("cannot open {shown}: no such file; check the path")),
+            Ask::Folder if !path.exists() => Some(format!("cannot open {shown}: no such folder; check the path")),
+            Ask::Folder if !path.is_dir() => Some(format!("cannot open {shown}: not a folder; use Open… for a file")),
+            Ask::Save(_) if path.is_dir() => Some(format!("cannot save to {shown}: it is a folder; add a file name")),
+            Ask::Save(_) if !path.parent().is_some_and(Path::is_dir) => {
+                let folder = path.parent().unwrap_or(path).display();
+                Some(format!("cannot save to {shown}: no folder {folder}; create it first"))
+            }
             _ => None,
         }
     }

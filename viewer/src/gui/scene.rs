@@ -63,6 +63,8 @@ pub enum Wish {
     Where(String),
     /// Let this be the only condition that blocks must meet; the empty one lets all pass.
     Only(String),
+    /// Show a failed request of this device in Segments: the one at the pinned moment, else the first.
+    Oom,
     /// Say this to the user: what was done, or why not.
     Tell(String),
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use eframe::egui::Context;
 use highwater_snapshots::BlockId;
-use highwater_snapshots::analysis::{GroupKey, TreeKey};
+use highwater_snapshots::analysis::GroupKey;
 
+use super::group_keys::{absent_reason, next_key};
 use super::layout::{Bottom, Side};
-use super::moment::{Look, absent_reason};
+use super::moment::Look;
 use super::open_file::OpenFile;
 use super::peaks;
 use super::settings::Settings;
@@ -155,8 +156,8 @@ impl OpenFile {
             }
             Command::NextKey => {
                 settings.side = Side::Moment;
-                let keys = TreeKey::all().filter(|key| absent_reason(&recording.absent, *key).is_none());
-                settings.choices.first = next_of(&keys.collect::<Vec<_>>(), settings.choices.first);
+                let is_there = |key| absent_reason(&recording.absent, key).is_none();
+                settings.choices.first = next_key(settings.choices.first, is_there);
             }
             Command::ShowBlock => settings.side = Side::Block,
             Command::ShowStatistics if settings.side == Side::Statistics => self.statistics.show_next(),

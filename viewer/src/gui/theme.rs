@@ -29,7 +29,7 @@ pub const ROW_HEIGHT: f32 = 19.0;
 /// Height that the name of the horizontal axis needs below the ticks, in points.
 pub const AXIS_NAME_HEIGHT: f32 = 8.0;
 /// Least height of the timeline's plot, in points.
-pub const LEAST_PLOT: f32 = 90.0;
+pub const LEAST_PLOT: f32 = 60.0;
 /// Least height of the timeline's plot with its axis where the overview is below it, in points.
 pub const LEAST_WITH_OVERVIEW: f32 = 130.0;
 /// Least height of the timeline where the totals stand above it, in points.
@@ -41,9 +41,9 @@ pub const COMPLETIONS_WIDTH: f32 = 420.0;
 /// Height of what makes the difference between two recordings when first shown, in points.
 pub const DIFFERENCE_HEIGHT: f32 = 300.0;
 /// Least height that two timelines keep beside what is below them, in points.
-pub const LEAST_PAIR: f32 = 310.0;
+pub const LEAST_PAIR: f32 = 345.0;
 /// Least height of what makes the difference, in points: headline, tabs and a few rows.
-pub const LEAST_DIFFERENCE: f32 = 180.0;
+pub const LEAST_DIFFERENCE: f32 = 150.0;
 /// Height of one of two timelines from which on it has a legend, in points.
 pub const LEGEND_FROM: f32 = 205.0;
 /// Height of the legend above each of two timelines at most, in points: what has no room is scrolled to.
@@ -63,7 +63,7 @@ pub const WHATIF_WIDE: f32 = 860.0;
 /// Least height of the what-if view in two columns; where there is less room, it scrolls.
 pub const WHATIF_LEAST: f32 = 360.0;
 /// Width of what is changed, in points.
-pub const FORM_WIDTH: f32 = 390.0;
+pub const FORM_WIDTHS: [f32; 2] = [350.0, 390.0];
 /// Width of the names of what can be changed, in points.
 pub const FORM_LABELS: f32 = 112.0;
 /// Least height of the predicted curve, in points.
@@ -71,7 +71,9 @@ pub const CURVE_LEAST: f32 = 150.0;
 /// Height of the bar of what the peak is made of, in points.
 pub const PIECES_HEIGHT: f32 = 24.0;
 /// Least height that the timeline keeps beside what is below it, in points.
-pub const LEAST_TIMELINE: f32 = 260.0;
+pub const LEAST_TIMELINE: f32 = 215.0;
+/// Width of a window below which the view below the timeline takes all of it.
+pub const NARROW_WINDOW: f32 = 1240.0;
 /// Width of a table's scroll bar, in points.
 pub const SCROLL_WIDTH: f32 = 11.0;
 /// Least width of a table's column that takes what others leave, in points.
@@ -92,8 +94,16 @@ pub const OOM_PANEL_HEIGHT: f32 = 260.0;
 pub const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
-/// Least height of the segments' view; where there is less room, it scrolls. With the account of an out-of-memory more.
-pub const SEGMENTS_LEAST: [f32; 2] = [260.0, 620.0];
+/// Least height of the views at the side, where they show a moment and where statistics; in less room they scroll.
+pub const MOMENT_LEAST: f32 = 300.0;
+/// See [`MOMENT_LEAST`].
+pub const STATISTICS_LEAST: f32 = 340.0;
+/// Least height of the segments' view; where there is less room, it scrolls.
+pub const SEGMENTS_LEAST: f32 = 320.0;
+/// Width of the segments' view below which its headline is smaller and its tools are in a menu, in points.
+pub const SEGMENTS_WIDE: f32 = 1000.0;
+/// Height of the address map at least before lanes are drawn above it.
+pub const MAP_LEAST: f32 = 90.0;
 /// Height of a chart of bars with its labels, in points.
 pub const CHART_HEIGHT: f32 = 130.0;
 /// Width of a bar of a chart at most, in points.

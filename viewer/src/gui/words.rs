@@ -14,6 +14,15 @@ pub fn when(moment: &Moment) -> String {
     format!("{step}{}, event {}", moment.phase, format_count(u64::from(event.0)))
 }
 
+/// The step and phase of a moment, where there is no room for [`when`]: `step 1, backward`.
+pub fn step_and_phase(moment: &Moment) -> String {
+    match (moment.event, moment.step) {
+        (None, _) => when(moment),
+        (_, Some(step)) => format!("step {step}, {}", moment.phase),
+        (_, None) => moment.phase.to_string(),
+    }
+}
+
 /// A moment in words: where in the recording, and when.
 pub fn moment_text(moment: &Moment) -> String {
     let time = moment.time_ns.map_or_else(String::new, |time| format!(", at {}", format_nanos(time)));

@@ -365,7 +365,7 @@ fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
         "oom crowded.snap --top 1",
         &expect![[r#"
             Out of memory: 20 MiB requested by matmul of net.fc, at event 17, step 0, forward; 40 MiB of 70 MiB
-            in live blocks.
+            allocated in live blocks.
               category    frame   live   share  blocks
               activation  op_b   8 MiB  20.0 %       1
               activation  op_c   8 MiB  20.0 %       1

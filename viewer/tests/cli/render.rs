@@ -48,7 +48,7 @@ fn options_change_what_is_drawn() {
     assert!(svg("--axis time").contains("Requested memory by time"));
     assert!(svg("--by stack").contains("coloured by call site"));
     let explained = svg("--view explain");
-    assert!(explained.contains(">Peak 20.98 KiB</text>") && explained.contains(">Which is then in</text>"));
+    assert!(explained.contains(">Peak 20.98 KiB</text>") && explained.contains(">New peak at</text>"));
     assert!(svg("--where 'category=activation size>=1KiB'").contains("in colour: category=activation size&gt;=1KiB"));
 }
 

@@ -151,7 +151,7 @@ fn cursors_go_together_aligned_at_the_start_of_the_compared_step() {
     }
     harness.remove_cursor();
     harness.run_steps(2);
-    harness.get_by_label_contains("Point at either timeline");
+    harness.get_by_label_contains("Move the pointer over either timeline");
 }
 
 fn views(harness: &Harness<'_, App>) -> [View; 2] {
@@ -296,4 +296,25 @@ fn sides_are_swapped_and_a_closed_file_ends_the_comparison() {
     settle(&mut harness);
     assert!(harness.state().comparison().is_none());
     assert_eq!(harness.state().current().unwrap().recording.name, "wider.snap");
+}
+
+#[test]
+fn the_next_key_is_one_that_a_side_has_and_modules_are_grouped_to_a_depth() {
+    let text = "alloc a 500 activation\nalloc b 300 gradient";
+    let mut harness = harness(Some(trace_from_text(text).unwrap()));
+    harness.state_mut().open_trace("with-modules.snap", trace_from_text(&format!("{text} @net.fc.0")).unwrap());
+    settle(&mut harness);
+    press(&mut harness, Key::C);
+    let mut seen = Vec::new();
+    for _ in 0..7 {
+        run(&mut harness, Command::NextKey);
+        seen.push(comparison(&harness).choices.keys[0].name());
+    }
+    assert_eq!(seen, ["scope", "phase", "size", "stream", "pool", "lifetime", "category"], "neither has the others");
+    harness.get_by_label("Group by by category").click();
+    harness.run_steps(3);
+    harness.get_by_label("by module, 2 levels (scope:2)").click();
+    settle(&mut harness);
+    assert_eq!(comparison(&harness).choices.keys, [GroupKey::ScopeTo(2)]);
+    assert!(rows(&harness).iter().any(|row| row[0] == "net.fc"), "{:?}", rows(&harness));
 }

@@ -1,6 +1,6 @@
 //! Layout: in small windows no text of the frame around the views is cut off or meets another.
 
-use eframe::egui::{Rect, Vec2};
+use eframe::egui::{Key, Rect, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater::command::Command;
@@ -76,4 +76,77 @@ fn a_low_window_leaves_the_overview_out_before_it_cuts_it_off() {
         assert!(height < 700.0 || overviews.len() == 1);
         assert!(overviews.iter().all(|rect| rect.bottom() <= below), "{overviews:?} {below}");
     }
+}
+
+/// The app in a small window, with a recording of a segment and a failed request.
+fn small(text: &str) -> (Harness<'static, App>, Rect) {
+    let window = Rect::from_min_size(Default::default(), Vec2::new(900.0, 600.0));
+    let mut harness = harness(Some(trace_from_text(text).unwrap()));
+    harness.set_size(window.size());
+    settle(&mut harness);
+    (harness, window)
+}
+
+const FAILED: &str = "
+    segment_alloc 0x10000000 20971520 large
+    alloc a 4194304 activation large
+    alloc b 8388608 activation large
+    oom 52428800
+";
+
+#[test]
+fn in_a_small_window_the_account_of_a_failed_request_leaves_the_map_in_view() {
+    let (mut harness, window) = small(FAILED);
+    run(&mut harness, Command::ShowSegments);
+    run(&mut harness, Command::NextOom);
+    let account = harness.get_by_label_contains("50 MiB requested: ").rect();
+    let map = harness.get_by_label_contains("Address map: ").rect();
+    assert!(account.bottom() <= map.top(), "{account:?} {map:?}");
+    assert!(map.top() + 40.0 <= window.bottom() - 24.0, "the map begins at {}", map.top());
+}
+
+#[test]
+fn in_a_small_window_the_verdict_and_the_peaks_are_in_view_beside_the_form() {
+    let (mut harness, window) = small(FAILED.rsplit_once("oom").unwrap().0);
+    run(&mut harness, Command::ShowWhatIf);
+    harness.get_by_role_and_label(Role::TextInput, "Device size").focus();
+    harness.run_steps(1);
+    harness.get_by_role_and_label(Role::TextInput, "Device size").type_text("1GiB");
+    harness.run_steps(1);
+    harness.key_press(Key::Enter);
+    settle(&mut harness);
+    let verdict = harness.get_by_label_contains("Fits. With 1 GiB of memory").rect();
+    let peaks = harness.get_by_label_contains("reserved − active · ").rect();
+    let form = harness.get_by_label("Replay with the change").rect();
+    for (name, rect) in [("verdict", verdict), ("peaks", peaks), ("form", form)] {
+        assert!(rect.bottom() <= window.bottom() - 24.0, "{name}: {rect:?}");
+    }
+    assert!(form.right() < verdict.left(), "{form:?} {verdict:?}");
+}
+
+#[test]
+fn in_a_small_window_both_timelines_of_a_comparison_have_their_axes() {
+    let (mut harness, _) = small(STEPS);
+    harness.state_mut().open_trace("other.snap", trace_from_text(STEPS).unwrap());
+    settle(&mut harness);
+    run(&mut harness, Command::Compare);
+    // Ticks and the axis's name below the plot.
+    let axis = 20.0;
+    let comparison = harness.state().comparison().expect("a comparison is in front");
+    let plots = comparison.timelines().map(|timeline| timeline.frame().unwrap().rect);
+    let next =
+        harness.get_all_by_label("other.snap").map(|node| node.rect()).max_by(|a, b| a.top().total_cmp(&b.top()));
+    let reading = harness.get_by_label_contains("Move the pointer over either timeline").rect();
+    assert!(plots[0].bottom() + axis <= next.unwrap().top(), "{plots:?} {next:?}");
+    assert!(plots[1].bottom() + axis <= reading.top(), "{plots:?} {reading:?}");
+    assert!(plots.iter().all(|plot| plot.height() >= 40.0), "{plots:?}");
+}
+
+#[test]
+fn the_bottom_line_has_the_device_first_and_then_the_file() {
+    let harness = open(Vec2::new(1600.0, 1000.0));
+    let left = |label: &str| harness.get_by_label_contains(label).rect().left();
+    let file = left("File: a-recording");
+    assert!(left("device 1  ·") < file && file < left("2 requests failed on device 1"));
+    assert!(left("2 requests failed on device 1") < left("events are missing"));
 }

@@ -172,7 +172,7 @@ fn without_file_dialogs_a_path_field_opens_and_saves() {
         harness.run_steps(3);
     };
     enter(&mut harness, &folder.path().join("missing.snap"));
-    harness.get_by_label("There is no file of this name.");
+    harness.get_by_label_contains("missing.snap: no such file; check the path");
     harness.get_by_label("Cancel").click();
     harness.run_steps(2);
     run(&mut harness, Command::Open);

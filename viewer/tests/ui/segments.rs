@@ -149,7 +149,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(
         lines[0],
-        "\"pool\",\"stream\",\"address\",\"bytes\",\"use\",\"largest hole\",\"free\",\"waiting\",\"blocks\""
+        "\"pool\",\"stream\",\"address\",\"bytes\",\"use\",\"largest free\",\"free\",\"waiting\",\"blocks\""
     );
     assert_eq!(lines[2], format!("\"large\",0,\"0x0\",{},0.6250,{},{},{},6", 64 * MIB, 8 * MIB, 16 * MIB, 8 * MIB));
     // An earlier moment has other segments.
@@ -246,7 +246,7 @@ fn a_click_in_the_lanes_gives_the_block_that_lies_there() {
         Wish::Moment(FIRST_OOM),
         Wish::Moment(3),
     ];
-    assert_eq!(harness.state().wishes, expected, "a live one twice, a waiting one, a hole twice");
+    assert_eq!(harness.state().wishes, expected, "a live one twice, a waiting one, a free range twice");
 }
 
 #[test]
@@ -256,14 +256,14 @@ fn every_out_of_memory_is_explained_against_what_was_free() {
     press(&mut harness, "Out of memory 2 times: show why");
     assert_eq!(harness.state().wishes, [Wish::Moment(FIRST_OOM)]);
     harness.get_by_label("Out of memory 1 of 2");
-    harness.get_by_label("20 MiB requested by matmul of net.fc: 40.00 MiB of 87 MiB in live blocks");
+    harness.get_by_label("20 MiB requested by matmul of net.fc: 40.00 MiB of 87 MiB allocated in live blocks");
     harness.get_by_label_contains("Cause, a guess: free memory held by another pool or stream.");
     harness.get_by_label("40 MiB, 5 blocks: activation net");
     harness.get_by_label("20 MiB requested");
     harness.get_by_label("20 MiB free at 0x20000000, large pool, stream 7");
     harness.get_by_label("8 MiB free at 0x0, large pool, stream 0");
     harness.get_by_label("1 MiB free on the device");
-    harness.get_by_label("To free: 16 MiB in 2 blocks");
+    harness.get_by_label("To free: 16 MiB allocated in 2 blocks");
     harness.get_by_label("16 MiB, 2 blocks: activation net");
     press(&mut harness, "Show in the map");
     let chosen = harness.get_by_label_contains("0x0 · 64 MiB");

@@ -211,7 +211,18 @@ fn the_count_of_failed_requests_is_a_link_to_the_next_whatever_its_device() {
     settle(&mut harness);
     let file = harness.state().current().unwrap();
     assert_eq!((file.selection.device, moment(&harness)), (1, 3));
-    harness.get_by_label("1 request failed");
+    harness.get_by_label("1 request failed on device 1");
+}
+
+#[test]
+fn the_failed_request_that_explain_leads_to_is_shown_in_segments() {
+    let text = "segment_alloc 0x10000000 2097152 small\nalloc a 500\noom 900\nalloc b 100\noom 901\nfree a";
+    let mut harness = harness(Some(trace_from_text(text).unwrap()));
+    run(&mut harness, Command::ShowExplain);
+    harness.get_by_label("Show why it failed").click();
+    settle(&mut harness);
+    assert_eq!((moment(&harness), harness.state().settings().bottom), (3, Some(Bottom::Segments)));
+    harness.get_by_label("Out of memory 1 of 2");
 }
 
 #[test]

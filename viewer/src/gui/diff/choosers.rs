@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use eframe::egui::{DragValue, Role, Ui, WidgetInfo};
 use highwater_snapshots::analysis::diff::DiffAt;
-use highwater_snapshots::analysis::{GroupKey, Metric};
+use highwater_snapshots::analysis::{GroupKey, Metric, TreeKey};
 
 use super::alignment::Align;
 use crate::gui::choice::{Entry, choice_ui};
+use crate::gui::group_keys::{absent_reason, group_keys, key_label};
 use crate::session::Recording;
 
 /// The open files, and which of them are A and B.
@@ -114,16 +115,22 @@ pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording)
     (next != at).then_some(next)
 }
 
+/// Why no block of either side has a value for `key`; none where one side has some, which tells the sides apart.
+pub(super) fn absent_in_both(recordings: [&Arc<Recording>; 2], key: TreeKey) -> Option<&'static str> {
+    let [a, b] = recordings.map(|recording| absent_reason(&recording.absent, key));
+    a.and(b)
+}
+
 /// By what blocks are grouped: one key, and within that another.
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>, recordings: [&Arc<Recording>; 2]) {
-    // What one side alone has tells the sides apart.
-    let problem = |key: GroupKey| {
-        let [a, b] = recordings.map(|recording| recording.absent.reason(key));
-        a.and(b)
+    let entry = |word: &str, key: GroupKey| {
+        let key = TreeKey::By(key);
+        Entry { name: format!("{word} {}", key_label(key)), problem: absent_in_both(recordings, key) }
     };
-    let entry = |word: &str, key: GroupKey| Entry { name: format!("{word} {}", key.name()), problem: problem(key) };
+    let all: Vec<GroupKey> =
+        group_keys(recordings.map(|recording| recording.deepest_scope).into_iter().max().unwrap_or(0)).collect();
     let first = keys.first().copied().unwrap_or(GroupKey::Category);
-    if let Some(next) = choice_ui(ui, "Group by", &first, GroupKey::ALL, |key| entry("by", *key)) {
+    if let Some(next) = choice_ui(ui, "Group by", &first, &all, |key| entry("by", *key)) {
         keys.retain(|key| *key != next);
         if let Some(slot) = keys.first_mut() {
             *slot = next;
@@ -132,7 +139,7 @@ pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>, recordings: [&Arc<R
         }
         return;
     }
-    let others = GroupKey::ALL.iter().copied().filter(|key| *key != first);
+    let others = all.iter().copied().filter(|key| *key != first);
     let seconds: Vec<Option<GroupKey>> = std::iter::once(None).chain(others.map(Some)).collect();
     let second = keys.get(1).copied();
     let entry = |key: &Option<GroupKey>| key.map_or_else(|| "then nothing".to_owned().into(), |key| entry("then", key));

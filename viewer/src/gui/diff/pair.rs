@@ -323,8 +323,8 @@ impl Pair {
     fn reading_ui(&self, ui: &mut Ui, shown: &Shown<'_>) {
         let metric = shown.metric.name().replace('_', " ");
         let words = match self.under_cursor(shown) {
-            None => "Point at either timeline: the cursors go together, and both are read off here. \
-                 A click keeps them; Shift with Left and Right moves them."
+            None => "Move the pointer over either timeline to compare both totals at that position. \
+                 A click pins it; Shift+Left and Shift+Right move it by one event."
                 .to_owned(),
             Some(moments) => {
                 let one = |side: usize| match &moments[side] {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use eframe::egui::Context;
 use highwater_snapshots::analysis::diff::DiffAt;
-use highwater_snapshots::analysis::{GroupKey, Metric, Moment};
+use highwater_snapshots::analysis::{GroupKey, Metric, Moment, TreeKey};
 
 use super::pair::Shown;
-use super::{DiffView, Look, Paint};
+use super::{DiffView, Look, Paint, choosers};
 use crate::command::Command;
+use crate::gui::group_keys::next_key;
 use crate::selection::{Axis, View};
 use crate::session::Recording;
 
@@ -83,7 +84,11 @@ impl DiffView {
             Command::NextLook => self.choices.look = next_of(&Look::ALL, self.choices.look),
             Command::NextKey => {
                 let first = self.choices.keys.first().copied().unwrap_or(GroupKey::Category);
-                self.choices.keys = vec![next_of(GroupKey::ALL, first)];
+                // What one side alone has tells the sides apart; every block by itself is no group of both.
+                let is_there = |key| key != TreeKey::Block && choosers::absent_in_both(recordings, key).is_none();
+                if let TreeKey::By(key) = next_key(TreeKey::By(first), is_there) {
+                    self.choices.keys = vec![key];
+                }
             }
             Command::NextMetric => self.set_metric(next_of(&self.metrics(recordings), self.choices.metric)),
             Command::PreviousStep => self.choices.shift(-1),

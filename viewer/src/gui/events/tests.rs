@@ -73,7 +73,7 @@ fn every_event_of_the_device_has_a_row_with_its_facts() {
     harness.get_by_label("Events: 12 rows");
     harness.get_by_label("12 events");
     let rows = rows(&harness);
-    assert_eq!(rows[0], "0 · 0.000001 · segment obtained · 2 MiB · s0 ·  ·  ·  · setup · ");
+    assert_eq!(rows[0], "0 · 0.000001 · segment alloc · 2 MiB · s0 ·  ·  ·  · setup · ");
     assert_eq!(rows[3], "3 · 0.000004 · alloc · 300 B · b1 · activation · linear · net.fc1 · step 0 forward · forward");
     assert!(rows.iter().all(|row| !row.contains("5 B")), "what happens elsewhere is not listed");
     assert!(rows[5].ends_with("mark ·  ·  ·  ·  ·  · step 0 forward · checkpoint of layer 3"), "{}", rows[5]);

@@ -63,7 +63,7 @@ impl Group {
             Self::Allocs => "Allocations of blocks.",
             Self::Frees => "Frees of blocks: requested, and completed.",
             Self::Uses => "Uses of blocks by kernels, copies or the host, if recorded.",
-            Self::Segments => "Segments obtained from the driver or mapped, and freed to it.",
+            Self::Segments => "Segments allocated from the driver or mapped, and freed to it.",
             Self::Ooms => "Requests that failed.",
             Self::Marks => "Starts of steps and phases, and notes of the program.",
             Self::Others => "Categories assigned after the allocation, and samples of the memory in use on the device.",
@@ -74,10 +74,10 @@ impl Group {
 /// A kind as people say it.
 pub(super) const fn kind_name(kind: EventKind) -> &'static str {
     match kind {
-        EventKind::SegmentAlloc => "segment obtained",
-        EventKind::SegmentFree => "segment freed",
-        EventKind::SegmentMap => "pages mapped",
-        EventKind::SegmentUnmap => "pages unmapped",
+        EventKind::SegmentAlloc => "segment alloc",
+        EventKind::SegmentFree => "segment free",
+        EventKind::SegmentMap => "segment map",
+        EventKind::SegmentUnmap => "segment unmap",
         EventKind::Alloc => "alloc",
         EventKind::FreeRequested => "free requested",
         EventKind::FreeCompleted => "free completed",

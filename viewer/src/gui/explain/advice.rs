@@ -11,7 +11,7 @@ use super::only;
 use crate::gui::scene::Wish;
 use crate::gui::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::theme;
-use crate::gui::words::when;
+use crate::gui::words::{step_and_phase, when};
 
 /// Width of the figures before the text, in points.
 const FIGURE_WIDTH: f32 = 84.0;
@@ -22,7 +22,7 @@ const ROOM_FOR_ALL: f32 = 440.0;
 pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Wish> {
     let advice = &explained.explanation.advice;
     if advice.is_empty() {
-        ui.weak("Nothing in the recording says what could be done about this peak.");
+        ui.add(Label::new(RichText::new("No rule found anything that would lower this peak.").weak()).wrap());
         return None;
     }
     let mut wish = None;
@@ -51,8 +51,8 @@ pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can
 fn figure_ui(ui: &mut Ui, advice: &Advice, peak: &Moment) {
     ui.spacing_mut().item_spacing.y = 0.0;
     let (bytes, what) = match &advice.without {
-        Some(without) => (peak.bytes.saturating_sub(without.bytes), "less without"),
-        None => (advice.bytes, "concerned"),
+        Some(without) => (peak.bytes.saturating_sub(without.bytes), "saved"),
+        None => (advice.bytes, "blocks affected"),
     };
     ui.label(RichText::new(format_bytes(bytes)).strong());
     ui.label(RichText::new(what).weak().size(11.0));
@@ -95,21 +95,21 @@ const COLUMNS: [Column; 4] = [
         is_sortable: false,
     },
     Column {
-        name: "It holds",
+        name: "Size",
         tooltip: "What the part holds at the peak that the ones before have left.",
         width: 80.0,
         is_number: true,
         is_sortable: false,
     },
     Column {
-        name: "Peak left",
+        name: "Peak without it",
         tooltip: "The peak without this part and all above it. Enter goes there.",
-        width: 84.0,
+        width: 104.0,
         is_number: true,
         is_sortable: false,
     },
     Column {
-        name: "Which is then in",
+        name: "New peak at",
         tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
         width: 124.0,
         is_number: false,
@@ -147,7 +147,7 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
                 let share = Some((bytes as f64 / peak.bytes.max(1) as f64) as f32);
                 Cell { share, is_link: is_narrow, ..format_bytes(bytes).into() }
             }
-            _ => Cell { is_link: true, ..place(left(row)).into() },
+            _ => Cell { is_link: true, ..step_and_phase(left(row)).into() },
         }
     };
     let tip = |row: usize, column: usize| (column + 1 == shown.len()).then(|| when(left(row)));
@@ -161,13 +161,4 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         .inner;
     let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
     touched.opened.or(linked).map(|row| Wish::Moment(left(row).position()))
-}
-
-/// `step 1, backward`.
-fn place(moment: &Moment) -> String {
-    match (moment.event, moment.step) {
-        (None, _) => "the beginning".to_owned(),
-        (_, Some(step)) => format!("step {step}, {}", moment.phase),
-        (_, None) => moment.phase.to_string(),
-    }
 }

@@ -3,8 +3,8 @@
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, text, vec2,
 };
-use highwater_snapshots::analysis::Filter;
 use highwater_snapshots::analysis::explain::{Composition, Piece};
+use highwater_snapshots::analysis::{Filter, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::{MetricName, only};
@@ -19,7 +19,14 @@ const LEAST_ENTRY: u64 = 4;
 const PERIOD: f32 = 5.0;
 
 /// Shows the bar and its legend; gives what the user asks for. Where `can_click`, pieces made of blocks can be chosen.
-pub(super) fn bar_ui(ui: &mut Ui, composition: &Composition, filter: &Filter, can_click: bool) -> Option<Wish> {
+/// Shares are those of the requested bytes, as in the advice; what surrounds the blocks has none.
+pub(super) fn bar_ui(
+    ui: &mut Ui,
+    composition: &Composition,
+    peak: &Moment,
+    filter: &Filter,
+    can_click: bool,
+) -> Option<Wish> {
     if composition.bytes == 0 {
         return None;
     }
@@ -42,7 +49,7 @@ pub(super) fn bar_ui(ui: &mut Ui, composition: &Composition, filter: &Filter, ca
         let condition = piece.condition().filter(|_| can_click);
         let sense = if condition.is_some() { Sense::CLICK } else { Sense::hover() };
         let response = ui.interact(place, bar.id.with(row), sense);
-        let label = told(*piece, *bytes, composition);
+        let label = told(*piece, *bytes, peak);
         response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &label));
         label_ui(ui, place, &format!("{}  {}", piece.name(), format_bytes(*bytes)), *colour);
         let is_chosen = condition.as_ref().is_some_and(|condition| is_in_force(condition, filter));
@@ -59,9 +66,10 @@ pub(super) fn bar_ui(ui: &mut Ui, composition: &Composition, filter: &Filter, ca
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
         for (piece, bytes, colour) in looks.iter().filter(|(_, bytes, _)| is_entry(*bytes)) {
             let sign = |painter: &Painter, rect: Rect| paint(painter, rect, (*piece, *colour), &shades);
-            let amount = format!("{} {}", format_bytes(*bytes), share(*bytes, composition.bytes));
+            let part = part_of(*piece, *bytes, peak).map_or_else(String::new, |share| format!(" {share}"));
+            let amount = format!("{}{part}", format_bytes(*bytes));
             let chip = chip_ui(ui, sign, &piece.name(), &amount, true);
-            let label = told(*piece, *bytes, composition);
+            let label = told(*piece, *bytes, peak);
             let Some(condition) = piece.condition().filter(|_| can_click) else {
                 hint(chip, &label, false);
                 continue;
@@ -87,7 +95,7 @@ pub(super) fn bar_ui(ui: &mut Ui, composition: &Composition, filter: &Filter, ca
                 painter.rect_stroke(rect, 2.0, Stroke::new(1.0, shades.faint), StrokeKind::Inside);
             };
             let chip = chip_ui(ui, sign, &count_of(small.len() as u64, "smaller piece"), &format_bytes(bytes), true);
-            let lines: Vec<String> = small.iter().map(|(piece, bytes, _)| told(*piece, *bytes, composition)).collect();
+            let lines: Vec<String> = small.iter().map(|(piece, bytes, _)| told(*piece, *bytes, peak)).collect();
             chip.on_hover_text(lines.join("\n"));
         }
         let sign = |painter: &Painter, rect: Rect| {
@@ -97,6 +105,7 @@ pub(super) fn bar_ui(ui: &mut Ui, composition: &Composition, filter: &Filter, ca
             }
         };
         chip_ui(ui, sign, &format_bytes(composition.bytes), &composition.metric.words(), true);
+        ui.weak(format!("Shares are of the {}.", base(peak)));
     });
     wish
 }
@@ -106,17 +115,20 @@ fn hint(response: eframe::egui::Response, label: &str, can_click: bool) {
     response.on_hover_text(format!("{label}{more}"));
 }
 
-/// `gradient made in backward: 2.00 GiB (2,147,483,648 B), 25% of 8.00 GiB reserved`.
-fn told(piece: Piece, bytes: u64, composition: &Composition) -> String {
-    format!(
-        "{}: {} ({} B), {} of {} {}",
-        piece.name(),
-        format_bytes(bytes),
-        format_count(bytes),
-        share(bytes, composition.bytes),
-        format_bytes(composition.bytes),
-        composition.metric.words(),
-    )
+/// `gradient made in backward: 2.00 GiB (2,147,483,648 B), 25% of 8.00 GiB requested`.
+fn told(piece: Piece, bytes: u64, peak: &Moment) -> String {
+    let part = part_of(piece, bytes, peak).map(|part| format!(", {part} of {}", base(peak)));
+    format!("{}: {} ({} B){}", piece.name(), format_bytes(bytes), format_count(bytes), part.unwrap_or_default())
+}
+
+/// The total whose peak is explained, of which advice gives shares, too: `8.00 GiB requested`.
+fn base(peak: &Moment) -> String {
+    format!("{} {}", format_bytes(peak.bytes), peak.metric.words())
+}
+
+/// The share of a piece in that total; none of what surrounds live blocks.
+fn part_of(piece: Piece, bytes: u64, peak: &Moment) -> Option<String> {
+    matches!(piece, Piece::Blocks { .. }).then(|| share(bytes, peak.bytes))
 }
 
 fn is_in_force(condition: &str, filter: &Filter) -> bool {

@@ -8,8 +8,8 @@ use highwater_snapshots::units::{format_bytes, format_count, parse_bytes};
 
 use super::job::{Explained, Row};
 use crate::cli::moment::count_of;
+use crate::gui::group_keys::key_name;
 use crate::gui::legend::share;
-use crate::gui::moment::key_label;
 use crate::gui::scene::Wish;
 use crate::gui::table::{Cell, Column, TableState, csv, table_with_tips_ui};
 use crate::gui::theme;
@@ -41,7 +41,7 @@ const FIGURES: [Column; 6] = [
         is_sortable: true,
     },
     Column {
-        name: "Which is then in",
+        name: "New peak at",
         tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
         width: 200.0,
         is_number: false,
@@ -146,7 +146,7 @@ fn line(row: &Row) -> Vec<String> {
 
 fn columns(keys: &[GroupKey]) -> Vec<Column> {
     let of_key = |(row, key): (usize, &GroupKey)| Column {
-        name: key_label(TreeKey::By(*key)),
+        name: key_name(TreeKey::By(*key)),
         tooltip: "What the blocks share.",
         // The first key takes what is left; so do all whose values may be long.
         width: if row == 0 { 0.0 } else { least_width(*key).unwrap_or(0.0) },
@@ -174,7 +174,11 @@ fn cell(row: &Row, keys: &[GroupKey], column: usize, (most, total): (u64, u64)) 
         let category = highwater_snapshots::Category::ALL.iter().find(|category| category.name() == text);
         let swatch = category.filter(|_| is_category).map(|of| theme::category(*of));
         // Modules of one model begin alike.
-        return Cell { swatch, keeps_end: keys.get(column) == Some(&GroupKey::Scope), ..text.into() };
+        return Cell {
+            swatch,
+            keeps_end: keys.get(column).is_some_and(|key| key.name() == GroupKey::Scope.name()),
+            ..text.into()
+        };
     };
     match figure {
         0 => Cell { share: Some((row.bytes as f64 / most as f64) as f32), ..format_bytes(row.bytes).into() },

@@ -1,15 +1,18 @@
 //! Head: how high the peak is and when, what the conditions leave of it, and by what groups are told apart.
 
-use eframe::egui::{ComboBox, RichText, Role, Ui, WidgetInfo};
+use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo};
 use highwater_snapshots::analysis::{GroupKey, TreeKey};
 use highwater_snapshots::units::format_bytes;
 
 use super::MetricName;
 use super::job::{Explained, Keys};
+use crate::gui::group_keys::group_keys;
 use crate::gui::legend::share;
-use crate::gui::moment::key_label;
+use crate::gui::moment::key_ui;
 use crate::gui::scene::{Scene, Wish};
-use crate::gui::words::when;
+use crate::gui::theme::Shades;
+use crate::gui::words::{failed_requests, when};
+use crate::session::Recording;
 
 /// Shows how high the peak is, and when.
 pub(super) fn head_ui(
@@ -44,6 +47,26 @@ pub(super) fn head_ui(
     wish
 }
 
+/// That requests failed on the device, so that peaks and advice hold only up to there, and the way to why.
+pub(super) fn failed_ui(ui: &mut Ui, scene: &Scene<'_>, can_click: bool) -> Option<Wish> {
+    let failed = scene.index().summary.oom_events;
+    if failed == 0 {
+        return None;
+    }
+    let requests = failed_requests(failed);
+    let mut wish = None;
+    ui.horizontal_wrapped(|ui| {
+        let text = format!("Out of memory: {requests}, so the run may need more than was recorded.");
+        ui.add(Label::new(RichText::new(text).color(Shades::in_ui(ui).warning)).wrap());
+        if can_click {
+            let button = ui.small_button("Show why it failed");
+            let tooltip = "Show the failed request in Segments: its cause, and what would have met it.";
+            wish = button.on_hover_text(tooltip).clicked().then_some(Wish::Oom);
+        }
+    });
+    wish
+}
+
 /// Shows what the conditions leave of the peak, where there are any.
 pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Wish> {
     let (peak, group) = (&explained.explanation.peak, explained.explanation.filtered.as_ref()?);
@@ -70,26 +93,32 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
 }
 
 /// Lets the user choose by what groups are told apart.
-pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Keys) {
+pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Keys, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
         ui.label("Groups");
+        let all: Vec<GroupKey> = group_keys(recording.deepest_scope).collect();
         let mut first = Some(keys.first);
-        key_ui(ui, ("by", "Explain by"), &mut first, &GroupKey::ALL.iter().copied().map(Some).collect::<Vec<_>>());
+        chosen_ui(ui, ["by", "Explain by"], &mut first, all.iter().copied().map(Some), recording);
         keys.first = first.unwrap_or(keys.first);
-        let others = GroupKey::ALL.iter().copied().filter(|key| *key != keys.first).map(Some);
-        let others: Vec<Option<GroupKey>> = std::iter::once(None).chain(others).collect();
         keys.second = keys.second.filter(|key| *key != keys.first);
-        key_ui(ui, ("and", "Explain also by"), &mut keys.second, &others);
+        let others = all.iter().copied().filter(|key| *key != keys.first).map(Some);
+        let others = std::iter::once(None).chain(others);
+        chosen_ui(ui, ["then", "Explain also by"], &mut keys.second, others, recording);
     });
 }
 
-fn key_ui(ui: &mut Ui, (word, label): (&str, &str), chosen: &mut Option<GroupKey>, keys: &[Option<GroupKey>]) {
-    let name = |key: Option<GroupKey>| key.map_or("nothing else", |key| key_label(TreeKey::By(key)));
-    let now = name(*chosen);
-    let shown = ComboBox::from_id_salt(label).selected_text(format!("{word} {now}")).height(400.0).show_ui(ui, |ui| {
-        for &key in keys {
-            ui.selectable_value(chosen, key, name(key));
-        }
-    });
-    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
+fn chosen_ui(
+    ui: &mut Ui,
+    words: [&str; 2],
+    chosen: &mut Option<GroupKey>,
+    keys: impl Iterator<Item = Option<GroupKey>>,
+    recording: &Recording,
+) {
+    let keys: Vec<Option<TreeKey>> = keys.map(|key| key.map(TreeKey::By)).collect();
+    let mut key = chosen.map(TreeKey::By);
+    key_ui(ui, words, &mut key, &keys, &recording.absent);
+    *chosen = match key {
+        Some(TreeKey::By(key)) => Some(key),
+        Some(TreeKey::Block) | None => None,
+    };
 }

@@ -8,6 +8,7 @@ use highwater_snapshots::analysis::frames::short_stack;
 use highwater_snapshots::analysis::{Explanation, Filter, GroupKey, Metric, Moment};
 
 use super::terms::condition_of;
+use crate::absent::Absent;
 use crate::explain::explain;
 use crate::gui::colouring::short_line;
 use crate::gui::worker::Cancel;
@@ -23,7 +24,20 @@ pub(super) struct Keys {
     pub(super) second: Option<GroupKey>,
 }
 
+impl Default for Keys {
+    fn default() -> Self {
+        Self { first: GroupKey::Category, second: Some(GroupKey::Phase) }
+    }
+}
+
 impl Keys {
+    /// The same with the usual keys in place of those that no block has.
+    pub(super) fn possible(self, absent: &Absent) -> Self {
+        let has = |key: &GroupKey| absent.reason(*key).is_none();
+        let first = if has(&self.first) { self.first } else { Self::default().first };
+        Self { first, second: self.second.filter(|key| has(key) && *key != first) }
+    }
+
     pub(super) fn list(self) -> Vec<GroupKey> {
         std::iter::once(self.first).chain(self.second).collect()
     }

@@ -10,13 +10,15 @@ mod head;
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
-use highwater_snapshots::analysis::{Filter, GroupKey, Metric};
+use highwater_snapshots::analysis::{Filter, Metric};
 
+use super::room::{exact_height_ui, least_height_ui};
 use super::scene::{Scene, Wish};
 use super::table::TableState;
 use super::theme;
 use super::timeline::drawn_metric;
 use super::worker::Worker;
+use crate::session::Recording;
 use groups::Groups;
 use job::{Asked, Explained, Key, Keys};
 
@@ -61,7 +63,7 @@ pub struct ExplainView {
 impl Default for ExplainView {
     fn default() -> Self {
         Self {
-            keys: Keys { first: GroupKey::Category, second: Some(GroupKey::Phase) },
+            keys: Keys::default(),
             is_picture: false,
             worker: Worker::new("highwater-explain", Explained::of),
             asked: None,
@@ -108,25 +110,14 @@ impl ExplainView {
             return Vec::new();
         };
         let is_wide = ui.available_width() >= theme::EXPLAIN_WIDE;
-        let has_room = is_wide && ui.available_height() >= theme::EXPLAIN_LEAST;
-        let wishes = if self.is_picture || has_room {
+        let wishes = if self.is_picture {
             self.columns_ui(ui, scene, &explained)
+        } else if is_wide {
+            let show = |ui: &mut Ui| self.columns_ui(ui, scene, &explained);
+            least_height_ui(ui, "explanation", theme::EXPLAIN_LEAST, show)
         } else {
             let scroll = ScrollArea::vertical().id_salt("explanation").auto_shrink([false, false]);
-            let show = |ui: &mut Ui| {
-                if is_wide {
-                    let room = vec2(ui.available_width(), theme::EXPLAIN_LEAST);
-                    ui.allocate_ui(room, |ui| {
-                        ui.set_min_size(room);
-                        ui.set_max_height(room.y);
-                        self.columns_ui(ui, scene, &explained)
-                    })
-                    .inner
-                } else {
-                    self.column_ui(ui, scene, &explained)
-                }
-            };
-            scroll.show(ui, show).inner
+            scroll.show(ui, |ui| self.column_ui(ui, scene, &explained)).inner
         };
         self.shown = Some(explained);
         wishes
@@ -147,7 +138,7 @@ impl ExplainView {
         ui.painter().vline(middle, whole.y_range(), line);
         let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
         let mut right_ui = ui.new_child(UiBuilder::new().id_salt("right").max_rect(right));
-        wishes.extend(self.groups_ui(&mut right_ui, explained));
+        wishes.extend(self.groups_ui(&mut right_ui, scene.recording, explained));
         wishes
     }
 
@@ -157,12 +148,8 @@ impl ExplainView {
         wishes.extend(self.advice_ui(ui, scene, explained));
         ui.separator();
         let rows = (explained.rows.len() as f32 + 1.0).clamp(4.0, ROWS);
-        let room = vec2(ui.available_width(), (rows + 4.0) * theme::ROW_HEIGHT + 20.0);
-        ui.allocate_ui(room, |ui| {
-            ui.set_min_size(room);
-            ui.set_max_height(room.y);
-            wishes.extend(self.groups_ui(ui, explained));
-        });
+        let height = (rows + 4.0) * theme::ROW_HEIGHT + 20.0;
+        exact_height_ui(ui, height, |ui| wishes.extend(self.groups_ui(ui, scene.recording, explained)));
         wishes
     }
 
@@ -171,8 +158,10 @@ impl ExplainView {
         let mut wishes = Vec::new();
         let can_click = !self.is_picture;
         wishes.extend(head::head_ui(ui, scene, explained, self.worker.is_busy() && can_click, can_click));
+        wishes.extend(head::failed_ui(ui, scene, can_click));
         wishes.extend(head::filtered_ui(ui, explained, can_click));
-        wishes.extend(bar::bar_ui(ui, &explained.composition, scene.filter, can_click));
+        let (peak, composition) = (&explained.explanation.peak, &explained.composition);
+        wishes.extend(bar::bar_ui(ui, composition, peak, scene.filter, can_click));
         ui.add_space(4.0);
         wishes
     }
@@ -184,9 +173,9 @@ impl ExplainView {
         wishes
     }
 
-    fn groups_ui(&mut self, ui: &mut Ui, explained: &Explained) -> Option<Wish> {
+    fn groups_ui(&mut self, ui: &mut Ui, recording: &Recording, explained: &Explained) -> Option<Wish> {
         if !self.is_picture {
-            head::keys_ui(ui, &mut self.keys);
+            head::keys_ui(ui, &mut self.keys, recording);
         }
         self.groups.groups_ui(ui, explained, !self.is_picture)
     }
@@ -194,6 +183,7 @@ impl ExplainView {
     /// Asks for what is looked at, and takes in what has become ready.
     fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
         let of = Arc::downgrade(scene.recording);
+        self.keys = self.keys.possible(&scene.recording.absent);
         let (device, metric) = (scene.selection.device, drawn_metric(scene.selection.metric));
         let is_same = self.asked.as_ref().is_some_and(|asked| {
             Weak::ptr_eq(&asked.of, &of)

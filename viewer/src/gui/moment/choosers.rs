@@ -9,12 +9,14 @@ use highwater_snapshots::analysis::{Balance, GroupKey, TreeKey};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use super::job::Answer;
-use super::names::{self, key_label};
+use super::names;
 use super::tile::Act;
 use crate::absent::Absent;
 use crate::gui::choice::{Entry, entries_ui};
+use crate::gui::group_keys::{absent_reason, key_entry, key_label, tree_keys};
 use crate::gui::scene::Scene;
 use crate::gui::words::moment_text;
+use crate::session::Recording;
 
 /// How what holds memory is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -80,14 +82,15 @@ impl Choices {
 }
 
 /// The switch between views, the keys, and for stacks which lines and which way round.
-pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, absent: &Absent) {
+pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
+    let absent = &recording.absent;
     ui.horizontal_wrapped(|ui| {
         for look in Look::ALL {
             ui.selectable_value(&mut choices.look, look, look.name());
         }
     });
     ui.horizontal_wrapped(|ui| {
-        let keys: Vec<Option<TreeKey>> = TreeKey::all().map(Some).collect();
+        let keys: Vec<Option<TreeKey>> = tree_keys(recording.deepest_scope).map(Some).collect();
         let mut first = Some(choices.first);
         key_ui(ui, ["by", "Group by"], &mut first, &keys, absent);
         choices.first = first.unwrap_or(choices.first);
@@ -114,30 +117,19 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, absent: &Absent) {
 }
 
 /// The list of keys: the word before the chosen one, and what the list is called.
-fn key_ui(
+pub(in crate::gui) fn key_ui(
     ui: &mut Ui,
     [word, label]: [&str; 2],
     chosen: &mut Option<TreeKey>,
     keys: &[Option<TreeKey>],
     absent: &Absent,
 ) {
-    let name = |key: Option<TreeKey>| key.map_or("nothing", key_label);
-    let entry = |key: &Option<TreeKey>| Entry {
-        name: name(*key).to_owned(),
-        problem: key.and_then(|key| absent_reason(absent, key)),
-    };
-    let now = name(*chosen);
+    let nothing = || Entry::from("nothing".to_owned());
+    let entry = |key: &Option<TreeKey>| key.map_or_else(nothing, |key| key_entry(absent, key));
+    let now = chosen.map_or_else(|| "nothing".to_owned(), key_label);
     let list = ComboBox::from_id_salt(label).selected_text(format!("{word} {now}")).height(400.0);
     let shown = list.show_ui(ui, |ui| entries_ui(ui, chosen, keys, entry));
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
-}
-
-/// Why no block has a value for `key`.
-pub(in crate::gui) fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
-    match key {
-        TreeKey::By(key) => absent.reason(key),
-        TreeKey::Block => None,
-    }
 }
 
 /// Whether the moment or what became of memory between the marks is looked at.

@@ -78,7 +78,10 @@ fn cell(answer: &Answer, id: NodeId, column: usize) -> Cell {
     let node = tree.node(id);
     match column {
         0 => {
-            let mut text = names::label(recording, tree, id);
+            let mut text = match answer.labels.get(&id) {
+                Some(label) => label.clone(),
+                None => names::label(recording, tree, id),
+            };
             if let Part::Block(block) = node.part {
                 let maker = names::maker(&recording.trace, block);
                 if !maker.is_empty() {

@@ -94,6 +94,8 @@ pub(super) struct Answer {
     pub(super) focus: NodeId,
     /// The nodes at which blocks end within the focus, in the order asked for.
     pub(super) rows: Arc<Vec<NodeId>>,
+    /// The labels of rows that would otherwise be called like others.
+    pub(super) labels: Arc<HashMap<NodeId, String>>,
     /// The bytes of the largest row.
     pub(super) most: u64,
     pub(super) chosen: Option<Chosen>,
@@ -126,13 +128,18 @@ impl Clerk {
             Some(last) => Arc::clone(&last.rows),
             None => Arc::new(rows_of(&tree, request, focus)),
         };
+        let same_labels = last.as_ref().filter(|last| last.focus == focus);
+        let labels = match same_labels {
+            Some(last) => Arc::clone(&last.labels),
+            None => Arc::new(names::labels_apart(&request.source.recording, &tree, &rows)),
+        };
         let same_choice = last.filter(|last| last.request.chosen == request.chosen);
         let chosen = match same_choice {
             Some(last) => last.chosen,
             None => chosen_of(&tree, request),
         };
         let most = rows.iter().map(|id| tree.node(*id).own_bytes).max().unwrap_or(0);
-        let answer = Answer { request: request.clone(), tree, focus, rows, most, chosen, balance };
+        let answer = Answer { request: request.clone(), tree, focus, rows, labels, most, chosen, balance };
         self.last = Some(answer.clone());
         answer
     }

@@ -20,9 +20,8 @@ use highwater_snapshots::analysis::tree::{NodeId, Part};
 use highwater_snapshots::analysis::{Matches, TreeQuery};
 use highwater_snapshots::units::format_bytes;
 
-pub(super) use choosers::absent_reason;
+pub(super) use choosers::key_ui;
 pub use choosers::{Choices, Look};
-pub(super) use names::key_label;
 
 use super::scene::{Reason, Scene, Wish};
 use super::table::TableState;
@@ -128,7 +127,7 @@ impl MomentPanel {
         self.choices = self.choices.possible(&scene.recording.absent);
         self.receive(ui.ctx(), scene);
         self.head_ui(ui, scene);
-        choosers::choices_ui(ui, &mut self.choices, &scene.recording.absent);
+        choosers::choices_ui(ui, &mut self.choices, scene.recording);
         let mut wishes = Vec::new();
         if let Some(why) = self.worker.failure() {
             ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));

@@ -314,3 +314,30 @@ fn tiles_and_bars_that_are_too_small_are_merged_with_exact_sums() {
         }
     }
 }
+
+#[test]
+fn stacks_with_one_innermost_line_are_told_apart_by_the_first_caller_that_differs() {
+    let text = "
+        alloc a 1000 < alloc (t.py:1) < one (m.py:10) < main (m.py:30)
+        alloc b 900 < alloc (t.py:1) < two (m.py:20) < main (m.py:30)
+        alloc c 800 < alloc (t.py:1) < two (m.py:20) < other (m.py:40)
+        alloc d 700 < apart (m.py:50) < main (m.py:30)
+    ";
+    for is_inverted in [false, true] {
+        let mut bench = Bench::new(text).by(Look::Table, GroupKey::Stack, None);
+        bench.panel.choices.is_inverted = is_inverted;
+        let harness = bench.shown();
+        let rows = harness.query_all_by_role(egui::Role::Row);
+        let names: Vec<String> = rows
+            .filter_map(|row| row.accesskit_node().label())
+            .map(|label| label.split(" · ").next().unwrap_or_default().to_owned())
+            .collect();
+        let expected = [
+            "alloc (t.py:1) < one (m.py:10)",
+            "alloc (t.py:1) < … < main (m.py:30)",
+            "alloc (t.py:1) < … < other (m.py:40)",
+            "apart (m.py:50)",
+        ];
+        assert_eq!(names, expected, "inverted: {is_inverted}");
+    }
+}

@@ -67,7 +67,7 @@ pub(super) fn segment_lines(segment: &HeldSegment) -> Vec<String> {
             format_bytes(usage.waiting)
         ),
         format!(
-            "{} free in {} holes, the largest {}",
+            "{} free in {} ranges, the largest {}",
             format_bytes(usage.free),
             format_count(usage.holes),
             format_bytes(usage.largest_hole)

@@ -15,7 +15,7 @@ const COLUMNS: [Column; 9] = [
     column("address", "The first address.", 116.0, true),
     column("bytes", "Bytes reserved from the driver, without unmapped parts.", 72.0, true),
     column("use", "The share of live blocks, rounding included.", 66.0, true),
-    column("largest hole", "The largest free range.", 84.0, true),
+    column("largest free", "The largest free range.", 84.0, true),
     column("free", "Sum of all free ranges.", 80.0, true),
     column("waiting", "Bytes of freed blocks that wait for a stream.", 66.0, true),
     column("blocks", "Number of live and waiting blocks.", 54.0, true),

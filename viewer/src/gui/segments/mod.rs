@@ -12,13 +12,14 @@ mod oom;
 
 use std::sync::Arc;
 
-use eframe::egui::{self, RichText, ScrollArea, Ui, vec2};
+use eframe::egui::{self, RichText, Ui, vec2};
 use highwater_snapshots::EventId;
 use highwater_snapshots::analysis::addresses::{Home, Room};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 pub use lanes::Under;
 
+use super::room::least_height_ui;
 use super::scene::{Scene, Wish};
 use super::theme::{self, Shades};
 use super::worker::Worker;
@@ -29,6 +30,9 @@ use known::{Known, OomKey, Question, State};
 use lanes::Lanes;
 use list::List;
 use look::{Legend, Paint};
+
+/// Share of the view's height that the account of a failed request takes at most.
+const OOM_SHARE: f32 = 1.0 / 3.0;
 
 /// The view's state.
 #[derive(Debug)]
@@ -110,26 +114,18 @@ impl SegmentsView {
     }
 
     /// Shows the view in the room that there is; where that is too little, it scrolls. With `under` the lanes lie exactly
-    /// under that timeline, without it there are none.
+    /// under that timeline; there are none without it, or where a low view has room for the map alone.
     pub fn segments_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
-        let looks_at_oom = self.state.as_ref().is_some_and(|state| state.failed.is_some());
-        let least = theme::SEGMENTS_LEAST[usize::from(looks_at_oom)];
-        if self.is_picture || ui.available_height() >= least {
-            return self.whole_ui(ui, scene, under);
+        let visible = ui.available_height();
+        if self.is_picture {
+            return self.whole_ui(ui, scene, (under, visible));
         }
-        let scroll = ScrollArea::vertical().id_salt("segments").auto_shrink([false, false]);
-        let shown = scroll.show(ui, |ui| {
-            let room = vec2(ui.available_width(), least);
-            ui.allocate_ui(room, |ui| {
-                ui.set_min_size(room);
-                ui.set_max_height(least);
-                self.whole_ui(ui, scene, under)
-            })
-        });
-        shown.inner.inner
+        let show = |ui: &mut Ui| self.whole_ui(ui, scene, (under, visible));
+        least_height_ui(ui, "segments", theme::SEGMENTS_LEAST, show)
     }
 
-    fn whole_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
+    /// Shows all of the view, of which `visible` points are seen without scrolling: the map begins within these.
+    fn whole_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, (under, visible): (Option<Under<'_>>, f32)) -> Vec<Wish> {
         let mut wishes = Vec::new();
         let known = self.known(scene);
         self.ask(ui.ctx(), scene, &known);
@@ -147,6 +143,7 @@ impl SegmentsView {
             shades: Shades::in_ui(ui),
             scale: (ui.ctx().pixels_per_point().round() as usize).max(1),
         };
+        let top = ui.next_widget_position().y;
         headline_ui(ui, &state);
         ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, &paint, &mut wishes));
         // Why a request failed is what is looked for first.
@@ -158,7 +155,9 @@ impl SegmentsView {
             self.tested = self.tester.take().or(self.tested.take());
             let tested = self.tested.as_ref().filter(|(of, _)| *of == key);
             let analysis = tested.map(|(_, analysis)| &**analysis);
-            let asked = oom::failed_ui(ui, failed, analysis, &paint, self.is_picture);
+            // The map stays in view below it.
+            let most = if self.is_picture { theme::OOM_PANEL_HEIGHT } else { visible * OOM_SHARE };
+            let asked = oom::failed_ui(ui, failed, analysis, &paint, (self.is_picture, most));
             wishes.extend(asked.wish);
             if asked.show_relief
                 && let Some(relief) = &failed.relief
@@ -166,12 +165,13 @@ impl SegmentsView {
                 (self.shows_relief, self.wanted) = (true, Some(relief.address));
             }
         }
-        if let Some(under) = under {
+        let room = ui.available_height().min(visible - (ui.next_widget_position().y - top));
+        if let Some(under) = under.filter(|_| room >= theme::LANES_LEAST + theme::MAP_LEAST) {
             let only = self.chosen.filter(|_| self.is_alone).and_then(|address| {
                 let row = state.map.segment_at(address)?;
                 state.map.segments.get(row).map(|segment| segment.addresses.clone())
             });
-            let height = (ui.available_height() * 0.3).clamp(theme::LANES_LEAST, theme::LANES_MOST);
+            let height = (room * 0.3).clamp(theme::LANES_LEAST, theme::LANES_MOST);
             wishes.extend(self.lanes.lanes_ui(ui, scene, (&known, under), only, height));
             ui.add_space(4.0);
         }
@@ -192,7 +192,7 @@ impl SegmentsView {
             ui.weak(nothing_held(state));
             return;
         }
-        let room = ui.available_size().max(vec2(200.0, 120.0));
+        let room = ui.available_size().max(vec2(200.0, theme::MAP_LEAST));
         let is_wide = room.x >= theme::SEGMENTS_TABLE_WIDTH * 1.8;
         let sizes = match is_wide {
             true => {
@@ -245,6 +245,21 @@ impl SegmentsView {
             return;
         }
         ui.separator();
+        if ui.max_rect().width() < theme::SEGMENTS_WIDE {
+            ui.menu_button("Map", |ui| self.map_tools_ui(ui, state, wishes));
+        } else {
+            self.map_tools_ui(ui, state, wishes);
+        }
+        let shown = state.failed.as_ref().and_then(|failed| state.ooms.iter().position(|oom| *oom == failed.event));
+        if let Some(event) = oom::choice_ui(ui, state, shown).oom.and_then(|row| state.ooms.get(row)) {
+            self.oom = Some(*event);
+            self.shows_relief = false;
+            wishes.push(Wish::Moment(event.0 as usize + 1));
+        }
+    }
+
+    /// How the map is drawn, and what can be done with the table.
+    fn map_tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, wishes: &mut Vec<Wish>) {
         let tooltip = "Draw every segment in its own row at full width; otherwise all segments have one scale.";
         ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
         let tooltip = "Draw the map with twice as many rows (+ while the map has the focus).";
@@ -266,12 +281,6 @@ impl SegmentsView {
         if copied.clicked() {
             ui.ctx().copy_text(self.list.csv(state));
             wishes.push(Wish::Tell(format!("Copied {} segments as CSV.", state.order.len())));
-        }
-        let shown = state.failed.as_ref().and_then(|failed| state.ooms.iter().position(|oom| *oom == failed.event));
-        if let Some(event) = oom::choice_ui(ui, state, shown).oom.and_then(|row| state.ooms.get(row)) {
-            self.oom = Some(*event);
-            self.shows_relief = false;
-            wishes.push(Wish::Moment(event.0 as usize + 1));
         }
     }
 
@@ -315,7 +324,8 @@ fn is_beside(event: EventId, moment: usize) -> bool {
 /// What is held, in one sentence, and in a tooltip pool by pool.
 fn headline_ui(ui: &mut Ui, state: &State) {
     let text = headline(state);
-    let response = ui.label(RichText::new(&text).size(15.0).strong());
+    let size = if ui.available_width() < theme::SEGMENTS_WIDE { 13.0 } else { 15.0 };
+    let response = ui.label(RichText::new(&text).size(size).strong());
     response.on_hover_ui(|ui| {
         ui.set_max_width(2.0 * theme::TOOLTIP_WIDTH);
         for room in &state.rooms {

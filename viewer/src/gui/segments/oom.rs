@@ -16,6 +16,9 @@ use crate::gui::scene::Wish;
 use crate::gui::theme::{self, Shades};
 use crate::oom_analysis::OomAnalysis;
 
+/// Height that margins and border add to the account, in points.
+const FRAME: f32 = 14.0;
+
 /// What was done.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
@@ -56,36 +59,40 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> A
 }
 
 /// The failed request: why it failed and what would have helped at the left, the request against the largest free ranges
-/// beside it. `analysis` is there once the replays are done.
+/// beside it; at most `most` points high. `analysis` is there once the replays are done.
 pub(super) fn failed_ui(
     ui: &mut Ui,
     failed: &FailedRequest,
     analysis: Option<&OomAnalysis>,
     paint: &Paint<'_>,
-    is_picture: bool,
+    (is_picture, most): (bool, f32),
 ) -> Asked {
     let mut asked = Asked::default();
     let frame = eframe::egui::Frame::group(ui.style());
     frame.show(ui, |ui| {
         ui.set_width(ui.available_width());
-        ScrollArea::vertical().id_salt("failed").max_height(theme::OOM_PANEL_HEIGHT).show(ui, |ui| {
-            let has_third = ui.available_width() > theme::OOM_PANEL_WIDE;
-            ui.columns(if has_third { 3 } else { 2 }, |sides| match sides {
-                [words, picture] => {
-                    words_ui(words, failed, analysis);
-                    blocks_ui(words, failed, analysis, is_picture, &mut asked);
-                    bars_ui(picture, failed, paint);
-                    facts_ui(picture, failed);
-                }
-                [words, picture, blocks] => {
-                    words_ui(words, failed, analysis);
-                    bars_ui(picture, failed, paint);
-                    facts_ui(picture, failed);
-                    blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
-                }
-                _ => {}
+        ScrollArea::vertical()
+            .id_salt("failed")
+            .min_scrolled_height(0.0)
+            .max_height(most.min(theme::OOM_PANEL_HEIGHT) - FRAME)
+            .show(ui, |ui| {
+                let has_third = ui.available_width() > theme::OOM_PANEL_WIDE;
+                ui.columns(if has_third { 3 } else { 2 }, |sides| match sides {
+                    [words, picture] => {
+                        words_ui(words, failed, analysis);
+                        blocks_ui(words, failed, analysis, is_picture, &mut asked);
+                        bars_ui(picture, failed, paint);
+                        facts_ui(picture, failed);
+                    }
+                    [words, picture, blocks] => {
+                        words_ui(words, failed, analysis);
+                        bars_ui(picture, failed, paint);
+                        facts_ui(picture, failed);
+                        blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
+                    }
+                    _ => {}
+                });
             });
-        });
     });
     asked
 }
@@ -118,7 +125,8 @@ fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
     let stream = failed.likely_stream.map_or(String::new(), |stream| format!(", probably stream {}", stream.0));
     let rows = [
         ("rounded to", format!("{}, {} pool{stream}", bytes(failed.rounded), failed.pool)),
-        ("needed from the driver", format!("{}, which had {}", bytes(failed.from_driver), bytes(failed.device_free))),
+        ("needed from the driver", bytes(failed.from_driver)),
+        ("free on the device", bytes(failed.device_free)),
         ("allocated", format!("{} of {} reserved", bytes(failed.allocated), bytes(failed.reserved))),
         ("waiting for streams", bytes(failed.waiting)),
         ("free in its pool", bytes(failed.free_in_pool)),
@@ -137,14 +145,14 @@ fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
 /// The largest holders, and the fewest bytes of live blocks to free.
 fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, is_picture: bool, asked: &mut Asked) {
     if let Some(analysis) = analysis {
-        ui.strong("Live blocks");
+        ui.strong("Live blocks (allocated bytes)");
         holders_ui(ui, &analysis.holders);
     }
     let Some(way_out) = failed.way_out() else { return };
     ui.horizontal_wrapped(|ui| {
         let count = way_out.blocks().len();
         let blocks = if count == 1 { "1 block".to_owned() } else { format!("{count} blocks") };
-        let title = format!("To free: {} in {blocks}", format_bytes(way_out.bytes()));
+        let title = format!("To free: {} allocated in {blocks}", format_bytes(way_out.bytes()));
         let response = ui.strong(title);
         if let Some(text) = analysis.and_then(OomAnalysis::way_out_text) {
             response.on_hover_text(text);

@@ -180,7 +180,7 @@ pub(super) fn lived(statistics: &Statistics) -> Sheet {
     lines.push(of_bin("not known".to_owned(), &statistics.lived.open, &statistics.blocks, None));
     let tooltip = "Events from a block's allocation to the request of its free. Of blocks made before the recording or \
                    not freed in it that is not known.";
-    bins("Lives in events", words("Events lived", tooltip, 110.0), lines, 1)
+    bins("Lifetime (events)", words("Lifetime (events)", tooltip, 110.0), lines, 1)
 }
 
 /// All that is known of the recording, its device and its allocator.
@@ -228,13 +228,13 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     }
     let allocator = &statistics.allocator;
     let count = format_count;
-    add("driver", "Segments obtained", count(allocator.segment_allocs));
+    add("driver", "Segments allocated", count(allocator.segment_allocs));
     add("driver", "Segments freed", count(allocator.segment_frees));
     add("driver", "Page mappings", count(allocator.maps));
     add("driver", "Page unmappings", count(allocator.unmaps));
-    add("driver", "Bytes obtained", exact(allocator.obtained_bytes));
+    add("driver", "Bytes allocated", exact(allocator.obtained_bytes));
     add("driver", "Bytes given back", exact(allocator.returned_bytes));
-    add("driver", "Segments obtained right after a release", count(allocator.obtained_after_release));
+    add("driver", "Segments allocated right after a release", count(allocator.obtained_after_release));
     add("driver", "Requests that failed", count(allocator.ooms));
     let loss = allocator.allocated_bytes.saturating_sub(allocator.requested_bytes);
     let share = crate::gui::legend::share(loss, allocator.allocated_bytes);

@@ -180,7 +180,7 @@ fn trust_is_told_in_words_and_settings_as_facts() {
 #[test]
 fn an_empty_recording_shows_empty_sheets() {
     let mut harness = harness("");
-    for sheet in ["Steps", "Kept", "Sizes", "Lifetimes", "Lives in events", "Recording"] {
+    for sheet in ["Steps", "Kept", "Sizes", "Lifetimes", "Lifetime (events)", "Recording"] {
         show(&mut harness, sheet);
     }
 }

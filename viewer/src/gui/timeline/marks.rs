@@ -7,13 +7,21 @@ use highwater_snapshots::analysis::Moment;
 use highwater_snapshots::units::format_bytes;
 
 use super::frame::PlotFrame;
+use super::labels::Labels;
 use crate::gui::theme::{self, Shades};
 use crate::gui::words::when;
 use crate::selection::Axis;
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
-/// outside the view, a label at the side where it is. Gives the label's rectangle.
-pub(super) fn paint_peak(painter: &Painter, frame: &PlotFrame, x: f64, peak: &Moment, shades: &Shades) -> Rect {
+/// outside the view, a label at the side where it is.
+pub(super) fn paint_peak(
+    painter: &Painter,
+    frame: &PlotFrame,
+    x: f64,
+    peak: &Moment,
+    labels: &mut Labels,
+    shades: &Shades,
+) {
     let painter = painter.with_clip_rect(frame.rect);
     let title = format!("Peak {}", format_bytes(peak.bytes));
     let title = painter.layout_no_wrap(title, FontId::proportional(14.0), shades.on_peak);
@@ -31,7 +39,8 @@ pub(super) fn paint_peak(painter: &Painter, frame: &PlotFrame, x: f64, peak: &Mo
         let arrow = vec![pos2(tip, middle), pos2(base, middle - 5.0), pos2(base, middle + 5.0)];
         painter.add(Shape::convex_polygon(arrow, shades.on_peak, Stroke::NONE));
         painter.galley(pos2(text, rect.top() + 4.0), title, shades.on_peak);
-        return rect;
+        labels.add(rect);
+        return;
     }
     let below = painter.layout_no_wrap(when(peak), FontId::proportional(11.5), shades.on_peak);
     let size = vec2(title.size().x.max(below.size().x) + 16.0, title.size().y + below.size().y + 8.0);
@@ -48,15 +57,33 @@ pub(super) fn paint_peak(painter: &Painter, frame: &PlotFrame, x: f64, peak: &Mo
     painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
     painter.galley(rect.left_top() + vec2(8.0, 4.0 + title.size().y), below, shades.on_peak);
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
-    rect
+    labels.add(rect);
+    labels.add(Rect::from_center_size(point, egui::Vec2::splat(11.0)));
 }
 
-/// Paints mark A or B: a line from top to bottom with its name at the foot.
-pub(super) fn paint_mark(painter: &Painter, frame: &PlotFrame, x: f64, name: &str, shades: &Shades) {
+/// Paints mark A or B: a line from top to bottom with its name at the foot, or at the top where the foot is taken.
+pub(super) fn paint_mark(
+    painter: &Painter,
+    frame: &PlotFrame,
+    x: f64,
+    name: &str,
+    labels: &mut Labels,
+    shades: &Shades,
+) {
     let painter = painter.with_clip_rect(frame.rect);
     let x = frame.screen_x(x);
-    painter.vline(x, frame.rect.y_range(), Stroke::new(1.5, shades.mark));
-    let flag = Rect::from_min_size(pos2(x, frame.rect.bottom() - 18.0), vec2(16.0, 18.0));
+    let size = vec2(16.0, 16.0);
+    let foot = pos2(x, frame.rect.bottom() - size.y);
+    let left = vec2(-size.x, 0.0);
+    let top = pos2(x, frame.rect.top());
+    // At last clear of a peak of next to nothing.
+    let aside = vec2(size.x / 2.0, 0.0);
+    let places =
+        [foot, foot + left, top, top + left, foot + aside, foot + left - aside].map(|at| Rect::from_min_size(at, size));
+    for [from, to] in labels.beside(x, frame.rect.top(), frame.rect.bottom()) {
+        painter.vline(x, from..=to, Stroke::new(1.5, shades.mark));
+    }
+    let flag = labels.claim(frame.rect.expand(0.5), places).unwrap_or(places[0]);
     painter.rect_filled(flag, 0.0, shades.mark);
     painter.text(flag.center(), Align2::CENTER_CENTER, name, FontId::proportional(12.0), shades.on_peak);
 }
@@ -68,33 +95,38 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
     painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.09));
 }
 
-/// Paints the requests that could not be met: a cross each near the foot, where the peak's label never lies, and one
-/// label for those that lie close.
+/// Paints the requests that could not be met: a line and a cross each, and words beside it, near the foot or wherever no
+/// label lies; one label for those that lie close.
 pub(in crate::gui) fn paint_ooms(
     painter: &Painter,
     frame: &PlotFrame,
     places: impl Iterator<Item = f64>,
+    labels: &mut Labels,
     shades: &Shades,
 ) {
     let painter = painter.with_clip_rect(frame.rect);
-    let mut labelled_to = f32::MIN;
     let mut painted_to = f32::MIN;
     for x in places.filter(|x| frame.view.x.contains(x)).map(|x| frame.screen_x(x)) {
         if x < painted_to + 1.0 {
             continue;
         }
         painted_to = x;
+        for [from, to] in labels.beside(x, frame.rect.top(), frame.rect.bottom()) {
+            painter.vline(x, from..=to, Stroke::new(1.0, shades.warning.gamma_multiply(0.7)));
+        }
         // Whole also where the recording ends in it.
-        let center = pos2(x.clamp(frame.rect.left() + 7.0, frame.rect.right() - 7.0), frame.rect.bottom() - 28.0);
-        painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.warning.gamma_multiply(0.7)));
-        theme::cross(&painter, center, 5.0, shades);
+        let x = x.clamp(frame.rect.left() + 7.0, frame.rect.right() - 7.0);
         let words = painter.layout_no_wrap("out of memory".to_owned(), FontId::proportional(12.0), shades.warning);
-        let x = center.x;
-        let left = if x + words.size().x + 12.0 < frame.rect.right() { x + 9.0 } else { x - 9.0 - words.size().x };
-        if left > labelled_to + 6.0 {
-            labelled_to = left + words.size().x;
-            painter.rect_filled(Rect::from_min_size(pos2(left, center.y - 8.0), words.size()), 2.0, shades.canvas);
-            painter.galley(pos2(left, center.y - 8.0), words, shades.warning);
+        let rows = [frame.rect.bottom() - 28.0, frame.rect.center().y, frame.rect.top() + 12.0];
+        let beside = rows.into_iter().flat_map(|y| {
+            [x + 9.0, x - 9.0 - words.size().x].map(|left| Rect::from_min_size(pos2(left, y - 8.0), words.size()))
+        });
+        let place = labels.claim(frame.rect, beside);
+        let center = pos2(x, place.map_or(rows[0], |place| place.top() + 8.0));
+        theme::cross(&painter, center, 5.0, shades);
+        if let Some(place) = place {
+            painter.rect_filled(place, 2.0, shades.canvas);
+            painter.galley(place.min, words, shades.warning);
         }
     }
 }
@@ -196,25 +228,25 @@ pub(in crate::gui) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis
     painter.text(place, Align2::RIGHT_CENTER, name, FontId::proportional(11.5), shades.faint);
 }
 
-/// Paints words in an upper corner of the plot, for what is outside the view; in neither where both are `taken` or too
-/// small.
+/// Points between two places at which a note is tried.
+const NOTE_STEP: f32 = 24.0;
+
+/// Paints words at the upper edge of the plot, for what is outside the view: as far right as there is a place that no
+/// label takes and that `is_clear` of what the plot shows; nowhere where there is none.
 pub(in crate::gui) fn paint_note(
     painter: &Painter,
     frame: &PlotFrame,
     text: &str,
-    taken: Option<Rect>,
-    [colour, canvas]: [Color32; 2],
+    labels: &mut Labels,
+    is_clear: impl Fn(Rect) -> bool,
+    colour: Color32,
 ) {
     let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.5), colour);
     let size = galley.size();
-    let right = frame.rect.right_top() + vec2(-8.0 - size.x, 6.0);
-    let left = frame.rect.left_top() + vec2(8.0, 6.0);
-    let places = [right, left].map(|place| Rect::from_min_size(place, size));
-    let is_free = |place: &&Rect| {
-        frame.rect.contains_rect(**place) && !taken.is_some_and(|taken| taken.intersects(place.expand(3.0)))
-    };
-    if let Some(place) = places.iter().find(is_free) {
-        painter.rect_filled(place.expand(2.0), 2.0, canvas);
+    let right = frame.rect.right_top() + vec2(-8.0 - size.x, 4.0);
+    let steps = ((frame.rect.width() - size.x) / NOTE_STEP).max(0.0) as usize;
+    let places = (0..=steps).map(|step| Rect::from_min_size(right - vec2(step as f32 * NOTE_STEP, 0.0), size));
+    if let Some(place) = labels.claim(frame.rect, places.filter(|place| is_clear(place.expand(2.0)))) {
         painter.galley(place.min, galley, colour);
     }
 }

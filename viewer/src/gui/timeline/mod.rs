@@ -2,6 +2,7 @@
 
 mod axis;
 mod frame;
+mod labels;
 mod lanes;
 mod marks;
 mod picture;
@@ -21,6 +22,7 @@ use highwater_snapshots::analysis::{Matches, Metric};
 use highwater_snapshots::units::format_bytes;
 
 pub use frame::PlotFrame;
+pub(super) use labels::Labels;
 pub(super) use marks::{paint_axis_name, paint_note, paint_ooms};
 pub use picture::{Picture, Stacking, drawn_metric};
 pub(super) use plot::ruled;
@@ -275,22 +277,19 @@ impl Timeline {
                 marks::paint_outline(painter, frame, &shown.picture.outline, edges, colours);
             }
         }
-        for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
-            if let Some(moment) = mark {
-                marks::paint_mark(painter, frame, selection.middle_of(trace, *moment), name, shades);
-            }
-        }
         if let Some(range) = selection.range() {
             let x = [range.start, range.end].map(|moment| selection.middle_of(trace, moment));
             marks::paint_between(painter, frame, x, shades);
         }
         let peak = index.peak(trace, selection.metric);
         let middle = selection.middle_of(trace, peak.position());
-        let label = marks::paint_peak(painter, frame, middle, &peak, shades);
-        let capacity = index.summary.capacity_bytes;
-        if capacity as f64 > frame.view.y.end {
-            let text = format!("capacity {} is above this view", format_bytes(capacity));
-            paint_note(painter, frame, &text, Some(label), [shades.faint, shades.canvas]);
+        let mut labels = Labels::default();
+        marks::paint_peak(painter, frame, middle, &peak, &mut labels, shades);
+        for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
+            if let Some(moment) = mark {
+                let x = selection.middle_of(trace, *moment);
+                marks::paint_mark(painter, frame, x, name, &mut labels, shades);
+            }
         }
         if let Some(hover) = self.hover {
             marks::paint_cursor(painter, frame, selection.middle_of(trace, hover.moment), hover.total, shades);
@@ -300,7 +299,25 @@ impl Timeline {
         }
         let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
         let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
-        paint_ooms(painter, frame, ooms, shades);
+        paint_ooms(painter, frame, ooms, &mut labels, shades);
+        let capacity = index.summary.capacity_bytes;
+        if capacity as f64 > frame.view.y.end {
+            let text = format!("capacity {} is above this view", format_bytes(capacity));
+            paint_note(painter, frame, &text, &mut labels, |place| self.lies_below(frame, place), shades.faint);
+        }
+    }
+
+    /// Whether all totals lie below `place`, so that no band and no line meets it.
+    fn lies_below(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
+        let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else { return true };
+        let is_over = |column: &usize| {
+            let left = frame.screen_x(shown.edge(*column));
+            left <= place.right() && frame.screen_x(shown.edge(*column + 1)) >= place.left()
+        };
+        let totals = &shown.picture.totals;
+        let highest = |column: usize| Metric::ALL.into_iter().map(|metric| totals[column].get(metric)).max();
+        let columns = (0..totals.len()).filter(is_over);
+        columns.filter_map(highest).all(|bytes| frame.screen_y(bytes as f64) > place.bottom())
     }
 
     fn overview(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {

@@ -9,11 +9,11 @@ use crate::cli::predicted::{Compared, Settings, compared, difference, tried};
 use crate::gui::scene::Wish;
 use crate::gui::table::{Cell, Column, TableState, Touched, csv, table_with_tips_ui};
 use crate::gui::theme;
-use crate::gui::words::when;
+use crate::gui::words::{step_and_phase, when};
 use crate::prediction::{Figures, Prediction};
 
 const fn number(name: &'static str, tooltip: &'static str) -> Column {
-    Column { name, tooltip, width: 92.0, is_number: true, is_sortable: false }
+    Column { name, tooltip, width: 80.0, is_number: true, is_sortable: false }
 }
 
 const fn text(name: &'static str, tooltip: &'static str, width: f32) -> Column {
@@ -21,21 +21,29 @@ const fn text(name: &'static str, tooltip: &'static str, width: f32) -> Column {
 }
 
 const PEAKS: [Column; 5] = [
-    text("Peak of", "Each total has a peak of its own.", 130.0),
+    text("Peak of", "Each total has a peak of its own.", 110.0),
     number("Recorded", "The peak as it was recorded."),
     number("What if", "The peak as it would have been."),
-    number("Difference", "What the change makes of it."),
-    text("Which is then in", "Where the peak would be. A click goes there, and so does Enter.", 0.0),
+    Column { width: 84.0, ..number("Difference", "What the change makes of it.") },
+    text("New peak at", "Where the peak would be. A click goes there, and so does Enter.", 0.0),
 ];
 
 const TRIED: [Column; 6] = [
     text("Settings", "A click replays with these settings, and so does Enter.", 0.0),
     number("Allocated", "The peak of allocated memory."),
     number("Reserved", "The peak of reserved memory."),
-    number("Beyond active", "How far the peak of reserved memory lies beyond that of active memory."),
+    Column {
+        width: 108.0,
+        ..number("Reserved − active", "The peak of reserved memory less the peak of active memory.")
+    },
     number("Difference", "By how much reserved memory differs from the recording."),
-    text("How it ends", "Whether a request fails.", 170.0),
+    text("How it ends", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
 ];
+
+/// Width from which on the table of settings has all its columns, in points.
+const ROOM_FOR_ALL: f32 = 750.0;
+/// Width from which on the table of peaks names events, in points.
+const ROOM_FOR_EVENTS: f32 = 590.0;
 
 /// Height of a table of so many rows.
 fn height(rows: usize) -> f32 {
@@ -60,6 +68,7 @@ fn whole_table_ui(
 pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Wish> {
     let rows = compared(&replayed.prediction.measured, &other.changed.figures);
     let told = |row: &Compared| row.peak.as_ref().map(|peak| other.told(peak));
+    let place = if ui.available_width() < ROOM_FOR_EVENTS { step_and_phase } else { when };
     let cell = |row: usize, column: usize| {
         let Some(row) = rows.get(row) else { return Cell::default() };
         let [before, after] = row.bytes;
@@ -68,11 +77,15 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
             1 => format_bytes(before).into(),
             2 => format_bytes(after).into(),
             3 => Cell { is_faint: before == after, ..difference(before, after).into() },
-            _ => told(row).map_or_else(Cell::default, |peak| Cell { is_link: true, ..when(&peak).into() }),
+            _ => told(row).map_or_else(Cell::default, |peak| Cell { is_link: true, ..place(&peak).into() }),
         }
     };
     let tip = |row: usize, column: usize| {
-        let bytes = rows.get(row)?.bytes;
+        let row = rows.get(row)?;
+        if column + 1 == PEAKS.len() {
+            return told(row).map(|peak| when(&peak));
+        }
+        let bytes = row.bytes;
         let exact = *bytes.get(column.checked_sub(1)?)?;
         Some(format!("{} B", format_count(exact)))
     };
@@ -86,7 +99,12 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
 pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
     let rows = tried(&replayed.prediction);
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
+    // Where there is little room, the figures that are compared stay.
+    let shown: &[usize] = if ui.available_width() < ROOM_FOR_ALL { &[0, 2, 5] } else { &[0, 1, 2, 3, 4, 5] };
+    let columns: Vec<Column> = shown.iter().map(|column| TRIED[*column]).collect();
+    let of = |column: usize| shown.get(column).copied().unwrap_or_default();
     let cell = |row: usize, column: usize| {
+        let column = of(column);
         let Some(row) = rows.get(row) else { return Cell::default() };
         let [allocated, reserved, unused] = figures_of(row.figures);
         match column {
@@ -99,10 +117,10 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
         }
     };
     let tip = |row: usize, column: usize| {
-        let exact = *figures_of(rows.get(row)?.figures).get(column.checked_sub(1)?)?;
+        let exact = *figures_of(rows.get(row)?.figures).get(of(column).checked_sub(1)?)?;
         Some(format!("{} B", format_count(exact)))
     };
-    let touched = whole_table_ui(ui, ("Settings tried", &TRIED), rows.len(), state, (cell, tip));
+    let touched = whole_table_ui(ui, ("Settings tried", &columns), rows.len(), state, (cell, tip));
     // Walking the rows by keys replays nothing; a click does, wherever in the row.
     let clicked = touched.chosen.filter(|_| touched.column.is_some());
     let row = touched.opened.or(clicked).and_then(|row| rows.get(row))?;

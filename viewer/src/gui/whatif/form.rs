@@ -51,7 +51,7 @@ impl Field {
             Self::Capacity => "Device size",
             Self::Without => "Without",
             Self::UntilLastUse => "Until last use",
-            Self::Scale => "A part of",
+            Self::Scale => "Scale to",
         }
     }
 
@@ -188,14 +188,14 @@ impl Form {
         self.mistakes.iter().all(Option::is_none).then_some(Applied { change, words })
     }
 
-    /// Shows the fields; gives what the user did.
-    pub(super) fn form_ui(&mut self, ui: &mut Ui, has_uses: bool, is_busy: bool) -> Option<Act> {
+    /// Shows the fields; gives what the user did. `no_uses` says why the recording has no uses, where it has none.
+    pub(super) fn form_ui(&mut self, ui: &mut Ui, no_uses: Option<&str>, is_busy: bool) -> Option<Act> {
         let mut act = None;
         for field in Field::ALL {
-            let is_usable = has_uses || field != Field::UntilLastUse;
-            ui.horizontal(|ui| act = self.field_ui(ui, field, is_usable).or(act));
-            if !is_usable {
-                told_ui(ui, "Not known here: the recording has no uses (record with --uses).", Shades::in_ui(ui).faint);
+            let problem = no_uses.filter(|_| field == Field::UntilLastUse);
+            ui.horizontal(|ui| act = self.field_ui(ui, field, problem.is_none()).or(act));
+            if let Some(problem) = problem {
+                told_ui(ui, problem, Shades::in_ui(ui).faint);
             } else if let Some(why) = &self.mistakes[field as usize] {
                 told_ui(ui, why, Shades::in_ui(ui).warning);
             }

@@ -11,6 +11,7 @@ mod notes;
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Label, Rect, RichText, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use highwater_snapshots::Trace;
 use highwater_snapshots::analysis::LastUses;
 
 use super::scene::{Scene, Wish};
@@ -25,6 +26,9 @@ use job::{Answer, Asked, Key, Opening, Other, Replayed};
 use plot::CurveView;
 
 pub use job::Predicted;
+
+/// Share of the width that the form takes.
+const FORM_SHARE: f32 = 0.43;
 
 /// The view's state.
 #[derive(Debug)]
@@ -92,36 +96,24 @@ impl WhatIfView {
     /// Shows the view in the room that there is; where that is too little, it scrolls. Gives what the user asks for.
     pub fn whatif_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         if let Some(why) = WHY_NOT {
-            ui.add(Label::new(format!("There is no what-if here: {why}.")).wrap());
+            ui.add(Label::new(format!("What-if is not available: {why}.")).wrap());
             return Vec::new();
         }
         self.refresh(ui.ctx(), scene);
-        let is_wide = ui.available_width() >= theme::WHATIF_WIDE;
-        if is_wide && ui.available_height() >= theme::WHATIF_LEAST {
+        if ui.available_width() >= theme::WHATIF_WIDE {
             return self.columns_ui(ui, scene);
         }
         let scroll = ScrollArea::vertical().id_salt("what if").auto_shrink([false, false]);
-        let show = |ui: &mut Ui| {
-            if !is_wide {
-                return self.column_ui(ui, scene);
-            }
-            let room = vec2(ui.available_width(), theme::WHATIF_LEAST);
-            let columns = |ui: &mut Ui| {
-                ui.set_min_size(room);
-                ui.set_max_height(room.y);
-                self.columns_ui(ui, scene)
-            };
-            ui.allocate_ui(room, columns).inner
-        };
-        scroll.show(ui, show).inner
+        scroll.show(ui, |ui| self.column_ui(ui, scene)).inner
     }
 
-    /// The change at the left, what comes of it at the right.
+    /// The change at the left, what comes of it at the right; where that is too low for both tables and curves it scrolls.
     fn columns_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         let at = ui.next_widget_position();
         let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
         ui.allocate_rect(whole, Sense::hover());
-        let middle = whole.left() + theme::FORM_WIDTH + 8.0;
+        let form = (whole.width() * FORM_SHARE).clamp(theme::FORM_WIDTHS[0], theme::FORM_WIDTHS[1]);
+        let middle = whole.left() + form + 8.0;
         let left = whole.with_max_x(middle - 8.0);
         let mut left_ui = ui.new_child(UiBuilder::new().id_salt("change").max_rect(left));
         let scroll = ScrollArea::vertical().id_salt("change").auto_shrink([false, false]);
@@ -129,28 +121,33 @@ impl WhatIfView {
         ui.painter().vline(middle, whole.y_range(), egui::Stroke::new(1.0, Shades::in_ui(ui).grid));
         let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
         let mut right_ui = ui.new_child(UiBuilder::new().id_salt("outcome").max_rect(right));
-        wishes.extend(self.outcome_ui(&mut right_ui, scene));
+        let mut outcome_ui = |ui: &mut Ui| {
+            wishes.extend(self.verdict_ui(ui, scene));
+            wishes.extend(self.details_ui(ui, scene));
+        };
+        if right.height() >= theme::WHATIF_LEAST {
+            outcome_ui(&mut right_ui);
+        } else {
+            let scroll = ScrollArea::vertical().id_salt("outcome").auto_shrink([false, false]);
+            scroll.show(&mut right_ui, |ui| {
+                ui.set_max_height(theme::WHATIF_LEAST);
+                outcome_ui(ui);
+            });
+        }
         wishes
     }
 
-    /// Everything in one column.
+    /// Everything in one column: the verdict and its figures first, so that they are in view without scrolling.
     fn column_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
-        let mut wishes: Vec<Wish> = self.form_ui(ui, scene);
+        let mut wishes: Vec<Wish> = self.verdict_ui(ui, scene).into_iter().collect();
         ui.separator();
-        let room = vec2(ui.available_width(), theme::WHATIF_LEAST);
-        let has_curve = self
-            .shown
-            .as_ref()
-            .is_some_and(|answer| answer.outcome.as_ref().is_ok_and(|replayed| replayed.prediction.changed.is_some()));
-        if has_curve {
-            ui.allocate_ui(room, |ui| {
-                ui.set_min_size(room);
-                ui.set_max_height(room.y);
-                wishes.extend(self.outcome_ui(ui, scene));
-            });
-        } else {
-            wishes.extend(self.outcome_ui(ui, scene));
-        }
+        wishes.extend(self.form_ui(ui, scene));
+        ui.separator();
+        let room = vec2(ui.available_width(), theme::CURVE_LEAST + 2.0 * theme::ROW_HEIGHT);
+        ui.scope(|ui| {
+            ui.set_max_height(room.y);
+            wishes.extend(self.details_ui(ui, scene));
+        });
         wishes.extend(self.notes_ui(ui));
         wishes
     }
@@ -169,7 +166,8 @@ impl WhatIfView {
 
     /// Shows the form, and replays with what is applied.
     fn form_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
-        match self.form.form_ui(ui, self.has_uses, self.worker.is_busy()) {
+        let problem = (!self.has_uses).then(|| no_uses(&scene.recording.trace));
+        match self.form.form_ui(ui, problem, self.worker.is_busy()) {
             Some(Act::Apply) => self.apply(ui.ctx(), scene),
             Some(Act::Reset) => {
                 self.form = Form::default();
@@ -188,8 +186,8 @@ impl WhatIfView {
         }
     }
 
-    /// What came of the change.
-    fn outcome_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+    /// What came of the change: the verdict and the peaks, or that nothing is changed yet.
+    fn verdict_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Option<Wish> {
         let Some(answer) = self.shown.take() else {
             ui.horizontal(|ui| {
                 if self.worker.failure().is_none() {
@@ -197,24 +195,42 @@ impl WhatIfView {
                 }
                 ui.weak(self.worker.failure().unwrap_or("Replaying the recording…"));
             });
-            return Vec::new();
+            return None;
         };
         let wish = match &answer.outcome {
             Err(why) => {
-                let words = RichText::new(format!("It cannot be replayed: {why}.")).color(Shades::in_ui(ui).warning);
+                let words =
+                    RichText::new(format!("The recording cannot be replayed: {why}.")).color(Shades::in_ui(ui).warning);
                 ui.add(Label::new(words).wrap());
                 None
             }
             Ok(replayed) => match replayed.other() {
                 Some(other) => self.changed_ui(ui, scene, &answer.key.applied, (replayed, &other)),
-                None => self.tried_ui(ui, scene, replayed),
+                None => {
+                    let text = RichText::new(predicted::unchanged(&replayed.prediction)).size(15.0).strong();
+                    ui.add(Label::new(text).wrap());
+                    None
+                }
             },
         };
         self.shown = Some(answer);
-        wish.into_iter().collect()
+        wish
     }
 
-    /// The verdict, the peaks and the curves.
+    /// The curves of the change; without one the settings that were tried.
+    fn details_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Option<Wish> {
+        let answer = self.shown.take()?;
+        let wish = match &answer.outcome {
+            Ok(replayed) if replayed.other().is_some() => self.curve.curve_ui(ui, scene, replayed),
+            Ok(replayed) => self.tried_ui(ui, scene, replayed),
+            Err(_) => None,
+        };
+        // A click on settings asks anew, and until the answer comes this one stays.
+        self.shown = Some(answer);
+        wish
+    }
+
+    /// The verdict and the peaks.
     fn changed_ui(
         &mut self,
         ui: &mut Ui,
@@ -245,15 +261,12 @@ impl WhatIfView {
                 ui.spinner();
             }
         });
-        let wish = figures::peaks_ui(ui, replayed, other, &mut self.peaks);
-        self.curve.curve_ui(ui, scene, replayed).or(wish)
+        figures::peaks_ui(ui, replayed, other, &mut self.peaks)
     }
 
-    /// What the replay makes of the recording as it is, and the settings that were tried.
+    /// The settings that were tried.
     fn tried_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, replayed: &Replayed) -> Option<Wish> {
-        ui.add(Label::new(RichText::new(predicted::unchanged(&replayed.prediction)).size(15.0).strong()).wrap());
-        ui.add_space(2.0);
-        ui.weak("Common settings beside those of the recording; a click on one shows its curve.");
+        ui.weak("The same requests with common settings. Click one to see its peaks and curve.");
         if let Some(settings) = figures::tried_ui(ui, replayed, &mut self.tried) {
             self.form.set(Field::Settings, &settings);
             self.apply(ui.ctx(), scene);
@@ -297,6 +310,15 @@ impl WhatIfView {
             let held = Arc::downgrade(&former);
             discard(former, held);
         }
+    }
+}
+
+/// Why blocks cannot be freed after their last use.
+fn no_uses(trace: &Trace) -> &'static str {
+    if trace.header.recorder == "PyTorch" {
+        "Not available: PyTorch does not record when blocks are used."
+    } else {
+        "Not available: the recording has no uses (record with --uses)."
     }
 }
 

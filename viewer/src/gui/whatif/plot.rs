@@ -7,12 +7,12 @@ use egui_plot::{Line, LineStyle, Plot, PlotPoints};
 use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
-use super::curve::{Asked, Curve, DRAWN, Key};
+use super::curve::{Asked, Column, Curve, DRAWN, Key};
 use super::job::{Other, Replayed};
 use crate::gui::legend::chip_ui;
 use crate::gui::scene::{Scene, Wish};
 use crate::gui::theme::{self, Shades};
-use crate::gui::timeline::{PlotFrame, paint_axis_name, paint_note, paint_ooms, ruled, wheel};
+use crate::gui::timeline::{Labels, PlotFrame, paint_axis_name, paint_note, paint_ooms, ruled, wheel};
 use crate::gui::words::moment_text;
 use crate::gui::worker::Worker;
 use crate::selection::View;
@@ -82,7 +82,8 @@ impl CurveView {
         shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
         let frame = PlotFrame { rect: *shown.transform.frame(), view };
         self.rect = Some(frame.rect);
-        marks_ui(ui, &frame, scene, &other, &shades);
+        let columns = self.shown.as_ref().map(|shown| shown.columns.as_slice()).unwrap_or_default();
+        marks_ui(ui, &frame, scene, (&other, columns), &shades);
         ui.add_space(theme::AXIS_NAME_HEIGHT);
         follow_ui(ui, &shown.response, &frame, scene, &other)
     }
@@ -116,7 +117,7 @@ impl CurveView {
             lines.push(line.stroke(shades.metric(metric)).allow_hover(false));
         }
         for (row, metric) in DRAWN.into_iter().enumerate() {
-            let point = |column: &super::curve::Column| Some([column.x, column.predicted?[row] as f64]);
+            let point = |column: &Column| Some([column.x, column.predicted?[row] as f64]);
             let points: Vec<[f64; 2]> = columns().filter_map(point).collect();
             let line = Line::new(format!("{metric} what if"), PlotPoints::new(points));
             let line = line.stroke(shades.predicted(metric)).style(LineStyle::Dashed { length: DASH });
@@ -168,17 +169,25 @@ fn legend_ui(ui: &mut Ui, scene: &Scene<'_>, other: &Other<'_>, shades: &Shades)
 }
 
 /// The moment, the point where it ends, and a capacity that lies above.
-fn marks_ui(ui: &Ui, frame: &PlotFrame, scene: &Scene<'_>, other: &Other<'_>, shades: &Shades) {
+fn marks_ui(ui: &Ui, frame: &PlotFrame, scene: &Scene<'_>, (other, columns): (&Other<'_>, &[Column]), shades: &Shades) {
     let painter = ui.painter();
     let (selection, trace) = (scene.selection, &scene.recording.trace);
     let x = frame.screen_x(selection.middle_of(trace, scene.moment.position()));
     if frame.rect.x_range().contains(x) {
         painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.cursor.gamma_multiply(0.6)));
     }
-    paint_ooms(painter, frame, other.end().map(|end| selection.middle_of(trace, end)).into_iter(), shades);
+    let mut labels = Labels::default();
+    let end = other.end().map(|end| selection.middle_of(trace, end));
+    paint_ooms(painter, frame, end.into_iter(), &mut labels, shades);
     if let Some(capacity) = other.changed.capacity.filter(|bytes| *bytes as f64 > frame.view.y.end) {
-        let text = format!("capacity {} lies above", format_bytes(capacity));
-        paint_note(painter, frame, &text, None, [shades.faint, shades.canvas]);
+        let text = format!("capacity {} is above this view", format_bytes(capacity));
+        let lies_below = |place: egui::Rect| {
+            let over = columns.iter().filter(|column| place.x_range().contains(frame.screen_x(column.x)));
+            let bytes =
+                over.flat_map(|column| column.measured.into_iter().chain(column.predicted.into_iter().flatten()));
+            bytes.max().is_none_or(|bytes| frame.screen_y(bytes as f64) > place.bottom())
+        };
+        paint_note(painter, frame, &text, &mut labels, lies_below, shades.faint);
     }
     paint_axis_name(painter, frame, selection.axis(), shades);
 }

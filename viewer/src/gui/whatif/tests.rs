@@ -129,7 +129,7 @@ fn a_change_is_replayed_and_its_peaks_stand_beside_the_recorded_ones() {
     // The peak comes with the second activation, in forward.
     let allocated = "allocated · 16 MiB · 12 MiB · -4 MiB · step 0, forward, event 4";
     assert!(told.iter().any(|row| row == allocated), "{told:?}");
-    assert!(told.iter().any(|row| row.starts_with("reserved beyond active · 4 MiB · 8 MiB · +4 MiB")), "{told:?}");
+    assert!(told.iter().any(|row| row.starts_with("reserved − active · 4 MiB · 8 MiB · +4 MiB")), "{told:?}");
     let reserved = "reserved · 20 MiB · 20 MiB · none · step 0, forward, event 3";
     assert!(told.iter().any(|row| row == reserved), "{told:?}");
     let row = harness.get_by_label(allocated).rect();
@@ -147,7 +147,7 @@ fn a_change_is_replayed_and_its_peaks_stand_beside_the_recorded_ones() {
 #[test]
 fn parts_of_blocks_and_lives_until_the_last_use_lower_the_peak() {
     let mut harness = harness(STEP);
-    enter(&mut harness, "A part of", "category=activation");
+    enter(&mut harness, "Scale to", "category=activation");
     assert!(rows(&harness).iter().any(|row| row.starts_with("allocated · 16 MiB · 10 MiB")), "{:?}", rows(&harness));
     press(&mut harness, "Reset");
     enter(&mut harness, "Until last use", "category=activation");
@@ -157,26 +157,39 @@ fn parts_of_blocks_and_lives_until_the_last_use_lower_the_peak() {
 
 #[test]
 fn where_nothing_says_when_blocks_are_used_that_field_is_off_and_says_why() {
-    let harness = harness(&steps());
-    harness.get_by_label_contains("the recording has no uses");
+    let mut harness = harness(&steps());
+    harness.get_by_label_contains("the recording has no uses (record with --uses)");
     assert!(harness.get_by_role_and_label(Role::TextInput, "Until last use").accesskit_node().is_disabled());
+    let mut trace = highwater_snapshots::text::trace_from_text(&steps()).unwrap();
+    trace.header.recorder = "PyTorch".to_owned();
+    harness.state_mut().recording = Arc::new(crate::session::Recording::new("snapshot", None, trace));
+    settle(&mut harness);
+    harness.get_by_label("Not available: PyTorch does not record when blocks are used.");
+}
+
+#[test]
+fn a_replay_that_succeeds_says_so_in_the_verdict_and_in_every_row() {
+    let mut harness = harness(STEP);
+    assert!(rows(&harness).iter().all(|row| row.ends_with(" · runs to the end")), "{:?}", rows(&harness));
+    enter(&mut harness, "Settings", "expandable_segments:True");
+    harness.get_by_label_contains("Runs to the end of the recording. With expandable_segments:True: ");
 }
 
 #[test]
 fn mistakes_stand_beside_their_field_and_nothing_is_lost() {
     let mut harness = harness(STEP);
     enter(&mut harness, "Device size", "1GiB");
-    harness.get_by_label_contains("It fits. With 1 GiB of memory");
+    harness.get_by_label_contains("Fits. With 1 GiB of memory");
     for (field, text, part) in [
         ("Settings", "expandable_segments:Yes", "allowed is 'True' or 'False'"),
         ("Without", "colour=red", "colour"),
-        ("A part of", "size>=", "size"),
+        ("Scale to", "size>=", "size"),
     ] {
         enter(&mut harness, field, text);
         let mistake = harness.state().view.form.mistake(field).expect("it is a mistake").to_owned();
         assert!(mistake.contains(part), "{mistake}");
         harness.get_by_label(&mistake);
-        harness.get_by_label_contains("It fits. With 1 GiB of memory");
+        harness.get_by_label_contains("Fits. With 1 GiB of memory");
         assert_eq!(
             harness.get_by_role_and_label(Role::TextInput, field).accesskit_node().value().as_deref(),
             Some(text)
@@ -288,9 +301,9 @@ fn a_narrow_view_shows_all_of_it_one_below_the_other() {
     enter(&mut harness, "Without", "category=gradient");
     let bottom = |harness: &Harness<'_, Play>, label: &str| harness.get_by_label_contains(label).rect().bottom();
     let order = [
-        "Choose: Settings",
         "Without category=gradient: ",
         "Peaks, recorded and what if",
+        "Choose: Settings",
         "Curves of test",
         "1 block of 4 MiB",
     ];
