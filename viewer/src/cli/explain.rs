@@ -78,11 +78,11 @@ impl<'a> ExplainReport<'a> {
         self.print_advice(page, advice)?;
         page.gap()?;
         let up_to = if final_oom(self.trace).is_some() { " up to the failed request" } else { "" };
-        page.line(&format!("What it is made of, and the peak{up_to} without all blocks of a group:"))?;
+        page.line(&format!("Composition of the peak, and the peak{up_to} without each group:"))?;
         page.table(&self.table())?;
         if !removals.is_empty() {
             page.gap()?;
-            page.line("Without one part after another, each time the one that saves most:")?;
+            page.line("Removing parts one after another, each time the one that lowers the peak most:")?;
             page.table(&self.removals())?;
         }
         if let Some(idle) = &self.explanation.idle {
@@ -116,7 +116,7 @@ impl<'a> ExplainReport<'a> {
         columns.extend([Column::number("at the peak"), Column::number("share"), Column::text("").optional()]);
         columns.push(Column::number("blocks").optional());
         columns.extend([Column::number("without it"), Column::number("saves")]);
-        columns.push(Column::text("the peak is then in").optional());
+        columns.push(Column::text("new peak in").optional());
         let mut table = Table::new(columns);
         let cells = key_cells(self.trace, keys, groups.iter().map(|group| (&group.key, group.stack)));
         for (group, mut row) in groups.iter().zip(cells) {
@@ -143,9 +143,9 @@ impl<'a> ExplainReport<'a> {
     fn removals(&self) -> Table {
         let mut table = Table::new(vec![
             Column::text("without"),
-            Column::number("it holds"),
-            Column::number("peak left"),
-            Column::text("in"),
+            Column::number("size"),
+            Column::number("peak without it"),
+            Column::text("new peak in"),
         ]);
         for removal in &self.explanation.removals {
             let row = [removal.cause.name(), format_bytes(removal.bytes_at_peak), format_bytes(removal.left.bytes)];
@@ -193,7 +193,7 @@ impl<'a> ExplainReport<'a> {
 /// `backward, step 1`.
 fn place(moment: &Moment) -> String {
     match (moment.event, moment.step) {
-        (None, _) => "the beginning".to_owned(),
+        (None, _) => "before the first event".to_owned(),
         (_, Some(step)) => format!("{}, step {step}", moment.phase),
         (_, None) => moment.phase.to_string(),
     }

@@ -115,8 +115,8 @@ impl RanksReport<'_> {
         if !limits.is_empty() || fleet.skipped > 0 {
             page.gap()?;
         }
-        for sentence in limits {
-            page.warning(&sentence)?;
+        for Caveat { is_warning, text } in limits {
+            if is_warning { page.warning(&text)? } else { page.hint(&text)? }
         }
         if fleet.skipped > 0 {
             page.line(&passed_by(fleet.skipped))?;
@@ -221,27 +221,42 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
     told
 }
 
+/// A sentence about how far the recordings can be trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caveat {
+    /// Whether something was lost or is wrong: sizes and categories that follow rules are no reason to warn.
+    pub is_warning: bool,
+    /// The sentence, with the ranks that it is about.
+    pub text: String,
+}
+
 /// What limits trust and what could not be read, a sentence each. What holds of many ranks is told once.
-pub fn limits(fleet: &Fleet) -> Vec<String> {
+pub fn limits(fleet: &Fleet) -> Vec<Caveat> {
     sentences(fleet, |rank| &rank.trust_sentences)
 }
 
 /// What is wrong with the recordings and what could not be read, a sentence each.
-pub fn problems(fleet: &Fleet) -> Vec<String> {
+pub fn problems(fleet: &Fleet) -> Vec<Caveat> {
     sentences(fleet, |_| &[])
 }
 
 /// The problems of a fleet, and what `trust` says of each rank.
-fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<String> {
-    let mut sentences: Vec<String> = fleet.problems().iter().map(|problem| format!("Problem: {problem}.")).collect();
-    let mut told: BTreeMap<String, (Vec<RangeInclusive<u32>>, Vec<&str>)> = BTreeMap::new();
+fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<Caveat> {
+    let warning = |text: String| Caveat { is_warning: true, text };
+    let problems = fleet.problems();
+    let mut sentences: Vec<Caveat> = problems.iter().map(|problem| warning(format!("Problem: {problem}."))).collect();
+    let mut told: BTreeMap<(bool, String), (Vec<RangeInclusive<u32>>, Vec<&str>)> = BTreeMap::new();
     for rank in &fleet.ranks {
         let more = match rank.problem_count.saturating_sub(1) {
             0 => String::new(),
             more => format!(" (and {})", count_of(more as u64, "more problem")),
         };
-        let problem = rank.problems.first().map(|first| format!("Problem: {first}{more}"));
-        let trust = trust(rank).iter().map(|sentence| format!("Trust: {sentence}"));
+        let problem = rank.problems.first().map(|first| (true, format!("Problem: {first}{more}")));
+        let losses = rank.trust.limits();
+        let trust = trust(rank).iter().map(|sentence| match losses.contains(sentence) {
+            true => (true, format!("Trust: {sentence}")),
+            false => (false, format!("Note: {sentence}")),
+        });
         for sentence in trust.chain(problem) {
             let (ranks, files) = told.entry(sentence).or_default();
             match rank.number() {
@@ -250,7 +265,7 @@ fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<String> {
             }
         }
     }
-    sentences.extend(told.into_iter().map(|(what, (ranks, files))| {
+    sentences.extend(told.into_iter().rev().map(|((is_warning, what), (ranks, files))| {
         let named = match ranks.as_slice() {
             [] => None,
             [one] => Some(format!("rank {}", one.start())),
@@ -260,11 +275,14 @@ fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<String> {
             all if all == fleet.ranks.len() => "all ranks".to_owned(),
             _ => named.into_iter().chain(files.into_iter().map(str::to_owned)).collect::<Vec<_>>().join(", "),
         };
-        format!("{what} ({whose}).")
+        Caveat { is_warning, text: format!("{what} ({whose}).") }
     }));
-    sentences.extend(fleet.unread.iter().take(TOLD).map(|(path, why)| format!("Not read: {}: {why}", path.display())));
+    sentences.extend(
+        fleet.unread.iter().take(TOLD).map(|(path, why)| warning(format!("Not read: {}: {why}", path.display()))),
+    );
     if fleet.unread.len() > TOLD {
-        sentences.push(format!("Not read: … and {}", count_of((fleet.unread.len() - TOLD) as u64, "more file")));
+        let more = count_of((fleet.unread.len() - TOLD) as u64, "more file");
+        sentences.push(warning(format!("Not read: … and {more}")));
     }
     sentences
 }

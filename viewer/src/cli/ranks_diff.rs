@@ -76,16 +76,16 @@ fn within(
         }
         page.headline(&intro)?;
         page.line(&nearest)?;
-        warn(&problems(&fleet), page)?;
+        warn(problems(&fleet).into_iter().map(|problem| problem.text), page)?;
         page.gap()?;
         Ok(report.print(page)?)
     })
 }
 
 /// Says what is wrong with recordings, a sentence each.
-fn warn(sentences: &[String], page: &mut Page<'_>) -> Result<(), Failure> {
+fn warn(sentences: impl Iterator<Item = String>, page: &mut Page<'_>) -> Result<(), Failure> {
     for sentence in sentences {
-        for line in page.broken(0, sentence) {
+        for line in page.broken(0, &sentence) {
             page.warning(&line)?;
         }
     }
@@ -186,8 +186,7 @@ fn print_pairs(
         }
     }
     for fleet in fleets {
-        let of_fleet = |problem: String| format!("{}: {problem}", fleet.name);
-        warn(&problems(fleet).into_iter().map(of_fleet).collect::<Vec<_>>(), page)?;
+        warn(problems(fleet).into_iter().map(|problem| format!("{}: {}", fleet.name, problem.text)), page)?;
     }
     page.gap()?;
     let mut table = Table::new(vec![

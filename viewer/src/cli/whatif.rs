@@ -166,7 +166,7 @@ impl<'a> WhatIfReport<'a> {
             Column::text("settings").giving_way(),
             Column::number("allocated"),
             Column::number("reserved"),
-            Column::number("beyond active"),
+            Column::number("reserved − active"),
             Column::number("difference"),
             Column::text(""),
         ]);
@@ -233,7 +233,7 @@ impl<'a> WhatIfReport<'a> {
             Column::number("recorded"),
             Column::number("what if"),
             Column::number("difference"),
-            Column::text("where it is then"),
+            Column::text("new peak in"),
         ]);
         for Compared { name, bytes: [before, after], peak } in compared(&self.prediction.measured, changed) {
             let place = peak.map_or_else(String::new, |moment| {

@@ -10,7 +10,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::table::{Cell, Column, TableState, csv, table_with_tips_ui};
 use super::theme::Shades;
 use crate::cli::moment::count_of;
-use crate::cli::ranks::{COMPARED, headlines, limits, notes, passed_by};
+use crate::cli::ranks::{COMPARED, Caveat, headlines, limits, notes, passed_by};
 use crate::fleet::{Fleet, Rank};
 use crate::outliers::{RULE, Standing};
 
@@ -19,19 +19,12 @@ use crate::outliers::{RULE, Standing};
 pub struct FleetView {
     fleet: Arc<Fleet>,
     headlines: Vec<String>,
-    /// What limits trust, and whether that is a reason to warn.
-    limits: Vec<(bool, String)>,
+    /// How far the recordings can be trusted.
+    limits: Vec<Caveat>,
     standings: [Vec<Standing>; COMPARED.len()],
     /// The ranks in the order of the table.
     order: Vec<usize>,
     table: TableState,
-}
-
-/// Whether a sentence of [`limits`] is a reason to warn: sizes and categories that follow rules are none.
-fn is_warning(fleet: &Fleet, sentence: &str) -> bool {
-    let Some(trust) = sentence.strip_prefix("Trust: ") else { return true };
-    let mut losses = fleet.ranks.iter().flat_map(|rank| rank.trust.limits());
-    losses.any(|loss| trust.starts_with(&loss))
 }
 
 /// The columns.
@@ -63,7 +56,7 @@ impl FleetView {
         }
         Self {
             headlines: headlines(&fleet),
-            limits: limits(&fleet).into_iter().map(|sentence| (is_warning(&fleet, &sentence), sentence)).collect(),
+            limits: limits(&fleet),
             standings: COMPARED.map(|metric| fleet.standings(metric)),
             order: (0..fleet.ranks.len()).collect(),
             table,
@@ -87,7 +80,7 @@ impl FleetView {
             ui.label(if row == 0 { text.strong().size(16.0) } else { text.strong() });
         }
         ui.label(RichText::new(format!("The rule: {RULE}.")).color(shades.faint));
-        for (is_warning, sentence) in &self.limits {
+        for Caveat { is_warning, text: sentence } in &self.limits {
             let colour = if *is_warning { shades.warning } else { shades.faint };
             ui.label(RichText::new(sentence).color(colour));
         }

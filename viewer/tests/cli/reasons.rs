@@ -27,8 +27,8 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
               as soon as its gradient is complete, and frees the gradient at once: without them the peak is 16.98 KiB, 4
               KiB less.
 
-            What it is made of, and the peak without all blocks of a group:
-              category         phase      at the peak    share                blocks  without it   saves  the peak is then in
+            Composition of the peak, and the peak without each group:
+              category         phase      at the peak    share                blocks  without it   saves  new peak in
               optimizer_state  optimizer        8 KiB   38.1 %  ████▌              1   12.98 KiB   8 KiB  optimizer, step 0
               parameter        setup            4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
               gradient         backward         4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
@@ -36,10 +36,10 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
               input            forward         1000 B    4.7 %  ▌                  1      20 KiB  1000 B  optimizer, step 0
               total                         20.98 KiB  100.0 %  ████████████
 
-            Without one part after another, each time the one that saves most:
-              without                      it holds  peak left  in
-              gradient made in backward       4 KiB  16.98 KiB  optimizer, step 0
-              temporary made in optimizer     4 KiB  12.98 KiB  optimizer, step 0
+            Removing parts one after another, each time the one that lowers the peak most:
+              without                       size  peak without it  new peak in
+              gradient made in backward    4 KiB        16.98 KiB  optimizer, step 0
+              temporary made in optimizer  4 KiB        12.98 KiB  optimizer, step 0
 
             At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
@@ -65,12 +65,12 @@ fn explain_of_a_recording_that_ends_in_an_oom_reaches_up_to_the_failed_request_a
     };
     let whole = text(&lines);
     assert!(whole.contains("the peak of reserved memory is 260 MiB, 190 MiB less"), "{whole}");
-    assert!(whole.contains("and the peak without all blocks of a group:"), "{whole}");
+    assert!(whole.contains("and the peak without each group:"), "{whole}");
     // The allocator releases what is cached before it gives up.
     let released = format!("segment_free 0x10000000 {0}\nsegment_free 0x20000000 {0}\n", mebibytes(100));
     let failed = text(&format!("{lines}{released}oom 1073741824 free={}\n", mebibytes(700)));
     assert!(!failed.contains("expandable_segments"), "with them the same request fails: {failed}");
-    assert!(failed.contains("and the peak up to the failed request without all blocks of a group:"), "{failed}");
+    assert!(failed.contains("and the peak up to the failed request without each group:"), "{failed}");
 }
 
 #[test]
@@ -87,16 +87,16 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
               as soon as its gradient is complete, and frees the gradient at once: without them the peak is 16.98 KiB, 4
               KiB less.
 
-            What it is made of, and the peak without all blocks of a group:
-              scope   at the peak    share                blocks  without it  saves  the peak is then in
+            Composition of the peak, and the peak without each group:
+              scope   at the peak    share                blocks  without it  saves  new peak in
               layer         4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
               (none)        4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
               total         8 KiB  100.0 %  ████████████
 
-            Without one part after another, each time the one that saves most:
-              without                      it holds  peak left  in
-              gradient made in backward       4 KiB  16.98 KiB  optimizer, step 0
-              temporary made in optimizer     4 KiB  12.98 KiB  optimizer, step 0
+            Removing parts one after another, each time the one that lowers the peak most:
+              without                       size  peak without it  new peak in
+              gradient made in backward    4 KiB        16.98 KiB  optimizer, step 0
+              temporary made in optimizer  4 KiB        12.98 KiB  optimizer, step 0
 
             At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
