@@ -4,9 +4,9 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use highwater_analysis::{Metric, Series, verify};
 use highwater_engine::{DType, Device, Tensor};
 use highwater_recorder::{HistoryOptions, Recording, scope};
-use highwater_snapshots::analysis::{Metric, Series, verify};
 use highwater_snapshots::format::read_file;
 
 const CHILD: &str = "HIGHWATER_TEST_CRASHING_CHILD";

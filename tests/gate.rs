@@ -1,13 +1,13 @@
 //! Gate: of a model in which one layer was widened, a budget that this breaks names the layer.
 
+use highwater_analysis::budget::{Allowance, Budget, Outcome, check};
+use highwater_analysis::diff::Asked;
+use highwater_analysis::growth::{Growth, GrowthQuery, StepWindow};
+use highwater_analysis::{Filter, GroupKey, LiveIndex, Metric, Series};
 use highwater_engine::nn::{Child, Filling, Init, LinearFilling, Mlp, Module, Sequence, Visitor};
 use highwater_engine::optim::{AdamW, Form, Optimizer, Stepping};
 use highwater_engine::{DType, Device, Result, Tensor};
 use highwater_recorder::{Category, HistoryOptions, Recording, scope};
-use highwater_snapshots::analysis::budget::{Allowance, Budget, Outcome, check};
-use highwater_snapshots::analysis::diff::Asked;
-use highwater_snapshots::analysis::growth::{Growth, GrowthQuery, StepWindow};
-use highwater_snapshots::analysis::{Filter, GroupKey, LiveIndex, Metric, Series};
 use highwater_snapshots::{Phase, Trace};
 use highwater_tests::recording_turn;
 

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use highwater_analysis::explain::{ExplainQuery, Remedy};
+use highwater_analysis::{Explanation, Filter, GroupKey, LiveIndex, Metric, Series};
 use highwater_engine::nn::{Init, Linear, Module};
 use highwater_engine::optim::{Sgd, run_in_backward};
 use highwater_engine::scenario::{self, DeviceChoice, Options};
 use highwater_engine::{DType, Device, Error, Result, Rng, Tensor};
 use highwater_recorder::{HistoryOptions, Level, Phase, record_memory_history, scope};
-use highwater_snapshots::analysis::explain::{ExplainQuery, Remedy};
-use highwater_snapshots::analysis::{Explanation, Filter, GroupKey, LiveIndex, Metric, Series};
 use highwater_snapshots::format::read_file;
 use highwater_snapshots::text::event_text;
 use highwater_snapshots::{Category, Trace};

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use highwater_analysis::diff::{Asked, DiffAt, DiffGroup, DiffQuery};
+use highwater_analysis::explain::{ExplainQuery, Remedy};
+use highwater_analysis::{Diff, Explanation, Filter, GroupKey, LiveIndex, Metric, Series};
 use highwater_engine::scenario::{self, Options};
-use highwater_snapshots::analysis::diff::{Asked, DiffAt, DiffGroup, DiffQuery};
-use highwater_snapshots::analysis::explain::{ExplainQuery, Remedy};
-use highwater_snapshots::analysis::{Diff, Explanation, Filter, GroupKey, LiveIndex, Metric, Series};
 use highwater_snapshots::format::read_file;
 use highwater_snapshots::{Category, Phase, Trace};
 use highwater_tests::recording_turn;

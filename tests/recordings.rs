@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use highwater_analysis::{Metric, Moment, Series, verify};
 use highwater_engine::device::WORKSPACE_BYTES;
 use highwater_engine::scenario::{self, DeviceChoice, Options, Report};
 use highwater_engine::{DType, Device, Tensor};
 use highwater_recorder::{Category, HistoryOptions, Level, Recording, scope};
-use highwater_snapshots::analysis::{Metric, Moment, Series, verify};
 use highwater_snapshots::format::read_file;
 use highwater_snapshots::{Phase, Trace};
 use highwater_tests::same_events::{difference, lines};

@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use highwater_analysis::Metric;
+use highwater_analysis::phases::{PhaseRow, phases};
 use highwater_engine::models::nerf::{Rays, Samples};
 use highwater_engine::models::{FrozenSum, FrozenTrunk, MatmulChain, Nerf, NerfSize, Rnn, RnnForm};
 use highwater_engine::nn::{Init, Module};
 use highwater_engine::scenario::{self, DeviceChoice, Options, Sizes};
 use highwater_engine::{DType, Device, Rng, Tensor};
-use highwater_recorder::snapshots::analysis::Metric;
-use highwater_recorder::snapshots::analysis::phases::{PhaseRow, phases};
 use highwater_recorder::snapshots::format::read_file;
 
 /// Requested bytes of PyTorch's stages, written by `data/torch/make_loops.py`.

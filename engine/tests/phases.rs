@@ -2,6 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use highwater_analysis::peak::Moment;
+use highwater_analysis::phases::phases;
+use highwater_analysis::{Metric, Series};
 use highwater_engine::autograd::{checkpoint, no_grad};
 use highwater_engine::models::Perceptron;
 use highwater_engine::nn::{Init, Linear, Module};
@@ -10,9 +13,6 @@ use highwater_engine::optim::{
 };
 use highwater_engine::{DType, Device, Result, Tensor};
 use highwater_recorder::snapshots::Trace;
-use highwater_recorder::snapshots::analysis::peak::Moment;
-use highwater_recorder::snapshots::analysis::phases::phases;
-use highwater_recorder::snapshots::analysis::{Metric, Series};
 use highwater_recorder::{Category, DeviceId, HistoryOptions, Phase, Recording, record_memory_history, scope};
 
 #[path = "../examples/plain_loop.rs"]

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use highwater_analysis::Metric;
+use highwater_analysis::phases::{PhaseRow, phases};
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report, Sizes};
-use highwater_recorder::snapshots::analysis::Metric;
-use highwater_recorder::snapshots::analysis::phases::{PhaseRow, phases};
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::trace::{Block, Subject};

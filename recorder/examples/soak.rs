@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use highwater_analysis::verify;
 use highwater_recorder::api::{self, NewBlock};
 use highwater_recorder::recording::queue_bytes;
 use highwater_recorder::snapshots::StartingState;
-use highwater_recorder::snapshots::analysis::verify;
 use highwater_recorder::snapshots::event::What;
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::trace::DeviceFacts;

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use highwater_analysis::verify;
 use highwater_recorder::snapshots::Trace;
-use highwater_recorder::snapshots::analysis::verify;
 use highwater_recorder::snapshots::trace::HEAP_DEVICE;
 use highwater_recorder::{Category, HistoryOptions, Level, RecordedHeap, Recording, heap, scope};
 

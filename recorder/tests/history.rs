@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use highwater_analysis::frames::user_line;
+use highwater_analysis::{Metric, Series};
 use highwater_recorder::api::{self, NewBlock};
-use highwater_recorder::snapshots::analysis::frames::user_line;
-use highwater_recorder::snapshots::analysis::{Metric, Series};
 use highwater_recorder::snapshots::event::{Alloc, Range};
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::text::{event_text, text_from_trace};

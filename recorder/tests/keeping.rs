@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use highwater_analysis::{Metric, Series, verify};
 use highwater_recorder::api::{self, NewBlock};
-use highwater_recorder::snapshots::analysis::{Metric, Series, verify};
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::trace::DeviceFacts;
 use highwater_recorder::snapshots::{StartingState, Trace};

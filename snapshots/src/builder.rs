@@ -136,12 +136,12 @@ impl TraceBuilder {
     }
 
     /// How many blocks and how many segments there are so far.
-    pub(crate) fn row_counts(&self) -> (usize, usize) {
+    pub fn row_counts(&self) -> (usize, usize) {
         (self.trace.blocks.len(), self.trace.segments.len())
     }
 
     /// How much memory lived over the events since this was last asked.
-    pub(crate) fn take_levels(&mut self) -> Levels {
+    pub fn take_levels(&mut self) -> Levels {
         self.meter.take()
     }
 

@@ -109,12 +109,12 @@ const NO_PATH: &str = "the input";
 impl Error {
     /// Why taking bytes from an input failed: the error of ours that a layer below wrapped, else that of the operating
     /// system.
-    pub(crate) fn from_input(source: std::io::Error) -> Self {
+    pub fn from_input(source: std::io::Error) -> Self {
         Self::Io { doing: "read the recording", source, path: NO_PATH.into() }.unwrapped()
     }
 
     /// The error of ours that the operating system's stands for, if it does.
-    pub(crate) fn unwrapped(self) -> Self {
+    pub fn unwrapped(self) -> Self {
         match self {
             Self::Io { doing, source, path } => match source.downcast::<Self>() {
                 Ok(ours) => ours,
@@ -125,7 +125,7 @@ impl Error {
     }
 
     /// The error with `path` as its file, where it names none.
-    pub(crate) fn with_path(self, path: &Path) -> Self {
+    pub fn with_path(self, path: &Path) -> Self {
         match self {
             Self::Io { doing, source, path: none } if none.as_os_str() == NO_PATH => {
                 Self::Io { doing, source, path: path.to_owned() }

@@ -21,7 +21,7 @@ impl Levels {
 
 /// Adds up what blocks begin and end, and keeps the bounds since it was last asked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LevelMeter {
+pub struct LevelMeter {
     now: i64,
     lowest: i64,
     highest: i64,
@@ -32,14 +32,14 @@ pub(crate) struct LevelMeter {
 impl LevelMeter {
     /// A block begins to live.
     #[inline]
-    pub(crate) fn begin(&mut self, bytes: u64) {
+    pub fn begin(&mut self, bytes: u64) {
         self.now = self.now.saturating_add_unsigned(bytes);
         self.highest = self.highest.max(self.now);
     }
 
     /// A block ends.
     #[inline]
-    pub(crate) fn end(&mut self, bytes: u64) {
+    pub fn end(&mut self, bytes: u64) {
         self.now = self.now.saturating_sub_unsigned(bytes);
         self.lowest = self.lowest.min(self.now);
     }
@@ -47,7 +47,7 @@ impl LevelMeter {
     /// An event of `time` comes next. Devices follow one another in a snapshot: where time goes back further than half
     /// of what has passed, those of another one begin.
     #[inline]
-    pub(crate) fn at_time(&mut self, time: u64) {
+    pub fn at_time(&mut self, time: u64) {
         match &mut self.times {
             Some((_, last)) if time >= *last => *last = time,
             Some((first, last)) if time >= *first + (*last - *first) / 2 => {}
@@ -60,7 +60,7 @@ impl LevelMeter {
     }
 
     /// The bounds since this was last asked.
-    pub(crate) fn take(&mut self) -> Levels {
+    pub fn take(&mut self) -> Levels {
         let levels = Levels { lowest: self.lowest, highest: self.highest };
         (self.lowest, self.highest) = (self.now, self.now);
         levels

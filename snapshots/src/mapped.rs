@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// A regular file's bytes.
 #[derive(Debug)]
-pub(crate) struct Map {
+pub struct Map {
     map: memmap2::Mmap,
     /// The memory of so many bytes was given back.
     forgotten: Cell<usize>,
@@ -18,7 +18,7 @@ pub(crate) struct Map {
 
 /// A file that was opened for reading.
 #[derive(Debug)]
-pub(crate) enum Mapped {
+pub enum Mapped {
     /// A regular file: its bytes.
     Bytes(Map),
     /// Anything else (a pipe, a terminal, nothing): to be read to its end.
@@ -28,7 +28,7 @@ pub(crate) enum Mapped {
 impl Mapped {
     /// Opens `path`. A regular file is mapped: another program that shortens it meanwhile ends this one, as mapping
     /// does everywhere; a recorder only ever appends.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path) -> Result<Self> {
         let io_error = |doing, source| Error::Io { doing, source, path: path.to_owned() };
         let file = File::open(path).map_err(|error| io_error("open the recording", error))?;
         let facts = file.metadata().map_err(|error| io_error("open the recording", error))?;
@@ -48,7 +48,7 @@ const PORTION: usize = 32 << 20;
 impl Map {
     /// Gives back the memory of the bytes before `end`, which were read: a file of gigabytes takes no more than a
     /// portion of it at a time. They can still be read, from the file again.
-    pub(crate) fn forget_before(&self, end: u64) {
+    pub fn forget_before(&self, end: u64) {
         let end = usize::try_from(end).map_or(self.map.len(), |end| end.min(self.map.len()));
         let first = self.forgotten.get();
         let whole = end - end % PORTION;

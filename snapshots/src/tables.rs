@@ -92,7 +92,7 @@ pub struct Op {
 const MOST_DEPTH: usize = 1024;
 
 /// What PyTorch writes for the file of a function in a library without symbols.
-pub(crate) const UNKNOWN_FILE: &str = "??";
+pub const UNKNOWN_FILE: &str = "??";
 
 impl Tables {
     /// The text of `id`; empty for none, or for a row that the file does not have.
@@ -203,7 +203,7 @@ impl Tables {
     }
 
     /// The module and address of a frame.
-    pub(crate) fn address_text(&self, id: FrameId) -> String {
+    pub fn address_text(&self, id: FrameId) -> String {
         let Some(frame) = id.index().and_then(|index| self.frames.get(index)) else {
             return "?".to_owned();
         };

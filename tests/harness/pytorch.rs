@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use highwater_analysis::Metric;
+use highwater_analysis::phases::{PhaseRow, phases};
 use highwater_engine::scenario;
 use highwater_snapshots::Phase;
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::phases::{PhaseRow, phases};
 use highwater_snapshots::format::read_file;
 use serde::Deserialize;
 

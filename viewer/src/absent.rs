@@ -1,7 +1,7 @@
 //! Absent: the keys for which no block of a recording has a value, each with the reason.
 
+use highwater_analysis::GroupKey;
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::GroupKey;
 
 /// Why no block of a recording has a value for a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

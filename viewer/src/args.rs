@@ -34,9 +34,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
-use highwater_snapshots::analysis::{GroupKey, Metric};
+use highwater_analysis::guess::RULES;
+use highwater_analysis::{GroupKey, Metric};
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::guess::RULES;
 
 use values::{kind_parser, metric_parser};
 

@@ -1,8 +1,8 @@
 //! Explain: `highwater explain`, and the explanation of a peak with what replays add to its advice.
 
-use highwater_snapshots::analysis::explain::{Advice, ExplainQuery};
-use highwater_snapshots::analysis::final_oom::final_oom;
-use highwater_snapshots::analysis::{Explanation, LiveIndex, Metric, Series};
+use highwater_analysis::explain::{Advice, ExplainQuery};
+use highwater_analysis::final_oom::final_oom;
+use highwater_analysis::{Explanation, LiveIndex, Metric, Series};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 

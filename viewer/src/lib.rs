@@ -1,7 +1,7 @@
 //! Highwater: a command line and a desktop app that show where GPU memory went.
 //!
 //! Everything shown is asked of an immutable [`Trace`](highwater_snapshots::Trace) by the pure functions of
-//! [`highwater_snapshots::analysis`]; command line and app print the same structs, and know nothing that is not in the
+//! [`highwater_analysis`]; command line and app print the same structs, and know nothing that is not in the
 //! file. Modules stand in layer order: each uses only what is declared above it.
 
 pub mod prediction;

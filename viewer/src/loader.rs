@@ -8,11 +8,11 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use highwater_analysis::guess::{Rules, guess};
+use highwater_pytorch::open::{FileKind, Opened, open_file, open_stream};
 use highwater_snapshots::Error;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::Progress;
-use highwater_snapshots::guess::{Rules, guess};
-use highwater_snapshots::open::{FileKind, Opened, open_file, open_stream};
 
 use crate::args::is_stdin;
 use crate::fleet::{Fleet, Inputs};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use highwater_snapshots::analysis::addresses::FailedRequest;
-use highwater_snapshots::analysis::{AddressIndex, LiveIndex, Series};
+use highwater_analysis::addresses::FailedRequest;
+use highwater_analysis::{AddressIndex, LiveIndex, Series};
 use highwater_snapshots::{DeviceId, EventId, Trace};
 
 use crate::args::OomArguments;

@@ -1,8 +1,8 @@
 //! OOM analysis: a failed request, who filled the device, and what would have let it through, decided by replay.
 
-use highwater_snapshots::analysis::addresses::{FailedRequest, Home, Verdict, WayOut};
-use highwater_snapshots::analysis::holders::Holders;
-use highwater_snapshots::analysis::{GroupKey, LiveIndex, Metric};
+use highwater_analysis::addresses::{FailedRequest, Home, Verdict, WayOut};
+use highwater_analysis::holders::Holders;
+use highwater_analysis::{GroupKey, LiveIndex, Metric};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase};

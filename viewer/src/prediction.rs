@@ -3,9 +3,9 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use highwater_snapshots::analysis::final_oom::final_oom;
-use highwater_snapshots::analysis::summary::{DeviceSummary, of_device};
-use highwater_snapshots::analysis::{Filter, Metric, Moment, Series};
+use highwater_analysis::final_oom::final_oom;
+use highwater_analysis::summary::{DeviceSummary, of_device};
+use highwater_analysis::{Filter, Metric, Moment, Series};
 use highwater_snapshots::units::{format_bytes, parse_bytes};
 use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
 

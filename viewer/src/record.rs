@@ -6,14 +6,14 @@ use std::io;
 use std::path::Path;
 
 use clap::Parser as _;
+use highwater_analysis::Metric;
+use highwater_analysis::phases::{PhaseRow, phases};
+use highwater_analysis::series::Series;
+use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_engine::DType;
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report, Sizes};
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::phases::{PhaseRow, phases};
-use highwater_snapshots::analysis::series::Series;
-use highwater_snapshots::analysis::summary::{DeviceSummary, of_device};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 

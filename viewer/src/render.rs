@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eframe::egui::Theme;
-use highwater_snapshots::analysis::Matches;
+use highwater_analysis::Matches;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;

@@ -4,7 +4,7 @@ mod travel;
 
 use std::ops::Range;
 
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 use highwater_snapshots::{BlockId, EventId, Trace};
 
 use crate::session::Recording;

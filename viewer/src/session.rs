@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use highwater_snapshots::analysis::summary::{self, DeviceSummary};
-use highwater_snapshots::analysis::{LiveIndex, Metric, Moment, Series};
+use highwater_analysis::summary::{self, DeviceSummary};
+use highwater_analysis::{LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::{DeviceId, EventId, Trace};
 use rayon::prelude::*;
 

@@ -1,7 +1,7 @@
 //! What-if: the twin of `whatif.rs` in a build without the engine.
 
-use highwater_snapshots::analysis::addresses::FailedRequest;
-use highwater_snapshots::analysis::holders::Holders;
+use highwater_analysis::addresses::FailedRequest;
+use highwater_analysis::holders::Holders;
 use highwater_snapshots::{DeviceId, Trace};
 
 use crate::args::WhatIfArguments;

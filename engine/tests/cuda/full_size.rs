@@ -2,10 +2,10 @@
 //! stand-in that hands out what they take and computes nothing. What depends on sizes is as on a GPU: how work is cut, what
 //! waits in the workspace, which segments there are.
 
+use highwater_analysis::verify;
 use highwater_engine::DType;
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{DeviceChoice, Options};
-use highwater_recorder::snapshots::analysis::verify;
 use highwater_stand_in::Setup;
 
 use crate::parity::{assert_same_events, run};

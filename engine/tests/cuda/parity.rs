@@ -1,11 +1,11 @@
 //! Parity: a scenario makes the same events on a CUDA device as where these are only counted, its losses are the cpu's, and
 //! what the driver says is in use is what the allocator holds and what is known to stand beside it.
 
+use highwater_analysis::verify;
 use highwater_engine::device::WORKSPACE_BYTES;
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report, Sizes};
 use highwater_engine::{DType, Device};
-use highwater_recorder::snapshots::analysis::verify;
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::text::event_text;

@@ -2,7 +2,7 @@
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Answers, Fate, Plan, Replay, Share, Ties, replay};
-use highwater_recorder::snapshots::analysis::{Metric, Series};
+use highwater_analysis::{Metric, Series};
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::text::trace_from_text;
 use highwater_recorder::snapshots::{Category, DeviceId, EventId, Trace};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Answers, Plan, Replay, Ties, recorded_config, replay};
-use highwater_recorder::snapshots::analysis::{Metric, Series};
-use highwater_recorder::snapshots::open::open_file;
+use highwater_analysis::{Metric, Series};
+use highwater_pytorch::open::open_file;
 use highwater_recorder::snapshots::trace::PINNED_DEVICE;
 use highwater_recorder::snapshots::{DeviceId, Trace};
 
@@ -62,7 +62,7 @@ fn check(folder: &Path) -> (usize, Vec<String>) {
 
 #[test]
 fn every_recorded_form_is_replayed_to_the_byte() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../snapshots/testdata/pytorch");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../snapshots/pytorch/testdata");
     let (count, differing) = check(&folder);
     assert!(count > 50, "{count} replays");
     // That trace was recorded without the events of segments, so that nothing says which were obtained.

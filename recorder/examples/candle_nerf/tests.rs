@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use highwater_analysis::verify;
 use highwater_recorder::snapshots::Trace;
-use highwater_recorder::snapshots::analysis::verify;
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::ids::EventId;
 use highwater_recorder::snapshots::trace::{Block, HEAP_DEVICE};

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 use highwater_fuzz::go;
 use highwater_snapshots::format::{Found, PREAMBLE_BYTES, SectionHeader, Walker, write_trace};
-use highwater_snapshots::open::open_bytes;
-use highwater_snapshots::pytorch::export::write_json;
+use highwater_pytorch::open::open_bytes;
+use highwater_pytorch::export::write_json;
 
 /// Larger files would slow the fuzzer down more than they would teach it.
 const MOST_BYTES: usize = 1 << 16;
@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let corpus = folder.join("corpus");
     let mut seeds = 0;
-    for path in files(&folder.join("../testdata"))? {
+    let recordings = [folder.join("../testdata"), folder.join("../pytorch/testdata")];
+    for path in recordings.iter().map(|folder| files(folder)).collect::<Result<Vec<_>, _>>()?.concat() {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let bytes = fs::read(&path)?;
         let Ok(opened) = open_bytes(&bytes, &mut go) else { continue };

@@ -2,8 +2,9 @@
 #![no_main]
 
 use highwater_fuzz::{check_trace, go};
-use highwater_snapshots::open::{open_bytes, open_stream};
-use highwater_snapshots::pytorch::export::{write_folded, write_json, write_pickle};
+use highwater_pytorch::open::{open_bytes, open_stream};
+use highwater_analysis::folded::write_folded;
+use highwater_pytorch::export::{write_json, write_pickle};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let opened = open_bytes(bytes, &mut go);

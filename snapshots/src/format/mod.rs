@@ -33,6 +33,7 @@ mod amend;
 mod part;
 mod owners;
 mod assemble;
+mod parallel;
 mod reader;
 mod follow;
 mod open;
@@ -55,5 +56,5 @@ pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap, sn
 pub use tables_codec::{EndFacts, Symbols};
 pub use walk::{Found, Walker};
 pub use whole::write_trace;
-pub(crate) use whole::{block_keys, recorded_event, starting_states};
+pub use whole::{block_keys, recorded_event, starting_states};
 pub use writer::SnapWriter;

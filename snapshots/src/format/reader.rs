@@ -2,10 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use rayon::prelude::*;
-
 use super::assemble::Assembler;
 use super::index::Index;
+use super::parallel;
 use super::part::Part;
 use super::section::Unpacker;
 use super::sniff::{PREAMBLE_BYTES, check_preamble};
@@ -71,7 +70,7 @@ pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> Contr
             assemble();
             decoded = batch.decode_here();
         } else {
-            ((), decoded) = rayon::join(assemble, || batch.decode_in_parallel());
+            ((), decoded) = parallel::join(assemble, || batch.decode_in_parallel());
         }
         let (bytes_read, length) = (walker.offset() as u64, bytes.len() as u64);
         let (events, measured) = (assembler.events() as u64, assembler.take_measured());
@@ -100,7 +99,7 @@ type Decoded<'a> = (Found<'a>, Option<Result<Part, String>>);
 impl<'a> Batch<'a> {
     /// The next sections, as many as fit a batch; none at the end of the file.
     fn next(walker: &mut Walker<'a>) -> Self {
-        let most_bytes = BATCH_BYTES_A_THREAD * rayon::current_num_threads();
+        let most_bytes = BATCH_BYTES_A_THREAD * parallel::threads();
         let mut batch = Self { found: Vec::new(), raw_bytes: 0 };
         while batch.raw_bytes < most_bytes && batch.found.len() < BATCH_SECTIONS {
             let Some(found) = walker.next() else { break };
@@ -124,8 +123,7 @@ impl<'a> Batch<'a> {
     }
 
     fn decode_in_parallel(&self) -> Vec<Decoded<'a>> {
-        let decoded = self.found.par_iter().map_init(Unpacker::new, decode_one);
-        decoded.collect()
+        parallel::map(&self.found, Unpacker::new, decode_one)
     }
 }
 

@@ -61,7 +61,7 @@ fn symbols(tables: &Tables) -> Vec<Symbols> {
 
 /// The key under which each block is written: its id; but that of the block whose end it proved, where there is one,
 /// so that the reader finds the same contradiction.
-pub(crate) fn block_keys(trace: &Trace) -> Vec<BlockKey> {
+pub fn block_keys(trace: &Trace) -> Vec<BlockKey> {
     let mut keys: Vec<BlockKey> = (0..trace.blocks.len() as u64).collect();
     for &(event, former) in &trace.replaced {
         let block = BlockId(trace.events.subject[event.0 as usize]);
@@ -73,7 +73,7 @@ pub(crate) fn block_keys(trace: &Trace) -> Vec<BlockKey> {
 }
 
 /// The event as [`Trace::what`] gives it, its block named by `keys`.
-pub(crate) fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
+pub fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> Event {
     let key = |block: BlockKey| usize::try_from(block).ok().and_then(|row| keys.get(row)).copied().unwrap_or(block);
     let what = match trace.what(id) {
         What::Alloc(mut alloc) => {
@@ -92,7 +92,7 @@ pub(crate) fn recorded_event(trace: &Trace, id: EventId, keys: &[BlockKey]) -> E
 }
 
 /// The baseline in the order of its rows: a state for every run of one device.
-pub(crate) fn starting_states(trace: &Trace, keys: &[BlockKey]) -> Vec<StartingState> {
+pub fn starting_states(trace: &Trace, keys: &[BlockKey]) -> Vec<StartingState> {
     let mut states = Vec::new();
     let mut state = StartingState::default();
     let of = |device| StartingState { device, ..StartingState::default() };

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use addr2line::Loader;
-use rayon::prelude::*;
 
 use super::copies::Copies;
 use super::finding::{Found, Missing};
@@ -117,16 +118,32 @@ impl Job<'_> {
 
 /// What `work` makes of each job, on as many threads as there is work for; on this one where there can be no others.
 fn side_by_side<J: Send, T: Send>(jobs: &mut [J], at_start: Option<fn()>, work: impl Fn(&mut J) -> T + Sync) -> Vec<T> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    let pool = (threads > 1).then(|| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-        let pool = pool.start_handler(move |_| at_start.into_iter().for_each(|first| first()));
-        pool.thread_name(|_| "symbols".to_owned()).build().ok()
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    let mut done = Vec::with_capacity(jobs.len());
+    let (queue, results) = (Mutex::new(jobs.iter_mut().enumerate()), Mutex::new(&mut done));
+    let work_through = || {
+        while let Some((row, job)) = { lock(&queue).next() } {
+            let result = work(job);
+            lock(&results).push((row, result));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            let worker = || {
+                at_start.into_iter().for_each(|first| first());
+                work_through();
+            };
+            // Where no thread can be started, this one does the work.
+            let _ = thread::Builder::new().name("symbols".to_owned()).spawn_scoped(scope, worker);
+        }
+        work_through();
     });
-    match pool.flatten() {
-        Some(pool) => pool.install(|| jobs.par_iter_mut().with_max_len(1).map(&work).collect()),
-        None => jobs.iter_mut().map(work).collect(),
-    }
+    done.sort_unstable_by_key(|(row, _)| *row);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn lines(loader: &Loader, address: u64) -> Vec<Line> {

@@ -222,7 +222,7 @@ impl Trace {
 
     /// Puts the annotations in order, outer before inner ones, and works out steps and phases: by their events, or where
     /// there are none by the annotations. Whoever changes either calls this.
-    pub(crate) fn refresh_spans(&mut self) {
+    pub fn refresh_spans(&mut self) {
         let Self { events, annotations, tables, .. } = self;
         annotations.sort_by_key(|annotation| (annotation.first, std::cmp::Reverse(annotation.end)));
         let is_said = |kind: &EventKind| matches!(kind, EventKind::Step | EventKind::Phase);
@@ -235,7 +235,7 @@ impl Trace {
     }
 
     /// Whether the name of annotation `name` is that of a step or of a phase.
-    pub(crate) fn names_step_or_phase(&self, name: StringId) -> bool {
+    pub fn names_step_or_phase(&self, name: StringId) -> bool {
         step_names::Meaning::of(self.tables.string(name)) != step_names::Meaning::default()
     }
 

@@ -182,7 +182,7 @@ impl Spans {
 
     /// Whether something is a step by itself: an event, or the name of an annotation. Else steps, if there are any, are
     /// only known to end with the optimizer.
-    pub(crate) fn names_steps(&self) -> bool {
+    pub fn names_steps(&self) -> bool {
         self.names_steps
     }
 

@@ -19,9 +19,9 @@ use eframe::egui::{
 };
 use highwater::command::Command;
 use highwater::gui::{App, Settings};
+use highwater_pytorch::open::open_file;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::{Progress, read_bytes};
-use highwater_snapshots::open::open_file;
 
 use thread_time::spent;
 

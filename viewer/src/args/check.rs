@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::budget::Allowance;
+use highwater_analysis::Metric;
+use highwater_analysis::budget::Allowance;
 use highwater_snapshots::suggest::did_you_mean;
 use highwater_snapshots::units::parse_bytes;
 use highwater_snapshots::{Category, Phase};

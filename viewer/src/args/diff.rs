@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use highwater_snapshots::analysis::{GroupKey, Metric};
+use highwater_analysis::{GroupKey, Metric};
 
 use super::values::{ComparedAt, GroupKeys, metric_parser};
 use super::{BlockChoice, CategoryChoice};

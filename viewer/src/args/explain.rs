@@ -1,7 +1,7 @@
 //! Explain: the options of `highwater explain`.
 
 use clap::Args;
-use highwater_snapshots::analysis::{GroupKey, Metric};
+use highwater_analysis::{GroupKey, Metric};
 
 use super::values::{GroupKeys, block_metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};

@@ -1,7 +1,7 @@
 //! Growth: the options of `highwater growth`.
 
 use clap::Args;
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 
 use super::values::{GroupKeys, block_metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::diff::DiffAt;
+use highwater_analysis::Metric;
+use highwater_analysis::diff::DiffAt;
 
 use super::values::{ComparedAt, GroupKeys, metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};

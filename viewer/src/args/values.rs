@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use highwater_snapshots::analysis::diff::DiffAt;
-use highwater_snapshots::analysis::{Filter, GroupKey, Metric};
+use highwater_analysis::diff::DiffAt;
+use highwater_analysis::{Filter, GroupKey, Metric};
 use highwater_snapshots::event::EventKind;
 
 /// A filter together with the text it was read from.

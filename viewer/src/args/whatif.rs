@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use highwater_analysis::Filter;
 use highwater_snapshots::DeviceId;
-use highwater_snapshots::analysis::Filter;
 use highwater_snapshots::units::parse_bytes;
 
 use super::values::Where;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use highwater_analysis::Metric;
+use highwater_analysis::budget::{Allowance, Budget};
 use highwater_snapshots::Error;
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::budget::{Allowance, Budget};
 use highwater_snapshots::units::parse_bytes;
 use serde::Deserialize;
 

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use highwater_analysis::guess::{Rules, guess};
+use highwater_pytorch::open::{FileKind, open_file};
 use highwater_snapshots::Error;
-use highwater_snapshots::guess::{Rules, guess};
-use highwater_snapshots::open::{FileKind, open_file};
 
 use super::outcome::Failure;
 use super::recording::{Recording, read};
@@ -54,8 +54,8 @@ fn apply(recording: &mut Recording, choice: &CategoryChoice, rules: Option<&Rule
 
 #[cfg(test)]
 mod tests {
+    use highwater_pytorch::open::FileFormat;
     use highwater_snapshots::Category;
-    use highwater_snapshots::open::FileFormat;
     use highwater_snapshots::text::trace_from_text;
 
     use super::*;

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use highwater_snapshots::analysis::budget::{AlikeGroups, Budget, Differences, Outcome, check, culprit_keys};
-use highwater_snapshots::analysis::diff::{Asked, DiffQuery};
-use highwater_snapshots::analysis::{Diff, Filter, GroupKey, LiveIndex, Metric, Moment, Series};
+use highwater_analysis::budget::{AlikeGroups, Budget, Differences, Outcome, check, culprit_keys};
+use highwater_analysis::diff::{Asked, DiffQuery};
+use highwater_analysis::{Diff, Filter, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use highwater_snapshots::analysis::budget::{AlikeGroups, Culprit, Differences, Outcome};
-use highwater_snapshots::analysis::{GroupKey, Metric};
+use highwater_analysis::budget::{AlikeGroups, Culprit, Differences, Outcome};
+use highwater_analysis::{GroupKey, Metric};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 

@@ -4,16 +4,17 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use highwater_analysis::folded::write_folded;
+use highwater_pytorch::export::{Exported, write_json, write_pickle};
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::pytorch::export::{Exported, write_folded, write_json, write_pickle};
 use highwater_snapshots::units::format_bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::categories::read_with;
 use super::caveats;
-use super::destination::{Destination, Kind};
+use super::destination::{Destination, Kind, io_error};
 use super::moment::count_of;
 use super::outcome::{Failure, Status};
 use super::page::Page;
@@ -59,7 +60,10 @@ pub(super) fn write_to(destination: &Destination, trace: &Trace) -> Result<(Expo
             }
             Kind::Pickle => write_pickle(out, trace, &mut tell),
             Kind::Json => write_json(out, trace, &mut tell),
-            Kind::Folded => write_folded(out, trace),
+            Kind::Folded => {
+                let lost = write_folded(out, trace).map_err(io_error)?;
+                Ok(Exported { events: trace.events.len() as u64, lost: vec![lost] })
+            }
         }
     });
     progress.finish_and_clear();

@@ -1,6 +1,6 @@
 //! Devices: which devices an answer covers, and how its first line names them.
 
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 use highwater_snapshots::{DeviceId, Trace};
 
 use super::outcome::Failure;

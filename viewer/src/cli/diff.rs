@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use highwater_snapshots::analysis::diff::{
+use highwater_analysis::diff::{
     Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
 };
-use highwater_snapshots::analysis::phases::PhaseRow;
-use highwater_snapshots::analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
+use highwater_analysis::phases::PhaseRow;
+use highwater_analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! Diff blocks: the single blocks of `highwater diff`, as a table and for programs.
 
-use highwater_snapshots::analysis::diff::{LoneBlock, LoneBlocks};
+use highwater_analysis::diff::{LoneBlock, LoneBlocks};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 

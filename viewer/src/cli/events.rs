@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
-use highwater_snapshots::analysis::filter::BlockFilter;
+use highwater_analysis::filter::BlockFilter;
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::text::event_text;
 use highwater_snapshots::trace::{Owner, Subject};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::explain::{Advice, ExplainedGroup, Layers, Removal};
+use highwater_analysis::final_oom::final_oom;
+use highwater_analysis::{Explanation, GroupKey, Metric, Moment};
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::explain::{Advice, ExplainedGroup, Layers, Removal};
-use highwater_snapshots::analysis::final_oom::final_oom;
-use highwater_snapshots::analysis::{Explanation, GroupKey, Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::between::Sum;
+use highwater_analysis::frames::short_stack;
+use highwater_analysis::growth::{GrownGroup, Growth, GrowthQuery, Leak, StepGrowth, StepWindow, has_steps};
+use highwater_analysis::{GroupKey, LiveIndex, Metric, Question, Series};
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::between::Sum;
-use highwater_snapshots::analysis::frames::short_stack;
-use highwater_snapshots::analysis::growth::{GrownGroup, Growth, GrowthQuery, Leak, StepGrowth, StepWindow, has_steps};
-use highwater_snapshots::analysis::{GroupKey, LiveIndex, Metric, Question, Series};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::explain::Idle;
+use highwater_analysis::{Breakdown, Group, Moment};
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::explain::Idle;
-use highwater_snapshots::analysis::{Breakdown, Group, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 

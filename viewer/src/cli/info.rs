@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_snapshots::analysis::summary::{DeviceSummary, summarize};
-use highwater_snapshots::analysis::{Metric, Totals};
+use highwater_analysis::summary::{DeviceSummary, summarize};
+use highwater_analysis::{Metric, Totals};
+use highwater_pytorch::open::FileFormat;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::open::FileFormat;
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use highwater_snapshots::analysis::{Metric, Series};
-use highwater_snapshots::join::{Joined, JoinedDevice, Part, join};
+use highwater_analysis::join::{Joined, JoinedDevice, Part, join};
+use highwater_analysis::{Metric, Series};
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 

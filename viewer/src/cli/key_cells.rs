@@ -1,7 +1,7 @@
 //! Key cells: the columns and cells that name the groups of a table, one for each key.
 
-use highwater_snapshots::analysis::GroupKey;
-use highwater_snapshots::analysis::frames::short_stacks;
+use highwater_analysis::GroupKey;
+use highwater_analysis::frames::short_stacks;
 use highwater_snapshots::{StackId, Trace};
 
 use super::table::Column;

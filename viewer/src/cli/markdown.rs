@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use highwater_snapshots::analysis::GroupKey;
-use highwater_snapshots::analysis::budget::Differences;
+use highwater_analysis::GroupKey;
+use highwater_analysis::budget::Differences;
 use highwater_snapshots::units::format_bytes;
 
 use super::check::{CheckReport, at_moment, headroom, mark, named};

@@ -1,4 +1,4 @@
-//! Cli: the commands that need no display. Each reads its file, asks [`highwater_snapshots::analysis`], and prints one
+//! Cli: the commands that need no display. Each reads its file, asks [`highwater_analysis`], and prints one
 //! answer, as a page for people or as one JSON object.
 
 pub mod outcome;

@@ -1,6 +1,6 @@
 //! Moment: when something was and how much, in figures and in words.
 
-use highwater_snapshots::analysis::Moment;
+use highwater_analysis::Moment;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Phase, Trace};
 use serde::Serialize;

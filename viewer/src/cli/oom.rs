@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_snapshots::analysis::addresses::{FailedRequest, Hole, Verdict, WayOut};
-use highwater_snapshots::analysis::frames::{short_stack, user_line};
-use highwater_snapshots::analysis::holders::{Holder, Holders};
+use highwater_analysis::addresses::{FailedRequest, Hole, Verdict, WayOut};
+use highwater_analysis::frames::{short_stack, user_line};
+use highwater_analysis::holders::{Holder, Holders};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::units::{format_bytes, format_count};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_snapshots::analysis::peak::Query;
-use highwater_snapshots::analysis::phases::reached_elsewhere;
-use highwater_snapshots::analysis::{Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series};
+use highwater_analysis::peak::Query;
+use highwater_analysis::phases::reached_elsewhere;
+use highwater_analysis::{Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use highwater_analysis::Metric;
+use highwater_analysis::summary::DeviceSummary;
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::summary::DeviceSummary;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::moment::PeakFigure;

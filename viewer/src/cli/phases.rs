@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use highwater_snapshots::analysis::phases::{PhaseRow, phases};
-use highwater_snapshots::analysis::{Metric, Moment, Series};
+use highwater_analysis::phases::{PhaseRow, phases};
+use highwater_analysis::{Metric, Moment, Series};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{Category, DeviceId, Trace};
 use serde::{Serialize, Serializer};

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
+use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::EventId;
-use highwater_snapshots::analysis::{Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::moment::{count_of, when};

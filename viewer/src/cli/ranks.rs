@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::RangeInclusive;
 
-use highwater_snapshots::analysis::{Metric, Totals};
+use highwater_analysis::{Metric, Totals};
 use highwater_snapshots::trace::Trust;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
@@ -240,12 +240,15 @@ pub fn problems(fleet: &Fleet) -> Vec<Caveat> {
     sentences(fleet, |_| &[])
 }
 
+/// The ranks that a sentence is about, and the files of those without a number.
+type Whose<'a> = (Vec<RangeInclusive<u32>>, Vec<&'a str>);
+
 /// The problems of a fleet, and what `trust` says of each rank.
 fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<Caveat> {
     let warning = |text: String| Caveat { is_warning: true, text };
     let problems = fleet.problems();
     let mut sentences: Vec<Caveat> = problems.iter().map(|problem| warning(format!("Problem: {problem}."))).collect();
-    let mut told: BTreeMap<(bool, String), (Vec<RangeInclusive<u32>>, Vec<&str>)> = BTreeMap::new();
+    let mut told: BTreeMap<(bool, String), Whose<'_>> = BTreeMap::new();
     for rank in &fleet.ranks {
         let more = match rank.problem_count.saturating_sub(1) {
             0 => String::new(),

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use highwater_snapshots::analysis::{Filter, Metric};
+use highwater_analysis::{Filter, Metric};
+use highwater_pytorch::open::{open_file, open_stream};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::Progress;
-use highwater_snapshots::open::{open_file, open_stream};
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{DeviceId, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,7 +19,7 @@ use crate::args::is_stdin;
 use crate::fleet::{Fleet, Inputs, why_unreadable};
 
 /// A recording that was read, and what it was read from.
-pub use highwater_snapshots::open::Opened as Recording;
+pub use highwater_pytorch::open::Opened as Recording;
 
 /// A file of this many bytes is read before anybody wonders.
 const QUICK_BYTES: u64 = 16 << 20;

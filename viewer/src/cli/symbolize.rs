@@ -4,8 +4,8 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::format::amend_file;
-use highwater_snapshots::open::{FileFormat, FileKind};
 use highwater_snapshots::symbols::{
     Asked, Cause, Found, LookUp, Missing, ModuleOutcome, SYSTEM_DEBUG_FOLDER, Symbolizer, look_up,
 };

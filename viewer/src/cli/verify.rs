@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use highwater_analysis::verify::verify_devices;
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::verify::verify_devices;
 use serde::Serialize;
 
 use super::caveats::TrustFigures;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::Metric;
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 

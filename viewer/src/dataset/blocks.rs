@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use highwater_snapshots::analysis::Lifetime;
-use highwater_snapshots::analysis::lifetime::{phase_of, step_of};
+use highwater_analysis::Lifetime;
+use highwater_analysis::lifetime::{phase_of, step_of};
 use highwater_snapshots::trace::Block;
 use highwater_snapshots::{BlockId, EventId, Trace};
 

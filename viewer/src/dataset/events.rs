@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use highwater_snapshots::analysis::Totals;
-use highwater_snapshots::analysis::replay::{baseline_effects, effects};
+use highwater_analysis::Totals;
+use highwater_analysis::replay::{baseline_effects, effects};
 use highwater_snapshots::trace::{Segment, Subject};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes_of_file::{numbers_of, rows_of};
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::Series;
-use highwater_snapshots::analysis::live::LiveIndex;
+use highwater_analysis::Metric;
+use highwater_analysis::Series;
+use highwater_analysis::live::LiveIndex;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{DeviceId, EventId};
 

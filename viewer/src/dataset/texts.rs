@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use highwater_snapshots::analysis::frames::user_line;
+use highwater_analysis::frames::user_line;
 use highwater_snapshots::{OpId, ScopeId, StackId, StringId, Trace};
 use parquet::data_type::ByteArray;
 

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 use highwater_snapshots::{Error, Trace};
 
 use crate::outliers::{Middle, Standing, middles, standings};

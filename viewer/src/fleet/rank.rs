@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use highwater_snapshots::analysis::summary::{self, DeviceSummary};
-use highwater_snapshots::analysis::{Metric, Moment, Series, Totals};
+use highwater_analysis::summary::{self, DeviceSummary};
+use highwater_analysis::{Metric, Moment, Series, Totals};
 use highwater_snapshots::trace::{Header, Trust};
 use highwater_snapshots::{DeviceId, Trace};
 

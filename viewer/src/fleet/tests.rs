@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use highwater_pytorch::open::open_file;
 use highwater_snapshots::format::write_trace;
-use highwater_snapshots::open::open_file;
 use highwater_snapshots::text::trace_from_text;
 
 use super::*;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use eframe::egui::Color32;
-use highwater_snapshots::analysis::Lifetime;
-use highwater_snapshots::analysis::frames::user_line;
-use highwater_snapshots::analysis::{Matches, Metric};
+use highwater_analysis::Lifetime;
+use highwater_analysis::frames::user_line;
+use highwater_analysis::{Matches, Metric};
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::{BlockId, Category, DeviceId, OpId, ScopeId, StackId, StringId, Trace};
@@ -332,7 +332,7 @@ pub fn short_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::analysis::Filter;
+    use highwater_analysis::Filter;
     use highwater_snapshots::text::trace_from_text;
 
     fn recording() -> Recording {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use eframe::egui::text::{CCursor, CCursorRange};
 use eframe::egui::text_edit::TextEditState;
 use eframe::egui::{Button, Id, Key, Modifiers, Popup, PopupCloseBehavior, Rect, Response, Role, Ui, WidgetInfo};
-use highwater_snapshots::analysis::complete::{Completion, complete};
-use highwater_snapshots::analysis::vocabulary::Vocabulary;
+use highwater_analysis::complete::{Completion, complete};
+use highwater_analysis::vocabulary::Vocabulary;
 
 use super::theme;
 use super::worker::Worker;

@@ -13,8 +13,8 @@ pub fn is(key: &str, text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_analysis::{Filter, Matches};
     use highwater_snapshots::BlockId;
-    use highwater_snapshots::analysis::{Filter, Matches};
     use highwater_snapshots::text::trace_from_text;
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use highwater_analysis::Metric;
 use highwater_snapshots::DeviceId;
-use highwater_snapshots::analysis::Metric;
 use serde::{Deserialize, Serialize};
 
 use super::colouring::ColourBy;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use eframe::egui::{RichText, Ui};
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::table::{Cell, Column, TableState, csv, table_with_tips_ui};

@@ -1,6 +1,6 @@
 //! Group keys: what the choosers of all views offer to group by, what each key is called, and why one is greyed.
 
-use highwater_snapshots::analysis::{GroupKey, TreeKey};
+use highwater_analysis::{GroupKey, TreeKey};
 
 use super::choice::Entry;
 use crate::absent::Absent;

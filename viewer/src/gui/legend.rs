@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eframe::egui::{Context, FontId, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2};
-use highwater_snapshots::analysis::{Metric, Totals};
+use highwater_analysis::{Metric, Totals};
 use highwater_snapshots::units::format_bytes;
 
 use super::colouring::Colouring;

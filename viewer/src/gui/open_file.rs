@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
-use highwater_snapshots::analysis::{Metric, Moment};
+use highwater_analysis::{Metric, Moment};
 
 use super::block::BlockPanel;
 use super::colouring::ColourBy;

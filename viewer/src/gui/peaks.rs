@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use eframe::egui::Context;
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::extremes::peaks;
+use highwater_analysis::Metric;
+use highwater_analysis::extremes::peaks;
 
 use super::worker::Worker;
 use crate::session::Recording;

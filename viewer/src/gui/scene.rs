@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use highwater_analysis::{Filter, Matches, Moment};
 use highwater_snapshots::BlockId;
-use highwater_snapshots::analysis::{Filter, Matches, Moment};
 
 use super::colouring::Colouring;
 use crate::selection::Selection;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eframe::egui::{Context, Id, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
-use highwater_snapshots::analysis::{Filter, Matches};
+use highwater_analysis::{Filter, Matches};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::completions::{Completions, put_cursor};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_snapshots::analysis::{Filter, Matches};
+use highwater_analysis::{Filter, Matches};
 use highwater_snapshots::text::trace_from_text;
 
 use super::scene::{Reason, Scene, Wish};

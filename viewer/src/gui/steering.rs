@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use eframe::egui::Context;
+use highwater_analysis::GroupKey;
 use highwater_snapshots::BlockId;
-use highwater_snapshots::analysis::GroupKey;
 
 use super::group_keys::{absent_reason, next_key};
 use super::layout::{Bottom, Side};
@@ -223,7 +223,7 @@ impl OpenFile {
         let matches = self.search.matches();
         let size = |block: &BlockId| {
             let row = block.0 as usize;
-            let bytes = if metric == highwater_snapshots::analysis::Metric::Requested {
+            let bytes = if metric == highwater_analysis::Metric::Requested {
                 trace.blocks.requested[row]
             } else {
                 trace.blocks.allocated[row]

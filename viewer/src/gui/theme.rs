@@ -5,9 +5,9 @@
 //! neighbours also differ in lightness. Lanes, axes and panels stay grey, so that colour always means data.
 
 use eframe::egui::{self, Color32, Stroke};
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::diff::Change;
-use highwater_snapshots::analysis::tree::Role;
+use highwater_analysis::Metric;
+use highwater_analysis::diff::Change;
+use highwater_analysis::tree::Role;
 use highwater_snapshots::{Category, Phase};
 
 /// Height of the step lane and of the phase lane, in points.

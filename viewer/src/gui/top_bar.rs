@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use eframe::egui::{Button, Ui};
-use highwater_snapshots::analysis::{GroupKey, Metric};
+use highwater_analysis::{GroupKey, Metric};
 
 use super::choice::{Entry, choice_ui};
 use super::colouring::ColourBy;

@@ -1,6 +1,6 @@
 //! Words: what moments and blocks are called, wherever they are named.
 
-use highwater_snapshots::analysis::{Metric, Moment};
+use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::trace::Block;
 use highwater_snapshots::units::{format_count, format_nanos};
 use highwater_snapshots::{BlockId, EventId, Trace};

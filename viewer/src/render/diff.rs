@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use highwater_snapshots::analysis::GroupKey;
-use highwater_snapshots::analysis::diff::Asked;
+use highwater_analysis::GroupKey;
+use highwater_analysis::diff::Asked;
 use highwater_snapshots::units::format_bytes;
 
 use super::{RenderFigures, check_destination, colour_by, name_of, theme_of};

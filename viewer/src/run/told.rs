@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use highwater_analysis::Metric;
+use highwater_analysis::summary::{DeviceSummary, summarize};
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::summary::{DeviceSummary, summarize};
 use highwater_snapshots::units::format_bytes;
 
 use super::program::Program;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use highwater_analysis::Metric;
 use highwater_snapshots::BlockId;
-use highwater_snapshots::analysis::Metric;
 
 use super::{FLATTEST, HEADROOM, NARROWEST, Pin, Selection, View, moments_after, within};
 use crate::session::Recording;

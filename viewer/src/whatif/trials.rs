@@ -2,9 +2,9 @@
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Answers, Before, Fate, Plan, Replay, Target, recorded_config, replay};
-use highwater_snapshots::analysis::addresses::FailedRequest;
-use highwater_snapshots::analysis::holders::Holders;
-use highwater_snapshots::analysis::{Metric, Series};
+use highwater_analysis::addresses::FailedRequest;
+use highwater_analysis::holders::Holders;
+use highwater_analysis::{Metric, Series};
 use highwater_snapshots::trace::Subject;
 use highwater_snapshots::{BlockId, DeviceId, EventId, StreamId, Trace};
 use rayon::prelude::*;

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use highwater_snapshots::analysis::{Metric, Series};
+use highwater_analysis::{Metric, Series};
 use highwater_snapshots::format::{read_file, write_trace};
 use serde_json::Value;
 

@@ -14,7 +14,7 @@ use highwater::cli::peak::PeakReport;
 use highwater::cli::phases::PhasesReport;
 use highwater::cli::recording::{Recording, keep_only};
 use highwater::cli::verify::VerifyReport;
-use highwater_snapshots::open::{FileFormat, FileKind};
+use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::{DeviceFacts, Header};
 use highwater_snapshots::{DeviceId, Trace};

@@ -9,9 +9,9 @@ use highwater::command::Command;
 use highwater::gui::App;
 use highwater::gui::diff::{DiffView, Look};
 use highwater::selection::View;
+use highwater_analysis::GroupKey;
+use highwater_analysis::diff::DiffAt;
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::GroupKey;
-use highwater_snapshots::analysis::diff::DiffAt;
 use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{STEPS, chord, harness, press, run, search, settle};

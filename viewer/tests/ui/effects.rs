@@ -6,7 +6,7 @@ use highwater::gui::layout::{Bottom, Side};
 use highwater::gui::moment::Look;
 use highwater::gui::timeline::Stacking;
 use highwater::selection::Axis;
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 
 use super::seen::Seen;
 

@@ -6,8 +6,8 @@ use super::harness::{harness, open, press, run, settle, steps, view, wait_for_fi
 use eframe::egui::{Key, Modifiers, Role};
 use egui_kittest::kittest::Queryable as _;
 use highwater::command::Command;
+use highwater_analysis::Metric;
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::Metric;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
 

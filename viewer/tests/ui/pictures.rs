@@ -14,7 +14,7 @@ use highwater::gui::surface::{DiffSheet, Paper, Sheet, SheetView, Surface, png};
 use highwater::gui::timeline::{Look, Stacking};
 use highwater::selection::{Axis, Selection, View};
 use highwater::session::Recording;
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 use highwater_snapshots::text::trace_from_text;
 use quick_xml::events::Event;
 

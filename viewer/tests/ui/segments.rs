@@ -11,7 +11,7 @@ use highwater::gui::segments::{SegmentsView, Under};
 use highwater::gui::timeline::Timeline;
 use highwater::selection::{Pin, Selection};
 use highwater::session::Recording;
-use highwater_snapshots::analysis::{Filter, Matches};
+use highwater_analysis::{Filter, Matches};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, Trace};
 

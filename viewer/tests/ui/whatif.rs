@@ -5,7 +5,7 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater::command::Command;
 use highwater::gui::App;
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{chord, harness, run, settle};

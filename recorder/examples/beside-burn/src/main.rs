@@ -65,7 +65,7 @@ fn train(options: HistoryOptions) -> Result<Recorded<Vec<f32>>> {
 mod tests {
     use super::*;
     use highwater_recorder::snapshots::Trace;
-    use highwater_recorder::snapshots::analysis::verify::verify;
+    use highwater_analysis::verify::verify;
 
     /// The blocks of `bytes` bytes that were made in the module `path` during `phase`.
     fn made(trace: &Trace, path: &str, phase: Phase, bytes: usize) -> usize {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Panel, Ui};
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 
 use super::App;
 use crate::command::Command;

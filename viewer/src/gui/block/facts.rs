@@ -1,8 +1,8 @@
 //! Facts: everything known of one block, as names and values.
 
-use highwater_snapshots::analysis::Lifetime;
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::frames::user_line;
+use highwater_analysis::Lifetime;
+use highwater_analysis::Metric;
+use highwater_analysis::frames::user_line;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::{Block, Owner};
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{Grid, Label, Role, Ui, WidgetInfo, vec2};
+use highwater_analysis::{Filter, Matches, Metric};
 use highwater_snapshots::BlockId;
-use highwater_snapshots::analysis::{Filter, Matches, Metric};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::facts::{Facts, Origin};

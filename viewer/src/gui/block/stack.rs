@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use eframe::egui::{self, CollapsingHeader, Label, RichText, Role, TextWrapMode, Ui, WidgetInfo};
-use highwater_snapshots::analysis::frames::{StackLine, stack_lines};
+use highwater_analysis::frames::{StackLine, stack_lines};
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::{StackId, Trace};

@@ -1,6 +1,6 @@
 //! Alignment: which places of two recordings stand one above the other, and how far each goes on from there.
 
-use highwater_snapshots::analysis::Moment;
+use highwater_analysis::Moment;
 use highwater_snapshots::units::{format_count, format_nanos};
 
 use crate::selection::{Axis, Selection};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eframe::egui::{Ui, UiBuilder};
-use highwater_snapshots::analysis::diff::Likeness;
+use highwater_analysis::diff::Likeness;
 use highwater_snapshots::units::format_count;
 
 use super::choices::Look;

@@ -1,7 +1,7 @@
 //! Choices: what of two recordings is compared, by what, and how the difference is shown.
 
-use highwater_snapshots::analysis::diff::DiffAt;
-use highwater_snapshots::analysis::{GroupKey, Metric};
+use highwater_analysis::diff::DiffAt;
+use highwater_analysis::{GroupKey, Metric};
 
 use super::alignment::Align;
 use crate::session::Recording;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use eframe::egui::{DragValue, Role, Ui, WidgetInfo};
-use highwater_snapshots::analysis::diff::DiffAt;
-use highwater_snapshots::analysis::{GroupKey, Metric, TreeKey};
+use highwater_analysis::diff::DiffAt;
+use highwater_analysis::{GroupKey, Metric, TreeKey};
 
 use super::alignment::Align;
 use crate::gui::choice::{Entry, choice_ui};

@@ -1,7 +1,7 @@
 //! Condition: the words of the search language for a group of both sides.
 
-use highwater_snapshots::analysis::diff::DiffGroup;
-use highwater_snapshots::analysis::{GroupKey, Lifetime};
+use highwater_analysis::diff::DiffGroup;
+use highwater_analysis::{GroupKey, Lifetime};
 
 use crate::gui::condition::is;
 
@@ -41,8 +41,8 @@ const NONE: &str = "(none)";
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::analysis::diff::{Asked, DiffAt, DiffQuery};
-    use highwater_snapshots::analysis::{Diff, Filter, LiveIndex, Matches, Metric, Series};
+    use highwater_analysis::diff::{Asked, DiffAt, DiffQuery};
+    use highwater_analysis::{Diff, Filter, LiveIndex, Matches, Metric, Series};
     use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::{BlockId, DeviceId};
 

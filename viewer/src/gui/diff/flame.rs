@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use eframe::egui::{Label, Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
-use highwater_snapshots::analysis::diff::{Change, DiffNode, DiffTree};
+use highwater_analysis::diff::{Change, DiffNode, DiffTree};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::job::Answer;
@@ -282,8 +282,8 @@ fn legend_ui(ui: &mut Ui) {
 
 #[cfg(test)]
 mod tests {
-    use highwater_snapshots::analysis::GroupKey;
-    use highwater_snapshots::analysis::diff::{DiffGroup, Likeness, StackText};
+    use highwater_analysis::GroupKey;
+    use highwater_analysis::diff::{DiffGroup, Likeness, StackText};
     use highwater_snapshots::tables::Tables;
 
     use super::*;

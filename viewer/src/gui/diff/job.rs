@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_snapshots::analysis::diff::{Asked, Comparison, DiffAt, DiffQuery, DiffTree, StackText};
-use highwater_snapshots::analysis::{Filter, GroupKey, Metric, Moment};
+use highwater_analysis::diff::{Asked, Comparison, DiffAt, DiffQuery, DiffTree, StackText};
+use highwater_analysis::{Filter, GroupKey, Metric, Moment};
 
 use super::sheets::Sheet;
 use crate::session::{DeviceIndex, Recording};

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_snapshots::analysis::diff::DiffAt;
-use highwater_snapshots::analysis::{Metric, Moment};
+use highwater_analysis::diff::DiffAt;
+use highwater_analysis::{Metric, Moment};
 
 use super::alignment::{Align, Alignment};
 use super::job::find;

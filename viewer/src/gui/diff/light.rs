@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eframe::egui::Context;
-use highwater_snapshots::analysis::{Filter, Matches};
+use highwater_analysis::{Filter, Matches};
 
 use crate::gui::worker::Worker;
 use crate::session::Recording;

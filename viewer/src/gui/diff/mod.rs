@@ -17,7 +17,7 @@ mod steering;
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, RichText, Role, Ui, WidgetInfo};
-use highwater_snapshots::analysis::{GroupKey, Metric, Moment};
+use highwater_analysis::{GroupKey, Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 pub use alignment::Align;

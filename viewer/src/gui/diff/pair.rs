@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Align, Label, Layout, Rect, RichText, Role, ScrollArea, Ui, UiBuilder, WidgetInfo, vec2};
-use highwater_snapshots::analysis::{Metric, Moment};
+use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::units::format_bytes;
 
 use super::alignment::Alignment;

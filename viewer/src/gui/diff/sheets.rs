@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use highwater_snapshots::analysis::diff::{Change, Comparison, DiffGroup, Likeness, PhasePair};
-use highwater_snapshots::analysis::{Diff, GroupKey};
+use highwater_analysis::diff::{Change, Comparison, DiffGroup, Likeness, PhasePair};
+use highwater_analysis::{Diff, GroupKey};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::cli::diff::signed;
@@ -156,8 +156,7 @@ impl Sheet {
     pub(super) fn of_phases(comparison: &Comparison) -> Self {
         let row = |pair: &PhasePair| {
             let any = pair.a.as_ref().or(pair.b.as_ref());
-            let step =
-                |row: &Option<_>| row.as_ref().map(|row: &highwater_snapshots::analysis::phases::PhaseRow| row.step);
+            let step = |row: &Option<_>| row.as_ref().map(|row: &highwater_analysis::phases::PhaseRow| row.step);
             let step = match (step(&pair.a), step(&pair.b)) {
                 (Some(Some(a)), Some(Some(b))) if a != b => format!("{a} and {b}"),
                 (Some(Some(step)), _) | (_, Some(Some(step))) => step.to_string(),

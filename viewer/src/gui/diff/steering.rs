@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use eframe::egui::Context;
-use highwater_snapshots::analysis::diff::DiffAt;
-use highwater_snapshots::analysis::{GroupKey, Metric, Moment, TreeKey};
+use highwater_analysis::diff::DiffAt;
+use highwater_analysis::{GroupKey, Metric, Moment, TreeKey};
 
 use super::pair::Shown;
 use super::{DiffView, Look, Paint, choosers};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_snapshots::analysis::Matches;
+use highwater_analysis::Matches;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 use rayon::prelude::*;

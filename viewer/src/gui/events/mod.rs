@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
-use highwater_snapshots::analysis::Matches;
-use highwater_snapshots::analysis::frames::user_line;
+use highwater_analysis::Matches;
+use highwater_analysis::frames::user_line;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, StackId, Trace};
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
-use highwater_snapshots::analysis::frames::user_line;
+use highwater_analysis::frames::user_line;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Subject;

@@ -2,8 +2,8 @@
 //! the peak without one part after another.
 
 use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo, vec2};
-use highwater_snapshots::analysis::explain::Advice;
-use highwater_snapshots::analysis::{Filter, Moment};
+use highwater_analysis::explain::Advice;
+use highwater_analysis::{Filter, Moment};
 use highwater_snapshots::units::format_bytes;
 
 use super::job::Explained;

@@ -3,8 +3,8 @@
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, text, vec2,
 };
-use highwater_snapshots::analysis::explain::{Composition, Piece};
-use highwater_snapshots::analysis::{Filter, Moment};
+use highwater_analysis::explain::{Composition, Piece};
+use highwater_analysis::{Filter, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::{MetricName, only};

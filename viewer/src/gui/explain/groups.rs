@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, UiBuilder, vec2};
-use highwater_snapshots::analysis::{GroupKey, TreeKey};
+use highwater_analysis::{GroupKey, TreeKey};
 use highwater_snapshots::units::{format_bytes, format_count, parse_bytes};
 
 use super::job::{Explained, Row};

@@ -1,7 +1,7 @@
 //! Head: how high the peak is and when, what the conditions leave of it, and by what groups are told apart.
 
 use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo};
-use highwater_snapshots::analysis::{GroupKey, TreeKey};
+use highwater_analysis::{GroupKey, TreeKey};
 use highwater_snapshots::units::format_bytes;
 
 use super::MetricName;

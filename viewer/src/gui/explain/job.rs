@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Weak};
 
+use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
+use highwater_analysis::frames::short_stack;
+use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment};
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
-use highwater_snapshots::analysis::frames::short_stack;
-use highwater_snapshots::analysis::{Explanation, Filter, GroupKey, Metric, Moment};
 
 use super::terms::condition_of;
 use crate::absent::Absent;

@@ -10,7 +10,7 @@ mod head;
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
-use highwater_snapshots::analysis::{Filter, Metric};
+use highwater_analysis::{Filter, Metric};
 
 use super::room::{exact_height_ui, least_height_ui};
 use super::scene::{Scene, Wish};

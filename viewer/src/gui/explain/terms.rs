@@ -1,6 +1,6 @@
 //! Terms: the words of `--where` for the values that a group of blocks shares.
 
-use highwater_snapshots::analysis::{GroupKey, Lifetime};
+use highwater_analysis::{GroupKey, Lifetime};
 use highwater_snapshots::units::parse_bytes;
 
 use crate::gui::condition;
@@ -41,8 +41,8 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::analysis::explain::ExplainQuery;
-    use highwater_snapshots::analysis::{Explanation, Filter, LiveIndex, Matches, Metric, Series};
+    use highwater_analysis::explain::ExplainQuery;
+    use highwater_analysis::{Explanation, Filter, LiveIndex, Matches, Metric, Series};
     use highwater_snapshots::text::trace_from_text;
 
     #[test]

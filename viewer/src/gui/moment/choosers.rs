@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use eframe::egui::{ComboBox, Grid, Label, RichText, Role, Ui, WidgetInfo};
-use highwater_snapshots::analysis::between::Question;
-use highwater_snapshots::analysis::tree::NodeId;
-use highwater_snapshots::analysis::{Balance, GroupKey, TreeKey};
+use highwater_analysis::between::Question;
+use highwater_analysis::tree::NodeId;
+use highwater_analysis::{Balance, GroupKey, TreeKey};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use super::job::Answer;

@@ -1,8 +1,8 @@
 //! Details: what can be done with the chosen node, and its single blocks, the largest first.
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
+use highwater_analysis::between::bytes_of;
 use highwater_snapshots::BlockId;
-use highwater_snapshots::analysis::between::bytes_of;
 use highwater_snapshots::units::format_bytes;
 
 use super::job::{Answer, Chosen};

@@ -1,6 +1,6 @@
 //! Export: what the panel shows as comma-separated values, in full, with a last line for the total.
 
-use highwater_snapshots::analysis::tree::NodeId;
+use highwater_analysis::tree::NodeId;
 
 use super::job::Answer;
 use super::names;

@@ -1,7 +1,7 @@
 //! Groups: who holds memory as a table: a row for each distinct value of the keys, which add up to the total.
 
 use eframe::egui::{Align, Layout, Rect, Ui, UiBuilder};
-use highwater_snapshots::analysis::tree::{NodeId, Part};
+use highwater_analysis::tree::{NodeId, Part};
 use highwater_snapshots::units::format_bytes;
 
 use super::job::{Answer, Order};

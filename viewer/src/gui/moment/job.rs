@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use highwater_snapshots::analysis::between::{Balance, Question, blocks_between, bytes_of};
-use highwater_snapshots::analysis::peak::beside_blocks;
-use highwater_snapshots::analysis::tree::{NodeId, Part};
-use highwater_snapshots::analysis::{Matches, Metric, Tree, TreeQuery};
+use highwater_analysis::between::{Balance, Question, blocks_between, bytes_of};
+use highwater_analysis::peak::beside_blocks;
+use highwater_analysis::tree::{NodeId, Part};
+use highwater_analysis::{Matches, Metric, Tree, TreeQuery};
 use highwater_snapshots::{BlockId, StackId};
 use rayon::slice::ParallelSliceMut as _;
 

@@ -15,9 +15,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{self, RichText, Ui, UiBuilder};
-use highwater_snapshots::analysis::between::Question;
-use highwater_snapshots::analysis::tree::{NodeId, Part};
-use highwater_snapshots::analysis::{Matches, TreeQuery};
+use highwater_analysis::between::Question;
+use highwater_analysis::tree::{NodeId, Part};
+use highwater_analysis::{Matches, TreeQuery};
 use highwater_snapshots::units::format_bytes;
 
 pub(super) use choosers::key_ui;

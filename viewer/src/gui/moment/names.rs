@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use highwater_snapshots::analysis::frames::user_line;
-use highwater_snapshots::analysis::tree::{NodeId, Part};
-use highwater_snapshots::analysis::{GroupKey, Tree, TreeKey};
+use highwater_analysis::frames::user_line;
+use highwater_analysis::tree::{NodeId, Part};
+use highwater_analysis::{GroupKey, Tree, TreeKey};
 use highwater_snapshots::{BlockId, Trace};
 
 use crate::gui::colouring::short_line;

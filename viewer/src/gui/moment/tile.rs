@@ -3,10 +3,10 @@
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Response, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, vec2,
 };
+use highwater_analysis::pools::BlockPool;
+use highwater_analysis::tree::{NodeId, Part};
+use highwater_analysis::{GroupKey, Lifetime, Tree, TreeKey};
 use highwater_snapshots::Category;
-use highwater_snapshots::analysis::pools::BlockPool;
-use highwater_snapshots::analysis::tree::{NodeId, Part};
-use highwater_snapshots::analysis::{GroupKey, Lifetime, Tree, TreeKey};
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::units::{format_bytes, format_count};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use eframe::egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2};
-use highwater_snapshots::analysis::Tree;
-use highwater_snapshots::analysis::tree::NodeId;
+use highwater_analysis::Tree;
+use highwater_analysis::tree::NodeId;
 use highwater_snapshots::units::format_bytes;
 
 use super::job::Answer;

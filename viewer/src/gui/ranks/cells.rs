@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
 use super::SAMPLES;

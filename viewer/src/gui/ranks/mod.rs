@@ -7,7 +7,7 @@ use eframe::egui::{
     Align2, Color32, EventFilter, FontId, Id, Key, Modifiers, Painter, Rect, Response, Role, ScrollArea, Sense, Shape,
     Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
 };
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
 use self::cells::{Cell, Known, cells};

@@ -7,7 +7,7 @@ use eframe::egui::{
     Color32, ColorImage, EventFilter, Key, Modifiers, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle,
     TextureOptions, Ui, WidgetInfo, pos2, vec2,
 };
-use highwater_snapshots::analysis::addresses::{AddressMap, Content, Piece};
+use highwater_analysis::addresses::{AddressMap, Content, Piece};
 use highwater_snapshots::units::format_bytes;
 
 use super::facts::{piece_lines, segment_lines, tooltip_ui};

@@ -1,7 +1,7 @@
 //! Facts: what the view says of an address, a piece and a segment.
 
 use eframe::egui::{Color32, RichText, Ui};
-use highwater_snapshots::analysis::addresses::{Content, HeldSegment, Piece};
+use highwater_analysis::addresses::{Content, HeldSegment, Piece};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{BlockId, Trace};
 

@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use highwater_analysis::addresses::fit::driver_free;
+use highwater_analysis::addresses::{AddressIndex, AddressMap, FailedRequest, LaneAxis, Room, rooms};
 use highwater_snapshots::EventId;
-use highwater_snapshots::analysis::addresses::fit::driver_free;
-use highwater_snapshots::analysis::addresses::{
-    AddressIndex, AddressMap, AllocRules, FailedRequest, LaneAxis, Room, rooms,
-};
+use highwater_snapshots::alloc_rules::AllocRules;
 
 use crate::oom::analyse;
 use crate::oom_analysis::OomAnalysis;

@@ -7,9 +7,9 @@ use eframe::egui::{
     Align2, Color32, ColorImage, FontId, Rect, Role, Sense, Shape, Stroke, TextureHandle, TextureOptions, Ui,
     WidgetInfo, pos2, vec2,
 };
-use highwater_snapshots::analysis::addresses::lanes::raster;
-use highwater_snapshots::analysis::addresses::{Content, Home, LaneRaster, LaneWindow};
-use highwater_snapshots::analysis::bands::Across;
+use highwater_analysis::addresses::lanes::raster;
+use highwater_analysis::addresses::{Content, Home, LaneRaster, LaneWindow};
+use highwater_analysis::bands::Across;
 use highwater_snapshots::units::format_bytes;
 
 use super::facts::{content_lines, tooltip_ui};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use highwater_snapshots::analysis::addresses::AddressMap;
+use highwater_analysis::addresses::AddressMap;
 
 /// A part of a segment in one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Layout {
 mod tests {
     use super::*;
     use crate::session::Recording;
-    use highwater_snapshots::analysis::addresses::{AddressIndex, AddressMap};
+    use highwater_analysis::addresses::{AddressIndex, AddressMap};
     use highwater_snapshots::text::trace_from_text;
 
     fn map_of(text: &str) -> AddressMap {

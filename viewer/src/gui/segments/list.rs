@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eframe::egui::Ui;
-use highwater_snapshots::analysis::addresses::HeldSegment;
+use highwater_analysis::addresses::HeldSegment;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::known::State;

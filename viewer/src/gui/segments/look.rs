@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eframe::egui::{Color32, ColorImage, Rect, Role, Sense, TextureHandle, TextureOptions, Ui, WidgetInfo, pos2, vec2};
-use highwater_snapshots::analysis::addresses::Content;
+use highwater_analysis::addresses::Content;
 use highwater_snapshots::{BlockId, Trace};
 
 use crate::gui::colouring::Colouring;

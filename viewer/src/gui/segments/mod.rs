@@ -13,8 +13,8 @@ mod oom;
 use std::sync::Arc;
 
 use eframe::egui::{self, RichText, Ui, vec2};
+use highwater_analysis::addresses::{Home, Room};
 use highwater_snapshots::EventId;
-use highwater_snapshots::analysis::addresses::{Home, Room};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 pub use lanes::Under;

@@ -4,9 +4,9 @@ use eframe::egui::{
     Align, Align2, Color32, FontId, Grid, Label, Layout, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind,
     TextStyle, Ui, WidgetInfo, pos2, vec2,
 };
+use highwater_analysis::addresses::{FailedRequest, WayOut};
+use highwater_analysis::holders::Holders;
 use highwater_snapshots::Category;
-use highwater_snapshots::analysis::addresses::{FailedRequest, WayOut};
-use highwater_snapshots::analysis::holders::Holders;
 use highwater_snapshots::units::format_bytes;
 
 use super::known::State;

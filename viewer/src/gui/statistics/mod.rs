@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{ComboBox, Role, Ui, WidgetInfo};
-use highwater_snapshots::analysis::statistics::{Question, Statistics, TrustNote, trust_notes};
-use highwater_snapshots::analysis::{Matches, Metric};
+use highwater_analysis::statistics::{Question, Statistics, TrustNote, trust_notes};
+use highwater_analysis::{Matches, Metric};
 
 use super::scene::{Scene, Wish};
 use super::table::{TableState, table_with_tips_ui, write_csv};

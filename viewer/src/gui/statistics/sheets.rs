@@ -1,8 +1,8 @@
 //! Sheets: the statistics of a device as sheets, and all that is known of its recording.
 
+use highwater_analysis::Metric;
+use highwater_analysis::statistics::{Bin, RangeBin, Statistics};
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::Metric;
-use highwater_snapshots::analysis::statistics::{Bin, RangeBin, Statistics};
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 
 use super::bars::step_name;
@@ -91,7 +91,7 @@ pub(super) fn kept(statistics: &Statistics) -> Sheet {
         number("Steps", "Number of steps that leave bytes.", 70.0),
         words("From", "These steps, with the bytes that each leaves.", 240.0),
     ];
-    let line = |group: &highwater_snapshots::analysis::statistics::Growth| {
+    let line = |group: &highwater_analysis::statistics::Growth| {
         let steps = group.by_step.iter().filter(|kept| kept.step.is_some());
         let told = group.by_step.iter().take(12).map(|kept| {
             let step = kept.step.map_or_else(|| "outside".to_owned(), |step| format!("step {step}"));

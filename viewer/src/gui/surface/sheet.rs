@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
-use highwater_snapshots::analysis::{Filter, Metric, Moment};
+use highwater_analysis::{Filter, Metric, Moment};
 use highwater_snapshots::units::format_bytes;
 
 use crate::cli::moment::count_of;

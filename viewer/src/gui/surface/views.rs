@@ -1,7 +1,7 @@
 //! Views: what a sheet can show in its middle, each by its name.
 
 use eframe::egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui, UiBuilder};
-use highwater_snapshots::analysis::{GroupKey, TreeKey};
+use highwater_analysis::{GroupKey, TreeKey};
 
 use super::sheet::Sheet;
 use crate::gui::layout::Bottom;

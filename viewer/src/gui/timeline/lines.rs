@@ -2,7 +2,7 @@
 
 use eframe::egui::Stroke;
 use egui_plot::{Line, PlotPoints};
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 
 use super::{Look, Shown, Timeline, drawn_metric};
 use crate::gui::theme::Shades;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use eframe::egui::{self, Align2, Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
-use highwater_snapshots::analysis::Moment;
+use highwater_analysis::Moment;
 use highwater_snapshots::units::format_bytes;
 
 use super::frame::PlotFrame;

@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
+use highwater_analysis::bands::{Across, Stack, Window};
+use highwater_analysis::{Matches, Metric};
 use highwater_snapshots::BlockId;
-use highwater_snapshots::analysis::bands::{Across, Stack, Window};
-use highwater_snapshots::analysis::{Matches, Metric};
 use highwater_snapshots::units::format_bytes;
 
 pub use frame::PlotFrame;

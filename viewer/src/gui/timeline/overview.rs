@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use eframe::egui::{self, CursorIcon, Response, Role, Sense, Ui, WidgetInfo};
 use egui_plot::{Line, Plot, PlotPoints, Span, VLine};
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 
 use super::picture::Picture;
 use crate::gui::theme::{self, Shades};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use eframe::egui::{Color32, ColorImage};
+use highwater_analysis::bands::{Bands, Column, Raster, Window, column_totals};
+use highwater_analysis::{Matches, Metric, Totals};
 use highwater_snapshots::BlockId;
-use highwater_snapshots::analysis::bands::{Bands, Column, Raster, Window, column_totals};
-use highwater_snapshots::analysis::{Matches, Metric, Totals};
 use rayon::prelude::*;
 
 use crate::gui::colouring::{ColourBy, Colouring};
@@ -350,7 +350,7 @@ pub fn drawn_metric(metric: Metric) -> Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::analysis::bands::Across;
+    use highwater_analysis::bands::Across;
     use highwater_snapshots::text::trace_from_text;
 
     fn request(colour_by: ColourBy) -> Request {

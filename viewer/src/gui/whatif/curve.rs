@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 
 use super::job::Replayed;
 use crate::gui::worker::Cancel;
@@ -70,7 +70,7 @@ impl Curve {
             let start = key.x.start + width * column as f64;
             let first = selection.moment_at(trace, start);
             let last = moment_before(&selection, &recording, start + width).max(first);
-            let pick = |totals: highwater_snapshots::analysis::Totals| DRAWN.map(|metric| totals.get(metric));
+            let pick = |totals: highwater_analysis::Totals| DRAWN.map(|metric| totals.get(metric));
             let moments = other.moments(first, last);
             columns.push(Column {
                 x: start + width / 2.0,

@@ -1,7 +1,7 @@
 //! Figures: peaks as recorded beside those that would have been, and common settings beside each other, as tables.
 
 use eframe::egui::{Ui, UiBuilder, vec2};
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::job::{Other, Replayed};

@@ -1,7 +1,7 @@
 //! Form: what is to be changed, as text with common values to choose from; mistakes stand beside the field that has them.
 
 use eframe::egui::{Align, ComboBox, Key, Label, Layout, RichText, Role, TextEdit, Ui, WidgetInfo, vec2};
-use highwater_snapshots::analysis::Filter;
+use highwater_analysis::Filter;
 use highwater_snapshots::units::parse_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_snapshots::analysis::{Metric, Moment, Series, Totals};
+use highwater_analysis::{Metric, Moment, Series, Totals};
 use highwater_snapshots::{EventId, Trace};
 
 use super::form::Applied;

@@ -11,8 +11,8 @@ mod notes;
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Label, Rect, RichText, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use highwater_analysis::LastUses;
 use highwater_snapshots::Trace;
-use highwater_snapshots::analysis::LastUses;
 
 use super::scene::{Scene, Wish};
 use super::table::TableState;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eframe::egui::{self, Context, PointerButton, Response, Role, Stroke, Tooltip, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{Line, LineStyle, Plot, PlotPoints};
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
 use super::curve::{Asked, Column, Curve, DRAWN, Key};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eframe::egui::{Key as Button, Role, Vec2, pos2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use highwater_snapshots::analysis::Metric;
+use highwater_analysis::Metric;
 
 use super::*;
 use crate::gui::stage::Stage;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use highwater_snapshots::analysis::summary::summarize;
-use highwater_snapshots::analysis::{Metric, verify};
+use highwater_analysis::summary::summarize;
+use highwater_analysis::{Metric, verify};
 use highwater_snapshots::event::What;
 use highwater_snapshots::format::read_file;
 use highwater_snapshots::{StackId, Trace};
@@ -273,7 +273,7 @@ fn the_driver_gave_what_the_engines_own_recording_says_is_reserved() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let (engine, driver) = (read(folder.path(), "mlp.snap"), read(folder.path(), "driver.snap"));
         let reserved = |trace: &Trace| -> Vec<(u16, u64)> {
-            let of_device = |device: &highwater_snapshots::analysis::summary::DeviceSummary| {
+            let of_device = |device: &highwater_analysis::summary::DeviceSummary| {
                 let peak = device.peaks.iter().find(|moment| moment.metric == Metric::Reserved)?;
                 (peak.bytes > 0).then_some((device.device.0, peak.bytes))
             };

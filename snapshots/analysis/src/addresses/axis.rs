@@ -1,0 +1,156 @@
+//! Axis: every address that was ever held, one after the other without the gaps between.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::extents::{AddressIndex, Home};
+use super::map::span_of;
+use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::trace::Trace;
+
+/// A run of addresses, and its place on the axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The addresses.
+    pub addresses: Range<u64>,
+    /// Where they begin on the axis, in bytes.
+    pub start: u64,
+    /// Whose segment held them first; none where blocks lay in no segment that the recording knows.
+    pub home: Option<Home>,
+}
+
+impl Lane {
+    /// Its place on the axis.
+    pub fn place(&self) -> Range<u64> {
+        self.start..self.start + (self.addresses.end - self.addresses.start)
+    }
+}
+
+/// All addresses that a device ever held, by pool and stream and then by address, gaps left out.
+///
+/// An address keeps its place for the whole recording, also while it is not held: what is drawn on one height is the
+/// same memory throughout. A range that served several pools stands with the first.
+#[derive(Clone, Debug, Default)]
+pub struct LaneAxis {
+    /// By address, apart from each other.
+    lanes: Vec<Lane>,
+    /// Rows of `lanes` by their place.
+    order: Vec<u32>,
+    bytes: u64,
+}
+
+impl LaneAxis {
+    /// The axis of what `index` knows, and of blocks outside of that.
+    pub fn build(trace: &Trace, index: &AddressIndex) -> Self {
+        let mut claimed = Claimed::default();
+        for extent in index.extents() {
+            claimed.claim(extent.addresses.clone(), Some(extent.home));
+        }
+        for addresses in homeless(trace, index, &claimed) {
+            claimed.claim(addresses, None);
+        }
+        let mut lanes: Vec<Lane> = Vec::new();
+        for (start, (end, home)) in claimed.ranges {
+            match lanes.last_mut().filter(|last| last.addresses.end == start && last.home == home) {
+                Some(last) => last.addresses.end = end,
+                None => lanes.push(Lane { addresses: start..end, start: 0, home }),
+            }
+        }
+        let mut order: Vec<u32> = (0..lanes.len() as u32).collect();
+        order.sort_by_key(|row| {
+            let lane = &lanes[*row as usize];
+            (lane.home.is_none(), lane.home, lane.addresses.start)
+        });
+        let mut bytes = 0_u64;
+        for row in &order {
+            let lane = &mut lanes[*row as usize];
+            lane.start = bytes;
+            bytes = bytes.saturating_add(lane.addresses.end - lane.addresses.start);
+        }
+        Self { lanes, order, bytes }
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The lanes in the order of their places.
+    pub fn lanes(&self) -> impl ExactSizeIterator<Item = &Lane> {
+        self.order.iter().map(|row| &self.lanes[*row as usize])
+    }
+
+    /// The lane at a place on the axis, and the address there.
+    pub fn at(&self, place: u64) -> Option<(&Lane, u64)> {
+        let row = self.order.partition_point(|row| self.lanes[*row as usize].place().end <= place);
+        let lane = self.order.get(row).and_then(|row| self.lanes.get(*row as usize))?;
+        Some((lane, lane.addresses.start + place.checked_sub(lane.start)?))
+    }
+
+    /// Where `addresses` lie on the axis: one range for each lane that they touch.
+    pub fn places(&self, addresses: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self.lanes.partition_point(|lane| lane.addresses.end <= addresses.start);
+        let touched = self.lanes[first..].iter().take_while(move |lane| lane.addresses.start < addresses.end);
+        let (from, to) = (addresses.start, addresses.end);
+        touched.map(move |lane| {
+            let own = &lane.addresses;
+            lane.start + (from.max(own.start) - own.start)..lane.start + (to.min(own.end) - own.start)
+        })
+    }
+}
+
+/// Ranges that belong to somebody: end and whose, by their start.
+#[derive(Default)]
+struct Claimed {
+    ranges: BTreeMap<u64, (u64, Option<Home>)>,
+}
+
+impl Claimed {
+    /// Gives what is nobody's of `addresses` to `home`.
+    fn claim(&mut self, addresses: Range<u64>, home: Option<Home>) {
+        let mut from = addresses.start;
+        let before = self.ranges.range(..=addresses.start).next_back().map(|(_, (end, _))| *end);
+        from = from.max(before.unwrap_or(0));
+        let mut free = Vec::new();
+        for (&start, &(end, _)) in self.ranges.range(addresses.start..addresses.end) {
+            if from < start {
+                free.push(from..start);
+            }
+            from = from.max(end);
+        }
+        if from < addresses.end {
+            free.push(from..addresses.end);
+        }
+        self.ranges.extend(free.into_iter().map(|range| (range.start, (range.end, home))));
+    }
+}
+
+/// Where blocks lay that lay in nothing held, joined where they touch.
+fn homeless(trace: &Trace, index: &AddressIndex, claimed: &Claimed) -> Vec<Range<u64>> {
+    let mut known: Vec<Range<u64>> = Vec::new();
+    for (&start, &(end, _)) in &claimed.ranges {
+        match known.last_mut().filter(|last| last.end == start) {
+            Some(last) => last.end = end,
+            None => known.push(start..end),
+        }
+    }
+    let is_outside = |span: &Range<u64>| {
+        let row = known.partition_point(|range| range.end <= span.start);
+        !known.get(row).is_some_and(|range| range.start <= span.start && span.end <= range.end)
+    };
+    let rows = (0..trace.blocks.len() as u32).into_par_iter().map(BlockId);
+    let ours = rows.filter(|id| trace.blocks.device[id.0 as usize] == index.device());
+    let spans = ours.map(|id| span_of(trace, id)).filter(|span| !span.is_empty() && is_outside(span));
+    let mut spans: Vec<Range<u64>> = spans.collect();
+    spans.par_sort_unstable_by_key(|span| (span.start, span.end));
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for span in spans {
+        match joined.last_mut().filter(|last| last.end >= span.start) {
+            Some(last) => last.end = last.end.max(span.end),
+            None => joined.push(span),
+        }
+    }
+    joined
+}

@@ -1,0 +1,247 @@
+//! Extents: which ranges of addresses were held from the driver, and when.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use serde::Serialize;
+
+use highwater_snapshots::category::Pool;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{DeviceId, EventId, SegmentId, StreamId};
+use highwater_snapshots::trace::{Owner, SegmentRole, Trace};
+
+/// A range that was held without a change for some time: a whole segment, or a part of what was mapped at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where, in bytes.
+    pub addresses: Range<u64>,
+    /// At which moments; to the largest number where it is held at the end.
+    pub moments: Range<usize>,
+    /// What it serves.
+    pub home: Home,
+    /// The row of the trace that obtained it.
+    pub row: SegmentId,
+    /// The expandable segment that it is a mapped part of, a row of [`AddressIndex::growing`].
+    pub growing: Option<u32>,
+}
+
+impl Extent {
+    /// Whether it is held at `moment`.
+    pub fn is_held(&self, moment: usize) -> bool {
+        self.moments.contains(&moment)
+    }
+}
+
+/// Which requests may be served from a segment. Ordered as the view shows them: private pools after the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Home {
+    /// The private pool (of a captured graph, or of the program), by PyTorch's number; none for the pools of all.
+    pub private: Option<(u64, u64)>,
+    /// Small or large requests.
+    pub pool: Pool,
+    /// Of which stream.
+    pub stream: StreamId,
+}
+
+impl Home {
+    /// `large pool, stream 0`, `small pool 0.1, stream 7`.
+    pub fn text(&self) -> String {
+        format!("{}, stream {}", self.pool_text(), self.stream.0)
+    }
+
+    /// `large pool`, `private small pool 0.1`.
+    pub fn pool_text(&self) -> String {
+        match self.private {
+            Some((first, second)) => format!("private {} pool {first}.{second}", self.pool),
+            None => format!("{} pool", self.pool),
+        }
+    }
+}
+
+/// An expandable segment: all ranges that were ever mapped side by side for one home. What of it is not mapped at a
+/// moment is reserved address space without memory, as far as the recording can know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growing {
+    /// All that was ever mapped.
+    pub addresses: Range<u64>,
+    /// The moments at which anything of it was mapped.
+    pub moments: Vec<Range<usize>>,
+}
+
+/// What one device held, when: built once, from its segments alone.
+#[derive(Clone, Debug)]
+pub struct AddressIndex {
+    device: DeviceId,
+    extents: Vec<Extent>,
+    growing: Vec<Growing>,
+    ooms: Vec<EventId>,
+}
+
+impl AddressIndex {
+    /// Walks the segments of `device`, which are few, and notes its failed requests.
+    pub fn build(trace: &Trace, device: DeviceId) -> Self {
+        let mut walk = Walk { trace, held: BTreeMap::new(), extents: Vec::new() };
+        for (moment, row, is_obtained) in changes(trace, device) {
+            match is_obtained {
+                true => walk.obtain(row, moment),
+                false => walk.give_back(&span_of(trace, row), moment),
+            }
+        }
+        let mut extents = walk.finish();
+        let growing = growing_of(&mut extents);
+        extents.sort_by_key(|extent| (extent.moments.start, extent.addresses.start));
+        Self { device, extents, growing, ooms: ooms_of(trace, device) }
+    }
+
+    /// The device.
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    /// All ranges ever held, in the order in which they were obtained.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// The expandable segments.
+    pub fn growing(&self) -> &[Growing] {
+        &self.growing
+    }
+
+    /// Whether the recording knows of no segment: other recorders may tell of blocks alone.
+    pub fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// The device's requests that could not be met, in order.
+    pub fn ooms(&self) -> &[EventId] {
+        &self.ooms
+    }
+}
+
+/// What happens to segments, in order: the moment from which on it holds, the row, and whether memory was obtained.
+fn changes(trace: &Trace, device: DeviceId) -> Vec<(usize, SegmentId, bool)> {
+    let segments = &trace.segments;
+    let mut changes = Vec::new();
+    for id in segments.ids() {
+        let row = id.0 as usize;
+        if segments.device[row] != device {
+            continue;
+        }
+        let moment = segments.alloc[row].index().map_or(0, |event| event + 1);
+        changes.push((moment, id, segments.role[row] != SegmentRole::Unmapping));
+        if let Some(event) = segments.free[row].index() {
+            changes.push((event + 1, id, false));
+        }
+    }
+    changes.sort_by_key(|(moment, ..)| *moment);
+    changes
+}
+
+fn ooms_of(trace: &Trace, device: DeviceId) -> Vec<EventId> {
+    if trace.ooms.is_empty() {
+        return Vec::new();
+    }
+    let kinds = trace.events.kind.iter().zip(&trace.events.device).enumerate();
+    let ooms = kinds.filter(|(_, (kind, at))| **kind == EventKind::Oom && **at == device);
+    ooms.map(|(index, _)| EventId::from_index(index)).collect()
+}
+
+fn span_of(trace: &Trace, row: SegmentId) -> Range<u64> {
+    let range = trace.segments.range[row.0 as usize];
+    range.address..range.address.saturating_add(range.bytes)
+}
+
+/// The state between two changes.
+struct Walk<'a> {
+    trace: &'a Trace,
+    /// What is held, by its first address; no two overlap. `moments` is open to the right.
+    held: BTreeMap<u64, Extent>,
+    /// What is held no longer.
+    extents: Vec<Extent>,
+}
+
+impl Walk<'_> {
+    fn obtain(&mut self, row: SegmentId, moment: usize) {
+        let addresses = span_of(self.trace, row);
+        if addresses.is_empty() {
+            return;
+        }
+        // Held twice can only mean that a release is missing.
+        self.give_back(&addresses, moment);
+        let range = self.trace.segments.range[row.0 as usize];
+        let home = Home { private: private_pool(self.trace, row), pool: range.pool, stream: range.stream };
+        let is_mapping = self.trace.segments.role[row.0 as usize] == SegmentRole::Mapping;
+        // Which expandable segment it belongs to is known when all mappings are.
+        let growing = is_mapping.then_some(u32::MAX);
+        let extent = Extent { addresses, moments: moment..usize::MAX, home, row, growing };
+        self.held.insert(extent.addresses.start, extent);
+    }
+
+    fn give_back(&mut self, gone: &Range<u64>, moment: usize) {
+        while let Some((&start, held)) = self.held.range(..gone.end).next_back() {
+            if held.addresses.end <= gone.start {
+                break;
+            }
+            let Some(held) = self.held.remove(&start) else { break };
+            let end = held.addresses.end;
+            // What is left of it is the same memory: it goes on in parts, each of which was there from the start.
+            let part = |addresses: Range<u64>| Extent { addresses, ..held.clone() };
+            let mut released = part(start.max(gone.start)..end.min(gone.end));
+            released.moments.end = moment;
+            if !released.moments.is_empty() {
+                self.extents.push(released);
+            }
+            if end > gone.end {
+                self.held.insert(gone.end, part(gone.end..end));
+            }
+            if start < gone.start {
+                self.held.insert(start, part(start..gone.start));
+                break;
+            }
+        }
+    }
+
+    fn finish(mut self) -> Vec<Extent> {
+        self.extents.extend(self.held.into_values());
+        self.extents
+    }
+}
+
+/// Joins mapped ranges that ever lay side by side for one home, and tells each its expandable segment.
+fn growing_of(extents: &mut [Extent]) -> Vec<Growing> {
+    let mut homes: HashMap<Home, Vec<usize>> = HashMap::new();
+    for (row, extent) in extents.iter().enumerate().filter(|(_, extent)| extent.growing.is_some()) {
+        homes.entry(extent.home).or_default().push(row);
+    }
+    let mut homes: Vec<(Home, Vec<usize>)> = homes.into_iter().collect();
+    homes.sort_by_key(|(home, _)| *home);
+    let mut growing: Vec<Growing> = Vec::new();
+    for (_, mut rows) in homes {
+        rows.sort_by_key(|row| extents[*row].addresses.start);
+        let first = growing.len();
+        for row in rows {
+            let Range { start, end } = extents[row].addresses.clone();
+            match growing[first..].last_mut().filter(|last| last.addresses.end >= start) {
+                Some(last) => last.addresses.end = last.addresses.end.max(end),
+                None => growing.push(Growing { addresses: start..end, moments: Vec::new() }),
+            }
+            extents[row].growing = Some(growing.len() as u32 - 1);
+        }
+    }
+    let mut order: Vec<&Extent> = extents.iter().filter(|extent| extent.growing.is_some()).collect();
+    order.sort_by_key(|extent| extent.moments.start);
+    for extent in order {
+        let Some(whole) = extent.growing.and_then(|row| growing.get_mut(row as usize)) else { continue };
+        match whole.moments.last_mut().filter(|last| last.end >= extent.moments.start) {
+            Some(last) => last.end = last.end.max(extent.moments.end),
+            None => whole.moments.push(extent.moments.clone()),
+        }
+    }
+    growing
+}
+
+fn private_pool(trace: &Trace, row: SegmentId) -> Option<(u64, u64)> {
+    let event = trace.segments.alloc[row.0 as usize];
+    trace.private_pool(if event.is_some() { Owner::Event(event) } else { Owner::Segment(row) })
+}

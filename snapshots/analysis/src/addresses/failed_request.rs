@@ -1,0 +1,421 @@
+//! Failed request: an out-of-memory, with the sizes around it, the suspected cause, and the fewest live bytes to free.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::extents::{AddressIndex, Home};
+use super::map::{AddressMap, Content, HeldSegment};
+use super::release::{Release, release};
+use super::relief::{Relief, relief};
+use crate::live::LiveIndex;
+use crate::series::Series;
+use highwater_snapshots::alloc_rules::AllocRules;
+use highwater_snapshots::category::Pool;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, EventId, StreamId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::units::format_bytes;
+
+/// Free ranges that are listed.
+const SHOWN_HOLES: usize = 8;
+/// How many events are searched for the stream of the last allocation.
+const FAR_BACK: usize = 65_536;
+
+/// The cause of an out-of-memory. [`FailedRequest`] suspects one from sizes alone; only a replay can prove it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The device has too little memory for what is live.
+    Capacity,
+    /// Enough bytes are free for the request, but not in one range.
+    Fragmentation,
+    /// Freed blocks still wait for another stream.
+    Waiting,
+    /// Free ranges of another pool or another stream would hold it.
+    Elsewhere,
+    /// The driver had the memory: a limit of the process or of the settings.
+    Limit,
+    /// A free range would hold it: the same request would probably succeed now.
+    Transient,
+    /// The settings round requests up too far.
+    Rounding,
+}
+
+impl Verdict {
+    /// In a few words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Fragmentation => "fragmentation",
+            Self::Waiting => "freed blocks that wait for another stream",
+            Self::Elsewhere => "free memory held by another pool or stream",
+            Self::Limit => "a memory limit below the device's capacity",
+            Self::Transient => "a failure that a retry would not have had",
+            Self::Rounding => "rounding by roundup_power2_divisions",
+        }
+    }
+}
+
+/// Live blocks without which a request would fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayOut<'a> {
+    /// Neighbours in one segment, whose range would become free.
+    Range(&'a Relief),
+    /// Blocks that keep whole segments or pages from going back to the driver.
+    Segments(&'a Release),
+}
+
+impl WayOut<'_> {
+    /// The live blocks, by address.
+    pub fn blocks(&self) -> &[BlockId] {
+        match self {
+            Self::Range(relief) => &relief.blocks,
+            Self::Segments(release) => &release.blocks,
+        }
+    }
+
+    /// Bytes of the live blocks.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Range(relief) => relief.bytes,
+            Self::Segments(release) => release.bytes,
+        }
+    }
+
+    /// Whether no other blocks of its kind would do with fewer bytes.
+    pub fn is_smallest(&self) -> bool {
+        match self {
+            Self::Range(_) => true,
+            Self::Segments(release) => release.is_smallest,
+        }
+    }
+
+    /// What becomes free: `a range of 20 MiB at 0x0`, `3 segments with 60 MiB in all`.
+    pub fn freed(&self) -> String {
+        let count = |count: u64, noun: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {noun}")),
+            count => Some(format!("{count} {noun}s")),
+        };
+        match self {
+            Self::Range(relief) => format!("a range of {} at {:#x}", format_bytes(relief.free), relief.address),
+            Self::Segments(release) => {
+                let parts: Vec<String> =
+                    [count(release.segments, "segment"), count(release.pages, "page")].into_iter().flatten().collect();
+                let in_all = if release.segments + release.pages == 1 { "of" } else { "with" };
+                let end = if release.segments + release.pages == 1 { "" } else { " in all" };
+                format!("{} {in_all} {}{end}", parts.join(" and "), format_bytes(release.returned))
+            }
+        }
+    }
+}
+
+/// A free range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Hole {
+    /// Its first byte.
+    pub address: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Whose requests it serves.
+    pub home: Home,
+}
+
+/// An out-of-memory and the sizes around it, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedRequest {
+    /// The event.
+    pub event: EventId,
+    /// Its time, in nanoseconds since the recording's origin.
+    pub time_ns: Option<u64>,
+    /// The operation that asked; empty if unknown.
+    pub op: String,
+    /// The module in which that was; empty if unknown.
+    pub scope: String,
+    /// What the program asked for.
+    pub requested: u64,
+    /// The same, rounded as the allocator does.
+    pub rounded: u64,
+    /// The pool that serves such requests.
+    pub pool: Pool,
+    /// The stream that probably asked, which is not recorded: that of the last allocation with the same stack, or else of
+    /// the last one before it. None if there was none.
+    pub likely_stream: Option<StreamId>,
+    /// What the driver was asked for.
+    pub from_driver: u64,
+    /// What the driver said was free.
+    pub device_free: u64,
+    /// The device's memory; none if unknown.
+    pub capacity: Option<u64>,
+    /// Held by others on the device, or by the driver itself; none if the capacity is unknown.
+    pub outside: Option<u64>,
+    /// Held from the driver.
+    pub reserved: u64,
+    /// In live blocks.
+    pub allocated: u64,
+    /// In blocks that wait for a stream.
+    pub waiting: u64,
+    /// Free in segments of the pool that the request belongs to, of the likely stream.
+    pub free_in_pool: u64,
+    /// Free in all other segments.
+    pub free_elsewhere: u64,
+    /// The pools and streams that hold segments, in order.
+    pub homes: Vec<Home>,
+    /// The largest free ranges of that pool, of all streams, largest first.
+    pub holes: Vec<Hole>,
+    /// The cause that the sizes suggest; not tested.
+    pub suspected: Verdict,
+    /// Why that is suspected: a clause without a full stop.
+    pub reason: String,
+    /// What else may matter, a clause each.
+    pub notes: Vec<String>,
+    /// The fewest bytes of neighbouring live blocks whose absence would make it fit into one segment of its pool; none
+    /// where no segment is long enough, or nothing needs to go.
+    pub relief: Option<Relief>,
+    /// The fewest bytes of live blocks without which whole segments could go back to the driver, so that it has what the
+    /// request needs; none where that is impossible, or nothing needs to go.
+    pub release: Option<Release>,
+}
+
+impl FailedRequest {
+    /// The failed request `event`; none if that is no out-of-memory of the device of `index`.
+    pub fn of(trace: &Trace, index: &AddressIndex, live: &LiveIndex, series: &Series, event: EventId) -> Option<Self> {
+        let row = event.index().filter(|row| *row < trace.events.len())?;
+        if trace.events.kind[row] != EventKind::Oom || trace.events.device[row] != index.device() {
+            return None;
+        }
+        let oom = *trace.ooms.get(trace.events.subject[row] as usize)?;
+        let facts = trace.device_facts(index.device());
+        let rules = AllocRules::of(facts);
+        let map = AddressMap::at(trace, index, live, series, row);
+        let rounded = rules.round(oom.requested);
+        let pool = rules.pool(rounded);
+        let likely_stream = stream_before(trace, index, row);
+        let homes: BTreeSet<Home> = map.segments.iter().map(|segment| segment.home).collect();
+        let mut holes: Vec<Hole> = holes(&map).filter(|hole| hole.home.pool == pool).collect();
+        holes.sort_by_key(|hole| (std::cmp::Reverse(hole.bytes), hole.address));
+        let capacity = facts.map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
+        let totals = map.totals;
+        let outside = capacity.map(|all| all.saturating_sub(oom.device_free).saturating_sub(totals.reserved));
+        let mut failed = Self {
+            event,
+            time_ns: trace.events.time_of(event),
+            op: trace.tables.op_name(oom.op).to_owned(),
+            scope: trace.tables.scope_path(oom.scope),
+            requested: oom.requested,
+            rounded,
+            pool,
+            likely_stream,
+            from_driver: rules.from_driver(rounded),
+            device_free: oom.device_free,
+            capacity,
+            outside,
+            reserved: totals.reserved,
+            allocated: totals.allocated,
+            waiting: totals.active.saturating_sub(totals.allocated),
+            free_in_pool: 0,
+            free_elsewhere: 0,
+            homes: homes.into_iter().collect(),
+            holes,
+            suspected: Verdict::Capacity,
+            reason: String::new(),
+            notes: Vec::new(),
+            relief: None,
+            release: None,
+        };
+        let own = map.segments.iter().filter(|segment| failed.is_home(&segment.home));
+        failed.free_in_pool = own.map(|segment| segment.usage.free).sum();
+        failed.free_elsewhere = map.usage.free - failed.free_in_pool;
+        (failed.suspected, failed.reason) = failed.suspect(&map, &rules);
+        failed.add_notes(&map);
+        failed.find_ways_out(trace, &map, &rules);
+        failed.holes.truncate(SHOWN_HOLES);
+        Some(failed)
+    }
+
+    /// Bytes that the largest free range lacks for the request.
+    pub fn lacking(&self) -> u64 {
+        self.rounded.saturating_sub(self.holes.first().map_or(0, |hole| hole.bytes))
+    }
+
+    /// The fewest bytes of live blocks without which the request would fit; none where no set of blocks is enough.
+    pub fn way_out(&self) -> Option<WayOut<'_>> {
+        let range = self.relief.as_ref().map(WayOut::Range);
+        let segments = self.release.as_ref().map(WayOut::Segments);
+        range.into_iter().chain(segments).min_by_key(WayOut::bytes)
+    }
+
+    /// The free ranges and segments that serve other streams and pools than the request's, each once.
+    pub fn other_homes(&self) -> Vec<Home> {
+        self.homes.iter().filter(|home| !self.is_home(home)).copied().collect()
+    }
+
+    /// Whether `home` serves the request.
+    fn is_home(&self, home: &Home) -> bool {
+        let is_stream = self.likely_stream.is_none_or(|stream| home.stream == stream);
+        home.private.is_none() && home.pool == self.pool && is_stream
+    }
+
+    /// The cause that the sizes suggest, and why.
+    fn suspect(&self, map: &AddressMap, rules: &AllocRules) -> (Verdict, String) {
+        let needed = self.rounded;
+        let bytes = format_bytes;
+        let mut fitting = self.holes.iter().filter(|hole| hole.bytes >= needed);
+        let other = fitting.clone().next();
+        let own = fitting.find(|hole| self.is_home(&hole.home));
+        // The stream that asked is not recorded: where others hold the same pool, a hole may not serve the request.
+        let others = self.homes.iter().any(|home| home.pool == self.pool && !self.is_home(home));
+        // Within a segment, returned blocks and free ranges beside them become one free range.
+        let homely = map.segments.iter().filter(|segment| self.is_home(&segment.home));
+        let after_waiting = homely.map(|segment| longest_idle(map, segment)).max().unwrap_or(0);
+        let in_pool = self.free_in_pool.saturating_add(self.device_free);
+        let idle = in_pool.saturating_add(self.free_elsewhere);
+        let largest_own = self.holes.iter().find(|hole| self.is_home(&hole.home)).map_or(0, |hole| hole.bytes);
+        if self.capacity.is_some_and(|all| needed > all) {
+            let why = format!("the request of {} alone is larger than the device", bytes(self.requested));
+            return (Verdict::Capacity, why);
+        }
+        if self.from_driver <= self.device_free {
+            let why = format!(
+                "the driver had {} free, and {} were needed: a limit such as per_process_memory_fraction, or memory that \
+                 the driver cannot give in one piece",
+                bytes(self.device_free),
+                bytes(self.from_driver)
+            );
+            return (Verdict::Limit, why);
+        }
+        if let Some(hole) = own {
+            let range = format!("a free range of {}", bytes(hole.bytes));
+            return if !rules.may_take(hole.bytes, needed) {
+                let why = format!("{range} would hold it, but max_split_size keeps such ranges for larger requests");
+                (Verdict::Fragmentation, why)
+            } else if others {
+                let why = format!(
+                    "{range} of the {} would hold it, so the request probably came from another stream or pool, which is \
+                     not recorded",
+                    hole.home.text()
+                );
+                (Verdict::Elsewhere, why)
+            } else {
+                let why = format!(
+                    "{range} at {:#x} would hold it: PyTorch does not search its cache again after waiting for streams",
+                    hole.address
+                );
+                (Verdict::Transient, why)
+            };
+        }
+        if let Some(hole) = other {
+            let why = format!(
+                "a free range of {} would hold it, but serves only the {}",
+                bytes(hole.bytes),
+                hole.home.text()
+            );
+            return (Verdict::Elsewhere, why);
+        }
+        if after_waiting >= needed {
+            let why = format!(
+                "{} wait for another stream; once they are free, a range of {} would hold it",
+                bytes(self.waiting),
+                bytes(after_waiting)
+            );
+            return (Verdict::Waiting, why);
+        }
+        if in_pool >= needed {
+            let why = format!(
+                "{} are free in the {} pool and {} on the device, but the largest free range is {}",
+                bytes(self.free_in_pool),
+                self.pool,
+                bytes(self.device_free),
+                bytes(largest_own)
+            );
+            return (Verdict::Fragmentation, why);
+        }
+        if idle >= needed {
+            let why = format!(
+                "{} are free in segments of other pools or streams, which do not serve it; its own pool has {} free",
+                bytes(self.free_elsewhere),
+                bytes(self.free_in_pool)
+            );
+            return (Verdict::Elsewhere, why);
+        }
+        let free = format!(
+            "{} are free in segments and {} on the device",
+            bytes(idle - self.device_free),
+            bytes(self.device_free)
+        );
+        if idle.saturating_add(self.waiting) >= needed {
+            let why = format!("{free}; with the {} that wait for another stream they are enough", bytes(self.waiting));
+            return (Verdict::Waiting, why);
+        }
+        (Verdict::Capacity, format!("only {free}, for a request of {}", bytes(needed)))
+    }
+
+    /// What else may matter, whatever the cause.
+    fn add_notes(&mut self, map: &AddressMap) {
+        let bytes = format_bytes;
+        if let (Some(outside), Some(capacity)) = (self.outside, self.capacity)
+            && outside >= self.rounded
+        {
+            let note =
+                format!("{} of the device's {} are held outside this allocator", bytes(outside), bytes(capacity));
+            self.notes.push(note);
+        }
+        let (live, waiting) = map.stray_bytes();
+        if live + waiting > 0 {
+            let note = format!("{} of blocks lie in no segment that was recorded", bytes(live + waiting));
+            self.notes.push(note);
+        }
+    }
+
+    /// The live blocks without which the request would fit, in both ways.
+    fn find_ways_out(&mut self, trace: &Trace, map: &AddressMap, rules: &AllocRules) {
+        if matches!(self.suspected, Verdict::Limit | Verdict::Transient) {
+            return;
+        }
+        let tail =
+            if rules.is_expandable { self.device_free / rules.page(self.pool) * rules.page(self.pool) } else { 0 };
+        let own = map.segments.iter().filter(|segment| self.is_home(&segment.home));
+        self.relief = relief(map, own, self.rounded, tail);
+        if self.relief.as_ref().is_some_and(|found| found.blocks.is_empty()) {
+            self.relief = None;
+            return;
+        }
+        if self.capacity.is_none_or(|all| self.rounded <= all) {
+            let short = self.from_driver.saturating_sub(self.device_free);
+            self.release = release(trace, map, rules, short).filter(|found| !found.blocks.is_empty());
+        }
+    }
+}
+
+/// All holes of a map.
+pub fn holes(map: &AddressMap) -> impl Iterator<Item = Hole> {
+    map.segments.iter().flat_map(|segment| {
+        let free = map.pieces_of(segment).iter().filter(|piece| piece.content == Content::Hole);
+        free.map(|piece| Hole { address: piece.addresses.start, bytes: piece.bytes(), home: segment.home })
+    })
+}
+
+/// The longest run of holes and waiting blocks.
+fn longest_idle(map: &AddressMap, segment: &HeldSegment) -> u64 {
+    let (mut longest, mut run) = (0_u64, 0_u64);
+    for piece in map.pieces_of(segment) {
+        run = match piece.content {
+            Content::Hole | Content::Waiting(_) => run + piece.bytes(),
+            _ => 0,
+        };
+        longest = longest.max(run);
+    }
+    longest
+}
+
+/// The stream that probably asked at event `row`: that of the last allocation on the device with the same stack, or else
+/// of the last one of all.
+fn stream_before(trace: &Trace, index: &AddressIndex, row: usize) -> Option<StreamId> {
+    let events = &trace.events;
+    let is_alloc = |row: &usize| events.kind[*row] == EventKind::Alloc && events.device[*row] == index.device();
+    let stream = |row: usize| trace.blocks.stream.get(BlockId(events.subject[row]).index()?).copied();
+    let mut before = (row.saturating_sub(FAR_BACK)..row).rev().filter(is_alloc);
+    let alike = before.clone().find(|at| events.stack[row].is_some() && events.stack[*at] == events.stack[row]);
+    alike.or_else(|| before.next()).and_then(stream)
+}

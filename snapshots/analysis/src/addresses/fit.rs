@@ -1,0 +1,108 @@
+//! Fit: the largest request that would be served, pool by pool and stream by stream.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::extents::Home;
+use super::map::{AddressMap, Content, HeldSegment, Piece, Usage};
+use crate::metric::Totals;
+use highwater_snapshots::alloc_rules::AllocRules;
+
+/// One home's segments together, and what they could serve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Room {
+    /// Whose requests.
+    pub home: Home,
+    /// Segments.
+    pub segments: u64,
+    /// How their bytes are used.
+    pub usage: Usage,
+    /// The largest request that fits into what is held; 0 where none does.
+    pub fits: u64,
+    /// The first address of the free range that would serve it.
+    pub address: Option<u64>,
+    /// The largest request that fits when the driver gives all that it has left; none where its capacity is unknown,
+    /// or the pool is a private one.
+    pub fits_with_driver: Option<u64>,
+}
+
+/// The rooms of `map`, in the order of their homes. `driver_free` is what the driver could still give, in bytes.
+pub fn rooms(map: &AddressMap, rules: &AllocRules, driver_free: Option<u64>) -> Vec<Room> {
+    let mut rooms: BTreeMap<Home, Room> = BTreeMap::new();
+    // Before it gives up, the allocator hands segments that are wholly free back to the driver.
+    let is_returnable = |segment: &&HeldSegment| {
+        let is_free = segment.usage.free == segment.usage.held();
+        is_free && !segment.is_expandable && segment.home.private.is_none()
+    };
+    let returnable: u64 = map.segments.iter().filter(is_returnable).map(|segment| segment.usage.free).sum();
+    let available = driver_free.map(|free| free.saturating_add(returnable));
+    for segment in &map.segments {
+        let home = segment.home;
+        let room = rooms.entry(home).or_insert_with(|| Room {
+            home,
+            segments: 0,
+            usage: Usage::default(),
+            fits: 0,
+            address: None,
+            fits_with_driver: available
+                .filter(|_| home.private.is_none())
+                .map(|bytes| rules.largest_new(home.pool, bytes)),
+        });
+        room.segments += 1;
+        room.usage.add(&segment.usage);
+        for piece in map.pieces_of(segment).iter().filter(|piece| piece.content == Content::Hole) {
+            let fits = rules.largest_in(home.pool, piece.bytes());
+            if fits > room.fits {
+                (room.fits, room.address) = (fits, Some(piece.addresses.start));
+            }
+        }
+        if let Some(with_driver) = &mut room.fits_with_driver {
+            let grown = match segment.is_expandable {
+                true => grown(map.pieces_of(segment), available.unwrap_or(0), rules.page(home.pool)),
+                false => 0,
+            };
+            *with_driver = (*with_driver).max(room.fits).max(rules.largest_in(home.pool, grown));
+        }
+    }
+    rooms.into_values().collect()
+}
+
+/// What the driver could still give: the capacity, less what is in use by its last word, or by us alone. None where
+/// the capacity is unknown.
+pub fn driver_free(capacity: u64, totals: &Totals) -> Option<u64> {
+    (capacity > 0).then(|| capacity.saturating_sub(totals.device_used.max(totals.reserved)))
+}
+
+/// The longest free range of an expandable segment when up to `bytes` of pages are mapped into it, or behind its end.
+fn grown(pieces: &[Piece], bytes: u64, page: u64) -> u64 {
+    let budget = bytes / page.max(1) * page.max(1);
+    let mut longest = 0;
+    for first in 0..pieces.len() {
+        let is_first = first == 0 || !is_open(&pieces[first - 1]) || pieces[first - 1].content == Content::Unmapped;
+        if !is_open(&pieces[first]) || !is_first {
+            continue;
+        }
+        let (mut length, mut left) = (0_u64, budget);
+        let mut rest = pieces[first..].iter();
+        let is_stopped = rest.any(|piece| match piece.content {
+            Content::Hole => {
+                length += piece.bytes();
+                false
+            }
+            Content::Unmapped => {
+                let mapped = piece.bytes().min(left);
+                (length, left) = (length + mapped, left - mapped);
+                mapped < piece.bytes()
+            }
+            _ => true,
+        });
+        longest = longest.max(if is_stopped { length } else { length.saturating_add(left) });
+    }
+    // The segment can grow behind its last block, too.
+    longest.max(budget)
+}
+
+fn is_open(piece: &Piece) -> bool {
+    matches!(piece.content, Content::Hole | Content::Unmapped)
+}

@@ -1,0 +1,368 @@
+//! Map: what lies at each address that is held at one moment, to the byte.
+
+use std::ops::Range;
+
+use highwater_snapshots::ids::{BlockId, SegmentId};
+use highwater_snapshots::trace::Trace;
+
+use super::extents::{AddressIndex, Extent, Home};
+use crate::live::LiveIndex;
+use crate::metric::{Metric, Totals};
+use crate::series::Series;
+
+/// What fills a piece of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// What the program asked for, in a live block.
+    Live(BlockId),
+    /// What the allocator's rounding added to a live block.
+    Rounding(BlockId),
+    /// A block that the program has freed, but another stream may still use.
+    Waiting(BlockId),
+    /// Nothing: memory that can be handed out.
+    Hole,
+    /// Address space of an expandable segment that has no memory now. Counts towards no total.
+    Unmapped,
+}
+
+impl Content {
+    /// The block that it belongs to.
+    pub fn block(self) -> Option<BlockId> {
+        match self {
+            Self::Live(block) | Self::Rounding(block) | Self::Waiting(block) => Some(block),
+            Self::Hole | Self::Unmapped => None,
+        }
+    }
+
+    /// What to call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Live(_) => "live block",
+            Self::Rounding(_) => "rounding loss",
+            Self::Waiting(_) => "waiting for a stream",
+            Self::Hole => "free",
+            Self::Unmapped => "not mapped",
+        }
+    }
+}
+
+/// A run of bytes of a segment with one content; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where.
+    pub addresses: Range<u64>,
+    /// What is there.
+    pub content: Content,
+}
+
+impl Piece {
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.addresses.end - self.addresses.start
+    }
+}
+
+/// How the bytes of one or more segments are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Usage {
+    /// Asked for by live blocks.
+    pub requested: u64,
+    /// Added to them by rounding.
+    pub rounding: u64,
+    /// Of blocks that wait for a stream.
+    pub waiting: u64,
+    /// In holes.
+    pub free: u64,
+    /// Address space without memory.
+    pub unmapped: u64,
+    /// The largest hole.
+    pub largest_hole: u64,
+    /// Live and waiting blocks.
+    pub blocks: u64,
+    /// Holes.
+    pub holes: u64,
+}
+
+impl Usage {
+    /// Bytes of live blocks, after rounding.
+    pub fn allocated(&self) -> u64 {
+        self.requested + self.rounding
+    }
+
+    /// Bytes held from the driver.
+    pub fn held(&self) -> u64 {
+        self.allocated() + self.waiting + self.free
+    }
+
+    /// Adds what another segment has.
+    pub fn add(&mut self, other: &Self) {
+        self.requested += other.requested;
+        self.rounding += other.rounding;
+        self.waiting += other.waiting;
+        self.free += other.free;
+        self.unmapped += other.unmapped;
+        self.largest_hole = self.largest_hole.max(other.largest_hole);
+        self.blocks += other.blocks;
+        self.holes += other.holes;
+    }
+
+    fn take(&mut self, piece: &Piece) {
+        let bytes = piece.bytes();
+        match piece.content {
+            Content::Live(_) => self.requested += bytes,
+            Content::Rounding(_) => self.rounding += bytes,
+            Content::Waiting(_) => self.waiting += bytes,
+            Content::Unmapped => self.unmapped += bytes,
+            Content::Hole => {
+                self.free += bytes;
+                self.largest_hole = self.largest_hole.max(bytes);
+                self.holes += 1;
+            }
+        }
+    }
+}
+
+/// A segment as it is at one moment: one from the driver, or an expandable one with all its mapped parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSegment {
+    /// From its first to its last address; an expandable one's unmapped parts are within.
+    pub addresses: Range<u64>,
+    /// Whose requests it serves.
+    pub home: Home,
+    /// Whether it is mapped page by page.
+    pub is_expandable: bool,
+    /// The row of the trace that obtained it, or its first part.
+    pub row: SegmentId,
+    /// Its pieces in [`AddressMap::pieces`]: they cover its addresses exactly.
+    pub pieces: Range<usize>,
+    /// How its bytes are used. [`Usage::held`] is what it counts in `reserved`.
+    pub usage: Usage,
+}
+
+/// A block that the map has no place for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// The block.
+    pub block: BlockId,
+    /// Its bytes after rounding.
+    pub bytes: u64,
+    /// Whether it waits for a stream.
+    pub is_waiting: bool,
+    /// Why it has no place.
+    pub why: Astray,
+}
+
+/// Why a block has no place in the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Astray {
+    /// It lies in no segment that the recording knows, or not wholly in one.
+    Outside,
+    /// A younger block lies where it lies: its free was not recorded.
+    Covered,
+}
+
+/// All that one device holds at one moment, byte by byte.
+///
+/// Pieces add up to the segments, and segments to `reserved`; blocks in segments and strays to `allocated`, and to
+/// `active` with those that wait.
+#[derive(Clone, Debug)]
+pub struct AddressMap {
+    /// Events that have happened by then.
+    pub moment: usize,
+    /// The totals.
+    pub totals: Totals,
+    /// The segments, by address.
+    pub segments: Vec<HeldSegment>,
+    /// The pieces of all segments, by address.
+    pub pieces: Vec<Piece>,
+    /// Blocks without a place, by address.
+    pub strays: Vec<Stray>,
+    /// How the bytes of all segments are used.
+    pub usage: Usage,
+}
+
+impl AddressMap {
+    /// The map of what `index` holds at `moment`. Costs a question to `live` and the sorting of its answer.
+    pub fn at(trace: &Trace, index: &AddressIndex, live: &LiveIndex, series: &Series, moment: usize) -> Self {
+        let mut map = Self {
+            moment,
+            totals: series.before_position(trace, moment),
+            segments: Vec::new(),
+            pieces: Vec::new(),
+            strays: Vec::new(),
+            usage: Usage::default(),
+        };
+        let mut held: Vec<&Extent> = index.extents().iter().filter(|extent| extent.is_held(moment)).collect();
+        held.sort_by_key(|extent| extent.addresses.start);
+        let blocks = live.before_position(trace, Metric::Active, moment);
+        let placed = map.place(trace, blocks, &mapped_runs(&held));
+        map.fill(trace, index, &held, &placed);
+        map
+    }
+
+    /// Whether the held bytes are the `reserved` of the totals: not so where releases are missing from the recording.
+    pub fn is_exact(&self) -> bool {
+        self.usage.held() == self.totals.reserved
+    }
+
+    /// The piece that covers `address`, and its segment.
+    pub fn piece_at(&self, address: u64) -> Option<(&HeldSegment, &Piece)> {
+        let segment = &self.segments[self.segment_at(address)?];
+        let pieces = &self.pieces[segment.pieces.clone()];
+        Some((segment, pieces.get(pieces.partition_point(|piece| piece.addresses.end <= address))?))
+    }
+
+    /// The row of the segment that covers `address`.
+    pub fn segment_at(&self, address: u64) -> Option<usize> {
+        let row = self.segments.partition_point(|segment| segment.addresses.end <= address);
+        self.segments.get(row).filter(|segment| segment.addresses.start <= address).map(|_| row)
+    }
+
+    /// The pieces of a segment.
+    pub fn pieces_of(&self, segment: &HeldSegment) -> &[Piece] {
+        self.pieces.get(segment.pieces.clone()).unwrap_or_default()
+    }
+
+    /// The bytes of strays that are live, and of those that wait.
+    pub fn stray_bytes(&self) -> (u64, u64) {
+        self.strays.iter().fold((0, 0), |(live, waiting), stray| match stray.is_waiting {
+            true => (live, waiting + stray.bytes),
+            false => (live + stray.bytes, waiting),
+        })
+    }
+
+    /// Sorts active `blocks` by address and keeps those that lie wholly in one of `runs` and under no other.
+    fn place(&mut self, trace: &Trace, mut blocks: Vec<BlockId>, runs: &[Range<u64>]) -> Vec<BlockId> {
+        blocks.retain(|id| trace.blocks.allocated[id.0 as usize] > 0);
+        blocks.sort_unstable_by_key(|id| (trace.blocks.address[id.0 as usize], id.0));
+        let mut placed: Vec<BlockId> = Vec::with_capacity(blocks.len());
+        let mut run = 0;
+        for id in blocks {
+            let span = span_of(trace, id);
+            while runs.get(run).is_some_and(|run| run.end <= span.start) {
+                run += 1;
+            }
+            if !runs.get(run).is_some_and(|run| run.start <= span.start && span.end <= run.end) {
+                self.stray(trace, id, Astray::Outside);
+                continue;
+            }
+            let mut is_younger = true;
+            while let Some(&former) = placed.last()
+                && is_younger
+                && span_of(trace, former).end > span.start
+            {
+                is_younger = id > former;
+                if is_younger {
+                    placed.pop();
+                    self.stray(trace, former, Astray::Covered);
+                }
+            }
+            match is_younger {
+                true => placed.push(id),
+                false => self.stray(trace, id, Astray::Covered),
+            }
+        }
+        placed
+    }
+
+    fn stray(&mut self, trace: &Trace, block: BlockId, why: Astray) {
+        let is_waiting = is_waiting(trace, block, self.moment);
+        self.strays.push(Stray { block, bytes: trace.blocks.allocated[block.0 as usize], is_waiting, why });
+    }
+
+    /// Makes the segments of what is held, each with its pieces.
+    fn fill(&mut self, trace: &Trace, index: &AddressIndex, held: &[&Extent], placed: &[BlockId]) {
+        let mut next = 0;
+        let mut at = 0;
+        while let Some(first) = held.get(at) {
+            let count = match first.growing {
+                Some(_) => held[at..].iter().take_while(|extent| extent.growing == first.growing).count(),
+                None => 1,
+            };
+            let parts = &held[at..at + count];
+            let Some(last) = parts.last() else { break };
+            let mut addresses = first.addresses.start..last.addresses.end;
+            if let Some(whole) = first.growing.and_then(|row| index.growing().get(row as usize)) {
+                // Others may hold parts of it by now.
+                let before = at.checked_sub(1).and_then(|row| held.get(row)).map_or(0, |before| before.addresses.end);
+                let before = before.max(self.segments.last().map_or(0, |segment| segment.addresses.end));
+                let after = held.get(at + parts.len()).map_or(u64::MAX, |after| after.addresses.start);
+                addresses.start = addresses.start.min(whole.addresses.start.max(before));
+                addresses.end = addresses.end.max(whole.addresses.end.min(after));
+            }
+            let first_piece = self.pieces.len();
+            let mut usage = Usage::default();
+            let mut from = addresses.start;
+            for run in mapped_runs(parts) {
+                self.push(&mut usage, from..run.start, Content::Unmapped);
+                from = run.start;
+                while let Some(&id) = placed.get(next)
+                    && trace.blocks.address[id.0 as usize] < run.end
+                {
+                    let block = span_of(trace, id);
+                    self.push(&mut usage, from..block.start, Content::Hole);
+                    from = block.end;
+                    usage.blocks += 1;
+                    if is_waiting(trace, id, self.moment) {
+                        self.push(&mut usage, block, Content::Waiting(id));
+                    } else {
+                        let asked = block.start.saturating_add(trace.blocks.requested[id.0 as usize]).min(block.end);
+                        self.push(&mut usage, block.start..asked, Content::Live(id));
+                        self.push(&mut usage, asked..block.end, Content::Rounding(id));
+                    }
+                    next += 1;
+                }
+                self.push(&mut usage, from..run.end, Content::Hole);
+                from = run.end;
+            }
+            self.push(&mut usage, from..addresses.end, Content::Unmapped);
+            self.usage.add(&usage);
+            self.segments.push(HeldSegment {
+                addresses,
+                home: first.home,
+                is_expandable: first.growing.is_some(),
+                row: first.row,
+                pieces: first_piece..self.pieces.len(),
+                usage,
+            });
+            at += parts.len();
+        }
+    }
+
+    fn push(&mut self, usage: &mut Usage, addresses: Range<u64>, content: Content) {
+        if !addresses.is_empty() {
+            let piece = Piece { addresses, content };
+            usage.take(&piece);
+            self.pieces.push(piece);
+        }
+    }
+}
+
+/// Held ranges in which a block may lie: mapped ranges that touch and belong together are one.
+fn mapped_runs(held: &[&Extent]) -> Vec<Range<u64>> {
+    let mut runs: Vec<(Range<u64>, Option<u32>)> = Vec::new();
+    for extent in held {
+        match runs.last_mut() {
+            Some((run, growing))
+                if growing.is_some() && *growing == extent.growing && run.end == extent.addresses.start =>
+            {
+                run.end = extent.addresses.end;
+            }
+            _ => runs.push((extent.addresses.clone(), extent.growing)),
+        }
+    }
+    runs.into_iter().map(|(run, _)| run).collect()
+}
+
+/// The addresses of a block.
+pub(super) fn span_of(trace: &Trace, id: BlockId) -> Range<u64> {
+    let row = id.0 as usize;
+    let start = trace.blocks.address[row];
+    start..start.saturating_add(trace.blocks.allocated[row])
+}
+
+/// Whether an active block has been freed by `moment`.
+pub(super) fn is_waiting(trace: &Trace, id: BlockId, moment: usize) -> bool {
+    let requested = trace.blocks.free_requested[id.0 as usize];
+    trace.was_waiting_at_start(id) || requested.index().is_some_and(|event| event < moment)
+}

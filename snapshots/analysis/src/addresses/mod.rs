@@ -1,0 +1,25 @@
+//! Addresses: where blocks lie in the segments, what is free between them, and why a request did not fit.
+//!
+//! An [`AddressIndex`] knows which ranges were held when; an [`AddressMap`] what lies at every address at one moment;
+//! [`LaneAxis`] and [`lanes`] draw addresses over time; a [`FailedRequest`] says why memory ran out.
+
+pub mod extents;
+pub mod map;
+pub mod fit;
+pub mod relief;
+pub mod release;
+pub mod failed_request;
+pub mod axis;
+pub mod lanes;
+
+pub use axis::{Lane, LaneAxis};
+pub use extents::{AddressIndex, Extent, Home};
+pub use failed_request::{FailedRequest, Hole, Verdict, WayOut};
+pub use fit::{Room, rooms};
+pub use lanes::{LaneRaster, LaneWindow};
+pub use map::{AddressMap, Astray, Content, HeldSegment, Piece, Stray, Usage};
+pub use release::Release;
+pub use relief::Relief;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! Pile: the live blocks of one rank from the bottom up, in chunks that are passed over where nothing in them matters.
+
+use highwater_snapshots::ids::BlockId;
+
+/// Blocks in a chunk at most.
+const CHUNK: usize = 64;
+
+/// Blocks in stacking order. Only what is born after all others is added, and it goes on top.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pile {
+    chunks: Vec<Vec<Piled>>,
+    /// The sum of each chunk's blocks.
+    sums: Vec<u64>,
+    /// For each chunk the first event that ends one of its blocks.
+    soonest: Vec<u32>,
+    blocks: usize,
+    bytes: u64,
+    /// So many bytes from the bottom are as they were when the pile was last painted.
+    steady: u64,
+    /// All its bytes then.
+    painted: u64,
+}
+
+/// A block in a pile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piled {
+    pub(super) row: u32,
+    /// The event that ends it; `u32::MAX` if none does.
+    pub(super) end: u32,
+    pub(super) bytes: u64,
+}
+
+impl Pile {
+    /// Puts a block on top.
+    pub(super) fn push(&mut self, block: Piled) {
+        self.blocks += 1;
+        self.bytes += block.bytes;
+        match (self.chunks.last_mut(), self.sums.last_mut(), self.soonest.last_mut()) {
+            (Some(chunk), Some(sum), Some(soonest)) if chunk.len() < CHUNK => {
+                *sum += block.bytes;
+                *soonest = block.end.min(*soonest);
+                chunk.push(block);
+            }
+            _ => {
+                self.sums.push(block.bytes);
+                self.soonest.push(block.end);
+                self.chunks.push(Vec::with_capacity(CHUNK));
+                self.chunks.last_mut().into_iter().for_each(|chunk| chunk.push(block));
+            }
+        }
+    }
+
+    /// Takes out the blocks that have ended by `moment`. Gives how many numbers it looked at.
+    pub(super) fn drop_ended(&mut self, moment: u32) -> u64 {
+        let mut looked_at = self.chunks.len();
+        let heads = self.chunks.iter_mut().zip(&mut self.sums).zip(&mut self.soonest).enumerate();
+        let mut first = None;
+        for (index, ((chunk, sum), soonest)) in heads.filter(|(_, (_, soonest))| **soonest < moment) {
+            first.get_or_insert(index);
+            let before = (chunk.len(), *sum);
+            looked_at += chunk.len();
+            (*sum, *soonest) = (0, u32::MAX);
+            chunk.retain(|block| {
+                let is_alive = block.end >= moment;
+                if is_alive {
+                    *sum += block.bytes;
+                    *soonest = block.end.min(*soonest);
+                }
+                is_alive
+            });
+            self.blocks -= before.0 - chunk.len();
+            self.bytes -= before.1 - *sum;
+        }
+        if let Some(first) = first {
+            self.steady = self.steady.min(self.sums[..first].iter().sum());
+        }
+        // Thinned chunks are joined once they are four times as many as the blocks need.
+        if self.chunks.len() > 8 + 4 * self.blocks / CHUNK {
+            looked_at += self.blocks;
+            let sparse = std::mem::take(self);
+            sparse.chunks.iter().flatten().for_each(|block| self.push(*block));
+            (self.steady, self.painted) = (sparse.steady, sparse.painted);
+        }
+        looked_at as u64
+    }
+
+    /// The sum of all blocks.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many bytes from the bottom are as they were when this was last called, and whether all are, no more and no
+    /// fewer.
+    pub(super) fn take_steady(&mut self) -> (u64, bool) {
+        let steady = std::mem::replace(&mut self.steady, self.bytes);
+        let painted = std::mem::replace(&mut self.painted, self.bytes);
+        (steady, steady == painted && painted == self.bytes)
+    }
+
+    /// Paints its pixels. Gives how many numbers it looked at.
+    pub(super) fn paint(&self, brush: &mut Brush<'_>) -> u64 {
+        if brush.is_above(self.bytes) {
+            return 1;
+        }
+        let mut looked_at = 1;
+        for (chunk, sum) in self.chunks.iter().zip(&self.sums) {
+            looked_at += 1;
+            if brush.is_above(*sum) {
+                continue;
+            }
+            looked_at += chunk.len() as u64;
+            chunk.iter().for_each(|block| brush.paint(block));
+            if brush.is_done() {
+                break;
+            }
+        }
+        looked_at
+    }
+}
+
+/// Fills a column from the bottom up.
+pub(super) struct Brush<'a> {
+    /// The byte at the centre of each pixel, from the bottom up.
+    bytes_at: &'a [u64],
+    pixels: &'a mut [BlockId],
+    /// The next pixel.
+    y: usize,
+    /// Where the next block begins.
+    start: u64,
+}
+
+impl<'a> Brush<'a> {
+    /// A brush at pixel `y` of `pixels`, whose centres lie at `bytes_at`; those before it are painted already.
+    pub(super) fn new(bytes_at: &'a [u64], pixels: &'a mut [BlockId], y: usize) -> Self {
+        Self { bytes_at, pixels, y, start: 0 }
+    }
+
+    /// Passes over the next `bytes` bytes if no pixel has its centre there; whether it did.
+    #[inline]
+    fn is_above(&mut self, bytes: u64) -> bool {
+        let end = self.start + bytes;
+        let is_above = self.bytes_at.get(self.y).is_none_or(|byte| *byte >= end);
+        if is_above {
+            self.start = end;
+        }
+        is_above
+    }
+
+    #[inline]
+    fn paint(&mut self, block: &Piled) {
+        self.start += block.bytes;
+        while self.bytes_at.get(self.y).is_some_and(|byte| *byte < self.start) {
+            self.pixels[self.y] = BlockId(block.row);
+            self.y += 1;
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.y >= self.bytes_at.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pile_holds_what_has_not_ended_however_it_was_thinned() {
+        let mut pile = Pile::default();
+        let end = |row: u32| 1000 + row * 7919 % 1000;
+        let blocks = |row: u32| Piled { row, end: end(row), bytes: u64::from(row % 5 + 1) };
+        (0..1000).for_each(|row| pile.push(blocks(row)));
+        for moment in [0, 1001, 1500, 1900, 1990, 1999, 2000] {
+            pile.drop_ended(moment);
+            let alive: Vec<u32> = (0..1000).filter(|row| end(*row) >= moment).collect();
+            let expected: Vec<BlockId> =
+                alive.iter().flat_map(|row| vec![BlockId(*row); *row as usize % 5 + 1]).collect();
+            assert_eq!(pile.bytes(), expected.len() as u64);
+            let bytes_at: Vec<u64> = (0..expected.len() as u64 + 1).collect();
+            let mut pixels = vec![BlockId::NONE; bytes_at.len()];
+            pile.paint(&mut Brush::new(&bytes_at, &mut pixels, 0));
+            assert_eq!(pixels.pop(), Some(BlockId::NONE), "nothing lies above the total");
+            assert_eq!(pixels, expected);
+            assert!(pile.chunks.len() <= 8 + 4 * alive.len() / CHUNK);
+        }
+    }
+
+    #[test]
+    fn what_lies_between_two_pixels_is_passed_over() {
+        let mut pile = Pile::default();
+        (0..100_000).for_each(|row| pile.push(Piled { row, end: u32::MAX, bytes: 10 }));
+        let mut pixels = [BlockId::NONE; 2];
+        let looked_at = pile.paint(&mut Brush::new(&[5, 777_775], &mut pixels, 0));
+        assert_eq!(pixels, [BlockId(0), BlockId(77_777)]);
+        assert!(looked_at < (100_000 / CHUNK + 3 * CHUNK) as u64, "{looked_at}");
+    }
+}

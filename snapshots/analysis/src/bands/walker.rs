@@ -1,0 +1,99 @@
+//! Walker: the stack of live blocks, carried from moment to moment by what differs between them.
+
+use crate::{LiveIndex, Metric};
+use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::trace::Trace;
+
+use super::pile::{Brush, Pile, Piled};
+use super::{Bands, Cost, HIDDEN, of_blocks, size_of};
+
+/// The stack at one moment after another, from left to right.
+///
+/// Blocks that are born and end between two moments are never looked at: a step costs the blocks that are born and
+/// stay, and a look at those that were there.
+pub(super) struct Walker<'a> {
+    bands: &'a Bands,
+    trace: &'a Trace,
+    live: &'a LiveIndex,
+    metric: Metric,
+    /// By rank.
+    piles: Vec<Pile>,
+    /// The moment that the piles hold; none before the first.
+    moment: Option<usize>,
+    /// Of interest are only the blocks that stack below this one.
+    below: Option<BlockId>,
+    cost: Cost,
+}
+
+impl<'a> Walker<'a> {
+    pub(super) fn new(bands: &'a Bands, trace: &'a Trace, live: &'a LiveIndex, metric: Metric) -> Self {
+        let piles = vec![Pile::default(); bands.rank_count()];
+        let metric = of_blocks(metric);
+        Self { bands, trace, live, metric, piles, moment: None, below: None, cost: Cost::default() }
+    }
+
+    /// A walker of the blocks below `block` alone.
+    pub(super) fn below(self, block: BlockId) -> Self {
+        Self { below: Some(block), ..self }
+    }
+
+    /// What it has cost so far.
+    pub(super) fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// The sum of all blocks.
+    pub(super) fn bytes(&self) -> u64 {
+        self.piles.iter().map(Pile::bytes).sum()
+    }
+
+    /// Brings the stack to `moment`.
+    pub(super) fn go_to(&mut self, moment: usize) {
+        let from = self.moment.filter(|now| *now <= moment);
+        if from == Some(moment) {
+            return;
+        }
+        match from {
+            Some(_) => {
+                let looked_at: u64 = self.piles.iter_mut().map(|pile| pile.drop_ended(moment as u32)).sum();
+                self.cost.visits += looked_at;
+            }
+            None => self.piles.fill(Pile::default()),
+        }
+        let (bands, trace, metric, below) = (self.bands, self.trace, self.metric, self.below);
+        let ends = if metric == Metric::Active { &trace.blocks.free_completed } else { &trace.blocks.free_requested };
+        let (piles, mut added) = (&mut self.piles, 0);
+        self.cost.visits += self.live.lasting(trace, metric, from, moment, |row| {
+            let block = BlockId(row as u32);
+            let bytes = size_of(trace, metric, row);
+            let is_shown = bytes > 0 && bands.rank(block) != HIDDEN;
+            if is_shown && below.is_none_or(|below| bands.key(block) < bands.key(below)) {
+                piles[usize::from(bands.rank(block))].push(Piled { row: block.0, end: ends[row].0, bytes });
+                added += 1;
+            }
+        });
+        self.cost.blocks += added;
+        self.moment = Some(moment);
+    }
+
+    /// Fills a column from the bottom up; `bytes_at` says which byte lies at each pixel's centre. What is still as in
+    /// `former`, the column painted last, is taken over.
+    pub(super) fn paint(&mut self, bytes_at: &[u64], former: Option<&[BlockId]>, pixels: &mut [BlockId]) {
+        let (mut steady, mut is_steady) = (0, true);
+        for pile in &mut self.piles {
+            // A pile that changed lifts or lowers those above it.
+            let (same, is_same) = pile.take_steady();
+            steady += if is_steady { same } else { 0 };
+            is_steady &= is_same;
+        }
+        let mut y = 0;
+        if let Some(former) = former {
+            y = bytes_at.partition_point(|byte| *byte < steady);
+            pixels[..y].copy_from_slice(&former[..y]);
+        }
+        let mut brush = Brush::new(bytes_at, pixels, y);
+        for pile in &self.piles {
+            self.cost.visits += pile.paint(&mut brush);
+        }
+    }
+}

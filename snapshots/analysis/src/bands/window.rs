@@ -1,0 +1,69 @@
+//! Window: the part of a recording that a picture shows, and which moments fall into each of its columns.
+//!
+//! A *moment* is a number of events that have happened: moment 0 is the baseline, moment `m` the state after event
+//! `m - 1`. By event, moment `m` reaches from `m` to `m + 1` on the axis; by time, from its event's time to the next's.
+
+use std::ops::Range;
+
+use crate::Metric;
+use highwater_snapshots::trace::Trace;
+
+/// What the horizontal axis counts, and from where to where.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Across {
+    /// Moments; `0.0..n + 1.0` shows a recording of `n` events whole.
+    Moments(Range<f64>),
+    /// Nanoseconds since the recording's origin.
+    Nanos(Range<f64>),
+}
+
+/// A view of a recording, as a grid of pixels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    /// What a block's height is; for metrics that are no sums over blocks, the active bytes.
+    pub metric: Metric,
+    /// The horizontal range.
+    pub across: Across,
+    /// Columns.
+    pub width: usize,
+    /// The vertical range, in bytes from the bottom of the stack.
+    pub bytes: Range<u64>,
+    /// Pixels in a column.
+    pub height: usize,
+}
+
+impl Window {
+    /// The moments of column `x`, never none. Every moment between the window's edges lies in some column.
+    pub fn moments(&self, trace: &Trace, x: usize) -> Range<usize> {
+        let last = trace.events.len();
+        match &self.across {
+            Across::Moments(range) => {
+                let (from, to) = self.edges(range, x);
+                let first = (from.max(0.0).floor() as usize).min(last);
+                first..(to.max(0.0).ceil() as usize).clamp(first + 1, last.max(first) + 1)
+            }
+            Across::Nanos(range) => {
+                let (from, to) = self.edges(range, x);
+                let times = &trace.events.time_ns;
+                let before = |limit: f64| times.partition_point(|&time| (time as f64) < limit);
+                let first = before(from);
+                // The state before an event at the column's very edge belongs to the column to the left.
+                let is_at_edge = times.get(first).is_some_and(|&time| time as f64 == from);
+                let first = first + usize::from(is_at_edge);
+                first..before(to).max(first) + 1
+            }
+        }
+    }
+
+    /// The byte at the centre of pixel `y`, counted from the bottom.
+    pub fn byte_at(&self, y: usize) -> u64 {
+        let span = u128::from(self.bytes.end.saturating_sub(self.bytes.start));
+        let height = self.height.max(1) as u128;
+        self.bytes.start + ((2 * y as u128 + 1) * span / (2 * height)) as u64
+    }
+
+    fn edges(&self, range: &Range<f64>, x: usize) -> (f64, f64) {
+        let step = (range.end - range.start) / self.width.max(1) as f64;
+        (range.start + step * x as f64, range.start + step * (x + 1) as f64)
+    }
+}

@@ -1,0 +1,109 @@
+//! Breakdown: bytes of a set of blocks by category, op, scope and the other keys; the groups add up to the whole.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use highwater_snapshots::ids::{BlockId, StackId};
+use highwater_snapshots::trace::Trace;
+
+use super::coder::Coder;
+use super::group_key::GroupKey;
+use super::metric::Metric;
+
+/// Blocks that share the values of all keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// The values of the keys, in the order of the keys.
+    pub key: Vec<String>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many they are.
+    pub blocks: u64,
+    /// The stack, where that is one of the keys.
+    #[serde(skip)]
+    pub stack: StackId,
+}
+
+/// A set of blocks in groups, largest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Breakdown {
+    /// The bytes of all groups and the rest.
+    pub total: u64,
+    /// The largest groups.
+    pub groups: Vec<Group>,
+    /// The bytes of the groups that are not listed.
+    pub rest_bytes: u64,
+    /// How many groups are not listed.
+    pub rest_groups: u64,
+}
+
+impl Breakdown {
+    /// Groups `blocks` by `keys`, counting bytes as `metric` does (requested bytes, else rounded ones), and lists the
+    /// `top` largest groups. `beside` are bytes that no block accounts for, each a group of its own, by name.
+    pub fn of(trace: &Trace, metric: Metric, blocks: &[BlockId], grouping: &Grouping<'_>) -> Self {
+        let keys = grouping.keys;
+        let mut sums: HashMap<Vec<u64>, (u64, u64)> = HashMap::new();
+        let mut coder = Coder::new(trace);
+        let mut code = vec![0; keys.len()];
+        for &id in blocks {
+            let block = trace.blocks.get(id);
+            for (slot, &key) in code.iter_mut().zip(keys) {
+                *slot = coder.code(&block, key);
+            }
+            let bytes = if metric == Metric::Requested { block.requested } else { block.allocated };
+            match sums.get_mut(&code) {
+                Some((sum, count)) => (*sum, *count) = (*sum + bytes, *count + 1),
+                None => {
+                    sums.insert(code.clone(), (bytes, 1));
+                }
+            }
+        }
+        let beside = grouping.beside.iter().filter(|(_, bytes)| *bytes > 0);
+        let beside = beside.map(|&(name, bytes)| (Named::Beside(name), bytes, 0));
+        let mut rows: Vec<(Named<'_>, u64, u64)> = beside.collect();
+        rows.extend(sums.into_iter().map(|(code, (bytes, blocks))| (Named::Blocks(code), bytes, blocks)));
+        rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let total = rows.iter().map(|(_, bytes, _)| bytes).sum();
+        let rest = rows.split_off(grouping.top.min(rows.len()));
+        let group = |(name, bytes, blocks): &(Named<'_>, u64, u64)| {
+            // Names are made for what is listed alone: a recording may have a million stacks.
+            let key = match name {
+                Named::Beside(name) => keys.iter().map(|_| (*name).to_owned()).collect(),
+                Named::Blocks(code) => keys.iter().zip(code).map(|(&key, &code)| coder.label(key, code)).collect(),
+            };
+            let stack = match name {
+                Named::Beside(_) => None,
+                Named::Blocks(code) => {
+                    keys.iter().zip(code).find(|(key, _)| **key == GroupKey::Stack).map(|(_, &code)| code)
+                }
+            };
+            let stack = stack.map_or(StackId::NONE, |code| StackId(code as u32));
+            Group { key, bytes: *bytes, blocks: *blocks, stack }
+        };
+        Self {
+            total,
+            groups: rows.iter().map(group).collect(),
+            rest_bytes: rest.iter().map(|(_, bytes, _)| bytes).sum(),
+            rest_groups: rest.len() as u64,
+        }
+    }
+}
+
+/// How blocks are grouped.
+#[derive(Clone, Copy, Debug)]
+pub struct Grouping<'a> {
+    /// By what.
+    pub keys: &'a [GroupKey],
+    /// Bytes that no block accounts for, each a group of its own.
+    pub beside: &'a [(&'a str, u64)],
+    /// How many groups are listed.
+    pub top: usize,
+}
+
+/// A group before it has its names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Named<'a> {
+    Blocks(Vec<u64>),
+    Beside(&'a str),
+}

@@ -1,0 +1,84 @@
+//! Alike: what differs from a baseline, with groups that differ in numbers of their names alone as one row.
+
+use std::collections::HashMap;
+
+use super::entries::pattern;
+use crate::diff::{Diff, DiffGroup};
+
+/// Groups of one category whose places differ in numbers alone, and that hold the same before and now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlikeGroups {
+    /// The values of the keys, with stars for numbers where there are several groups.
+    pub key: Vec<String>,
+    /// How many groups they are.
+    pub groups: u64,
+    /// Their bytes in the baseline.
+    pub before: u64,
+    /// Their bytes now.
+    pub now: u64,
+}
+
+impl AlikeGroups {
+    /// What they gained, in bytes.
+    pub fn delta(&self) -> i128 {
+        i128::from(self.now) - i128::from(self.before)
+    }
+}
+
+/// What differs: the rows, with the rest, add up to the totals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differences {
+    /// What differs most, in either direction.
+    pub rows: Vec<AlikeGroups>,
+    /// Groups that are not listed; those that are the same on both sides are among them.
+    pub rest_groups: u64,
+    /// Their bytes in the baseline, and now.
+    pub rest_bytes: [u64; 2],
+    /// The totals in the baseline, and now.
+    pub bytes: [u64; 2],
+}
+
+impl Differences {
+    /// Of `diff`, which lists all its groups, the `top` rows.
+    pub fn of(diff: &Diff, top: usize) -> Self {
+        let mut row_of: HashMap<(Vec<String>, u64, u64), usize> = HashMap::new();
+        let mut rows: Vec<AlikeGroups> = Vec::new();
+        for group in diff.groups.iter().filter(|group| group.delta() != 0) {
+            let stars: Vec<String> = group.key.iter().map(|name| with_stars(name)).collect();
+            let row = *row_of.entry((stars.clone(), group.a_bytes, group.b_bytes)).or_insert(rows.len());
+            match rows.get_mut(row) {
+                Some(known) => known.add(stars, group),
+                None => rows.push(AlikeGroups {
+                    key: group.key.clone(),
+                    groups: 1,
+                    before: group.a_bytes,
+                    now: group.b_bytes,
+                }),
+            }
+        }
+        rows.sort_by(|x, y| y.delta().abs().cmp(&x.delta().abs()).then_with(|| x.key.cmp(&y.key)));
+        rows.truncate(top);
+        let bytes = [diff.a_bytes, diff.b_bytes];
+        let told = |of: fn(&AlikeGroups) -> u64| rows.iter().map(of).sum::<u64>();
+        Self {
+            rest_groups: diff.groups.len() as u64 + diff.rest_groups - told(|row| row.groups),
+            rest_bytes: [bytes[0] - told(|row| row.before), bytes[1] - told(|row| row.now)],
+            bytes,
+            rows,
+        }
+    }
+}
+
+impl AlikeGroups {
+    fn add(&mut self, stars: Vec<String>, group: &DiffGroup) {
+        self.key = stars;
+        self.groups += 1;
+        self.before += group.a_bytes;
+        self.now += group.b_bytes;
+    }
+}
+
+/// `blocks.*.fc1` for `blocks.17.fc1`.
+fn with_stars(name: &str) -> String {
+    name.split('.').map(pattern).collect::<Vec<_>>().join(".")
+}

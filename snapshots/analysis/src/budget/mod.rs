@@ -1,0 +1,178 @@
+//! Budget: limits that a recording must keep, what it really takes, and who is to blame where it takes more.
+
+mod allowance;
+mod measure;
+mod entries;
+mod alike;
+mod culprit;
+
+use std::fmt;
+
+use super::diff::Asked;
+use super::growth::{FirstStep, Growth, GrowthQuery, StepWindow};
+use super::metric::Metric;
+use super::peak::Moment;
+use highwater_snapshots::{Category, Phase};
+
+pub use alike::{AlikeGroups, Differences};
+pub use allowance::Allowance;
+pub use culprit::Culprit;
+pub use entries::culprit_keys;
+
+use culprit::{Circumstance, of_steps};
+use measure::Measure;
+
+/// A limit. All sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// Of the largest total of the recording.
+    Peak(u64),
+    /// Of the largest `reserved`.
+    Reserved(u64),
+    /// Of the blocks of one category, at whatever moment they hold most.
+    Category(Category, u64),
+    /// Of the largest total within one phase, in whatever step.
+    Phase(Phase, u64),
+    /// Of what the peak may be above that of a baseline.
+    Growth(Allowance),
+    /// Of what may be added with every step, on average over the steps that tell.
+    StepGrowth(u64),
+}
+
+/// Named as on the command line: `max-peak`, `max activation`, `max-phase backward`.
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peak(_) => f.write_str("max-peak"),
+            Self::Reserved(_) => f.write_str("max-reserved"),
+            Self::Category(category, _) => write!(f, "max {category}"),
+            Self::Phase(phase, _) => write!(f, "max-phase {phase}"),
+            Self::Growth(_) => f.write_str("max-growth"),
+            Self::StepGrowth(_) => f.write_str("max-step-growth"),
+        }
+    }
+}
+
+impl Budget {
+    /// What is limited, in words.
+    pub fn subject(&self, metric: Metric) -> String {
+        let total = metric.name().replace('_', " ");
+        match self {
+            Self::Peak(_) => format!("peak of {total}"),
+            Self::Reserved(_) => "peak of reserved".to_owned(),
+            Self::Category(category, _) => format!("most {} at once", category.name().replace('_', " ")),
+            Self::Phase(phase, _) => format!("peak of {total} in {phase}"),
+            Self::Growth(allowance) => format!("peak of {total}, at most {allowance} above the baseline"),
+            Self::StepGrowth(_) => format!("{total} added by a step"),
+        }
+    }
+}
+
+/// A budget beside what the recording takes. All sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The budget.
+    pub budget: Budget,
+    /// What may be taken at most. For growth that is the baseline's peak with what may be added.
+    pub limit_bytes: u64,
+    /// What is taken.
+    pub actual_bytes: u64,
+    /// The same of the baseline, where there is one that has it.
+    pub baseline_bytes: Option<u64>,
+    /// When it is taken; the end of the window for growth by steps.
+    pub moment: Moment,
+    /// Who is to blame; none where the budget is kept.
+    pub culprit: Option<Culprit>,
+}
+
+impl Outcome {
+    /// Whether more is taken than may be.
+    pub fn is_broken(&self) -> bool {
+        self.actual_bytes > self.limit_bytes
+    }
+
+    /// What is left of the budget; negative where it is broken.
+    pub fn headroom(&self) -> i128 {
+        i128::from(self.limit_bytes) - i128::from(self.actual_bytes)
+    }
+}
+
+/// Measures each of `budgets` on a recording and names who is to blame where one is broken: what grew most against
+/// `baseline`, else what holds most. Gives a result for each budget; an error says why it cannot be measured.
+pub fn check(
+    asked: Asked<'_>,
+    baseline: Option<Asked<'_>>,
+    metric: Metric,
+    budgets: &[Budget],
+) -> Vec<Result<Outcome, String>> {
+    let (own, other) = (Measure::new(asked, metric), baseline.map(|asked| Measure::new(asked, metric)));
+    let one = |budget: &Budget| match budget {
+        Budget::StepGrowth(limit) => step_growth(asked, baseline, metric, *limit),
+        budget => measured(&own, other.as_ref(), *budget),
+    };
+    budgets.iter().map(|budget| one(budget).map_err(|why| format!("{budget}: {why}"))).collect()
+}
+
+fn measured(own: &Measure<'_>, other: Option<&Measure<'_>>, budget: Budget) -> Result<Outcome, String> {
+    let found = own.of(&budget)?;
+    // What the baseline does not have, such as a phase, is no reason not to measure it.
+    let before = other.and_then(|other| other.of(&budget).ok());
+    let limit_bytes = match (budget, &before) {
+        (Budget::Growth(allowance), Some(before)) => before.bytes.saturating_add(allowance.of(before.bytes)),
+        (Budget::Growth(_), None) => return Err("there is no baseline to compare with".to_owned()),
+        (
+            Budget::Peak(limit)
+            | Budget::Reserved(limit)
+            | Budget::Category(_, limit)
+            | Budget::Phase(_, limit)
+            | Budget::StepGrowth(limit),
+            _,
+        ) => limit,
+    };
+    let culprit = (found.bytes > limit_bytes).then(|| {
+        let circumstance = Circumstance::of(&budget);
+        let before = other.zip(before.as_ref()).filter(|(_, before)| before.bytes < found.bytes);
+        match before {
+            Some((other, before)) => circumstance.grown([other.asked, own.asked], [before, &found]),
+            None => circumstance.held(own.asked, &found),
+        }
+    });
+    Ok(Outcome {
+        budget,
+        limit_bytes,
+        actual_bytes: found.bytes,
+        baseline_bytes: before.map(|before| before.bytes),
+        moment: found.moment,
+        culprit: culprit.flatten(),
+    })
+}
+
+fn step_growth(asked: Asked<'_>, baseline: Option<Asked<'_>>, metric: Metric, limit: u64) -> Result<Outcome, String> {
+    if !metric.is_of_blocks() {
+        return Err(format!("{metric} is no sum over blocks, of which some could survive a step"));
+    }
+    let keys = culprit_keys(asked.trace);
+    let filter = super::filter::Filter::default();
+    let query = GrowthQuery { metric, keys: &keys, top: 1, filter: &filter };
+    let growth_of = |asked: Asked<'_>| {
+        let window = StepWindow::of(asked.trace, asked.series.device(), None, None)?;
+        if window.first == FirstStep::Only {
+            let why = "the recording has one whole step, and a first step allocates what later steps reuse: record more steps";
+            return Err(why.to_owned());
+        }
+        Ok::<_, String>(Growth::of(asked.trace, (asked.series, asked.live), window, &query))
+    };
+    let growth = growth_of(asked)?;
+    let actual_bytes = growth.bytes_per_step();
+    Ok(Outcome {
+        budget: Budget::StepGrowth(limit),
+        limit_bytes: limit,
+        actual_bytes,
+        baseline_bytes: baseline.and_then(|asked| growth_of(asked).ok()).map(|growth| growth.bytes_per_step()),
+        moment: growth.end,
+        culprit: if actual_bytes > limit { of_steps(&growth, keys[1]) } else { None },
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Device spans: the steps and phases of one device.
+//!
+//! Steps are marked for the whole program. With several devices, some train, load or evaluate while others wait: a step
+//! in which a device waits is not one of its steps, or it would look as if every leak paused there.
+
+use std::collections::HashMap;
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::trace::{Span, Trace};
+
+/// Whether a device, and whether any other, allocates or frees memory in a step.
+#[derive(Clone, Copy, Default)]
+struct Activity {
+    own: bool,
+    other: bool,
+}
+
+/// The spans of `trace` in order, without the steps in which other devices have events and `device` has none. What lies
+/// outside all steps stays.
+pub fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
+    let mut steps: HashMap<u32, Activity> = HashMap::new();
+    for span in trace.spans.rows() {
+        let Some(step) = span.step else { continue };
+        let activity = steps.entry(step).or_default();
+        if !activity.own {
+            let found = activity_in(trace, device, span);
+            *activity = Activity { own: found.own, other: activity.other | found.other };
+        }
+    }
+    let is_ours = |step: u32| steps.get(&step).is_none_or(|activity| activity.own || !activity.other);
+    trace.spans.rows().iter().filter(|span| span.step.is_none_or(is_ours)).copied().collect()
+}
+
+/// The numbers of a device's steps, each once, in order of appearance.
+pub fn device_steps(trace: &Trace, device: DeviceId) -> Vec<u32> {
+    let mut seen = std::collections::HashSet::new();
+    let steps = device_spans(trace, device).into_iter().filter_map(|span| span.step);
+    steps.filter(|step| seen.insert(*step)).collect()
+}
+
+/// Stops at the first event of `device`.
+fn activity_in(trace: &Trace, device: DeviceId, span: &Span) -> Activity {
+    let mut activity = Activity::default();
+    let events = span.first.0 as usize..span.end.0 as usize;
+    for (kind, at) in trace.events.kind[events.clone()].iter().zip(&trace.events.device[events]) {
+        if matches!(kind, EventKind::Step | EventKind::Phase | EventKind::DeviceUsed) {
+            continue;
+        }
+        if *at == device {
+            activity.own = true;
+            return activity;
+        }
+        activity.other = true;
+    }
+    activity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn a_step_in_which_only_other_devices_work_is_not_a_devices_step() {
+        let text = "
+            alloc w 1
+            alloc v 1 device=1
+            step 0
+            phase forward
+            alloc a 1
+            phase optimizer
+            alloc b 1 device=1
+            step 1
+            phase forward
+            alloc c 1
+            step 2
+            phase forward
+            step 3
+            phase forward
+            alloc d 1 device=1
+        ";
+        let trace = trace_from_text(text).unwrap();
+        let steps = |device| device_steps(&trace, DeviceId(device));
+        assert_eq!(steps(0), [0, 1, 2]);
+        assert_eq!(steps(1), [0, 2, 3], "a step without events of any device belongs to all");
+        let spans = device_spans(&trace, DeviceId(1));
+        assert_eq!((spans[0].step, spans[0].first.0), (None, 0));
+        assert!(spans.iter().all(|span| span.step != Some(1)));
+    }
+
+    #[test]
+    fn with_one_device_every_step_is_its_step() {
+        let trace = trace_from_text("step 0\nalloc a 1\nstep 1\nstep 2\nfree a\n").unwrap();
+        assert_eq!(device_spans(&trace, DeviceId(0)), trace.spans.rows());
+    }
+}

@@ -1,0 +1,348 @@
+//! Diff: what makes the difference between two moments, of two recordings or of one; the differences of the groups add
+//! up to the difference of the totals.
+
+mod function;
+mod paths;
+mod pairs;
+mod unite;
+mod settings;
+mod steps;
+mod blocks;
+mod comparison;
+mod tree;
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
+use highwater_snapshots::trace::Trace;
+
+use super::between::bytes_of;
+use super::filter::Filter;
+use super::group_key::GroupKey;
+use super::growth::StepWindow;
+use super::live::LiveIndex;
+use super::metric::Metric;
+use super::peak::{Moment, beside_blocks};
+use super::series::Series;
+
+pub use blocks::{LoneBlock, LoneBlocks};
+pub use comparison::Comparison;
+pub use settings::{Setting, settings};
+pub use steps::{PhasePair, paired_steps, phase_pairs};
+pub use tree::{DiffNode, DiffTree, StackText};
+
+use unite::Unite;
+
+/// A recording, and what is needed to ask of one of its devices.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The recording.
+    pub trace: &'a Trace,
+    /// The totals of the device.
+    pub series: &'a Series,
+    /// Its live blocks.
+    pub live: &'a LiveIndex,
+}
+
+/// How two moments are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct DiffQuery<'a> {
+    /// By what blocks are grouped.
+    pub keys: &'a [GroupKey],
+    /// How many groups are listed.
+    pub top: usize,
+    /// Which blocks are looked at, on both sides.
+    pub filter: &'a Filter,
+}
+
+/// How the two sides of a group were found to be the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Likeness {
+    /// All values of the keys are equal.
+    #[default]
+    Equal,
+    /// The same functions call one another, from other lines or files.
+    Moved,
+    /// Functions stand between others that did not before, or have other names.
+    Alike,
+}
+
+impl Likeness {
+    /// In a word or two.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::Moved => "lines moved",
+            Self::Alike => "calls changed",
+        }
+    }
+}
+
+/// What became of a group from A to B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Only A has it.
+    OnlyInA,
+    /// Only B has it.
+    OnlyInB,
+    /// B has more bytes of it.
+    Grown,
+    /// B has fewer bytes of it.
+    Shrunk,
+    /// Both have the same bytes of it.
+    Same,
+}
+
+impl Change {
+    /// Every change, from less to more.
+    pub const ALL: [Self; 5] = [Self::OnlyInA, Self::Shrunk, Self::Same, Self::Grown, Self::OnlyInB];
+
+    /// What became of what has these bytes and blocks in A and B.
+    pub fn of(bytes: [u64; 2], blocks: [u64; 2]) -> Self {
+        let [is_in_a, is_in_b] = [0, 1].map(|side| bytes[side] > 0 || blocks[side] > 0);
+        match (is_in_a, is_in_b, bytes[1].cmp(&bytes[0])) {
+            (true, false, _) => Self::OnlyInA,
+            (false, true, _) => Self::OnlyInB,
+            (_, _, Ordering::Less) => Self::Shrunk,
+            (_, _, Ordering::Greater) => Self::Grown,
+            (_, _, Ordering::Equal) => Self::Same,
+        }
+    }
+
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OnlyInA => "only in A",
+            Self::OnlyInB => "only in B",
+            Self::Grown => "grown",
+            Self::Shrunk => "shrunk",
+            Self::Same => "same",
+        }
+    }
+}
+
+/// Blocks that share the values of all keys, on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiffGroup {
+    /// The values of the keys, as B has them, else A.
+    pub key: Vec<String>,
+    /// The values as A has them, where it has others: lines that moved, functions that were renamed.
+    pub former_key: Option<Vec<String>>,
+    /// Their stacks in A and B, one of several where the keys do not tell them apart; none where a side has no blocks.
+    pub stacks: [StackId; 2],
+    /// Their bytes in A.
+    pub a_bytes: u64,
+    /// Their bytes in B.
+    pub b_bytes: u64,
+    /// How many they are in A.
+    pub a_blocks: u64,
+    /// How many they are in B.
+    pub b_blocks: u64,
+    /// How the two sides were found to be the same.
+    pub likeness: Likeness,
+}
+
+impl DiffGroup {
+    /// B's bytes less A's.
+    pub fn delta(&self) -> i128 {
+        i128::from(self.b_bytes) - i128::from(self.a_bytes)
+    }
+
+    /// What became of it.
+    pub fn change(&self) -> Change {
+        Change::of([self.a_bytes, self.b_bytes], [self.a_blocks, self.b_blocks])
+    }
+}
+
+/// The difference of two moments. All sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diff {
+    /// The moment of A.
+    pub a: Moment,
+    /// The moment of B.
+    pub b: Moment,
+    /// A's bytes in blocks that meet the filter; all, without one.
+    pub a_bytes: u64,
+    /// B's.
+    pub b_bytes: u64,
+    /// The groups that differ most, in either direction.
+    pub groups: Vec<DiffGroup>,
+    /// A's and B's bytes in groups that are not listed.
+    pub rest_bytes: [u64; 2],
+    /// How many groups are not listed.
+    pub rest_groups: u64,
+}
+
+impl Diff {
+    /// B's bytes less A's, as far as they meet the filter: the sum of all differences.
+    pub fn delta(&self) -> i128 {
+        i128::from(self.b_bytes) - i128::from(self.a_bytes)
+    }
+
+    /// Compares moment `a` of one recording with moment `b` of the other, or of the same. Both are of the same metric.
+    pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &DiffQuery<'_>) -> Self {
+        let [first, second] = sides;
+        let (of_a, of_b) = rayon::join(|| blocks_at(first, &a, query.filter), || blocks_at(second, &b, query.filter));
+        let mut unite = Unite::of([first.trace, second.trace], [&of_a.blocks, &of_b.blocks], query.keys);
+        let mut sums: HashMap<Vec<u64>, Sums> = HashMap::new();
+        let mut code = Vec::with_capacity(query.keys.len());
+        for (side, (asked, found)) in [(first, &of_a), (second, &of_b)].into_iter().enumerate() {
+            for &id in &found.blocks {
+                unite.code(side, id, &mut code);
+                let block = (bytes_of(asked.trace, a.metric, id), asked.trace.blocks.stack[id.0 as usize]);
+                match sums.get_mut(&code) {
+                    Some(sum) => sum.add(side, block),
+                    None => sums.entry(code.clone()).or_default().add(side, block),
+                }
+            }
+        }
+        let mut groups: Vec<DiffGroup> = beside(&of_a, &of_b, query.keys.len());
+        groups.extend(sums.into_iter().map(|(code, sum)| {
+            let (key, former_key, likeness) = unite.names(&code, sum.blocks);
+            let ([a_bytes, b_bytes], [a_blocks, b_blocks]) = (sum.bytes, sum.blocks);
+            DiffGroup {
+                key,
+                former_key,
+                stacks: sum.stacks.map(Option::unwrap_or_default),
+                a_bytes,
+                b_bytes,
+                a_blocks,
+                b_blocks,
+                likeness,
+            }
+        }));
+        groups.sort_by(|x, y| {
+            let rank = |group: &DiffGroup| (group.delta().unsigned_abs(), group.a_bytes.max(group.b_bytes));
+            rank(y).cmp(&rank(x)).then_with(|| x.key.cmp(&y.key))
+        });
+        let all = |of: fn(&DiffGroup) -> u64| groups.iter().map(of).sum();
+        let (a_bytes, b_bytes) = (all(|group| group.a_bytes), all(|group| group.b_bytes));
+        let mut diff = Self { a, b, a_bytes, b_bytes, groups, rest_bytes: [0, 0], rest_groups: 0 };
+        diff.list(query.top);
+        diff
+    }
+
+    /// Lists the first `top` groups alone; the others join the rest.
+    pub fn list(&mut self, top: usize) {
+        let rest = self.groups.split_off(top.min(self.groups.len()));
+        let rest_of = |of: fn(&DiffGroup) -> u64| -> u64 { rest.iter().map(of).sum() };
+        self.rest_bytes[0] += rest_of(|group| group.a_bytes);
+        self.rest_bytes[1] += rest_of(|group| group.b_bytes);
+        self.rest_groups += rest.len() as u64;
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    bytes: [u64; 2],
+    blocks: [u64; 2],
+    /// Of the first block.
+    stacks: [Option<StackId>; 2],
+}
+
+impl Sums {
+    fn add(&mut self, side: usize, (bytes, stack): (u64, StackId)) {
+        self.stacks[side].get_or_insert(stack);
+        self.bytes[side] += bytes;
+        self.blocks[side] += 1;
+    }
+}
+
+/// What holds memory at a moment of one side.
+struct Found {
+    blocks: Vec<BlockId>,
+    /// Bytes that no block accounts for, by name.
+    beside: Vec<(&'static str, u64)>,
+}
+
+fn blocks_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
+    let Asked { trace, series, live } = asked;
+    let mut blocks = live.before_position(trace, moment.metric, moment.position());
+    if !filter.is_empty() {
+        let mut matcher = filter.on(trace);
+        blocks.retain(|&id| matcher.matches(id));
+        return Found { blocks, beside: Vec::new() };
+    }
+    let (is_split, beside) = beside_blocks(moment.metric, &series.before_position(trace, moment.position()));
+    if !is_split {
+        blocks.clear();
+    }
+    Found { blocks, beside }
+}
+
+/// Groups of what no block accounts for.
+fn beside(a: &Found, b: &Found, keys: usize) -> Vec<DiffGroup> {
+    let mut names: Vec<&'static str> = a.beside.iter().chain(&b.beside).map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let bytes =
+        |found: &Found, name: &str| found.beside.iter().filter(|(of, _)| *of == name).map(|(_, bytes)| bytes).sum();
+    let group = |name: &'static str| DiffGroup {
+        key: vec![name.to_owned(); keys],
+        former_key: None,
+        stacks: [StackId::NONE; 2],
+        a_bytes: bytes(a, name),
+        b_bytes: bytes(b, name),
+        a_blocks: 0,
+        b_blocks: 0,
+        likeness: Likeness::Equal,
+    };
+    names.into_iter().map(group).filter(|group| group.a_bytes > 0 || group.b_bytes > 0).collect()
+}
+
+/// A moment to compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiffAt {
+    /// The peak of the recording.
+    #[default]
+    Peak,
+    /// The end of the recording.
+    End,
+    /// The peak within a step.
+    Step(u32),
+    /// The end of a step.
+    StepEnd(u32),
+}
+
+impl DiffAt {
+    /// The ends of a device's last two whole steps, which show what survives a step; none if it has fewer than two.
+    pub fn last_steps(trace: &Trace, device: DeviceId) -> Option<[Self; 2]> {
+        Some(StepWindow::last_two(trace, device)?.map(Self::StepEnd))
+    }
+
+    /// The moment in a recording; none if it has no such step.
+    pub fn find(self, asked: Asked<'_>, metric: Metric) -> Option<Moment> {
+        let Asked { trace, series, .. } = asked;
+        match self {
+            Self::Peak => Some(Moment::peak(trace, series, metric)),
+            Self::End => {
+                let last = trace.events.len().checked_sub(1).map(highwater_snapshots::EventId::from_index);
+                Some(Moment::at(trace, series, metric, last))
+            }
+            Self::StepEnd(step) => {
+                let last = trace.spans.step_range(step)?.end.checked_sub(1).map(highwater_snapshots::EventId);
+                Some(Moment::at(trace, series, metric, last))
+            }
+            Self::Step(step) => {
+                let range = trace.spans.step_range(step)?;
+                let events = range.start as usize..range.end as usize;
+                let event = series.largest(trace, metric, events.clone()).map(|(_, event)| event);
+                // A step that only frees is largest before its first event.
+                let start = series.before_position(trace, events.start).get(metric);
+                let at_start = event.is_none_or(|event| series.after(trace, event).get(metric) < start);
+                let event = if at_start {
+                    events.start.checked_sub(1).map(highwater_snapshots::EventId::from_index)
+                } else {
+                    event
+                };
+                Some(Moment::at(trace, series, metric, event))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Pairs: which stack of A is which of B. Lines and files that moved do not matter; nor does a function that was put
+//! between two others or taken out, or that was renamed while what it calls stayed the same.
+//!
+//! Both trees of functions are walked from the outermost functions inwards, level beside level. Functions of one name are
+//! one. Of those that are left, one that calls, through a few others at most, what is left on the other side was put in
+//! there: it is stepped over. Two that call mostly the same functions were renamed. So a change is found where it was
+//! made, once for all stacks that pass through it. The walk takes time linear in the trees, but for functions left at one
+//! place, which are compared with one another, and of which no more than a bounded number are.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use highwater_snapshots::ids::StackId;
+use highwater_snapshots::tables::Tables;
+
+use super::Likeness;
+use super::paths::{Names, Paths};
+
+/// Functions left at one place of which more than this are not compared with one another.
+const MOST_LEFT: usize = 64;
+/// Functions that were put in one inside the other: so many are stepped over.
+const MOST_PUT_IN: usize = 4;
+
+/// Nodes of one tree by the name of their function.
+type ByName = BTreeMap<u32, Vec<u32>>;
+
+/// Functions of both sides that are called from the same place.
+struct Level {
+    a: Vec<u32>,
+    b: Vec<u32>,
+    likeness: Likeness,
+}
+
+/// The partner of each stack of A that has one in B, with how alike they are. No stack has two partners.
+pub(super) fn pair_stacks(
+    tables: [&Tables; 2],
+    stacks: [&HashSet<StackId>; 2],
+) -> HashMap<StackId, (StackId, Likeness)> {
+    let mut names = Names::default();
+    let mut paths = |side: usize| {
+        let mut sorted: Vec<StackId> = stacks[side].iter().copied().collect();
+        sorted.sort_unstable();
+        Paths::of(tables[side], sorted.into_iter(), &mut names)
+    };
+    let trees = [paths(0), paths(1)];
+    let mut walk = Walk { tables, trees: &trees, levels: Vec::new(), partners: HashMap::new() };
+    walk.enter(&[0], &[0], Likeness::Equal);
+    while let Some(level) = walk.levels.pop() {
+        walk.compare(&level);
+    }
+    walk.partners
+}
+
+struct Walk<'a> {
+    tables: [&'a Tables; 2],
+    trees: &'a [Paths; 2],
+    levels: Vec<Level>,
+    partners: HashMap<StackId, (StackId, Likeness)>,
+}
+
+impl Walk<'_> {
+    /// Functions `a` and `b` are the same: pairs the stacks that end in them, and goes on with what they call.
+    fn enter(&mut self, a: &[u32], b: &[u32], likeness: Likeness) {
+        self.join_ends(a, b, likeness);
+        let level = Level { a: self.callees(0, a), b: self.callees(1, b), likeness };
+        if !level.a.is_empty() && !level.b.is_empty() {
+            self.levels.push(level);
+        }
+    }
+
+    fn compare(&mut self, level: &Level) {
+        let (mut left_a, mut left_b) = (self.by_name(0, &level.a), self.by_name(1, &level.b));
+        let shared: Vec<u32> = left_a.keys().filter(|name| left_b.contains_key(name)).copied().collect();
+        for name in shared {
+            if let (Some(a), Some(b)) = (left_a.remove(&name), left_b.remove(&name)) {
+                self.enter(&a, &b, level.likeness);
+            }
+        }
+        if left_a.is_empty() || left_b.is_empty() || left_a.len().max(left_b.len()) > MOST_LEFT {
+            return;
+        }
+        // What stands in B around functions of A, and the reverse.
+        for name in left_b.keys().copied().collect::<Vec<u32>>() {
+            if let Some(inner) = self.inside(1, &left_b[&name], &left_a) {
+                left_b.remove(&name);
+                let a = self.take_shared(&mut left_a, 1, &inner);
+                self.levels.push(Level { a, b: inner, likeness: Likeness::Alike });
+            }
+        }
+        for name in left_a.keys().copied().collect::<Vec<u32>>() {
+            if let Some(inner) = self.inside(0, &left_a[&name], &left_b) {
+                left_a.remove(&name);
+                let b = self.take_shared(&mut left_b, 0, &inner);
+                self.levels.push(Level { a: inner, b, likeness: Likeness::Alike });
+            }
+        }
+        for a in left_a.values() {
+            let alike = left_b.iter().find(|(_, b)| self.were_renamed(a, b)).map(|(name, _)| *name);
+            // One that ends here, and is alone on both sides, has a new name.
+            let alone = || (left_b.len() == 1 && left_a.len() == 1).then(|| left_b.keys().next().copied()).flatten();
+            if let Some(b) = alike.or_else(alone).and_then(|name| left_b.remove(&name)) {
+                self.enter(a, &b, Likeness::Alike);
+            }
+        }
+    }
+
+    /// What the functions `nodes` of one side call, directly or through few others, at the first depth where one of
+    /// `others` is among it.
+    fn inside(&self, side: usize, nodes: &[u32], others: &ByName) -> Option<Vec<u32>> {
+        let mut inner = nodes.to_vec();
+        for _ in 0..MOST_PUT_IN {
+            inner = self.callees(side, &inner);
+            if inner.iter().any(|&node| others.contains_key(&self.trees[side].nodes[node as usize].name)) {
+                return Some(inner);
+            }
+        }
+        None
+    }
+
+    /// Takes out of `left` the functions whose names are among those of `nodes`, of the other side.
+    fn take_shared(&self, left: &mut ByName, side: usize, nodes: &[u32]) -> Vec<u32> {
+        let names: BTreeSet<u32> = nodes.iter().map(|&node| self.trees[side].nodes[node as usize].name).collect();
+        names.into_iter().filter_map(|name| left.remove(&name)).flatten().collect()
+    }
+
+    /// Whether at least half of all functions that either of them calls are called by both.
+    fn were_renamed(&self, a: &[u32], b: &[u32]) -> bool {
+        let names = |side: usize, nodes: &[u32]| -> BTreeSet<u32> {
+            self.callees(side, nodes).iter().map(|&node| self.trees[side].nodes[node as usize].name).collect()
+        };
+        let (a, b) = (names(0, a), names(1, b));
+        let both = a.intersection(&b).count();
+        both > 0 && both * 2 >= a.union(&b).count()
+    }
+
+    fn callees(&self, side: usize, nodes: &[u32]) -> Vec<u32> {
+        let of = |&node: &u32| self.trees[side].nodes[node as usize].calls.values().copied();
+        let mut callees: Vec<u32> = nodes.iter().flat_map(of).collect();
+        callees.sort_unstable();
+        callees
+    }
+
+    fn by_name(&self, side: usize, nodes: &[u32]) -> ByName {
+        let mut by_name = ByName::new();
+        for &node in nodes {
+            by_name.entry(self.trees[side].nodes[node as usize].name).or_default().push(node);
+        }
+        by_name
+    }
+
+    /// Pairs the stacks that end at a place: equal ones first, then the others in the order of their lines.
+    fn join_ends(&mut self, a: &[u32], b: &[u32], likeness: Likeness) {
+        let ends = |side: usize, nodes: &[u32]| -> Vec<StackId> {
+            nodes.iter().flat_map(|&node| self.trees[side].nodes[node as usize].ends.iter().copied()).collect()
+        };
+        let (of_a, of_b) = (ends(0, a), ends(1, b));
+        if of_a.is_empty() || of_b.is_empty() {
+            return;
+        }
+        let text = |side: usize, stack: StackId| self.tables[side].stack_text(stack);
+        let mut by_text: HashMap<Vec<String>, Vec<StackId>> = HashMap::new();
+        for &stack in of_b.iter().rev() {
+            by_text.entry(text(1, stack)).or_default().push(stack);
+        }
+        let (mut left, mut taken) = (Vec::new(), HashSet::new());
+        for stack in of_a {
+            match by_text.get_mut(&text(0, stack)).and_then(Vec::pop) {
+                Some(partner) => {
+                    taken.insert(partner);
+                    self.partners.insert(stack, (partner, likeness));
+                }
+                None => left.push(stack),
+            }
+        }
+        let others = of_b.into_iter().filter(|stack| !taken.contains(stack));
+        let likeness = likeness.max(Likeness::Moved);
+        self.partners.extend(left.into_iter().zip(others).map(|(stack, partner)| (stack, (partner, likeness))));
+    }
+}

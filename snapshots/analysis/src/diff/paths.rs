@@ -1,0 +1,89 @@
+//! Paths: the stacks of one side as a tree of functions, outermost first, in which lines and files play no part.
+
+use std::collections::HashMap;
+
+use highwater_snapshots::ids::StackId;
+use highwater_snapshots::intern::Interner;
+use highwater_snapshots::tables::Tables;
+
+use super::function::bare_name;
+
+/// Names of functions of both sides, by number.
+pub(super) type Names = Interner<String>;
+
+/// A function that is called from its parent.
+#[derive(Debug, Default)]
+pub(super) struct PathNode {
+    /// Its name.
+    pub(super) name: u32,
+    /// What it calls, by name.
+    pub(super) calls: HashMap<u32, u32>,
+    /// The stacks that end in it, in the order of their lines.
+    pub(super) ends: Vec<StackId>,
+}
+
+/// A tree of functions.
+#[derive(Debug)]
+pub(super) struct Paths {
+    /// The root, which is no function, then functions after their callers.
+    pub(super) nodes: Vec<PathNode>,
+}
+
+impl Paths {
+    /// The tree of `stacks`, each named once.
+    pub(super) fn of(tables: &Tables, stacks: impl Iterator<Item = StackId>, names: &mut Names) -> Self {
+        let mut paths = Self { nodes: vec![PathNode { name: u32::MAX, ..PathNode::default() }] };
+        let mut known: HashMap<(u32, u32), u32> = HashMap::new();
+        for stack in stacks {
+            let mut at = 0;
+            for name in functions(tables, stack, names, &mut known) {
+                at = paths.call(at, name);
+            }
+            paths.nodes[at as usize].ends.push(stack);
+        }
+        for node in &mut paths.nodes {
+            node.ends.sort_by_cached_key(|stack| lines(tables, *stack));
+        }
+        paths
+    }
+
+    fn call(&mut self, from: u32, name: u32) -> u32 {
+        if let Some(&node) = self.nodes[from as usize].calls.get(&name) {
+            return node;
+        }
+        let node = self.nodes.len() as u32;
+        self.nodes.push(PathNode { name, ..PathNode::default() });
+        self.nodes[from as usize].calls.insert(name, node);
+        node
+    }
+}
+
+/// The functions of a stack, outermost first. `known` remembers the names of lines by function and, for lines without
+/// one, by what stands in its place.
+fn functions(tables: &Tables, stack: StackId, names: &mut Names, known: &mut HashMap<(u32, u32), u32>) -> Vec<u32> {
+    let mut out = Vec::new();
+    for frame in tables.stack_frames(stack) {
+        let lines = tables.frame_lines(frame);
+        for line in lines {
+            let name = *known
+                .entry((0, line.function.0))
+                .or_insert_with(|| names.intern(bare_name(tables.string(line.function))));
+            out.push(name);
+        }
+        if lines.is_empty() {
+            // An address says nothing once a program is built anew, unless it is the same build.
+            let name = *known.entry((1, frame.0)).or_insert_with(|| names.intern(tables.address_text(frame)));
+            out.push(name);
+        }
+    }
+    out.reverse();
+    out
+}
+
+/// What orders stacks of the same functions: their lines, outermost first.
+fn lines(tables: &Tables, stack: StackId) -> Vec<u32> {
+    let frames = tables.stack_frames(stack);
+    let mut lines: Vec<u32> = frames.flat_map(|frame| tables.frame_lines(frame).iter().map(|line| line.line)).collect();
+    lines.reverse();
+    lines
+}

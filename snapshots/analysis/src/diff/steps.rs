@@ -1,0 +1,95 @@
+//! Steps: steps and phases of one recording beside those of another, also where one has more.
+
+use crate::phases::PhaseRow;
+use highwater_snapshots::Phase;
+
+/// The same phase of the same step on both sides; none where a side has it not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhasePair {
+    /// A's.
+    pub a: Option<PhaseRow>,
+    /// B's.
+    pub b: Option<PhaseRow>,
+}
+
+/// Steps that belong together: step k with step k of the same number, and the last with the last where their numbers
+/// differ. Steps that one side has alone stand alone.
+pub fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
+    let (Some((&last_a, first_a)), Some((&last_b, first_b))) = (a.split_last(), b.split_last()) else {
+        let alone = a.iter().map(|&step| (Some(step), None));
+        return alone.chain(b.iter().map(|&step| (None, Some(step)))).collect();
+    };
+    let mut pairs = Vec::new();
+    let (mut left_a, mut left_b) = (first_a.iter().copied().peekable(), first_b.iter().copied().peekable());
+    loop {
+        let pair = match (left_a.peek().copied(), left_b.peek().copied()) {
+            (None, None) => break,
+            (Some(a), Some(b)) if a == b => (Some(a), Some(b)),
+            (Some(a), b) if b.is_none_or(|b| a < b) => (Some(a), None),
+            (_, b) => (None, b),
+        };
+        pair.0.and_then(|_| left_a.next());
+        pair.1.and_then(|_| left_b.next());
+        pairs.push(pair);
+    }
+    pairs.push((Some(last_a), Some(last_b)));
+    pairs
+}
+
+/// The phases of both sides, in the order of A's, then of B's, step by step; what lies outside all steps comes first.
+pub fn phase_pairs(a: &[PhaseRow], b: &[PhaseRow]) -> Vec<PhasePair> {
+    let steps = |rows: &[PhaseRow]| {
+        let mut steps: Vec<u32> = rows.iter().filter_map(|row| row.step).collect();
+        steps.dedup();
+        steps
+    };
+    let mut pairs = join(of_step(a, None), of_step(b, None));
+    for (step_a, step_b) in paired_steps(&steps(a), &steps(b)) {
+        let of = |rows, step: Option<u32>| step.map_or_else(Vec::new, |step| of_step(rows, Some(step)));
+        pairs.extend(join(of(a, step_a), of(b, step_b)));
+    }
+    pairs
+}
+
+fn of_step(rows: &[PhaseRow], step: Option<u32>) -> Vec<PhaseRow> {
+    rows.iter().filter(|row| row.step == step).cloned().collect()
+}
+
+/// Phases of one step: the nth forward with the nth forward.
+fn join(a: Vec<PhaseRow>, b: Vec<PhaseRow>) -> Vec<PhasePair> {
+    let mut left: Vec<Option<PhaseRow>> = b.into_iter().map(Some).collect();
+    let mut pairs: Vec<PhasePair> = Vec::new();
+    let mut next = 0;
+    for row in a {
+        let is_same = |other: &Option<PhaseRow>, phase: Phase| other.as_ref().is_some_and(|other| other.phase == phase);
+        let found = (next..left.len()).find(|&at| is_same(&left[at], row.phase));
+        if let Some(found) = found {
+            // What B has before it stands before it.
+            for skipped in &mut left[next..found] {
+                pairs.extend(skipped.take().map(|b| PhasePair { a: None, b: Some(b) }));
+            }
+            next = found + 1;
+        }
+        pairs.push(PhasePair { b: found.and_then(|found| left[found].take()), a: Some(row) });
+    }
+    pairs.extend(left.into_iter().flatten().map(|b| PhasePair { a: None, b: Some(b) }));
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_go_by_number_and_the_last_by_the_last() {
+        let both = |a: u32, b: u32| (Some(a), Some(b));
+        assert_eq!(paired_steps(&[0, 1, 2], &[0, 1, 2]), [both(0, 0), both(1, 1), both(2, 2)]);
+        assert_eq!(
+            paired_steps(&[0, 1, 2], &[0, 1, 2, 3, 4]),
+            [both(0, 0), both(1, 1), (None, Some(2)), (None, Some(3)), both(2, 4)]
+        );
+        assert_eq!(paired_steps(&[500, 501], &[0]), [(Some(500), None), both(501, 0)]);
+        assert_eq!(paired_steps(&[], &[7]), [(None, Some(7))]);
+        assert_eq!(paired_steps(&[1, 3, 4], &[2, 3, 9]), [(Some(1), None), (None, Some(2)), both(3, 3), both(4, 9)]);
+    }
+}

@@ -1,0 +1,204 @@
+//! Tests of comparisons: sums, kinds of change, and which stacks are the same.
+
+use super::*;
+use highwater_snapshots::DeviceId;
+use highwater_snapshots::text::trace_from_text;
+
+struct Held {
+    trace: Trace,
+    series: Series,
+    live: LiveIndex,
+}
+
+impl Held {
+    fn of(text: &str) -> Self {
+        let trace = trace_from_text(text).expect("the text is a trace");
+        let (series, live) = (Series::build(&trace, DeviceId(0)), LiveIndex::build(&trace, DeviceId(0)));
+        Self { trace, series, live }
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        Asked { trace: &self.trace, series: &self.series, live: &self.live }
+    }
+}
+
+fn diff_at(a: &str, b: &str, keys: &[GroupKey], at: [DiffAt; 2], metric: Metric, filter: &str) -> Diff {
+    let (a, b) = (Held::of(a), Held::of(b));
+    let filter: Filter = filter.parse().expect("the filter is one");
+    let moments = [at[0].find(a.asked(), metric).unwrap(), at[1].find(b.asked(), metric).unwrap()];
+    Diff::of([a.asked(), b.asked()], moments, &DiffQuery { keys, top: 100, filter: &filter })
+}
+
+fn diff(a: &str, b: &str, keys: &[GroupKey]) -> Diff {
+    diff_at(a, b, keys, [DiffAt::Peak; 2], Metric::Requested, "")
+}
+
+/// Each group in a line: its key, both sums, what became of it, how alike the sides are.
+fn lines(diff: &Diff) -> Vec<String> {
+    let line = |group: &DiffGroup| {
+        let key = group.key.join(", ").replace('\n', " < ");
+        format!("{key}: {} {} {}, {}", group.a_bytes, group.b_bytes, group.change().name(), group.likeness.name())
+    };
+    let total: i128 = diff.groups.iter().map(DiffGroup::delta).sum();
+    assert_eq!(total, diff.delta(), "the differences add up");
+    assert_eq!(diff.groups.iter().map(|group| group.a_bytes).sum::<u64>() + diff.rest_bytes[0], diff.a_bytes);
+    diff.groups.iter().map(line).collect()
+}
+
+#[test]
+fn differences_of_groups_add_up_and_the_largest_comes_first() {
+    let a = "alloc w 1000 parameter\nalloc g 500 gradient\nalloc t 300 temporary\nalloc x 7 input";
+    let b = "alloc w 1000 parameter\nalloc g 100 gradient\nalloc s 80 optimizer_state\nalloc x 9 input";
+    let found = diff(a, b, &[GroupKey::Category]);
+    assert_eq!((found.a.bytes, found.b.bytes, found.delta()), (1807, 1189, -618));
+    assert_eq!(
+        lines(&found),
+        [
+            "gradient: 500 100 shrunk, equal",
+            "temporary: 300 0 only in A, equal",
+            "optimizer_state: 0 80 only in B, equal",
+            "input: 7 9 grown, equal",
+            "parameter: 1000 1000 same, equal",
+        ]
+    );
+}
+
+#[test]
+fn a_filter_leaves_the_same_out_on_both_sides() {
+    let text = "alloc w 1000 parameter\nalloc g 500 gradient";
+    let at = [DiffAt::Peak; 2];
+    let found =
+        diff_at(text, "alloc g 200 gradient", &[GroupKey::Category], at, Metric::Requested, "category=gradient");
+    assert_eq!(lines(&found), ["gradient: 500 200 shrunk, equal"]);
+    assert_eq!((found.a_bytes, found.b_bytes, found.a.bytes), (500, 200, 1500));
+}
+
+#[test]
+fn what_no_block_accounts_for_is_compared_as_well() {
+    let a = "segment_alloc 0x200000 2097152\nalloc w 1000/1024 parameter";
+    let b = "segment_alloc 0x200000 4194304\nalloc w 1000/1024 parameter";
+    let found = diff_at(a, b, &[GroupKey::Category], [DiffAt::End; 2], Metric::Reserved, "");
+    assert_eq!(lines(&found), ["(free in segments): 2096128 4193280 grown, equal", "parameter: 1024 1024 same, equal"]);
+}
+
+#[test]
+fn one_step_is_compared_with_the_next_of_the_same_recording() {
+    let text = "
+        alloc w 1000 parameter
+        step 0
+        alloc a 10 activation @log
+        alloc t 50 temporary
+        free t
+        step 1
+        alloc b 10 activation @log
+        alloc t 50 temporary
+        free t
+    ";
+    let at = [DiffAt::Step(0), DiffAt::Step(1)];
+    let found = diff_at(text, text, &[GroupKey::Category, GroupKey::Scope], at, Metric::Requested, "");
+    assert_eq!(lines(&found)[0], "activation, log: 10 20 grown, equal");
+    assert_eq!(found.delta(), 10);
+    let held = Held::of(text);
+    assert_eq!(DiffAt::Step(7).find(held.asked(), Metric::Requested), None);
+}
+
+#[test]
+fn a_step_that_only_frees_is_looked_at_where_it_begins() {
+    let held = Held::of("alloc a 100\nbegin \"ProfilerStep#7\"\nfree a\nend \"ProfilerStep#7\"");
+    let moment = DiffAt::Step(7).find(held.asked(), Metric::Requested).unwrap();
+    assert_eq!((moment.bytes, moment.event), (100, Some(highwater_snapshots::EventId(0))));
+}
+
+/// One block of each size with its stack, innermost function first.
+fn stacks(stacks: &[&str]) -> String {
+    stacks.iter().enumerate().map(|(row, stack)| format!("alloc b{row} {} < {stack}\n", 1000 - 100 * row)).collect()
+}
+
+#[test]
+fn a_function_put_between_two_others_leaves_all_stacks_through_it_matched() {
+    let a = stacks(&["linear < forward < step < main", "norm < forward < step < main", "adam < step < main"]);
+    let b = stacks(&[
+        "linear < forward < wrapped < step < main",
+        "norm < forward < wrapped < step < main",
+        "adam < step < main",
+    ]);
+    let told = lines(&diff(&a, &b, &[GroupKey::Stack]));
+    assert_eq!(
+        told,
+        [
+            "linear < forward < wrapped < step < main: 1000 1000 same, calls changed",
+            "norm < forward < wrapped < step < main: 900 900 same, calls changed",
+            "adam < step < main: 800 800 same, equal",
+        ]
+    );
+    let back = lines(&diff(&b, &a, &[GroupKey::Stack]));
+    assert!(back.iter().all(|line| line.contains("same")), "{back:?}");
+}
+
+#[test]
+fn functions_put_around_everything_or_renamed_are_seen_through() {
+    let a = stacks(&["linear < forward < main", "norm < forward < main"]);
+    for b in [
+        ["linear < forward < inner < outer < main", "norm < forward < inner < outer < main"],
+        ["linear < forward < run < launch < main", "norm < forward < run < launch < main"],
+        ["linear < predict < main", "norm < predict < main"],
+        ["linear < forward < train < start", "norm < forward < train < start"],
+    ] {
+        let told = lines(&diff(&a, &stacks(&b), &[GroupKey::Stack]));
+        assert!(told.len() == 2 && told.iter().all(|line| line.ends_with("same, calls changed")), "{told:?}");
+    }
+}
+
+#[test]
+fn another_path_to_the_same_function_is_not_the_same_stack() {
+    let a = stacks(&["linear < forward < main", "linear < evaluate < main"]);
+    let b = stacks(&["linear < forward < main"]);
+    let told = lines(&diff(&a, &b, &[GroupKey::Stack]));
+    assert_eq!(
+        told,
+        ["linear < evaluate < main: 900 0 only in A, equal", "linear < forward < main: 1000 1000 same, equal"]
+    );
+}
+
+#[test]
+fn a_recording_beside_itself_differs_in_nothing() {
+    let text = stacks(&["linear < forward < main", "norm < forward < main", "linear < evaluate < main"]);
+    for key in GroupKey::ALL {
+        let found = diff(&text, &text, &[*key]);
+        assert!(found.groups.iter().all(|group| group.change() == Change::Same), "{key:?}");
+        assert!(found.groups.iter().all(|group| group.likeness == Likeness::Equal), "{key:?}");
+    }
+}
+
+#[test]
+fn of_one_recording_the_last_whole_steps_are_compared() {
+    let steps = |count: u32| -> String { (0..count).map(|step| format!("step {step}\nalloc a{step} 10\n")).collect() };
+    let last = |count| DiffAt::last_steps(&Held::of(&steps(count)).trace, highwater_snapshots::DeviceId(0));
+    assert_eq!(last(1), None);
+    assert_eq!(last(2), Some([DiffAt::StepEnd(0), DiffAt::StepEnd(1)]));
+    assert_eq!(last(4), Some([DiffAt::StepEnd(2), DiffAt::StepEnd(3)]));
+    let cut_off = Held::of(&format!("{}oom 10 free=0\n", steps(4)));
+    let of_whole = DiffAt::last_steps(&cut_off.trace, highwater_snapshots::DeviceId(0));
+    assert_eq!(of_whole, Some([DiffAt::StepEnd(1), DiffAt::StepEnd(2)]));
+    let held = Held::of(&steps(4));
+    let bytes = |step| DiffAt::StepEnd(step).find(held.asked(), Metric::Requested).map(|moment| moment.bytes);
+    assert_eq!((bytes(1), bytes(2), bytes(9)), (Some(20), Some(30), None));
+}
+
+#[test]
+fn single_blocks_are_those_without_their_like_on_the_other_side() {
+    let a = "alloc w 100 parameter\nalloc x 10 activation @net < f\nalloc y 10 activation @net < f\nalloc z 7 input\n";
+    let b =
+        "alloc w 100 parameter\nalloc x 10 activation @net < f\nalloc u 30 activation @net < f\nalloc t 7 gradient\n";
+    let (a, b) = (Held::of(a), Held::of(b));
+    let (filter, metric) = (Filter::default(), Metric::Requested);
+    let moments = [&a, &b].map(|held| DiffAt::Peak.find(held.asked(), metric).unwrap());
+    let query = DiffQuery { keys: &[GroupKey::Category], top: 10, filter: &filter };
+    let lone = LoneBlocks::of([a.asked(), b.asked()], &moments, &query, 3);
+    let told: Vec<_> = lone.blocks.iter().map(|one| (one.side, one.bytes, one.category.as_str())).collect();
+    assert_eq!(told, [(1, 30, "activation"), (0, 10, "activation"), (0, 7, "input")]);
+    assert_eq!((lone.counts, lone.bytes), ([2, 2], [17, 37]));
+    assert_eq!((lone.blocks[0].scope.as_str(), lone.blocks[0].made), ("net", Some(highwater_snapshots::EventId(2))));
+    let diff = Diff::of([a.asked(), b.asked()], moments, &query);
+    assert_eq!(diff.delta(), i128::from(lone.bytes[1]) - i128::from(lone.bytes[0]));
+}

@@ -1,0 +1,190 @@
+//! Composition: what is held at a moment as pieces that add up to the byte: live blocks by what they are for and when
+//! they were made, and around them what the allocator adds.
+
+use crate::lifetime::phase_of;
+use crate::live::LiveIndex;
+use crate::metric::Metric;
+use crate::series::Series;
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{Category, Phase};
+
+/// A piece of what is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Piece {
+    /// What live blocks asked for.
+    Blocks {
+        /// What they are for.
+        category: Category,
+        /// In which phase they were made; none for those from before the recording.
+        made_in: Option<Phase>,
+    },
+    /// What the allocator's rounding adds to them.
+    Rounding,
+    /// Blocks that are freed and wait for another stream.
+    Waiting,
+    /// Free in segments.
+    Free,
+    /// In use on the device beside the allocator.
+    Outside,
+}
+
+impl Piece {
+    /// What it is, in words: `gradient made in backward`.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Blocks { category, made_in: Some(phase) } => format!("{category} made in {phase}"),
+            Self::Blocks { category, made_in: None } => format!("{category} from before"),
+            Self::Rounding => "rounding".to_owned(),
+            Self::Waiting => "waiting for a stream".to_owned(),
+            Self::Free => "free in segments".to_owned(),
+            Self::Outside => "outside the allocator".to_owned(),
+        }
+    }
+
+    /// The condition that picks its blocks, as `--where` has it; none where it is made of no live blocks.
+    pub fn condition(&self) -> Option<String> {
+        let Self::Blocks { category, made_in } = self else { return None };
+        Some(match made_in {
+            // The language counts the baseline as made in setup.
+            Some(Phase::Setup) => format!("category={category} phase=setup lifetime=phase,step,steps,kept"),
+            Some(phase) => format!("category={category} phase={phase}"),
+            None => format!("category={category} lifetime=always,before"),
+        })
+    }
+}
+
+/// What is held at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Composition {
+    /// The pieces, none of them empty: blocks by category and phase, then what surrounds them. Bytes each.
+    pub pieces: Vec<(Piece, u64)>,
+    /// Which total the pieces add up to: the outermost that the recording knows and that holds those within it.
+    pub metric: Metric,
+    /// That total, in bytes.
+    pub bytes: u64,
+}
+
+impl Composition {
+    /// What is held on `series`' device after `position` events.
+    pub fn at(trace: &Trace, series: &Series, live: &LiveIndex, position: usize) -> Self {
+        let totals = series.before_position(trace, position);
+        let mut sums = [[0_u64; Phase::ALL.len() + 1]; Category::ALL.len()];
+        for id in live.before_position(trace, Metric::Requested, position) {
+            let block = trace.blocks.get(id);
+            let made_in = if block.is_baseline() { 0 } else { phase_of(trace, &block) as usize + 1 };
+            sums[block.category as usize][made_in] += block.requested;
+        }
+        let mut composition = Self { pieces: Vec::new(), metric: Metric::Requested, bytes: 0 };
+        for &category in Category::ALL {
+            let phases = std::iter::once(None).chain(Phase::ALL.iter().copied().map(Some));
+            for made_in in phases {
+                let column = made_in.map_or(0, |phase| phase as usize + 1);
+                composition.add(Piece::Blocks { category, made_in }, sums[category as usize][column]);
+            }
+        }
+        // Where segments or samples are missing, an outer total may be less than what it holds: it ends there.
+        let layers = [
+            (Piece::Rounding, Metric::Allocated, totals.allocated),
+            (Piece::Waiting, Metric::Active, totals.active),
+            (Piece::Free, Metric::Reserved, totals.reserved),
+            (Piece::Outside, Metric::DeviceUsed, totals.device_used),
+        ];
+        for (piece, metric, total) in layers {
+            let is_unknown = metric == Metric::DeviceUsed && total == 0;
+            let Some(added) = total.checked_sub(composition.bytes).filter(|_| !is_unknown) else { break };
+            composition.add(piece, added);
+            composition.metric = metric;
+        }
+        composition
+    }
+
+    fn add(&mut self, piece: Piece, bytes: u64) {
+        if bytes > 0 {
+            self.pieces.push((piece, bytes));
+            self.bytes += bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::Filter;
+    use crate::matches::Matches;
+    use highwater_snapshots::text::trace_from_text;
+
+    const HELD: &str = "
+        baseline w 1000/1024 parameter
+        baseline_segment 0x200000 2097152
+        phase setup
+        alloc v 10/512 parameter
+        step 0
+        phase forward
+        alloc a 700/1024 activation
+        alloc b 500/512 activation
+        free_requested b
+        phase backward
+        alloc g 600/1024 gradient
+    ";
+
+    fn composition(text: &str, position: Option<usize>) -> (Trace, Composition) {
+        let trace = trace_from_text(text).expect("the text is a trace");
+        let device = trace.main_device();
+        let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));
+        let position = position.unwrap_or(trace.events.len());
+        let composition = Composition::at(&trace, &series, &live, position);
+        (trace, composition)
+    }
+
+    #[test]
+    fn pieces_add_up_to_the_outermost_total_that_holds_the_others() {
+        let (_, composition) = composition(HELD, None);
+        let told: Vec<(String, u64)> = composition.pieces.iter().map(|(piece, bytes)| (piece.name(), *bytes)).collect();
+        let expected = [
+            ("parameter from before", 1000),
+            ("parameter made in setup", 10),
+            ("gradient made in backward", 600),
+            ("activation made in forward", 700),
+            ("rounding", 1024 - 1000 + 502 + 324 + 424),
+            ("waiting for a stream", 512),
+            ("free in segments", 2_097_152 - 1024 - 512 - 1024 - 512 - 1024),
+        ];
+        assert_eq!(told, expected.map(|(name, bytes)| (name.to_owned(), bytes)));
+        assert_eq!((composition.metric, composition.bytes), (Metric::Reserved, 2_097_152));
+    }
+
+    #[test]
+    fn the_driver_has_the_last_word_where_it_was_asked_and_none_where_it_contradicts() {
+        let (_, sampled) = composition(&format!("{HELD}\ndevice_used 3000000"), None);
+        assert_eq!((sampled.metric, sampled.bytes), (Metric::DeviceUsed, 3_000_000));
+        assert_eq!(sampled.pieces.last(), Some(&(Piece::Outside, 3_000_000 - 2_097_152)));
+        let (_, less) = composition(&format!("{HELD}\ndevice_used 3000"), None);
+        assert_eq!((less.metric, less.bytes), (Metric::Reserved, 2_097_152));
+        let (_, without_segments) = composition("alloc a 100/512\nalloc b 50/512", None);
+        assert_eq!((without_segments.metric, without_segments.bytes), (Metric::Active, 1024));
+    }
+
+    #[test]
+    fn before_the_first_event_there_is_the_baseline_and_of_nothing_there_are_no_pieces() {
+        let (_, begin) = composition(HELD, Some(0));
+        assert_eq!(begin.pieces[0].0.name(), "parameter from before");
+        assert_eq!(begin.bytes, 2_097_152);
+        let (_, empty) = composition("", None);
+        assert_eq!((empty.pieces.as_slice(), empty.bytes), (&[][..], 0));
+    }
+
+    #[test]
+    fn the_condition_of_a_piece_is_met_by_as_many_bytes_as_it_has() {
+        // Without the freed block, what is alive is all there is.
+        let text = HELD.replace("alloc b 500/512 activation", "").replace("free_requested b", "");
+        let (trace, composition) = composition(&text, None);
+        let of_blocks = composition.pieces.iter().filter_map(|(piece, bytes)| Some((piece.condition()?, *bytes)));
+        let mut count = 0;
+        for (condition, bytes) in of_blocks {
+            let filter: Filter = condition.parse().expect("it is a filter");
+            assert_eq!(Matches::of(&trace, &filter).requested(), bytes, "{condition}");
+            count += 1;
+        }
+        assert_eq!(count, 4);
+    }
+}

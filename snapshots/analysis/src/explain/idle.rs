@@ -1,0 +1,109 @@
+//! Idle: what is held at a peak although nothing uses it again, and the peak if every block were freed after its last use.
+//!
+//! Only recordings that say when blocks are used can tell: see [`LastUses`].
+
+use highwater_snapshots::Category;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::units::format_bytes;
+
+use super::after;
+use crate::absence::Absence;
+use crate::breakdown::{Breakdown, Grouping};
+use crate::group_key::GroupKey;
+use crate::last_uses::LastUses;
+use crate::metric::Metric;
+use crate::peak::Moment;
+use crate::replay::{Effect, baseline_effects, effects};
+use crate::series::Series;
+
+/// So many categories are told one by one.
+const TOLD: usize = 3;
+
+/// Blocks that are alive at a peak and not used after it. Sizes in bytes of the peak's metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// The blocks, in their order.
+    pub blocks: Vec<BlockId>,
+    /// Their bytes by category alone, every one.
+    pub by_category: Breakdown,
+    /// Their bytes, by category and module.
+    pub breakdown: Breakdown,
+    /// The peak if every block of the recording, alive at this peak or not, were freed right after its last use and
+    /// waited for no stream.
+    pub without: Moment,
+}
+
+impl Idle {
+    /// Of the blocks `at_peak`; lists the `top` largest groups. None where the recording says nothing of uses on the
+    /// device.
+    pub(super) fn of(trace: &Trace, series: &Series, peak: &Moment, at_peak: &[BlockId], top: usize) -> Option<Self> {
+        let uses = LastUses::of(trace, series.device())?;
+        let position = peak.position();
+        let is_idle = |id: BlockId| {
+            let row = id.0 as usize;
+            let is_live = trace.blocks.free_requested[row].index().is_none_or(|event| event >= position);
+            is_live && uses.end(row).is_some_and(|end| end.index().is_none_or(|event| event < position))
+        };
+        let blocks: Vec<BlockId> = at_peak.iter().copied().filter(|id| is_idle(*id)).collect();
+        let sums = |keys: &[GroupKey], top: usize| {
+            Breakdown::of(trace, peak.metric, &blocks, &Grouping { keys, beside: &[], top })
+        };
+        let by_category = sums(&[GroupKey::Category], Category::ALL.len());
+        let breakdown = sums(&[GroupKey::Category, GroupKey::Scope], top);
+        let without = after(trace, series, peak.metric, &shortened_peak(trace, series.device(), &uses, peak.metric));
+        Some(Self { by_category, breakdown, without, blocks })
+    }
+
+    /// The bytes of the blocks.
+    pub fn bytes(&self) -> u64 {
+        self.breakdown.total
+    }
+
+    /// The largest categories in words, and what is left: `gradient 1 GiB, temporary 3 MiB`.
+    pub fn categories(&self) -> String {
+        let groups = &self.by_category.groups;
+        let told =
+            groups.iter().take(TOLD).map(|group| format!("{} {}", group.key.join(""), format_bytes(group.bytes)));
+        let left: u64 = groups.iter().skip(TOLD).map(|group| group.bytes).sum();
+        let left = (left > 0).then(|| format!("others {}", format_bytes(left)));
+        told.chain(left).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The largest total if blocks ended as `uses` says.
+fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: Metric) -> Absence {
+    let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
+    let ends_at_request = metric != Metric::Active;
+    let mut total = 0_u64;
+    let take = |total: &mut u64, effect: Effect| match effect {
+        // What is never used would not be made.
+        Effect::Begins(row) if trace.blocks.last_use[row].is_some() || uses.end(row).is_none() => {
+            *total += sizes[row];
+        }
+        Effect::EndsLive(row) if ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
+        Effect::EndsActive(row) if !ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
+        _ => {}
+    };
+    baseline_effects(trace, device, |effect| take(&mut total, effect));
+    let mut most = Absence { bytes: total, event: None };
+    for index in 0..trace.events.len() {
+        if trace.events.device[index] != device {
+            continue;
+        }
+        effects(trace, index, |effect| take(&mut total, effect));
+        let block = BlockId(trace.events.subject[index]);
+        if trace.events.kind[index] == EventKind::Used
+            && let Some(row) = block.index()
+            && trace.blocks.last_use[row] == EventId(index as u32)
+            && uses.end(row).is_some()
+        {
+            total -= sizes[row];
+        }
+        if total > most.bytes {
+            most = Absence { bytes: total, event: Some(EventId(index as u32)) };
+        }
+    }
+    most
+}

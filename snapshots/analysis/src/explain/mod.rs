@@ -1,0 +1,178 @@
+//! Explain: what a peak is made of, what it would be without each part, and what could be done.
+
+mod layers;
+mod composition;
+mod parts;
+mod idle;
+mod state;
+mod advice;
+
+use highwater_snapshots::ids::{BlockId, StackId};
+use highwater_snapshots::trace::Trace;
+
+use super::absence::{Absence, Grouped, absences};
+use super::between::bytes_of;
+use super::coder::Groups;
+use super::filter::Filter;
+use super::final_oom::final_oom;
+use super::group_key::GroupKey;
+use super::live::LiveIndex;
+use super::matches::Matches;
+use super::metric::Metric;
+use super::peak::Moment;
+use super::series::Series;
+
+pub use advice::{Advice, Remedy};
+pub use composition::{Composition, Piece};
+pub use idle::Idle;
+pub use layers::Layers;
+pub use parts::{Cause, Removal};
+
+use parts::Parts;
+
+/// How a peak is explained.
+#[derive(Clone, Copy, Debug)]
+pub struct ExplainQuery<'a> {
+    /// The total whose peak it is: one that is a sum over blocks.
+    pub metric: Metric,
+    /// By what blocks are grouped.
+    pub keys: &'a [GroupKey],
+    /// How many groups are listed.
+    pub top: usize,
+    /// Which blocks the groups are made of.
+    pub filter: &'a Filter,
+}
+
+/// Blocks of the peak that share the values of all keys, and what the peak would be without all blocks that do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedGroup {
+    /// The values of the keys.
+    pub key: Vec<String>,
+    /// The stack, where that is one of the keys.
+    pub stack: StackId,
+    /// Their bytes at the peak.
+    pub bytes_at_peak: u64,
+    /// How many they are at the peak.
+    pub blocks_at_peak: u64,
+    /// The peak without them.
+    pub without: Moment,
+}
+
+impl ExplainedGroup {
+    /// By how much the peak would fall.
+    pub fn saved_bytes(&self, peak: &Moment) -> u64 {
+        peak.bytes - self.without.bytes
+    }
+}
+
+/// A peak explained. All sizes in bytes of the metric, unless they say otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// When, and how much.
+    pub peak: Moment,
+    /// The five totals at that moment; none where the recording contradicts itself.
+    pub layers: Option<Layers>,
+    /// Who holds the peak, most bytes first.
+    pub groups: Vec<ExplainedGroup>,
+    /// What groups that are not listed hold.
+    pub rest_bytes: u64,
+    /// How many groups are not listed.
+    pub rest_groups: u64,
+    /// All blocks that meet the filter together, where there is one.
+    pub filtered: Option<ExplainedGroup>,
+    /// Which parts of the peak one would have to do without, one after another, and what is left each time.
+    pub removals: Vec<Removal>,
+    /// What is held at the peak and not used again; none where the recording does not say when blocks are used.
+    pub idle: Option<Idle>,
+    /// What could be done about it, what helps most first.
+    pub advice: Vec<Advice>,
+}
+
+impl Explanation {
+    /// Explains the peak of `series`' device.
+    ///
+    /// # Panics
+    /// If the metric is no sum over blocks.
+    pub fn of(trace: &Trace, series: &Series, live: &LiveIndex, query: &ExplainQuery<'_>) -> Self {
+        assert!(query.metric.is_of_blocks(), "only a sum over blocks can be explained by blocks");
+        let peak = Moment::peak(trace, series, query.metric);
+        let at_peak = live.before_position(trace, query.metric, peak.position());
+        let matches = (!query.filter.is_empty()).then(|| Matches::of(trace, query.filter));
+        let is_counted = |id: BlockId| matches.as_ref().is_none_or(|matches| matches.contains(id));
+        let groups = Groups::of(trace, series.device(), query.keys, is_counted);
+        let parts = Parts::of(trace, series.device());
+        let matching = Grouped::one(trace, is_counted);
+        let columns = [&groups.grouped, parts.grouped(), &matching];
+        let found = absences(trace, series.device(), query.metric, &columns, |_| false);
+        let [of_groups, of_parts, of_matching] = &found[..] else { unreachable!("as many answers as columns") };
+
+        let sums = sums(trace, query.metric, &groups.grouped, &at_peak);
+        let moment = |absence: &Absence| after(trace, series, query.metric, absence);
+        let group = |number: usize| ExplainedGroup {
+            key: groups.names(number),
+            stack: groups.stack(number),
+            bytes_at_peak: sums[number].0,
+            blocks_at_peak: sums[number].1,
+            without: moment(&of_groups[number]),
+        };
+        let mut numbers: Vec<usize> = (0..sums.len()).filter(|&number| sums[number].1 > 0).collect();
+        numbers.sort_by_key(|&number| (std::cmp::Reverse(sums[number].0), groups.codes(number)));
+        let rest = numbers.split_off(query.top.min(numbers.len()));
+        let filtered = matches.as_ref().map(|_| {
+            let counted = at_peak.iter().filter(|id| is_counted(**id));
+            let bytes = |id: &BlockId| bytes_of(trace, query.metric, *id);
+            ExplainedGroup {
+                key: Vec::new(),
+                stack: StackId::NONE,
+                bytes_at_peak: counted.clone().map(bytes).sum(),
+                blocks_at_peak: counted.count() as u64,
+                without: moment(&of_matching[0]),
+            }
+        });
+        let totals = series.before_position(trace, peak.position());
+        let layers = Layers::of(&totals);
+        let removals = parts.removals(trace, (series, live), &peak, of_parts);
+        let idle = Idle::of(trace, series, &peak, &at_peak, query.top);
+        let scene = advice::Scene {
+            trace,
+            series,
+            peak: &peak,
+            totals: &totals,
+            at_peak: &at_peak,
+            parts: &parts,
+            idle: idle.as_ref(),
+            failed: final_oom(trace),
+        };
+        let advice = advice::advise(&scene, of_parts);
+        Self {
+            layers,
+            groups: numbers.into_iter().map(group).collect(),
+            rest_bytes: rest.iter().map(|&number| sums[number].0).sum(),
+            rest_groups: rest.len() as u64,
+            filtered,
+            removals,
+            idle,
+            advice,
+            peak,
+        }
+    }
+}
+
+/// Bytes and number of the blocks `at_peak`, by group.
+fn sums(trace: &Trace, metric: Metric, grouped: &Grouped, at_peak: &[BlockId]) -> Vec<(u64, u64)> {
+    let mut sums = vec![(0, 0); grouped.groups];
+    for &id in at_peak {
+        if let Some(sum) = sums.get_mut(grouped.group_of[id.0 as usize] as usize) {
+            *sum = (sum.0 + bytes_of(trace, metric, id), sum.1 + 1);
+        }
+    }
+    sums
+}
+
+/// The moment of `absence`, with the bytes that are left then.
+fn after(trace: &Trace, series: &Series, metric: Metric, absence: &Absence) -> Moment {
+    Moment { bytes: absence.bytes, ..Moment::at(trace, series, metric, absence.event) }
+}
+
+#[cfg(test)]
+mod tests;

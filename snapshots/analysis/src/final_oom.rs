@@ -1,0 +1,52 @@
+//! Final OOM: whether a recording ends because memory ran out, so that what would have come next was not recorded.
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, EventId};
+use highwater_snapshots::trace::{PINNED_DRIVER, Trace};
+
+/// A program that still allocates this many blocks after a failed request goes on.
+const MOST_BLOCKS: usize = 100;
+
+/// The failed request with which `trace` ends; none if the program went on after its last failed request. It went on if it
+/// then allocated at least as many bytes as that request asked for, or 100 blocks: a program that retries with a smaller
+/// batch does, one that unwinds and reports the failure does not. Host memory does not count.
+pub fn final_oom(trace: &Trace) -> Option<EventId> {
+    let events = &trace.events;
+    let is_host =
+        |row: usize| trace.device_facts(events.device[row]).is_some_and(|facts| facts.driver == PINNED_DRIVER);
+    let last = (0..events.len()).rev().find(|&row| events.kind[row] == EventKind::Oom && !is_host(row))?;
+    let requested = trace.ooms.get(events.subject[last] as usize)?.requested.max(1);
+    let (mut blocks, mut bytes) = (0, 0_u64);
+    for row in (last + 1..events.len()).filter(|&row| events.kind[row] == EventKind::Alloc && !is_host(row)) {
+        let block = BlockId(events.subject[row]).index().and_then(|block| trace.blocks.allocated.get(block));
+        (blocks, bytes) = (blocks + 1, bytes.saturating_add(block.copied().unwrap_or(0)));
+        if blocks >= MOST_BLOCKS || bytes >= requested {
+            return None;
+        }
+    }
+    Some(EventId::from_index(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn of(text: &str) -> Option<u32> {
+        final_oom(&trace_from_text(text).unwrap()).map(|event| event.0)
+    }
+
+    #[test]
+    fn a_recording_ends_in_an_oom_unless_the_program_allocates_as_much_again() {
+        assert_eq!(of("alloc a 1024\nfree a"), None, "no request failed");
+        let failed = "alloc a 1024\nalloc b 1024\noom 2048 free=0\n";
+        assert_eq!(of(failed), Some(2));
+        assert_eq!(of(&format!("{failed}free a\nfree b")), Some(2), "frees of unwinding");
+        assert_eq!(of(&format!("{failed}free a\nfree b\nalloc c 512")), Some(2), "a scalar for a log");
+        assert_eq!(of(&format!("{failed}free a\nalloc c 1024\nalloc d 1024")), None, "a smaller batch");
+        let many: String = (0..100).map(|row| format!("alloc x{row} 1\nfree x{row}\n")).collect();
+        let failed = "oom 1073741824 free=0\n";
+        assert_eq!(of(&format!("{failed}{many}")), None, "a hundred small blocks");
+        assert_eq!(of(&format!("{failed}{many}oom 5 free=0")), Some(301), "the last one counts");
+    }
+}

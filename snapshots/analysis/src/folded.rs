@@ -1,0 +1,100 @@
+//! Folded: what is using memory at the peak, as the lines that flame graph programs read.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Write};
+
+use highwater_snapshots::ids::{EventId, StackId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use super::metric::Metric;
+use super::peak::Moment;
+use super::series::Series;
+
+/// Stands for the stack of a block that has none.
+const NO_STACK: &str = "(no stack)";
+
+/// Writes the blocks that are live when requested bytes peak on the main device: a line for each stack, its frames from
+/// the outermost to the innermost with `;` between them, a space, and the bytes. In the order of the lines. Returns what
+/// this form cannot hold, as a sentence.
+///
+/// # Errors
+/// If `out` cannot be written to.
+pub fn write_folded<W: Write>(out: W, trace: &Trace) -> io::Result<String> {
+    let device = trace.main_device();
+    let series = Series::build(trace, device);
+    let peak = Moment::peak(trace, &series, Metric::Requested);
+    let mut bytes_of: HashMap<StackId, u64> = HashMap::new();
+    for id in trace.blocks.ids().filter(|id| trace.blocks.device[id.0 as usize] == device) {
+        let block = trace.blocks.get(id);
+        let is_live = match peak.event {
+            Some(event) => block.is_live_after(event),
+            None => block.is_baseline(),
+        };
+        if is_live && !trace.was_waiting_at_start(id) && block.requested > 0 {
+            *bytes_of.entry(block.stack).or_default() += block.requested;
+        }
+    }
+    // Stacks that differ in addresses alone read the same.
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for (stack, bytes) in bytes_of {
+        *lines.entry(line(trace, stack)).or_default() += bytes;
+    }
+    let mut out = BufWriter::new(out);
+    for (line, bytes) in &lines {
+        writeln!(out, "{line} {bytes}")?;
+    }
+    out.flush()?;
+    Ok(lost(trace, &peak))
+}
+
+fn line(trace: &Trace, stack: StackId) -> String {
+    match trace.tables.folded_text(stack) {
+        text if text.is_empty() => NO_STACK.to_owned(),
+        text => text,
+    }
+}
+
+fn lost(trace: &Trace, peak: &Moment) -> String {
+    let when = match peak.event {
+        Some(EventId(event)) => format!("after event {}", format_count(u64::from(event))),
+        None => "before the first event".to_owned(),
+    };
+    let bytes = format_bytes(peak.bytes);
+    let others = if trace.device_ids().len() > 1 { ", and all other devices" } else { "" };
+    format!(
+        "everything but the stacks and bytes of the blocks that are live at the peak: {bytes} requested on device {}, \
+         {when}{others}",
+        peak.device.0
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn folded(text: &str) -> (String, String) {
+        let mut out = Vec::new();
+        let lost = write_folded(&mut out, &trace_from_text(text).unwrap()).unwrap();
+        (String::from_utf8(out).unwrap(), lost)
+    }
+
+    #[test]
+    fn the_lines_add_up_to_the_peak_and_say_outermost_first() {
+        let text = "baseline w 100\nbaseline v 50 waiting\nalloc a 10 < f;x < main\nalloc b 30 < f;x < main\nfree b\n\
+                    alloc c 20 < g < main\nfree a\nalloc d 5 < g < main";
+        let (lines, lost) = folded(text);
+        assert_eq!(lines, "(no stack) 100\nmain;f:x 40\n");
+        assert!(lost.ends_with("140 B requested on device 0, after event 1"), "{lost}");
+    }
+
+    #[test]
+    fn where_nothing_exceeds_the_baseline_the_baseline_is_told() {
+        let (lines, lost) = folded("baseline w 100 < load\nbaseline v 50 waiting\nfree w");
+        assert_eq!(lines, "load 100\n");
+        assert!(lost.contains("before the first event"));
+        assert_eq!(folded("").0, "");
+    }
+}

@@ -1,0 +1,343 @@
+//! Frames: the lines of a stack as people read them, and the line that stands for the whole stack.
+
+use std::collections::HashMap;
+
+use super::owners::{LineOwner, bare_name};
+use highwater_snapshots::ids::StackId;
+use highwater_snapshots::tables::{SourceLine, Tables};
+
+pub(crate) use super::owners::is_python;
+
+/// Functions that record or obtain memory for whoever calls them: even where a stack has nothing else they say nothing.
+const ALLOCATING: &[&str] =
+    &["torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::empty_"];
+
+/// What obtains memory and records it, within frameworks.
+const ALLOCATORS: &[&str] = &[
+    "highwater_inject::",
+    "highwater_recorder::",
+    "highwater_allocator::",
+    "highwater_engine::alloc::",
+    "torch::unwind::",
+    "torch::CapturedTraceback::",
+    "torch::cuda::",
+    "c10::cuda::",
+    "c10::hip::",
+    "c10::xpu::",
+    "at::detail::empty_",
+];
+
+/// Parts of paths of such functions.
+const ALLOCATOR_FILES: &[&str] = &["/engine/allocator/src/", "/engine/src/alloc/", "/recorder/src/"];
+
+/// What a line begins with that tells which node torch.fx generated the code for, and from which line of the model.
+const GENERATED: &str = "torch.fx: ";
+
+/// Whether `line` is an allocator's, or of what records it: how memory was obtained, not what for.
+pub fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
+    let function = bare_name(tables.string(line.function));
+    ALLOCATORS.iter().any(|prefix| function.starts_with(prefix))
+        || ALLOCATOR_FILES.iter().any(|part| tables.string(line.file).contains(part))
+}
+
+/// A line of a stack as a person reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackLine {
+    /// As [`Tables::line_text`] writes it, or the module and address where the frame could not be resolved.
+    pub text: String,
+    /// Whether it is one of those that a person looks for: the user's own, or where there are none, those of the first
+    /// [`LineOwner`] that occurs.
+    pub is_program: bool,
+}
+
+/// The lines of a stack, innermost first. In a stack with lines in Python, all others are the framework's.
+pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
+    let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame));
+    let has_python = lines().any(|line| is_python(tables.string(line.file)));
+    let has_files = lines().any(|line| line.line > 0);
+    let owner_of = |line: &SourceLine| match is_python(tables.string(line.file)) {
+        false if has_python => LineOwner::Framework,
+        // The entry point that a compiler makes: a program's own has a file, as its other lines do.
+        false if has_files && line.line == 0 && tables.string(line.function) == "main" => LineOwner::Framework,
+        _ => LineOwner::of(tables, line),
+    };
+    let owners = tables.stack_frames(stack).flat_map(|frame| {
+        let found = tables.frame_lines(frame);
+        let unresolved = match has_python {
+            true => LineOwner::Framework,
+            false => LineOwner::Program,
+        };
+        found.iter().map(owner_of).chain(found.is_empty().then_some(unresolved))
+    });
+    let owners: Vec<LineOwner> = owners.collect();
+    let leading = leading_owner(owners.iter().copied());
+    let texts = tables.stack_text(stack);
+    let line = |(text, owner)| StackLine { text, is_program: Some(owner) == leading };
+    texts.into_iter().zip(owners).map(line).collect()
+}
+
+/// The owner whose lines stand for a stack with lines of `owners`; `None` where all are of frameworks.
+pub(super) fn leading_owner(owners: impl Iterator<Item = LineOwner>) -> Option<LineOwner> {
+    owners.min().filter(|owner| *owner < LineOwner::Framework)
+}
+
+/// The line that stands for a stack: the innermost of the user's own lines, at best one whose number is known, since a
+/// program in Python has libraries below it of which no source is known. Else the first that there is of these: the
+/// innermost line of a library, of a layer, the line that names a node of autograd, a line of no known owner, one in
+/// Python, one that is not the allocator's, the innermost.
+pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
+    let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame)).copied();
+    let function = |line: &SourceLine| tables.string(line.function);
+    let is_placed = |line: &SourceLine| line.line > 0 || function(line).starts_with(GENERATED);
+    let mut best: Option<(LineOwner, SourceLine)> = None;
+    let mut unplaced = None;
+    for line in lines() {
+        match LineOwner::of(tables, &line) {
+            LineOwner::Framework => {}
+            LineOwner::Program if is_placed(&line) => return Some(line),
+            owner if is_placed(&line) => {
+                best = best.filter(|(known, _)| *known <= owner).or(Some((owner, line)));
+            }
+            _ => unplaced = unplaced.or(Some(line)),
+        }
+    }
+    let is_node = |line: &SourceLine| function(line).contains("Backward") && function(line).contains("::apply(");
+    let is_allocating = |line: &SourceLine| ALLOCATING.iter().any(|prefix| function(line).starts_with(prefix));
+    best.map(|(_, line)| line)
+        .or_else(|| lines().find(is_node))
+        .or(unplaced)
+        .or_else(|| lines().find(|line| is_python(tables.string(line.file))))
+        .or_else(|| lines().find(|line| !is_allocating(line)))
+        .or_else(|| lines().next())
+}
+
+/// A stack in short: the lines that a person looks for, innermost first, and how many others are left out. Where all are
+/// of frameworks, [`user_line`] stands for all.
+pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
+    let lines = stack_lines(tables, stack);
+    let all = lines.len();
+    let mut shown: Vec<String> = lines.into_iter().filter(|line| line.is_program).map(|line| line.text).collect();
+    if shown.is_empty() {
+        shown.extend(user_line(tables, stack).map(|line| tables.line_text(&line)));
+    }
+    match all.saturating_sub(shown.len()) {
+        0 => {}
+        1 => shown.push("… and 1 line of libraries".to_owned()),
+        more => shown.push(format!("… and {more} lines of libraries")),
+    }
+    shown
+}
+
+/// Several stacks, each as [`short_stack`] has it. Stacks that differ only in lines of libraries begin with the innermost
+/// line in which they differ, so that no two read the same.
+pub fn short_stacks(tables: &Tables, stacks: &[StackId]) -> Vec<Vec<String>> {
+    let mut shown: Vec<Vec<String>> = stacks.iter().map(|&stack| short_stack(tables, stack)).collect();
+    let mut alike: HashMap<&[String], Vec<usize>> = HashMap::new();
+    shown.iter().enumerate().for_each(|(at, lines)| alike.entry(lines).or_default().push(at));
+    let alike: Vec<Vec<usize>> = alike.into_values().filter(|rows| rows.len() > 1).collect();
+    for rows in alike {
+        let lines: Vec<Vec<StackLine>> = rows.iter().map(|&at| stack_lines(tables, stacks[at])).collect();
+        let text = |of: usize, at: usize| lines[of].get(at).map(|line| line.text.as_str());
+        let longest = lines.iter().map(Vec::len).max().unwrap_or(0);
+        let differs = (0..longest).find(|&at| (1..lines.len()).any(|of| text(of, at) != text(0, at)));
+        for (of, &row) in rows.iter().enumerate() {
+            shown[row].splice(0..0, differs.and_then(|at| text(of, at)).map(str::to_owned));
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::ids::{FrameId, ModuleId, StringId};
+    use highwater_snapshots::tables::{Frame, Stack};
+
+    /// A stack of functions, files and lines, innermost first.
+    fn stack_of(lines: &[(&str, &str, u32)]) -> (Tables, StackId) {
+        let mut tables = Tables::default();
+        let mut parent = StackId::NONE;
+        for (row, &(function, file, line)) in lines.iter().rev().enumerate() {
+            let (first, row) = (2 * row as u32, row as u32);
+            tables.strings.extend([function.to_owned(), file.to_owned()]);
+            tables.lines.push(SourceLine { function: StringId(first), file: StringId(first + 1), line });
+            tables.frames.push(Frame { module: ModuleId::NONE, address: 0, first_line: row, line_count: 1 });
+            tables.stacks.push(Stack { parent, frame: FrameId(row) });
+            parent = StackId(row);
+        }
+        (tables, parent)
+    }
+
+    /// The line that stands for a stack.
+    fn users(stack: &[(&str, &str, u32)]) -> String {
+        let (tables, stack) = stack_of(stack);
+        tables.line_text(&user_line(&tables, stack).unwrap())
+    }
+
+    #[test]
+    fn below_python_everything_is_the_frameworks_and_libraries_give_way_to_the_users_lines() {
+        let lines = [
+            ("torch::unwind::unwind()", "??"),
+            ("cublasLtCreate", "libcublasLt.so"),
+            ("_call_impl", "C:\\env\\site-packages\\torch\\nn\\modules\\module.py"),
+            ("forward", "/env/lib/python3.12/site-packages/transformers/modeling_falcon.py"),
+            ("__call__", "/usr/lib/python3.12/functools.py"),
+            ("main", "/home/me/train.py"),
+        ];
+        let of = |lines: &[(&str, &str)]| -> Vec<bool> {
+            let lines: Vec<_> = lines.iter().map(|(function, file)| (*function, *file, 7)).collect();
+            let (tables, stack) = stack_of(&lines);
+            stack_lines(&tables, stack).iter().map(|line| line.is_program).collect()
+        };
+        assert_eq!(of(&lines), [false, false, false, false, false, true]);
+        assert_eq!(of(&lines[..5]), [false, false, false, true, false]);
+        assert_eq!(of(&lines[..3]), [false; 3]);
+    }
+
+    const MODULE: (&str, &str, u32) =
+        ("_call_impl", "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", 1750);
+
+    #[test]
+    fn the_innermost_line_of_the_users_own_python_leads() {
+        let stack = [
+            ("torch::unwind::unwind()", "??", 0),
+            ("_object* torch::autograd::TypeError_to_NotImplemented_<&f>(_object*)", "python_variable_methods.cpp", 0),
+            ("void at::meta::common_checks_baddbmm_bmm<at::meta::structured_bmm>(at::Tensor const&)", "a.cpp", 0),
+            ("cublasLtCreate", "libcublasLt.so", 0),
+            ("PySequence_DelItem", "??", 0),
+            ("slot_nb_invert", "/build/python-3.12.7/Objects/typeobject.c", 9189),
+            ("type_call", "/build/python-3.12.7/Objects/typeobject.c", 1),
+            ("linear", r"C:\venv\Lib\site-packages\torch\nn\functional.py", 12),
+            ("forward", "/venv/lib/python3.12/site-packages/transformers/models/gpt2/modeling_gpt2.py", 900),
+            MODULE,
+            ("_start_layer", "/home/me/model.py", 7),
+            ("training_step", "/venv/lib/python3.12/site-packages/lightning/pytorch/trainer.py", 8),
+            ("_PyEval_EvalFrameDefault", "??", 0),
+            ("main", "/home/me/train.py", 3),
+        ];
+        assert_eq!(users(&stack), "/home/me/model.py:7 _start_layer");
+        assert_eq!(users(&[MODULE, ("main", "<stdin>", 3)]), "<stdin>:3 main");
+    }
+
+    #[test]
+    fn where_the_user_wrote_none_of_it_the_innermost_library_leads_and_not_pytorch() {
+        let lightning = ("run", "/venv/lib/python3.12/site-packages/lightning/pytorch/trainer.py", 8);
+        let model = ("forward", "/venv/lib/python3.12/site-packages/transformers/models/t5.py", 90);
+        let node = ("torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)", "", 0);
+        assert_eq!(users(&[MODULE, model, MODULE, lightning, node]), format!("{}:90 forward", model.1));
+        assert_eq!(users(&[node, MODULE]), node.0);
+    }
+
+    #[test]
+    fn what_a_program_wrote_in_another_language_is_its_own_where_its_line_is_known() {
+        let python = ("step", "/home/me/train.py", 3);
+        assert_eq!(users(&[("mine::norm", "/home/me/src/norm.rs", 5), python]), "/home/me/src/norm.rs:5 mine::norm");
+        assert_eq!(users(&[("mine::norm(at::Tensor)", "norm.so", 0), python]), "/home/me/train.py:3 step");
+        assert_eq!(users(&[("mine::norm(at::Tensor)", "norm.so", 0), MODULE]), "mine::norm(at::Tensor) (norm.so)");
+    }
+
+    #[test]
+    fn a_stack_in_short_has_the_users_lines_and_counts_the_others() {
+        let stack = [("at::mm()", "", 0), ("forward", "/m.py", 7), MODULE, ("main", "/t.py", 3)];
+        let short = |stack: &[_]| {
+            let (tables, stack) = stack_of(stack);
+            short_stack(&tables, stack)
+        };
+        assert_eq!(short(&stack), ["/m.py:7 forward", "/t.py:3 main", "… and 2 lines of libraries"]);
+        assert_eq!(short(&stack[..1]), ["at::mm()"]);
+    }
+
+    #[test]
+    fn the_line_of_a_program_in_rust_that_called_fetched_crates_leads() {
+        let fetched = |path: &str| format!("/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/{path}");
+        let (storage, product) =
+            (fetched("candle-core-0.11.1/src/cpu_backend/mod.rs"), fetched("gemm-0.19.0/src/gemm.rs"));
+        let stack = [
+            (
+                "<highwater_recorder::heap::RecordedHeap as core::alloc::GlobalAlloc>::alloc",
+                "/recorder/src/heap.rs",
+                76,
+            ),
+            ("__rustc::__rust_alloc", "/home/me/nerf/src/main.rs", 9),
+            ("alloc::vec::from_elem", "/rustc/59807616e1fa/library/alloc/src/vec/mod.rs", 9),
+            ("matmul", &product, 40),
+            ("binary_map", &storage, 300),
+            ("candle_core::tensor::Tensor::broadcast_add", "/home/me/candle/candle-core/src/tensor.rs", 7),
+            ("forward", "/home/me/nerf/src/network.rs", 55),
+            ("main", "/home/me/nerf/src/main.rs", 3),
+        ];
+        assert_eq!(users(&stack), "/home/me/nerf/src/network.rs:55 forward");
+    }
+
+    #[test]
+    fn a_program_on_the_engine_leads_and_a_built_in_scenario_is_led_by_its_model() {
+        let scenario = [
+            ("highwater_allocator::caching::Caching::malloc", "engine/allocator/src/caching.rs", 9),
+            ("{{closure}}", "engine/src/optim/moments.rs", 29),
+            ("highwater_engine::nn::linear::Linear::forward", "engine/src/nn/linear.rs", 8),
+            ("highwater_engine::models::vit::Vit::forward::{{closure}}", "engine/src/models/vit.rs", 120),
+            ("highwater_engine::scenario::run", "engine/src/scenario/mod.rs", 7),
+            ("highwater::record::run", "viewer/src/record.rs", 5),
+        ];
+        assert_eq!(users(&scenario), "engine/src/models/vit.rs:120 highwater_engine::models::vit::Vit::forward");
+        let mut whole = scenario.to_vec();
+        whole.push(("main", "", 0));
+        let (tables, stack) = stack_of(&whole);
+        let shown = short_stack(&tables, stack);
+        assert!(shown[0].starts_with("engine/src/models/vit.rs:120 "), "not the entry point: {shown:?}");
+        assert_eq!(users(&scenario[..3]), "engine/src/nn/linear.rs:8 highwater_engine::nn::linear::Linear::forward");
+        let mut own = scenario.to_vec();
+        own.push(("app::main::{{closure}}", "/home/me/app/src/main.rs", 12));
+        assert_eq!(users(&own), "/home/me/app/src/main.rs:12 app::main");
+        let optimizer = [scenario[0], scenario[1], scenario[4]];
+        assert_eq!(users(&optimizer), "engine/src/scenario/mod.rs:7 highwater_engine::scenario::run");
+    }
+
+    #[test]
+    fn stacks_that_differ_in_library_lines_alone_begin_with_the_line_that_differs() {
+        let own = ("app::train", "/home/me/app/src/main.rs", 12);
+        let library = |line| ("adam::state", "/root/.cargo/registry/src/index-1/adam-1.0.0/src/lib.rs", line);
+        let mut tables = Tables::default();
+        let mut stack = |lines: &[(&str, &str, u32)]| {
+            let mut parent = StackId::NONE;
+            for &(function, file, line) in lines.iter().rev() {
+                let (string, row) = (tables.strings.len() as u32, tables.stacks.len() as u32);
+                tables.strings.extend([function.to_owned(), file.to_owned()]);
+                tables.lines.push(SourceLine { function: StringId(string), file: StringId(string + 1), line });
+                tables.frames.push(Frame { module: ModuleId::NONE, address: 0, first_line: row, line_count: 1 });
+                tables.stacks.push(Stack { parent, frame: FrameId(row) });
+                parent = StackId(row);
+            }
+            parent
+        };
+        let stacks = [stack(&[library(1), own]), stack(&[library(2), own]), stack(&[library(1), own, own])];
+        let shown = short_stacks(&tables, &stacks);
+        assert!(shown[0][0].contains("lib.rs:1") && shown[1][0].contains("lib.rs:2"), "{shown:?}");
+        assert_eq!(shown[0][1..], shown[1][1..]);
+        assert!(shown[2][0].contains("main.rs:12"), "it has other lines of the program: {shown:?}");
+    }
+
+    #[test]
+    fn of_generated_code_the_node_leads() {
+        let node = ("torch.fx: call_module relu model.py:7", "", 0);
+        assert_eq!(users(&[("at::relu()", "", 0), node, ("forward", "<eval_with_key>.3", 5), MODULE]), node.0);
+    }
+
+    #[test]
+    fn where_all_is_a_framework_the_line_that_says_most_leads() {
+        let node = "torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)";
+        let engine = [
+            ("torch::unwind::unwind()", "??", 0),
+            ("c10::cuda::CUDACachingAllocator::malloc()", "", 0),
+            ("at::native::mm()", "", 0),
+            (node, "", 0),
+            ("pthread_condattr_setpshared", "??", 0),
+            ("torch::autograd::Engine::thread_main()", "", 0),
+            ("start_thread", "./nptl/pthread_create.c", 442),
+        ];
+        assert_eq!(users(&engine), node);
+        assert_eq!(users(&engine[..3]), "at::native::mm()");
+        assert_eq!(users(&engine[..2]), "torch::unwind::unwind()");
+        assert_eq!(users(&[engine[0], engine[2], MODULE]), format!("{}:{} {}", MODULE.1, MODULE.2, MODULE.0));
+    }
+}

@@ -1,0 +1,196 @@
+//! Leaks: the source lines that keep memory of every step, found by call stacks, whatever the blocks are for.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::between::{Question, Sum, blocks_between, bytes_of};
+use crate::frames::{stack_lines, user_line};
+use crate::live::LiveIndex;
+use crate::matches::Matches;
+use crate::metric::Metric;
+use highwater_snapshots::ids::{BlockId, ScopeId, StackId, StringId};
+use highwater_snapshots::trace::Trace;
+
+use super::window::StepWindow;
+
+/// A line whose blocks survive from every step of a window, of two or more, and outweigh those of it that are freed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leak {
+    /// The source line that stands for the stacks, or where several take turns the one that calls them; else the module
+    /// or the operation.
+    pub line: String,
+    /// The stack that keeps most; none where blocks have no stacks.
+    pub stack: StackId,
+    /// Made in the window and live at its end.
+    pub kept: Sum,
+    /// Bytes kept of a step on average, rounded up.
+    pub bytes_per_step: u64,
+}
+
+/// The leaks of a window of steps.
+#[derive(Clone, Debug, Default)]
+pub struct Leaks {
+    /// The lines, the one that keeps most first.
+    pub lines: Vec<Leak>,
+    /// The blocks that they keep.
+    pub blocks: HashSet<BlockId>,
+}
+
+/// Where blocks come from: their stack, or without one their module and operation.
+type Place = (StackId, ScopeId, StringId);
+
+#[derive(Default)]
+struct Tally {
+    blocks: Vec<BlockId>,
+    kept: Sum,
+    freed_bytes: u64,
+    steps: HashSet<u32>,
+}
+
+impl Tally {
+    fn leaks(&self, window: &StepWindow) -> bool {
+        window.steps.len() > 1 && self.steps.len() == window.steps.len() && self.kept.bytes > self.freed_bytes
+    }
+}
+
+/// What tallies come to together, but for their blocks.
+fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
+    let mut whole = Tally::default();
+    for tally in tallies {
+        whole.kept = whole.kept.plus(tally.kept);
+        whole.freed_bytes = whole.freed_bytes.saturating_add(tally.freed_bytes);
+        whole.steps.extend(&tally.steps);
+    }
+    whole
+}
+
+/// A line of the user's own code in the stacks of some places.
+struct Caller {
+    line: String,
+    /// How many such lines call it.
+    depth: usize,
+    /// The places.
+    rows: Vec<usize>,
+}
+
+impl Leaks {
+    /// The leaks of the device of `live`, of the blocks among `matches`. Costs the blocks made in the window, and those
+    /// freed in it.
+    pub fn of(trace: &Trace, live: &LiveIndex, metric: Metric, window: &StepWindow, matches: &Matches) -> Self {
+        let chosen = |question| {
+            let mut blocks = blocks_between(trace, live, metric, window.events(), question);
+            blocks.retain(|id| matches.contains(*id));
+            blocks
+        };
+        Self::among(trace, metric, window, [&chosen(Question::Born), &chosen(Question::Freed)])
+    }
+
+    /// The leaks among the survivors of a window and the older blocks that were freed in it.
+    pub(super) fn among(
+        trace: &Trace,
+        metric: Metric,
+        window: &StepWindow,
+        [survivors, freed]: [&[BlockId]; 2],
+    ) -> Self {
+        if window.steps.len() < 2 {
+            return Self::default();
+        }
+        let numbers: HashSet<u32> = window.steps.iter().map(|(step, _)| *step).collect();
+        let mut by_place: HashMap<Place, Tally> = HashMap::new();
+        for &id in survivors {
+            let tally = by_place.entry(place(trace, id)).or_default();
+            tally.blocks.push(id);
+            tally.kept.add(bytes_of(trace, metric, id));
+            let step = trace.spans.at(trace.blocks.alloc[id.0 as usize]).and_then(|span| span.step);
+            tally.steps.extend(step.filter(|step| numbers.contains(step)));
+        }
+        for &id in freed {
+            if let Some(tally) = by_place.get_mut(&place(trace, id)) {
+                tally.freed_bytes = tally.freed_bytes.saturating_add(bytes_of(trace, metric, id));
+            }
+        }
+        // Several stacks of one line are one leak, also where they take turns.
+        let mut by_line: HashMap<String, Vec<(Place, Tally)>> = HashMap::new();
+        for (place, tally) in by_place {
+            by_line.entry(name_of(trace, place)).or_default().push((place, tally));
+        }
+        let mut leaks = Self::default();
+        let mut others = Vec::new();
+        for (line, mut tallies) in by_line {
+            if tallies.iter().any(|(_, tally)| tally.leaks(window)) {
+                tallies.retain(|(_, tally)| tally.leaks(window));
+            } else if !whole(tallies.iter().map(|(_, tally)| tally)).leaks(window) {
+                others.extend(tallies);
+                continue;
+            }
+            leaks.push(line, window, &tallies);
+        }
+        leaks.push_callers(trace, window, others);
+        leaks.lines.sort_by(|a, b| b.kept.bytes.cmp(&a.kept.bytes).then_with(|| a.line.cmp(&b.line)));
+        leaks
+    }
+
+    /// Finds among `others`, none of which leaks alone, lines that take turns: what they have in common is the innermost
+    /// line of the user's own code that calls them.
+    fn push_callers(&mut self, trace: &Trace, window: &StepWindow, others: Vec<(Place, Tally)>) {
+        if !whole(others.iter().map(|(_, tally)| tally)).leaks(window) {
+            return;
+        }
+        let mut callers: Vec<Caller> = Vec::new();
+        let mut numbers: HashMap<(Option<usize>, String), usize> = HashMap::new();
+        for (row, ((stack, ..), _)) in others.iter().enumerate() {
+            let lines = stack_lines(&trace.tables, *stack);
+            let mut above = None;
+            for line in lines.into_iter().rev().filter(|line| line.is_program) {
+                let depth = above.map_or(0, |above: usize| callers[above].depth + 1);
+                let number = *numbers.entry((above, line.text.clone())).or_insert(callers.len());
+                if number == callers.len() {
+                    callers.push(Caller { line: line.text, depth, rows: Vec::new() });
+                }
+                callers[number].rows.push(row);
+                above = Some(number);
+            }
+        }
+        callers.sort_by(|a, b| b.depth.cmp(&a.depth).then_with(|| a.line.cmp(&b.line)));
+        let mut others: Vec<Option<(Place, Tally)>> = others.into_iter().map(Some).collect();
+        for Caller { line, rows, .. } in callers {
+            let left = rows.iter().filter_map(|row| others[*row].as_ref().map(|(_, tally)| tally));
+            if whole(left).leaks(window) {
+                let tallies: Vec<_> = rows.iter().filter_map(|row| others[*row].take()).collect();
+                self.push(line, window, &tallies);
+            }
+        }
+    }
+
+    fn push(&mut self, line: String, window: &StepWindow, tallies: &[(Place, Tally)]) {
+        let mut kept = Sum::default();
+        for (_, tally) in tallies {
+            kept = kept.plus(tally.kept);
+            self.blocks.extend(&tally.blocks);
+        }
+        let largest = tallies.iter().max_by_key(|(place, tally)| (tally.kept.bytes, std::cmp::Reverse(place.0)));
+        let stack = largest.map_or(StackId::NONE, |((stack, ..), _)| *stack);
+        let bytes_per_step = kept.bytes.div_ceil(window.steps.len().max(1) as u64);
+        self.lines.push(Leak { line, stack, kept, bytes_per_step });
+    }
+}
+
+fn place(trace: &Trace, id: BlockId) -> Place {
+    let block = trace.blocks.get(id);
+    match block.stack {
+        StackId::NONE => {
+            let op = trace.tables.op(block.op).map_or(StringId::NONE, |op| op.name);
+            (StackId::NONE, block.scope, op)
+        }
+        stack => (stack, ScopeId::NONE, StringId::NONE),
+    }
+}
+
+fn name_of(trace: &Trace, (stack, scope, op): Place) -> String {
+    let tables = &trace.tables;
+    match user_line(tables, stack) {
+        Some(line) => tables.line_text(&line),
+        None if scope.is_some() => tables.scope_path(scope),
+        None if op.is_some() => tables.string(op).to_owned(),
+        None => "(no stack recorded)".to_owned(),
+    }
+}

@@ -1,0 +1,360 @@
+//! Growth: what lives on from step to step: the blocks made in a window of steps and alive at its end, against those
+//! that it found and freed. The two make up the change of the total, to the byte.
+
+mod window;
+mod leaks;
+
+use std::collections::HashMap;
+
+use highwater_snapshots::ids::{BlockId, EventId, StackId};
+use highwater_snapshots::trace::Trace;
+
+use super::between::{Balance, Question, Sum, blocks_between, bytes_of};
+use super::breakdown::{Breakdown, Group, Grouping};
+use super::coder::Coder;
+use super::filter::Filter;
+use super::group_key::GroupKey;
+use super::live::LiveIndex;
+use super::matches::Matches;
+use super::metric::Metric;
+use super::peak::Moment;
+use super::replay::effects;
+use super::series::Series;
+
+pub use leaks::{Leak, Leaks};
+pub use window::{FirstStep, LastStep, StepWindow, has_steps};
+
+/// Stacks of survivors that are told.
+const STACKS: usize = 3;
+
+/// How growth is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct GrowthQuery<'a> {
+    /// The total that grows: one that is a sum over blocks.
+    pub metric: Metric,
+    /// By what blocks are grouped.
+    pub keys: &'a [GroupKey],
+    /// How many groups are listed.
+    pub top: usize,
+    /// Which blocks are looked at.
+    pub filter: &'a Filter,
+}
+
+/// Blocks that share the values of all keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrownGroup {
+    /// The values of the keys.
+    pub key: Vec<String>,
+    /// The stack, where that is one of the keys.
+    pub stack: StackId,
+    /// Made in the window and alive at its end.
+    pub survivors: Sum,
+    /// Alive before it and freed in it.
+    pub freed: Sum,
+    /// From how many of the steps there are survivors.
+    pub steps: usize,
+    /// The fewest bytes that survive of a step.
+    pub least_bytes: u64,
+    /// Whether it comes again with every step: survivors of each, of two or more.
+    pub is_recurring: bool,
+}
+
+impl GrownGroup {
+    /// By how much it grew, in bytes.
+    pub fn net(&self) -> i128 {
+        i128::from(self.survivors.bytes) - i128::from(self.freed.bytes)
+    }
+}
+
+/// One step of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepGrowth {
+    /// Its number; none for what was made between the steps.
+    pub step: Option<u32>,
+    /// Bytes alive after it, of the blocks that count.
+    pub end_bytes: u64,
+    /// Made in it and alive at the window's end.
+    pub survivors: Sum,
+}
+
+/// What grew over a window of steps. All sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The steps over which growth is counted.
+    pub window: StepWindow,
+    /// The state before the first step of the window, all blocks counted.
+    pub start: Moment,
+    /// The state after its last step.
+    pub end: Moment,
+    /// The largest total in the last step.
+    pub last_peak: Moment,
+    /// What became of the blocks that count: alive at the start, less freed, plus born, is alive at the end.
+    pub balance: Balance,
+    /// The steps, and after them what was made between them, if that survived.
+    pub steps: Vec<StepGrowth>,
+    /// What grew most: first what comes again with every step.
+    pub groups: Vec<GrownGroup>,
+    /// Survivors of groups that are not listed.
+    pub rest_survivors: Sum,
+    /// Freed of groups that are not listed.
+    pub rest_freed: Sum,
+    /// How many groups are not listed.
+    pub rest_groups: u64,
+    /// The source lines that keep memory of every step, by stacks, whatever the keys.
+    pub leaks: Vec<Leak>,
+    /// What these lines keep.
+    pub recurring: Sum,
+    /// The stacks that made most of these; of all that grew where nothing comes again.
+    pub stacks: Vec<Group>,
+}
+
+impl Growth {
+    /// What grew on the device of `series` over `window`. Costs the blocks alive at its start and made in it, and its
+    /// events.
+    ///
+    /// # Panics
+    /// If the metric is no sum over blocks.
+    pub fn of(
+        trace: &Trace,
+        (series, live): (&Series, &LiveIndex),
+        window: StepWindow,
+        query: &GrowthQuery<'_>,
+    ) -> Self {
+        let metric = query.metric;
+        assert!(metric.is_of_blocks(), "only a sum over blocks grows by blocks");
+        let matches = Matches::of(trace, query.filter);
+        let events = window.events();
+        let chosen = |question| {
+            let mut blocks = blocks_between(trace, live, metric, events.clone(), question);
+            blocks.retain(|id| matches.contains(*id));
+            blocks
+        };
+        let (survivors, freed) = (chosen(Question::Born), chosen(Question::Freed));
+        let balance = Balance::of(trace, live, metric, events.clone(), |id| matches.contains(id));
+        let mut sums = Sums::new(trace, query.keys, &window);
+        survivors.iter().for_each(|&id| sums.add_survivor(id, bytes_of(trace, metric, id)));
+        freed.iter().for_each(|&id| sums.add_freed(id, bytes_of(trace, metric, id)));
+        let steps =
+            sums.steps(ends(trace, (series, metric), &window, (balance.get(Question::AliveAtA).bytes, &matches)));
+        let Leaks { lines: leaks, blocks: leaked } = Leaks::among(trace, metric, &window, [&survivors, &freed]);
+        let grew = |id: &BlockId| sums.rows[sums.number_of[id]].grew();
+        let is_told = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
+        let told: Vec<BlockId> = survivors.iter().copied().filter(is_told).collect();
+        let grouping = Grouping { keys: &[GroupKey::Stack], beside: &[], top: STACKS };
+        let stacks = Breakdown::of(trace, metric, &told, &grouping).groups;
+        let recurring = total(leaks.iter().map(|leak| leak.kept));
+        let mut numbers = sums.ranked();
+        let rest = numbers.split_off(query.top.min(numbers.len()));
+        let at = |position: usize| Moment::at(trace, series, metric, position.checked_sub(1).map(EventId::from_index));
+        let last = window.steps.last().map_or(events.clone(), |(_, events)| events.clone());
+        let start_of_last = at(last.start);
+        let last_peak =
+            series.largest(trace, metric, last).map(|(_, event)| Moment::at(trace, series, metric, Some(event)));
+        let groups = numbers.into_iter().map(|number| sums.group(number)).collect();
+        let (rest_survivors, rest_freed) = (
+            total(rest.iter().map(|&row| sums.rows[row].survivors)),
+            total(rest.iter().map(|&row| sums.rows[row].freed)),
+        );
+        Self {
+            start: at(events.start),
+            end: at(events.end),
+            last_peak: last_peak.filter(|peak| peak.bytes >= start_of_last.bytes).unwrap_or(start_of_last),
+            balance,
+            steps,
+            groups,
+            rest_survivors,
+            rest_freed,
+            rest_groups: rest.len() as u64,
+            leaks,
+            recurring,
+            stacks: stacks.into_iter().filter(|group| group.stack.is_some()).collect(),
+            window,
+        }
+    }
+
+    /// By how much the bytes of the blocks that count grew from the start of the window to its end.
+    pub fn net(&self) -> i128 {
+        i128::from(self.balance.born.bytes) - i128::from(self.balance.freed.bytes)
+    }
+
+    /// How many steps the window has.
+    pub fn step_count(&self) -> usize {
+        self.window.steps.len()
+    }
+
+    /// The growth of a step on average, rounded up; 0 where nothing grew.
+    pub fn bytes_per_step(&self) -> u64 {
+        let steps = self.step_count().max(1) as u128;
+        u64::try_from(u128::try_from(self.net()).unwrap_or(0).div_ceil(steps)).unwrap_or(u64::MAX)
+    }
+
+    /// After how many further steps the largest total of a step exceeds `capacity` bytes, if each adds as much as those of
+    /// the window on average. An extrapolation; none where nothing grew, or the capacity is unknown.
+    pub fn steps_until(&self, capacity: u64) -> Option<u64> {
+        let net = u128::try_from(self.net()).ok().filter(|net| *net > 0 && capacity > 0)?;
+        let left = u128::from(capacity.saturating_sub(self.last_peak.bytes));
+        // One step alone may hold what is allocated once.
+        if self.step_count() < 2 {
+            return None;
+        }
+        u64::try_from(left * self.step_count() as u128 / net + 1).ok()
+    }
+}
+
+fn total(sums: impl Iterator<Item = Sum>) -> Sum {
+    sums.fold(Sum::default(), |all, sum| Sum { bytes: all.bytes + sum.bytes, blocks: all.blocks + sum.blocks })
+}
+
+/// Bytes alive after each step of the window, of the blocks among `matches`, from the bytes at its start.
+fn ends(
+    trace: &Trace,
+    (series, metric): (&Series, Metric),
+    window: &StepWindow,
+    (start_bytes, matches): (u64, &Matches),
+) -> Vec<u64> {
+    let mut bytes = start_bytes;
+    let mut next = window.events().start;
+    let mut ends = Vec::with_capacity(window.steps.len());
+    for (_, events) in &window.steps {
+        for index in next..events.end {
+            if trace.events.device[index] != series.device() {
+                continue;
+            }
+            effects(trace, index, |effect| {
+                let Some((row, begins)) = effect.of_block(metric) else { return };
+                let id = BlockId(row as u32);
+                if matches.contains(id) {
+                    let size = bytes_of(trace, metric, id);
+                    bytes = if begins { bytes + size } else { bytes - size };
+                }
+            });
+        }
+        next = next.max(events.end);
+        ends.push(bytes);
+    }
+    ends
+}
+
+/// Sums by group and by step.
+struct Sums<'a> {
+    trace: &'a Trace,
+    keys: &'a [GroupKey],
+    window: &'a StepWindow,
+    coder: Coder<'a>,
+    row_of_step: HashMap<u32, usize>,
+    numbers: HashMap<Vec<u64>, usize>,
+    rows: Vec<Row>,
+    /// The group of each survivor.
+    number_of: HashMap<BlockId, usize>,
+    /// By row of the window's steps, and last what was made between them.
+    by_step: Vec<Sum>,
+}
+
+#[derive(Default)]
+struct Row {
+    code: Vec<u64>,
+    survivors: Sum,
+    freed: Sum,
+    /// Survivors' bytes by row of the window's steps.
+    by_step: HashMap<usize, u64>,
+}
+
+impl Row {
+    fn grew(&self) -> bool {
+        self.survivors.bytes > self.freed.bytes
+    }
+}
+
+impl<'a> Sums<'a> {
+    fn new(trace: &'a Trace, keys: &'a [GroupKey], window: &'a StepWindow) -> Self {
+        Self {
+            trace,
+            keys,
+            window,
+            coder: Coder::new(trace),
+            row_of_step: window.steps.iter().enumerate().map(|(row, (step, _))| (*step, row)).collect(),
+            numbers: HashMap::new(),
+            rows: Vec::new(),
+            number_of: HashMap::new(),
+            by_step: vec![Sum::default(); window.steps.len() + 1],
+        }
+    }
+
+    fn number(&mut self, id: BlockId) -> usize {
+        let block = self.trace.blocks.get(id);
+        let code: Vec<u64> = self.keys.iter().map(|&key| self.coder.code(&block, key)).collect();
+        if let Some(&number) = self.numbers.get(&code) {
+            return number;
+        }
+        self.numbers.insert(code.clone(), self.rows.len());
+        self.rows.push(Row { code, ..Row::default() });
+        self.rows.len() - 1
+    }
+
+    fn add_survivor(&mut self, id: BlockId, bytes: u64) {
+        let number = self.number(id);
+        self.number_of.insert(id, number);
+        let step = self.trace.spans.at(self.trace.blocks.alloc[id.0 as usize]).and_then(|span| span.step);
+        let step = step.and_then(|step| self.row_of_step.get(&step).copied());
+        let row = &mut self.rows[number];
+        row.survivors.add(bytes);
+        if let Some(step) = step {
+            *row.by_step.entry(step).or_default() += bytes;
+        }
+        self.by_step[step.unwrap_or(self.window.steps.len())].add(bytes);
+    }
+
+    fn add_freed(&mut self, id: BlockId, bytes: u64) {
+        let number = self.number(id);
+        self.rows[number].freed.add(bytes);
+    }
+
+    fn is_recurring(&self, row: &Row) -> bool {
+        self.window.steps.len() > 1 && row.by_step.len() == self.window.steps.len()
+    }
+
+    fn steps(&self, ends: Vec<u64>) -> Vec<StepGrowth> {
+        let last_end = ends.last().copied().unwrap_or(0);
+        let mut steps = Vec::with_capacity(self.by_step.len());
+        for (((step, _), end_bytes), survivors) in self.window.steps.iter().zip(ends).zip(&self.by_step) {
+            steps.push(StepGrowth { step: Some(*step), end_bytes, survivors: *survivors });
+        }
+        let between = self.by_step[self.window.steps.len()];
+        if between.blocks > 0 {
+            steps.push(StepGrowth { step: None, end_bytes: last_end, survivors: between });
+        }
+        steps
+    }
+
+    /// The numbers of all groups: what comes again with every step first, then by growth.
+    fn ranked(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        let net = |row: &Row| i128::from(row.survivors.bytes) - i128::from(row.freed.bytes);
+        let rank = |row: &Row| (self.is_recurring(row) && net(row) > 0, net(row), row.survivors.bytes);
+        order.sort_by(|&a, &b| {
+            let (a, b) = (&self.rows[a], &self.rows[b]);
+            rank(b).cmp(&rank(a)).then_with(|| a.code.cmp(&b.code))
+        });
+        order
+    }
+
+    fn group(&self, number: usize) -> GrownGroup {
+        let row = &self.rows[number];
+        let stack_at = self.keys.iter().position(|key| *key == GroupKey::Stack);
+        let is_of_all_steps = row.by_step.len() == self.window.steps.len();
+        let least = row.by_step.values().min().copied().filter(|_| is_of_all_steps);
+        GrownGroup {
+            // Names are made for what is listed alone: a recording may have a million stacks.
+            key: self.keys.iter().zip(&row.code).map(|(&key, &code)| self.coder.label(key, code)).collect(),
+            stack: stack_at.map_or(StackId::NONE, |at| StackId(row.code[at] as u32)),
+            survivors: row.survivors,
+            freed: row.freed,
+            steps: row.by_step.len(),
+            least_bytes: least.unwrap_or(0),
+            is_recurring: self.is_recurring(row),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

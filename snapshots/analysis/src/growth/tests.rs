@@ -1,0 +1,199 @@
+//! Growth on small recordings: the identity, what comes again, and what does not.
+
+use super::*;
+use highwater_snapshots::DeviceId;
+use highwater_snapshots::text::trace_from_text;
+
+struct Asked {
+    trace: Trace,
+    series: Series,
+    live: LiveIndex,
+}
+
+impl Asked {
+    fn of(text: &str) -> Self {
+        let trace = trace_from_text(text).unwrap();
+        let device = DeviceId(0);
+        Self { series: Series::build(&trace, device), live: LiveIndex::build(&trace, device), trace }
+    }
+
+    fn growth(&self, metric: Metric, filter: &str, keys: &[GroupKey]) -> Growth {
+        let window = StepWindow::of(&self.trace, DeviceId(0), None, None).unwrap();
+        let filter: Filter = filter.parse().unwrap();
+        let query = GrowthQuery { metric, keys, top: 2, filter: &filter };
+        Growth::of(&self.trace, (&self.series, &self.live), window, &query)
+    }
+}
+
+/// Five steps: each leaves 100 bytes in a cache, replaces the input of the step before, and makes and frees an
+/// activation; the third makes a table once.
+fn leaky() -> String {
+    let mut text = "baseline w 1000/1024 parameter @net\n".to_owned();
+    for step in 0..5 {
+        text += &format!("step {step}\nphase forward\nalloc x{step} 50/512 input < load < main\n");
+        if step > 0 {
+            text += &format!("free x{}\n", step - 1);
+        }
+        text += &format!("alloc c{step} {}/512 activation @cache < remember < main\n", 100 + step);
+        if step == 2 {
+            text += "alloc t 700/1024 buffer @table < build < main\n";
+        }
+        text += "alloc a 300/512 activation @net < forward < main\nphase backward\nfree a\n";
+        text += &format!("alloc y{step} 7 activation device=1\n");
+    }
+    text
+}
+
+#[test]
+fn survivors_less_what_was_freed_is_the_growth_to_the_byte() {
+    let asked = Asked::of(&leaky());
+    for metric in Metric::OF_BLOCKS {
+        for filter in ["", "category=activation", "category=input,buffer"] {
+            for keys in [&[GroupKey::Category, GroupKey::Scope][..], &[GroupKey::Stack], &[GroupKey::Step], &[]] {
+                let growth = asked.growth(metric, filter, keys);
+                let mut net: i128 = growth.groups.iter().map(GrownGroup::net).sum();
+                net += i128::from(growth.rest_survivors.bytes) - i128::from(growth.rest_freed.bytes);
+                assert_eq!(net, growth.net(), "{metric} {filter} {keys:?}");
+                let by_step: u64 = growth.steps.iter().map(|row| row.survivors.bytes).sum();
+                assert_eq!(by_step, growth.balance.born.bytes);
+                let end = growth.steps.iter().rev().find(|row| row.step.is_some()).unwrap().end_bytes;
+                assert_eq!(end, growth.balance.get(Question::AliveAtB).bytes, "{metric} {filter}");
+                if filter.is_empty() {
+                    assert_eq!(net, i128::from(growth.end.bytes) - i128::from(growth.start.bytes));
+                    assert_eq!(end, growth.end.bytes);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_comes_again_with_every_step_stands_before_what_came_once() {
+    let growth = Asked::of(&leaky()).growth(Metric::Requested, "", &[GroupKey::Category, GroupKey::Scope]);
+    let [cache, table] = &growth.groups[..] else { panic!("two groups are listed: {:?}", growth.groups) };
+    assert_eq!((cache.key.join(" "), cache.is_recurring), ("activation cache".to_owned(), true));
+    assert_eq!((cache.survivors, cache.freed.blocks, cache.steps), (Sum { bytes: 410, blocks: 4 }, 0, 4));
+    assert_eq!(cache.least_bytes, 101);
+    assert_eq!((table.key.join(" "), table.is_recurring, table.steps), ("buffer table".to_owned(), false, 1));
+    assert_eq!(growth.recurring.bytes, 410, "the input is replaced, and so does not grow");
+    assert_eq!(leaks(&growth), [("remember", 410, 103)]);
+    // The input of the last step against that of the first.
+    assert_eq!((growth.rest_groups, growth.rest_survivors.bytes, growth.rest_freed.bytes), (1, 50, 50));
+    assert_eq!((growth.net(), growth.step_count(), growth.bytes_per_step()), (1110, 4, 278));
+    assert_eq!(growth.stacks.len(), 1);
+    assert_eq!(growth.stacks[0].key, ["remember\nmain"]);
+}
+
+fn leaks(growth: &Growth) -> Vec<(&str, u64, u64)> {
+    growth.leaks.iter().map(|leak| (leak.line.as_str(), leak.kept.bytes, leak.bytes_per_step)).collect()
+}
+
+#[test]
+fn a_leak_is_found_whatever_its_blocks_are_taken_for_and_whatever_the_table_shows() {
+    // The guessed category of the same line alternates, and its stacks take turns.
+    let mut text = String::new();
+    for step in 0..6 {
+        let category = if step % 2 == 0 { "activation" } else { "unknown" };
+        let caller = if step % 2 == 0 { "train.py:30 even" } else { "train.py:40 odd" };
+        text += &format!("step {step}\nalloc h{step} 1000 temporary < train.py:9 log < {caller}\n");
+        text += &format!("alloc x{step} 50 input < train.py:5 load < {caller}\n");
+        if step > 0 {
+            text += &format!("free x{}\n", step - 1);
+        }
+        text += &format!("alloc out{step} 40 {category} < train.py:20 keep < {caller}\n");
+    }
+    let asked = Asked::of(&text);
+    for keys in [&[GroupKey::Category, GroupKey::Frame][..], &[GroupKey::Frame], &[GroupKey::Size], &[]] {
+        let growth = asked.growth(Metric::Requested, "", keys);
+        let expected = [("train.py:9 log", 5000, 1000), ("train.py:20 keep", 200, 40)];
+        assert_eq!(leaks(&growth), expected, "{keys:?}");
+        assert_eq!(growth.recurring.bytes, 5200);
+    }
+    assert_eq!(leaks(&asked.growth(Metric::Requested, "size<100", &[])), [("train.py:20 keep", 200, 40)]);
+}
+
+#[test]
+fn lines_that_take_turns_are_one_leak_of_the_line_that_calls_them() {
+    let mut text = String::new();
+    for step in 0..6 {
+        let line = if step % 2 == 0 { "train.py:20 even" } else { "train.py:24 odd" };
+        text += &format!("step {step}\nalloc h{step} 1000 < {line} < train.py:9 log < train.py:3 main\n");
+        text += &format!("alloc x{step} 50 < train.py:5 load < train.py:3 main\n");
+        if step > 0 {
+            text += &format!("free x{}\n", step - 1);
+        }
+        if step == 4 {
+            text += "alloc t 500 < train.py:12 table < train.py:3 main\n";
+        }
+    }
+    let growth = Asked::of(&text).growth(Metric::Requested, "", &[]);
+    assert_eq!(leaks(&growth), [("train.py:9 log", 5000, 1000)], "neither a line in it nor all of main");
+}
+
+#[test]
+fn what_is_replaced_or_kept_once_is_no_leak() {
+    let mut text = String::new();
+    for step in 0..6 {
+        text += &format!("step {step}\nalloc q{step} 70 < train.py:9 queue\n");
+        // A queue of three: its length stays.
+        if step > 2 {
+            text += &format!("free q{}\n", step - 3);
+        }
+        if step == 3 {
+            text += "alloc t 500 < train.py:12 table\n";
+        }
+    }
+    assert!(leaks(&Asked::of(&text).growth(Metric::Requested, "", &[])).is_empty());
+}
+
+#[test]
+fn without_steps_the_whole_recording_is_counted_and_no_growth_per_step_is_claimed() {
+    let asked = Asked::of("baseline w 10 < main\nalloc a 100 < train.py:9 log\nalloc b 30 < train.py:9 log\nfree b\n");
+    assert!(!has_steps(&asked.trace, DeviceId(0)) && StepWindow::of(&asked.trace, DeviceId(0), None, None).is_err());
+    let filter = Filter::default();
+    let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 9, filter: &filter };
+    let window = StepWindow::without_steps(&asked.trace);
+    let growth = Growth::of(&asked.trace, (&asked.series, &asked.live), window, &query);
+    assert_eq!((growth.net(), growth.step_count(), growth.leaks.len(), growth.steps_until(1000)), (100, 0, 0, None));
+    assert_eq!((growth.start.bytes, growth.end.bytes, growth.last_peak.bytes), (10, 110, 140));
+}
+
+#[test]
+fn a_leak_of_each_of_a_devices_steps_is_found_though_it_pauses_while_another_works() {
+    let mut text = "alloc w 1\nalloc v 1 device=1\n".to_owned();
+    for step in 0..8 {
+        text += &format!("step {step}\nphase forward\n");
+        text += &match step % 2 {
+            0 => format!("alloc k{step} 100 device=1 < train.py:9 log\n"),
+            _ => format!("alloc a{step} 50\nfree a{step}\n"),
+        };
+    }
+    let trace = trace_from_text(&text).unwrap();
+    let device = DeviceId(1);
+    let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));
+    let window = StepWindow::of(&trace, device, None, None).unwrap();
+    assert_eq!((window.from(), window.to(), window.steps.len()), (2, 6, 3));
+    let filter = Filter::default();
+    let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 2, filter: &filter };
+    let growth = Growth::of(&trace, (&series, &live), window, &query);
+    assert_eq!((growth.leaks.len(), growth.leaks[0].bytes_per_step, growth.bytes_per_step()), (1, 100, 100));
+    assert!(StepWindow::of(&trace, device, Some(3), None).unwrap_err().contains("no step 3"));
+}
+
+#[test]
+fn the_capacity_is_full_when_the_peak_of_a_step_has_grown_to_it() {
+    let growth = Asked::of(&leaky()).growth(Metric::Requested, "", &[GroupKey::Category]);
+    let peak = growth.last_peak.bytes;
+    assert_eq!((growth.last_peak.step, peak), (Some(4), growth.end.bytes + 300));
+    // 1110 bytes in 4 steps: 3 more are 832.5, 4 are 1110.
+    assert_eq!(growth.steps_until(peak + 1109), Some(4));
+    assert_eq!(growth.steps_until(peak + 832), Some(3));
+    assert_eq!(growth.steps_until(peak), Some(1));
+    assert_eq!(growth.steps_until(0), None);
+    let still = Asked::of("alloc w 5\nstep 0\nalloc a 1\nfree a\nstep 1\nalloc a 1\nfree a").growth(
+        Metric::Requested,
+        "",
+        &[GroupKey::Category],
+    );
+    assert_eq!((still.net(), still.steps_until(1000), still.bytes_per_step()), (0, None, 0));
+}

@@ -1,0 +1,261 @@
+//! Window: the steps over which growth is asked for, and why these.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::device_spans::device_spans;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, DeviceId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{Category, Phase};
+
+/// How the first step was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstStep {
+    /// It was asked for.
+    Asked,
+    /// The first step makes what the later ones find, and may lack its beginning: this is the one after it.
+    AfterFirst,
+    /// There is no other whole step.
+    Only,
+}
+
+/// How the last step was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastStep {
+    /// It was asked for.
+    Asked,
+    /// It is the last of the recording.
+    Last,
+    /// It is the last whole one: the one after it is cut, as far as its phases tell.
+    Whole,
+}
+
+/// Steps that follow one another. Growth is counted from before the first event of the first to after the last event of
+/// the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepWindow {
+    /// The numbers of the steps, each with its events: the first and one past the last. Empty for a recording without
+    /// steps.
+    pub steps: Vec<(u32, Range<usize>)>,
+    /// From the first event of the first step to one past the last of the last.
+    events: Range<usize>,
+    /// How the first was chosen.
+    pub first: FirstStep,
+    /// How the last was chosen.
+    pub last: LastStep,
+}
+
+/// Whether steps of `device` are marked or were guessed.
+pub fn has_steps(trace: &Trace, device: DeviceId) -> bool {
+    device_spans(trace, device).iter().any(|span| span.step.is_some())
+}
+
+/// Why growth cannot be told, and what to do.
+const NO_STEPS: &str = "the recording has no steps: nothing marks them, and no optimizer step was recognized; mark them \
+    with scope::step(i) in Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch";
+
+/// A step as the spans have it.
+struct Run {
+    step: u32,
+    events: Range<usize>,
+    phases: Vec<Phase>,
+}
+
+impl StepWindow {
+    /// The steps of `device` from `from` to `to`. By default from the second whole step, since the first allocates what
+    /// later steps reuse, to the last whole one.
+    ///
+    /// # Errors
+    /// If the device has no steps, or none with a given number: the message names those that it has.
+    pub fn of(trace: &Trace, device: DeviceId, from: Option<u32>, to: Option<u32>) -> Result<Self, String> {
+        let mut runs = runs(trace, device);
+        let Some(last) = runs.len().checked_sub(1) else {
+            return Err(NO_STEPS.to_owned());
+        };
+        let find = |step: u32| {
+            let range = || format!("it has steps {} to {}", runs[0].step, runs[last].step);
+            runs.iter().position(|run| run.step == step).ok_or_else(|| format!("no step {step}: {}", range()))
+        };
+        let whole = last_whole(trace, &runs).unwrap_or(last);
+        let first_at = match from {
+            Some(step) => (find(step)?, FirstStep::Asked),
+            None if whole > 0 => (1, FirstStep::AfterFirst),
+            None => (0, FirstStep::Only),
+        };
+        let last_at = match to {
+            Some(step) => (find(step)?, LastStep::Asked),
+            None if whole < last && whole >= first_at.0 => (whole, LastStep::Whole),
+            None => (last, LastStep::Last),
+        };
+        // A last step that is asked for may lie before the first that was chosen.
+        let first_at = match from {
+            None if last_at.0 < first_at.0 => (0, FirstStep::Only),
+            _ => first_at,
+        };
+        if first_at.0 > last_at.0 {
+            return Err(format!("step {} comes after step {}", runs[first_at.0].step, runs[last_at.0].step));
+        }
+        runs.truncate(last_at.0 + 1);
+        let steps: Vec<(u32, Range<usize>)> = runs.drain(first_at.0..).map(|run| (run.step, run.events)).collect();
+        let start = steps.first().map_or(0, |(_, events)| events.start);
+        let events = start..steps.last().map_or(start, |(_, events)| events.end);
+        Ok(Self { steps, events, first: first_at.1, last: last_at.1 })
+    }
+
+    /// The last two whole steps of `device`; none if it has fewer.
+    pub fn last_two(trace: &Trace, device: DeviceId) -> Option<[u32; 2]> {
+        let runs = runs(trace, device);
+        let last = last_whole(trace, &runs)?;
+        Some([runs[last.checked_sub(1)?].step, runs[last].step])
+    }
+
+    /// All events of a recording without steps: what survives them can be counted, growth per step cannot.
+    pub fn without_steps(trace: &Trace) -> Self {
+        Self { steps: Vec::new(), events: 0..trace.events.len(), first: FirstStep::Asked, last: LastStep::Asked }
+    }
+
+    /// The number of the first step.
+    pub fn from(&self) -> u32 {
+        self.steps.first().map_or(0, |(step, _)| *step)
+    }
+
+    /// The number of the last step.
+    pub fn to(&self) -> u32 {
+        self.steps.last().map_or(0, |(step, _)| *step)
+    }
+
+    /// From the first event of the first step to one past the last of the last.
+    pub fn events(&self) -> Range<usize> {
+        self.events.clone()
+    }
+
+    /// Why it begins and ends where it does, a sentence each; nothing for what was asked for.
+    pub fn reasons(&self) -> Vec<String> {
+        let first = match self.first {
+            FirstStep::Asked => None,
+            FirstStep::AfterFirst => Some(format!(
+                "Counted from step {}: the first step of a recording allocates what later steps reuse.",
+                self.from()
+            )),
+            FirstStep::Only => Some(format!(
+                "Counted over step {} alone: its growth may be allocations that are made once.",
+                self.from()
+            )),
+        };
+        let last = match self.last {
+            LastStep::Asked | LastStep::Last => None,
+            LastStep::Whole => Some(format!(
+                "Counted to step {}: the next step lacks phases that others have, ran out of memory, or freed the model.",
+                self.to()
+            )),
+        };
+        first.into_iter().chain(last).collect()
+    }
+}
+
+/// The steps of a device in the order of their first events.
+fn runs(trace: &Trace, device: DeviceId) -> Vec<Run> {
+    let mut row_of: HashMap<u32, usize> = HashMap::new();
+    let mut runs: Vec<Run> = Vec::new();
+    for span in device_spans(trace, device) {
+        let Some(step) = span.step else { continue };
+        let row = *row_of.entry(step).or_insert(runs.len());
+        if row == runs.len() {
+            runs.push(Run { step, events: span.first.0 as usize..0, phases: Vec::new() });
+        }
+        runs[row].events.end = span.end.0 as usize;
+        if !runs[row].phases.contains(&span.phase) {
+            runs[row].phases.push(span.phase);
+        }
+    }
+    runs
+}
+
+/// The position of the last step that went to its end, or else of the one before it.
+fn last_whole(trace: &Trace, runs: &[Run]) -> Option<usize> {
+    match runs {
+        [] => None,
+        [_] => Some(0),
+        [.., before, last] if is_whole(trace, before, last) => Some(runs.len() - 1),
+        _ => Some(runs.len() - 2),
+    }
+}
+
+/// Whether the last step went to its end: something comes after it, or it has every phase of the step before it. Not
+/// where memory ran out in it, nor where it has what belongs to no step: the end of the program, which frees the model.
+fn is_whole(trace: &Trace, before: &Run, last: &Run) -> bool {
+    let ran_out = trace.events.kind[last.events.clone()].contains(&EventKind::Oom);
+    let is_followed = last.events.end < trace.events.len();
+    let has_all = || before.phases.iter().all(|phase| last.phases.contains(phase));
+    !ran_out && (is_followed || (has_all() && !takes_model_down(trace, last)))
+}
+
+/// Whether parameters are freed in a step.
+fn takes_model_down(trace: &Trace, step: &Run) -> bool {
+    step.events.clone().any(|index| {
+        let block = BlockId(trace.events.subject[index]);
+        trace.events.kind[index] == EventKind::FreeRequested
+            && block.is_some()
+            && trace.blocks.category[block.0 as usize] == Category::Parameter
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    /// Steps of the given phases.
+    fn trace(steps: &[&str]) -> Trace {
+        let mut text = String::from("alloc w 1\n");
+        for (step, phases) in steps.iter().enumerate() {
+            text += &format!("step {}\n", step + 10);
+            phases.split_whitespace().for_each(|phase| text += &format!("phase {phase}\nalloc x 1\n"));
+        }
+        trace_from_text(&text).unwrap()
+    }
+
+    fn window(steps: &[&str], from: Option<u32>, to: Option<u32>) -> (u32, u32, FirstStep, LastStep) {
+        let window = StepWindow::of(&trace(steps), DeviceId(0), from, to).unwrap();
+        (window.from(), window.to(), window.first, window.last)
+    }
+
+    #[test]
+    fn it_goes_from_the_second_step_to_the_last_whole_one() {
+        use FirstStep::{AfterFirst, Asked, Only};
+        let (whole, cut) = ("forward backward optimizer", "forward");
+        assert_eq!(window(&[whole; 4], None, None), (11, 13, AfterFirst, LastStep::Last));
+        assert_eq!(window(&[whole, whole, whole, cut], None, None), (11, 12, AfterFirst, LastStep::Whole));
+        assert_eq!(window(&[whole, cut], None, None), (10, 10, Only, LastStep::Whole));
+        assert_eq!(window(&[whole], None, None), (10, 10, Only, LastStep::Last));
+        assert_eq!(window(&[whole, whole, cut], Some(12), None), (12, 12, Asked, LastStep::Last));
+        assert_eq!(window(&[whole; 3], Some(10), Some(11)), (10, 11, Asked, LastStep::Asked));
+        assert_eq!(window(&[whole; 3], None, Some(10)), (10, 10, Only, LastStep::Asked));
+    }
+
+    #[test]
+    fn a_step_in_which_memory_ran_out_is_cut() {
+        let text = "step 0\nphase forward\nalloc a 1\nstep 1\nphase forward\nalloc b 1\noom 5 free=0\nalloc c 1\n";
+        let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap();
+        assert_eq!((window.to(), window.last), (0, LastStep::Whole));
+        assert!(window.reasons()[1].contains("ran out of memory"));
+    }
+
+    #[test]
+    fn a_step_into_which_the_end_of_the_program_falls_is_cut() {
+        let step = "phase forward\nalloc a 1\nfree a\n";
+        let text = format!("baseline w 5 parameter\nstep 0\n{step}step 1\n{step}step 2\n{step}");
+        let last = |text: &str| StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap().to();
+        assert_eq!((last(&text), last(&format!("{text}free w\n"))), (2, 1));
+        assert_eq!(last(&format!("{text}phase setup\nfree w\n")), 2, "what comes after the steps belongs to none");
+    }
+
+    #[test]
+    fn steps_that_are_not_there_are_told_with_those_that_are() {
+        let why = |from, to| StepWindow::of(&trace(&["forward"; 3]), DeviceId(0), from, to).unwrap_err();
+        assert!(why(Some(3), None).contains("it has steps 10 to 12"));
+        assert!(why(Some(12), Some(11)).contains("step 12 comes after step 11"));
+        assert!(StepWindow::of(&trace(&[]), DeviceId(0), None, None).unwrap_err().contains("no steps"));
+    }
+}

@@ -1,0 +1,131 @@
+//! Guess: categories, phases and steps of recordings that do not say them, worked out from stacks and lifetimes by
+//! stated rules, and marked as guessed.
+//!
+//! PyTorch's snapshots say neither what a block is for nor which phase ran. [`roles`] has what a stack says,
+//! [`phases`] the rules by which phases follow, [`categories`] those for blocks; [`rules`] lets users put their own
+//! before them. What a recording says itself is never changed.
+
+mod patterns;
+pub mod roles;
+pub mod phases;
+pub mod categories;
+pub mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use categories::RULES;
+pub use rules::Rules;
+
+use std::collections::HashMap;
+
+use self::categories::Guesser;
+use self::phases::{Runs, runs_of};
+use self::roles::Roles;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{EventId, StringId};
+use highwater_snapshots::trace::{Annotation, Trace};
+use highwater_snapshots::{Category, Phase};
+
+/// Gives blocks of unknown category one by `rules`, and adds phases and steps that the recording does not say as
+/// guessed annotations.
+///
+/// Without rules of the user's own, only recordings by PyTorch are touched: others say what they know. Guessing again
+/// changes nothing but what new rules decide. O(events + blocks + stacks).
+pub fn guess(trace: &mut Trace, rules: &Rules) {
+    if rules.is_builtin_alone() && !is_by_pytorch(trace) {
+        return;
+    }
+    let roles = Roles::of(&trace.tables);
+    let mut runs = Vec::new();
+    if rules.uses_builtin() && roles.says_anything() {
+        forget_guessed(trace);
+        runs = Runs::of(trace, &roles);
+        annotate(trace, &runs);
+        trace.refresh_spans();
+    }
+    let own = rules.own_categories(trace);
+    let builtin = match rules.uses_builtin() {
+        true => Guesser::new(trace, &roles, &runs).categories(),
+        false => vec![Category::Unknown; trace.blocks.len()],
+    };
+    let said = trace.blocks.category.iter().copied();
+    let guessed: Vec<Category> = said
+        .zip(own.into_iter().zip(builtin))
+        .map(|(said, (own, builtin))| if said == Category::Unknown { own.unwrap_or(builtin) } else { said })
+        .collect();
+    trace.trust.categories_guessed |= guessed != trace.blocks.category;
+    trace.blocks.category = guessed;
+}
+
+/// Whether the recording is an imported snapshot of PyTorch.
+pub fn is_by_pytorch(trace: &Trace) -> bool {
+    trace.header.recorder.starts_with("PyTorch")
+}
+
+/// Drops what was guessed before, so that it is not taken for said.
+fn forget_guessed(trace: &mut Trace) {
+    let before = trace.annotations.len();
+    trace.annotations.retain(|annotation| !annotation.is_guessed);
+    if trace.annotations.len() < before {
+        trace.refresh_spans();
+    }
+}
+
+/// Adds the main device's phases and steps, where the recording says none.
+fn annotate(trace: &mut Trace, runs: &[Runs]) {
+    let device = trace.main_device();
+    let Some(runs) = runs_of(runs, device) else { return };
+    let says_phases = trace.events.kind.contains(&EventKind::Phase);
+    let mut ranges: Vec<(String, EventId, EventId)> = Vec::new();
+    // Steps that are only known to end with the optimizer give way: stacks say where they begin, too.
+    if !trace.spans.names_steps() {
+        ranges.extend(steps(runs, EventId::from_index(trace.events.len())));
+    }
+    if !says_phases {
+        let is_said = |first: EventId, phase: Phase| trace.spans.at(first).is_some_and(|span| span.phase == phase);
+        let phases = runs.rows().iter().filter(|run| !matches!(run.phase, Phase::Setup | Phase::Other));
+        let phases = phases.filter(|run| run.first < run.end && !is_said(run.first, run.phase));
+        ranges.extend(phases.map(|run| (run.phase.name().to_owned(), run.first, run.end)));
+    }
+    let names = intern_all(trace, ranges.iter().map(|(name, ..)| name.as_str()));
+    for ((_, first, end), name) in ranges.iter().zip(names) {
+        let (start_ns, end_ns) = (trace.events.time_of(*first), trace.events.time_of(EventId(end.0 - 1)));
+        let annotation = Annotation { name, device, start_ns, end_ns, first: *first, end: *end, is_guessed: true };
+        trace.annotations.push(annotation);
+    }
+}
+
+/// The steps: each ends with its optimizer; what follows the last is one more if a phase runs in it.
+fn steps(runs: &Runs, end: EventId) -> Vec<(String, EventId, EventId)> {
+    let ends = runs.step_ends();
+    let (Some(mut first), Some(&last)) = (runs.first_phase(), ends.last()) else {
+        return Vec::new();
+    };
+    let is_phase = |phase: Phase| matches!(phase, Phase::Forward | Phase::Backward);
+    let has_more = runs.rows().iter().any(|run| run.first >= last && run.first < run.end && is_phase(run.phase));
+    let mut steps = Vec::new();
+    for end in ends.into_iter().chain(has_more.then_some(end)) {
+        if first < end {
+            steps.push((format!("step {}", steps.len()), first, end));
+            first = end;
+        }
+    }
+    steps
+}
+
+/// The rows of `names` among the trace's strings, to which they are added where they are missing.
+fn intern_all<'a>(trace: &mut Trace, names: impl Iterator<Item = &'a str>) -> Vec<StringId> {
+    let names: Vec<&str> = names.collect();
+    let mut known: HashMap<&str, Option<StringId>> = names.iter().map(|&name| (name, None)).collect();
+    for (row, text) in trace.tables.strings.iter().enumerate() {
+        if let Some(id) = known.get_mut(text.as_str()) {
+            *id = id.or(Some(StringId::from_index(row)));
+        }
+    }
+    let strings = &mut trace.tables.strings;
+    let mut added = |name: &str| {
+        strings.push(name.to_owned());
+        StringId::from_index(strings.len() - 1)
+    };
+    names.iter().map(|&name| *known.entry(name).or_default().get_or_insert_with(|| added(name))).collect()
+}

@@ -1,0 +1,371 @@
+//! Phases: where forward, backward, optimizer and zero_grad run, worked out from the roles of stacks in time order.
+//!
+//! Each device's events are walked once, in their order; each either says what runs, or says nothing and belongs to
+//! what ran before. In the order of weight:
+//!
+//! 1. What the program said counts: phase events, and the ranges that PyTorch itself marks as `Optimizer.step#…` and
+//!    `Optimizer.zero_grad#…`.
+//! 2. The stack of an allocation says what its [`Role`] says. So does the stack of a free, if it is not merely the
+//!    stack of the allocation once more, which is what PyTorch repeats when it records no stacks of frees.
+//! 3. An allocation without any Python frame is backward, once forward has run, or if an optimizer runs next:
+//!    autograd's threads run no Python. Where C++ frames were recorded they tell, and this rule is not used.
+//! 4. A free that has no stack of its own, after an optimizer and outside backward, of a block that backward made, is
+//!    zero_grad.
+//! 5. Other Python code ends backward, optimizer and zero_grad, but not forward: a loss is computed outside modules.
+//!    Model set-up, data and scratch space change nothing.
+//!
+//! Noise is absorbed: a gap between two runs of backward belongs to backward (a hook), and so does a stretch of
+//! forward of at most [`NOISE`] allocations; a stretch of backward as short between two of forward, told by rule 3
+//! alone, is forward. What stacks or the program say of optimizer and zero_grad stays, however short.
+
+use super::roles::{Role, Roles};
+use highwater_snapshots::Phase;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+
+/// So many allocations between two runs of another phase are noise.
+pub const NOISE: u32 = 2;
+
+/// A stretch of one device's events in which one phase runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// What runs. [`Phase::Setup`] before the first phase, [`Phase::Other`] where nobody says.
+    pub phase: Phase,
+    /// The first event.
+    pub first: EventId,
+    /// One past the last event: where the next run begins. Empty for an optimizer that touched no memory.
+    pub end: EventId,
+    /// The last event that said so.
+    pub last_said: EventId,
+    /// The last allocation.
+    pub last_alloc: EventId,
+    /// The allocations that said so.
+    allocs: u32,
+    /// Said by the program or by a frame, not by the lack of frames.
+    is_exact: bool,
+}
+
+impl Run {
+    fn begun(phase: Phase, first: EventId, is_exact: bool) -> Self {
+        Self { phase, first, end: first, last_said: first, last_alloc: first, allocs: 0, is_exact }
+    }
+}
+
+/// The runs of one device, in order, without gaps.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    rows: Vec<Run>,
+    recomputed: Vec<std::ops::Range<EventId>>,
+}
+
+impl Runs {
+    /// The runs of every device, by its ordinal. O(events).
+    pub fn of(trace: &Trace, roles: &Roles) -> Vec<Self> {
+        let mut said = Said::of(trace);
+        let mut walkers: Vec<Walker> = Vec::new();
+        for index in 0..trace.events.len() {
+            let id = EventId(index as u32);
+            let device = usize::from(trace.events.device[index].0);
+            if walkers.len() <= device && trace.events.kind[index] == EventKind::Alloc {
+                walkers.resize_with(device + 1, Walker::default);
+            }
+            let (phase, passed) = said.at(id);
+            if !passed.is_empty() || said.has_just_ended {
+                for walker in &mut walkers {
+                    passed.iter().for_each(|&phase| walker.enter(phase, id, true));
+                    if phase.is_none() {
+                        walker.leave(id);
+                    }
+                }
+            }
+            if let Some(walker) = walkers.get_mut(device) {
+                walker.take(trace, roles, id, phase);
+            }
+        }
+        let end = EventId::from_index(trace.events.len());
+        let (_, passed) = said.at(end);
+        for walker in &mut walkers {
+            passed.iter().for_each(|&phase| walker.enter(phase, end, true));
+        }
+        walkers.into_iter().map(|walker| walker.finish(end)).collect()
+    }
+
+    /// The runs.
+    pub fn rows(&self) -> &[Run] {
+        &self.rows
+    }
+
+    /// The position of the run that holds `event`.
+    pub fn position(&self, event: EventId) -> Option<usize> {
+        self.rows.partition_point(|run| run.first <= event).checked_sub(1)
+    }
+
+    /// The phase at `event`.
+    pub fn phase_at(&self, event: EventId) -> Phase {
+        self.position(event).map_or(Phase::Setup, |position| self.rows[position].phase)
+    }
+
+    /// Whether two events lie in one stretch of computing again, uninterrupted by other work of backward.
+    pub fn are_recomputed_together(&self, made: EventId, freed: EventId) -> bool {
+        let after = self.recomputed.partition_point(|stretch| stretch.start <= made);
+        after.checked_sub(1).is_some_and(|position| freed < self.recomputed[position].end)
+    }
+
+    /// Where steps end: after the last optimizer run before forward runs again, and a zero_grad right behind it. One
+    /// event past the step each; none if no optimizer ran.
+    pub fn step_ends(&self) -> Vec<EventId> {
+        let mut ends = Vec::new();
+        let mut end = None;
+        for (position, run) in self.rows.iter().enumerate() {
+            match run.phase {
+                Phase::Optimizer => end = Some((position, run.end)),
+                Phase::ZeroGrad if end.is_some_and(|(last, _)| last + 1 == position) => end = Some((position, run.end)),
+                Phase::Forward => ends.extend(end.take().map(|(_, event)| event)),
+                _ => {}
+            }
+        }
+        ends.extend(end.map(|(_, event)| event));
+        ends
+    }
+
+    /// The first event of a phase: where the first step begins.
+    pub fn first_phase(&self) -> Option<EventId> {
+        let run = self.rows.iter().find(|run| !matches!(run.phase, Phase::Setup | Phase::Other));
+        run.map(|run| run.first)
+    }
+}
+
+/// What the program said, swept along with the events.
+struct Said {
+    /// In the order of their first events.
+    ranges: Vec<(EventId, EventId, Phase)>,
+    next: usize,
+    open: Vec<(EventId, Phase)>,
+    has_just_ended: bool,
+}
+
+impl Said {
+    fn of(trace: &Trace) -> Self {
+        let spans = trace.spans.rows().iter().map(|span| (span.first, span.end, span.phase));
+        let spans = spans.filter(|(_, _, phase)| !matches!(phase, Phase::Setup | Phase::Other));
+        let marked = trace.annotations.iter().filter(|annotation| !annotation.is_guessed);
+        let marked = marked.filter_map(|annotation| {
+            let phase = phase_of_name(trace.tables.string(annotation.name))?;
+            Some((annotation.first, annotation.end, phase))
+        });
+        let mut ranges: Vec<_> = spans.chain(marked).collect();
+        ranges.sort_by_key(|&(first, end, _)| (first, std::cmp::Reverse(end)));
+        Self { ranges, next: 0, open: Vec::new(), has_just_ended: false }
+    }
+
+    /// What is said of `event`, and the phases that came and went before it without an event of their own.
+    fn at(&mut self, event: EventId) -> (Option<Phase>, Vec<Phase>) {
+        let mut passed = Vec::new();
+        let was_open = !self.open.is_empty();
+        while let Some(&(first, end, phase)) = self.ranges.get(self.next)
+            && first <= event
+        {
+            self.next += 1;
+            if end > event {
+                self.open.push((end, phase));
+            } else if first == end {
+                passed.push(phase);
+            }
+        }
+        while self.open.last().is_some_and(|(end, _)| *end <= event) {
+            self.open.pop();
+        }
+        self.has_just_ended = was_open && self.open.is_empty();
+        (self.open.last().map(|(_, phase)| *phase), passed)
+    }
+}
+
+/// The phase that a range called `name` says: our words for phases, and PyTorch's own marks.
+fn phase_of_name(name: &str) -> Option<Phase> {
+    match Phase::from_name(name) {
+        Some(phase @ (Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::ZeroGrad)) => Some(phase),
+        _ if name.starts_with("Optimizer.step#") => Some(Phase::Optimizer),
+        _ if name.starts_with("Optimizer.zero_grad#") => Some(Phase::ZeroGrad),
+        _ => None,
+    }
+}
+
+/// Walks one device's events.
+#[derive(Debug)]
+struct Walker {
+    /// The last is open.
+    runs: Vec<Run>,
+    recomputed: Vec<std::ops::Range<EventId>>,
+    is_recomputing: bool,
+    /// The first of allocations that are backward's if an optimizer follows.
+    bare: Option<EventId>,
+    /// Forward or backward has run.
+    has_begun: bool,
+    /// An optimizer has run, and no forward since.
+    is_after_optimizer: bool,
+}
+
+impl Default for Walker {
+    fn default() -> Self {
+        let first = EventId(0);
+        let setup = Run::begun(Phase::Setup, first, false);
+        Self {
+            runs: vec![setup],
+            recomputed: Vec::new(),
+            is_recomputing: false,
+            bare: None,
+            has_begun: false,
+            is_after_optimizer: false,
+        }
+    }
+}
+
+impl Walker {
+    fn phase(&self) -> Phase {
+        self.runs.last().map_or(Phase::Setup, |run| run.phase)
+    }
+
+    /// Notes that `phase` runs at `event`.
+    fn enter(&mut self, phase: Phase, event: EventId, is_exact: bool) {
+        if let Some(bare) = self.bare.take()
+            && matches!(phase, Phase::Optimizer | Phase::ZeroGrad)
+        {
+            self.enter(Phase::Backward, bare, false);
+        }
+        self.has_begun |= matches!(phase, Phase::Forward | Phase::Backward);
+        match phase {
+            Phase::Optimizer => self.is_after_optimizer = true,
+            Phase::Forward => self.is_after_optimizer = false,
+            _ => {}
+        }
+        match self.runs.last_mut() {
+            Some(run) if run.phase == phase => {
+                run.last_said = event;
+                run.is_exact |= is_exact;
+            }
+            _ => self.runs.push(Run::begun(phase, event, is_exact)),
+        }
+    }
+
+    /// Notes that at `event` something runs that is no part of backward, optimizer or zero_grad.
+    fn leave(&mut self, event: EventId) {
+        if matches!(self.phase(), Phase::Backward | Phase::Optimizer | Phase::ZeroGrad) {
+            self.enter(Phase::Other, event, false);
+        }
+    }
+
+    fn take(&mut self, trace: &Trace, roles: &Roles, event: EventId, said: Option<Phase>) {
+        let row = event.0 as usize;
+        let kind = trace.events.kind[row];
+        if !matches!(kind, EventKind::Alloc | EventKind::FreeRequested) {
+            return;
+        }
+        let stack = trace.events.stack[row];
+        let block = BlockId(trace.events.subject[row]);
+        let made_by = block.index().and_then(|row| trace.blocks.stack.get(row)).copied().unwrap_or_default();
+        let is_alloc = kind == EventKind::Alloc;
+        let has_own_stack = is_alloc || (stack.is_some() && stack != made_by);
+        let role = roles.role(if has_own_stack { stack } else { made_by });
+        if is_alloc {
+            self.note_recomputing(role, event);
+        }
+        if let Some(phase) = said {
+            self.enter(phase, event, true);
+        } else if has_own_stack {
+            self.take_role(role, event, is_alloc, roles.bare_may_be_backward());
+        } else if self.is_after_optimizer && self.phase() != Phase::Backward && self.is_of_backward(trace, role, block)
+        {
+            self.enter(Phase::ZeroGrad, event, false);
+        }
+        if is_alloc && let Some(run) = self.runs.last_mut() {
+            run.last_alloc = event;
+            run.allocs = run.allocs.saturating_add(1);
+        }
+    }
+
+    fn take_role(&mut self, role: Role, event: EventId, is_alloc: bool, bare_may_be_backward: bool) {
+        match role {
+            Role::Optimizer | Role::OptimizerState => self.enter(Phase::Optimizer, event, true),
+            Role::ZeroGrad => self.enter(Phase::ZeroGrad, event, true),
+            Role::Backward | Role::Recompute => self.enter(Phase::Backward, event, true),
+            Role::Forward => self.enter(Phase::Forward, event, false),
+            Role::Bare if !is_alloc || !bare_may_be_backward => {}
+            Role::Bare if self.has_begun => self.enter(Phase::Backward, event, false),
+            Role::Bare => self.bare = self.bare.or(Some(event)),
+            Role::Unknown | Role::Data | Role::ModelSetup | Role::Constructor => self.leave(event),
+            Role::Buffer | Role::Cache | Role::OptimizerInit | Role::Workspace => {}
+        }
+    }
+
+    /// Whether `block`, whose stack has `role`, was made while backward ran.
+    fn is_of_backward(&self, trace: &Trace, role: Role, block: BlockId) -> bool {
+        let made = block.index().and_then(|row| trace.blocks.alloc.get(row)).copied().unwrap_or_default();
+        if !matches!(role, Role::Backward | Role::Bare) || !made.is_some() {
+            return false;
+        }
+        let after = self.runs.partition_point(|run| run.first <= made);
+        after.checked_sub(1).is_some_and(|position| self.runs[position].phase == Phase::Backward)
+    }
+
+    fn note_recomputing(&mut self, role: Role, event: EventId) {
+        let is_recomputing = role == Role::Recompute;
+        match self.recomputed.last_mut() {
+            Some(stretch) if self.is_recomputing => stretch.end = event,
+            _ => {}
+        }
+        if is_recomputing && !self.is_recomputing {
+            self.recomputed.push(event..event);
+        }
+        self.is_recomputing = is_recomputing;
+    }
+
+    fn finish(mut self, end: EventId) -> Runs {
+        if let Some(stretch) = self.recomputed.last_mut()
+            && self.is_recomputing
+        {
+            stretch.end = end;
+        }
+        let mut rows = absorb(self.runs);
+        let firsts: Vec<EventId> = rows.iter().skip(1).map(|run| run.first).chain([end]).collect();
+        rows.iter_mut().zip(firsts).for_each(|(run, next)| run.end = next);
+        Runs { rows, recomputed: self.recomputed }
+    }
+}
+
+/// Joins what noise has parted.
+fn absorb(runs: Vec<Run>) -> Vec<Run> {
+    let mut out: Vec<Run> = Vec::with_capacity(runs.len());
+    for run in runs {
+        if let [.., before, between] = out.as_slice()
+            && before.phase == run.phase
+            && is_noise(between, run.phase)
+        {
+            out.pop();
+        }
+        match out.last_mut() {
+            Some(last) if last.phase == run.phase => {
+                last.last_said = run.last_said;
+                last.last_alloc = last.last_alloc.max(run.last_alloc);
+                last.allocs = last.allocs.saturating_add(run.allocs);
+                last.is_exact |= run.is_exact;
+            }
+            _ => out.push(run),
+        }
+    }
+    out
+}
+
+/// Whether `run`, between two runs of `around`, is noise.
+fn is_noise(run: &Run, around: Phase) -> bool {
+    match (run.phase, around) {
+        (Phase::Other, Phase::Backward) => true,
+        (Phase::Forward, Phase::Backward) | (Phase::Backward, Phase::Forward) => !run.is_exact && run.allocs <= NOISE,
+        _ => false,
+    }
+}
+
+/// The runs of `device`, among those of every device.
+pub fn runs_of(runs: &[Runs], device: DeviceId) -> Option<&Runs> {
+    runs.get(usize::from(device.0))
+}

@@ -1,0 +1,93 @@
+//! Holders: the groups of a set of blocks that hold most bytes, each with its blocks.
+
+use std::collections::HashMap;
+
+use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::trace::Trace;
+
+use super::coder::Coder;
+use super::group_key::GroupKey;
+
+/// Blocks that share the values of all keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The values of the keys, in the order of the keys.
+    pub key: Vec<String>,
+    /// Bytes of the blocks, rounded as the allocator does.
+    pub bytes: u64,
+    /// The blocks, in the order in which they were given.
+    pub blocks: Vec<BlockId>,
+}
+
+/// A set of blocks in groups, largest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// The keys of the groups.
+    pub keys: Vec<GroupKey>,
+    /// The largest groups.
+    pub groups: Vec<Holder>,
+    /// Bytes of all groups.
+    pub total: u64,
+    /// How many groups are not listed.
+    pub rest_groups: u64,
+    /// Their bytes.
+    pub rest_bytes: u64,
+}
+
+/// What a group adds up to.
+#[derive(Default)]
+struct Sum {
+    bytes: u64,
+    blocks: Vec<BlockId>,
+}
+
+impl Holders {
+    /// Groups `blocks` by `keys` and lists the `top` largest groups.
+    pub fn of(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], top: usize) -> Self {
+        let mut coder = Coder::new(trace);
+        let mut sums: HashMap<Vec<u64>, Sum> = HashMap::new();
+        for &id in blocks {
+            let block = trace.blocks.get(id);
+            let code: Vec<u64> = keys.iter().map(|key| coder.code(&block, *key)).collect();
+            let sum = sums.entry(code).or_default();
+            sum.bytes += block.allocated;
+            sum.blocks.push(id);
+        }
+        let mut rows: Vec<(Vec<u64>, Sum)> = sums.into_iter().collect();
+        rows.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
+        let total = rows.iter().map(|(_, sum)| sum.bytes).sum();
+        let rest = rows.split_off(top.min(rows.len()));
+        let holder = |(code, Sum { bytes, blocks }): (Vec<u64>, Sum)| {
+            // A recording may have a million stacks: names are made only for what is listed.
+            let key = keys.iter().zip(code).map(|(key, code)| coder.label(*key, code)).collect();
+            Holder { key, bytes, blocks }
+        };
+        Self {
+            keys: keys.to_vec(),
+            groups: rows.into_iter().map(holder).collect(),
+            total,
+            rest_groups: rest.len() as u64,
+            rest_bytes: rest.iter().map(|(_, sum)| sum.bytes).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn the_largest_groups_are_listed_and_the_rest_is_counted() {
+        let text = "alloc a 100/512 activation\nalloc b 600/1024 gradient\nalloc c 512 activation\nalloc d 1 input";
+        let trace = trace_from_text(text).unwrap();
+        let blocks: Vec<BlockId> = trace.blocks.ids().collect();
+        let holders = Holders::of(&trace, &blocks, &[GroupKey::Category], 2);
+        let listed: Vec<_> =
+            holders.groups.iter().map(|one| (one.key[0].as_str(), one.bytes, one.blocks.clone())).collect();
+        let both = vec![BlockId(0), BlockId(2)];
+        // Of equal size, the category that is named first in the list of categories.
+        assert_eq!(listed, [("gradient", 1024, vec![BlockId(1)]), ("activation", 1024, both)]);
+        assert_eq!((holders.rest_groups, holders.rest_bytes + 2048), (1, holders.total));
+    }
+}

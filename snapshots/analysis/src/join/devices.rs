@@ -1,0 +1,92 @@
+//! Devices: the number and name that each device of each recording has in the whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Part;
+use highwater_snapshots::error::{Error, Result};
+use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::trace::{DeviceFacts, PINNED_DEVICE, Trace};
+
+/// A device of the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinedDevice {
+    /// Its number in the whole.
+    pub device: DeviceId,
+    /// Its name in the whole.
+    pub name: String,
+    /// The position of the recording that it comes from.
+    pub part: usize,
+    /// Its number there.
+    pub was: DeviceId,
+}
+
+/// The numbers of all devices.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    by_part: Vec<BTreeMap<DeviceId, DeviceId>>,
+    /// By their new numbers.
+    pub(super) devices: Vec<JoinedDevice>,
+}
+
+impl Numbers {
+    /// A device keeps its number where no recording before has it; others get the smallest that no recording has. The
+    /// names of devices that shared a number say which recording they come from.
+    pub(super) fn of(parts: &[Part<'_>]) -> Result<Self> {
+        let named: Vec<BTreeSet<DeviceId>> = parts.iter().map(|part| devices_of(part.trace)).collect();
+        let mut claims: BTreeMap<DeviceId, usize> = BTreeMap::new();
+        for device in named.iter().flatten() {
+            *claims.entry(*device).or_default() += 1;
+        }
+        let mut taken: BTreeSet<DeviceId> = BTreeSet::new();
+        let mut free = (0..PINNED_DEVICE.0).map(DeviceId).filter(|device| !claims.contains_key(device));
+        let mut numbers = Self { by_part: Vec::with_capacity(parts.len()), devices: Vec::new() };
+        for (index, part) in parts.iter().enumerate() {
+            let mut of_part = BTreeMap::new();
+            for &was in &named[index] {
+                let device = if taken.insert(was) { Some(was) } else { free.next() };
+                let device = device.ok_or_else(|| Error::Encode {
+                    what: format!("together the recordings have more than {} devices", PINNED_DEVICE.0),
+                })?;
+                of_part.insert(was, device);
+                let name = device_name(part, was, claims[&was] > 1);
+                numbers.devices.push(JoinedDevice { device, name, part: index, was });
+            }
+            numbers.by_part.push(of_part);
+        }
+        numbers.devices.sort_by_key(|device| device.device);
+        Ok(numbers)
+    }
+
+    /// The number of a recording's device.
+    pub(super) fn of_part(&self, part: usize, device: DeviceId) -> DeviceId {
+        self.by_part[part].get(&device).copied().unwrap_or(device)
+    }
+
+    /// The facts of every device that has any, or that needs a name.
+    pub(super) fn facts(&self, parts: &[Part<'_>]) -> Vec<DeviceFacts> {
+        let facts = |device: &JoinedDevice| {
+            let known = parts[device.part].trace.device_facts(device.was);
+            let facts = known.cloned().or_else(|| (!device.name.is_empty()).then(DeviceFacts::default))?;
+            Some(DeviceFacts { device: device.device, name: device.name.clone(), ..facts })
+        };
+        self.devices.iter().filter_map(facts).collect()
+    }
+}
+
+/// Every device that a recording names, but for what concerns all.
+fn devices_of(trace: &Trace) -> BTreeSet<DeviceId> {
+    let mut devices: BTreeSet<DeviceId> = trace.device_ids().into_iter().collect();
+    let of_events = trace.events.ids().filter(|id| !trace.is_everywhere(*id));
+    devices.extend(of_events.map(|id| trace.events.device[id.0 as usize]));
+    devices
+}
+
+/// A device's name, with that of its recording where others have its number too.
+fn device_name(part: &Part<'_>, device: DeviceId, is_shared: bool) -> String {
+    let name = part.trace.device_facts(device).map_or("", |facts| facts.name.as_str());
+    match (is_shared, name) {
+        (false, name) => name.to_owned(),
+        (true, "") => format!("device {} ({})", device.0, part.name),
+        (true, name) => format!("{name} ({})", part.name),
+    }
+}

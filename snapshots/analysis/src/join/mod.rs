@@ -1,0 +1,344 @@
+//! Join: several recordings on one axis of time, as one recording: those of several allocators of one program, or of
+//! several processes.
+//!
+//! Events stand in the order of their absolute times; those of one recording keep their own order. Every device stays a
+//! device of its own, so that its totals after every event are what they were. Recordings do not share blocks.
+//!
+//! Steps and phases concern every device, so only one recording can say them: the first that has steps, else the first
+//! that has phases. What the others say of them is left out, and told.
+
+mod clock;
+mod devices;
+mod rows;
+mod order;
+
+use highwater_snapshots::Phase;
+use highwater_snapshots::builder::TraceBuilder;
+use highwater_snapshots::error::{Error, Problem, Result};
+use highwater_snapshots::event::{Event, EventKind, What};
+use highwater_snapshots::format::{block_keys, recorded_event, starting_states};
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId};
+use highwater_snapshots::trace::{Annotation, Attribute, Header, Owner, Trace};
+use highwater_snapshots::units::format_count;
+
+use self::clock::Clock;
+pub use self::devices::JoinedDevice;
+use self::devices::Numbers;
+use self::order::Order;
+use self::rows::{Rows, Tables};
+
+/// A recording that is to be joined.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// What tells it from the others, such as the stem of its file's name.
+    pub name: &'a str,
+    /// The recording.
+    pub trace: &'a Trace,
+    /// Added to its times, in nanoseconds: for clocks that differ.
+    pub offset_ns: i64,
+}
+
+/// Several recordings as one.
+#[derive(Clone, Debug)]
+pub struct Joined {
+    /// The recording.
+    pub trace: Trace,
+    /// Its devices: what each was, and in which part.
+    pub devices: Vec<JoinedDevice>,
+    /// What is left out, a sentence each.
+    pub lost: Vec<String>,
+    /// What may be wrong with the times, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Joins recordings. Fails where they have more devices, or more events and blocks, than one recording can hold.
+pub fn join(parts: &[Part<'_>]) -> Result<Joined> {
+    let rows: usize = parts.iter().map(|part| part.trace.events.len() + part.trace.blocks.len()).sum();
+    if rows + parts.iter().map(|part| part.trace.segments.len()).sum::<usize>() >= u32::MAX as usize {
+        let what = "together the recordings have more than 2^32 events and blocks, which no recording can hold";
+        return Err(Error::Encode { what: what.to_owned() });
+    }
+    let clock = Clock::of(parts);
+    let numbers = Numbers::of(parts)?;
+    let mut tables = Tables::default();
+    let mapped: Vec<Rows> = parts.iter().map(|part| tables.take(&part.trace.tables)).collect();
+    let mut builder = TraceBuilder::with_capacity(parts.iter().map(|part| part.trace.events.len()).sum());
+    *builder.tables() = tables.into_tables();
+    builder.set_header(header(parts, clock.origin_unix_us));
+    for facts in numbers.facts(parts) {
+        builder.set_device(facts);
+    }
+    let speaker = parts.iter().position(|part| says_steps(part.trace));
+    let speaker = speaker.or_else(|| parts.iter().position(|part| says_phases(part.trace)));
+    let mut writers: Vec<Writer<'_>> = Vec::with_capacity(parts.len());
+    for (index, (part, rows)) in parts.iter().zip(&mapped).enumerate() {
+        let is_heard = speaker.is_none_or(|speaker| speaker == index);
+        let writer = Writer {
+            part,
+            rows,
+            is_heard,
+            index,
+            numbers: &numbers,
+            shift_ns: clock.shifts_ns[index],
+            keys: block_keys(part.trace),
+            blocks: builder.row_counts().0,
+            segments: builder.row_counts().1,
+            places: Vec::with_capacity(part.trace.events.len()),
+        };
+        for state in starting_states(part.trace, &writer.keys) {
+            builder.set_starting_state(&writer.state(state));
+        }
+        writers.push(writer);
+    }
+    let shifted =
+        parts.iter().zip(&clock.shifts_ns).map(|(part, shift)| (part.trace.events.time_ns.as_slice(), *shift));
+    for (index, event) in Order::of(shifted.collect()) {
+        writers[index].push(&mut builder, event);
+    }
+    let mut lost = Vec::new();
+    for writer in &writers {
+        let left_out = writer.finish(&mut builder);
+        lost.extend(left_out.sentence(part_name(parts, speaker), writer.part.name));
+    }
+    take_trust(&mut builder, parts);
+    Ok(Joined { trace: builder.finish(), devices: numbers.devices, lost, warnings: clock.warnings })
+}
+
+fn part_name<'a>(parts: &[Part<'a>], index: Option<usize>) -> &'a str {
+    index.map_or("", |index| parts[index].name)
+}
+
+fn says_steps(trace: &Trace) -> bool {
+    trace.spans.rows().iter().any(|span| span.step.is_some())
+}
+
+fn says_phases(trace: &Trace) -> bool {
+    trace.spans.rows().iter().any(|span| span.phase != Phase::Setup)
+}
+
+/// Facts that all parts agree on, and of each part its own.
+fn header(parts: &[Part<'_>], started_unix_us: u64) -> Header {
+    let headers: Vec<&Header> = parts.iter().map(|part| &part.trace.header).collect();
+    let program = all_same(&headers, |header| header.program.clone());
+    let mut facts = Vec::new();
+    for part in parts {
+        let header = &part.trace.header;
+        let mut add = |name: &str, value: String| facts.push((format!("{}: {name}", part.name), value));
+        // What all agree on stands in the header itself.
+        let texts: [(&str, ReadText); 6] = [
+            ("recorder", |header| header.recorder.clone()),
+            ("program", |header| header.program.clone()),
+            ("host", |header| header.host.clone()),
+            ("level", |header| header.level.clone()),
+            ("rank", |header| header.rank.map_or_else(String::new, |rank| rank.to_string())),
+            ("pid", |header| if header.pid > 0 { header.pid.to_string() } else { String::new() }),
+        ];
+        for (name, read) in texts {
+            let value = read(header);
+            if !value.is_empty() && all_same(&headers, read).is_none() {
+                add(name, value);
+            }
+        }
+        if part.offset_ns != 0 {
+            add("offset", format!("{} ns", part.offset_ns));
+        }
+        header.facts.iter().for_each(|(name, value)| add(name, value.clone()));
+    }
+    Header {
+        recorder: all_same(&headers, |header| header.recorder.clone())
+            .unwrap_or_else(|| concat!("highwater ", env!("CARGO_PKG_VERSION"), " join").to_owned()),
+        program: program.unwrap_or_default(),
+        host: all_same(&headers, |header| header.host.clone()).unwrap_or_default(),
+        pid: all_same(&headers, |header| header.pid).unwrap_or_default(),
+        rank: all_same(&headers, |header| header.rank).flatten(),
+        world_size: all_same(&headers, |header| header.world_size).flatten(),
+        started_unix_us,
+        clock: all_same(&headers, |header| header.clock.clone()).unwrap_or_default(),
+        level: all_same(&headers, |header| header.level.clone()).unwrap_or_default(),
+        ring_capacity: all_same(&headers, |header| header.ring_capacity).flatten(),
+        facts,
+    }
+}
+
+/// Reads a fact of a header as text.
+type ReadText = fn(&Header) -> String;
+
+/// What `read` gives of every header, if it is the same of all.
+fn all_same<T: PartialEq>(headers: &[&Header], read: impl Fn(&Header) -> T) -> Option<T> {
+    let mut values = headers.iter().map(|header| read(header));
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
+}
+
+/// Adds up what limits trust.
+fn take_trust(builder: &mut TraceBuilder, parts: &[Part<'_>]) {
+    let trust = builder.trust();
+    // What the builder counted for itself is in the sums of the parts.
+    *trust = parts.iter().fold(Default::default(), |mut sum: highwater_snapshots::trace::Trust, part| {
+        let one = &part.trace.trust;
+        sum.events_lost = sum.events_lost.saturating_add(one.events_lost);
+        sum.unmatched_frees = sum.unmatched_frees.saturating_add(one.unmatched_frees);
+        sum.repeated_allocs = sum.repeated_allocs.saturating_add(one.repeated_allocs);
+        sum.unmatched_uses = sum.unmatched_uses.saturating_add(one.unmatched_uses);
+        sum.unmatched_releases = sum.unmatched_releases.saturating_add(one.unmatched_releases);
+        sum.baseline_inferred |= one.baseline_inferred;
+        sum.sizes_inferred = sum.sizes_inferred.saturating_add(one.sizes_inferred);
+        sum.categories_guessed |= one.categories_guessed;
+        sum.unfinished |= one.unfinished;
+        sum
+    });
+    for part in parts {
+        for problem in &part.trace.problems {
+            builder.add_problem(Problem::new(format!("{}: {problem}", part.name)));
+        }
+    }
+}
+
+/// One part on its way into the whole.
+struct Writer<'a> {
+    part: &'a Part<'a>,
+    rows: &'a Rows,
+    /// Whether its steps and phases count.
+    is_heard: bool,
+    index: usize,
+    numbers: &'a Numbers,
+    shift_ns: u64,
+    keys: Vec<u64>,
+    /// The rows that its baseline begins at.
+    blocks: usize,
+    segments: usize,
+    /// For each event so far its row; of one that was left out, the next row.
+    places: Vec<u32>,
+}
+
+/// What of a part is left out.
+#[derive(Clone, Copy, Debug, Default)]
+struct LeftOut {
+    steps: u64,
+    phases: u64,
+    ranges: u64,
+}
+
+impl LeftOut {
+    fn sentence(self, speaker: &str, name: &str) -> Option<String> {
+        let counts = [
+            (self.steps, "step", "steps"),
+            (self.phases, "phase", "phases"),
+            (self.ranges, "range named as a step or phase", "ranges named as steps or phases"),
+        ];
+        let told: Vec<String> = counts
+            .iter()
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, many)| format!("{} {}", format_count(*count), if *count == 1 { one } else { many }))
+            .collect();
+        (!told.is_empty()).then(|| format!("{} of {name}: steps and phases are those of {speaker}", told.join(", ")))
+    }
+}
+
+impl Writer<'_> {
+    fn device(&self, device: DeviceId) -> DeviceId {
+        self.numbers.of_part(self.index, device)
+    }
+
+    /// A starting state with the rows of the whole.
+    fn state(&self, mut state: highwater_snapshots::StartingState) -> highwater_snapshots::StartingState {
+        state.device = self.device(state.device);
+        for block in &mut state.blocks {
+            block.stack = self.rows.stack(block.stack);
+            (block.alloc.op, block.alloc.scope) = (self.rows.op(block.alloc.op), self.rows.scope(block.alloc.scope));
+        }
+        state
+    }
+
+    fn is_left_out(&self, kind: EventKind) -> bool {
+        !self.is_heard && matches!(kind, EventKind::Step | EventKind::Phase)
+    }
+
+    /// Appends the next event.
+    fn push(&mut self, builder: &mut TraceBuilder, id: EventId) {
+        self.places.push(builder.event_count() as u32);
+        let trace = self.part.trace;
+        if self.is_left_out(trace.events.kind[id.0 as usize]) {
+            return;
+        }
+        let event = recorded_event(trace, id, &self.keys);
+        let rows = self.rows;
+        let what = match event.what {
+            What::Alloc(mut alloc) => {
+                (alloc.op, alloc.scope) = (rows.op(alloc.op), rows.scope(alloc.scope));
+                What::Alloc(alloc)
+            }
+            What::Oom(mut oom) => {
+                (oom.op, oom.scope) = (rows.op(oom.op), rows.scope(oom.scope));
+                What::Oom(oom)
+            }
+            What::Mark(text) => What::Mark(rows.string(text)),
+            what => what,
+        };
+        // What concerns every device carries device 0 in every recording.
+        let device = if trace.is_everywhere(id) { DeviceId(0) } else { self.device(event.device) };
+        let time_ns = event.time_ns.saturating_add(self.shift_ns);
+        builder.push(&Event { time_ns, device, stack: rows.stack(event.stack), what });
+    }
+
+    /// Hands over annotations and attributes, whose events all have their rows now; says what is left out.
+    fn finish(&self, builder: &mut TraceBuilder) -> LeftOut {
+        let trace = self.part.trace;
+        let mut out = LeftOut::default();
+        if !self.is_heard {
+            let count = |kind| trace.events.kind.iter().filter(|known| **known == kind).count() as u64;
+            (out.steps, out.phases) = (count(EventKind::Step), count(EventKind::Phase));
+        }
+        for annotation in &trace.annotations {
+            if !self.is_heard && trace.names_step_or_phase(annotation.name) {
+                out.ranges += 1;
+            } else {
+                builder.add_annotation(self.annotation(annotation, builder.event_count()));
+            }
+        }
+        for attribute in &trace.attributes {
+            if let Some(owner) = self.owner(attribute.owner) {
+                let (name, value) = (self.rows.string(attribute.name), self.rows.string(attribute.value));
+                builder.add_attribute(Attribute { owner, name, value });
+            }
+        }
+        out
+    }
+
+    fn annotation(&self, annotation: &Annotation, events: usize) -> Annotation {
+        let (first, end) = (annotation.first.0 as usize, annotation.end.0 as usize);
+        let place = |row: usize| self.places.get(row).map_or(events, |row| *row as usize);
+        let new_first = place(first);
+        let new_end = match end.checked_sub(1).filter(|last| *last >= first) {
+            Some(last) if last < self.places.len() => {
+                place(last) + usize::from(!self.is_left_out(self.part.trace.events.kind[last]))
+            }
+            Some(_) => events,
+            None => new_first,
+        };
+        let shifted = |time: Option<u64>| time.map(|time| time.saturating_add(self.shift_ns));
+        Annotation {
+            name: self.rows.string(annotation.name),
+            device: self.device(annotation.device),
+            start_ns: shifted(annotation.start_ns),
+            end_ns: shifted(annotation.end_ns),
+            first: EventId::from_index(new_first),
+            end: EventId::from_index(new_end.max(new_first)),
+            is_guessed: annotation.is_guessed,
+        }
+    }
+
+    fn owner(&self, owner: Owner) -> Option<Owner> {
+        Some(match owner {
+            Owner::Event(id) => {
+                let row = id.index().filter(|row| *row < self.places.len())?;
+                if self.is_left_out(self.part.trace.events.kind[row]) {
+                    return None;
+                }
+                Owner::Event(EventId(self.places[row]))
+            }
+            Owner::Block(id) => Owner::Block(BlockId::from_index(self.blocks + id.index()?)),
+            Owner::Segment(id) => Owner::Segment(SegmentId::from_index(self.segments + id.index()?)),
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! Rows: the tables of several recordings as one, each row once, and where the rows of each recording are in it.
+
+use std::collections::HashMap;
+
+use highwater_snapshots::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
+use highwater_snapshots::intern::Interner;
+use highwater_snapshots::tables::{self, Frame, Op, Scope, SourceLine, Stack};
+
+/// The tables of the whole, growing.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    strings: Interner<String>,
+    modules: Interner<(StringId, Vec<u8>, u64)>,
+    frames: Vec<Frame>,
+    frame_rows: HashMap<FrameKey, FrameId>,
+    lines: Vec<SourceLine>,
+    stacks: Interner<Stack>,
+    scopes: Interner<Scope>,
+    ops: Vec<Op>,
+}
+
+/// What makes a frame the same: its address and its lines, since one recording may know them and another not.
+type FrameKey = (ModuleId, u64, Vec<SourceLine>);
+
+/// Where the rows of one recording are.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    strings: Vec<StringId>,
+    stacks: Vec<StackId>,
+    scopes: Vec<ScopeId>,
+    first_op: u32,
+    ops: usize,
+}
+
+impl Rows {
+    pub(super) fn string(&self, id: StringId) -> StringId {
+        id.index().and_then(|row| self.strings.get(row)).copied().unwrap_or(StringId::NONE)
+    }
+
+    pub(super) fn stack(&self, id: StackId) -> StackId {
+        id.index().and_then(|row| self.stacks.get(row)).copied().unwrap_or(StackId::NONE)
+    }
+
+    pub(super) fn scope(&self, id: ScopeId) -> ScopeId {
+        id.index().and_then(|row| self.scopes.get(row)).copied().unwrap_or(ScopeId::NONE)
+    }
+
+    pub(super) fn op(&self, id: OpId) -> OpId {
+        id.index().filter(|row| *row < self.ops).map_or(OpId::NONE, |row| OpId(self.first_op + row as u32))
+    }
+}
+
+impl Tables {
+    /// Takes the rows of one recording. A strange file may name rows that it does not have: they become none.
+    pub(super) fn take(&mut self, tables: &tables::Tables) -> Rows {
+        let mut rows = Rows::default();
+        for text in &tables.strings {
+            let known = self.strings.position(text.as_str());
+            rows.strings.push(StringId(known.unwrap_or_else(|| self.strings.intern(text.clone()))));
+        }
+        let path = |module: &tables::Module| rows.string(module.path);
+        let modules: Vec<ModuleId> = tables
+            .modules
+            .iter()
+            .map(|module| (path(module), module.build_id.clone(), module.load_bias))
+            .map(|module| ModuleId(self.modules.intern(module)))
+            .collect();
+        let frames: Vec<FrameId> =
+            (0..tables.frames.len()).map(|row| self.frame(tables, FrameId::from_index(row), &rows, &modules)).collect();
+        for stack in &tables.stacks {
+            let (parent, frame) = (rows.stack(stack.parent), row_of(&frames, stack.frame.index(), FrameId::NONE));
+            rows.stacks.push(StackId(self.stacks.intern(Stack { parent, frame })));
+        }
+        for scope in &tables.scopes {
+            let (parent, name) = (rows.scope(scope.parent), rows.string(scope.name));
+            rows.scopes.push(ScopeId(self.scopes.intern(Scope { parent, name })));
+        }
+        (rows.first_op, rows.ops) = (self.ops.len() as u32, tables.ops.len());
+        for op in &tables.ops {
+            let (name, scope, stack) = (rows.string(op.name), rows.scope(op.scope), rows.stack(op.stack));
+            self.ops.push(Op { name, scope, stack });
+        }
+        rows
+    }
+
+    fn frame(&mut self, tables: &tables::Tables, id: FrameId, rows: &Rows, modules: &[ModuleId]) -> FrameId {
+        let frame = tables.frames[id.0 as usize];
+        let line = |line: &SourceLine| SourceLine {
+            function: rows.string(line.function),
+            file: rows.string(line.file),
+            line: line.line,
+        };
+        let lines: Vec<SourceLine> = tables.frame_lines(id).iter().map(line).collect();
+        let module = row_of(modules, frame.module.index(), ModuleId::NONE);
+        let key = (module, frame.address, lines);
+        if let Some(row) = self.frame_rows.get(&key) {
+            return *row;
+        }
+        let row = FrameId::from_index(self.frames.len());
+        let (first_line, line_count) = (self.lines.len() as u32, key.2.len() as u32);
+        self.frames.push(Frame { module, address: frame.address, first_line, line_count });
+        self.lines.extend_from_slice(&key.2);
+        self.frame_rows.insert(key, row);
+        row
+    }
+
+    /// The finished tables.
+    pub(super) fn into_tables(self) -> tables::Tables {
+        let module = |(path, build_id, load_bias)| tables::Module { path, build_id, load_bias };
+        tables::Tables {
+            strings: self.strings.into_rows(),
+            modules: self.modules.into_rows().into_iter().map(module).collect(),
+            frames: self.frames,
+            lines: self.lines,
+            stacks: self.stacks.into_rows(),
+            scopes: self.scopes.into_rows(),
+            ops: self.ops,
+        }
+    }
+}
+
+fn row_of<T: Copy>(rows: &[T], row: Option<usize>, none: T) -> T {
+    row.and_then(|row| rows.get(row)).copied().unwrap_or(none)
+}

@@ -1,0 +1,66 @@
+//! Questions about a recording: pure functions of a trace, and the plain structs that they return.
+//!
+//! Command line and app print the same structs. One state machine ([`replay`]) knows what an event does to the totals;
+//! everything else folds over it.
+
+pub mod metric;
+pub mod replay;
+pub mod series;
+mod ends;
+pub mod live;
+pub mod bands;
+pub mod owners;
+pub mod frames;
+pub mod lifetime;
+pub mod device_spans;
+pub mod pools;
+pub mod filter;
+pub mod matches;
+pub mod vocabulary;
+pub mod complete;
+pub mod absence;
+pub mod group_key;
+mod alike_stacks;
+mod coder;
+pub mod breakdown;
+pub mod holders;
+pub mod peak;
+pub mod extremes;
+pub mod between;
+pub mod growth;
+pub mod tree;
+pub mod folded;
+pub mod phases;
+pub mod summary;
+pub mod final_oom;
+pub mod statistics;
+pub mod verify;
+pub mod addresses;
+pub mod last_uses;
+pub mod explain;
+pub mod diff;
+pub mod budget;
+pub mod guess;
+pub mod join;
+
+pub use addresses::{AddressIndex, AddressMap, FailedRequest};
+pub use between::{Balance, Question};
+pub use breakdown::{Breakdown, Group};
+pub use complete::{Completion, complete};
+pub use diff::Diff;
+pub use explain::Explanation;
+pub use filter::Filter;
+pub use group_key::GroupKey;
+pub use last_uses::LastUses;
+pub use lifetime::Lifetime;
+pub use live::LiveIndex;
+pub use matches::Matches;
+pub use metric::{Metric, Totals};
+pub use peak::{Moment, Peak};
+pub use series::Series;
+pub use statistics::Statistics;
+pub use tree::{Tree, TreeKey, TreeQuery};
+pub use vocabulary::Vocabulary;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Lifetime: when a block was made and how long it lives, in phases and steps.
+
+use highwater_snapshots::ids::EventId;
+use highwater_snapshots::trace::{Block, Trace};
+
+/// How long a block lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lifetime {
+    /// Alive before the recording and at its end.
+    Always,
+    /// Alive before the recording, freed in it.
+    FreedBaseline,
+    /// Freed in the phase of its allocation.
+    Phase,
+    /// Freed in a later phase of its step.
+    Step,
+    /// Freed in a later step.
+    Steps,
+    /// Alive at the end.
+    Kept,
+}
+
+impl Lifetime {
+    /// Every lifetime.
+    pub const ALL: [Self; 6] = [Self::Always, Self::FreedBaseline, Self::Phase, Self::Step, Self::Steps, Self::Kept];
+
+    /// Its name, as tables and legends have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Always => "whole recording",
+            Self::FreedBaseline => "from before, freed",
+            Self::Phase => "within a phase",
+            Self::Step => "within a step",
+            Self::Steps => "across steps",
+            Self::Kept => "kept to the end",
+        }
+    }
+
+    /// The one word for it in conditions.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::FreedBaseline => "before",
+            Self::Phase => "phase",
+            Self::Step => "step",
+            Self::Steps => "steps",
+            Self::Kept => "kept",
+        }
+    }
+
+    /// The lifetime of `block`.
+    pub fn of(trace: &Trace, block: &Block) -> Self {
+        match (block.is_baseline(), block.free_requested) {
+            (true, EventId::NONE) => Self::Always,
+            (true, _) => Self::FreedBaseline,
+            (false, EventId::NONE) => Self::Kept,
+            (false, freed) => match (trace.spans.at(block.alloc), trace.spans.at(freed)) {
+                (Some(made), Some(ended)) if made == ended => Self::Phase,
+                (Some(made), Some(ended)) if made.step == ended.step => Self::Step,
+                _ => Self::Steps,
+            },
+        }
+    }
+}
+
+/// The phase in which a block was made; the baseline counts as setup.
+pub fn phase_of(trace: &Trace, block: &Block) -> highwater_snapshots::Phase {
+    if block.is_baseline() {
+        return highwater_snapshots::Phase::Setup;
+    }
+    trace.spans.at(block.alloc).map_or(highwater_snapshots::Phase::Other, |span| span.phase)
+}
+
+/// The step in which a block was made; none for the baseline and before the first step.
+pub fn step_of(trace: &Trace, block: &Block) -> Option<u32> {
+    if block.is_baseline() { None } else { trace.spans.at(block.alloc)?.step }
+}

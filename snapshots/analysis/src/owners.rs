@@ -1,0 +1,365 @@
+//! Owners: whose code a source line is, worked out from its function and path.
+
+use highwater_snapshots::tables::{SourceLine, Tables, UNKNOWN_FILE};
+
+/// Whose code a line is, from the user's own outwards. The line that stands for a stack is the innermost of the first
+/// owner that occurs in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LineOwner {
+    /// The user's own program.
+    Program,
+    /// A library that holds models or training loops: installed Python packages, fetched crates, the models and
+    /// scenarios of Highwater's engine.
+    Library,
+    /// Layers of a framework for Rust.
+    Layer,
+    /// Frameworks, allocators, runtimes: how memory was requested, not what for.
+    Framework,
+}
+
+impl LineOwner {
+    /// Every owner, the first that leads first.
+    pub const ALL: [Self; 4] = [Self::Program, Self::Library, Self::Layer, Self::Framework];
+
+    /// The owner of `line`.
+    pub fn of(tables: &Tables, line: &SourceLine) -> Self {
+        let (function, file) = (tables.string(line.function), tables.string(line.file));
+        let normalized;
+        let file = if file.contains('\\') {
+            normalized = file.replace('\\', "/");
+            &normalized
+        } else {
+            file
+        };
+        if is_python(file) { of_python(file) } else { of_native(function, file) }
+    }
+}
+
+/// Whether `file` is Python's: a source file, or code without one such as `<string>`.
+pub(crate) fn is_python(file: &str) -> bool {
+    file.ends_with(".py") || file.starts_with('<') || file.contains("/ipykernel_")
+}
+
+/// Python packages that are frameworks: PyTorch and what stands between it and models.
+const PYTHON_FRAMEWORKS: &[&str] = &["torch/", "torchgen/", "functorch/", "torch_xla/", "triton/", "numpy/", "einops/"];
+
+/// Parts of paths of such code outside a folder of packages.
+const PYTHON_FRAMEWORK_PATHS: &[&str] = &["/pytorch/torch/", "/torchinductor_", "<frozen "];
+
+/// Parts of paths of libraries that are run from a checkout, as an editable installation does: the folder of the
+/// repository around that of its package.
+const CHECKOUTS: &[&str] = &[
+    "/accelerate/src/accelerate/",
+    "/deepspeed/deepspeed/",
+    "/diffusers/src/diffusers/",
+    "/fairseq/fairseq/",
+    "/hydra/hydra/",
+    "/lightning/src/lightning/",
+    "/megatron-lm/megatron/",
+    "/peft/src/peft/",
+    "/pytorch-lightning/src/",
+    "/sglang/python/sglang/",
+    "/torchtitan/torchtitan/",
+    "/transformers/src/transformers/",
+    "/trl/trl/",
+    "/vision/torchvision/",
+    "/vllm/vllm/",
+];
+
+fn of_python(file: &str) -> LineOwner {
+    let file = file.to_ascii_lowercase();
+    let installed = ["/site-packages/", "/dist-packages/"].iter().find_map(|folder| file.rsplit_once(folder));
+    if let Some((_, package)) = installed {
+        let is_framework = PYTHON_FRAMEWORKS.iter().any(|framework| package.starts_with(framework));
+        return if is_framework { LineOwner::Framework } else { LineOwner::Library };
+    }
+    let is_framework = PYTHON_FRAMEWORK_PATHS.iter().any(|part| file.contains(part)) || file.starts_with("torch/");
+    if is_framework || is_of_interpreter(&file) {
+        return LineOwner::Framework;
+    }
+    if CHECKOUTS.iter().any(|part| file.contains(part)) { LineOwner::Library } else { LineOwner::Program }
+}
+
+/// Whether a path in lower case lies in the library that comes with Python: `/usr/lib/python3.12/threading.py`,
+/// `c:/python312/lib/threading.py`, `c:/users/me/miniconda3/envs/a/lib/runpy.py`.
+fn is_of_interpreter(file: &str) -> bool {
+    if file.contains("/lib/python3") || file.contains("/lib64/python3") {
+        return true;
+    }
+    // On Windows the folder of an installation holds `lib` directly.
+    let installation = file.rsplit_once("/lib/").map(|(before, _)| before).filter(|before| before.contains(":/"));
+    let mut folders = installation.unwrap_or_default().rsplit('/');
+    let (name, parent) = (folders.next().unwrap_or_default(), folders.next().unwrap_or_default());
+    let is_versioned = |version: &str| version.chars().all(|c| !c.is_alphabetic());
+    name.strip_prefix("python").is_some_and(is_versioned)
+        || name.starts_with("cpython-")
+        || ["anaconda", "miniconda", "miniforge", "mambaforge"].iter().any(|conda| name.starts_with(conda))
+        || ["envs", "versions"].contains(&parent)
+}
+
+/// Functions whose names say that they are a framework's, beside those of [`FRAMEWORK_CRATES`].
+const FRAMEWORK_FUNCTIONS: &[&str] = &[
+    // What the compiler makes of `#[global_allocator]`: its line is the program's.
+    "__rustc::",
+    "__rust_",
+    "__libc_start",
+    "_start",
+    // PyTorch, CPython, and what starts their threads.
+    "at::",
+    "c10::",
+    "torch::",
+    "cfunction_",
+    "__clone",
+    "clone3",
+    "execute_native_thread_routine",
+    "method_vectorcall",
+    "start_thread",
+];
+
+/// Crates that are frameworks, allocators or runtimes; where a name ends in `_`, all crates that begin with it.
+const FRAMEWORK_CRATES: &[&str] = &[
+    "alloc",
+    "burn_autodiff",
+    "burn_backend",
+    "burn_cubecl",
+    "burn_dispatch",
+    "burn_flex",
+    "burn_fusion",
+    "burn_ndarray",
+    "burn_tensor",
+    "candle_core",
+    "core",
+    "crossbeam_",
+    "cubecl_",
+    "cudarc",
+    "dyn_stack",
+    "gemm",
+    "gemm_",
+    "highwater",
+    "highwater_inject",
+    "highwater_kernels",
+    "highwater_recorder",
+    "highwater_snapshots",
+    "ndarray",
+    "rayon",
+    "rayon_core",
+    "std",
+];
+
+/// Crates of layers.
+const LAYER_CRATES: &[&str] = &["burn_core", "burn_nn", "burn_optim", "candle_nn", "candle_optimisers"];
+
+/// Parts of paths of Rust's own libraries, and of crates in their repositories: an inlined function is known by its
+/// bare name, so its file must say whose it is. Matched against paths that begin with `/`.
+const FRAMEWORK_FILES: &[&str] = &[
+    "/rustc/",
+    "/rustlib/src/rust/library/",
+    "/library/alloc/",
+    "/library/core/",
+    "/library/std/",
+    "/engine/allocator/src/",
+    "/recorder/src/",
+    "/recorder/inject/src/",
+    "/candle-core/src/",
+];
+
+/// Folders of fetched crates.
+const FETCHED: &[&str] = &["/registry/src/", "/git/checkouts/"];
+
+/// Folders of CPython's sources in C.
+const CPYTHON_FOLDERS: &[&str] = &["/Include/", "/Modules/", "/Objects/", "/Python/"];
+
+fn of_native(function: &str, file: &str) -> LineOwner {
+    if file == UNKNOWN_FILE || function == UNKNOWN_FILE {
+        // A library without symbols: PyTorch names its functions by whatever symbol lies next, or not at all, and then
+        // gives the address within the library as the line number.
+        return LineOwner::Framework;
+    }
+    let bare = bare_name(function);
+    let is_framework = FRAMEWORK_FUNCTIONS.iter().any(|prefix| bare.starts_with(prefix));
+    if is_framework || is_of_pytorch(function) || is_of_cpython(function, file) {
+        return LineOwner::Framework;
+    }
+    let rooted;
+    let path = if file.starts_with('/') {
+        file
+    } else {
+        rooted = format!("/{file}");
+        &rooted
+    };
+    // The name of the crate decides where the function has one, since folders may be called anything.
+    if let Some((name, rest)) = crate_of(bare) {
+        return match name {
+            "highwater_engine" => of_engine(rest),
+            "highwater_allocator" => LineOwner::Framework,
+            _ => of_crate(name).unwrap_or_else(|| of_fetched(path).unwrap_or(LineOwner::Program)),
+        };
+    }
+    let published = path.split_once("/highwater-engine-").and_then(|(_, rest)| rest.split_once("/src/"));
+    let in_engine = path.split_once("/engine/src/").or(published).map(|(_, rest)| rest);
+    match in_engine.filter(|rest| ENGINE_MODULES.iter().any(|module| is_module(rest, module))) {
+        Some(rest) => of_engine(rest),
+        None if FRAMEWORK_FILES.iter().any(|part| path.contains(part)) => LineOwner::Framework,
+        None if path.contains("/candle-nn/src/") => LineOwner::Layer,
+        None => of_fetched(path).unwrap_or(LineOwner::Program),
+    }
+}
+
+/// The function's name without what may stand before the name of its crate: `<&dyn app::Net as Module>::forward`.
+pub(super) fn bare_name(function: &str) -> &str {
+    function.trim_start_matches(['<', '&', '(']).trim_start_matches("mut ").trim_start_matches("dyn ")
+}
+
+/// The crate of a qualified name in Rust, and the path within it.
+fn crate_of(function: &str) -> Option<(&str, &str)> {
+    let (name, rest) = function.split_once("::")?;
+    let is_snake = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    (!name.is_empty() && name.chars().all(is_snake)).then_some((name, rest))
+}
+
+/// The modules of the engine, former ones among them: a bare name in one of their files is the engine's.
+const ENGINE_MODULES: &[&str] = &[
+    "alloc", "autograd", "backend", "device", "models", "nn", "ops", "optim", "replay", "scenario", "storage", "tensor",
+];
+
+/// Whether `path`, of a function or file within a crate, lies in `module`.
+fn is_module(path: &str, module: &str) -> bool {
+    path.strip_prefix(module).is_some_and(|rest| rest.starts_with(['/', '.', ':']))
+}
+
+/// The owner of `path` within the engine: a scenario's own code leads where no user's is.
+fn of_engine(path: &str) -> LineOwner {
+    match path {
+        path if is_module(path, "models") || is_module(path, "scenario") => LineOwner::Library,
+        path if is_module(path, "nn") => LineOwner::Layer,
+        _ => LineOwner::Framework,
+    }
+}
+
+fn of_crate(name: &str) -> Option<LineOwner> {
+    let is_in = |crates: &[&str]| {
+        crates.iter().any(|known| *known == name || (known.ends_with('_') && name.starts_with(known)))
+    };
+    if is_in(FRAMEWORK_CRATES) { Some(LineOwner::Framework) } else { is_in(LAYER_CRATES).then_some(LineOwner::Layer) }
+}
+
+/// The owner of a file in a folder into which cargo fetches crates: `…/registry/src/index/name-1.2.3/src/lib.rs`.
+fn of_fetched(path: &str) -> Option<LineOwner> {
+    let (_, rest) = FETCHED.iter().find_map(|folder| path.split_once(folder))?;
+    let folders = rest.split('/').skip(1).take_while(|folder| *folder != "src");
+    let name = |folder: &str| {
+        let mut dashes = folder.match_indices('-').map(|(at, _)| at);
+        let version = dashes.find(|at| folder[at + 1..].starts_with(|c: char| c.is_ascii_digit()));
+        folder[..version.unwrap_or(folder.len())].replace('-', "_")
+    };
+    let known = folders.map(name).find_map(|name| of_crate(&name));
+    Some(known.unwrap_or(LineOwner::Library))
+}
+
+/// Whether a function in C++ with its return type before its name, as templates have it, is PyTorch's.
+fn is_of_pytorch(function: &str) -> bool {
+    let head = function.split('(').next().unwrap_or_default();
+    head.split(' ').skip(1).any(|word| ["at::", "c10::", "torch::"].iter().any(|prefix| word.starts_with(prefix)))
+}
+
+/// Whether a function in C is CPython's: `PyNumber_Add`, `_PyEval_EvalFrameDefault`, or one in its sources.
+fn is_of_cpython(function: &str, file: &str) -> bool {
+    let api = function.trim_start_matches('_').strip_prefix("Py");
+    let is_api =
+        api.is_some_and(|rest| rest.split_once('_').is_some_and(|(word, _)| word.chars().all(char::is_alphabetic)));
+    let is_c = file.ends_with(".c") || file.ends_with(".h");
+    is_api || (is_c && CPYTHON_FOLDERS.iter().any(|folder| file.contains(folder)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LineOwner::{Framework, Layer, Library, Program};
+    use super::*;
+    use highwater_snapshots::ids::StringId;
+
+    fn owner(function: &str, file: &str) -> LineOwner {
+        let tables = Tables { strings: vec![function.to_owned(), file.to_owned()], ..Tables::default() };
+        LineOwner::of(&tables, &SourceLine { function: StringId(0), file: StringId(1), line: 7 })
+    }
+
+    #[test]
+    fn python_is_the_users_unless_it_is_installed_or_comes_with_the_interpreter() {
+        for (file, expected) in [
+            ("/home/me/train.py", Program),
+            ("/home/me/torch/train.py", Program),
+            ("/home/me/envs/cartpole.py", Program),
+            ("/home/me/lib/model.py", Program),
+            (r"D:\work\lib\model.py", Program),
+            (r"D:\work\my-packages\model.py", Program),
+            ("/home/me/src/transformers/block.py", Program),
+            ("<ipython-input-3-abc>", Program),
+            ("/tmp/ipykernel_71/2.py", Program),
+            ("/opt/conda/envs/a/lib/python3.10/site-packages/lightning/pytorch/trainer.py", Library),
+            ("/usr/lib/python3/dist-packages/hydra/main.py", Library),
+            ("/home/me/.venv/lib/python3.12/site-packages/accelerate/accelerator.py", Library),
+            (r"C:\Users\me\app\.venv\Lib\site-packages\deepspeed\runtime\engine.py", Library),
+            ("/home/me/src/transformers/src/transformers/trainer.py", Library),
+            ("/home/me/DeepSpeed/deepspeed/runtime/engine.py", Library),
+            ("/home/me/pytorch-lightning/src/lightning/fabric/fabric.py", Library),
+            ("/opt/conda/lib/python3.10/site-packages/torch/nn/functional.py", Framework),
+            (r"C:\Users\me\app\.venv\Lib\site-packages\torch\nn\functional.py", Framework),
+            ("/home/me/pytorch/torch/_tensor.py", Framework),
+            ("torch/nn/functional.py", Framework),
+            ("/opt/conda/envs/a/lib/python3.10/threading.py", Framework),
+            (r"C:\Python310\Lib\runpy.py", Framework),
+            (r"C:\Users\me\AppData\Local\Programs\Python\Python311\Lib\threading.py", Framework),
+            (r"C:\Users\me\miniconda3\envs\a\lib\contextlib.py", Framework),
+            ("<frozen runpy>", Framework),
+        ] {
+            assert_eq!(owner("f", file), expected, "{file}");
+        }
+    }
+
+    #[test]
+    fn rust_is_the_users_unless_it_is_fetched_a_framework_or_the_engine() {
+        let registry = "/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/";
+        let checkout = "/home/me/.cargo/git/checkouts/highwater-3a1b2c/9f8e7d6/";
+        for (function, file, expected) in [
+            ("app::train::step", "src/train.rs", Program),
+            ("step", "src/train.rs", Program),
+            ("app::engine::models::Net::forward", "/home/me/app/engine/src/models/net.rs", Program),
+            ("<app::Net as highwater_engine::nn::Module>::forward", "src/net.rs", Program),
+            ("<&dyn app::Net as Module>::forward", "src/net.rs", Program),
+            ("<alloc::vec::Vec<T> as Clone>::clone", "/rustc/59807616e1fa/library/alloc/src/vec/mod.rs", Framework),
+            ("map<usize>", "/rustc/59807616e1fa/library/core/src/iter/mod.rs", Framework),
+            ("from_elem", "/home/me/.rustup/toolchains/x/lib/rustlib/src/rust/library/alloc/src/vec/mod.rs", Framework),
+            ("rayon_core::join", "", Framework),
+            ("join", &format!("{registry}rayon-core-1.12.1/src/join/mod.rs"), Framework),
+            ("read", &format!("{registry}safetensors-0.4.0-rc.1/src/alloc/mod.rs"), Library),
+            ("image::open", &format!("{registry}image-0.25.0/src/lib.rs"), Library),
+            ("candle_nn::linear::Linear::forward", "", Layer),
+            ("highwater_engine::optim::adam::Adam::step", "/home/me/highwater/engine/src/optim/adam.rs", Framework),
+            ("highwater_engine::models::vit::Vit::new", "/home/me/highwater/engine/src/models/vit.rs", Library),
+            ("forward", "engine/src/models/vit.rs", Library),
+            ("{{closure}}", "engine/src/optim/moments.rs", Framework),
+            ("{{closure}}", &format!("{checkout}engine/src/optim/moments.rs"), Framework),
+            ("forward", &format!("{checkout}engine/src/nn/linear.rs"), Layer),
+            ("forward", &format!("{registry}highwater-engine-0.1.0/src/scenario/mod.rs"), Library),
+            ("record", "recorder/src/hub.rs", Framework),
+            ("main", "/home/me/app/recorder/examples/nerf.rs", Program),
+        ] {
+            assert_eq!(owner(function, file), expected, "{function} in {file}");
+        }
+    }
+
+    #[test]
+    fn names_in_c_say_whether_they_are_pytorchs_or_cpythons() {
+        for (function, file, expected) in [
+            ("mine::norm(at::Tensor)", "norm.cu", Program),
+            ("cublasLtCreate", "libcublasLt.so", Program),
+            ("at::native::add(at::Tensor const&)", "Add.cpp", Framework),
+            ("void at::native::gpu_kernel<int>(int)", "Loops.cuh", Framework),
+            ("_PyEval_EvalFrameDefault", "", Framework),
+            ("type_call", "/build/python-3.12.7/Objects/typeobject.c", Framework),
+            ("anything", "??", Framework),
+            ("??", "/env/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so", Framework),
+        ] {
+            assert_eq!(owner(function, file), expected, "{function} in {file}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Peak: when a total was largest, and who held memory then or at any other moment.
+
+use highwater_snapshots::ids::{DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{BlockId, Phase};
+
+use super::breakdown::{Breakdown, Grouping};
+use super::device_spans::device_steps;
+use super::filter::Filter;
+use super::group_key::GroupKey;
+use super::live::LiveIndex;
+use super::metric::{Metric, Totals};
+use super::series::Series;
+
+/// A moment of a recording: the state right after an event, or before the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The device.
+    pub device: DeviceId,
+    /// The total that is looked at.
+    pub metric: Metric,
+    /// Its value in bytes.
+    pub bytes: u64,
+    /// The event; none for the moment before the first.
+    pub event: Option<EventId>,
+    /// The event's time, in nanoseconds since the recording's origin.
+    pub time_ns: Option<u64>,
+    /// The step it lies in.
+    pub step: Option<u32>,
+    /// The phase it lies in.
+    pub phase: Phase,
+}
+
+impl Moment {
+    /// The moment right after `event`, or before the first event.
+    pub fn at(trace: &Trace, series: &Series, metric: Metric, event: Option<EventId>) -> Self {
+        let totals = event.map_or_else(|| series.baseline(), |id| series.after(trace, id));
+        let span = event.and_then(|id| trace.spans.at(id));
+        Self {
+            device: series.device(),
+            metric,
+            bytes: totals.get(metric),
+            event,
+            time_ns: event.and_then(|id| trace.events.time_of(id)),
+            step: span.and_then(|span| span.step),
+            phase: span.map_or(Phase::Setup, |span| span.phase),
+        }
+    }
+
+    /// The moment at which `metric` is largest: the first, unless that lies in the recording's first step and a later
+    /// step reaches the very same in the same phase, which then stands for all.
+    ///
+    /// The first step makes what the later ones find, such as an optimizer's state; where steps repeat to the byte, a
+    /// later one shows how every step goes. [`reached_elsewhere`](super::phases::reached_elsewhere) tells the others.
+    pub fn peak(trace: &Trace, series: &Series, metric: Metric) -> Self {
+        let (bytes, event) = series.peak(trace, metric);
+        let repeated = event.and_then(|event| Self::repeat_after_first_step(trace, series, metric, (bytes, event)));
+        Self::at(trace, series, metric, repeated.or(event))
+    }
+
+    fn repeat_after_first_step(
+        trace: &Trace,
+        series: &Series,
+        metric: Metric,
+        (bytes, event): (u64, EventId),
+    ) -> Option<EventId> {
+        let first = trace.spans.at(event)?;
+        let step = first.step.filter(|step| device_steps(trace, series.device()).first() == Some(step))?;
+        let after = trace.spans.step_range(step)?.end as usize;
+        let (again, event) = series.largest(trace, metric, after..trace.events.len())?;
+        // A total that merely stays as high into the next step is not reached there.
+        let is_reached = series.before_position(trace, after).get(metric) < bytes;
+        let is_alike = trace.spans.at(event).is_some_and(|span| span.phase == first.phase);
+        (again == bytes && is_reached && is_alike).then_some(event)
+    }
+
+    /// How many events have happened by then.
+    pub fn position(&self) -> usize {
+        self.event.map_or(0, |id| id.0 as usize + 1)
+    }
+}
+
+/// A moment and who holds memory then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// When, and how much.
+    pub moment: Moment,
+    /// By whom; its total is the moment's bytes, unless a filter leaves blocks out.
+    pub breakdown: Breakdown,
+}
+
+impl Peak {
+    /// Who holds memory at `moment`, by `keys`, among the blocks that pass `filter`.
+    ///
+    /// For `reserved` and `device_used`, which are no sums over blocks, the bytes beside the blocks stand as groups of
+    /// their own, so that the groups still add up; a filter leaves them out.
+    pub fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: Moment, query: &Query<'_>) -> Self {
+        let totals = series.before_position(trace, moment.position());
+        let mut blocks: Vec<BlockId> = live.before_position(trace, moment.metric, moment.position());
+        if !query.filter.is_empty() {
+            let mut filter = query.filter.on(trace);
+            blocks.retain(|&id| filter.matches(id));
+        }
+        let mut beside = Vec::new();
+        if query.filter.is_empty() {
+            let (is_split, bytes) = beside_blocks(moment.metric, &totals);
+            beside = bytes;
+            if !is_split {
+                blocks.clear();
+            }
+        }
+        let grouping = Grouping { keys: query.keys, beside: &beside, top: query.top };
+        Self { moment, breakdown: Breakdown::of(trace, moment.metric, &blocks, &grouping) }
+    }
+}
+
+/// The bytes of `metric` that no block accounts for, by name, and whether blocks account for the others: not where the
+/// driver reports less than is held, since no split of that can be true. Nothing for metrics that are sums over blocks.
+pub fn beside_blocks(metric: Metric, totals: &Totals) -> (bool, Vec<(&'static str, u64)>) {
+    if metric.is_of_blocks() {
+        return (true, Vec::new());
+    }
+    let held = if metric == Metric::Reserved { totals.reserved } else { totals.device_used };
+    if held < totals.reserved || totals.reserved < totals.active {
+        return (false, vec![("(less than the allocator holds)", held)]);
+    }
+    let free = ("(free in segments)", totals.reserved - totals.active);
+    (true, vec![free, ("(outside the allocator)", held - totals.reserved)])
+}
+
+/// How a moment is taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// What to group by.
+    pub keys: &'a [GroupKey],
+    /// How many groups to list.
+    pub top: usize,
+    /// Which blocks to look at.
+    pub filter: &'a Filter,
+}

@@ -1,0 +1,167 @@
+//! Replay: the one place that knows what an event does to blocks, segments and totals.
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+
+use super::metric::{Metric, Totals};
+
+/// What an event does. Blocks are named by their row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// A block begins to live.
+    Begins(usize),
+    /// A block's free is requested: it leaves `requested` and `allocated`.
+    EndsLive(usize),
+    /// A block's free is completed: it leaves `active`.
+    EndsActive(usize),
+    /// Bytes are obtained from the driver.
+    Holds(u64),
+    /// Bytes are given back to the driver.
+    GivesBack(u64),
+    /// The driver says how many bytes are in use on the device.
+    Samples(u64),
+}
+
+impl Effect {
+    /// The row of the block that begins or ceases to count towards `metric` by it, and whether it begins. Metrics that
+    /// are no sums over blocks count the active ones.
+    #[inline]
+    pub fn of_block(self, metric: Metric) -> Option<(usize, bool)> {
+        let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
+        match self {
+            Self::Begins(row) => Some((row, true)),
+            Self::EndsLive(row) if ends_at_request => Some((row, false)),
+            Self::EndsActive(row) if !ends_at_request => Some((row, false)),
+            _ => None,
+        }
+    }
+}
+
+/// Tells `each` what event `index` does; most events do one thing, some none or two.
+#[inline]
+pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
+    let subject = trace.events.subject[index];
+    let row = subject as usize;
+    let event = EventId(index as u32);
+    match trace.events.kind[index] {
+        EventKind::Alloc => {
+            each(Effect::Begins(row));
+            if !trace.replaced.is_empty() {
+                let first = trace.replaced.partition_point(|(at, _)| *at < event);
+                for (_, ended) in trace.replaced[first..].iter().take_while(|(at, _)| *at == event) {
+                    if trace.blocks.free_requested[ended.0 as usize] == event && !trace.was_waiting_at_start(*ended) {
+                        each(Effect::EndsLive(ended.0 as usize));
+                    }
+                    each(Effect::EndsActive(ended.0 as usize));
+                }
+            }
+        }
+        EventKind::FreeRequested if BlockId(subject).is_some() => each(Effect::EndsLive(row)),
+        EventKind::FreeCompleted if BlockId(subject).is_some() => {
+            // Where the request was not recorded, the completion ends both.
+            if trace.blocks.free_requested[row] == event && !trace.was_waiting_at_start(BlockId(subject)) {
+                each(Effect::EndsLive(row));
+            }
+            each(Effect::EndsActive(row));
+        }
+        EventKind::SegmentAlloc | EventKind::SegmentMap => each(Effect::Holds(trace.segments.range[row].bytes)),
+        EventKind::SegmentFree | EventKind::SegmentUnmap => each(Effect::GivesBack(trace.segments.range[row].bytes)),
+        EventKind::DeviceUsed => each(Effect::Samples(trace.device_used[row])),
+        EventKind::FreeRequested | EventKind::FreeCompleted => {}
+        EventKind::Tag | EventKind::Oom | EventKind::Step | EventKind::Phase | EventKind::Mark => {}
+        EventKind::Used => {}
+    }
+}
+
+/// Tells `each` what was there on `device` before the first event.
+pub fn baseline_effects(trace: &Trace, device: DeviceId, mut each: impl FnMut(Effect)) {
+    // Baseline rows stand first.
+    for row in 0..trace.blocks.alloc.partition_point(|alloc| !alloc.is_some()) {
+        if trace.blocks.device[row] == device {
+            each(Effect::Begins(row));
+            if trace.was_waiting_at_start(BlockId(row as u32)) {
+                each(Effect::EndsLive(row));
+            }
+        }
+    }
+    for row in 0..trace.segments.alloc.partition_point(|alloc| !alloc.is_some()) {
+        if trace.segments.device[row] == device {
+            each(Effect::Holds(trace.segments.range[row].bytes));
+        }
+    }
+}
+
+impl Totals {
+    /// Applies one effect.
+    #[inline]
+    pub fn apply(&mut self, trace: &Trace, effect: Effect) {
+        let blocks = &trace.blocks;
+        match effect {
+            Effect::Begins(row) => {
+                self.requested += blocks.requested[row];
+                self.allocated += blocks.allocated[row];
+                self.active += blocks.allocated[row];
+            }
+            Effect::EndsLive(row) => {
+                self.requested -= blocks.requested[row];
+                self.allocated -= blocks.allocated[row];
+            }
+            Effect::EndsActive(row) => self.active -= blocks.allocated[row],
+            Effect::Holds(bytes) => self.reserved += bytes,
+            // Saturates where the segment is unknown, which the trace's trust facts count.
+            Effect::GivesBack(bytes) => self.reserved = self.reserved.saturating_sub(bytes),
+            Effect::Samples(bytes) => self.device_used = bytes,
+        }
+    }
+}
+
+/// Walks the events and keeps the totals of one device.
+#[derive(Clone, Debug)]
+pub struct Replay<'a> {
+    trace: &'a Trace,
+    device: DeviceId,
+    next: usize,
+    totals: Totals,
+}
+
+impl<'a> Replay<'a> {
+    /// The state before the first event: the baseline.
+    pub fn new(trace: &'a Trace, device: DeviceId) -> Self {
+        let mut totals = Totals::default();
+        baseline_effects(trace, device, |effect| totals.apply(trace, effect));
+        Self { trace, device, next: 0, totals }
+    }
+
+    /// Goes on from totals known to hold before event `next`.
+    pub(super) fn resume(trace: &'a Trace, device: DeviceId, next: usize, totals: Totals) -> Self {
+        Self { trace, device, next, totals }
+    }
+
+    /// The totals now.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The position of the next event.
+    pub fn position(&self) -> usize {
+        self.next
+    }
+
+    /// Applies the next event, of whatever device; gives its id, or `None` after the last.
+    #[inline]
+    pub fn step(&mut self) -> Option<EventId> {
+        let index = self.next;
+        if *self.trace.events.device.get(index)? == self.device {
+            let (trace, totals) = (self.trace, &mut self.totals);
+            effects(trace, index, |effect| totals.apply(trace, effect));
+        }
+        self.next += 1;
+        Some(EventId(index as u32))
+    }
+
+    /// Applies every event before position `end`.
+    pub fn run_to(&mut self, end: usize) {
+        while self.next < end && self.step().is_some() {}
+    }
+}

@@ -1,0 +1,86 @@
+//! Growth: what is made in a step and never freed, and which of it belongs to a leak.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::Serialize;
+
+use highwater_snapshots::Category;
+use highwater_snapshots::ids::ScopeId;
+use highwater_snapshots::trace::Trace;
+
+use super::bins::Sum;
+use super::steps::StepRow;
+use super::tally::Kept;
+
+/// What one place in the program keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Growth {
+    /// What it is for.
+    pub category: Category,
+    /// The module path; empty for none.
+    pub scope: String,
+    /// All that is kept, from whatever step.
+    pub total: Sum,
+    /// What is kept from each row of steps, in order; rows from which nothing is kept are left out.
+    pub by_step: Vec<KeptOfStep>,
+    /// Whether some of it belongs to a leak: a source line that keeps memory of every step, see
+    /// [`Leaks`](crate::growth::Leaks).
+    pub is_growing: bool,
+    /// The fewest bytes kept from a step of those in which leaks are looked for; 0 unless it is growing.
+    pub least_bytes: u64,
+}
+
+/// What is kept of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct KeptOfStep {
+    /// The row of steps.
+    pub row: usize,
+    /// Its number; none outside all steps.
+    pub step: Option<u32>,
+    /// What is kept.
+    #[serde(flatten)]
+    pub sum: Sum,
+}
+
+/// Sorts out what is kept, and notes in each row of `steps` how much that is. `leaking` are the categories and scopes of
+/// the blocks that leaks keep, and `window` the steps in which these are looked for.
+pub(super) fn growth(
+    trace: &Trace,
+    steps: &mut [StepRow],
+    kept: &Kept,
+    (window, leaking): (&[u32], &HashSet<(Category, ScopeId)>),
+) -> Vec<Growth> {
+    let in_window = |row: &StepRow| row.step.is_some_and(|step| window.contains(&step));
+    let telling: Vec<usize> = (0..steps.len()).filter(|row| in_window(&steps[*row])).collect();
+    let mut groups: Vec<Growth> = Vec::with_capacity(kept.len());
+    for ((category, scope), runs) in kept {
+        let mut by_row: BTreeMap<usize, Sum> = BTreeMap::new();
+        let mut total = Sum::default();
+        for (first, sum) in runs {
+            let row = steps.partition_point(|row| row.range.end <= *first);
+            by_row.entry(row).or_default().join(sum);
+            total.join(sum);
+        }
+        for (row, sum) in &by_row {
+            if let Some(step) = steps.get_mut(*row) {
+                step.kept.join(sum);
+            }
+        }
+        let least = telling.iter().map(|row| by_row.get(row).map_or(0, |sum| sum.bytes)).min().unwrap_or(0);
+        let is_growing = leaking.contains(&(*category, *scope));
+        let of_step = |(row, sum)| KeptOfStep { row, step: steps.get(row).and_then(|step| step.step), sum };
+        groups.push(Growth {
+            category: *category,
+            scope: trace.tables.scope_path(*scope),
+            total,
+            by_step: by_row.into_iter().map(of_step).collect(),
+            is_growing,
+            least_bytes: if is_growing { least } else { 0 },
+        });
+    }
+    groups.sort_by(|a, b| {
+        let rank = |group: &Growth| (group.is_growing, group.least_bytes, group.total.bytes);
+        rank(b).cmp(&rank(a)).then_with(|| (a.category, &a.scope).cmp(&(b.category, &b.scope)))
+    });
+    groups
+}

@@ -1,0 +1,143 @@
+//! Steps: what each step did to the totals.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::device_spans::device_spans;
+use crate::matches::Matches;
+use crate::metric::{Metric, Totals};
+use crate::replay::{Effect, baseline_effects, effects};
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+
+use super::bins::Sum;
+
+/// A step, or a run of events outside all steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepRow {
+    /// Its number; none outside all steps.
+    pub step: Option<u32>,
+    /// Its events, by position: the first and one past the last, those of other devices among them.
+    pub range: Range<u32>,
+    /// Its events of this device, with those that concern every device.
+    pub events: u64,
+    /// Time of the first and of the last of them, in nanoseconds since the recording's origin.
+    pub times_ns: Option<(u64, u64)>,
+    /// Blocks made in it.
+    pub allocations: u64,
+    /// Bytes that they asked for.
+    pub requested: u64,
+    /// The same after rounding.
+    pub allocated: u64,
+    /// Blocks whose free was requested in it.
+    pub frees: u64,
+    /// The totals before it.
+    pub start: Totals,
+    /// The largest of each total, from its start to its end.
+    pub peak: Totals,
+    /// The totals after it.
+    pub end: Totals,
+    /// Of the blocks made in it, those that are never freed.
+    pub kept: Sum,
+}
+
+impl StepRow {
+    /// By how many bytes a total is larger after it than before it.
+    pub fn growth(&self, metric: Metric) -> i64 {
+        difference(self.end.get(metric), self.start.get(metric))
+    }
+
+    /// By how many bytes its peak is higher than that of `before`.
+    pub fn peak_growth(&self, before: &Self, metric: Metric) -> i64 {
+        difference(self.peak.get(metric), before.peak.get(metric))
+    }
+}
+
+fn difference(after: u64, before: u64) -> i64 {
+    let size = i64::try_from(after.abs_diff(before)).unwrap_or(i64::MAX);
+    if after < before { -size } else { size }
+}
+
+/// The rows, in order. What is kept of them is left at nothing.
+pub(super) fn steps(trace: &Trace, device: DeviceId, matches: &Matches) -> Vec<StepRow> {
+    let mut totals = Totals::default();
+    baseline_effects(trace, device, |effect| {
+        apply(trace, matches, &mut totals, effect);
+    });
+    let mut rows = runs(trace, device);
+    for row in &mut rows {
+        (row.start, row.peak) = (totals, totals);
+        for index in row.range.start as usize..row.range.end as usize {
+            let is_ours = trace.events.device.get(index) == Some(&device);
+            if !is_ours && !trace.is_everywhere(EventId(index as u32)) {
+                continue;
+            }
+            row.events += 1;
+            let time = trace.events.time_ns[index];
+            row.times_ns = Some(row.times_ns.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
+            if !is_ours {
+                continue;
+            }
+            effects(trace, index, |effect| {
+                if apply(trace, matches, &mut totals, effect) {
+                    row.count(trace, effect);
+                }
+            });
+            row.peak = row.peak.max(&totals);
+        }
+        row.end = totals;
+    }
+    rows
+}
+
+impl StepRow {
+    fn count(&mut self, trace: &Trace, effect: Effect) {
+        match effect {
+            Effect::Begins(row) => {
+                self.allocations += 1;
+                self.requested = self.requested.saturating_add(trace.blocks.requested[row]);
+                self.allocated = self.allocated.saturating_add(trace.blocks.allocated[row]);
+            }
+            Effect::EndsLive(_) => self.frees += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Applies an effect, unless it is one of a block that does not count; whether it was applied.
+fn apply(trace: &Trace, matches: &Matches, totals: &mut Totals, effect: Effect) -> bool {
+    let counts = match effect {
+        Effect::Begins(row) | Effect::EndsLive(row) | Effect::EndsActive(row) => matches.contains(BlockId(row as u32)),
+        _ => true,
+    };
+    if counts {
+        totals.apply(trace, effect);
+    }
+    counts
+}
+
+/// Runs of events of the same step of a device, as rows without figures.
+fn runs(trace: &Trace, device: DeviceId) -> Vec<StepRow> {
+    let mut rows: Vec<StepRow> = Vec::new();
+    for span in device_spans(trace, device) {
+        match rows.last_mut().filter(|last| last.step == span.step) {
+            Some(last) => last.range.end = span.end.0,
+            None => rows.push(StepRow {
+                step: span.step,
+                range: span.first.0..span.end.0,
+                events: 0,
+                times_ns: None,
+                allocations: 0,
+                requested: 0,
+                allocated: 0,
+                frees: 0,
+                start: Totals::default(),
+                peak: Totals::default(),
+                end: Totals::default(),
+                kept: Sum::default(),
+            }),
+        }
+    }
+    rows
+}

@@ -1,0 +1,283 @@
+//! Build: from blocks to a tree. Blocks that share all values of the keys are one before any path is walked.
+
+use hashbrown::HashMap;
+use rayon::slice::ParallelSliceMut;
+
+use crate::between::bytes_of;
+use crate::group_key::GroupKey;
+use crate::lifetime::Lifetime;
+use crate::lifetime::{phase_of, step_of};
+use crate::metric::Metric;
+use crate::pools::{BlockPool, Pools};
+use highwater_snapshots::ids::{BlockId, ScopeId, StackId, StringId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{Category, Phase};
+
+use super::lines::Lines;
+use super::{Node, NodeId, Part, Role, Tree, TreeKey, TreeQuery};
+
+/// A value of a level's key below one chain of values of the levels before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    /// The chain of the level before; 0 at the first.
+    pub(super) before: u32,
+    /// The value.
+    pub(super) code: u64,
+    /// The node at which the value's path begins.
+    pub(super) start: NodeId,
+    /// The node at which it ends.
+    pub(super) end: NodeId,
+}
+
+/// One level's values.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    pub(super) key: TreeKey,
+    pub(super) chains: Vec<Chain>,
+    /// The user's line of each stack met, where that is the key.
+    pub(super) line_of: HashMap<StackId, u64>,
+}
+
+/// Stands for a value that a block does not have.
+pub(super) const NO_CODE: u64 = u64::MAX;
+
+impl Tree {
+    /// The tree of `blocks`, which are distinct, with their bytes as `metric` counts them. `beside` are bytes that no
+    /// block accounts for, each a child of the root, by name.
+    ///
+    /// Takes one step a block and key, and one a line or part of each distinct stack or module path.
+    pub fn of(
+        trace: &Trace,
+        metric: Metric,
+        blocks: Vec<BlockId>,
+        beside: &[(&'static str, u64)],
+        query: TreeQuery,
+    ) -> Self {
+        let mut builder = Builder::new(trace, &query);
+        let mut chains = vec![0_u32; blocks.len()];
+        for &key in &query.keys {
+            builder.add_level(key, &blocks, &mut chains);
+        }
+        // What belongs to a chain of the last level, or without any level to the root.
+        let last = builder.levels.last();
+        let ends: Vec<NodeId> = match last {
+            Some(level) => chains.iter().map(|chain| level.chains[*chain as usize].end).collect(),
+            None => vec![NodeId::ROOT; blocks.len()],
+        };
+        for (&id, end) in blocks.iter().zip(&ends) {
+            let node = &mut builder.nodes[end.row()];
+            node.own_bytes += bytes_of(trace, metric, id);
+            node.own_blocks += 1;
+        }
+        let mut names = Vec::new();
+        for &(name, bytes) in beside.iter().filter(|(_, bytes)| *bytes > 0) {
+            let row = builder.child(NodeId::ROOT, Part::Beside(names.len() as u8), 0, Role::Program);
+            builder.nodes[row.row()].own_bytes += bytes;
+            names.push(name);
+        }
+        let Builder { mut nodes, lines, mut levels, .. } = builder;
+        for row in (0..nodes.len()).rev() {
+            let Node { own_bytes, own_blocks, .. } = nodes[row];
+            nodes[row].bytes += own_bytes;
+            nodes[row].blocks += own_blocks;
+            let Node { bytes, blocks, parent, .. } = nodes[row];
+            if row > 0 {
+                nodes[parent.row()].bytes += bytes;
+                nodes[parent.row()].blocks += blocks;
+            }
+        }
+        let (nodes, place) = in_order(trace, &lines, &nodes);
+        for chain in levels.iter_mut().flat_map(|level| &mut level.chains) {
+            (chain.start, chain.end) = (place[chain.start.row()], place[chain.end.row()]);
+        }
+        let ends = ends.into_iter().map(|end| place[end.row()]).collect();
+        Self { query, nodes, lines, beside: names, levels, blocks, ends }
+    }
+}
+
+/// The nodes with siblings side by side, most bytes first, parents before children; and the new place of each.
+fn in_order(trace: &Trace, lines: &Lines, nodes: &[Node]) -> (Vec<Node>, Vec<NodeId>) {
+    let mut first_of = vec![0_u32; nodes.len() + 1];
+    for node in &nodes[1..] {
+        first_of[node.parent.row() + 1] += 1;
+    }
+    for row in 0..nodes.len() {
+        first_of[row + 1] += first_of[row];
+    }
+    let mut next = first_of.clone();
+    let mut children = vec![0_u32; nodes.len() - 1];
+    for (row, node) in nodes.iter().enumerate().skip(1) {
+        let slot = &mut next[node.parent.row()];
+        children[*slot as usize] = row as u32;
+        *slot += 1;
+    }
+    let mut order = vec![0_u32];
+    let mut place = vec![NodeId::ROOT; nodes.len()];
+    let mut out: Vec<Node> = Vec::with_capacity(nodes.len());
+    while let Some(&row) = order.get(out.len()) {
+        let row = row as usize;
+        let mut node = nodes[row];
+        node.parent = place[node.parent.row()];
+        let own = &mut children[first_of[row] as usize..first_of[row + 1] as usize];
+        own.par_sort_unstable_by(|a, b| {
+            let (a, b) = (&nodes[*a as usize], &nodes[*b as usize]);
+            b.bytes.cmp(&a.bytes).then_with(|| a.part.compare(b.part, &trace.tables, lines))
+        });
+        node.first_child = order.len() as u32;
+        node.children = own.len() as u32;
+        for &child in &*own {
+            place[child as usize] = NodeId(order.len() as u32);
+            order.push(child);
+        }
+        out.push(node);
+    }
+    (out, place)
+}
+
+struct Builder<'a> {
+    trace: &'a Trace,
+    query: &'a TreeQuery,
+    pools: Pools,
+    lines: Lines,
+    nodes: Vec<Node>,
+    child_of: HashMap<(NodeId, Part, u8), NodeId>,
+    levels: Vec<Level>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(trace: &'a Trace, query: &'a TreeQuery) -> Self {
+        let (lines, child_of, levels) = (Lines::default(), HashMap::new(), Vec::new());
+        let names_pools = query.keys.contains(&TreeKey::By(GroupKey::Pool));
+        let pools = if names_pools { Pools::of(trace) } else { Pools::default() };
+        let root = new_node(NodeId::ROOT, Part::All, 0, Role::Program);
+        Self { trace, query, pools, lines, nodes: vec![root], child_of, levels }
+    }
+
+    /// Splits the chains of `blocks` by `key`, and gives every new chain its path of nodes.
+    fn add_level(&mut self, key: TreeKey, blocks: &[BlockId], chain_of: &mut [u32]) {
+        let mut level = Level { key, chains: Vec::new(), line_of: HashMap::new() };
+        let mut known: HashMap<(u32, u64), u32> = HashMap::new();
+        let mut last = None;
+        for (&id, chain) in blocks.iter().zip(chain_of) {
+            let value = (*chain, self.code(&mut level, id));
+            *chain = match last {
+                // Blocks of one kind come in runs.
+                Some((same, chain)) if same == value => chain,
+                _ => {
+                    let next = level.chains.len() as u32;
+                    // No two blocks are the same block.
+                    let chain = if key == TreeKey::Block { next } else { *known.entry(value).or_insert(next) };
+                    if chain == next {
+                        let (before, code) = value;
+                        level.chains.push(Chain { before, code, start: NodeId::ROOT, end: NodeId::ROOT });
+                    }
+                    chain
+                }
+            };
+            last = Some((value, *chain));
+        }
+        let row = self.levels.len() as u8;
+        let mut lines = Vec::new();
+        for chain in &mut level.chains {
+            let ending = self.levels.last().and_then(|before| before.chains.get(chain.before as usize));
+            chain.start = ending.map_or(NodeId::ROOT, |before| before.end);
+            chain.end = self.walk(chain.start, key, chain.code, row, &mut lines);
+        }
+        self.levels.push(level);
+    }
+
+    fn code(&mut self, level: &mut Level, id: BlockId) -> u64 {
+        let trace = self.trace;
+        let blocks = &trace.blocks;
+        let row = id.0 as usize;
+        match level.key {
+            TreeKey::Block => u64::from(id.0),
+            TreeKey::By(key) => match key {
+                GroupKey::Category => u64::from(blocks.category[row] as u8),
+                GroupKey::Op => u64::from(trace.tables.op(blocks.op[row]).map_or(StringId::NONE, |op| op.name).0),
+                GroupKey::Scope => u64::from(blocks.scope[row].0),
+                GroupKey::ScopeTo(depth) => {
+                    u64::from(trace.tables.scope_to_depth(blocks.scope[row], usize::from(depth)).0)
+                }
+                GroupKey::Phase => u64::from(phase_of(trace, &blocks.get(id)) as u8),
+                GroupKey::Step => step_of(trace, &blocks.get(id)).map_or(NO_CODE, u64::from),
+                GroupKey::Stack => u64::from(blocks.stack[row].0),
+                GroupKey::Frame => {
+                    let (stack, lines) = (blocks.stack[row], &mut self.lines);
+                    *level.line_of.entry(stack).or_insert_with(|| {
+                        lines.meet(&trace.tables, stack);
+                        lines.user_line_of(&trace.tables, stack).map_or(NO_CODE, u64::from)
+                    })
+                }
+                GroupKey::Size => blocks.requested[row],
+                GroupKey::Stream => blocks.stream[row].0,
+                GroupKey::Pool => self.pools.pool(trace, &blocks.get(id)).code(),
+                GroupKey::Lifetime => Lifetime::of(trace, &blocks.get(id)) as u64,
+            },
+        }
+    }
+
+    /// The node at which the path of a value ends that begins at `start`.
+    fn walk(&mut self, start: NodeId, key: TreeKey, code: u64, level: u8, lines: &mut Vec<(u32, Role)>) -> NodeId {
+        let trace = self.trace;
+        let tables = &trace.tables;
+        let by_name = |code: u64| StringId(code as u32);
+        let part = match key {
+            TreeKey::Block => Part::Block(BlockId(code as u32)),
+            TreeKey::By(GroupKey::Category) => {
+                Part::Category(Category::from_code(code as u8).unwrap_or(Category::Unknown))
+            }
+            TreeKey::By(GroupKey::Op) => Part::Op(by_name(code)),
+            TreeKey::By(GroupKey::Phase) => Part::Phase(Phase::from_code(code as u8).unwrap_or(Phase::Other)),
+            TreeKey::By(GroupKey::Step) => Part::Step(u32::try_from(code).ok()),
+            TreeKey::By(GroupKey::Size) => Part::Size(code),
+            TreeKey::By(GroupKey::Stream) => Part::Stream(code),
+            TreeKey::By(GroupKey::Pool) => Part::Pool(BlockPool::from_code(code)),
+            TreeKey::By(GroupKey::Lifetime) => {
+                Part::Lifetime(Lifetime::ALL.get(code as usize).copied().unwrap_or(Lifetime::Kept))
+            }
+            TreeKey::By(GroupKey::Frame) => {
+                let line = u32::try_from(code).ok();
+                return self.child(start, Part::Line(line), level, Role::Program);
+            }
+            TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)) => {
+                let mut names: Vec<StringId> =
+                    tables.scope_rows(ScopeId(code as u32)).map(|scope| scope.name).collect();
+                if names.is_empty() {
+                    names.push(StringId::NONE);
+                }
+                let step = |at, name: &StringId| self.child(at, Part::Scope(*name), level, Role::Program);
+                return names.iter().rev().fold(start, step);
+            }
+            TreeKey::By(GroupKey::Stack) => {
+                self.lines.of_stack(tables, StackId(code as u32), self.query.hides_internals, lines);
+                if lines.is_empty() {
+                    return self.child(start, Part::Line(None), level, Role::Program);
+                }
+                if !self.query.is_inverted {
+                    lines.reverse();
+                }
+                let step = |at, (line, role): &(u32, Role)| self.child(at, Part::Line(Some(*line)), level, *role);
+                return lines.iter().fold(start, step);
+            }
+        };
+        self.child(start, part, level, Role::Program)
+    }
+
+    fn child(&mut self, parent: NodeId, part: Part, level: u8, role: Role) -> NodeId {
+        let nodes = &mut self.nodes;
+        let mut make = || {
+            nodes.push(new_node(parent, part, level, role));
+            NodeId(nodes.len() as u32 - 1)
+        };
+        match part {
+            // Each comes once: nothing would be found.
+            Part::Block(_) => make(),
+            _ => *self.child_of.entry((parent, part, level)).or_insert_with(make),
+        }
+    }
+}
+
+fn new_node(parent: NodeId, part: Part, level: u8, role: Role) -> Node {
+    Node { part, level, role, parent, bytes: 0, own_bytes: 0, blocks: 0, own_blocks: 0, first_child: 0, children: 0 }
+}

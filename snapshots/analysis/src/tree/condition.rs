@@ -1,0 +1,190 @@
+//! Condition: the words of `--where` that select the blocks of one node and no others of its tree.
+
+use crate::group_key::GroupKey;
+use highwater_snapshots::ids::{ScopeId, StackId};
+use highwater_snapshots::trace::Trace;
+
+use super::build::{Chain, Level, NO_CODE};
+use super::{NodeId, Part, Tree, TreeKey};
+
+/// Values that one term lists at most: more would be no condition that a person reads.
+const MOST_VALUES: usize = 16;
+/// Lines of a stack that one condition names at most.
+const MOST_LINES: usize = 4;
+
+impl Tree {
+    /// The condition that of this tree's blocks selects exactly those of `id`, if `--where` can say it and it is short
+    /// enough to be read. The root needs none and has none.
+    pub fn condition(&self, trace: &Trace, id: NodeId) -> Option<String> {
+        let path = self.path(id);
+        let deepest = self.node(*path.last()?).level;
+        let mut terms = Vec::new();
+        let mut start = NodeId::ROOT;
+        for row in 0..=deepest {
+            let level = self.levels.get(usize::from(row))?;
+            let last = *path.iter().rev().find(|at| self.node(**at).level == row)?;
+            let (mut members, mut others) = (Vec::new(), Vec::new());
+            for chain in level.chains.iter().filter(|chain| chain.start == start) {
+                // A path that goes on to the next level has left this one where it ended.
+                let is_member = if row < deepest { chain.end == last } else { self.is_within(chain.end, last) };
+                if is_member { members.push(chain) } else { others.push(chain) }
+            }
+            terms.push(self.term(trace, level, last, &members, &others)?);
+            start = last;
+        }
+        Some(terms.join(" "))
+    }
+
+    fn term(
+        &self,
+        trace: &Trace,
+        level: &Level,
+        last: NodeId,
+        members: &[&Chain],
+        others: &[&Chain],
+    ) -> Option<String> {
+        let tables = &trace.tables;
+        match self.node(last).part {
+            Part::All | Part::Beside(_) | Part::Block(_) => None,
+            Part::Category(category) => Some(format!("category={category}")),
+            Part::Phase(phase) => Some(format!("phase={phase}")),
+            Part::Pool(pool) => Some(format!("pool={}", quoted(&pool.to_string())?)),
+            Part::Lifetime(lifetime) => Some(format!("lifetime={}", lifetime.word())),
+            Part::Op(name) => Some(format!("op={}", quoted(tables.string(name))?)),
+            Part::Stream(stream) => Some(format!("stream={stream}")),
+            Part::Size(bytes) => Some(format!("size={bytes}")),
+            Part::Step(Some(step)) => Some(format!("step={step}")),
+            Part::Step(None) => {
+                let steps: Vec<String> = others.iter().map(|chain| chain.code.to_string()).collect();
+                // Without a step, no number is met, and each is denied.
+                let listed = if steps.is_empty() { u32::MAX.to_string() } else { steps.join(",") };
+                (steps.len() <= MOST_VALUES).then(|| format!("step!={listed}"))
+            }
+            Part::Scope(_) => scope_term(trace, members, others),
+            Part::Line(_) if level.key == TreeKey::By(GroupKey::Frame) => self.frame_term(trace, level, members),
+            Part::Line(_) => self.stack_term(trace, last, members, others),
+        }
+    }
+
+    /// The condition for blocks whose user line is that of `members`; lines of other groups are denied where their
+    /// stacks pass through it.
+    fn frame_term(&self, trace: &Trace, level: &Level, members: &[&Chain]) -> Option<String> {
+        let tables = &trace.tables;
+        let code = members.first()?.code;
+        if code == NO_CODE {
+            let is_right = |(stack, of): (&StackId, &u64)| (*of == NO_CODE) == is_empty(trace, *stack);
+            return level.line_of.iter().all(is_right).then(|| "stack=".to_owned());
+        }
+        let line = u32::try_from(code).ok()?;
+        let mut denied: Vec<u32> = Vec::new();
+        for (stack, of) in &level.line_of {
+            if *of != code && self.lines.has_line(tables, *stack, line) {
+                denied.push(u32::try_from(*of).ok()?);
+            }
+        }
+        denied.sort_unstable();
+        denied.dedup();
+        let own = || level.line_of.iter().filter(|(_, of)| **of == code).map(|(stack, _)| *stack);
+        let is_own = |denied: &u32| own().any(|stack| self.lines.has_line(tables, stack, *denied));
+        if denied.len() > MOST_LINES || denied.iter().any(is_own) {
+            return None;
+        }
+        let term = format!("frame={}", quoted(self.lines.text(line))?);
+        if denied.is_empty() {
+            return Some(term);
+        }
+        let denied = denied.iter().map(|line| quoted(self.lines.text(*line))).collect::<Option<Vec<String>>>()?;
+        Some(format!("{term} frame!={}", denied.join(",")))
+    }
+
+    /// The condition for blocks whose stacks pass through `last`: by its line, with as few lines around it as tell it
+    /// apart, else by the whole stack.
+    fn stack_term(&self, trace: &Trace, last: NodeId, members: &[&Chain], others: &[&Chain]) -> Option<String> {
+        let tables = &trace.tables;
+        let stack_of = |chain: &Chain| StackId(chain.code as u32);
+        if self.node(last).part == Part::Line(None) {
+            let is_right = others.iter().all(|chain| !is_empty(trace, stack_of(chain)));
+            return is_right.then(|| "stack=".to_owned());
+        }
+        let level = self.node(last).level;
+        let mut left: Vec<StackId> = others.iter().map(|chain| stack_of(chain)).collect();
+        let mut terms = Vec::new();
+        for at in self.path(last).into_iter().rev().take_while(|at| self.node(*at).level == level) {
+            let Part::Line(Some(line)) = self.node(at).part else {
+                return None;
+            };
+            let before = left.len();
+            left.retain(|stack| self.lines.has_line(tables, *stack, line));
+            if terms.is_empty() || left.len() < before {
+                terms.push(format!("frame={}", quoted(self.lines.text(line))?));
+            }
+            if left.is_empty() || terms.len() == MOST_LINES {
+                break;
+            }
+        }
+        if left.is_empty() {
+            return Some(terms.join(" "));
+        }
+        // Lines have no order in conditions, whole stacks have.
+        let [only] = members else {
+            return None;
+        };
+        let whole = tables.stack_text(stack_of(only));
+        let is_other = others.iter().any(|chain| tables.stack_text(stack_of(chain)) == whole);
+        if is_other { None } else { Some(format!("stack={}", quoted(&whole.join("\n"))?)) }
+    }
+}
+
+fn is_empty(trace: &Trace, stack: StackId) -> bool {
+    trace.tables.stack_frames(stack).next().is_none()
+}
+
+/// The condition for the module paths of `members` and none of `others`.
+fn scope_term(trace: &Trace, members: &[&Chain], others: &[&Chain]) -> Option<String> {
+    let paths = |chains: &[&Chain]| -> Vec<String> {
+        let mut paths: Vec<String> =
+            chains.iter().map(|chain| trace.tables.scope_path(ScopeId(chain.code as u32))).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths
+    };
+    let (wanted, unwanted) = (paths(members), paths(others));
+    if unwanted.iter().any(|path| wanted.binary_search(path).is_ok()) {
+        return None;
+    }
+    if let [only] = wanted.as_slice() {
+        return Some(format!("scope={}", quoted(only)?));
+    }
+    // The path that all begin with: the shortest that one of them has, and what they share of it.
+    let shared = shared_parts(&wanted);
+    for part in [shared.clone(), format!("{shared}.")] {
+        let is_right = !shared.is_empty()
+            && wanted.iter().all(|path| path.contains(&part))
+            && !unwanted.iter().any(|path| path.contains(&part));
+        if is_right {
+            return Some(format!("scope~{}", quoted(&part)?));
+        }
+    }
+    let listed = wanted.iter().map(|path| quoted(path)).collect::<Option<Vec<String>>>()?;
+    (listed.len() <= MOST_VALUES).then(|| format!("scope={}", listed.join(",")))
+}
+
+/// The parts, with dots between them, with which all `paths` begin.
+fn shared_parts(paths: &[String]) -> String {
+    let mut shared: Vec<&str> = paths.first().map(|path| path.split('.').collect()).unwrap_or_default();
+    for path in paths {
+        let same = shared.iter().zip(path.split('.')).take_while(|(a, b)| *a == b).count();
+        shared.truncate(same);
+    }
+    shared.join(".")
+}
+
+/// A value as conditions have it: in double quotes where it has signs that mean something. `None` for what cannot be
+/// written.
+fn quoted(text: &str) -> Option<String> {
+    if text.contains(['"', '\u{1f}']) {
+        return None;
+    }
+    let is_plain = |c: char| c.is_alphanumeric() || "._-:/".contains(c);
+    Some(if text.chars().all(is_plain) { text.to_owned() } else { format!("\"{text}\"") })
+}

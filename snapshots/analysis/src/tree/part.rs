@@ -1,0 +1,80 @@
+//! Part: what the blocks of a node share, as a number that is turned into words only for what is shown.
+
+use std::cmp::Ordering;
+
+use highwater_snapshots::ids::{BlockId, StringId};
+use highwater_snapshots::tables::Tables;
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{Category, Phase};
+
+use super::lines::Lines;
+use crate::lifetime::Lifetime;
+use crate::pools::BlockPool;
+
+/// What the blocks of a node share beyond those of its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Nothing: all are here.
+    All,
+    /// Bytes that no block accounts for, a row of the tree's names for such.
+    Beside(u8),
+    /// What they are for.
+    Category(Category),
+    /// The phase in which they were made.
+    Phase(Phase),
+    /// The allocator's pool.
+    Pool(BlockPool),
+    /// How long they live.
+    Lifetime(Lifetime),
+    /// The operation's name.
+    Op(StringId),
+    /// The step in which they were made.
+    Step(Option<u32>),
+    /// The stream.
+    Stream(u64),
+    /// The exact requested size.
+    Size(u64),
+    /// One part of the module path; none for blocks without one.
+    Scope(StringId),
+    /// A line of a stack, a row of the tree's lines; none for blocks without a stack.
+    Line(Option<u32>),
+    /// A single block.
+    Block(BlockId),
+}
+
+impl Part {
+    pub(super) fn name(self, tables: &Tables, lines: &Lines, beside: &[&'static str]) -> String {
+        let or_none = |text: &str| if text.is_empty() { "(none)".to_owned() } else { text.to_owned() };
+        match self {
+            Self::All => "all".to_owned(),
+            Self::Beside(row) => beside.get(usize::from(row)).copied().unwrap_or_default().to_owned(),
+            Self::Category(category) => category.name().to_owned(),
+            Self::Phase(phase) => phase.name().to_owned(),
+            Self::Pool(pool) => pool.to_string(),
+            Self::Lifetime(lifetime) => lifetime.name().to_owned(),
+            Self::Op(name) | Self::Scope(name) => or_none(tables.string(name)),
+            Self::Step(Some(step)) => step.to_string(),
+            Self::Stream(stream) => stream.to_string(),
+            Self::Size(bytes) => exact_size(bytes),
+            Self::Line(Some(line)) => or_none(lines.text(line)),
+            Self::Step(None) | Self::Line(None) => "(none)".to_owned(),
+            Self::Block(id) => format!("block {}", id.0),
+        }
+    }
+
+    /// The order of siblings with the same bytes: by name, and numbers by their value.
+    pub(super) fn compare(self, other: Self, tables: &Tables, lines: &Lines) -> Ordering {
+        let by_name = match (self, other) {
+            (Self::Op(a), Self::Op(b)) | (Self::Scope(a), Self::Scope(b)) => tables.string(a).cmp(tables.string(b)),
+            (Self::Line(Some(a)), Self::Line(Some(b))) => lines.text(a).cmp(lines.text(b)),
+            _ => Ordering::Equal,
+        };
+        by_name.then_with(|| self.cmp(&other))
+    }
+}
+
+/// A size that two different sizes never share: binary units where they are whole, else bytes.
+fn exact_size(bytes: u64) -> String {
+    let text = format_bytes(bytes);
+    if text.contains('.') { format!("{bytes} B") } else { text }
+}

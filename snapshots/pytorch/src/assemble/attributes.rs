@@ -1,0 +1,88 @@
+//! Attributes: what a snapshot says of its events and segments for which a trace has no column.
+//!
+//! | name | value |
+//! |---|---|
+//! | `action` | PyTorch's name of the event, where its kind is another |
+//! | `size` | its `size`, decimal, of marks and of frees of unknown blocks |
+//! | `addr` | its `addr`, `0x` and hexadecimal, likewise |
+//! | `pool_id` | `(1, 0)`, where the pool is a private one |
+//! | `compile_context`, `user_metadata`, `internal_metadata` | as in the snapshot |
+
+use hashbrown::HashMap;
+
+use super::super::raw::{Extras, RawEvent};
+use super::names::Names;
+use highwater_snapshots::TraceBuilder;
+use highwater_snapshots::ids::StringId;
+use highwater_snapshots::trace::{Attribute, Owner};
+
+/// The names, and the values that occur again and again.
+#[derive(Clone, Debug)]
+pub(super) struct Attributes {
+    action: StringId,
+    size: StringId,
+    addr: StringId,
+    pool_id: StringId,
+    compile_context: StringId,
+    user_metadata: StringId,
+    internal_metadata: StringId,
+    pools: HashMap<(u64, u64), StringId>,
+}
+
+impl Attributes {
+    /// Names the attributes.
+    pub(super) fn new(strings: &mut Vec<String>, names: &mut Names) -> Self {
+        let mut name = |text| names.id(strings, text);
+        Self {
+            action: name("action"),
+            size: name("size"),
+            addr: name("addr"),
+            pool_id: name("pool_id"),
+            compile_context: name("compile_context"),
+            user_metadata: name("user_metadata"),
+            internal_metadata: name("internal_metadata"),
+            pools: HashMap::new(),
+        }
+    }
+
+    /// Adds what the extras of an event say.
+    pub(super) fn add_extras(&mut self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, extras: &Extras) {
+        self.add_pool(builder, names, owner, extras.pool_id);
+        let texts = [
+            (self.compile_context, extras.compile_context),
+            (self.user_metadata, extras.user_metadata),
+            (self.internal_metadata, extras.internal_metadata),
+        ];
+        for (name, value) in texts.into_iter().filter(|(_, value)| value.is_some()) {
+            builder.add_attribute(Attribute { owner, name, value });
+        }
+    }
+
+    /// Adds the pool, if it is a private one.
+    pub(super) fn add_pool(&mut self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, pool: (u64, u64)) {
+        if pool != (0, 0) {
+            let name = self.pool_id;
+            let text = || format!("({}, {})", pool.0, pool.1);
+            let value = *self.pools.entry(pool).or_insert_with(|| names.id(&mut builder.tables().strings, &text()));
+            builder.add_attribute(Attribute { owner, name, value });
+        }
+    }
+
+    /// Adds PyTorch's name of an event.
+    pub(super) fn add_action(&self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, action: &str) {
+        let value = names.id(&mut builder.tables().strings, action);
+        builder.add_attribute(Attribute { owner, name: self.action, value });
+    }
+
+    /// Adds an event's size and address, where they are not 0.
+    pub(super) fn add_place(&self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, event: &RawEvent) {
+        if event.size != 0 {
+            let value = names.id(&mut builder.tables().strings, &event.size.to_string());
+            builder.add_attribute(Attribute { owner, name: self.size, value });
+        }
+        if event.address != 0 {
+            let value = names.id(&mut builder.tables().strings, &format!("{:#x}", event.address));
+            builder.add_attribute(Attribute { owner, name: self.addr, value });
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Carve: how the allocator cut its segments into blocks. Replayed, because a trace gives requested sizes only, and a
+//! block may have got more than the rounded request: what it found, where the rest was too small to split off.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use super::lives::Baseline;
+use super::ranges::Ranges;
+use super::start::Start;
+use highwater_snapshots::alloc_rules::SegmentKind;
+use highwater_snapshots::alloc_rules::{AllocRules, SMALL_REQUEST, SMALL_SEGMENT};
+
+/// Names a segment. Free blocks of one segment merge, those of neighbours do not; mapped pages merge where they touch.
+type Segment = u32;
+
+/// All mapped pages of expandable segments.
+const PAGES: Segment = 0;
+
+/// The block lies in no segment that we know.
+const UNKNOWN: Segment = u32::MAX;
+
+/// The free blocks of a device's segments while its events pass, and the size of every block so far.
+#[derive(Clone, Debug)]
+pub(super) struct Layout<'a> {
+    rules: &'a AllocRules,
+    free: Ranges<Segment>,
+    /// Segments that are no pages: end and name by address.
+    held: BTreeMap<u64, (u64, Segment)>,
+    segments: Segment,
+    /// Rounded sizes by place: the baseline, then the allocs in order.
+    pub(super) bytes: Vec<u64>,
+    /// Where each block lies, by place.
+    segment: Vec<Segment>,
+    /// Live blocks of the baseline whose size is only the rounded request, by their end: what begins further on within
+    /// the free range behind them proves them larger.
+    doubtful: HashMap<u64, u32>,
+    /// Blocks that began where no free block did.
+    pub(super) misplaced: u64,
+    /// Blocks whose size at the end is not what the rules give.
+    pub(super) differing: u64,
+    /// Blocks whose size no row of the file gives.
+    pub(super) inferred: u64,
+}
+
+/// A request as the trace has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) address: u64,
+    pub(super) requested: u64,
+    /// For a private pool.
+    pub(super) is_private: bool,
+    /// The rounded size, where the file gives it.
+    pub(super) exact: Option<u64>,
+}
+
+impl<'a> Layout<'a> {
+    /// The state before the first event. `baseline` is in the order of places.
+    pub(super) fn new<'b>(
+        rules: &'a AllocRules,
+        start: &Start,
+        baseline: impl ExactSizeIterator<Item = &'b Baseline>,
+    ) -> Self {
+        let mut layout = Self {
+            rules,
+            free: Ranges::default(),
+            held: BTreeMap::new(),
+            segments: PAGES,
+            bytes: Vec::with_capacity(baseline.len()),
+            segment: vec![UNKNOWN; baseline.len()],
+            doubtful: HashMap::new(),
+            misplaced: 0,
+            differing: 0,
+            inferred: 0,
+        };
+        for held in &start.segments {
+            layout.obtain(held.address, held.end());
+        }
+        for held in &start.mappings {
+            layout.map(held.address, held.end());
+        }
+        // Each with its place, by address.
+        let mut blocks: Vec<(&Baseline, u32)> = baseline.zip(0..).collect();
+        layout.bytes.resize(blocks.len(), 0);
+        blocks.sort_by_key(|(block, _)| block.address);
+        let mut after = blocks.iter().skip(1).map(|(block, _)| block.address).chain([u64::MAX]);
+        for (block, place) in &blocks {
+            layout.lay(block, *place, after.next().unwrap_or(u64::MAX));
+        }
+        layout
+    }
+
+    /// Puts a block of the baseline where it lies; the next one begins at `next`.
+    fn lay(&mut self, block: &Baseline, place: u32, next: u64) {
+        let address = block.address;
+        let rounded = self.rules.round(block.requested);
+        let mut bytes = block.allocated.unwrap_or(rounded);
+        let free = self.free.holding(address);
+        let segment = free.map_or(UNKNOWN, |(_, _, segment)| segment);
+        if block.allocated.is_none() {
+            self.inferred += 1;
+        }
+        if let (None, Some((_, end, _))) = (block.allocated, free) {
+            // What follows is the next block, the end of the segment, or a free block: only that leaves the size open.
+            let gap = end.min(next) - address;
+            let rest = gap.saturating_sub(rounded);
+            let is_large = segment != PAGES && rounded > SMALL_REQUEST && self.is_large(address);
+            let is_clipped = gap >= block.requested && gap < rounded;
+            if is_clipped || is_large && self.rules.is_slack(rounded, rest) {
+                bytes = gap;
+            } else if is_large && rest > 0 {
+                self.doubtful.insert(address.saturating_add(bytes), place);
+            }
+        }
+        bytes = bytes.max(block.requested);
+        self.free.remove(address, address.saturating_add(bytes));
+        self.bytes[place as usize] = bytes;
+        self.segment[place as usize] = segment;
+    }
+
+    fn is_large(&self, address: u64) -> bool {
+        self.holding(address).is_some_and(|(start, end, _)| end - start > SMALL_SEGMENT)
+    }
+
+    fn holding(&self, address: u64) -> Option<(u64, u64, Segment)> {
+        let (&start, &(end, segment)) = self.held.range(..=address).next_back()?;
+        (address < end).then_some((start, end, segment))
+    }
+
+    /// A segment was obtained.
+    pub(super) fn obtain(&mut self, address: u64, end: u64) {
+        self.segments += 1;
+        self.held.insert(address, (end, self.segments));
+        self.free.insert(address, end, self.segments);
+    }
+
+    /// A segment was given back.
+    pub(super) fn give_back(&mut self, address: u64, end: u64) {
+        self.held.remove(&address);
+        self.free.remove(address, end);
+    }
+
+    /// Pages were mapped; they merge with the free block before and behind them.
+    pub(super) fn map(&mut self, address: u64, end: u64) {
+        self.free.insert(address, end, PAGES);
+    }
+
+    /// Pages were unmapped.
+    pub(super) fn unmap(&mut self, address: u64, end: u64) {
+        self.free.remove(address, end);
+    }
+
+    /// The next block was handed out.
+    pub(super) fn alloc(&mut self, request: &Request) {
+        let Request { address, requested, is_private, exact } = *request;
+        let rounded = self.rules.round(requested);
+        let free = self.free.starting_at(address).or_else(|| self.grow_before(address));
+        let (bytes, segment) = match free {
+            Some((end, segment)) if end - address >= rounded => {
+                let kind = match (segment, is_private) {
+                    (PAGES, _) => SegmentKind::Expandable,
+                    (_, true) => SegmentKind::Private,
+                    (_, false) => SegmentKind::Default,
+                };
+                let rest = end - address - rounded;
+                let by_rule = if self.rules.splits(rounded, rest, kind) { rounded } else { end - address };
+                self.differing += u64::from(exact.is_some_and(|bytes| bytes != by_rule));
+                let bytes = exact.unwrap_or(by_rule);
+                match address.checked_add(bytes) {
+                    Some(last) if last <= end => self.free.take_front(address, last),
+                    last => self.free.remove(address, last.unwrap_or(u64::MAX)),
+                }
+                (bytes, segment)
+            }
+            _ => {
+                self.misplaced += u64::from(exact.is_none());
+                let bytes = exact.unwrap_or(rounded);
+                let around = self.free.holding(address).map(|row| row.2);
+                let segment = around.or_else(|| self.holding(address).map(|row| row.2)).unwrap_or(UNKNOWN);
+                self.free.remove(address, address.saturating_add(bytes));
+                (bytes, segment)
+            }
+        };
+        self.inferred += u64::from(exact.is_none());
+        self.bytes.push(bytes);
+        self.segment.push(segment);
+    }
+
+    /// Where a block of the baseline turns out to reach to `address`, grows it, and gives the free range behind it.
+    fn grow_before(&mut self, address: u64) -> Option<(u64, Segment)> {
+        if self.doubtful.is_empty() {
+            return None;
+        }
+        let (start, _, _) = self.free.holding(address)?;
+        let more = address - start;
+        let place = *self.doubtful.get(&start).filter(|_| more <= SMALL_REQUEST)?;
+        self.doubtful.remove(&start);
+        self.bytes[place as usize] += more;
+        self.free.take_front(start, address);
+        self.free.starting_at(address)
+    }
+
+    /// The block at `place` can be used again.
+    pub(super) fn release(&mut self, place: u64, address: u64) {
+        let row = place as usize;
+        let (Some(&bytes), Some(&segment)) = (self.bytes.get(row), self.segment.get(row)) else { return };
+        let end = address.saturating_add(bytes);
+        if !self.doubtful.is_empty() {
+            self.doubtful.remove(&end);
+        }
+        if segment != UNKNOWN {
+            self.free.insert(address, end, segment);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{MIB, Sample};
+    use crate::raw::BlockState::{Allocated, Inactive};
+    use highwater_snapshots::Trace;
+
+    const BASE: u64 = 0x1000_0000;
+
+    fn sizes(trace: &Trace) -> Vec<u64> {
+        trace.blocks.allocated.clone()
+    }
+
+    #[test]
+    fn a_block_takes_a_rest_that_is_too_small_to_split_off() {
+        let mut sample = Sample::of(&[
+            ("segment_alloc", BASE, 12 * MIB),
+            ("alloc", BASE, 11 * MIB + 5),
+            ("free_requested", BASE, 11 * MIB + 5),
+            ("free_completed", BASE, 11 * MIB + 5),
+            ("alloc", BASE, 10 * MIB),
+            ("free_requested", BASE, 10 * MIB),
+            ("free_completed", BASE, 10 * MIB),
+        ]);
+        sample.segment(BASE, &[(12 * MIB, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(sizes(&trace), [12 * MIB, 10 * MIB]);
+        assert_eq!((trace.problems.as_slice(), trace.trust.sizes_inferred), (&[][..], 2));
+    }
+
+    #[test]
+    fn neighbouring_segments_do_not_merge() {
+        let second = BASE + 20 * MIB;
+        let mut sample = Sample::of(&[
+            ("segment_alloc", BASE, 20 * MIB),
+            ("segment_alloc", second, 20 * MIB),
+            ("alloc", BASE, 19 * MIB + MIB / 2),
+            ("free_requested", BASE, 19 * MIB + MIB / 2),
+            ("free_completed", BASE, 19 * MIB + MIB / 2),
+        ]);
+        sample.segment(BASE, &[(20 * MIB, 0, Inactive)]).segment(second, &[(20 * MIB, 0, Inactive)]);
+        assert_eq!(sizes(&sample.assemble()), [20 * MIB]);
+    }
+
+    #[test]
+    fn pages_that_touch_are_one_free_block() {
+        let mut sample = Sample::of(&[
+            ("segment_map", BASE, 20 * MIB),
+            ("segment_map", BASE + 20 * MIB, 20 * MIB),
+            ("alloc", BASE, 39 * MIB + MIB / 2),
+            ("free_requested", BASE, 39 * MIB + MIB / 2),
+            ("free_completed", BASE, 39 * MIB + MIB / 2),
+        ]);
+        sample.segment_with(BASE, &[(40 * MIB, 0, Inactive)], |draft| draft.segment.is_expandable = true);
+        let trace = sample.assemble();
+        assert_eq!(sizes(&trace), [39 * MIB + MIB / 2], "expandable segments split off any rest");
+        assert_eq!(trace.problems, []);
+    }
+
+    #[test]
+    fn of_a_block_that_was_there_before_the_neighbours_tell_the_size() {
+        // In front of a block that stays, at the end of a segment, and before free memory that is used later.
+        let (one, two, three) = (BASE, BASE + 20 * MIB, BASE + 40 * MIB);
+        let request = 4 * MIB;
+        let mut sample = Sample::of(&[
+            ("alloc", three + request + 4096, 3 * MIB),
+            ("free_requested", one, request),
+            ("free_completed", one, request),
+            ("free_requested", two + 16 * MIB, 3 * MIB),
+            ("free_completed", two + 16 * MIB, 3 * MIB),
+            ("free_requested", three, request),
+            ("free_completed", three, request),
+        ]);
+        sample.segment(one, &[(5 * MIB, 0, Inactive), (15 * MIB, 15 * MIB, Allocated)]);
+        sample.segment(two, &[(16 * MIB, 15 * MIB, Allocated), (4 * MIB, 0, Inactive)]);
+        sample.segment(
+            three,
+            &[(request + 4096, 0, Inactive), (3 * MIB, 3 * MIB, Allocated), (13 * MIB - 4096, 0, Inactive)],
+        );
+        let trace = sample.assemble();
+        let size_at = |address| {
+            let row = trace.blocks.address.iter().position(|&at| at == address);
+            row.map(|row| trace.blocks.allocated[row])
+        };
+        assert_eq!(size_at(one), Some(5 * MIB));
+        assert_eq!(size_at(two + 16 * MIB), Some(4 * MIB));
+        assert_eq!(size_at(three), Some(request + 4096));
+        assert_eq!(trace.problems, []);
+    }
+
+    #[test]
+    fn sizes_of_the_last_state_win_and_differences_are_told() {
+        let mut sample = Sample::of(&[("segment_alloc", BASE, 2 * MIB), ("alloc", BASE, 100)]);
+        sample.segment(BASE, &[(4096, 100, Allocated), (2 * MIB - 4096, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!((sizes(&trace), trace.trust.sizes_inferred), (vec![4096], 0));
+        assert!(trace.problems[0].what.contains("1 blocks have another size"), "{:?}", trace.problems);
+    }
+
+    #[test]
+    fn a_block_where_no_free_memory_begins_is_rounded_and_told() {
+        let mut sample = Sample::of(&[
+            ("segment_alloc", BASE, 2 * MIB),
+            ("alloc", BASE + 0x1000, 100),
+            ("free_requested", BASE + 0x1000, 100),
+            ("free_completed", BASE + 0x1000, 100),
+            ("alloc", BASE, 2000),
+        ]);
+        sample.segment(BASE, &[(2048, 2000, Allocated), (2 * MIB - 2048, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(sizes(&trace), [512, 2048]);
+        assert!(trace.problems[0].what.contains("1 blocks begin where"), "{:?}", trace.problems);
+        assert_eq!(trace.problems.len(), 1, "what was taken is free again");
+    }
+}

@@ -1,0 +1,194 @@
+//! Device: what is concluded from one device's trace and segments before its events are told.
+
+use super::super::raw::{Action, BlockState, Extras, RawBlock, RawEvent, RawSegment};
+use super::carve::{Layout, Request};
+use super::lives::{Final, Lives, Skipped};
+use super::start::Start;
+use highwater_snapshots::Pool;
+use highwater_snapshots::alloc_rules::AllocRules;
+use highwater_snapshots::error::Problem;
+use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::trace::PINNED_DEVICE;
+
+/// Pinned host memory stands as a device with this ordinal.
+pub(super) const HOST: DeviceId = PINNED_DEVICE;
+
+/// What all devices share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) blocks: &'a [RawBlock],
+    pub(super) extras: &'a [Extras],
+    pub(super) rules: &'a AllocRules,
+    /// The file has segments, if of other devices: a device without any then has none.
+    pub(super) has_segments: bool,
+}
+
+impl Source<'_> {
+    /// The rare facts of an event.
+    pub(super) fn extras(&self, event: &RawEvent) -> Extras {
+        self.extras.get(event.extras as usize).copied().unwrap_or_default()
+    }
+}
+
+/// A device with its trace.
+#[derive(Clone, Debug)]
+pub(super) struct Device {
+    pub(super) id: DeviceId,
+    pub(super) trace: Vec<RawEvent>,
+    pub(super) lives: Lives,
+    pub(super) start: Start,
+    /// Rounded sizes by place; none where sizes are told as they are.
+    sizes: Option<Vec<u64>>,
+    /// Blocks whose rounded size no row of the file gives.
+    pub(super) sizes_inferred: u64,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Device {
+    /// Studies a trace and the segments at its end.
+    pub(super) fn study(id: DeviceId, trace: Vec<RawEvent>, segments: &[&RawSegment], source: &Source<'_>) -> Self {
+        let finals = finals(segments, source.blocks);
+        let lives = Lives::of(&trace, &finals);
+        let pool_id = |event: &RawEvent| source.extras(event).pool_id;
+        let start = Start::of(&trace, segments, source.rules, pool_id);
+        let mut device = Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new() };
+        device.tell_differences(source.has_segments);
+        // The host's allocator rounds before it records.
+        if id != HOST {
+            device.carve(source);
+        }
+        device
+    }
+
+    fn carve(&mut self, source: &Source<'_>) {
+        let mut layout = Layout::new(source.rules, &self.start, self.lives.baseline_by_place());
+        let mut known = self.lives.known.iter().peekable();
+        let mut allocs = 0;
+        for (position, event) in self.trace.iter().enumerate() {
+            let place = self.lives.place(position);
+            let end = event.address.saturating_add(event.size);
+            match event.action {
+                Action::Alloc => {
+                    if let Some(former) = self.lives.replaced(position) {
+                        layout.release(former, event.address);
+                    }
+                    let is_known = known.next_if(|(alloc, _)| *alloc == allocs);
+                    let exact = is_known.and_then(|(_, row)| source.blocks.get(*row as usize)).map(|block| block.size);
+                    layout.alloc(&Request {
+                        address: event.address,
+                        requested: event.size,
+                        is_private: source.extras(event).pool_id != (0, 0),
+                        // A block smaller than its request is another one, or a damaged row.
+                        exact: exact.filter(|bytes| *bytes >= event.size),
+                    });
+                    allocs += 1;
+                }
+                Action::FreeRequested | Action::FreeCompleted | Action::Free => {
+                    let is_end = event.action != Action::FreeRequested || self.lives.skipped == Skipped::Completions;
+                    if let Some(place) = place.filter(|_| is_end) {
+                        layout.release(place, event.address);
+                    }
+                }
+                Action::SegmentAlloc => layout.obtain(event.address, end),
+                Action::SegmentFree => layout.give_back(event.address, end),
+                Action::SegmentMap => layout.map(event.address, end),
+                Action::SegmentUnmap => layout.unmap(event.address, end),
+                _ => {}
+            }
+        }
+        self.sizes_inferred = layout.inferred;
+        if layout.misplaced > 0 {
+            self.problem(&format!(
+                "{} blocks begin where the allocator's rules leave no room: their rounded size follows from the \
+                 requested one alone",
+                layout.misplaced
+            ));
+        }
+        if layout.differing > 0 {
+            self.problem(&format!(
+                "{} blocks have another size at the end than the allocator's rules give: other blocks, whose size is \
+                 worked out, may be wrong too",
+                layout.differing
+            ));
+        }
+        self.sizes = Some(layout.bytes);
+    }
+
+    /// The rounded size of the block at `place` of the device's blocks.
+    #[inline]
+    pub(super) fn allocated(&self, place: u64, requested: u64) -> u64 {
+        let size = self.sizes.as_ref().and_then(|sizes| sizes.get(place as usize));
+        size.map_or(requested, |bytes| requested.max(*bytes))
+    }
+
+    /// The pool that serves a request.
+    #[inline]
+    pub(super) fn pool(&self, rules: &AllocRules, requested: u64) -> Pool {
+        if self.id == HOST { Pool::Small } else { rules.pool(rules.round(requested)) }
+    }
+
+    fn problem(&mut self, what: &str) {
+        let name = if self.id == HOST { "pinned host memory".to_owned() } else { format!("device {}", self.id.0) };
+        self.problems.push(Problem::new(format!("{name}: {what}")));
+    }
+
+    fn tell_differences(&mut self, has_segments: bool) {
+        match self.lives.skipped {
+            Skipped::Neither => {}
+            Skipped::Completions => {
+                self.problem("the trace leaves out free_completed: a block counts as free once that is requested");
+            }
+            Skipped::Requests => {
+                self.problem("the trace leaves out free_requested: a block counts as live until it is free");
+            }
+        }
+        let differences = self.lives.differences;
+        let excess = self.start.excess_bytes;
+        if !has_segments {
+            // A device that holds nothing has none to show.
+            if differences.only_trace > 0 || excess != 0 {
+                self.problem(
+                    "the file has no segments: what was there before the trace is known only where the trace frees it",
+                );
+            }
+            return;
+        }
+        if differences.only_trace + differences.only_final + differences.waiting > 0 {
+            self.problem(&format!(
+                "the trace does not lead to the blocks of the snapshot: {} are active by the trace alone, {} by the \
+                 snapshot alone, and {} differ in whether they wait for another stream",
+                differences.only_trace, differences.only_final, differences.waiting
+            ));
+        }
+        if excess != 0 {
+            self.problem(&format!(
+                "the trace does not lead to the segments of the snapshot: it reserves {} bytes {} at its end",
+                excess.unsigned_abs(),
+                if excess > 0 { "more" } else { "less" }
+            ));
+        }
+    }
+}
+
+/// The active blocks of `segments`, by address.
+fn finals(segments: &[&RawSegment], blocks: &[RawBlock]) -> Vec<Final> {
+    let mut finals = Vec::new();
+    for segment in segments {
+        let rows = blocks.get(segment.blocks.clone()).unwrap_or(&[]);
+        for (block, row) in rows.iter().zip(segment.blocks.clone()) {
+            let Ok(row) = u32::try_from(row) else { continue };
+            if block.state != BlockState::Inactive {
+                finals.push(Final {
+                    row,
+                    address: block.address,
+                    requested: block.requested_size,
+                    allocated: block.size.max(block.requested_size),
+                    stream: segment.stream,
+                    is_waiting: block.state == BlockState::PendingFree,
+                });
+            }
+        }
+    }
+    finals.sort_by_key(|block| block.address);
+    finals
+}

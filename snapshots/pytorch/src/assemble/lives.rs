@@ -1,0 +1,415 @@
+//! Lives: which block each event of a device is about. A trace names blocks by address, which is reused; the order of
+//! the events tells one tenant of an address from the next.
+
+use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
+
+use super::super::raw::{Action, RawEvent};
+
+/// The block of an event: the number of its alloc among the device's allocs, or, with [`BASELINE`] set, its row among
+/// the blocks that were there before.
+type Life = u32;
+
+/// Marks blocks of the baseline.
+const BASELINE: Life = 1 << 31;
+
+/// The event is about no block, or frees one that cannot be.
+const NO_LIFE: Life = Life::MAX;
+
+/// Stands for no block of the final state.
+pub(super) const NOT_FINAL: u32 = u32::MAX;
+
+/// A block that was there before the trace begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Baseline {
+    pub(super) address: u64,
+    pub(super) requested: u64,
+    /// Rounded; none where the file does not give it.
+    pub(super) allocated: Option<u64>,
+    pub(super) stream: u64,
+    /// Its free was requested before the trace begins.
+    pub(super) is_waiting: bool,
+    /// Its row among the snapshot's blocks, if it is one of them.
+    pub(super) of_final: u32,
+}
+
+/// An active block of the snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Final {
+    /// Its row among the snapshot's blocks.
+    pub(super) row: u32,
+    pub(super) address: u64,
+    pub(super) requested: u64,
+    pub(super) allocated: u64,
+    pub(super) stream: u64,
+    /// Freed, and still waiting for another stream.
+    pub(super) is_waiting: bool,
+}
+
+/// Which of the two frees a trace leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Skipped {
+    /// None.
+    #[default]
+    Neither,
+    /// `free_completed`: a request ends its block.
+    Completions,
+    /// `free_requested`: a completion ends its block.
+    Requests,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Live,
+    Waiting,
+    Free,
+}
+
+/// The last tenant of an address.
+#[derive(Clone, Copy, Debug)]
+struct Tenant {
+    life: Life,
+    state: State,
+    is_in_final: bool,
+}
+
+/// An alloc at an address whose last block was not freed.
+#[derive(Clone, Copy, Debug)]
+struct Repeated {
+    former: Life,
+    /// The first of all blocks that share a name.
+    name: Life,
+}
+
+/// How the trace's last state differs from the snapshot's, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Differences {
+    /// Active by the trace alone.
+    pub(super) only_trace: u64,
+    /// Active by the snapshot alone.
+    pub(super) only_final: u64,
+    /// Waiting by one of them, live by the other.
+    pub(super) waiting: u64,
+}
+
+/// The blocks of a device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lives {
+    /// By event.
+    of_event: Vec<Life>,
+    /// The blocks that were there before. Those freed first come first; those never freed last, from the highest
+    /// address down.
+    pub(super) baseline: Vec<Baseline>,
+    /// Allocs whose block is there at the end, by number, with the block's row in the snapshot.
+    pub(super) known: Vec<(u32, u32)>,
+    pub(super) skipped: Skipped,
+    pub(super) differences: Differences,
+    tenants: HashMap<u64, Tenant>,
+    repeated: HashMap<Life, Repeated>,
+    allocs: u32,
+    active: u64,
+    has_requests: bool,
+    /// Completions of blocks that nobody asked to free, though their alloc is in the trace.
+    unrequested: u64,
+}
+
+impl Lives {
+    /// Makes ready for `trace`; `finals` are the active blocks of the snapshot, by address.
+    pub(super) fn of(trace: &[RawEvent], finals: &[Final]) -> Self {
+        let mut lives = Self { of_event: Vec::with_capacity(trace.len()), ..Self::default() };
+        let completes = |event: &RawEvent| matches!(event.action, Action::FreeCompleted | Action::Free);
+        if !trace.iter().any(completes) {
+            let waiting: HashSet<u64> =
+                finals.iter().filter(|block| block.is_waiting).map(|block| block.address).collect();
+            // A request without its completion is no wonder where the block still waits.
+            let is_ended =
+                |event: &RawEvent| event.action == Action::FreeRequested && !waiting.contains(&event.address);
+            if trace.iter().any(is_ended) {
+                lives.skipped = Skipped::Completions;
+            }
+        }
+        for event in trace {
+            let life = lives.see(event);
+            lives.of_event.push(life);
+        }
+        lives.settle(finals);
+        lives
+    }
+
+    /// The block of the next event.
+    fn see(&mut self, event: &RawEvent) -> Life {
+        match event.action {
+            Action::Alloc => self.begin(event.address),
+            Action::FreeRequested if self.skipped == Skipped::Completions => self.end(event, true),
+            Action::FreeRequested => {
+                self.has_requests = true;
+                self.request(event)
+            }
+            Action::FreeCompleted => self.end(event, false),
+            Action::Free => {
+                self.has_requests = true;
+                self.end(event, true)
+            }
+            _ => NO_LIFE,
+        }
+    }
+
+    fn begin(&mut self, address: u64) -> Life {
+        let life = self.allocs;
+        self.allocs += 1;
+        let former = self.tenants.insert(address, Tenant { life, state: State::Live, is_in_final: false });
+        match former.filter(|former| former.state != State::Free) {
+            Some(former) => {
+                // A block that is still there was freed unseen: one name for both says so.
+                let name = self.repeated.get(&former.life).map_or(former.life, |repeated| repeated.name);
+                self.repeated.insert(life, Repeated { former: former.life, name });
+            }
+            None => self.active += 1,
+        }
+        life
+    }
+
+    fn request(&mut self, event: &RawEvent) -> Life {
+        match self.tenants.entry(event.address) {
+            Entry::Occupied(mut entry) => {
+                let tenant = entry.get_mut();
+                if tenant.state != State::Live {
+                    return NO_LIFE;
+                }
+                tenant.state = State::Waiting;
+                tenant.life
+            }
+            Entry::Vacant(_) => {
+                self.active += 1;
+                self.discover(event, State::Waiting, false)
+            }
+        }
+    }
+
+    fn end(&mut self, event: &RawEvent, is_request: bool) -> Life {
+        match self.tenants.entry(event.address) {
+            Entry::Occupied(mut entry) => {
+                let tenant = entry.get_mut();
+                if tenant.state == State::Free {
+                    return NO_LIFE;
+                }
+                self.unrequested += u64::from(!is_request && tenant.state == State::Live);
+                tenant.state = State::Free;
+                self.active -= 1;
+                tenant.life
+            }
+            Entry::Vacant(_) => self.discover(event, State::Free, !is_request),
+        }
+    }
+
+    /// A free of an address at which nothing happened so far: its block was there before.
+    fn discover(&mut self, event: &RawEvent, state: State, is_waiting: bool) -> Life {
+        let life = BASELINE | self.baseline.len() as u32;
+        self.baseline.push(Baseline {
+            address: event.address,
+            requested: event.size,
+            allocated: None,
+            stream: event.stream,
+            is_waiting,
+            of_final: NOT_FINAL,
+        });
+        self.tenants.insert(event.address, Tenant { life, state, is_in_final: false });
+        life
+    }
+
+    /// Compares with the snapshot's active blocks, takes their sizes, and finds those that the trace never names.
+    fn settle(&mut self, finals: &[Final]) {
+        if self.unrequested > 0 && !self.has_requests {
+            self.skipped = Skipped::Requests;
+            for block in &mut self.baseline {
+                block.is_waiting = false;
+            }
+        }
+        let mut in_both = 0;
+        for block in finals.iter().rev() {
+            match self.tenants.entry(block.address) {
+                Entry::Vacant(entry) => {
+                    let life = BASELINE | self.baseline.len() as u32;
+                    self.baseline.push(Baseline {
+                        address: block.address,
+                        requested: block.requested,
+                        allocated: Some(block.allocated),
+                        stream: block.stream,
+                        is_waiting: block.is_waiting,
+                        of_final: block.row,
+                    });
+                    entry.insert(Tenant { life, state: State::Live, is_in_final: true });
+                }
+                Entry::Occupied(mut entry) => {
+                    let tenant = entry.get_mut();
+                    if tenant.state == State::Free || tenant.is_in_final {
+                        self.differences.only_final += 1;
+                        continue;
+                    }
+                    tenant.is_in_final = true;
+                    in_both += 1;
+                    let is_waiting = tenant.state == State::Waiting;
+                    self.differences.waiting += u64::from(is_waiting != block.is_waiting);
+                    if tenant.life & BASELINE == 0 {
+                        self.known.push((tenant.life, block.row));
+                    } else if let Some(known) = self.baseline.get_mut((tenant.life & !BASELINE) as usize) {
+                        known.of_final = block.row;
+                        known.allocated = Some(block.allocated);
+                    }
+                }
+            }
+        }
+        self.differences.only_trace = self.active.saturating_sub(in_both);
+        self.known.sort_unstable();
+        self.tenants = HashMap::new();
+    }
+
+    /// The place of an event's block among all of the device, if the event has one: the baseline first, in it the
+    /// blocks that live longest, then the allocs in order.
+    #[inline]
+    pub(super) fn place(&self, position: usize) -> Option<u64> {
+        self.of_event.get(position).filter(|life| **life != NO_LIFE).map(|life| self.place_of(*life))
+    }
+
+    fn place_of(&self, life: Life) -> u64 {
+        let baseline = self.baseline.len() as u64;
+        if life & BASELINE == 0 { baseline + u64::from(life) } else { baseline - 1 - u64::from(life & !BASELINE) }
+    }
+
+    /// The name of an event's block: its place, unless it is the alloc of a block whose free is missing that came
+    /// before it at its address, whose name it shares.
+    #[inline]
+    pub(super) fn key(&self, position: usize) -> Option<u64> {
+        if self.repeated.is_empty() {
+            return self.place(position);
+        }
+        let life = *self.of_event.get(position)?;
+        let name = self.repeated.get(&life).map_or(life, |repeated| repeated.name);
+        (life != NO_LIFE).then(|| self.place_of(name))
+    }
+
+    /// The place of the block which the alloc at `position` proves gone.
+    pub(super) fn replaced(&self, position: usize) -> Option<u64> {
+        let repeated = self.repeated.get(self.of_event.get(position)?)?;
+        Some(self.place_of(repeated.former))
+    }
+
+    /// The baseline by place.
+    pub(super) fn baseline_by_place(&self) -> impl ExactSizeIterator<Item = &Baseline> {
+        self.baseline.iter().rev()
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{Sample, rows};
+    use crate::raw::BlockState::{Allocated, Inactive, PendingFree};
+    use highwater_snapshots::Trace;
+
+    /// Requested and active bytes before the first event and after each.
+    fn requested_and_active(trace: &Trace) -> Vec<(u64, u64)> {
+        rows(trace, 0).iter().map(|row| (row[0], row[2])).collect()
+    }
+
+    #[test]
+    fn a_free_without_alloc_is_part_of_the_baseline() {
+        let mut sample = Sample::of(&[
+            ("free_completed", 0x1000, 300),
+            ("free_requested", 0x2000, 500),
+            ("free_completed", 0x2000, 500),
+            ("alloc", 0x2000, 10),
+        ]);
+        sample.segment(0x1000, &[(0x1000, 0, Inactive), (512, 10, Allocated), (1024, 1000, Allocated)]);
+        let trace = sample.assemble();
+        assert_eq!(
+            requested_and_active(&trace),
+            [(1500, 2048), (1500, 1536), (1000, 1536), (1000, 1024), (1010, 1536)]
+        );
+        assert_eq!(trace.trust.unmatched_frees, 0);
+        assert_eq!(trace.problems, []);
+        assert_eq!(trace.blocks.requested[0], 1000, "what is never freed comes first");
+    }
+
+    #[test]
+    fn a_block_freed_twice_is_counted_and_told() {
+        let mut sample = Sample::of(&[
+            ("alloc", 0x1000, 100),
+            ("free_requested", 0x1000, 100),
+            ("free_requested", 0x1000, 100),
+            ("free_completed", 0x1000, 100),
+            ("free_completed", 0x1000, 100),
+        ]);
+        sample.segment(0x1000, &[(2 << 20, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(requested_and_active(&trace), [(0, 0), (100, 512), (0, 512), (0, 512), (0, 0), (0, 0)]);
+        assert_eq!(trace.trust.unmatched_frees, 2);
+        assert_eq!(trace.attributes.len(), 4, "size and address of both");
+    }
+
+    #[test]
+    fn an_alloc_where_a_block_lives_ends_that_block() {
+        let mut sample = Sample::of(&[("alloc", 0x1000, 100), ("alloc", 0x1000, 700)]);
+        sample.segment(0x1000, &[(1024, 700, Allocated), (512, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(requested_and_active(&trace), [(0, 0), (100, 512), (700, 1024)]);
+        assert_eq!(trace.trust.repeated_allocs, 1);
+        assert_eq!(trace.problems, []);
+    }
+
+    #[test]
+    fn blocks_that_wait_at_the_end_wait_from_when_the_trace_says_so() {
+        let mut sample = Sample::of(&[("free_requested", 0x1000, 100)]);
+        sample.segment(0x1000, &[(512, 100, PendingFree), (512, 200, PendingFree)]);
+        let trace = sample.assemble();
+        assert_eq!(requested_and_active(&trace), [(100, 1024), (0, 1024)]);
+        assert_eq!(trace.problems, []);
+    }
+
+    #[test]
+    fn where_completions_are_left_out_requests_end_their_blocks() {
+        let mut sample = Sample::of(&[
+            ("alloc", 0x1000, 100),
+            ("free_requested", 0x1000, 100),
+            ("alloc", 0x1000, 200),
+            ("free_requested", 0x8000, 50),
+        ]);
+        sample.segment(0x1000, &[(512, 200, Allocated), (512, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(requested_and_active(&trace), [(50, 512), (150, 1024), (50, 512), (250, 1024), (200, 512)]);
+        assert!(trace.problems[0].what.contains("leaves out free_completed"), "{:?}", trace.problems);
+        assert_eq!((trace.problems.len(), trace.trust.repeated_allocs), (1, 0));
+    }
+
+    #[test]
+    fn where_requests_are_left_out_completions_end_their_blocks() {
+        let mut sample =
+            Sample::of(&[("free_completed", 0x2000, 50), ("alloc", 0x1000, 100), ("free_completed", 0x1000, 100)]);
+        sample.segment(0x1000, &[(0x4000, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(requested_and_active(&trace), [(50, 512), (0, 0), (100, 512), (0, 0)]);
+        assert!(trace.problems[0].what.contains("leaves out free_requested"), "{:?}", trace.problems);
+    }
+
+    #[test]
+    fn a_trace_that_leads_elsewhere_than_the_snapshot_is_told() {
+        let mut sample = Sample::of(&[
+            ("alloc", 0x1000, 100),
+            ("alloc", 0x1200, 100),
+            ("free_requested", 0x1200, 100),
+            ("free_completed", 0x1200, 100),
+            ("alloc", 0x1400, 100),
+        ]);
+        sample.segment(0x1000, &[(512, 0, Inactive), (512, 100, Allocated), (512, 100, PendingFree)]);
+        let trace = sample.assemble();
+        let told = "1 are active by the trace alone, 1 by the snapshot alone, and 1 differ";
+        assert!(trace.problems[0].what.contains(told), "{:?}", trace.problems);
+    }
+
+    #[test]
+    fn without_segments_the_baseline_is_what_frees_reveal() {
+        let trace =
+            Sample::of(&[("alloc", 0x1000, 100), ("free_requested", 0x2000, 900), ("free_completed", 0x2000, 900)])
+                .assemble();
+        assert_eq!(requested_and_active(&trace), [(900, 1024), (1000, 1536), (100, 1536), (100, 512)]);
+        assert!(trace.problems[0].what.contains("has no segments"), "{:?}", trace.problems);
+    }
+}

@@ -1,0 +1,210 @@
+//! Assemble: from what a snapshot says to a trace.
+//!
+//! A snapshot names no block, only addresses; gives no rounded size but those of its last state; and begins anywhere,
+//! as its ring keeps the newest events only. So, for each device: [`lives`] finds which block each event is about and
+//! which were there before, [`start`] finds the segments that were there before, and [`carve`] replays how the allocator
+//! cut them. Then [`merge`] puts the devices into one order, and [`writer`] tells everything to the builder: one event
+//! of the trace for each event of the snapshot.
+
+mod ranges;
+mod names;
+mod stacks;
+mod ops;
+mod lives;
+mod start;
+mod carve;
+mod device;
+mod merge;
+mod attributes;
+mod annotations;
+mod writer;
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use super::raw::{RawAnnotation, RawEvent, RawSegment, RawSnapshot};
+use highwater_snapshots::alloc_rules::AllocRules;
+use highwater_snapshots::error::Problem;
+use highwater_snapshots::ids::{DeviceId, EventId};
+use highwater_snapshots::tables::Tables;
+use highwater_snapshots::trace::{DeviceFacts, Header, PINNED_DRIVER};
+use highwater_snapshots::{Trace, TraceBuilder};
+
+use annotations::{Mark, annotations};
+use attributes::Attributes;
+use device::{Device, HOST, Source};
+use merge::merge;
+use names::Names;
+use ops::Ops;
+use stacks::{Stacks, take_frames};
+use writer::Writer;
+
+/// Makes a trace of a snapshot. What cannot be stands under its problems, or is counted under its trust.
+///
+/// Each event of a device becomes one event, in the order of the device's trace; several devices are merged by time.
+/// Pinned host memory stands as device 255.
+pub fn assemble(raw: RawSnapshot) -> Trace {
+    let RawSnapshot { strings, frames, stacks: frame_lists, texts, extras, traces, host_trace, .. } = raw;
+    let RawSnapshot { segments, host_segments, blocks, annotations: raw_annotations, settings, problems, .. } = raw;
+
+    let mut parts = Parts::default();
+    for (ordinal, trace) in traces.into_iter().enumerate() {
+        parts.add_trace(ordinal, trace);
+    }
+    for segment in &segments {
+        parts.add_segment(segment);
+    }
+    let host: Vec<&RawSegment> = host_segments.iter().collect();
+    if !host_trace.is_empty() || !host.is_empty() {
+        parts.devices.insert(HOST.0, (host_trace, host));
+    }
+    let origin_us = origin(parts.devices.values().map(|(trace, _)| trace.as_slice()), &raw_annotations);
+
+    let events = parts.devices.values().map(|(trace, _)| trace.len()).sum();
+    let mut builder = TraceBuilder::with_capacity(events);
+    for problem in problems {
+        builder.add_problem(problem);
+    }
+    parts.tell_refused(&mut builder);
+
+    let tables = builder.tables();
+    tables.strings = strings;
+    take_frames(tables, &frames);
+    let stacks = Stacks::take(tables, &frame_lists);
+    drop((frames, frame_lists));
+    let level = match (stacks.is_empty(), events) {
+        (false, _) => "stacks",
+        (true, 0) => "state",
+        (true, _) => "events",
+    };
+    builder.set_header(Header {
+        recorder: "PyTorch".to_owned(),
+        started_unix_us: origin_us,
+        level: level.to_owned(),
+        ..Header::default()
+    });
+    if stacks.cut > 0 {
+        let what = format!("{} stacks are deeper than 1023 frames: their outermost frames are left out", stacks.cut);
+        builder.add_problem(Problem::new(what));
+    }
+
+    let rules = AllocRules::from_settings(&settings);
+    let has_segments = !(segments.is_empty() && host_segments.is_empty());
+    let source = Source { blocks: &blocks, extras: &extras, rules: &rules, has_segments };
+    let parts: Vec<_> = parts.devices.into_iter().collect();
+    let study = |(ordinal, (trace, segments)): (u16, (Vec<RawEvent>, Vec<&RawSegment>))| {
+        Device::study(DeviceId(ordinal), trace, &segments, &source)
+    };
+    let mut devices: Vec<Device> = parts.into_par_iter().map(study).collect();
+    for device in &mut devices {
+        for problem in std::mem::take(&mut device.problems) {
+            builder.add_problem(problem);
+        }
+        builder.set_device(facts(device.id, &settings));
+    }
+
+    let Tables { strings, .. } = builder.tables();
+    let mut names = Names::of(strings);
+    let attributes = Attributes::new(strings, &mut names);
+    let mut writer = Writer {
+        builder,
+        source,
+        stacks,
+        names,
+        attributes,
+        ops: Ops::default(),
+        texts: &texts,
+        origin_us,
+        marks: Vec::new(),
+        starting_segments: 0,
+        private_segments: Vec::new(),
+    };
+    for device in &devices {
+        writer.start(device);
+    }
+    let of_devices: Vec<&[RawEvent]> = devices.iter().map(|device| device.trace.as_slice()).collect();
+    let backwards = merge(&of_devices, |next, event| {
+        writer.tell(&devices[next.trace], next.position, event, next.time_us);
+    });
+    for (device, count) in devices.iter().zip(backwards).filter(|(_, count)| *count > 0) {
+        let what =
+            format!("device {}: {count} events are earlier than those before them: moved to their time", device.id.0);
+        writer.builder.add_problem(Problem::new(what));
+    }
+    writer.finish();
+
+    let of_file = raw_annotations.iter().map(|row| Mark {
+        name: row.name,
+        is_start: row.is_start,
+        device: row.device,
+        time_ns: writer.time_ns(row.time_us),
+        event: EventId::NONE,
+    });
+    let marks: Vec<Mark> = writer.marks.iter().copied().chain(of_file).collect();
+    let mut trace = writer.builder.finish();
+    // Their places in the order of events are known only now.
+    trace.annotations = annotations(&marks, &trace.events);
+    trace.refresh_spans();
+    trace
+}
+
+/// The parts of a snapshot by device.
+#[derive(Debug, Default)]
+struct Parts<'a> {
+    devices: BTreeMap<u16, (Vec<RawEvent>, Vec<&'a RawSegment>)>,
+    refused_events: u64,
+    refused_segments: u64,
+}
+
+impl<'a> Parts<'a> {
+    fn add_trace(&mut self, ordinal: usize, trace: Vec<RawEvent>) {
+        match u16::try_from(ordinal).ok().filter(|ordinal| *ordinal < HOST.0) {
+            _ if trace.is_empty() => {}
+            Some(ordinal) => self.devices.entry(ordinal).or_default().0 = trace,
+            None => self.refused_events += trace.len() as u64,
+        }
+    }
+
+    fn add_segment(&mut self, segment: &'a RawSegment) {
+        match u16::try_from(segment.device).ok().filter(|ordinal| *ordinal < HOST.0) {
+            Some(ordinal) => self.devices.entry(ordinal).or_default().1.push(segment),
+            None => self.refused_segments += 1,
+        }
+    }
+
+    fn tell_refused(&self, builder: &mut TraceBuilder) {
+        let (events, segments) = (self.refused_events, self.refused_segments);
+        if events + segments > 0 {
+            builder.trust().events_lost += events;
+            let what = format!(
+                "{events} events and {segments} segments are of devices below 0 or from {} up, and left out",
+                HOST.0
+            );
+            builder.add_problem(Problem::new(what));
+        }
+    }
+}
+
+/// The smallest time that is known, in microseconds since 1970; 0 if none is.
+fn origin<'a>(traces: impl Iterator<Item = &'a [RawEvent]>, annotations: &[RawAnnotation]) -> u64 {
+    let of_events = traces.flatten().map(|event| event.time_us);
+    of_events.chain(annotations.iter().map(|row| row.time_us)).filter(|time| *time > 0).min().unwrap_or(0)
+}
+
+fn facts(device: DeviceId, settings: &[(String, String)]) -> DeviceFacts {
+    let (name, driver) = if device == HOST { ("pinned host memory", PINNED_DRIVER) } else { ("", "cuda") };
+    DeviceFacts {
+        device,
+        name: name.to_owned(),
+        capacity_bytes: 0,
+        driver: driver.to_owned(),
+        settings: settings.to_vec(),
+    }
+}

@@ -1,0 +1,173 @@
+//! Ops: the forward calls whose backward allocated, told by the texts of Python's `traceback`.
+
+use std::ops::Range;
+
+use hashbrown::HashMap;
+
+use super::super::sequences::Sequences;
+use super::names::Names;
+use super::stacks::{MOST_FRAMES, Stacks};
+use highwater_snapshots::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
+use highwater_snapshots::tables::{Frame, Op, SourceLine, Tables};
+
+/// Makes one op of each forward stack, numbered in order of first appearance.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ops {
+    by_list: HashMap<u32, OpId>,
+    by_stack: HashMap<StackId, OpId>,
+    /// Frames by their place in the source; those of the snapshot first.
+    frames: HashMap<SourceLine, FrameId>,
+    /// The frames of each text, in `places`.
+    of_text: HashMap<u32, Range<usize>>,
+    places: Vec<FrameId>,
+}
+
+impl Ops {
+    /// The op of forward stack `list` of `texts`; none for no stack.
+    pub(super) fn id(
+        &mut self,
+        tables: &mut Tables,
+        names: &mut Names,
+        stacks: &mut Stacks,
+        (texts, list): (&Sequences, u32),
+    ) -> OpId {
+        if list as usize >= texts.len() {
+            return OpId::NONE;
+        }
+        if let Some(&id) = self.by_list.get(&list) {
+            return id;
+        }
+        if self.frames.is_empty() {
+            self.learn_frames(tables);
+        }
+        // As `traceback` has it, the innermost call comes last.
+        let mut innermost: Vec<FrameId> = Vec::new();
+        for &text in texts.get(list).iter().rev() {
+            let rows = self.rows_of(tables, names, text);
+            innermost.extend(self.places[rows].iter().rev());
+            if innermost.len() >= MOST_FRAMES {
+                innermost.truncate(MOST_FRAMES);
+                break;
+            }
+        }
+        let calls = innermost.iter().rev();
+        let stack = calls.fold(StackId::NONE, |parent, frame| stacks.node(tables, parent, *frame));
+        let id = *self.by_stack.entry(stack).or_insert_with(|| {
+            tables.ops.push(Op { name: StringId::NONE, scope: ScopeId::NONE, stack });
+            OpId::from_index(tables.ops.len() - 1)
+        });
+        self.by_list.insert(list, id);
+        id
+    }
+
+    /// Where the frames of a text stand in `places`.
+    fn rows_of(&mut self, tables: &mut Tables, names: &mut Names, text: u32) -> Range<usize> {
+        if let Some(rows) = self.of_text.get(&text) {
+            return rows.clone();
+        }
+        let first = self.places.len();
+        let whole = tables.string(StringId(text)).to_owned();
+        for place in places(&whole) {
+            let function = names.id(&mut tables.strings, place.function);
+            let file = place.file.map_or(StringId::NONE, |file| names.id(&mut tables.strings, file));
+            let frame = self.frame(tables, SourceLine { function, file, line: place.line });
+            self.places.push(frame);
+        }
+        let rows = first..self.places.len();
+        self.of_text.insert(text, rows.clone());
+        rows
+    }
+
+    fn learn_frames(&mut self, tables: &Tables) {
+        for (row, frame) in tables.frames.iter().enumerate().filter(|(_, frame)| frame.line_count == 1) {
+            if let Some(line) = tables.lines.get(frame.first_line as usize) {
+                self.frames.entry(*line).or_insert(FrameId(row as u32));
+            }
+        }
+    }
+
+    fn frame(&mut self, tables: &mut Tables, line: SourceLine) -> FrameId {
+        *self.frames.entry(line).or_insert_with(|| {
+            let first_line = tables.lines.len() as u32;
+            tables.lines.push(line);
+            tables.frames.push(Frame { module: ModuleId::NONE, address: 0, first_line, line_count: 1 });
+            FrameId::from_index(tables.frames.len() - 1)
+        })
+    }
+}
+
+/// A place in the source as `traceback` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TracebackLine<'a> {
+    function: &'a str,
+    file: Option<&'a str>,
+    line: u32,
+}
+
+/// The places that a text names in lines such as `File "train.py", line 3, in step`; where it has no such line, the
+/// text itself.
+fn places(text: &str) -> Vec<TracebackLine<'_>> {
+    let mut places: Vec<TracebackLine<'_>> = text.lines().filter_map(place).collect();
+    if places.is_empty() && !text.trim().is_empty() {
+        places.push(TracebackLine { function: text.trim(), file: None, line: 0 });
+    }
+    places
+}
+
+fn place(line: &str) -> Option<TracebackLine<'_>> {
+    let (file, rest) = line.trim().strip_prefix("File \"")?.rsplit_once("\", line ")?;
+    let (number, function) = rest.split_once(", in ").unwrap_or((rest, ""));
+    Some(TracebackLine { function, file: Some(file), line: number.trim().parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assemble::stacks::take_frames;
+    use crate::raw::RawFrame;
+
+    #[test]
+    fn traceback_texts_become_the_stack_of_an_op() {
+        let strings = [
+            "  File \"train.py\", line 9, in <module>\n    loss = model(x)\n",
+            "  File \"model.py\", line 3, in forward\n    return a @ b\n",
+            "something else",
+            "forward",
+            "model.py",
+        ];
+        let mut tables = Tables { strings: strings.map(String::from).to_vec(), ..Tables::default() };
+        let known = RawFrame { name: StringId(3), file: StringId(4), line: 3, fx: StringId::NONE };
+        take_frames(&mut tables, &[known]);
+        let mut texts = Sequences::default();
+        let lists = [texts.intern(&[0, 1]), texts.intern(&[2]), texts.intern(&[0, 1])];
+        let (mut names, mut stacks, mut ops) = (Names::of(&tables.strings), Stacks::default(), Ops::default());
+        let mut id = |list| ops.id(&mut tables, &mut names, &mut stacks, (&texts, list));
+        assert_eq!(lists.map(&mut id), [OpId(0), OpId(1), OpId(0)]);
+        assert_eq!(id(Sequences::NONE), OpId::NONE);
+        assert_eq!(id(77), OpId::NONE);
+        assert_eq!(tables.stack_text(tables.ops[0].stack), ["model.py:3 forward", "train.py:9 <module>"]);
+        assert_eq!(tables.stack_text(tables.ops[1].stack), ["something else"]);
+        assert_eq!(tables.frames.len(), 3, "a frame that the snapshot has is not made again");
+    }
+
+    #[test]
+    fn of_very_deep_forward_stacks_the_innermost_calls_are_kept() {
+        let strings = (0..3000).map(|line| format!("File \"a.py\", line {line}, in f")).collect();
+        let mut tables = Tables { strings, ..Tables::default() };
+        let mut texts = Sequences::default();
+        let list = texts.intern(&(0..3000).collect::<Vec<u32>>());
+        let (mut names, mut stacks, mut ops) = (Names::of(&tables.strings), Stacks::default(), Ops::default());
+        assert_eq!(ops.id(&mut tables, &mut names, &mut stacks, (&texts, list)), OpId(0));
+        let stack = tables.stack_text(tables.ops[0].stack);
+        assert_eq!((stack.len(), stack[0].as_str()), (MOST_FRAMES, "a.py:2999 f"));
+    }
+
+    #[test]
+    fn a_place_is_read_whatever_its_file_is_called() {
+        let text = r#"File "C:\a "b", line 2, in c\x.py", line 12, in <lambda>"#;
+        let expected = TracebackLine { function: "<lambda>", file: Some(r#"C:\a "b", line 2, in c\x.py"#), line: 12 };
+        assert_eq!(places(text), [expected]);
+        assert_eq!(places("File \"x\", line many, in f")[0].file, None);
+        assert_eq!(places(" \n"), []);
+    }
+}

@@ -1,0 +1,131 @@
+//! Sample: small snapshots made by hand, for tests.
+
+use super::super::raw::{BlockState, Extras, RawAnnotation, RawEvent, RawFrame};
+use super::super::{BlockDraft, EventDraft, Intake, SegmentDraft};
+use super::assemble;
+use highwater_analysis::Totals;
+use highwater_analysis::replay::Replay;
+use highwater_snapshots::Trace;
+use highwater_snapshots::ids::{DeviceId, StringId};
+
+pub(super) const MIB: u64 = 1 << 20;
+
+/// A snapshot in the making. Each event is a microsecond after the one before it.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    pub(super) intake: Intake,
+    traces: Vec<Vec<RawEvent>>,
+    host: Vec<RawEvent>,
+    pub(super) clock: u64,
+}
+
+impl Sample {
+    /// Events of device 0, as action, address and size.
+    pub(super) fn of(events: &[(&str, u64, u64)]) -> Self {
+        let mut sample = Self { clock: 1_000_000, ..Self::default() };
+        for &(action, address, size) in events {
+            sample.event(0, action, address, size);
+        }
+        sample
+    }
+
+    pub(super) fn event(&mut self, device: usize, action: &str, address: u64, size: u64) {
+        self.event_with(device, action, address, size, |_, _| {});
+    }
+
+    pub(super) fn event_with(
+        &mut self,
+        device: usize,
+        action: &str,
+        address: u64,
+        size: u64,
+        more: impl FnOnce(&mut Intake, &mut EventDraft),
+    ) {
+        let action = self.intake.text(action);
+        let mut draft = EventDraft { action, address, size, time_us: self.clock, ..EventDraft::default() };
+        self.clock = self.clock.wrapping_add(1);
+        more(&mut self.intake, &mut draft);
+        let event = self.intake.event(&draft);
+        if device == 255 {
+            self.host.push(event);
+        } else {
+            self.traces.resize_with(self.traces.len().max(device + 1), Vec::new);
+            self.traces[device].push(event);
+        }
+    }
+
+    /// A segment at the end, its blocks as size, requested size and state.
+    pub(super) fn segment(&mut self, address: u64, blocks: &[(u64, u64, BlockState)]) -> &mut Self {
+        self.segment_with(address, blocks, |_| {})
+    }
+
+    pub(super) fn segment_with(
+        &mut self,
+        address: u64,
+        blocks: &[(u64, u64, BlockState)],
+        more: impl FnOnce(&mut SegmentDraft),
+    ) -> &mut Self {
+        let mut draft = SegmentDraft::default();
+        draft.segment.address = address;
+        draft.segment.total_size = blocks.iter().map(|block| block.0).sum();
+        draft.segment.is_small = draft.segment.total_size <= 2 * MIB;
+        more(&mut draft);
+        let blocks: Vec<BlockDraft> = blocks
+            .iter()
+            .map(|&(size, requested, state)| BlockDraft {
+                size,
+                requested_size: Some(requested),
+                state,
+                ..BlockDraft::default()
+            })
+            .collect();
+        let is_host = draft.segment.device == -1;
+        self.intake.segment(draft, &blocks, is_host);
+        self
+    }
+
+    pub(super) fn annotation(&mut self, name: &str, is_start: bool, time_us: u64) {
+        let name = self.intake.text(name);
+        self.intake.annotation(RawAnnotation { name, is_start, device: 0, time_us });
+    }
+
+    pub(super) fn assemble(mut self) -> Trace {
+        for (device, trace) in self.traces.into_iter().enumerate() {
+            self.intake.trace(device, trace);
+        }
+        self.intake.host_trace(self.host);
+        assemble(self.intake.finish())
+    }
+}
+
+/// Makes a stack of frames told as function, file and line.
+pub(super) fn stack(intake: &mut Intake, frames: &[(&str, &str, u32)]) -> u32 {
+    let rows: Vec<u32> = frames
+        .iter()
+        .map(|&(name, file, line)| {
+            let (name, file) = (intake.text(name), intake.text(file));
+            intake.frame(RawFrame { name, file, line, fx: StringId::NONE })
+        })
+        .collect();
+    intake.stack(&rows)
+}
+
+/// Extras of a private pool.
+pub(super) fn private(a: u64, b: u64) -> Extras {
+    Extras { pool_id: (a, b), ..Extras::default() }
+}
+
+/// The totals of a device before the first event and after each.
+pub(super) fn totals(trace: &Trace, device: u16) -> Vec<Totals> {
+    let mut replay = Replay::new(trace, DeviceId(device));
+    let mut totals = vec![replay.totals()];
+    while replay.step().is_some() {
+        totals.push(replay.totals());
+    }
+    totals
+}
+
+/// As [`totals`], each as requested, allocated, active and reserved.
+pub(super) fn rows(trace: &Trace, device: u16) -> Vec<[u64; 4]> {
+    totals(trace, device).iter().map(|row| [row.requested, row.allocated, row.active, row.reserved]).collect()
+}

@@ -1,0 +1,170 @@
+//! Start: the segments and mapped pages that a device had before its trace begins, from those at its end.
+
+use hashbrown::HashSet;
+
+use super::super::raw::{Action, RawEvent, RawSegment};
+use super::ranges::Ranges;
+use highwater_snapshots::Pool;
+use highwater_snapshots::alloc_rules::AllocRules;
+use highwater_snapshots::event::Range;
+use highwater_snapshots::ids::StreamId;
+
+/// Whom a range serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) stream: u64,
+    pub(super) pool: Pool,
+    pub(super) pool_id: (u64, u64),
+}
+
+/// Memory held from the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    pub(super) owner: Owner,
+}
+
+impl Held {
+    pub(super) fn range(&self) -> Range {
+        let Self { address, bytes, owner } = *self;
+        Range { address, bytes, stream: StreamId(owner.stream), pool: owner.pool }
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.address.saturating_add(self.bytes)
+    }
+}
+
+/// What a device held when its trace begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Start {
+    /// Whole segments, by address.
+    pub(super) segments: Vec<Held>,
+    /// Mapped pages of expandable segments, by address.
+    pub(super) mappings: Vec<Held>,
+    /// The bytes that the trace leads to, less those that the snapshot has at its end.
+    pub(super) excess_bytes: i128,
+}
+
+impl Start {
+    /// What is not touched by the trace was there as it is at the end. What the trace touches was there if it is given
+    /// back before it is obtained.
+    pub(super) fn of(
+        trace: &[RawEvent],
+        finals: &[&RawSegment],
+        rules: &AllocRules,
+        pool_id: impl Fn(&RawEvent) -> (u64, u64),
+    ) -> Self {
+        let mut touched = HashSet::new();
+        let mut pages: Vec<(Held, bool)> = Vec::new();
+        let mut start = Self::default();
+        let mut gained = 0_i128;
+        for event in trace {
+            let gives = match event.action {
+                Action::SegmentAlloc | Action::SegmentMap => false,
+                Action::SegmentFree | Action::SegmentUnmap => true,
+                _ => continue,
+            };
+            gained += if gives { -i128::from(event.size) } else { i128::from(event.size) };
+            let is_whole = matches!(event.action, Action::SegmentAlloc | Action::SegmentFree);
+            let pool = if is_whole { rules.segment_pool(event.size) } else { rules.page_pool(event.size) };
+            let owner = Owner { stream: event.stream, pool, pool_id: pool_id(event) };
+            let held = Held { address: event.address, bytes: event.size, owner };
+            if !is_whole {
+                pages.push((held, gives));
+            } else if touched.insert(event.address) && gives {
+                start.segments.push(held);
+            }
+        }
+        let mut mapped = Ranges::default();
+        let mut at_end = 0_i128;
+        for segment in finals {
+            at_end += i128::from(segment.total_size);
+            let pool = if segment.is_small { Pool::Small } else { Pool::Large };
+            let owner = Owner { stream: segment.stream, pool, pool_id: segment.pool_id };
+            let held = Held { address: segment.address, bytes: segment.total_size, owner };
+            if segment.is_expandable {
+                mapped.insert(held.address, held.end(), owner);
+            } else if touched.insert(held.address) {
+                start.segments.push(held);
+            }
+        }
+        for (held, was_unmapped) in pages.into_iter().rev() {
+            if was_unmapped {
+                mapped.insert(held.address, held.end(), held.owner);
+            } else {
+                mapped.remove(held.address, held.end());
+            }
+        }
+        start.segments.sort_by_key(|held| held.address);
+        start.mappings =
+            mapped.iter().map(|(address, end, owner)| Held { address, bytes: end - address, owner }).collect();
+        let at_start: i128 = start.segments.iter().chain(&start.mappings).map(|held| i128::from(held.bytes)).sum();
+        start.excess_bytes = at_start + gained - at_end;
+        start
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{MIB, Sample, rows};
+    use crate::raw::BlockState::Inactive;
+    use highwater_snapshots::Trace;
+    use highwater_snapshots::trace::SegmentRole;
+
+    fn reserved(trace: &Trace) -> Vec<u64> {
+        rows(trace, 0).iter().map(|row| row[3] / MIB).collect()
+    }
+
+    #[test]
+    fn segments_that_are_given_back_first_were_there_before() {
+        let mut sample = Sample::of(&[
+            ("segment_free", 0x1000_0000, 20 * MIB),
+            ("segment_alloc", 0x1000_0000, 30 * MIB),
+            ("segment_alloc", 0x9000_0000, 2 * MIB),
+            ("segment_free", 0x9000_0000, 2 * MIB),
+        ]);
+        sample.segment(0x1000_0000, &[(30 * MIB, 0, Inactive)]);
+        sample.segment(0x5000_0000, &[(4 * MIB, 0, Inactive)]);
+        let trace = sample.assemble();
+        assert_eq!(reserved(&trace), [24, 4, 34, 36, 34]);
+        assert_eq!((trace.problems.as_slice(), trace.trust.unmatched_releases), (&[][..], 0));
+    }
+
+    #[test]
+    fn pages_at_the_start_are_found_byte_by_byte() {
+        let base = 0x1000_0000;
+        let page = 20 * MIB;
+        let mut sample = Sample::of(&[
+            // The middle of three pages goes, then all of five come but for the two outer ones of the three.
+            ("segment_unmap", base + page, page),
+            ("segment_map", base + page, page),
+            ("segment_map", base + 3 * page, 2 * page),
+        ]);
+        sample.segment_with(base, &[(5 * page, 0, Inactive)], |draft| draft.segment.is_expandable = true);
+        let trace = sample.assemble();
+        assert_eq!(reserved(&trace), [60, 40, 60, 100]);
+        assert_eq!(trace.problems, []);
+        let start: Vec<_> = trace
+            .segments
+            .ids()
+            .map(|id| trace.segments.get(id))
+            .filter(|row| !row.alloc.is_some())
+            .map(|row| (row.role, row.range.address, row.range.bytes))
+            .collect();
+        let expected = [(0, page), (page, page), (2 * page, page)]
+            .map(|(offset, bytes)| (SegmentRole::Mapping, base + offset, bytes));
+        let joined = [(SegmentRole::Mapping, base, 3 * page)];
+        assert!(start == expected || start == joined, "{start:?}");
+    }
+
+    #[test]
+    fn bytes_that_cannot_be_reconciled_are_told() {
+        let mut sample =
+            Sample::of(&[("segment_alloc", 0x1000_0000, 2 * MIB), ("segment_alloc", 0x1000_0000, 2 * MIB)]);
+        sample.segment(0x1000_0000, &[(2 * MIB, 0, Inactive)]);
+        let trace = sample.assemble();
+        let told = format!("reserves {} bytes more", 2 * MIB);
+        assert!(trace.problems[0].what.contains(&told), "{:?}", trace.problems);
+    }
+}

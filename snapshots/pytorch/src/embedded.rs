@@ -1,0 +1,85 @@
+//! Embedded: the whole `.snap` recording that an exported snapshot carries as a text, and the way back to it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::digest::EventDigest;
+use super::raw::RawSnapshot;
+use highwater_snapshots::error::Problem;
+use highwater_snapshots::format::read_bytes;
+use highwater_snapshots::trace::Trace;
+
+/// What the text begins with: what it holds, and by which rules the digest was made.
+const MARKER: &str = "snap1";
+
+/// The start of the text for a snapshot whose events have this digest; the recording's bytes follow in base64.
+pub(super) fn prefix(digest: u32) -> String {
+    format!("{MARKER}:{digest:08x}:")
+}
+
+/// The recording that this program put into the snapshot when it wrote it, exact where the snapshot is an image of it.
+/// `None` if there is none; a problem if it cannot be used: the events were edited since, or the text is damaged.
+pub fn recover(raw: &RawSnapshot) -> Option<Result<Trace, Problem>> {
+    let text = raw.highwater.as_deref()?;
+    Some(read(text, EventDigest::of(raw)).map_err(Problem::new))
+}
+
+fn read(text: &str, digest: u32) -> Result<Trace, String> {
+    const ASIDE: &str = "is left aside, and the file is read as any snapshot";
+    let mut parts = text.splitn(3, ':');
+    let mut part = || parts.next().unwrap_or_default();
+    let (marker, written, body) = (part(), part(), part());
+    if marker != MARKER {
+        return Err(format!(
+            "the recording that the file carries is of a kind that this program does not know: it {ASIDE}"
+        ));
+    }
+    if u32::from_str_radix(written, 16) != Ok(digest) {
+        return Err(format!("the file was edited after it was written: the recording that it carries {ASIDE}"));
+    }
+    let bytes = STANDARD.decode(body).map_err(|why| why.to_string());
+    let trace = bytes.and_then(|bytes| read_bytes(&bytes).map_err(|why| why.to_string()));
+    trace.map_err(|why| format!("the recording that the file carries {ASIDE}, because it is damaged: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raw::{Action, RawEvent};
+    use crate::sequences::Sequences;
+    use highwater_snapshots::format::write_trace;
+    use highwater_snapshots::text::{text_from_trace, trace_from_text};
+
+    fn snapshot() -> RawSnapshot {
+        let (stack, extras, action) = (Sequences::NONE, 0, Action::Alloc);
+        let event = RawEvent { address: 4096, size: 512, time_us: 9, stream: 0, stack, extras, action };
+        let mut raw = RawSnapshot { traces: vec![vec![event]], ..RawSnapshot::default() };
+        let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 512 parameter").unwrap()).unwrap();
+        raw.highwater = Some(prefix(EventDigest::of(&raw)) + &STANDARD.encode(bytes));
+        raw
+    }
+
+    #[test]
+    fn the_recording_comes_back_from_a_snapshot_that_nobody_touched() {
+        let trace = recover(&snapshot()).unwrap().unwrap();
+        assert_eq!(text_from_trace(&trace), "alloc b0 512/512 parameter large\n");
+        assert!(recover(&RawSnapshot::default()).is_none());
+    }
+
+    #[test]
+    fn an_edited_snapshot_and_a_damaged_text_are_told_apart() {
+        let why = |change: &dyn Fn(&mut RawSnapshot)| {
+            let mut raw = snapshot();
+            change(&mut raw);
+            recover(&raw).unwrap().unwrap_err().what
+        };
+        assert!(why(&|raw| raw.traces[0][0].size = 1024).contains("was edited after it was written"));
+        let text = |raw: &mut RawSnapshot, change: &dyn Fn(&str) -> String| {
+            raw.highwater = raw.highwater.as_deref().map(change);
+        };
+        assert!(why(&|raw| text(raw, &|text| text.replace("snap1", "snap2"))).contains("does not know"));
+        assert!(why(&|raw| text(raw, &|text| text[..60].to_owned())).contains("damaged"));
+        assert!(why(&|raw| text(raw, &|text| text.to_owned() + "!")).contains("damaged"));
+        assert!(why(&|raw| text(raw, &|_| String::new())).contains("does not know"));
+    }
+}

@@ -1,0 +1,304 @@
+//! Holdings: what a device holds after the last event, segment by segment, each with its blocks in the order of their
+//! addresses.
+
+use std::collections::BTreeMap;
+use std::ops::Range as Span;
+
+use highwater_snapshots::category::Pool;
+use highwater_snapshots::event::{EventKind, Range};
+use highwater_snapshots::ids::{BlockId, DeviceId, SegmentId, StreamId};
+use highwater_snapshots::trace::{SegmentRole, Trace};
+
+/// The segments and active blocks of one device at the end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holdings {
+    /// By address, apart from each other.
+    pub(super) segments: Vec<Held>,
+    /// Active blocks by address, apart from each other; each segment names a range of them.
+    pub(super) blocks: Vec<BlockId>,
+    /// Segments that stand for none: the recording does not know where their blocks lie.
+    pub(super) made_up: u64,
+    /// The bytes of those.
+    pub(super) made_up_bytes: u64,
+    /// Blocks left out because a younger one lies where they lay.
+    pub(super) overlapped: u64,
+    /// Blocks that reach beyond their segment, and are cut at its end.
+    pub(super) cut: u64,
+}
+
+/// A segment at the end: a whole one, or a run of mapped ranges.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    /// Where.
+    pub(super) addresses: Span<u64>,
+    /// Whose blocks it serves.
+    pub(super) stream: StreamId,
+    /// Likewise.
+    pub(super) pool: Pool,
+    /// Its row, or the first of the run; none for one that is made up.
+    pub(super) row: SegmentId,
+    /// It is a run of mapped ranges.
+    pub(super) is_expandable: bool,
+    /// Its blocks in [`Holdings::blocks`].
+    pub(super) blocks: Span<usize>,
+}
+
+impl Holdings {
+    /// Walks the events of `device`.
+    pub(super) fn of(trace: &Trace, device: DeviceId) -> Self {
+        let mut walk = Walk { trace, held: BTreeMap::new(), homeless: BTreeMap::new() };
+        walk.run(device);
+        let active = active_blocks(trace, device);
+        // A block may have lost its segment since.
+        active.iter().for_each(|&id| walk.place(id));
+        let mut holdings = Self::default();
+        holdings.take_segments(&walk);
+        holdings.take_blocks(trace, &active);
+        holdings
+    }
+
+    fn take_segments(&mut self, walk: &Walk<'_>) {
+        let blocks = 0..0;
+        self.segments = walk
+            .held
+            .iter()
+            .map(|(&start, held)| Held { addresses: start..held.addresses.end, ..held.clone() })
+            .collect();
+        for (start, (end, block)) in &walk.homeless {
+            let block = walk.trace.blocks.get(*block);
+            for addresses in walk.gaps(*start..*end) {
+                self.made_up += 1;
+                self.made_up_bytes = self.made_up_bytes.saturating_add(addresses.end - addresses.start);
+                let (stream, pool, blocks) = (block.stream, block.pool, blocks.clone());
+                let row = SegmentId::NONE;
+                self.segments.push(Held { addresses, stream, pool, row, is_expandable: false, blocks });
+            }
+        }
+        self.segments.sort_by_key(|held| held.addresses.start);
+    }
+
+    fn take_blocks(&mut self, trace: &Trace, active: &[BlockId]) {
+        let blocks = &trace.blocks;
+        for &id in active {
+            let address = blocks.address[id.0 as usize];
+            let mut is_younger = true;
+            while let Some(&former) = self.blocks.last()
+                && address < end_of(trace, former)
+                && is_younger
+            {
+                is_younger = id > former;
+                self.overlapped += 1;
+                if is_younger {
+                    self.blocks.pop();
+                }
+            }
+            if is_younger {
+                self.blocks.push(id);
+            }
+        }
+        let mut next = 0;
+        for held in &mut self.segments {
+            let first = next;
+            while let Some(&id) = self.blocks.get(next)
+                && blocks.address[id.0 as usize] < held.addresses.end
+            {
+                self.cut += u64::from(end_of(trace, id) > held.addresses.end);
+                next += 1;
+            }
+            held.blocks = first..next;
+        }
+    }
+}
+
+/// The blocks of `device` that are active at the end and have bytes, by address.
+fn active_blocks(trace: &Trace, device: DeviceId) -> Vec<BlockId> {
+    let blocks = &trace.blocks;
+    let is_active = |id: &BlockId| {
+        let row = id.0 as usize;
+        blocks.device[row] == device && !blocks.free_completed[row].is_some() && blocks.allocated[row] > 0
+    };
+    let mut active: Vec<BlockId> = blocks.ids().filter(is_active).collect();
+    active.sort_by_key(|id| (blocks.address[id.0 as usize], id.0));
+    active
+}
+
+/// One past the last byte of a block.
+fn end_of(trace: &Trace, id: BlockId) -> u64 {
+    let row = id.0 as usize;
+    trace.blocks.address[row].saturating_add(trace.blocks.allocated[row])
+}
+
+/// The state between two events.
+struct Walk<'a> {
+    trace: &'a Trace,
+    /// What is held, by its first address; no two overlap, and mapped ranges that belong together are one.
+    held: BTreeMap<u64, Held>,
+    /// Where blocks lay that lay in nothing held: end, and the first of them. PyTorch's viewer needs a segment for every
+    /// block that there ever was, not only for those at the end.
+    homeless: BTreeMap<u64, (u64, BlockId)>,
+}
+
+impl Walk<'_> {
+    fn run(&mut self, device: DeviceId) {
+        let trace = self.trace;
+        for id in trace.segments.ids().take_while(|id| !trace.segments.alloc[id.0 as usize].is_some()) {
+            if trace.segments.device[id.0 as usize] == device {
+                self.obtain(id, trace.segments.role[id.0 as usize] != SegmentRole::Segment);
+            }
+        }
+        for id in trace.blocks.ids().take_while(|id| !trace.blocks.alloc[id.0 as usize].is_some()) {
+            if trace.blocks.device[id.0 as usize] == device {
+                self.place(id);
+            }
+        }
+        let events = &trace.events;
+        for row in (0..events.len()).filter(|&row| events.device[row] == device) {
+            let subject = events.subject[row];
+            match events.kind[row] {
+                EventKind::Alloc => self.place(BlockId(subject)),
+                EventKind::SegmentAlloc => self.obtain(SegmentId(subject), false),
+                EventKind::SegmentMap => self.obtain(SegmentId(subject), true),
+                EventKind::SegmentFree | EventKind::SegmentUnmap => {
+                    self.give_back(&span_of(&trace.segments.range[subject as usize]));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn obtain(&mut self, row: SegmentId, is_expandable: bool) {
+        let range = self.trace.segments.range[row.0 as usize];
+        let mut addresses = span_of(&range);
+        if addresses.is_empty() {
+            return;
+        }
+        self.give_back(&addresses);
+        let mut row = row;
+        let is_alike = |held: &Held| {
+            let is_same = held.stream == range.stream && held.pool == range.pool;
+            is_expandable && held.is_expandable && is_same
+        };
+        if let Some(after) = self.held.get(&addresses.end).filter(|held| is_alike(held)) {
+            let end = after.addresses.end;
+            self.held.remove(&addresses.end);
+            addresses.end = end;
+        }
+        let before = self.held.range(..addresses.start).next_back();
+        if let Some((_, before)) = before.filter(|(_, held)| held.addresses.end == addresses.start && is_alike(held)) {
+            (addresses.start, row) = (before.addresses.start, before.row);
+        }
+        let (stream, pool) = (range.stream, range.pool);
+        self.held.insert(addresses.start, Held { addresses, stream, pool, row, is_expandable, blocks: 0..0 });
+    }
+
+    fn give_back(&mut self, gone: &Span<u64>) {
+        while let Some((&start, held)) = self.held.range(..gone.end).next_back() {
+            if held.addresses.end <= gone.start {
+                break;
+            }
+            let Some(held) = self.held.remove(&start) else { break };
+            if held.addresses.end > gone.end {
+                let rest = Held { addresses: gone.end..held.addresses.end, ..held.clone() };
+                self.held.insert(gone.end, rest);
+            }
+            if start < gone.start {
+                self.held.insert(start, Held { addresses: start..gone.start, ..held });
+                break;
+            }
+        }
+    }
+
+    /// Notes where a block lies, if that is in nothing that is held.
+    fn place(&mut self, id: BlockId) {
+        let mut start = self.trace.blocks.address[id.0 as usize];
+        let mut end = end_of(self.trace, id);
+        let around = self.held.range(..=start).next_back();
+        if end == start || around.is_some_and(|(_, held)| held.addresses.end >= end) {
+            return;
+        }
+        let mut first = id;
+        while let Some((&at, &(until, block))) = self.homeless.range(..=end).next_back() {
+            if until < start {
+                break;
+            }
+            if at <= start && end <= until {
+                return;
+            }
+            self.homeless.remove(&at);
+            (start, end, first) = (start.min(at), end.max(until), first.min(block));
+        }
+        self.homeless.insert(start, (end, first));
+    }
+
+    /// The parts of `span` in which nothing is held at the end.
+    fn gaps(&self, span: Span<u64>) -> Vec<Span<u64>> {
+        let mut gaps = Vec::new();
+        let mut from = span.start;
+        let before = self.held.range(..=span.start).next_back();
+        for (&start, held) in before.into_iter().chain(self.held.range(span.start.saturating_add(1)..span.end)) {
+            if from < start {
+                gaps.push(from..start);
+            }
+            from = from.max(held.addresses.end);
+        }
+        if from < span.end {
+            gaps.push(from..span.end);
+        }
+        gaps
+    }
+}
+
+fn span_of(range: &Range) -> Span<u64> {
+    range.address..range.address.saturating_add(range.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn described(text: &str) -> (Vec<String>, Holdings) {
+        let trace = trace_from_text(text).unwrap();
+        let holdings = Holdings::of(&trace, DeviceId(0));
+        let segment = |held: &Held| {
+            let kind = match (held.row.is_some(), held.is_expandable) {
+                (false, _) => "made up",
+                (true, true) => "mapped",
+                (true, false) => "segment",
+            };
+            format!("{kind} {}..{} {:?}", held.addresses.start, held.addresses.end, held.blocks)
+        };
+        (holdings.segments.iter().map(segment).collect(), holdings)
+    }
+
+    #[test]
+    fn mapped_ranges_that_touch_are_one_and_unmapping_splits_them() {
+        let text = "segment_map 0x0 100\nsegment_map 0x64 100\nalloc a 150\nfree a\nsegment_map 0xc8 50 stream=1\n\
+                    segment_unmap 0x32 100\nsegment_alloc 0x1000 64\nsegment_alloc 0x2000 64\nsegment_free 0x1000 64";
+        let (segments, holdings) = described(text);
+        let expected = ["mapped 0..50 0..0", "mapped 150..200 0..0", "mapped 200..250 0..0", "segment 8192..8256 0..0"];
+        assert_eq!(segments, expected);
+        assert_eq!(holdings.made_up, 0, "a block may span ranges that were mapped one by one");
+    }
+
+    #[test]
+    fn blocks_outside_all_segments_get_segments_that_are_told_as_made_up() {
+        let (segments, holdings) = described("segment_alloc 0x64 100\nalloc a 50\nalloc b 100\nalloc c 100\nfree c");
+        assert_eq!(segments, ["made up 0..100 0..2", "segment 100..200 2..2", "made up 200..250 2..2"]);
+        assert_eq!((holdings.made_up, holdings.made_up_bytes, holdings.cut), (2, 150, 1));
+    }
+
+    #[test]
+    fn a_block_whose_segment_is_gone_lies_in_one_that_is_made_up() {
+        let text = "segment_alloc 0x0 64\nalloc a 64\nsegment_free 0x0 64\nsegment_alloc 0x100 64";
+        assert_eq!(described(text).0, ["made up 0..64 0..1", "segment 256..320 1..1"]);
+    }
+
+    #[test]
+    fn of_two_blocks_in_one_place_the_younger_stays() {
+        let mut trace = trace_from_text("segment_alloc 0x0 1000\nalloc a 100\nalloc b 100\nalloc c 100").unwrap();
+        trace.blocks.address[2] = 50;
+        let holdings = Holdings::of(&trace, DeviceId(0));
+        assert_eq!((holdings.blocks, holdings.overlapped), (vec![BlockId(2)], 2));
+    }
+}

@@ -1,0 +1,74 @@
+//! Lost: what PyTorch's format could not hold as it was, in sentences.
+
+use super::entries::LeftOut;
+use super::holdings::Holdings;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+/// Counts of what was left out, cut or made up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lost {
+    pub(super) left_out: LeftOut,
+    pub(super) made_up: u64,
+    pub(super) made_up_bytes: u64,
+    pub(super) overlapped: u64,
+    pub(super) cut: u64,
+    pub(super) differing_settings: bool,
+    /// The length of the recording that was too long to go along.
+    pub(super) embedded_bytes: Option<usize>,
+}
+
+impl Lost {
+    /// What is not as it should be in the final states.
+    pub(super) fn of<'a>(states: impl Iterator<Item = &'a Holdings>) -> Self {
+        states.fold(Self::default(), |sum, holdings| Self {
+            made_up: sum.made_up + holdings.made_up,
+            made_up_bytes: sum.made_up_bytes.saturating_add(holdings.made_up_bytes),
+            overlapped: sum.overlapped + holdings.overlapped,
+            cut: sum.cut + holdings.cut,
+            ..sum
+        })
+    }
+
+    /// A sentence for each kind of loss.
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let bytes = format_bytes(self.made_up_bytes);
+        let counted = [
+            (
+                self.made_up,
+                format!(
+                    "made up ({bytes}), for blocks of which the recording does not know where they lie: PyTorch's viewer needs one for every block"
+                ),
+                "segment",
+            ),
+            (
+                self.left_out.unmatched_frees,
+                "left out, of blocks that the recording does not know: the format wants their addresses".to_owned(),
+                "free",
+            ),
+            (
+                self.left_out.frees_added,
+                "freed right before the allocation that proves it gone: its own free is missing".to_owned(),
+                "block",
+            ),
+            (self.overlapped, "missing in the final state: a younger one lies in the same place".to_owned(), "block"),
+            (self.cut, "cut at the end of its segment in the final state".to_owned(), "block"),
+        ];
+        let sentence = |(count, what, noun): &(u64, String, &str)| {
+            let s = if *count == 1 { "" } else { "s" };
+            format!("{} {noun}{s} {what}", format_count(*count))
+        };
+        let mut sentences: Vec<String> = counted.iter().filter(|(count, ..)| *count > 0).map(sentence).collect();
+        if self.differing_settings {
+            sentences
+                .push("the settings of all devices but the first: they differ, and the format has one set".to_owned());
+        }
+        if let Some(bytes) = self.embedded_bytes {
+            let size = format_bytes(bytes as u64);
+            sentences.push(format!(
+                "modules, operations, rounded sizes of freed blocks, tags, uses, samples of the device's memory and \
+                 facts of the program: the recording itself, {size}, is too long a text to go along with the snapshot"
+            ));
+        }
+        sentences
+    }
+}

@@ -1,0 +1,95 @@
+//! Settings: the allocator's settings, which a trace keeps as texts, with the types that PyTorch gives them.
+
+use hashbrown::HashMap;
+
+use super::document::Document;
+use highwater_snapshots::error::Result;
+
+/// The setting that is a text whatever it looks like.
+const TEXTS: [&str; 1] = ["PYTORCH_CUDA_ALLOC_CONF"];
+
+/// Writes `settings` as a dict; names with a dot in them as dicts within it.
+pub(super) fn write(document: &mut impl Document, settings: &[(String, String)]) -> Result<()> {
+    let mut order: Vec<&str> = Vec::new();
+    let mut groups: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (row, (name, _)) in settings.iter().enumerate() {
+        let outer = name.split_once('.').map_or(name.as_str(), |(outer, _)| outer);
+        let group = groups.entry(outer).or_default();
+        if group.is_empty() {
+            order.push(outer);
+        }
+        group.push(row);
+    }
+    document.open_dict()?;
+    for outer in order {
+        let rows = groups[outer].iter().map(|&row| &settings[row]);
+        if rows.clone().any(|(name, _)| name == outer) {
+            for (name, value) in rows {
+                document.free_key(name)?;
+                write_value(document, name, value)?;
+            }
+            continue;
+        }
+        document.free_key(outer)?;
+        document.open_dict()?;
+        for (name, value) in rows {
+            let inner = name.get(outer.len() + 1..).unwrap_or_default();
+            document.free_key(inner)?;
+            write_value(document, inner, value)?;
+        }
+        document.close_dict()?;
+    }
+    document.close_dict()
+}
+
+fn write_value(document: &mut impl Document, name: &str, value: &str) -> Result<()> {
+    if TEXTS.contains(&name) {
+        return document.text(value);
+    }
+    match value {
+        "True" | "true" => return document.truth(true),
+        "False" | "false" => return document.truth(false),
+        "None" | "null" => return document.none(),
+        _ => {}
+    }
+    // Only what would be written the same way again is a number: `007` and `+1` are texts.
+    if let Some(number) = value.parse::<u64>().ok().filter(|number| number.to_string() == value) {
+        return document.number(number);
+    }
+    if let Some(number) = value.parse::<i64>().ok().filter(|number| number.to_string() == value) {
+        return document.negative(number);
+    }
+    let looks_like_float = value.starts_with(|c: char| c.is_ascii_digit() || c == '-') && value.contains(['.', 'e']);
+    match value.parse::<f64>() {
+        Ok(number) if looks_like_float && number.is_finite() => document.float(number),
+        _ => document.text(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json::JsonWriter;
+    use super::*;
+
+    #[test]
+    fn texts_get_their_types_back_and_dotted_names_their_dicts() {
+        let settings = [
+            ("PYTORCH_CUDA_ALLOC_CONF", "1"),
+            ("max_split_size", "-1"),
+            ("expandable_segments", "True"),
+            ("roundup_power2_divisions.1", "0"),
+            ("garbage_collection_threshold", "0.8"),
+            ("roundup_power2_divisions.2", "16"),
+            ("version", "1.2.3"),
+            ("none", "None"),
+            ("big", "18446744073709551615"),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut bytes = Vec::new();
+        let mut json = JsonWriter::new(&mut bytes);
+        write(&mut json, &settings).unwrap();
+        json.finish().unwrap();
+        let expected = r#"{"PYTORCH_CUDA_ALLOC_CONF":"1","max_split_size":-1,"expandable_segments":true,"roundup_power2_divisions":{"1":0,"2":16},"garbage_collection_threshold":0.8,"version":"1.2.3","none":null,"big":18446744073709551615}"#;
+        assert_eq!(String::from_utf8(bytes).unwrap().trim_end(), expected);
+    }
+}

@@ -1,0 +1,373 @@
+//! Intake: what the readers hand their values to; keeps each text, frame and stack once, and counts what is strange.
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+
+use super::raw::{Action, BlockState, Extras, RawAnnotation, RawBlock, RawEvent, RawFrame, RawSegment, RawSnapshot};
+use super::sequences::Sequences;
+use highwater_snapshots::error::Problem;
+use highwater_snapshots::ids::StringId;
+use highwater_snapshots::levels::{LevelMeter, Levels};
+
+/// Takes a snapshot's values in whatever order its file has them.
+#[derive(Clone, Debug)]
+pub struct Intake {
+    raw: RawSnapshot,
+    strings: HashTable<u32>,
+    frames: HashMap<RawFrame, u32>,
+    extras: HashMap<Extras, u32>,
+    hasher: DefaultHashBuilder,
+    /// How often each strange thing was seen.
+    strange: BTreeMap<String, u64>,
+    meter: LevelMeter,
+}
+
+/// An event's values; what a file does not say stays as it is by default.
+#[derive(Clone, Copy, Debug)]
+pub struct EventDraft {
+    /// `action`.
+    pub action: StringId,
+    /// `addr`.
+    pub address: u64,
+    /// `device_free`.
+    pub device_free: Option<u64>,
+    /// `size`.
+    pub size: u64,
+    /// `time_us`.
+    pub time_us: u64,
+    /// `stream`.
+    pub stream: u64,
+    /// `frames`.
+    pub stack: u32,
+    /// The rest.
+    pub extras: Extras,
+}
+
+impl Default for EventDraft {
+    fn default() -> Self {
+        Self {
+            action: StringId::NONE,
+            address: 0,
+            device_free: None,
+            size: 0,
+            time_us: 0,
+            stream: 0,
+            stack: Sequences::NONE,
+            extras: Extras::default(),
+        }
+    }
+}
+
+/// A block's values; what a file does not say stays as it is by default.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockDraft {
+    /// `address`.
+    pub address: Option<u64>,
+    /// `size`.
+    pub size: u64,
+    /// `requested_size`, or `real_size` of the newest `history`.
+    pub requested_size: Option<u64>,
+    /// `state`.
+    pub state: BlockState,
+    /// `frames`, or those of the newest `history`.
+    pub stack: u32,
+    /// `forward_frames`.
+    pub forward: u32,
+}
+
+impl Default for BlockDraft {
+    fn default() -> Self {
+        Self {
+            address: None,
+            size: 0,
+            requested_size: None,
+            state: BlockState::Inactive,
+            stack: Sequences::NONE,
+            forward: Sequences::NONE,
+        }
+    }
+}
+
+/// A segment's values; what a file does not say stays as it is by default.
+#[derive(Clone, Debug)]
+pub struct SegmentDraft {
+    /// See [`RawSegment`]; its `blocks` are set by [`Intake::segment`].
+    pub segment: RawSegment,
+}
+
+impl Default for SegmentDraft {
+    fn default() -> Self {
+        let segment = RawSegment {
+            device: 0,
+            address: 0,
+            total_size: 0,
+            allocated_size: None,
+            active_size: None,
+            requested_size: None,
+            stream: 0,
+            is_small: false,
+            pool_id: (0, 0),
+            is_expandable: false,
+            stack: Sequences::NONE,
+            blocks: 0..0,
+        };
+        Self { segment }
+    }
+}
+
+/// Texts that say nothing: an event without them is the same as one with them.
+const EMPTY: [&str; 2] = ["", "N/A"];
+
+/// Different strange things that are told one by one.
+const MOST_STRANGE: usize = 200;
+
+impl Default for Intake {
+    fn default() -> Self {
+        let mut intake = Self {
+            raw: RawSnapshot::default(),
+            strings: HashTable::new(),
+            frames: HashMap::new(),
+            extras: HashMap::new(),
+            hasher: DefaultHashBuilder::default(),
+            strange: BTreeMap::new(),
+            meter: LevelMeter::default(),
+        };
+        // The names of actions come first, so that their ids are known.
+        for (name, _) in Action::NAMED {
+            intake.text(name);
+        }
+        for text in EMPTY {
+            intake.text(text);
+        }
+        intake.raw.extras.push(Extras::default());
+        intake.extras.insert(Extras::default(), 0);
+        intake
+    }
+}
+
+impl Intake {
+    /// The id of `text`, kept when it is new.
+    pub fn text(&mut self, text: &str) -> StringId {
+        let strings = &mut self.raw.strings;
+        let hash = self.hasher.hash_one(text);
+        if let Some(&row) = self.strings.find(hash, |&row| strings[row as usize] == text) {
+            return StringId(row);
+        }
+        let id = StringId::from_index(strings.len());
+        strings.push(text.to_owned());
+        let hasher = &self.hasher;
+        self.strings.insert_unique(hash, id.0, |&row| hasher.hash_one(strings[row as usize].as_str()));
+        id
+    }
+
+    /// The text of `id`; empty for none.
+    pub fn string(&self, id: StringId) -> &str {
+        id.index().and_then(|row| self.raw.strings.get(row)).map_or("", String::as_str)
+    }
+
+    /// The row of a frame, kept when it is new.
+    pub fn frame(&mut self, frame: RawFrame) -> u32 {
+        let frames = &mut self.raw.frames;
+        *self.frames.entry(frame).or_insert_with(|| {
+            frames.push(frame);
+            u32::try_from(frames.len() - 1).expect("fewer than 2^32 frames")
+        })
+    }
+
+    /// One text of what torch.fx says of a frame: the node's operation, name, target, and the line of the model.
+    pub fn fx(&mut self, parts: [StringId; 4]) -> StringId {
+        if parts == [StringId::NONE; 4] {
+            return StringId::NONE;
+        }
+        let texts = parts.map(|part| self.string(part).split_whitespace().collect::<Vec<_>>().join(" "));
+        let said: Vec<&str> = texts.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        let text = format!("torch.fx: {}", said.join(" "));
+        self.text(&text)
+    }
+
+    /// The number of a stack: rows of frames, innermost first.
+    pub fn stack(&mut self, frames: &[u32]) -> u32 {
+        self.raw.stacks.intern(frames)
+    }
+
+    /// The rows of the frames of a stack, innermost first.
+    pub fn stack_frames(&self, stack: u32) -> &[u32] {
+        self.raw.stacks.get(stack)
+    }
+
+    /// The number of a list of texts, by their ids.
+    pub fn texts(&mut self, ids: &[u32]) -> u32 {
+        self.raw.texts.intern(ids)
+    }
+
+    /// The row of an event's rare facts.
+    fn extras(&mut self, extras: Extras) -> u32 {
+        if extras == Extras::default() {
+            return 0;
+        }
+        let rows = &mut self.raw.extras;
+        *self.extras.entry(extras).or_insert_with(|| {
+            rows.push(extras);
+            u32::try_from(rows.len() - 1).expect("fewer than 2^32 combinations")
+        })
+    }
+
+    /// Makes an event of fixed size. It belongs to no trace yet.
+    pub fn event(&mut self, draft: &EventDraft) -> RawEvent {
+        let mut extras = draft.extras;
+        let action = match draft.action.index().and_then(|row| Action::NAMED.get(row)) {
+            Some(&(_, action)) => action,
+            None => {
+                extras.action = draft.action;
+                let name = if draft.action.is_some() { self.string(draft.action) } else { "(none)" };
+                let what = format!("the action '{name:.60}', which this program does not know: kept as a mark");
+                self.strange(what);
+                Action::Unknown
+            }
+        };
+        let first_empty = Action::NAMED.len() as u32;
+        let is_empty = |id: StringId| (first_empty..first_empty + EMPTY.len() as u32).contains(&id.0);
+        for text in [
+            &mut extras.compile_context,
+            &mut extras.user_metadata,
+            &mut extras.internal_metadata,
+            &mut extras.category,
+        ] {
+            if is_empty(*text) {
+                *text = StringId::NONE;
+            }
+        }
+        self.meter.at_time(draft.time_us);
+        match action {
+            Action::Alloc => self.meter.begin(draft.size),
+            Action::FreeRequested => self.meter.end(draft.size),
+            _ => {}
+        }
+        let address = if action == Action::Oom { draft.device_free.unwrap_or(draft.address) } else { draft.address };
+        RawEvent {
+            address,
+            size: draft.size,
+            time_us: draft.time_us,
+            stream: draft.stream,
+            stack: draft.stack,
+            extras: self.extras(extras),
+            action,
+        }
+    }
+
+    /// How much memory lived over the events since this was last asked.
+    pub fn take_levels(&mut self) -> Levels {
+        self.meter.take()
+    }
+
+    /// Takes a segment with its blocks, in the order of their addresses; to `host_segments` if `is_host`.
+    pub fn segment(&mut self, draft: SegmentDraft, blocks: &[BlockDraft], is_host: bool) {
+        let mut segment = draft.segment;
+        let first = self.raw.blocks.len();
+        let mut address = segment.address;
+        for block in blocks {
+            let at = block.address.unwrap_or(address);
+            let requested_size = block.requested_size.unwrap_or(block.size);
+            let (size, state, stack, forward) = (block.size, block.state, block.stack, block.forward);
+            self.raw.blocks.push(RawBlock { address: at, size, requested_size, state, stack, forward });
+            address = at.saturating_add(size);
+        }
+        segment.blocks = first..self.raw.blocks.len();
+        let rows = if is_host { &mut self.raw.host_segments } else { &mut self.raw.segments };
+        rows.push(segment);
+    }
+
+    /// Takes the events of a device, which replace those that it had.
+    pub fn trace(&mut self, device: usize, events: Vec<RawEvent>) {
+        if device >= self.raw.traces.len() {
+            self.raw.traces.resize_with(device + 1, Vec::new);
+        }
+        self.raw.traces[device] = events;
+    }
+
+    /// Takes the events of pinned host memory.
+    pub fn host_trace(&mut self, events: Vec<RawEvent>) {
+        self.raw.host_trace = events;
+    }
+
+    /// Takes one end of an annotation.
+    pub fn annotation(&mut self, annotation: RawAnnotation) {
+        self.raw.annotations.push(annotation);
+    }
+
+    /// Takes an allocator setting.
+    pub fn setting(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.raw.settings.push((name.into(), value.into()));
+    }
+
+    /// Takes what this program put into the file when it wrote it.
+    pub fn highwater(&mut self, text: String) {
+        self.raw.highwater = Some(text);
+    }
+
+    /// As [`Self::highwater`], of a text that was taken already, which is no text of the snapshot then.
+    pub fn highwater_text(&mut self, id: StringId) {
+        if let Some(text) = id.index().and_then(|row| self.raw.strings.get_mut(row)) {
+            self.raw.highwater = Some(std::mem::take(text));
+        }
+    }
+
+    /// Counts something strange, said as what events or rows have: "the key 'foo', which …".
+    pub fn strange(&mut self, what: impl Into<String>) {
+        let mut what = what.into();
+        if self.strange.len() >= MOST_STRANGE && !self.strange.contains_key(&what) {
+            "… and other strange things".clone_into(&mut what);
+        }
+        *self.strange.entry(what).or_default() += 1;
+    }
+
+    /// Notes something that is wrong.
+    pub fn problem(&mut self, problem: Problem) {
+        self.raw.problems.push(problem);
+    }
+
+    /// What the file says.
+    pub fn finish(mut self) -> RawSnapshot {
+        for (what, count) in self.strange {
+            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+            self.raw.problems.push(Problem::new(format!("{times}: {what}")));
+        }
+        self.raw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_nothing_takes_no_row_and_what_is_unknown_is_counted() {
+        let mut intake = Intake::default();
+        let (alloc, nothing, new) = (intake.text("alloc"), intake.text("N/A"), intake.text("teleport"));
+        let extras = Extras { compile_context: nothing, ..Extras::default() };
+        let event = intake.event(&EventDraft { action: alloc, address: 7, extras, ..EventDraft::default() });
+        assert_eq!((event.action, event.extras, event.address), (Action::Alloc, 0, 7));
+        for _ in 0..2 {
+            let event = intake.event(&EventDraft { action: new, ..EventDraft::default() });
+            assert_eq!((event.action, event.extras), (Action::Unknown, 1));
+        }
+        let raw = intake.finish();
+        assert_eq!(raw.extras[1].action, new);
+        assert!(raw.problems[0].what.starts_with("2 times: the action 'teleport'"), "{:?}", raw.problems);
+    }
+
+    #[test]
+    fn blocks_without_an_address_lie_one_after_the_other() {
+        let mut intake = Intake::default();
+        let mut draft = SegmentDraft::default();
+        draft.segment.address = 1000;
+        let block = |size| BlockDraft { size, ..BlockDraft::default() };
+        intake.segment(draft, &[block(512), block(1024), block(512)], false);
+        let raw = intake.finish();
+        let addresses: Vec<u64> = raw.blocks.iter().map(|block| block.address).collect();
+        assert_eq!(addresses, [1000, 1512, 2536]);
+        assert_eq!(raw.segments[0].blocks, 0..3);
+    }
+}

@@ -1,0 +1,109 @@
+//! Reading: what all parts of a reading share: the intake, the place, and whoever waits.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use super::super::intake::Intake;
+use highwater_snapshots::error::Error;
+use highwater_snapshots::format::Progress;
+
+/// A reading on its way.
+pub(super) struct Reading<'w> {
+    pub(super) intake: Intake,
+    /// Rows of frames, or texts, of the list that is being read.
+    pub(super) row: Vec<u32>,
+    watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
+    now: Progress,
+    /// What `watch` was told last.
+    told: Progress,
+    place: Place,
+    is_stopped: bool,
+}
+
+/// How to know how far reading is.
+#[derive(Debug)]
+enum Place {
+    /// The address of a text in memory: texts lent from it lie beyond.
+    Memory(usize),
+    /// Bytes taken from a stream.
+    Stream(Rc<Cell<u64>>),
+}
+
+/// The longest name that is shown of what is not known.
+pub(super) const SHOWN: usize = 60;
+
+/// The longest reason that is shown: it may have a text of the file in it.
+const SHOWN_OF_WHY: usize = 240;
+
+/// Bytes between two looks of whoever waits.
+const BYTES_A_LOOK: u64 = 1 << 20;
+
+/// Events between two looks of whoever waits.
+const EVENTS_A_LOOK: u64 = 1 << 14;
+
+impl<'w> Reading<'w> {
+    /// A reading of a text in memory.
+    pub(super) fn of_bytes(bytes: &[u8], watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
+        Self::new(Place::Memory(bytes.as_ptr().addr()), bytes.len() as u64, watch)
+    }
+
+    /// A reading of a stream, whose offset is `offset`.
+    pub(super) fn of_stream(offset: Rc<Cell<u64>>, watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
+        Self::new(Place::Stream(offset), u64::MAX, watch)
+    }
+
+    fn new(place: Place, bytes: u64, watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
+        let now = Progress { bytes, ..Progress::default() };
+        Self { intake: Intake::default(), row: Vec::new(), watch, now, told: now, place, is_stopped: false }
+    }
+
+    /// Notes that a key was read, which may lie in memory; fails if the reading is to stop.
+    pub(super) fn is_at<E: serde::de::Error>(&mut self, key: Option<&str>) -> Result<(), E> {
+        match &self.place {
+            Place::Memory(start) => {
+                if let Some(key) = key {
+                    self.now.bytes_read = key.as_ptr().addr().saturating_sub(*start) as u64;
+                }
+            }
+            Place::Stream(offset) => self.now.bytes_read = offset.get(),
+        }
+        let is_due = self.now.bytes_read.abs_diff(self.told.bytes_read) >= BYTES_A_LOOK
+            || self.now.events.abs_diff(self.told.events) >= EVENTS_A_LOOK;
+        if is_due {
+            self.told = self.now;
+            let levels = Some(self.intake.take_levels());
+            self.is_stopped = (self.watch)(Progress { levels, ..self.now }).is_break();
+        }
+        if self.is_stopped { Err(E::custom("stopped")) } else { Ok(()) }
+    }
+
+    /// Counts an event.
+    pub(super) fn count_event(&mut self) {
+        self.now.events += 1;
+    }
+
+    /// Why reading failed, at `offset`.
+    pub(super) fn why(&self, error: serde_json::Error, offset: u64) -> Error {
+        if self.is_stopped {
+            return Error::Cancelled;
+        }
+        if error.is_io() {
+            return Error::from_input(error.into());
+        }
+        let text = error.to_string();
+        let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+        let what = shown(what, SHOWN_OF_WHY);
+        if error.is_eof() {
+            let what = format!("the JSON text ends early ({what}): was it copied and written to its end?");
+            return Error::Damaged { offset, what };
+        }
+        Error::Damaged { offset, what: format!("in the JSON text: {what}") }
+    }
+}
+
+/// The first `most` characters of a text.
+pub(super) fn shown(text: &str, most: usize) -> String {
+    let start: String = text.chars().take(most).collect();
+    if start.len() < text.len() { start + "…" } else { start }
+}

@@ -1,0 +1,162 @@
+//! Top: the whole text: a dict of a snapshot's parts, or a list of segments alone.
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use super::super::intake::Intake;
+use super::super::raw::RawSnapshot;
+use super::annotations::Annotations;
+use super::events::{Devices, Events};
+use super::reading::{Reading, SHOWN, shown};
+use super::segments::Segments;
+use super::settings::{Setting, Settings};
+use super::shape::{TakesElements as _, TakesKeys};
+use highwater_snapshots::error::{Error, Result};
+
+/// A snapshot's parts, each as it was last.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    segments: Segments,
+    host_segments: Segments,
+    devices: Devices,
+    host_events: Events,
+    settings: Settings,
+    annotations: Annotations,
+    highwater: Option<String>,
+    /// Whether it has what a snapshot always has.
+    is_snapshot: bool,
+    /// The first keys that a snapshot does not have.
+    others: Vec<String>,
+}
+
+/// So many keys of something else are named.
+const OTHERS_NAMED: usize = 4;
+
+impl Found {
+    /// What was read; fails if it is the JSON of something else.
+    pub(super) fn finish(self, mut intake: Intake) -> Result<RawSnapshot> {
+        self.check()?;
+        self.hand_over(&mut intake);
+        Ok(intake.finish())
+    }
+
+    fn check(&self) -> Result<()> {
+        let found = match self.others.as_slice() {
+            _ if self.is_snapshot && !self.segments.are_others() => return Ok(()),
+            _ if self.is_snapshot => "a list of other dicts".to_owned(),
+            [] => "none of a snapshot's keys".to_owned(),
+            others => format!("the keys '{}'", others.join("', '")),
+        };
+        Err(Error::UnknownJson { found })
+    }
+
+    /// Gives everything to `intake`.
+    fn hand_over(self, intake: &mut Intake) {
+        self.segments.hand_over(intake, false);
+        self.host_segments.hand_over(intake, true);
+        for (device, events) in self.devices.traces {
+            intake.trace(device, events);
+        }
+        intake.host_trace(self.host_events.rows);
+        self.settings.hand_over(intake);
+        for annotation in self.annotations.rows {
+            intake.annotation(annotation);
+        }
+        if let Some(text) = self.highwater {
+            intake.highwater(text);
+        }
+    }
+}
+
+impl TakesKeys for Found {
+    const OF: &'static str = "the snapshot";
+    const KEYS: &'static [&'static str] = &[
+        "segments",
+        "device_traces",
+        "allocator_settings",
+        "external_annotations",
+        "host_segments",
+        "host_traces",
+        "highwater",
+    ];
+
+    fn take<'de, A: MapAccess<'de>>(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &str,
+        dict: &mut A,
+    ) -> Result<(), A::Error> {
+        self.is_snapshot |= matches!(key, "segments" | "device_traces");
+        match key {
+            "segments" => {
+                self.segments = Segments::default();
+                dict.next_value_seed(reading.list(&mut self.segments))
+            }
+            "device_traces" => {
+                self.devices = Devices::default();
+                dict.next_value_seed(reading.list(&mut self.devices))
+            }
+            "allocator_settings" => {
+                self.settings = Settings::default();
+                dict.next_value_seed(Setting::all(reading, &mut self.settings, &mut String::new()))
+            }
+            "external_annotations" => {
+                self.annotations = Annotations::default();
+                dict.next_value_seed(reading.list(&mut self.annotations))
+            }
+            "host_segments" => {
+                self.host_segments = Segments::default();
+                dict.next_value_seed(reading.list(&mut self.host_segments))
+            }
+            "host_traces" => {
+                self.host_events = Events::default();
+                dict.next_value_seed(reading.list(&mut self.host_events))
+            }
+            _ => {
+                let text = dict.next_value_seed(reading.copied("the key 'highwater'"))?;
+                self.highwater = Some(text).filter(|text| !text.is_empty());
+                Ok(())
+            }
+        }
+    }
+
+    fn unknown(&mut self, reading: &mut Reading<'_>, key: &str) {
+        let key = shown(key, SHOWN);
+        reading.intake.strange(format!("the key '{key}' in {}, which this program does not know", Self::OF));
+        if self.others.len() < OTHERS_NAMED {
+            self.others.push(key);
+        }
+    }
+}
+
+/// Reads the whole text.
+pub(super) struct Top<'r, 'w> {
+    pub(super) reading: &'r mut Reading<'w>,
+}
+
+impl<'de> DeserializeSeed<'de> for Top<'_, '_> {
+    type Value = Found;
+
+    fn deserialize<D: Deserializer<'de>>(self, text: D) -> Result<Found, D::Error> {
+        text.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Top<'_, '_> {
+    type Value = Found;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a memory snapshot, which is a dict, or a list of segments")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, dict: A) -> Result<Found, A::Error> {
+        let mut found = Found::default();
+        self.reading.dict(&mut found).visit_map(dict)?;
+        Ok(found)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Found, A::Error> {
+        let mut found = Found { is_snapshot: true, ..Found::default() };
+        while found.segments.take(self.reading, &mut list)? {}
+        Ok(found)
+    }
+}

@@ -1,0 +1,115 @@
+//! FileFormat: what a file is, told by its first bytes.
+
+use highwater_snapshots::format::is_snap;
+
+/// Which kind of recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// Our own `.snap` file.
+    Snap,
+    /// A snapshot that Python or PyTorch pickled.
+    Pickle,
+    /// A snapshot as JSON text.
+    Json,
+    /// A page that PyTorch's `trace_plot` or `segment_plot` saved, with a snapshot in it.
+    Page,
+}
+
+/// What a recording was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileFormat {
+    /// The kind.
+    pub kind: FileKind,
+    /// Whether the file is compressed with gzip.
+    pub is_gzipped: bool,
+}
+
+impl FileFormat {
+    /// The name: `snap`, `pickle`, `json` or `html`, each with `+gzip` where it is compressed.
+    pub fn name(self) -> &'static str {
+        match (self.kind, self.is_gzipped) {
+            (FileKind::Snap, false) => "snap",
+            (FileKind::Snap, true) => "snap+gzip",
+            (FileKind::Pickle, false) => "pickle",
+            (FileKind::Pickle, true) => "pickle+gzip",
+            (FileKind::Json, false) => "json",
+            (FileKind::Json, true) => "json+gzip",
+            (FileKind::Page, false) => "html",
+            (FileKind::Page, true) => "html+gzip",
+        }
+    }
+}
+
+/// What the first bytes of a file, or of what is in it, promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// A recording.
+    Kind(FileKind),
+    /// A gzip file.
+    Gzip,
+    /// A pickle of a protocol that is not read.
+    Protocol(u8),
+    /// None of these.
+    Unknown,
+}
+
+/// So many first bytes tell what a file is.
+pub(super) const START_BYTES: usize = 4096;
+
+/// The mark that some editors put before a text in UTF-8.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+impl Start {
+    /// What the file that begins with `bytes` is.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        match bytes {
+            [0x80, 2..=5, ..] => return Self::Kind(FileKind::Pickle),
+            // The second byte of a pickle is small; of other files it may be anything.
+            [0x80, protocol @ (0..=1 | 6..=31), ..] => return Self::Protocol(*protocol),
+            [0x1f, 0x8b, ..] => return Self::Gzip,
+            // Pickles before protocol 2 have no mark: a dict or list that is put away under 0.
+            [b'(', b'd' | b'l', b'p', b'0' | b'1', b'\n', ..] => return Self::Protocol(0),
+            [b'}' | b']', b'q', 0 | 1, ..] => return Self::Protocol(1),
+            _ if is_snap(bytes) => return Self::Kind(FileKind::Snap),
+            _ => {}
+        }
+        let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'{' | b'[') => Self::Kind(FileKind::Json),
+            Some(b'<') => Self::Kind(FileKind::Page),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_by_their_first_bytes() {
+        let cases: [(&[u8], Start); 18] = [
+            (b"\x89HWS\r\n\x1a\n\x01\0", Start::Kind(FileKind::Snap)),
+            (b"\x80\x02}", Start::Kind(FileKind::Pickle)),
+            (b"\x80\x05\x95", Start::Kind(FileKind::Pickle)),
+            (b"\x80\x01}", Start::Protocol(1)),
+            (b"\x80\x06}", Start::Protocol(6)),
+            (b"\x80\xd5}", Start::Unknown),
+            (b"\x80", Start::Unknown),
+            (b"(dp0\nS'segments'\n", Start::Protocol(0)),
+            (b"(lp0\n(dp1\n", Start::Protocol(0)),
+            (b"}q\0X", Start::Protocol(1)),
+            (b"\x1f\x8b\x08", Start::Gzip),
+            (b" \n\t{\"a\"", Start::Kind(FileKind::Json)),
+            (b"\xef\xbb\xbf[]", Start::Kind(FileKind::Json)),
+            (b"\n<!DOCTYPE html>", Start::Kind(FileKind::Page)),
+            (b"\x89PNG\r\n\x1a\n", Start::Unknown),
+            (b"}", Start::Unknown),
+            (b"Dear all", Start::Unknown),
+            (b"", Start::Unknown),
+        ];
+        for (bytes, start) in cases {
+            assert_eq!(Start::of(bytes), start, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Gunzip: what a gzip file expands to, as it is read.
+
+use std::io::{BufRead, Error as IoError, ErrorKind, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::watch::Watch;
+use highwater_snapshots::error::Error;
+
+/// The bytes in a gzip file, all of its members one after the other.
+pub(super) struct Gunzip<'a, R> {
+    bytes: MultiGzDecoder<R>,
+    watch: Watch<'a>,
+}
+
+impl<'a, R: BufRead> Gunzip<'a, R> {
+    /// Expands `input`; `watch` knows how far the file is read.
+    pub(super) fn new(input: R, watch: &Watch<'a>) -> Self {
+        Self { bytes: MultiGzDecoder::new(input), watch: watch.clone() }
+    }
+}
+
+impl<R: BufRead> Read for Gunzip<'_, R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        self.bytes.read(out).map_err(|error| {
+            let is_ours = error.get_ref().is_some_and(|inner| inner.is::<Error>());
+            let what = match error.kind() {
+                _ if is_ours => return error,
+                ErrorKind::UnexpectedEof => "the gzip data ends early: was the copy finished?".to_owned(),
+                ErrorKind::InvalidInput | ErrorKind::InvalidData => format!("the gzip data is damaged ({error})"),
+                _ => return error,
+            };
+            IoError::other(Error::Damaged { offset: self.watch.bytes_read(), what })
+        })
+    }
+}

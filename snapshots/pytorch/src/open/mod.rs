@@ -1,0 +1,245 @@
+//! Open: the one door for recordings of every kind, told apart by their content.
+//!
+//! ```text
+//!   file, bytes, stream  ──►  gzip?  ──►  .snap                      ──►  Trace
+//!                                         page ──►  pickle, JSON  ──►  RawSnapshot  ──►  Trace
+//! ```
+//!
+//! A snapshot that this program exported carries its recording, which is then read instead.
+//!
+//! Files are mapped and streams are read once; only a `.snap` that is compressed or comes through a pipe is brought
+//! into memory as a whole. What a compressed file expands to is never trusted: snapshots keep only their rows, and a
+//! `.snap` may expand to [`FREE_EXPANSION`] bytes and [`MOST_EXPANSION`] times as many as it has.
+
+mod file_format;
+mod watch;
+mod gunzip;
+
+use std::io::{BufRead, BufReader, Chain, Cursor, Read};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use self::file_format::{BYTE_ORDER_MARK, START_BYTES, Start};
+use self::gunzip::Gunzip;
+use self::watch::Watch;
+use crate::json::{read_json, read_json_bytes};
+use crate::page::read_page;
+use crate::pickle::{read_pickle, read_pickle_from};
+use crate::{RawSnapshot, assemble, recover};
+use highwater_snapshots::error::{Error, Problem, Result};
+use highwater_snapshots::format::{self, Progress, sniff};
+use highwater_snapshots::mapped::Mapped;
+use highwater_snapshots::trace::Trace;
+
+pub use self::file_format::{FileFormat, FileKind};
+
+/// A recording and what it was read from.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The recording.
+    pub trace: Trace,
+    /// What the file is.
+    pub format: FileFormat,
+}
+
+/// A compressed `.snap` may expand to so many bytes whatever its length.
+pub const FREE_EXPANSION: u64 = 64 << 20;
+
+/// Beyond [`FREE_EXPANSION`], a compressed `.snap` may have so many times the bytes of its file: its sections are
+/// compressed already, so that honest ones hardly expand at all.
+pub const MOST_EXPANSION: u64 = 64;
+
+/// Bytes of a stream that are taken at a time.
+const BUFFER: usize = 256 << 10;
+
+/// Bytes of gzip data that are expanded after a snapshot's end, to check what was read against its checksum.
+const MOST_AFTER: u64 = 1 << 20;
+
+/// Opens the recording at `path`, `watch` as in [`open_bytes`]. Fails where the file cannot be read, or as
+/// [`open_bytes`] does. A file that another program shortens meanwhile ends this one, as mapping does everywhere; a
+/// recorder only ever appends.
+pub fn open_file(path: &Path, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
+    let opened = match Mapped::open(path)? {
+        Mapped::Bytes(map) => open_bytes(&map, &mut |now: Progress| {
+            map.forget_before(now.bytes_read);
+            watch(now)
+        }),
+        Mapped::Stream(file) => open_stream(file, watch),
+    };
+    opened.map_err(|error| error.with_path(path))
+}
+
+/// Opens the recording that `bytes` are. `watch` is told at least every few mebibytes how far reading has come, in bytes
+/// of the file, and stops it with [`ControlFlow::Break`], which gives [`Error::Cancelled`]. Fails where the bytes are
+/// no recording or a damaged one.
+pub fn open_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
+    let kind = match Start::of(bytes) {
+        Start::Kind(kind @ (FileKind::Snap | FileKind::Pickle | FileKind::Json)) => kind,
+        _ => return open_input(&mut &*bytes, bytes.len() as u64, watch),
+    };
+    let trace = match kind {
+        FileKind::Snap => format::read_bytes_with(bytes, watch)?,
+        FileKind::Pickle => trace_of(read_pickle(bytes, watch)?),
+        _ => trace_of(read_json_bytes(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes), watch)?),
+    };
+    Ok(Opened { trace, format: FileFormat { kind, is_gzipped: false } })
+}
+
+/// Opens the recording that `input` gives, `watch` as in [`open_bytes`]; how many bytes there are is not known. Fails
+/// where the input does, or as [`open_bytes`] does.
+pub fn open_stream(mut input: impl Read, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
+    open_input(&mut input, u64::MAX, watch)
+}
+
+/// An input whose first bytes were looked at.
+type Input<'i> = Chain<Cursor<Vec<u8>>, BufReader<&'i mut dyn Read>>;
+
+fn open_input(
+    input: &mut dyn Read,
+    bytes: u64,
+    listener: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Opened> {
+    let watch = Watch::new(bytes, listener);
+    let mut input = watch.counting(input);
+    let opened = look_at(&mut input).and_then(|(start, input)| match Start::of(&start) {
+        Start::Gzip => open_gzip(input, &watch),
+        other => {
+            let kind = kind_of(other, &start)?;
+            let trace = read(kind, input, &watch, false)?;
+            Ok(Opened { trace, format: FileFormat { kind, is_gzipped: false } })
+        }
+    });
+    opened.map_err(Error::unwrapped)
+}
+
+fn open_gzip(input: Input<'_>, watch: &Watch<'_>) -> Result<Opened> {
+    let mut expanded = Gunzip::new(input, watch);
+    let (start, input) = look_at(&mut expanded)?;
+    let kind = match Start::of(&start) {
+        Start::Kind(kind) => kind,
+        Start::Protocol(found) => return Err(Error::Protocol { found }),
+        _ if start.is_empty() => return Err(Error::UnknownFormat { found: "gzip data with nothing in it".to_owned() }),
+        _ => return Err(Error::UnknownFormat { found: format!("gzip data with {} in it", sniff(&start)) }),
+    };
+    let trace = read(kind, input, watch, true)?;
+    Ok(Opened { trace, format: FileFormat { kind, is_gzipped: true } })
+}
+
+/// The first bytes of `input`, and `input` from its start.
+fn look_at(input: &mut dyn Read) -> Result<(Vec<u8>, Input<'_>)> {
+    let mut start = Vec::new();
+    let taken = input.take(START_BYTES as u64).read_to_end(&mut start);
+    taken.map_err(Error::from_input)?;
+    let rest = BufReader::with_capacity(BUFFER, input);
+    Ok((start.clone(), Cursor::new(start).chain(rest)))
+}
+
+/// The kind of recording that a file is, or why it is none.
+fn kind_of(start: Start, bytes: &[u8]) -> Result<FileKind> {
+    match start {
+        Start::Kind(kind) => Ok(kind),
+        Start::Protocol(found) => Err(Error::Protocol { found }),
+        // The reader of `.snap` files knows best what went wrong with them.
+        _ => match format::read_bytes(bytes) {
+            Err(error) => Err(error),
+            Ok(_) => Ok(FileKind::Snap),
+        },
+    }
+}
+
+fn read(kind: FileKind, mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<Trace> {
+    if kind == FileKind::Snap {
+        return read_snap(input, watch, is_gzipped);
+    }
+    let mut tell = |progress| watch.pass_events(progress);
+    let read = match kind {
+        FileKind::Page => read_page(&mut input, &mut |file| read_within(file, watch)),
+        FileKind::Json => read_text(&mut input, watch),
+        _ => read_pickle_from(&mut input, None, &mut tell),
+    };
+    let mut raw = read.map_err(|error| place_in_gzip(error.unwrapped(), is_gzipped))?;
+    if is_gzipped {
+        raw.problems.extend(check_rest(&mut input));
+    }
+    Ok(trace_of(raw))
+}
+
+/// The recording that a snapshot carries, if this program wrote it and nobody changed it since; else the trace that it
+/// is put together to.
+fn trace_of(mut raw: RawSnapshot) -> Trace {
+    match recover(&raw) {
+        Some(Ok(trace)) => return trace,
+        Some(Err(problem)) => raw.problems.push(problem),
+        None => {}
+    }
+    assemble(raw)
+}
+
+/// Reads JSON text, which may begin with a mark.
+fn read_text(input: &mut impl BufRead, watch: &Watch<'_>) -> Result<RawSnapshot> {
+    let start = input.fill_buf().map_err(Error::from_input)?;
+    if start.starts_with(BYTE_ORDER_MARK) {
+        input.consume(BYTE_ORDER_MARK.len());
+    }
+    read_json(input, &mut |progress| watch.pass_events(progress))
+}
+
+/// Reads a file in a page, if it is a snapshot.
+fn read_within(file: &mut impl BufRead, watch: &Watch<'_>) -> Result<Option<RawSnapshot>> {
+    let start = file.fill_buf().map_err(Error::from_input)?;
+    match Start::of(start) {
+        Start::Kind(FileKind::Pickle) => {
+            read_pickle_from(file, None, &mut |progress| watch.pass_events(progress)).map(Some)
+        }
+        Start::Kind(FileKind::Json) => read_text(file, watch).map(Some),
+        Start::Protocol(found) => Err(Error::Protocol { found }),
+        _ => Ok(None),
+    }
+}
+
+/// Reads a `.snap`, which needs all its bytes at once. Of gzip data that is cut or damaged, what came before is read.
+fn read_snap(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<Trace> {
+    let mut bytes = Vec::new();
+    let mut problem = None;
+    loop {
+        match input.by_ref().take(BUFFER as u64).read_to_end(&mut bytes) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) => match Error::from_input(error) {
+                Error::Damaged { offset, what } if is_gzipped => {
+                    problem = Some(Problem::at(offset, what));
+                    break;
+                }
+                other => return Err(other),
+            },
+        }
+        let most = watch.bytes_read().saturating_mul(MOST_EXPANSION).saturating_add(FREE_EXPANSION);
+        if is_gzipped && bytes.len() as u64 > most {
+            let what =
+                format!("the gzip data expands to more than {MOST_EXPANSION} times its size, as no recording does");
+            return Err(Error::Damaged { offset: watch.bytes_read(), what });
+        }
+    }
+    let mut trace = format::read_bytes_with(&bytes, &mut |progress| watch.pass(progress))?;
+    trace.problems.extend(problem);
+    Ok(trace)
+}
+
+/// Expands what is left of gzip data, so that its checksum is compared; what is wrong with it.
+fn check_rest(input: &mut impl Read) -> Option<Problem> {
+    let rest = std::io::copy(&mut input.take(MOST_AFTER), &mut std::io::sink());
+    match Error::from_input(rest.err()?) {
+        Error::Damaged { offset, what } => Some(Problem::at(offset, format!("after the snapshot: {what}"))),
+        other => Some(Problem::new(format!("after the snapshot: {other}"))),
+    }
+}
+
+/// Says of an error's offset that it is not one in the file.
+fn place_in_gzip(error: Error, is_gzipped: bool) -> Error {
+    match error {
+        Error::Damaged { offset, what } if is_gzipped && !what.contains("gzip data") => {
+            Error::Damaged { offset, what: format!("{what} (counted in what the gzip data expands to)") }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,138 @@
+//! Watch: tells whoever waits how far the file is read, whatever layers its bytes pass, and whether to go on.
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use highwater_snapshots::error::Error;
+use highwater_snapshots::format::Progress;
+
+/// A listener, shared between the source, which counts bytes, and the reader, which counts events.
+#[derive(Clone)]
+pub(super) struct Watch<'a> {
+    state: Rc<RefCell<State<'a>>>,
+}
+
+struct State<'a> {
+    listener: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    now: Progress,
+    /// Bytes read when the listener was told last.
+    told: u64,
+    is_stopped: bool,
+}
+
+/// Bytes of the file between two calls of the listener.
+const BYTES_BETWEEN: u64 = 1 << 20;
+
+impl State<'_> {
+    fn tell(&mut self) -> ControlFlow<()> {
+        if !self.is_stopped {
+            self.told = self.now.bytes_read;
+            self.is_stopped = (self.listener)(self.now).is_break();
+            // Told once: they are of the events since.
+            self.now.levels = None;
+        }
+        if self.is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl<'a> Watch<'a> {
+    /// A watch over a file of `bytes` bytes, the largest number where that is not known.
+    pub(super) fn new(bytes: u64, listener: &'a mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
+        let now = Progress { bytes, ..Progress::default() };
+        Self { state: Rc::new(RefCell::new(State { listener, now, told: 0, is_stopped: false })) }
+    }
+
+    /// Passes on what a reader says of its events. Its bytes may be those of a layer, and are left out.
+    pub(super) fn pass_events(&self, progress: Progress) -> ControlFlow<()> {
+        let mut state = self.state.borrow_mut();
+        (state.now.events, state.now.levels) = (progress.events, progress.levels);
+        state.tell()
+    }
+
+    /// Passes on what a reader says of the whole.
+    pub(super) fn pass(&self, progress: Progress) -> ControlFlow<()> {
+        let mut state = self.state.borrow_mut();
+        state.now = progress;
+        state.tell()
+    }
+
+    /// Bytes of the file read so far.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.state.borrow().now.bytes_read
+    }
+
+    /// Lets the bytes that are taken from `input` count as those of the file.
+    pub(super) fn counting<R: Read>(&self, input: R) -> Counting<'a, R> {
+        Counting { input, watch: self.clone() }
+    }
+
+    fn count(&self, bytes: u64) -> std::io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        state.now.bytes_read = state.now.bytes_read.saturating_add(bytes);
+        let is_due = state.is_stopped || state.now.bytes_read - state.told >= BYTES_BETWEEN;
+        if is_due && state.tell().is_break() { Err(std::io::Error::other(Error::Cancelled)) } else { Ok(()) }
+    }
+}
+
+/// An input whose bytes are those of the file. Where the listener stops the reading, it fails with
+/// [`Error::Cancelled`] inside.
+pub(super) struct Counting<'a, R> {
+    input: R,
+    watch: Watch<'a>,
+}
+
+/// Bytes that are taken at a time, so that the listener is told in time.
+const PORTION: usize = BYTES_BETWEEN as usize;
+
+impl<R: Read> Read for Counting<'_, R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let most = out.len().min(PORTION);
+        let taken = self.input.read(out.get_mut(..most).unwrap_or_default())?;
+        self.watch.count(taken as u64)?;
+        Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_listener_hears_of_every_mebibyte_and_of_the_readers_events() {
+        let mut heard = Vec::new();
+        let mut listener = |now: Progress| {
+            heard.push((now.bytes_read >> 10, now.events));
+            ControlFlow::Continue(())
+        };
+        let watch = Watch::new(u64::MAX, &mut listener);
+        let mut input = watch.counting(std::io::repeat(0));
+        let mut out = vec![0; 700 << 10];
+        for _ in 0..4 {
+            input.read_exact(&mut out).unwrap();
+        }
+        let _ = watch.pass_events(Progress { bytes_read: 5, bytes: 6, events: 7, ..Progress::default() });
+        drop((input, watch));
+        assert_eq!(heard, [(1400, 0), (2800, 0), (2800, 7)]);
+    }
+
+    #[test]
+    fn a_stopped_reading_stays_stopped_and_is_asked_no_more() {
+        let mut calls = 0;
+        let mut listener = |_: Progress| {
+            calls += 1;
+            ControlFlow::Break(())
+        };
+        let watch = Watch::new(u64::MAX, &mut listener);
+        let mut input = watch.counting(std::io::repeat(0));
+        let mut out = vec![0; 3 << 20];
+        let stopped = input.read_exact(&mut out).unwrap_err();
+        assert!(matches!(Error::from_input(stopped), Error::Cancelled));
+        assert!(input.read_exact(&mut out[..1]).is_err());
+        let now = Progress::default();
+        assert!(watch.pass(now).is_break() && watch.pass_events(now).is_break());
+        drop((input, watch));
+        assert_eq!(calls, 1);
+    }
+}

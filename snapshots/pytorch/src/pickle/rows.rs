@@ -1,0 +1,297 @@
+//! Rows: a dict of a known shape, as soon as it is filled, into a row of fixed size.
+
+use super::shape::{Key, Shape};
+use super::store::{Dict, History, List, OpenSegment, Refusal, Store};
+use super::value::Value;
+use crate::raw::{BlockState, RawAnnotation, RawFrame};
+use crate::{BlockDraft, EventDraft, SegmentDraft, Sequences};
+use highwater_snapshots::ids::StringId;
+
+impl Store {
+    /// Makes a row of a dict with these keys and values, one after the other.
+    #[inline]
+    pub(super) fn close(&mut self, shape: Shape, items: &[Value]) -> Result<Dict, Refusal> {
+        match shape {
+            Shape::Event => self.event(items),
+            Shape::Frame => Ok(self.frame(items)),
+            Shape::Segment => self.segment(items),
+            Shape::Block => self.block(items),
+            Shape::History => self.history(items),
+            Shape::Annotation => Ok(self.annotation(items)),
+            Shape::Other => Err("a dict of no known shape cannot be complete"),
+        }
+    }
+
+    fn event(&mut self, items: &[Value]) -> Result<Dict, Refusal> {
+        let mut draft = EventDraft::default();
+        for (key, value) in Pairs(items) {
+            let Some(key) = self.key(key) else {
+                self.unknown_key(key, "events");
+                continue;
+            };
+            match key {
+                Key::Action => draft.action = self.text(key, value),
+                Key::Addr => draft.address = self.number(key, value),
+                Key::Size => draft.size = self.number(key, value),
+                Key::Stream => draft.stream = self.number(key, value),
+                Key::TimeUs => draft.time_us = self.number(key, value),
+                Key::DeviceFree => draft.device_free = Some(self.number(key, value)),
+                Key::Frames => draft.stack = self.stack(value)?,
+                Key::ForwardFrames => draft.extras.forward = self.texts(value),
+                Key::CompileContext => draft.extras.compile_context = self.text(key, value),
+                Key::UserMetadata => draft.extras.user_metadata = self.text(key, value),
+                Key::InternalMetadata => draft.extras.internal_metadata = self.text(key, value),
+                Key::Category => draft.extras.category = self.text(key, value),
+                Key::PoolId => draft.extras.pool_id = self.pool_id(key, value),
+                _ => self.misplaced(key, "events"),
+            }
+        }
+        let event = self.intake.event(&draft);
+        self.events.push(event);
+        Ok(Dict::Event(self.events.len() as u32 - 1))
+    }
+
+    fn frame(&mut self, items: &[Value]) -> Dict {
+        let mut frame = RawFrame::default();
+        let mut fx: [StringId; 4] = [StringId::NONE; 4];
+        for (key, value) in Pairs(items) {
+            let Some(key) = self.key(key) else {
+                self.unknown_key(key, "frames");
+                continue;
+            };
+            match key {
+                Key::Name => frame.name = self.text(key, value),
+                Key::Filename => frame.file = self.text(key, value),
+                Key::Line => frame.line = u32::try_from(self.number(key, value)).unwrap_or(0),
+                Key::FxNodeOp => fx[0] = self.text(key, value),
+                Key::FxNodeName => fx[1] = self.text(key, value),
+                Key::FxNodeTarget => fx[2] = self.text(key, value),
+                Key::FxOriginalTrace => fx[3] = self.text(key, value),
+                _ => self.misplaced(key, "frames"),
+            }
+        }
+        frame.fx = self.intake.fx(fx);
+        Dict::Frame(self.intake.frame(frame))
+    }
+
+    fn segment(&mut self, items: &[Value]) -> Result<Dict, Refusal> {
+        let mut draft = SegmentDraft::default();
+        let mut blocks = Value::None;
+        let segment = &mut draft.segment;
+        for (key, value) in Pairs(items) {
+            let Some(key) = self.key(key) else {
+                self.unknown_key(key, "segments");
+                continue;
+            };
+            match key {
+                Key::Device => segment.device = self.device(value),
+                Key::Address => segment.address = self.number(key, value),
+                Key::TotalSize => segment.total_size = self.number(key, value),
+                Key::AllocatedSize => segment.allocated_size = Some(self.number(key, value)),
+                Key::ActiveSize => segment.active_size = Some(self.number(key, value)),
+                Key::RequestedSize => segment.requested_size = Some(self.number(key, value)),
+                Key::Stream => segment.stream = self.number(key, value),
+                Key::SegmentType => segment.is_small = self.is_text(key, value, "small"),
+                Key::SegmentPoolId => segment.pool_id = self.pool_id(key, value),
+                Key::IsExpandable => segment.is_expandable = value.unsigned() == Some(1),
+                Key::Frames => segment.stack = self.stack(value)?,
+                // A segment's forward stack is that of the block it was made for.
+                Key::ForwardFrames => {}
+                Key::Blocks => blocks = value,
+                _ => self.misplaced(key, "segments"),
+            }
+        }
+        self.segments.push(OpenSegment { draft, blocks });
+        Ok(Dict::Segment(self.segments.len() as u32 - 1))
+    }
+
+    fn block(&mut self, items: &[Value]) -> Result<Dict, Refusal> {
+        let mut block = BlockDraft::default();
+        let mut history = Value::None;
+        for (key, value) in Pairs(items) {
+            let Some(key) = self.key(key) else {
+                self.unknown_key(key, "blocks");
+                continue;
+            };
+            match key {
+                Key::Address => block.address = Some(self.number(key, value)),
+                Key::Size => block.size = self.number(key, value),
+                Key::RequestedSize => block.requested_size = Some(self.number(key, value)),
+                Key::State => block.state = self.state(value),
+                Key::Frames => block.stack = self.stack(value)?,
+                Key::ForwardFrames => block.forward = self.texts(value),
+                Key::History => history = value,
+                _ => self.misplaced(key, "blocks"),
+            }
+        }
+        if let Some(newest) = self.newest(history)? {
+            block.requested_size = block.requested_size.or(newest.requested_size);
+            if block.stack == Sequences::NONE {
+                block.stack = newest.stack;
+            }
+        }
+        self.blocks.push(block);
+        Ok(Dict::Block(self.blocks.len() as u32 - 1))
+    }
+
+    fn history(&mut self, items: &[Value]) -> Result<Dict, Refusal> {
+        let mut history = History { requested_size: None, stack: Sequences::NONE };
+        for (key, value) in Pairs(items) {
+            match self.key(key) {
+                Some(key @ Key::RealSize) => history.requested_size = Some(self.number(key, value)),
+                Some(Key::Frames) => history.stack = self.stack(value)?,
+                _ => {}
+            }
+        }
+        self.histories.push(history);
+        Ok(Dict::History(self.histories.len() as u32 - 1))
+    }
+
+    /// The first of a block's tenants: the current one.
+    fn newest(&mut self, history: Value) -> Result<Option<History>, Refusal> {
+        let Value::List(row) = history else { return Ok(None) };
+        let open = match self.lists.get(row as usize).map(|slot| slot.list) {
+            Some(List::Open(open)) => open,
+            _ => return Ok(None),
+        };
+        let Some(&first) = self.open_lists[open as usize].first() else { return Ok(None) };
+        match self.dict(first)? {
+            Some(Dict::History(row)) => Ok(self.histories.get(row as usize).copied()),
+            _ => Ok(None),
+        }
+    }
+
+    fn annotation(&mut self, items: &[Value]) -> Dict {
+        let mut annotation = RawAnnotation { name: StringId::NONE, is_start: false, device: 0, time_us: 0 };
+        for (key, value) in Pairs(items) {
+            let Some(key) = self.key(key) else {
+                self.unknown_key(key, "annotations");
+                continue;
+            };
+            match key {
+                Key::Name => annotation.name = self.text(key, value),
+                Key::Stage => annotation.is_start = self.is_text(key, value, "START"),
+                Key::Device => annotation.device = self.device(value),
+                Key::TimeUs => annotation.time_us = self.number(key, value),
+                _ => self.misplaced(key, "annotations"),
+            }
+        }
+        self.annotations.push(annotation);
+        Dict::Annotation(self.annotations.len() as u32 - 1)
+    }
+
+    #[inline]
+    fn key(&self, key: Value) -> Option<Key> {
+        match key {
+            Value::Text(id) => self.keys.key(id),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn unknown_key(&mut self, key: Value, of: &str) {
+        let name = match key {
+            Value::Text(id) => format!("the key '{:.60}'", self.intake.string(id)),
+            key => format!("a key that is {}", key.kind()),
+        };
+        self.intake.strange(format!("{name} in {of}, which this program does not know"));
+    }
+
+    #[cold]
+    fn misplaced(&mut self, key: Key, of: &str) {
+        self.intake.strange(format!("the key '{}' in {of}, where it means nothing", key.name()));
+    }
+
+    #[cold]
+    fn wrong(&mut self, key: Key, value: Value, expected: &str) {
+        let kind = value.kind();
+        self.intake.strange(format!("'{}' is {kind} where {expected} must be: taken as nothing", key.name()));
+    }
+
+    #[inline]
+    fn number(&mut self, key: Key, value: Value) -> u64 {
+        match value.unsigned() {
+            Some(number) => number,
+            None => {
+                if value != Value::None {
+                    self.wrong(key, value, "an integer from 0 to 2^64");
+                }
+                0
+            }
+        }
+    }
+
+    fn device(&mut self, value: Value) -> i64 {
+        match value {
+            Value::Int(device) => device,
+            value => {
+                self.wrong(Key::Device, value, "a device's ordinal");
+                0
+            }
+        }
+    }
+
+    #[inline]
+    fn text(&mut self, key: Key, value: Value) -> StringId {
+        match value {
+            Value::Text(id) => id,
+            Value::None => StringId::NONE,
+            value => {
+                self.wrong(key, value, "a string");
+                StringId::NONE
+            }
+        }
+    }
+
+    fn is_text(&mut self, key: Key, value: Value, expected: &str) -> bool {
+        let id = self.text(key, value);
+        self.intake.string(id) == expected
+    }
+
+    fn state(&mut self, value: Value) -> BlockState {
+        let id = self.text(Key::State, value);
+        match BlockState::from_name(self.intake.string(id)) {
+            Some(state) => state,
+            None => {
+                let what = format!("the block state '{:.60}', taken as inactive", self.intake.string(id));
+                self.intake.strange(what);
+                BlockState::Inactive
+            }
+        }
+    }
+
+    #[inline]
+    fn pool_id(&mut self, key: Key, value: Value) -> (u64, u64) {
+        let found = match value {
+            Value::Pair(row) => self.pairs.get(row as usize).copied(),
+            Value::List(row) => match self.lists.get(row as usize).map(|slot| slot.list) {
+                Some(List::Open(open)) => match self.open_lists[open as usize][..] {
+                    [first, second] => first.unsigned().zip(second.unsigned()),
+                    _ => None,
+                },
+                _ => None,
+            },
+            _ => None,
+        };
+        found.unwrap_or_else(|| {
+            if value != Value::None {
+                self.wrong(key, value, "two integers");
+            }
+            (0, 0)
+        })
+    }
+}
+
+/// Keys and values that lie one after the other.
+struct Pairs<'a>(&'a [Value]);
+
+impl Iterator for Pairs<'_> {
+    type Item = (Value, Value);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (pair, rest) = self.0.split_first_chunk::<2>()?;
+        self.0 = rest;
+        Some((pair[0], pair[1]))
+    }
+}

@@ -1,0 +1,159 @@
+//! Shape: which of a snapshot's dicts a dict is, told by its keys, and the keys that are known.
+
+use crate::Intake;
+use highwater_snapshots::ids::StringId;
+
+/// Declares the keys of a snapshot's dicts.
+macro_rules! keys {
+    ($($name:ident = $text:literal,)+) => {
+        /// A key that is known.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(super) enum Key { $($name,)+ }
+
+        impl Key {
+            const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// Its spelling.
+            pub(super) fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+keys! {
+    // Of events, and of more than one dict.
+    Action = "action",
+    Addr = "addr",
+    Size = "size",
+    Stream = "stream",
+    TimeUs = "time_us",
+    Frames = "frames",
+    ForwardFrames = "forward_frames",
+    CompileContext = "compile_context",
+    UserMetadata = "user_metadata",
+    InternalMetadata = "internal_metadata",
+    PoolId = "pool_id",
+    Category = "category",
+    DeviceFree = "device_free",
+    // Of frames.
+    Name = "name",
+    Filename = "filename",
+    Line = "line",
+    FxNodeOp = "fx_node_op",
+    FxNodeName = "fx_node_name",
+    FxNodeTarget = "fx_node_target",
+    FxOriginalTrace = "fx_original_trace",
+    // Of segments and blocks.
+    Device = "device",
+    Address = "address",
+    TotalSize = "total_size",
+    AllocatedSize = "allocated_size",
+    ActiveSize = "active_size",
+    RequestedSize = "requested_size",
+    SegmentType = "segment_type",
+    SegmentPoolId = "segment_pool_id",
+    IsExpandable = "is_expandable",
+    Blocks = "blocks",
+    State = "state",
+    History = "history",
+    RealSize = "real_size",
+    // Of annotations.
+    Stage = "stage",
+    // Of the whole.
+    Segments = "segments",
+    DeviceTraces = "device_traces",
+    AllocatorSettings = "allocator_settings",
+    ExternalAnnotations = "external_annotations",
+    HostSegments = "host_segments",
+    HostTraces = "host_traces",
+    Highwater = "highwater",
+}
+
+/// The ids of the known keys: one after the other, from the first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keys {
+    first: u32,
+}
+
+impl Keys {
+    /// Makes the keys known to an intake that has seen none of them.
+    pub(super) fn new(intake: &mut Intake) -> Self {
+        let ids: Vec<u32> = Key::ALL.iter().map(|key| intake.text(key.name()).0).collect();
+        let first = ids[0];
+        debug_assert!(ids.iter().zip(first..).all(|(id, expected)| *id == expected), "no key was seen before");
+        Self { first }
+    }
+
+    /// The key whose text is `id`, if it is known.
+    #[inline]
+    pub(super) fn key(self, id: StringId) -> Option<Key> {
+        Key::ALL.get(id.0.wrapping_sub(self.first) as usize).copied()
+    }
+}
+
+/// Which dict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Event,
+    Frame,
+    Segment,
+    Block,
+    History,
+    Annotation,
+    /// The whole, its settings, or something unknown.
+    Other,
+}
+
+impl Shape {
+    /// The shape of a dict with these keys.
+    #[inline]
+    pub(super) fn of(keys: impl Iterator<Item = Option<Key>>) -> Self {
+        let mut seen = 0_u64;
+        for key in keys.flatten() {
+            seen |= 1 << key as u8;
+        }
+        let has = |key: Key| seen & (1 << key as u8) != 0;
+        if has(Key::Action) {
+            Self::Event
+        } else if has(Key::Filename) && has(Key::Name) {
+            Self::Frame
+        } else if has(Key::Blocks) && has(Key::TotalSize) {
+            Self::Segment
+        } else if has(Key::State) && has(Key::Size) {
+            Self::Block
+        } else if has(Key::RealSize) {
+            Self::History
+        } else if has(Key::Stage) && has(Key::Name) {
+            Self::Annotation
+        } else {
+            Self::Other
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_by_their_texts_and_tell_the_dict() {
+        let mut intake = Intake::default();
+        let before = intake.text("elsewhere");
+        let keys = Keys::new(&mut intake);
+        let id = intake.text("total_size");
+        assert_eq!(keys.key(id), Some(Key::TotalSize));
+        assert_eq!((keys.key(before), keys.key(StringId::NONE)), (None, None));
+        let shape = |names: &[&str]| {
+            let mut intake = intake.clone();
+            let ids: Vec<StringId> = names.iter().map(|name| intake.text(name)).collect();
+            Shape::of(ids.into_iter().map(|id| keys.key(id)))
+        };
+        assert_eq!(shape(&["size", "new", "action"]), Shape::Event);
+        assert_eq!(shape(&["line", "name", "filename"]), Shape::Frame);
+        assert_eq!(shape(&["stage", "name", "device", "time_us"]), Shape::Annotation);
+        assert_eq!(shape(&["name"]), Shape::Other);
+        assert!(Key::ALL.len() <= 64, "a shape is told from 64 bits");
+    }
+}

@@ -1,0 +1,442 @@
+//! Store: the lists and dicts of a pickle. A dict of a known shape becomes a row of fixed size as soon as it is filled.
+
+use std::collections::HashMap;
+
+use super::shape::{Keys, Shape};
+use super::value::Value;
+use crate::raw::{RawAnnotation, RawEvent};
+use crate::{BlockDraft, Intake, SegmentDraft, Sequences};
+
+/// A list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    Empty,
+    /// Frames, and nothing else: a stack, by its number.
+    Stack(u32),
+    /// Texts that something was made of, by their number.
+    Texts(u32),
+    /// Events that lie one after the other.
+    Events {
+        first: u32,
+        count: u32,
+    },
+    /// Blocks of a segment that lie one after the other.
+    Blocks {
+        first: u32,
+        count: u32,
+    },
+    /// Anything else: a row of `open_lists`.
+    Open(u32),
+}
+
+/// A dict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dict {
+    Empty,
+    /// Row of the intake's frames.
+    Frame(u32),
+    /// Row of `events`.
+    Event(u32),
+    /// Row of `blocks`.
+    Block(u32),
+    /// Row of `segments`.
+    Segment(u32),
+    /// Row of `histories`.
+    History(u32),
+    /// Row of `annotations`.
+    Annotation(u32),
+    /// Anything else: a row of `open_dicts`.
+    Open(u32),
+}
+
+/// A list, and whether something was made of it already, so that it must stay as it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListSlot {
+    pub(super) list: List,
+    pub(super) is_used: bool,
+}
+
+/// A former tenant of a block, as old files have it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct History {
+    pub(super) requested_size: Option<u64>,
+    pub(super) stack: u32,
+}
+
+/// A segment before its blocks are looked up.
+#[derive(Clone, Debug)]
+pub(super) struct OpenSegment {
+    pub(super) draft: SegmentDraft,
+    pub(super) blocks: Value,
+}
+
+/// Every list and dict of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    pub(super) intake: Intake,
+    pub(super) keys: Keys,
+    pub(super) lists: Vec<ListSlot>,
+    pub(super) dicts: Vec<Dict>,
+    pub(super) open_lists: Vec<Vec<Value>>,
+    pub(super) open_dicts: Vec<Vec<(Value, Value)>>,
+    pub(super) pairs: Vec<(u64, u64)>,
+    pair_rows: HashMap<(u64, u64), u32>,
+    pub(super) events: Vec<RawEvent>,
+    pub(super) blocks: Vec<BlockDraft>,
+    pub(super) segments: Vec<OpenSegment>,
+    pub(super) histories: Vec<History>,
+    pub(super) annotations: Vec<RawAnnotation>,
+    /// Room for one list of handles, kept between uses.
+    handles: Vec<u32>,
+}
+
+/// Why a container could not take more.
+pub(super) type Refusal = &'static str;
+
+const CHANGED: Refusal = "a list or dict changes after it was complete, which no snapshot's does";
+const NOT_A_LIST: Refusal = "items are added to what is no list";
+const NOT_A_DICT: Refusal = "keys are added to what is no dict";
+
+impl Store {
+    pub(super) fn new() -> Self {
+        let mut intake = Intake::default();
+        let keys = Keys::new(&mut intake);
+        Self {
+            intake,
+            keys,
+            lists: Vec::new(),
+            dicts: Vec::new(),
+            open_lists: Vec::new(),
+            open_dicts: Vec::new(),
+            pairs: Vec::new(),
+            pair_rows: HashMap::new(),
+            events: Vec::new(),
+            blocks: Vec::new(),
+            segments: Vec::new(),
+            histories: Vec::new(),
+            annotations: Vec::new(),
+            handles: Vec::new(),
+        }
+    }
+
+    /// A new list.
+    #[inline]
+    pub(super) fn new_list(&mut self) -> Value {
+        self.lists.push(ListSlot { list: List::Empty, is_used: false });
+        Value::List(self.lists.len() as u32 - 1)
+    }
+
+    /// Whether a list has nothing yet.
+    #[inline]
+    pub(super) fn is_new_list(&self, row: u32) -> bool {
+        self.lists.get(row as usize).is_some_and(|slot| slot.list == List::Empty && !slot.is_used)
+    }
+
+    /// The stack that a list is, if it is one.
+    pub(super) fn as_stack(&self, row: u32) -> Option<u32> {
+        match self.lists.get(row as usize)?.list {
+            List::Stack(stack) => Some(stack),
+            _ => None,
+        }
+    }
+
+    /// Makes a list the stack `stack`.
+    #[inline]
+    pub(super) fn set_stack(&mut self, row: u32, stack: u32) {
+        if let Some(slot) = self.lists.get_mut(row as usize) {
+            slot.list = List::Stack(stack);
+        }
+    }
+
+    /// A new dict.
+    #[inline]
+    pub(super) fn new_dict(&mut self) -> Value {
+        self.dicts.push(Dict::Empty);
+        Value::Dict(self.dicts.len() as u32 - 1)
+    }
+
+    /// A tuple: of two integers as such, any other as a list. Tuples never change, so equal ones may be one.
+    #[inline]
+    pub(super) fn tuple(&mut self, items: &[Value]) -> Result<Value, Refusal> {
+        if let &[first, second] = items
+            && let (Some(first), Some(second)) = (first.unsigned(), second.unsigned())
+        {
+            if let Some(&(a, b)) = self.pairs.first()
+                && (a, b) == (first, second)
+            {
+                return Ok(Value::Pair(0));
+            }
+            let pairs = &mut self.pairs;
+            let row = *self.pair_rows.entry((first, second)).or_insert_with(|| {
+                pairs.push((first, second));
+                pairs.len() as u32 - 1
+            });
+            return Ok(Value::Pair(row));
+        }
+        let list = self.new_list();
+        self.append(list, items)?;
+        Ok(list)
+    }
+
+    /// Adds `items` to a list.
+    #[inline]
+    pub(super) fn append(&mut self, target: Value, items: &[Value]) -> Result<(), Refusal> {
+        let Value::List(row) = target else { return Err(NOT_A_LIST) };
+        let Some(&slot) = self.lists.get(row as usize) else { return Err(NOT_A_LIST) };
+        if slot.is_used {
+            return Err(CHANGED);
+        }
+        let known = match slot.list {
+            List::Empty => self.known_list(items),
+            List::Events { first, count } => {
+                self.rows_of(items, Some((first, count)), Self::event_row).map(events_list)
+            }
+            List::Blocks { first, count } => {
+                self.rows_of(items, Some((first, count)), Self::block_row).map(blocks_list)
+            }
+            _ => None,
+        };
+        let list = match known {
+            Some(list) => list,
+            None => {
+                let open = self.open_list(slot.list);
+                self.open_lists[open as usize].extend_from_slice(items);
+                List::Open(open)
+            }
+        };
+        self.lists[row as usize].list = list;
+        Ok(())
+    }
+
+    /// What a list of just these items is, where they are all of one kind.
+    #[inline]
+    fn known_list(&mut self, items: &[Value]) -> Option<List> {
+        let &Value::Dict(first) = items.first()? else { return None };
+        match self.dicts.get(first as usize)? {
+            Dict::Frame(_) => {
+                let Self { handles, dicts, intake, .. } = self;
+                handles.clear();
+                for item in items {
+                    let &Value::Dict(row) = item else { return None };
+                    let Some(&Dict::Frame(frame)) = dicts.get(row as usize) else { return None };
+                    handles.push(frame);
+                }
+                Some(List::Stack(intake.stack(handles)))
+            }
+            Dict::Event(_) => self.rows_of(items, None, Self::event_row).map(events_list),
+            Dict::Block(_) => self.rows_of(items, None, Self::block_row).map(blocks_list),
+            _ => None,
+        }
+    }
+
+    fn event_row(&self, value: Value) -> Option<u32> {
+        match value {
+            Value::Dict(row) => match self.dicts.get(row as usize) {
+                Some(&Dict::Event(event)) => Some(event),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn block_row(&self, value: Value) -> Option<u32> {
+        match value {
+            Value::Dict(row) => match self.dicts.get(row as usize) {
+                Some(&Dict::Block(block)) => Some(block),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The rows of `items` with those before them, as first and count, where they lie one after the other.
+    fn rows_of(
+        &self,
+        items: &[Value],
+        before: Option<(u32, u32)>,
+        row_of: impl Fn(&Self, Value) -> Option<u32>,
+    ) -> Option<(u32, u32)> {
+        let (first, mut count) = match before {
+            Some(before) => before,
+            None => (row_of(self, *items.first()?)?, 0),
+        };
+        for &item in items {
+            if row_of(self, item)? != first.checked_add(count)? {
+                return None;
+            }
+            count += 1;
+        }
+        Some((first, count))
+    }
+
+    /// Spells a list out, so that it can take anything.
+    fn open_list(&mut self, list: List) -> u32 {
+        let items = match list {
+            List::Open(open) => return open,
+            // A list of texts is used, so that nobody adds to it.
+            List::Empty | List::Texts(_) => Vec::new(),
+            List::Stack(stack) => {
+                // One dict for each frame of the list; frames are few beside the bytes that it took to list them.
+                let frames = self.intake.stack_frames(stack).to_vec();
+                frames.into_iter().map(|frame| self.closed_dict(Dict::Frame(frame))).collect()
+            }
+            List::Events { first, count } => {
+                (first..first + count).map(|event| self.closed_dict(Dict::Event(event))).collect()
+            }
+            List::Blocks { first, count } => {
+                (first..first + count).map(|block| self.closed_dict(Dict::Block(block))).collect()
+            }
+        };
+        self.open_lists.push(items);
+        self.open_lists.len() as u32 - 1
+    }
+
+    fn closed_dict(&mut self, dict: Dict) -> Value {
+        self.dicts.push(dict);
+        Value::Dict(self.dicts.len() as u32 - 1)
+    }
+
+    /// Adds keys and values, one after the other, to a dict. One that is filled at once becomes what it is.
+    #[inline]
+    pub(super) fn set_items(&mut self, target: Value, items: &[Value]) -> Result<(), Refusal> {
+        let Value::Dict(row) = target else { return Err(NOT_A_DICT) };
+        if !items.len().is_multiple_of(2) {
+            return Err("a dict gets a key without a value");
+        }
+        let keys = self.keys;
+        let dict = match self.dicts.get(row as usize) {
+            Some(Dict::Empty) => {
+                let key_of = |item: &[Value]| match item[0] {
+                    Value::Text(id) => keys.key(id),
+                    _ => None,
+                };
+                match Shape::of(items.chunks_exact(2).map(key_of)) {
+                    Shape::Other => self.open_dict(items),
+                    shape => self.close(shape, items)?,
+                }
+            }
+            Some(&Dict::Open(open)) => {
+                self.open_dicts[open as usize].extend(items.chunks_exact(2).map(|item| (item[0], item[1])));
+                Dict::Open(open)
+            }
+            Some(_) => return Err(CHANGED),
+            None => return Err(NOT_A_DICT),
+        };
+        self.dicts[row as usize] = dict;
+        Ok(())
+    }
+
+    /// Adds one key and value to a dict, which stays open: more may follow.
+    pub(super) fn set_item(&mut self, target: Value, key: Value, value: Value) -> Result<(), Refusal> {
+        let Value::Dict(row) = target else { return Err(NOT_A_DICT) };
+        match self.dicts.get(row as usize) {
+            Some(Dict::Empty) => self.dicts[row as usize] = self.open_dict(&[key, value]),
+            Some(&Dict::Open(open)) => self.open_dicts[open as usize].push((key, value)),
+            Some(_) => return Err(CHANGED),
+            None => return Err(NOT_A_DICT),
+        }
+        Ok(())
+    }
+
+    fn open_dict(&mut self, items: &[Value]) -> Dict {
+        self.open_dicts.push(items.chunks_exact(2).map(|item| (item[0], item[1])).collect());
+        Dict::Open(self.open_dicts.len() as u32 - 1)
+    }
+
+    /// What the dict `value` is. One that was filled key by key becomes a row now, if it has the shape of one.
+    pub(super) fn dict(&mut self, value: Value) -> Result<Option<Dict>, Refusal> {
+        let Value::Dict(row) = value else { return Ok(None) };
+        let Some(&dict) = self.dicts.get(row as usize) else { return Ok(None) };
+        let Dict::Open(open) = dict else { return Ok(Some(dict)) };
+        let items = std::mem::take(&mut self.open_dicts[open as usize]);
+        let keys = self.keys;
+        let key_of = |(key, _): &(Value, Value)| match key {
+            Value::Text(id) => keys.key(*id),
+            _ => None,
+        };
+        let shape = Shape::of(items.iter().map(key_of));
+        if shape == Shape::Other {
+            self.open_dicts[open as usize] = items;
+            return Ok(Some(dict));
+        }
+        let flat: Vec<Value> = items.into_iter().flat_map(|(key, value)| [key, value]).collect();
+        let dict = self.close(shape, &flat)?;
+        self.dicts[row as usize] = dict;
+        Ok(Some(dict))
+    }
+
+    /// The items of a list, spelt out, which are taken from it; none if it was taken before or is no list.
+    pub(super) fn take_items(&mut self, value: Value) -> Option<Vec<Value>> {
+        let Value::List(row) = value else { return None };
+        let slot = *self.lists.get(row as usize)?;
+        if slot.is_used {
+            return None;
+        }
+        self.lists[row as usize].is_used = true;
+        let open = self.open_list(slot.list);
+        Some(std::mem::take(&mut self.open_lists[open as usize]))
+    }
+
+    /// The stack that a list of frames is; none for an empty list and for what is no such list.
+    #[inline]
+    pub(super) fn stack(&mut self, value: Value) -> Result<u32, Refusal> {
+        let Value::List(row) = value else {
+            if value != Value::None {
+                self.intake.strange(format!("the stack is {}, not a list: left out", value.kind()));
+            }
+            return Ok(Sequences::NONE);
+        };
+        let Some(slot) = self.lists.get_mut(row as usize) else { return Ok(Sequences::NONE) };
+        slot.is_used = true;
+        match slot.list {
+            List::Stack(stack) => Ok(stack),
+            List::Empty => Ok(Sequences::NONE),
+            List::Open(open) => {
+                let stack = self.stack_of_open(open)?;
+                self.lists[row as usize].list = List::Stack(stack);
+                Ok(stack)
+            }
+            List::Texts(_) | List::Events { .. } | List::Blocks { .. } => Ok(Sequences::NONE),
+        }
+    }
+
+    fn stack_of_open(&mut self, open: u32) -> Result<u32, Refusal> {
+        let items = std::mem::take(&mut self.open_lists[open as usize]);
+        let mut frames = Vec::new();
+        for item in items {
+            match self.dict(item)? {
+                Some(Dict::Frame(frame)) => frames.push(frame),
+                _ => self.intake.strange("an entry of a stack is no frame: left out"),
+            }
+        }
+        Ok(self.intake.stack(&frames))
+    }
+
+    /// The list of texts that a list is; none for an empty one.
+    pub(super) fn texts(&mut self, value: Value) -> u32 {
+        let Value::List(row) = value else { return Sequences::NONE };
+        let Some(slot) = self.lists.get_mut(row as usize) else { return Sequences::NONE };
+        slot.is_used = true;
+        let open = match slot.list {
+            List::Open(open) => open,
+            List::Texts(texts) => return texts,
+            _ => return Sequences::NONE,
+        };
+        let text = |item: Value| match item {
+            Value::Text(id) => Some(id.0),
+            _ => None,
+        };
+        let ids: Vec<u32> = std::mem::take(&mut self.open_lists[open as usize]).into_iter().filter_map(text).collect();
+        let texts = self.intake.texts(&ids);
+        self.lists[row as usize].list = List::Texts(texts);
+        texts
+    }
+}
+
+fn events_list((first, count): (u32, u32)) -> List {
+    List::Events { first, count }
+}
+
+fn blocks_list((first, count): (u32, u32)) -> List {
+    List::Blocks { first, count }
+}

@@ -1,0 +1,220 @@
+//! Whole: the snapshot that a finished pickle is: its segments, traces, annotations and settings.
+
+use super::shape::Key;
+use super::store::{Dict, List, Store};
+use super::value::Value;
+use crate::RawSnapshot;
+use crate::raw::RawEvent;
+use highwater_snapshots::error::{Error, Problem, Result};
+
+/// Settings are dicts within dicts at most so deep.
+const MOST_DEPTH: usize = 4;
+
+/// A file has traces of at most so many devices.
+const MOST_DEVICES: usize = 256;
+
+/// A container that was complete cannot be refused any more; kept as a problem where it is.
+type Taken<T> = std::result::Result<T, &'static str>;
+
+impl Store {
+    /// What the file says, its outermost value being `root`.
+    pub(super) fn snapshot(mut self, root: Value) -> Result<RawSnapshot> {
+        let taken = match self.dict(root) {
+            Ok(Some(Dict::Open(open))) => {
+                let items = std::mem::take(&mut self.open_dicts[open as usize]);
+                self.take_root(&items)
+            }
+            Ok(_) => match root {
+                // Files before PyTorch 1.13 are the list of segments alone.
+                Value::List(_) => self.take_segments(root, false),
+                _ => Err("the pickle holds one row of a snapshot, not a snapshot"),
+            },
+            Err(why) => Err(why),
+        };
+        match taken {
+            Ok(()) => Ok(self.intake.finish()),
+            Err(what) => Err(Error::Damaged { offset: 0, what: what.to_owned() }),
+        }
+    }
+
+    fn take_root(&mut self, items: &[(Value, Value)]) -> Taken<()> {
+        let mut is_snapshot = false;
+        let mut traces = Value::None;
+        for &(key, value) in items {
+            let known = match key {
+                Value::Text(id) => self.keys.key(id),
+                _ => None,
+            };
+            is_snapshot |= matches!(known, Some(Key::Segments | Key::DeviceTraces));
+            match known {
+                Some(Key::Segments) => self.take_segments(value, false)?,
+                Some(Key::HostSegments) => self.take_segments(value, true)?,
+                Some(Key::DeviceTraces) => traces = value,
+                Some(Key::HostTraces) => {
+                    let events = self.take_events(value)?;
+                    self.intake.host_trace(events);
+                }
+                Some(Key::AllocatorSettings) => self.take_settings("", value, 0),
+                Some(Key::ExternalAnnotations) => self.take_annotations(value)?,
+                Some(Key::Highwater) => {
+                    if let Value::Text(id) = value {
+                        self.intake.highwater_text(id);
+                    }
+                }
+                _ => {
+                    let name = match key {
+                        Value::Text(id) => format!("'{:.60}'", self.intake.string(id)),
+                        key => key.kind().to_owned(),
+                    };
+                    self.intake.strange(format!("the key {name} of the snapshot, which this program does not know"));
+                }
+            }
+        }
+        if !is_snapshot {
+            return Err("the pickle is a dict without 'segments' and 'device_traces': no memory snapshot, which \
+                        torch.cuda.memory._dump_snapshot makes");
+        }
+        // Last, since the events of a trace are then moved, not copied.
+        self.take_traces(traces)
+    }
+
+    fn take_traces(&mut self, traces: Value) -> Taken<()> {
+        if traces == Value::None {
+            return Ok(());
+        }
+        let Some(lists) = self.take_items(traces) else { return Err("'device_traces' is no list") };
+        if lists.len() > MOST_DEVICES {
+            let what = format!("{} devices have traces: those from {MOST_DEVICES} up are left out", lists.len());
+            self.intake.problem(Problem::new(what));
+        }
+        // From the last one, so that the events of a lone device are handed on as they lie.
+        for (device, &list) in lists.iter().enumerate().take(MOST_DEVICES).rev() {
+            let events = self.take_events(list)?;
+            if !events.is_empty() {
+                self.intake.trace(device, events);
+            }
+        }
+        Ok(())
+    }
+
+    /// The events of a list, which are taken from it.
+    fn take_events(&mut self, list: Value) -> Taken<Vec<RawEvent>> {
+        let Value::List(row) = list else {
+            if list != Value::None {
+                self.intake.problem(Problem::new(format!("a trace is {}, not a list: left out", list.kind())));
+            }
+            return Ok(Vec::new());
+        };
+        let slot = self.lists[row as usize];
+        if slot.is_used {
+            self.intake.problem(Problem::new("two traces are one list: the second is left out"));
+            return Ok(Vec::new());
+        }
+        if let List::Events { first, count } = slot.list {
+            self.lists[row as usize].is_used = true;
+            let (first, end) = (first as usize, (first + count) as usize);
+            if end == self.events.len() {
+                let events = self.events.split_off(first);
+                return Ok(events);
+            }
+            return Ok(self.events.get(first..end).map_or_else(Vec::new, <[RawEvent]>::to_vec));
+        }
+        let mut events = Vec::new();
+        for item in self.take_items(list).unwrap_or_default() {
+            match self.dict(item)? {
+                Some(Dict::Event(row)) => events.extend(self.events.get(row as usize)),
+                _ => self.intake.strange("an entry of a trace that is no event: left out"),
+            }
+        }
+        Ok(events)
+    }
+
+    fn take_segments(&mut self, list: Value, is_host: bool) -> Taken<()> {
+        let Some(items) = self.take_items(list) else {
+            if list != Value::None {
+                self.intake.problem(Problem::new(format!("'segments' is {}, not a list: left out", list.kind())));
+            }
+            return Ok(());
+        };
+        for item in items {
+            let Some(Dict::Segment(row)) = self.dict(item)? else {
+                self.intake.strange("an entry of 'segments' that is no segment: left out");
+                continue;
+            };
+            let segment = self.segments[row as usize].clone();
+            let Value::List(row) = segment.blocks else {
+                self.intake.segment(segment.draft, &[], is_host);
+                continue;
+            };
+            let slot = self.lists[row as usize];
+            if slot.is_used {
+                self.intake.problem(Problem::new("two segments share one list of blocks: the second has none"));
+                self.intake.segment(segment.draft, &[], is_host);
+                continue;
+            }
+            if let List::Blocks { first, count } = slot.list {
+                self.lists[row as usize].is_used = true;
+                let blocks = self.blocks.get(first as usize..(first + count) as usize).unwrap_or_default();
+                self.intake.segment(segment.draft, blocks, is_host);
+                continue;
+            }
+            let mut blocks = Vec::new();
+            for item in self.take_items(segment.blocks).unwrap_or_default() {
+                match self.dict(item)? {
+                    Some(Dict::Block(row)) => blocks.extend(self.blocks.get(row as usize)),
+                    _ => self.intake.strange("an entry of 'blocks' that is no block: left out"),
+                }
+            }
+            self.intake.segment(segment.draft, &blocks, is_host);
+        }
+        Ok(())
+    }
+
+    fn take_annotations(&mut self, list: Value) -> Taken<()> {
+        for item in self.take_items(list).unwrap_or_default() {
+            match self.dict(item)? {
+                Some(Dict::Annotation(row)) => {
+                    if let Some(&annotation) = self.annotations.get(row as usize) {
+                        self.intake.annotation(annotation);
+                    }
+                }
+                _ => self.intake.strange("an entry of 'external_annotations' that is none: left out"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the settings below `path`, those of inner dicts with a dot between the names.
+    fn take_settings(&mut self, path: &str, value: Value, depth: usize) {
+        let open = match value {
+            Value::Dict(row) => match self.dicts.get(row as usize) {
+                Some(&Dict::Open(open)) if depth < MOST_DEPTH => open,
+                _ => return,
+            },
+            value => {
+                let text = match value {
+                    Value::None => "None".to_owned(),
+                    Value::Bool(true) => "True".to_owned(),
+                    Value::Bool(false) => "False".to_owned(),
+                    Value::Int(number) => number.to_string(),
+                    Value::Big(number) => number.to_string(),
+                    Value::Float(number) => format!("{number:?}"),
+                    Value::Text(id) => self.intake.string(id).to_owned(),
+                    other => other.kind().to_owned(),
+                };
+                self.intake.setting(path, text);
+                return;
+            }
+        };
+        // Taken, so that dicts that hold each other end.
+        for (key, value) in std::mem::take(&mut self.open_dicts[open as usize]) {
+            let name = match key {
+                Value::Text(id) => self.intake.string(id).to_owned(),
+                Value::Int(number) => number.to_string(),
+                key => key.kind().to_owned(),
+            };
+            let path = if path.is_empty() { name } else { format!("{path}.{name}") };
+            self.take_settings(&path, value, depth + 1);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Memory: what opening a small file takes at most, whatever is cut or changed in it.
+
+#![expect(unsafe_code, reason = "is an allocator")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use highwater_pytorch::open::open_bytes;
+
+/// No small file may take more; none takes a tenth of it.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Larger fixtures are left to the fuzzer.
+const SMALL: usize = 4 << 10;
+
+/// Counts bytes that are allocated, and the most that were at once.
+struct Counted;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: memory comes from the system's allocator and goes back to it unchanged.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(live, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTED: Counted = Counted;
+
+/// Opens `bytes`; the bytes that it took at most, beside those that were there before.
+fn taken(bytes: &[u8]) -> usize {
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let _ = open_bytes(bytes, &mut |_| ControlFlow::Continue(()));
+    PEAK.load(Ordering::Relaxed).saturating_sub(before)
+}
+
+/// The small recordings of `testdata`, of every format.
+fn small_files() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let entries = ["testdata", "../testdata/v1"].iter().flat_map(|name| fs::read_dir(folder.join(name)).unwrap());
+    let mut files = Vec::new();
+    for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let bytes = fs::read(&path).unwrap();
+        let is_recording = ["pickle", "json", "gz", "html", "snap"].iter().any(|kind| name.ends_with(kind));
+        if is_recording && (bytes.len() <= SMALL || name.ends_with("html")) {
+            files.push((name, bytes));
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn small_files_that_are_cut_or_changed_take_little_memory() {
+    let files = small_files();
+    for kind in ["pickle", "json.gz", "html", "snap"] {
+        assert!(files.iter().any(|(name, _)| name.ends_with(kind)), "there is a small file of kind {kind}");
+    }
+    let mut most = (0, String::new());
+    for (name, bytes) in &files {
+        let mut check = |bytes: &[u8], what: &str, at: usize| {
+            let found = taken(bytes);
+            assert!(found <= MOST_BYTES, "{name} {what} {at} takes {found} bytes");
+            most = most.clone().max((found, format!("{name} {what} {at}")));
+        };
+        // Not every byte of each: there are many files, and they are alike.
+        let step = 1 + bytes.len() / 60;
+        for length in (0..=bytes.len()).step_by(step) {
+            check(&bytes[..length], "cut at", length);
+        }
+        let mut changed = bytes.clone();
+        for at in (0..bytes.len()).step_by(step) {
+            for change in [1 << (at % 8), 0xff] {
+                changed[at] ^= change;
+                check(&changed, "changed at", at);
+                changed[at] ^= change;
+            }
+        }
+    }
+    assert!(most.0 > 0, "the allocator counts");
+}

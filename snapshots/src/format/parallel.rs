@@ -1,0 +1,51 @@
+//! Parallel: sections decoded on several threads with the feature `parallel`, and on this one without it.
+//!
+//! Programs that only record leave the feature out.
+
+#[cfg(feature = "parallel")]
+mod threads {
+    use rayon::prelude::*;
+
+    /// How many threads work.
+    pub(in crate::format) fn threads() -> usize {
+        rayon::current_num_threads()
+    }
+
+    /// Runs both, at the same time if a thread is free.
+    pub(in crate::format) fn join<A: Send, B: Send>(
+        a: impl FnOnce() -> A + Send,
+        b: impl FnOnce() -> B + Send,
+    ) -> (A, B) {
+        rayon::join(a, b)
+    }
+
+    /// What `work` makes of each item, in their order; `init` makes what a thread keeps between items.
+    pub(in crate::format) fn map<I: Sync, S, T: Send>(
+        items: &[I],
+        init: impl Fn() -> S + Sync + Send,
+        work: impl Fn(&mut S, &I) -> T + Sync + Send,
+    ) -> Vec<T> {
+        items.par_iter().map_init(init, work).collect()
+    }
+}
+
+#[cfg(not(feature = "parallel"))]
+mod threads {
+    /// How many threads work.
+    pub(in crate::format) fn threads() -> usize {
+        1
+    }
+
+    /// Runs both, one after the other.
+    pub(in crate::format) fn join<A, B>(a: impl FnOnce() -> A, b: impl FnOnce() -> B) -> (A, B) {
+        (a(), b())
+    }
+
+    /// What `work` makes of each item, in their order; `init` makes what is kept between items.
+    pub(in crate::format) fn map<I, S, T>(items: &[I], init: impl Fn() -> S, work: impl Fn(&mut S, &I) -> T) -> Vec<T> {
+        let mut state = init();
+        items.iter().map(|item| work(&mut state, item)).collect()
+    }
+}
+
+pub(super) use threads::{join, map, threads};

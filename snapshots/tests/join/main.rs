@@ -1,6 +1,0 @@
-//! Join: what is true of several recordings is true of them as one, device by device.
-
-#[path = "../format/strange.rs"]
-mod strange;
-mod properties;
-mod examples;
