@@ -14,7 +14,7 @@ const ARROWS: [(&str, &str, &[&str]); 12] = [
     ("recorder/inject/library", "highwater-inject-library", &["highwater-inject"]),
     ("tests/stand-in", "highwater-stand-in", &[]),
     ("kernels", "highwater-kernels", &[]),
-    ("engine/allocator", "highwater-allocator", &["highwater-recorder"]),
+    ("engine/allocator", "highwater-allocator", &["highwater-recorder", "highwater-snapshots"]),
     ("engine", "highwater-engine", &["highwater-allocator", "highwater-kernels", "highwater-recorder"]),
     (
         "viewer",

@@ -1,6 +1,7 @@
-//! Signals: the recorder's threads take none of the program's, which may wait for them elsewhere.
+//! Signals: the recorder's threads take none of the program's, which may wait for them elsewhere; and a signal that is
+//! counted when it arrives.
 
-#![expect(unsafe_code, reason = "changes the thread's signal mask while another thread is started")]
+#![expect(unsafe_code, reason = "signal masks and handlers are calls of libc")]
 
 use std::io;
 use std::thread::JoinHandle;
@@ -34,6 +35,74 @@ fn without_signals<R>(start: impl FnOnce() -> R) -> R {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     }
     started
+}
+
+#[cfg(unix)]
+pub(crate) use counting::count_arrivals;
+
+#[cfg(unix)]
+mod counting {
+    use std::io;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Mutex, OnceLock, PoisonError};
+
+    /// One more than the largest number of a signal.
+    const SIGNALS: usize = 65;
+    /// Signals that no program can handle, or that must not return to the instruction that raised them.
+    const REFUSED: [i32; 5] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGILL, libc::SIGFPE, libc::SIGSEGV];
+
+    static ARRIVALS: [AtomicU32; SIGNALS] = [const { AtomicU32::new(0) }; SIGNALS];
+    /// The program's own handlers, which run after the signal was counted.
+    static FORMER: [OnceLock<libc::sigaction>; SIGNALS] = [const { OnceLock::new() }; SIGNALS];
+    static INSTALLING: Mutex<()> = Mutex::new(());
+
+    /// How often signal `number` has arrived since this was first called for it. A handler that the program has for it
+    /// still runs.
+    pub(crate) fn count_arrivals(number: i32) -> io::Result<&'static AtomicU32> {
+        let row = usize::try_from(number).ok().filter(|row| (1..SIGNALS).contains(row));
+        let Some(row) = row.filter(|_| !REFUSED.contains(&number)) else {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        };
+        let _turn = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+        if FORMER[row].get().is_none() {
+            // SAFETY: plain data; all of it is valid as zeros.
+            let (mut former, mut own): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+            // SAFETY: only reads the present action into our own place.
+            check(unsafe { libc::sigaction(number, std::ptr::null(), &raw mut former) })?;
+            // Before the handler can run, which reads it.
+            let _ = FORMER[row].set(former);
+            own.sa_sigaction = handler as *const () as usize;
+            own.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            // SAFETY: the handler only does what is allowed in one: atomic loads and additions, and a call of the
+            // program's own handler.
+            check(unsafe { libc::sigaction(number, &raw const own, std::ptr::null_mut()) })?;
+        }
+        Ok(&ARRIVALS[row])
+    }
+
+    fn check(status: i32) -> io::Result<()> {
+        if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        let Some(row) = usize::try_from(number).ok().filter(|row| *row < SIGNALS) else { return };
+        ARRIVALS[row].fetch_add(1, Ordering::Relaxed);
+        let Some(former) = FORMER[row].get() else { return };
+        match former.sa_sigaction {
+            libc::SIG_DFL | libc::SIG_IGN => {}
+            address if former.sa_flags & libc::SA_SIGINFO != 0 => {
+                // SAFETY: the program registered this address as a handler of three arguments.
+                let own: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                    unsafe { std::mem::transmute(address) };
+                own(number, info, context);
+            }
+            address => {
+                // SAFETY: the program registered this address as a handler of one argument.
+                let own: extern "C" fn(i32) = unsafe { std::mem::transmute(address) };
+                own(number);
+            }
+        }
+    }
 }
 
 #[cfg(not(unix))]

@@ -95,15 +95,14 @@ fn watch(trigger: Trigger) -> Result<Box<dyn FnMut() -> bool + Send>> {
         Trigger::File(path) => Ok(Box::new(move || path.exists())),
         #[cfg(unix)]
         Trigger::Signal(number) => {
-            if number <= 0 || signal_hook::consts::FORBIDDEN.contains(&number) {
-                return Err(Error::Options(format!("signal {number} cannot be watched: take USR1 or USR2")));
-            }
-            let came = Arc::new(AtomicBool::new(false));
-            signal_hook::flag::register(number, Arc::clone(&came))
-                .map_err(|why| Error::Options(format!("signal {number} cannot be watched: {why}")))?;
+            let refused = |why| Error::Options(format!("signal {number} cannot be watched: {why}; use USR1 or USR2"));
+            let arrivals = signals::count_arrivals(number).map_err(refused)?;
+            let mut seen = arrivals.load(Ordering::Relaxed);
             let mut on = false;
             Ok(Box::new(move || {
-                on ^= came.swap(false, Ordering::Relaxed);
+                let now = arrivals.load(Ordering::Relaxed);
+                on ^= now != seen;
+                seen = now;
                 on
             }))
         }

@@ -1,13 +1,13 @@
 //! What can go wrong with a recording: errors that stop reading, and problems that do not.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Why a file could not be read or written: what, where, and what to do.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("cannot {doing}: {source}; path: {}", path.display())]
     Io {
         /// What was being done: "open", "write" …
         doing: &'static str,
@@ -17,48 +17,28 @@ pub enum Error {
         path: PathBuf,
     },
     /// Nothing in the file.
-    #[error("the file is empty: was the recording finished, and was the disk full?")]
     Empty,
     /// The first bytes are those of no format that we read.
-    #[error(
-        "this is no recording: it starts with {found}; read are .snap files (made by `highwater record`), and PyTorch's \
-         memory snapshots as a pickle, as JSON or as a page saved by trace_plot, each also gzipped"
-    )]
     UnknownFormat {
         /// What it looks like instead.
         found: String,
     },
     /// JSON, but none that a memory snapshot is.
-    #[error(
-        "this is no recording: it is JSON with {found}; a PyTorch memory snapshot has the keys 'segments' and \
-         'device_traces', or is a list of segments"
-    )]
     UnknownJson {
         /// What it has instead.
         found: String,
     },
     /// A page without a snapshot in it.
-    #[error(
-        "this is no recording: it is a page with {found}; a page saved by PyTorch's trace_plot or segment_plot has the \
-         snapshot in it, as base64"
-    )]
     UnknownPage {
         /// What it has instead.
         found: String,
     },
     /// A pickle of a protocol that no memory snapshot has.
-    #[error(
-        "this is a Python pickle of protocol {found}; protocols 2 to 5 are read: save it again with \
-         `pickle.dump(snapshot, file, protocol=4)`"
-    )]
     Protocol {
         /// Its protocol.
         found: u8,
     },
     /// Written by a newer program than this.
-    #[error(
-        "this .snap file has format version {found}; this program reads up to version {supported}: install a newer highwater"
-    )]
     Version {
         /// The file's major version.
         found: u16,
@@ -66,7 +46,6 @@ pub enum Error {
         supported: u16,
     },
     /// The bytes contradict themselves.
-    #[error("damaged at byte {offset}: {what}")]
     Damaged {
         /// Offset in the file.
         offset: u64,
@@ -74,10 +53,6 @@ pub enum Error {
         what: String,
     },
     /// The file asks for more than its values to be read.
-    #[error(
-        "refused at byte {offset}: {what}; nothing was run. A memory snapshot, as torch.cuda.memory._dump_snapshot \
-         makes it, holds plain values only: is this another kind of file, such as a checkpoint?"
-    )]
     Refused {
         /// Offset in the file.
         offset: u64,
@@ -85,22 +60,70 @@ pub enum Error {
         what: String,
     },
     /// Some part could not be encoded.
-    #[error("cannot write the recording: {what}")]
     Encode {
         /// The part, and the encoder's reason.
         what: String,
     },
     /// The caller asked for reading to stop.
-    #[error("reading was stopped before its end")]
     Cancelled,
     /// A line of the text notation that means nothing.
-    #[error("line {line}: {what}")]
     Text {
         /// From 1.
         line: usize,
         /// What was wrong with it.
         what: String,
     },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { doing, path, source } => write!(f, "cannot {doing}: {source}; path: {}", path.display()),
+            Self::Empty => f.write_str("the file is empty: was the recording finished, and was the disk full?"),
+            Self::UnknownFormat { found } => write!(
+                f,
+                "this is no recording: it starts with {found}; read are .snap files (made by `highwater record`), and PyTorch's \
+         memory snapshots as a pickle, as JSON or as a page saved by trace_plot, each also gzipped"
+            ),
+            Self::UnknownJson { found } => write!(
+                f,
+                "this is no recording: it is JSON with {found}; a PyTorch memory snapshot has the keys 'segments' and \
+         'device_traces', or is a list of segments"
+            ),
+            Self::UnknownPage { found } => write!(
+                f,
+                "this is no recording: it is a page with {found}; a page saved by PyTorch's trace_plot or segment_plot has the \
+         snapshot in it, as base64"
+            ),
+            Self::Protocol { found } => write!(
+                f,
+                "this is a Python pickle of protocol {found}; protocols 2 to 5 are read: save it again with \
+         `pickle.dump(snapshot, file, protocol=4)`"
+            ),
+            Self::Version { found, supported } => write!(
+                f,
+                "this .snap file has format version {found}; this program reads up to version {supported}: install a newer highwater"
+            ),
+            Self::Damaged { offset, what } => write!(f, "damaged at byte {offset}: {what}"),
+            Self::Refused { offset, what } => write!(
+                f,
+                "refused at byte {offset}: {what}; nothing was run. A memory snapshot, as torch.cuda.memory._dump_snapshot \
+         makes it, holds plain values only: is this another kind of file, such as a checkpoint?"
+            ),
+            Self::Encode { what } => write!(f, "cannot write the recording: {what}"),
+            Self::Cancelled => f.write_str("reading was stopped before its end"),
+            Self::Text { line, what } => write!(f, "line {line}: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
 }
 
 /// The path of an input that has none.
@@ -165,8 +188,8 @@ impl Problem {
     }
 }
 
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.offset {
             Some(offset) => write!(f, "at byte {offset}: {}", self.what),
             None => f.write_str(&self.what),

@@ -4,6 +4,7 @@
 //! Modules are in layer order: each uses only what is declared above it.
 
 pub mod units;
+#[cfg(feature = "suggest")]
 pub mod suggest;
 pub mod category;
 pub mod ids;

@@ -42,6 +42,63 @@ impl Mapped {
     }
 }
 
+/// Bytes that several readers share: those of a mapped file, or of memory.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Debug)]
+pub(crate) struct SharedBytes(Shared);
+
+#[cfg(target_os = "linux")]
+#[derive(Clone, Debug)]
+enum Shared {
+    File(std::sync::Arc<memmap2::Mmap>),
+    Memory(std::sync::Arc<[u8]>),
+}
+
+#[cfg(target_os = "linux")]
+impl SharedBytes {
+    /// Maps the file at `path`, as [`Mapped::open`] does.
+    pub(crate) fn map(path: &Path) -> std::io::Result<Self> {
+        let file = File::open(path)?;
+        // SAFETY: the map is private to this program and only read; what is read from it is checked, never trusted.
+        let map = unsafe { memmap2::Mmap::map(&file) }?;
+        Ok(Self(Shared::File(std::sync::Arc::new(map))))
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Default for SharedBytes {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl From<Vec<u8>> for SharedBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Shared::Memory(bytes.into()))
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Deref for SharedBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Shared::File(map) => map,
+            Shared::Memory(bytes) => bytes,
+        }
+    }
+}
+
+// SAFETY: the bytes stay where they are while any clone lives: a map and the content of an Arc do not move.
+#[cfg(target_os = "linux")]
+unsafe impl gimli::StableDeref for SharedBytes {}
+
+// SAFETY: a clone shares the map or the Arc, so that it has the very same bytes.
+#[cfg(target_os = "linux")]
+unsafe impl gimli::CloneStableDeref for SharedBytes {}
+
 /// Bytes that are given back at a time.
 const PORTION: usize = 32 << 20;
 

@@ -1,6 +1,6 @@
 //! Config: the settings that decide how memory is cut up, with PyTorch's names, defaults and limits.
 
-use highwater_recorder::snapshots::suggest::did_you_mean;
+use highwater_snapshots::suggest::did_you_mean;
 
 use super::driver::Driver;
 

@@ -7,6 +7,7 @@
 //! [`Symbolizer`] answers for addresses; [`look_up`] asks it for the frames of a recording that have no lines yet.
 
 mod line;
+mod debug_info;
 mod finding;
 mod object_file;
 mod copies;

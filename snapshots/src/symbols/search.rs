@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use addr2line::Loader;
-
 use super::copies::Copies;
+use super::debug_info::DebugInfo;
 use super::finding::{Cause, Found, Missing};
 use super::line::Binary;
 use super::object_file::{Facts, Unread, checksum, hex, inspect};
@@ -23,7 +22,7 @@ pub(super) struct Places {
 
 impl Places {
     /// Opens the best file for `binary`, or says why there is none.
-    pub(super) fn open(&self, binary: &Binary) -> Result<(Loader, Found), Missing> {
+    pub(super) fn open(&self, binary: &Binary) -> Result<(DebugInfo, Found), Missing> {
         let mut tried = Vec::new();
         let mut cause = Cause::NotThere;
         let mut own = None;
@@ -61,8 +60,8 @@ impl Places {
                 }
             },
         };
-        match Loader::new(&found.path) {
-            Ok(loader) => Ok((loader, found)),
+        match DebugInfo::open(&found.path) {
+            Ok(info) => Ok((info, found)),
             Err(error) => {
                 let what = format!("cannot read {}: {error}", found.path.display());
                 Err(Missing { cause: Cause::Unreadable, what })

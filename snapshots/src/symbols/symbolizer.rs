@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use addr2line::Loader;
-
 use super::copies::Copies;
+use super::debug_info::DebugInfo;
 use super::finding::{Found, Missing};
 use super::line::{Binary, Line, Problem, Request};
 use super::search::Places;
@@ -24,7 +23,7 @@ pub struct Symbolizer {
 }
 
 /// What became of a module: the file that is read, or why there is none.
-type Opened = Result<(Loader, Found), Missing>;
+type Opened = Result<(DebugInfo, Found), Missing>;
 
 impl fmt::Debug for Symbolizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,7 +109,7 @@ impl Job<'_> {
     /// Looks the module up, if that was not done yet, and its addresses in it.
     fn run(&mut self, places: &Places) -> (Opened, Vec<Vec<Line>>) {
         let opened = self.opened.take().unwrap_or_else(|| places.open(&self.request.binary));
-        let at = |address: &u64| opened.as_ref().map_or_else(|_| Vec::new(), |(loader, _)| lines(loader, *address));
+        let at = |address: &u64| opened.as_ref().map_or_else(|_| Vec::new(), |(info, _)| info.lines(*address));
         let found = self.request.addresses.iter().map(at).collect();
         (opened, found)
     }
@@ -144,39 +143,4 @@ fn side_by_side<J: Send, T: Send>(jobs: &mut [J], at_start: Option<fn()>, work: 
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn lines(loader: &Loader, address: u64) -> Vec<Line> {
-    let mut out = Vec::new();
-    let mut full_name = false;
-    if let Ok(mut frames) = loader.find_frames(address) {
-        // Damaged debug information ends the list early.
-        while let Ok(Some(frame)) = frames.next() {
-            let raw = frame.function.as_ref().and_then(|name| name.raw_name().ok());
-            full_name = raw.is_some_and(|raw| is_mangled(&raw));
-            let function = frame.function.and_then(|name| Some(name.demangle().ok()?.into_owned()));
-            let file = frame.location.as_ref().and_then(|place| place.file).map(str::to_owned);
-            let line = frame.location.as_ref().and_then(|place| place.line).unwrap_or(0);
-            out.push(Line { function: function.unwrap_or_default(), file, line });
-        }
-    }
-    let symbol = loader.find_symbol(address);
-    let name = symbol.map(|symbol| addr2line::demangle_auto(symbol.into(), None).into_owned());
-    match (out.last_mut(), name) {
-        // Line tables alone have a function's last name only; the symbol of the machine's function has its path too.
-        (Some(outermost), Some(name))
-            if !full_name && (outermost.function.is_empty() || symbol.is_some_and(is_mangled)) =>
-        {
-            outermost.function = name;
-        }
-        (None, Some(function)) => out.push(Line { function, file: None, line: 0 }),
-        _ => {}
-    }
-    out.retain(|line| !line.function.is_empty() || line.file.is_some());
-    out
-}
-
-/// Whether a symbol is a Rust or C++ name with its path.
-fn is_mangled(symbol: &str) -> bool {
-    symbol.starts_with("_R") || symbol.starts_with("_Z")
 }

@@ -1,14 +1,12 @@
 //! Maps, lanes and autopsies against answers worked out byte by byte, without any of their indices.
 
 use super::fit::driver_free;
-use highwater_snapshots::alloc_rules::AllocRules;
-
 use super::*;
 use crate::{LiveIndex, Series};
+use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::text::trace_from_text;
-use highwater_snapshots::trace::SegmentRole;
-use highwater_snapshots::{BlockId, DeviceId, EventId, Pool, Trace};
+use highwater_snapshots::{BlockId, DeviceId, EventId, Pool, Trace, trace::SegmentRole};
 
 const DEVICE: DeviceId = DeviceId(0);
 

@@ -1,0 +1,32 @@
+//! Any format: debug files where binaries are not ELF.
+
+use std::error::Error;
+use std::path::Path;
+
+use addr2line::Loader;
+
+use crate::symbols::line::Line;
+
+/// An open debug file.
+pub(super) struct DebugFile {
+    loader: Loader,
+}
+
+impl DebugFile {
+    pub(super) fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
+        Ok(Self { loader: Loader::new(path)? })
+    }
+
+    /// The lines of an address, and whether the last one's function has its full name.
+    pub(super) fn frames(&self, address: u64) -> (Vec<Line>, bool) {
+        match self.loader.find_frames(address) {
+            Ok(frames) => super::lines_of(frames),
+            Err(_) => (Vec::new(), false),
+        }
+    }
+
+    /// The name of the symbol at an address, as the linker has it.
+    pub(super) fn symbol(&self, address: u64) -> Option<&str> {
+        self.loader.find_symbol(address)
+    }
+}

@@ -1,0 +1,64 @@
+//! Debug info: the functions and source lines of addresses in a binary, read from its DWARF sections and symbol table.
+
+#[cfg_attr(target_os = "linux", path = "elf.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "any_format.rs")]
+mod file;
+
+use std::path::Path;
+
+use addr2line::gimli::Reader;
+
+use super::line::Line;
+
+/// A binary or debug file that is open for look-ups. They cost microseconds.
+pub(super) struct DebugInfo {
+    file: file::DebugFile,
+}
+
+impl DebugInfo {
+    /// Opens the file at `path`.
+    pub(super) fn open(path: &Path) -> Result<Self, Box<dyn std::error::Error>> {
+        Ok(Self { file: file::DebugFile::open(path)? })
+    }
+
+    /// The lines of an address, innermost first: those of inlined functions before that of the machine's function. Empty
+    /// where nothing is known.
+    pub(super) fn lines(&self, address: u64) -> Vec<Line> {
+        let (mut out, full_name) = self.file.frames(address);
+        let symbol = self.file.symbol(address);
+        let name = symbol.map(|symbol| addr2line::demangle_auto(symbol.into(), None).into_owned());
+        match (out.last_mut(), name) {
+            // Line tables alone have a function's last name only; the symbol of the machine's function has its path too.
+            (Some(outermost), Some(name))
+                if !full_name && (outermost.function.is_empty() || symbol.is_some_and(is_mangled)) =>
+            {
+                outermost.function = name;
+            }
+            (None, Some(function)) => out.push(Line { function, file: None, line: 0 }),
+            _ => {}
+        }
+        out.retain(|line| !line.function.is_empty() || line.file.is_some());
+        out
+    }
+}
+
+/// The lines of frames, and whether the last one's function has its full name.
+fn lines_of<R: Reader>(mut frames: addr2line::FrameIter<'_, R>) -> (Vec<Line>, bool) {
+    let mut out = Vec::new();
+    let mut full_name = false;
+    // Damaged debug information ends the list early.
+    while let Ok(Some(frame)) = frames.next() {
+        let raw = frame.function.as_ref().and_then(|name| name.raw_name().ok());
+        full_name = raw.is_some_and(|raw| is_mangled(&raw));
+        let function = frame.function.and_then(|name| Some(name.demangle().ok()?.into_owned()));
+        let file = frame.location.as_ref().and_then(|place| place.file).map(str::to_owned);
+        let line = frame.location.as_ref().and_then(|place| place.line).unwrap_or(0);
+        out.push(Line { function: function.unwrap_or_default(), file, line });
+    }
+    (out, full_name)
+}
+
+/// Whether a symbol is a Rust or C++ name with its path.
+fn is_mangled(symbol: &str) -> bool {
+    symbol.starts_with("_R") || symbol.starts_with("_Z")
+}
