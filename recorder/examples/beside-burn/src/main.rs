@@ -64,8 +64,8 @@ fn train(options: HistoryOptions) -> Result<Recorded<Vec<f32>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_recorder::snapshots::Trace;
     use highwater_analysis::verify::verify;
+    use highwater_recorder::snapshots::Trace;
 
     /// The blocks of `bytes` bytes that were made in the module `path` during `phase`.
     fn made(trace: &Trace, path: &str, phase: Phase, bytes: usize) -> usize {
