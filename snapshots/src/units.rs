@@ -19,14 +19,37 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// Like [`format_bytes`], with a sign in front: `+1.50 MiB`, `-512 B`, `0 B`.
-pub fn format_signed_bytes(bytes: i64) -> String {
+/// A size that is needed, so that [`parse_bytes`] of the text is never less than `bytes`: as [`format_bytes`] where that is
+/// exact, else rounded up to whole MiB, or to whole KiB below one MiB: `40.50 GiB`, `40974 MiB`.
+pub fn format_required_bytes(bytes: u64) -> String {
+    let is_exact = |text: &str, bytes: u64| parse_bytes(text) == Ok(bytes);
+    let plain = format_bytes(bytes);
+    if is_exact(&plain, bytes) {
+        return plain;
+    }
+    let (unit, size) = if bytes > 1 << 20 { ("MiB", 1 << 20) } else { ("KiB", 1 << 10) };
+    let units = bytes.div_ceil(size);
+    let rounded = units.checked_mul(size).map(|up| (format_bytes(up), up));
+    rounded.filter(|(text, up)| is_exact(text, *up)).map_or_else(|| format!("{units} {unit}"), |(text, _)| text)
+}
+
+/// A size as a word that [`parse_bytes`] reads back exactly: `24GiB`, `40974MiB`, `1000B`.
+pub fn format_exact_bytes(bytes: u64) -> String {
+    let units = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let whole = units.into_iter().find(|(_, size)| bytes > 0 && bytes.is_multiple_of(*size));
+    let (unit, size) = whole.unwrap_or(("B", 1));
+    format!("{}{unit}", bytes / size)
+}
+
+/// Like [`format_bytes`], with a sign in front: `+1.50 MiB`, `−512 B`, `0 B`.
+pub fn format_signed_bytes(bytes: impl Into<i128>) -> String {
+    let bytes: i128 = bytes.into();
     let sign = match bytes {
         0 => "",
         1.. => "+",
-        _ => "-",
+        _ => "−",
     };
-    format!("{sign}{}", format_bytes(bytes.unsigned_abs()))
+    format!("{sign}{}", format_bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX)))
 }
 
 /// `count` with commas between groups of three digits.
@@ -82,6 +105,20 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes.round() as u64) } else { Err(bad()) }
 }
 
+/// As [`parse_bytes`], for limits and sizes of devices, where a number below 1 MiB without a unit is a mistake.
+///
+/// # Errors
+/// What is wrong with the text, or which units it may lack.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    let number = text.trim();
+    if (1..1 << 20).contains(&bytes) && number.ends_with(|c: char| !c.is_ascii_alphabetic()) {
+        let unit = if bytes < 1024 { "GiB" } else { "MiB" };
+        return Err(format!("{number} is {bytes} bytes; did you mean {number}{unit}? ({number}B for bytes)"));
+    }
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,9 +129,40 @@ mod tests {
         assert_eq!(format_bytes(1023), "1023 B");
         assert_eq!(format_bytes(2 << 20), "2 MiB");
         assert_eq!(format_bytes(6_087_937_568), "5.67 GiB");
-        assert_eq!(format_signed_bytes(-1536), "-1.50 KiB");
+        assert_eq!(format_signed_bytes(-1536_i64), "−1.50 KiB");
         assert_eq!(format_count(1_234_567), "1,234,567");
         assert_eq!(format_nanos(1_250_000_000), "1.250 s");
+    }
+
+    #[test]
+    fn a_required_size_reads_back_as_no_less() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1000, "1000 B"),
+            (3 << 19, "1.50 MiB"),
+            (1025, "2 KiB"),
+            ((1 << 20) - 1, "1 MiB"),
+            (81 << 29, "40.50 GiB"),
+            ((40 << 30) + (14 << 20), "40974 MiB"),
+            ((40 << 30) - 1, "40 GiB"),
+            ((1 << 40) + 1, "1048577 MiB"),
+        ] {
+            assert_eq!(format_required_bytes(bytes), text);
+            assert!(parse_bytes(text).unwrap() >= bytes, "{text}");
+        }
+        assert!(parse_bytes(&format_bytes((40 << 30) + (14 << 20))).unwrap() < (40 << 30) + (14 << 20), "rounds down");
+        for bytes in [0, 1000, 1 << 10, 3 << 20, 24 << 30, u64::MAX] {
+            assert_eq!(parse_bytes(&format_exact_bytes(bytes)), Ok(bytes));
+        }
+    }
+
+    #[test]
+    fn a_small_number_without_a_unit_is_no_limit() {
+        assert_eq!(parse_size("24").unwrap_err(), "24 is 24 bytes; did you mean 24GiB? (24B for bytes)");
+        assert_eq!(parse_size("8000").unwrap_err(), "8000 is 8000 bytes; did you mean 8000MiB? (8000B for bytes)");
+        for (text, bytes) in [("24B", 24), ("0", 0), ("0.5 KiB", 512), ("1048576", 1 << 20)] {
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
     }
 
     #[test]

@@ -13,11 +13,13 @@ mod render;
 mod run;
 mod symbolize;
 mod whatif;
+mod given;
 
 pub use check::{CategoryLimit, CheckArguments, PhaseLimit, category_of, phase_of};
 pub use convert::{ConvertArguments, ConvertTable, ConvertTo};
 pub use diff::DiffArguments;
 pub use explain::ExplainArguments;
+pub use given::Given;
 pub use growth::GrowthArguments;
 pub use join::{JoinArguments, Seconds};
 pub use oom::OomArguments;

@@ -60,9 +60,15 @@ use crate::args::{Arguments, Command};
 use crate::cli::on_stdout;
 use crate::cli::outcome::{Failure, Status};
 use crate::cli::page::printable;
+use crate::cli::shell::quoted;
 
 /// Does what the command line `words` says, program name first, and tells how the process should end.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let words: Vec<OsString> = words.into_iter().collect();
+    if let Some(text) = late_command(&words) {
+        say(&format!("error: {text}"));
+        return ExitCode::from(2);
+    }
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
@@ -146,6 +152,25 @@ fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
         Summary::Peak => on_stdout(|page| cli::summary::print_peaks(files, page)),
         Summary::None => Ok(Status::Fine),
     }
+}
+
+/// Why a command line is refused whose command comes after a file; none where the first word is no file, or the command
+/// is a file too.
+fn late_command(words: &[OsString]) -> Option<String> {
+    let commands = Arguments::command();
+    let is_command = |word: &OsString| {
+        let is_name = word.to_str().is_some_and(|word| commands.find_subcommand(word).is_some());
+        is_name && !Path::new(word).exists()
+    };
+    let (file, rest) = words.get(1..)?.split_first()?;
+    if is_command(file) || file.to_string_lossy().starts_with('-') {
+        return None;
+    }
+    let at = rest.iter().position(is_command)?;
+    let before = std::iter::once(file).chain(&rest[..at]);
+    let in_order = std::iter::once(&rest[at]).chain(before).chain(&rest[at + 1..]);
+    let in_order: Vec<String> = in_order.map(|word| quoted(&word.to_string_lossy())).collect();
+    Some(format!("commands come first: `highwater {}`", in_order.join(" ")))
 }
 
 /// Whether `file` is a bare word that names no file.

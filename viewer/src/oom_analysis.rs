@@ -4,7 +4,7 @@ use highwater_analysis::addresses::{FailedRequest, Home, Verdict, WayOut};
 use highwater_analysis::holders::Holders;
 use highwater_analysis::{GroupKey, LiveIndex, Metric};
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase};
 
 /// Groups of live blocks that are listed.
@@ -120,6 +120,8 @@ pub struct OomAnalysis {
     pub way_out: Option<Holders>,
     /// What the replays gave, or why there are none.
     pub trials: Result<Trials, String>,
+    /// PyTorch made the recording, so that settings are those of its environment variable.
+    pub is_pytorch: bool,
 }
 
 impl OomAnalysis {
@@ -137,7 +139,8 @@ impl OomAnalysis {
         let way_out = request.way_out().map(|way_out| Holders::of(trace, way_out.blocks(), &keys, TOP_WAY_OUT));
         let (step, phase) = trace.spans.at(request.event).map_or((None, Phase::Setup), |span| (span.step, span.phase));
         let trials = test(&request, &holders);
-        Self { request, device, step, phase, holders, way_out, trials }
+        let is_pytorch = trace.header.recorder.starts_with("PyTorch");
+        Self { request, device, step, phase, holders, way_out, trials, is_pytorch }
     }
 
     /// The cause: proven by replay where that is possible, else the suspected one.
@@ -194,18 +197,35 @@ impl OomAnalysis {
             return request.reason.clone();
         }
         let free = format!(
-            "{} are free in segments and {} on the device",
+            "{} is free in segments and {} on the device",
             format_bytes(request.free_in_pool + request.free_elsewhere),
             format_bytes(request.device_free)
         );
-        let largest = request.holes.first().map_or(0, |hole| hole.bytes);
-        format!("{free}, and the largest free range is {}", format_bytes(largest))
+        let largest = format_bytes(request.holes.first().map_or(0, |hole| hole.bytes));
+        if self.cause() == Verdict::Capacity && self.fails_with_expandable_segments() {
+            let even = "even with expandable segments the request fails";
+            return format!("{even}: {free}, and the largest free range is {largest}");
+        }
+        format!("{free}, and the largest free range is {largest}")
     }
 
-    /// What lets the request through, in a sentence; none where nothing does or nothing was tested.
+    fn fails_with_expandable_segments(&self) -> bool {
+        let is_it = |remedy: &Remedy| matches!(remedy, Remedy::Settings(text) if text == "expandable_segments:True");
+        let trials = self.trials.as_ref().map_or(&[][..], |trials| trials.results.as_slice());
+        trials.iter().any(|trial| is_it(&trial.remedy) && trial.outcome != Outcome::Met)
+    }
+
+    /// What lets the request through, in a sentence, what is easiest to change first; none where nothing does or nothing
+    /// was tested. Of a PyTorch recording the first settings are named with their environment variable.
     pub fn helps(&self) -> Option<String> {
         let trials = self.trials.as_ref().ok()?;
-        let listed: Vec<String> = trials.met().filter(|remedy| is_listed(remedy)).map(|one| self.name(one)).collect();
+        let mut met: Vec<&Remedy> = trials.met().filter(|remedy| is_listed(remedy)).collect();
+        met.sort_by_key(|remedy| effort(remedy));
+        let mut listed: Vec<String> = met.iter().map(|one| self.name(one)).collect();
+        let settings = met.iter().position(|one| matches!(one, Remedy::Settings(_))).filter(|_| self.is_pytorch);
+        if let Some(first) = settings {
+            listed[first].insert_str(0, "PYTORCH_CUDA_ALLOC_CONF=");
+        }
         (!listed.is_empty())
             .then(|| format!("Would have met the request{}: {}.", trials.in_replay(), listed.join("; ")))
     }
@@ -222,7 +242,7 @@ impl OomAnalysis {
     pub fn name(&self, remedy: &Remedy) -> String {
         match remedy {
             Remedy::NoLimit => {
-                format!("a higher limit ({} were free on the device)", format_bytes(self.request.device_free))
+                format!("a higher limit ({} was free on the device)", format_bytes(self.request.device_free))
             }
             Remedy::Retry => "the same request again".to_owned(),
             Remedy::Synchronize => "waiting for the other streams first".to_owned(),
@@ -237,8 +257,8 @@ impl OomAnalysis {
                 .get(*row)
                 .map_or_else(String::new, |group| format!("freeing {}", group.key.join(" "))),
             Remedy::MoreMemory(bytes) => {
-                let all = self.request.capacity.map(|all| format!(" ({} in all)", format_bytes(all + bytes)));
-                format!("{} more device memory{}", format_bytes(*bytes), all.unwrap_or_default())
+                let all = self.request.capacity.map(|all| format!(" ({} in all)", format_required_bytes(all + bytes)));
+                format!("{} more device memory{}", format_required_bytes(*bytes), all.unwrap_or_default())
             }
         }
     }
@@ -279,6 +299,16 @@ impl OomAnalysis {
     fn way_out_outcome(&self) -> Option<Outcome> {
         let trials = self.trials.as_ref().ok()?;
         trials.results.iter().find(|trial| trial.remedy == Remedy::FreeWayOut).map(|trial| trial.outcome)
+    }
+}
+
+/// Where a remedy stands in a list: settings first, then the device's size, and last what changes the program.
+fn effort(remedy: &Remedy) -> u8 {
+    match remedy {
+        Remedy::NoLimit | Remedy::Settings(_) | Remedy::WithoutSetting(_) => 0,
+        Remedy::MoreMemory(_) => 1,
+        Remedy::Retry | Remedy::Synchronize | Remedy::AskFrom(_) | Remedy::EmptyCache => 2,
+        Remedy::FreeWayOut | Remedy::FreeHolder(_) => 3,
     }
 }
 

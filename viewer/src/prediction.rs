@@ -262,6 +262,8 @@ pub struct Tried {
     pub figures: Figures,
     /// The request that failed.
     pub oom: Option<EventId>,
+    /// The recording ends with a failed request, which succeeds here: what would have come next was not recorded.
+    pub gets_past_failure: bool,
 }
 
 /// The whole answer.

@@ -255,11 +255,14 @@ impl Base<'_> {
     fn try_common(&self) -> Vec<Tried> {
         let configs = COMMON.iter().filter_map(|text| Some((*text, self.recorded.with(text).ok()?)));
         let others: Vec<(&str, AllocConfig)> = configs.filter(|(_, config)| config != self.recorded).collect();
+        let ends_in_oom = final_oom(self.trace);
         let tried = |(asked, config): &(&str, AllocConfig)| {
-            let Replay { trace, death, .. } = replay(self.trace, &self.plan(config, self.recorded_capacity, None));
+            let plan = self.plan(config, self.recorded_capacity, None);
+            let Replay { trace, death, rescued, .. } = replay(self.trace, &plan);
             let oom = death.map(|death| death.event);
             let figures = Figures::of(&trace, self.device);
-            Tried { asked: (*asked).to_owned(), alloc_conf: config.to_string(), figures, oom }
+            let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| rescued.contains(&event));
+            Tried { asked: (*asked).to_owned(), alloc_conf: config.to_string(), figures, oom, gets_past_failure }
         };
         others.par_iter().map(tried).collect()
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use highwater_analysis::Metric;
 use highwater_analysis::budget::Allowance;
 use highwater_snapshots::suggest::did_you_mean;
-use highwater_snapshots::units::parse_bytes;
+use highwater_snapshots::units::parse_size;
 use highwater_snapshots::{Category, Phase};
 
 use super::values::metric_parser;
@@ -23,10 +23,10 @@ pub struct CheckArguments {
     #[command(flatten)]
     pub source: Source,
     /// Limit of the peak, such as 5GiB
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_peak: Option<u64>,
     /// Limit of the peak of reserved memory
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_reserved: Option<u64>,
     /// Limit of a category at the moment when it is largest: --max activation=2GiB
     #[arg(long, value_name = "CATEGORY=SIZE")]
@@ -42,7 +42,7 @@ pub struct CheckArguments {
     #[arg(long, value_name = "PCT|SIZE")]
     pub max_growth: Option<Allowance>,
     /// Limit of the growth per step, on average from the second to the last whole step: 0B allows no leak
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_step_growth: Option<u64>,
     /// TOML file of budgets; options on the command line take precedence
     ///
@@ -81,8 +81,8 @@ impl FromStr for CategoryLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, bytes) = limit_of(text, "activation=2GiB")?;
-        Ok(Self(category_of(name)?, bytes))
+        let (name, size) = limit_of(text, "activation=2GiB")?;
+        Ok(Self(category_of(name)?, parse_size(size)?))
     }
 }
 
@@ -94,8 +94,8 @@ impl FromStr for PhaseLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, bytes) = limit_of(text, "optimizer=5GiB")?;
-        Ok(Self(phase_of(name)?, bytes))
+        let (name, size) = limit_of(text, "optimizer=5GiB")?;
+        Ok(Self(phase_of(name)?, parse_size(size)?))
     }
 }
 
@@ -115,7 +115,7 @@ pub fn phase_of(name: &str) -> Result<Phase, String> {
     found.ok_or_else(|| format!("no phase '{name}'{}: they are {}", hint(), known()))
 }
 
-fn limit_of<'a>(text: &'a str, example: &str) -> Result<(&'a str, u64), String> {
+fn limit_of<'a>(text: &'a str, example: &str) -> Result<(&'a str, &'a str), String> {
     let (name, size) = text.split_once('=').ok_or_else(|| format!("write a name and a size: {example}"))?;
-    Ok((name.trim(), parse_bytes(size)?))
+    Ok((name.trim(), size))
 }

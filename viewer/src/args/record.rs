@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use highwater_snapshots::units::parse_bytes;
+use highwater_snapshots::units::parse_size;
 
 use super::RunDevice;
 
@@ -64,7 +64,7 @@ pub struct RecordArguments {
     #[arg(long)]
     pub uses: bool,
     /// Memory of the device, such as 24GiB; the run ends with an out-of-memory error if it is too small
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub capacity: Option<u64>,
     /// Settings of the caching allocator, as in PyTorch: expandable_segments:True,max_split_size_mb:128
     #[arg(long, value_name = "CONF")]

@@ -19,6 +19,16 @@ pub struct Where {
 }
 
 impl Where {
+    /// Reads a filter that must have a condition, since without one it would match all blocks.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or that there is no condition in it.
+    pub fn with_condition(text: &str) -> Result<Self, String> {
+        let read: Self = text.parse()?;
+        let example = "write a condition, such as category=activation";
+        if read.filter.is_empty() { Err(format!("it matches all blocks: {example}")) } else { Ok(read) }
+    }
+
     /// The text, if there is a condition in it.
     pub fn stated(&self) -> Option<&str> {
         (!self.filter.is_empty()).then_some(self.text.trim())
@@ -42,6 +52,16 @@ pub enum At {
     End,
     /// After the event with this number.
     Event(u32),
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start => f.write_str("start"),
+            Self::End => f.write_str("end"),
+            Self::Event(event) => write!(f, "{event}"),
+        }
+    }
 }
 
 impl FromStr for At {
@@ -115,6 +135,16 @@ pub enum Categories {
     None,
     /// A rules file.
     Rules(PathBuf),
+}
+
+impl fmt::Display for Categories {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Guess => f.write_str("guess"),
+            Self::None => f.write_str("none"),
+            Self::Rules(file) => write!(f, "{}", file.display()),
+        }
+    }
 }
 
 impl FromStr for Categories {

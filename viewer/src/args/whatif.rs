@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use highwater_analysis::Filter;
 use highwater_snapshots::DeviceId;
-use highwater_snapshots::units::parse_bytes;
+use highwater_snapshots::units::parse_size;
 
 use super::values::Where;
 use super::{CategoryChoice, DeviceChoice, Source};
@@ -27,8 +27,8 @@ impl FromStr for Scaled {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (part, filter) =
-            text.split_once(':').ok_or_else(|| format!("'{text}' names no blocks: write 1/2:category=activation"))?;
+        let named = text.split_once(':').filter(|(_, filter)| !filter.trim().is_empty());
+        let (part, filter) = named.ok_or_else(|| format!("'{text}' names no blocks: write 1/2:category=activation"))?;
         Ok(Self { text: text.to_owned(), part: part.parse()?, filter: filter.parse()? })
     }
 }
@@ -47,13 +47,13 @@ pub struct WhatIfArguments {
     #[arg(long, value_name = "CONF")]
     pub alloc_conf: Option<String>,
     /// Device memory, such as 24GiB: whether the run fits, on all devices unless --device names one
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub capacity: Option<u64>,
     /// Leave out the blocks that match FILTER, in the language of --where; repeatable
-    #[arg(long, value_name = "FILTER")]
+    #[arg(long, value_name = "FILTER", value_parser = Where::with_condition)]
     pub without: Vec<Where>,
     /// Free the blocks that match FILTER right after their last use; needs a recording with uses (record --uses)
-    #[arg(long, value_name = "FILTER")]
+    #[arg(long, value_name = "FILTER", value_parser = Where::with_condition)]
     pub until_last_use: Vec<Where>,
     /// Scale the size of the blocks that match FILTER: 1/2:category=activation for bf16 in place of f32; repeatable
     #[arg(long, value_name = "PART:FILTER")]

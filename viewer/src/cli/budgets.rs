@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use highwater_analysis::Metric;
 use highwater_analysis::budget::{Allowance, Budget};
 use highwater_snapshots::Error;
-use highwater_snapshots::units::parse_bytes;
+use highwater_snapshots::units::parse_size;
 use serde::Deserialize;
 
 use super::outcome::Failure;
@@ -51,7 +51,7 @@ impl Size {
     fn bytes(&self) -> Result<u64, String> {
         match self {
             Self::Bytes(bytes) => Ok(*bytes),
-            Self::Text(text) => parse_bytes(text),
+            Self::Text(text) => parse_size(text),
         }
     }
 

@@ -18,7 +18,7 @@ use super::moment::{count_of, when};
 use super::outcome::{Failure, Status};
 use super::page::Page;
 use super::recording::check_metric;
-use super::shell::{next_command, quoted};
+use super::shell::next_with;
 use super::table::{Column, Table};
 use crate::args::CheckArguments;
 
@@ -137,14 +137,32 @@ impl<'a> CheckReport<'a> {
         let budgets = count_of(self.budgets.rows.len() as u64, "budget");
         if broken.is_empty() {
             let until = if self.failed_requests() > 0 { ", up to the request that failed" } else { "" };
-            let is_unmeasured = |device: &DeviceId| self.unmeasured.iter().any(|(of, _)| of == device);
-            let measured: Vec<DeviceId> = self.devices.iter().copied().filter(|of| !is_unmeasured(of)).collect();
-            let on = if measured.is_empty() { ", each where it can be measured".to_owned() } else { named(&measured) };
-            return format!("Passed: {budgets} met{on}{until}.");
+            if !self.unmeasured.is_empty() {
+                return format!("Passed: {}{until}.", self.met_by_devices());
+            }
+            return format!("Passed: {budgets} met{}{until}.", named(&self.devices));
         }
         let is_broken = |budget: &&Budget| self.broken().any(|outcome| outcome.budget == **budget);
         let count = self.budgets.rows.iter().filter(is_broken).count();
         format!("Failed: {count} of {budgets} exceeded{}.", named(&broken))
+    }
+
+    /// The budgets, each with the devices on which it is met: `max-reserved on all 3 devices; max-step-growth on devices 0,
+    /// 2 of 3`. Those that are met on the same devices stand together.
+    fn met_by_devices(&self) -> String {
+        let mut parts: Vec<(Vec<String>, Vec<DeviceId>)> = Vec::new();
+        for budget in &self.budgets.rows {
+            let met = self.outcomes.iter().filter(|outcome| outcome.budget == *budget);
+            let devices: Vec<DeviceId> = met.map(|outcome| outcome.moment.device).collect();
+            match parts.iter_mut().find(|(_, others)| *others == devices) {
+                Some((budgets, _)) => budgets.push(budget.to_string()),
+                None => parts.push((vec![budget.to_string()], devices)),
+            }
+        }
+        let part = |(budgets, devices): &(Vec<String>, Vec<DeviceId>)| {
+            format!("{} on {}", budgets.join(", "), phrase(self.trace, devices).unwrap_or_default())
+        };
+        parts.iter().map(part).collect::<Vec<_>>().join("; ")
     }
 
     fn failed_requests(&self) -> u64 {
@@ -298,15 +316,21 @@ impl<'a> CheckReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let file = &self.arguments.source.file;
+        let file = self.arguments.source.file.as_path();
         let place = if self.keys[1] == GroupKey::Scope { "scope,op" } else { "frame" };
+        // Of several devices, the one on which a budget is exceeded.
+        let broken = self.broken().next().filter(|_| self.trace.device_ids().len() > 1);
+        let given = self.arguments.given(self.budgets.metric);
+        let given = given.on_device(broken.map(|outcome| outcome.moment.device.0));
         match (&self.budgets.baseline, self.has_passed()) {
             (Some(baseline), _) => {
-                let baseline = quoted(&baseline.display().to_string());
-                next_command(&["diff", &baseline], file, &["--by", place], "for all that differs from the baseline")
+                let what_for = "for all that differs from the baseline";
+                next_with(&["diff"], &[baseline.as_path(), file], &["--by", place], &given, what_for)
             }
-            (None, false) => next_command(&["explain"], file, &[], "for what could be done about the peak"),
-            (None, true) => next_command(&["peak"], file, &["--by", place], "for what is using memory at the peak"),
+            (None, false) => next_with(&["explain"], &[file], &[], &given, "for what could be done about the peak"),
+            (None, true) => {
+                next_with(&["peak"], &[file], &["--by", place], &given, "for what is using memory at the peak")
+            }
         }
     }
 }

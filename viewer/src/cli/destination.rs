@@ -253,7 +253,7 @@ fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
     Err(usage(match last.as_str() {
         "parquet" => format!("{path}: Parquet is compressed already: leave .gz out; {known}"),
         "" => format!("{path}: the ending says what to write, and there is none; {known}"),
-        other => format!("{path}: nothing is written with the ending .{other}; {known}"),
+        other => format!("{path}: cannot write .{other}; {known}"),
     }))
 }
 

@@ -16,11 +16,21 @@ pub fn on_device(trace: &Trace, device: DeviceId) -> String {
 
 /// The same of an answer about several devices: `On all 3 devices: `, `On devices 0, 2 of 3: `.
 pub fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
-    match phrase(trace, devices) {
-        Some(phrase) if phrase == HOST => format!("In {phrase}: "),
-        Some(phrase) => format!("On {phrase}: "),
+    match where_phrase(trace, devices) {
+        Some((preposition, phrase)) => format!("{}{} {phrase}: ", preposition[..1].to_uppercase(), &preposition[1..]),
         None => String::new(),
     }
+}
+
+/// Where something of `device` was, for the middle of a sentence: ` on device 1 of 3` where the recording has several
+/// devices, else nothing.
+pub fn where_on(trace: &Trace, device: DeviceId) -> String {
+    where_phrase(trace, &[device]).map_or_else(String::new, |(preposition, phrase)| format!(" {preposition} {phrase}"))
+}
+
+fn where_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<(&'static str, String)> {
+    let phrase = phrase(trace, devices)?;
+    Some((if phrase == HOST { "in" } else { "on" }, phrase))
 }
 
 /// `device 1 of 3`, `all 3 devices`, `devices 0, 2 of 3`, `host memory`; `None` where the recording has one device only.
@@ -135,6 +145,9 @@ mod tests {
         let pinned = trace(&[0, 255], Some(255));
         assert_eq!(on(&pinned, &[0]), "On device 0: ", "host memory is no second GPU");
         assert_eq!(on(&pinned, &[255]), "In host memory: ");
+        assert_eq!(where_on(&pinned, DeviceId(255)), " in host memory");
+        assert_eq!(where_on(&three, DeviceId(4)), " on device 4 of 3");
+        assert_eq!(where_on(&trace(&[0], None), DeviceId(0)), "");
         assert_eq!(on(&pinned, &[0, 255]), "On device 0 and host memory: ");
     }
 

@@ -9,7 +9,7 @@ use highwater_analysis::diff::{
 };
 use highwater_analysis::phases::PhaseRow;
 use highwater_analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
@@ -21,9 +21,9 @@ use super::moment::{PeakFigure, count_of, when};
 use super::outcome::Failure;
 use super::page::Page;
 use super::recording::names_operations;
-use super::shell::quoted;
+use super::shell::next_with;
 use super::table::{Column, Table};
-use crate::args::{ComparedAt, DiffArguments, is_stdin};
+use crate::args::{ComparedAt, DiffArguments};
 
 /// Phases that differ, told at most.
 const TOLD_PHASES: usize = 12;
@@ -231,7 +231,12 @@ impl<'a> DiffReport<'a> {
     fn table(&self) -> Table {
         let keys = &self.arguments.by.0;
         let mut columns = key_columns(keys);
-        columns.extend([Column::number("A"), Column::number("B"), Column::number("difference"), Column::text("")]);
+        columns.extend([
+            Column::number("A"),
+            Column::number("B"),
+            Column::number("difference"),
+            Column::text("").optional(),
+        ]);
         let mut table = Table::new(columns);
         let mut row = |mut names: Vec<String>, [a, b]: [u64; 2], change: String| {
             names.resize(keys.len(), String::new());
@@ -273,19 +278,18 @@ impl<'a> DiffReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let name = |file: &Path| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
-        let mut files = name(&self.arguments.a);
-        if let Some(b) = &self.arguments.b {
-            files = format!("{files} {}", name(b));
-        }
+        let files: Vec<&Path> =
+            std::iter::once(&self.arguments.a).chain(&self.arguments.b).map(AsRef::as_ref).collect();
+        let given = self.arguments.given();
         let is_by_code = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack));
         if names_operations(self.traces[0]) && !self.arguments.by.0.contains(&GroupKey::Scope) {
-            return format!("Next: highwater diff {files} --by scope,op   for the modules and operations behind it");
+            let options = ["--by", "scope,op"];
+            return next_with(&["diff"], &files, &options, &given, "for the modules and operations behind it");
         }
         if is_by_code {
-            return format!("Next: highwater explain {}   for what could be done", name(&self.arguments.a));
+            return next_with(&["explain"], &files[..1], &[], &given, "for what could be done");
         }
-        format!("Next: highwater diff {files} --by frame   for the lines of code behind it")
+        next_with(&["diff"], &files, &["--by", "frame"], &given, "for the lines of code behind it")
     }
 }
 
@@ -314,12 +318,7 @@ pub fn moments_of(
 
 /// `+1.50 GiB`, `−12.00 KiB`, `0 B`.
 pub fn signed(delta: i128) -> String {
-    let size = format_bytes(u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX));
-    match delta {
-        0 => size,
-        1.. => format!("+{size}"),
-        _ => format!("−{size}"),
-    }
+    format_signed_bytes(delta)
 }
 
 fn phase_delta(pair: &PhasePair) -> i128 {

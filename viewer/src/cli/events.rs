@@ -19,7 +19,7 @@ use super::moment::micros_since_1970;
 use super::outcome::Failure;
 use super::page::Page;
 use super::recording::choose_device;
-use super::shell::next_command;
+use super::shell::next_with;
 use super::table::cut;
 use crate::args::EventsArguments;
 
@@ -94,9 +94,9 @@ impl<'a> EventsListing<'a> {
         let number_width = format_count(last).len().max("event".len());
         let time_width = self.seconds(EventId(*range.end())).len().max("seconds".len());
         page.hint(&format!("  {:>number_width$}  {:>time_width$}  {:<14}  what", "event", "seconds", "kind"))?;
-        let mut is_empty = true;
+        let mut last_listed = None;
         self.each(|id| {
-            is_empty = false;
+            last_listed = Some(id);
             let kind = self.trace.events.kind[id.0 as usize].name();
             let text = event_text(self.trace, id);
             let what = text.strip_prefix(kind).unwrap_or(&text).trim_start();
@@ -115,14 +115,26 @@ impl<'a> EventsListing<'a> {
             }
             Ok(())
         })?;
-        if is_empty {
+        if last_listed.is_none() {
             page.line("  none")?;
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
-        let file = &self.arguments.source.file;
-        page.hint(&next_command(&["peak"], file, &["--at", "EVENT"], "for what is using memory after an event"))?;
+        page.hint(&self.hint(last_listed))?;
         Ok(())
+    }
+
+    /// The command that shows memory after the last event that was listed.
+    fn hint(&self, last_listed: Option<EventId>) -> String {
+        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let Some(event) = last_listed else {
+            return next_with(&["peak"], &files, &[], &given, "for what is using memory at the peak");
+        };
+        let has_devices = self.trace.device_ids().len() > 1 && !self.trace.is_everywhere(event);
+        let device = has_devices.then(|| self.trace.events.device[event.0 as usize].0);
+        let number = event.0.to_string();
+        let what_for = "for what is using memory after this event";
+        next_with(&["peak"], &files, &["--at", &number], &given.on_device(device), what_for)
     }
 
     fn restriction(&self) -> String {

@@ -11,13 +11,13 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
-use super::devices::on_device;
+use super::devices::where_on;
 use super::idle::{self, IdleFigures};
 use super::key_cells::{key_cells, key_columns};
 use super::moment::{MomentFigures, count_of, how_much_and_when, when};
 use super::page::{Page, wrapped};
 use super::recording::names_operations;
-use super::shell::next_command;
+use super::shell::next_with;
 use super::table::{Column, Table, bytes_cells, percent};
 use crate::args::ExplainArguments;
 
@@ -60,8 +60,8 @@ impl<'a> ExplainReport<'a> {
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Explanation { peak, filtered, removals, advice, .. } = &self.explanation;
-        let on = on_device(self.trace, peak.device);
-        page.headline(&format!("{on}Peak: {}.", how_much_and_when(peak)))?;
+        let on = where_on(self.trace, peak.device);
+        page.headline(&format!("Peak{on}: {}.", how_much_and_when(peak)))?;
         if let Some(text) = caveats::out_of_memory(self.trace, &[peak.device]) {
             page.warning(&text)?;
         }
@@ -179,14 +179,15 @@ impl<'a> ExplainReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let file = &self.arguments.source.file;
+        let files = [self.arguments.source.file.as_path()];
+        let given = self.arguments.given();
         if self.arguments.by.0.contains(&GroupKey::Frame) {
-            return next_command(&["whatif"], file, &[], "for the same run under other allocator settings");
+            return next_with(&["whatif"], &files, &[], &given, "for the same run under other allocator settings");
         }
         if self.arguments.by.0.contains(&GroupKey::Scope) || !names_operations(self.trace) {
-            return next_command(&["explain"], file, &["--by", "frame"], "for the lines of code behind it");
+            return next_with(&["explain"], &files, &["--by", "frame"], &given, "for the lines of code behind it");
         }
-        next_command(&["explain"], file, &["--by", "scope,op"], "for the modules and operations behind it")
+        next_with(&["explain"], &files, &["--by", "scope,op"], &given, "for the modules and operations behind it")
     }
 }
 

@@ -1,26 +1,28 @@
 //! Growth: `highwater growth`, what lives on from step to step.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::between::Sum;
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::growth::{GrownGroup, Growth, GrowthQuery, Leak, StepGrowth, StepWindow, has_steps};
-use highwater_analysis::{GroupKey, LiveIndex, Metric, Question, Series};
-use highwater_snapshots::Trace;
+use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, has_steps};
+use highwater_analysis::{GroupKey, LiveIndex, Question, Series};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
 use super::devices::on_device;
 use super::diff::signed;
+use super::growth_figures::{
+    DeviceFigures, GroupFigures, GrowthFigures, LeakFigures, ProjectionFigures, StackFigures, StepFigures,
+};
 use super::key_cells::{key_cells, key_columns};
 use super::moment::{PeakFigure, count_of};
 use super::outcome::Failure;
 use super::page::Page;
 use super::recording::choose_device;
-use super::shell::next_command;
+use super::shell::next_with;
 use super::table::{Column, Table};
 use crate::args::GrowthArguments;
 
@@ -30,6 +32,9 @@ const SHOWN_LEAKS: usize = 5;
 /// What to do about a recording without steps.
 const HOW_TO_MARK: &str = "The recording has no steps, so growth per step is unknown. Mark them with scope::step(i) in \
     Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch.";
+
+/// Said of a recording with a single whole step.
+const ONE_STEP: &str = "One whole step only: a leak cannot be told from first allocations.";
 
 /// Steps that are listed at the beginning and at the end where there are many.
 const SHOWN_STEPS: usize = 6;
@@ -76,7 +81,7 @@ impl<'a> GrowthReport<'a> {
             let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
             Growth::of(trace, (&series, &live), window, &query)
         };
-        let growth = of_device((device, window_of(device).map_err(Failure::Usage)?));
+        let growth = of_device((device, window_of(device).map_err(|why| refused(trace, device, arguments, &why))?));
         let others = match arguments.device.device {
             Some(_) => Vec::new(),
             // A device that has not the steps in question says nothing about them.
@@ -200,7 +205,8 @@ impl<'a> GrowthReport<'a> {
             page.table(&self.steps())?;
         }
         page.gap()?;
-        page.line("Still live, and freed from before, by group:")?;
+        let allocated = if self.has_steps() { "in these steps" } else { "in the recording" };
+        page.line(&format!("Allocated {allocated} and still live, by group:"))?;
         page.table(&self.table())?;
         self.print_stacks(page)?;
         self.print_end(page)
@@ -222,7 +228,7 @@ impl<'a> GrowthReport<'a> {
         let steps = count_of(growth.step_count() as u64, "step");
         let leak = |(leak, name): (&Leak, String)| {
             let (each, all) = (format_bytes(leak.bytes_per_step), format_bytes(leak.kept.bytes));
-            format!("{device}{name} leaks {each} a step: {all} of {steps} are still live.")
+            format!("{device}{name} leaks {each} a step: {all} from {steps} is still live.")
         };
         let mut lines: Vec<String> = growth.leaks.iter().zip(names).take(SHOWN_LEAKS).map(leak).collect();
         if growth.leaks.len() > SHOWN_LEAKS {
@@ -243,6 +249,7 @@ impl<'a> GrowthReport<'a> {
         let size = signed(net);
         let size = size.trim_start_matches(['+', '−']);
         match net {
+            1.. if growth.step_count() == 1 && growth.window.first == FirstStep::Only => ONE_STEP.to_owned(),
             1.. if growth.step_count() > 1 => {
                 let steps = count_of(growth.step_count() as u64, "step");
                 let each = format_bytes(growth.bytes_per_step());
@@ -258,13 +265,16 @@ impl<'a> GrowthReport<'a> {
     fn identity(&self) -> String {
         let balance = &self.growth.balance;
         let [start, end] = [Question::AliveAtA, Question::AliveAtB].map(|of| balance.get(of).bytes);
+        let allocated = if self.has_steps() { "allocated in these steps" } else { "allocated in the recording" };
+        let part = |sum: Sum, what: &str| {
+            let text = || format!("{} {what} ({})", format_bytes(sum.bytes), count_of(sum.blocks, "block"));
+            (sum.bytes > 0).then(text)
+        };
+        let born = part(balance.born, &format!("{allocated} is still live"));
+        let parts: Vec<String> = born.into_iter().chain(part(balance.freed, "from before was freed")).collect();
+        let parts = if parts.is_empty() { String::new() } else { format!("{}. ", parts.join("; ")) };
         format!(
-            "{} allocated {} is still live ({}); {} from before was freed ({}). Live memory ({}): {} before, {} after, {}.",
-            format_bytes(balance.born.bytes),
-            if self.has_steps() { "in these steps" } else { "in the recording" },
-            count_of(balance.born.blocks, "block"),
-            format_bytes(balance.freed.bytes),
-            count_of(balance.freed.blocks, "block"),
+            "{parts}Live memory ({}): {} before, {} after, {}.",
             self.growth.start.metric,
             format_bytes(start),
             format_bytes(end),
@@ -340,28 +350,39 @@ impl<'a> GrowthReport<'a> {
             let blocks = count_of(group.blocks, "block");
             page.line(&format!("{} in {blocks} allocated at", format_bytes(group.bytes)))?;
             for line in short_stack(&self.trace.tables, group.stack) {
-                page.line(&format!("  {line}"))?;
+                page.source_line(2, &line)?;
             }
         }
         Ok(())
     }
 
     fn hint(&self) -> String {
-        let file = &self.arguments.source.file;
+        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
         if !self.keys.contains(&GroupKey::Stack) {
-            return next_command(&["growth"], file, &["--by", "stack"], "for the call stacks of what is still live");
+            let options = ["--by", "stack"];
+            return next_with(&["growth"], &files, &options, &given, "for the call stacks of what is still live");
         }
         if self.growth.window.from() == self.growth.window.to() {
-            return next_command(
-                &["peak"],
-                file,
-                &["--at", "end", "--by", "frame"],
-                "for everything that is live at the end",
-            );
+            let options = ["--at", "end", "--by", "frame"];
+            return next_with(&["peak"], &files, &options, &given, "for everything that is live at the end");
         }
         let [a, b] = [self.growth.window.from(), self.growth.window.to()].map(|step| format!("step-end:{step}"));
-        next_command(&["diff"], file, &["--at", &a, "--at-b", &b], "for the ends of two steps side by side")
+        let options = ["--at", &a, "--at-b", &b];
+        next_with(&["diff"], &files, &options, &given, "for the ends of two steps side by side")
     }
+}
+
+/// That there is no such window of steps, with the option that asks for it.
+fn refused(trace: &Trace, device: DeviceId, arguments: &GrowthArguments, why: &str) -> Failure {
+    let from = arguments
+        .from_step
+        .filter(|_| arguments.to_step.is_none() || StepWindow::of(trace, device, arguments.from_step, None).is_err());
+    let option = match (from, arguments.to_step) {
+        (Some(step), _) => format!("--from-step {step}: "),
+        (None, Some(step)) => format!("--to-step {step}: "),
+        (None, None) => String::new(),
+    };
+    Failure::Usage(format!("{option}{why}"))
 }
 
 fn span(window: &StepWindow) -> String {
@@ -369,124 +390,4 @@ fn span(window: &StepWindow) -> String {
         return "from the start of the recording to its end".to_owned();
     }
     format!("from the start of step {} to the end of step {}", window.from(), window.to())
-}
-
-#[derive(Debug, Serialize)]
-struct GrowthFigures {
-    device: u16,
-    metric: Metric,
-    from_step: Option<u32>,
-    to_step: Option<u32>,
-    steps: usize,
-    /// Why these steps, where they were not asked for.
-    chosen_because: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filter: Option<String>,
-    start: PeakFigure,
-    end: PeakFigure,
-    survivors: Sum,
-    freed: Sum,
-    growth_bytes: i128,
-    bytes_per_step: Option<u64>,
-    recurring_bytes: u64,
-    leaks: Vec<LeakFigures>,
-    devices: Vec<DeviceFigures>,
-    extrapolation: Option<ProjectionFigures>,
-    rows: Vec<StepFigures>,
-    groups: Vec<GroupFigures>,
-    rest_survivor_bytes: u64,
-    rest_freed_bytes: u64,
-    rest_groups: u64,
-    stacks: Vec<StackFigures>,
-    trust: TrustFigures,
-    problems: Vec<String>,
-}
-
-/// A source line that keeps memory of every step.
-#[derive(Debug, Serialize)]
-struct LeakFigures {
-    line: String,
-    bytes: u64,
-    blocks: u64,
-    bytes_per_step: u64,
-    stack: Vec<String>,
-}
-
-/// The verdict on a device.
-#[derive(Debug, Serialize)]
-struct DeviceFigures {
-    device: u16,
-    growth_bytes: i128,
-    bytes_per_step: Option<u64>,
-    leaks: Vec<LeakFigures>,
-}
-
-/// What would be if every step added as much: a guess.
-#[derive(Debug, Serialize)]
-struct ProjectionFigures {
-    capacity_bytes: u64,
-    peak_bytes: u64,
-    steps_until_full: u64,
-}
-
-impl ProjectionFigures {
-    fn text(&self) -> String {
-        format!(
-            "Extrapolated: if every step adds as much, the peak of a step, {} now, exceeds the device's {} after {}; \
-             fragmentation and what is outside the allocator bring that sooner.",
-            format_bytes(self.peak_bytes),
-            format_bytes(self.capacity_bytes),
-            count_of(self.steps_until_full, "more step")
-        )
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct StepFigures {
-    step: Option<u32>,
-    end_bytes: Option<u64>,
-    survivors: Sum,
-}
-
-impl StepFigures {
-    fn of(row: &StepGrowth) -> Self {
-        Self { step: row.step, end_bytes: row.step.map(|_| row.end_bytes), survivors: row.survivors }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct GroupFigures {
-    /// The values of all keys, joined.
-    key: String,
-    /// The values by key.
-    keys: BTreeMap<&'static str, String>,
-    survivors: Sum,
-    freed: Sum,
-    growth_bytes: i128,
-    steps: usize,
-    least_bytes: u64,
-    is_recurring: bool,
-}
-
-impl GroupFigures {
-    fn of(group: &GrownGroup, keys: &[GroupKey]) -> Self {
-        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
-        Self {
-            key: group.key.join(", "),
-            keys: named.collect(),
-            survivors: group.survivors,
-            freed: group.freed,
-            growth_bytes: group.net(),
-            steps: group.steps,
-            least_bytes: group.least_bytes,
-            is_recurring: group.is_recurring,
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct StackFigures {
-    bytes: u64,
-    blocks: u64,
-    stack: Vec<String>,
 }

@@ -12,13 +12,13 @@ use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
-use super::devices::on_device;
+use super::devices::{on_device, where_on};
 use super::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc, when};
 use super::outcome::Failure;
 use super::page::Page;
 use super::peaks::{peak_figures, peaks_table};
 use super::recording::{Recording, choose_device};
-use super::shell::next_command;
+use super::shell::next_with;
 use crate::args::InfoArguments;
 
 /// The answer, for people and programs.
@@ -84,20 +84,23 @@ impl<'a> InfoReport<'a> {
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
-        let file = &self.arguments.source.file;
-        page.hint(&if self.trace.ooms.is_empty() {
-            next_command(&["peak"], file, &[], "for what is using memory at the peak")
+        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        page.hint(&if self.out_of_memory().is_none() {
+            next_with(&["peak"], &files, &[], &given, "for what is using memory at the peak")
         } else {
-            next_command(&["oom"], file, &[], "for why the request failed, and what would have helped")
+            next_with(&["oom"], &files, &[], &given, "for why the request failed, and what would have helped")
         })
     }
 
     /// The answer in words, without what limits trust.
     pub fn print_facts(&self, page: &mut Page<'_>) -> io::Result<()> {
+        if let Some(failed) = self.out_of_memory() {
+            page.headline(&failed)?;
+        }
         page.headline(&self.headline())?;
         if let Some(filter) = self.arguments.blocks.filter.stated() {
             let but = "reserved, and the numbers of events, are of the whole recording";
-            page.line(&format!("Counted are blocks with {filter}; {but}."))?;
+            page.line(&format!("Counting only blocks with {filter}; {but}."))?;
         }
         page.gap()?;
         self.print_header(page)?;
@@ -115,18 +118,30 @@ impl<'a> InfoReport<'a> {
         default.into_iter().chain(others)
     }
 
+    /// The first request that failed, and how many did, of the first device on which any did; none where none did.
+    fn out_of_memory(&self) -> Option<String> {
+        let summary = self.default_first().find(|summary| summary.oom_events > 0)?;
+        let on = where_on(self.trace, summary.device);
+        let more = match summary.oom_events - 1 {
+            0 => String::new(),
+            more => format!("; {} failed later", count_of(more, "more request")),
+        };
+        Some(format!("Out of memory{on}: {}{more}.", oom_lines(self.trace, summary.device).next()?))
+    }
+
     fn headline(&self) -> String {
         let Some(summary) = self.default_first().next() else {
             return "An empty recording: no device, no block, no event.".to_owned();
         };
-        let on = on_device(self.trace, summary.device);
         if self.trace.events.is_empty() {
+            let on = on_device(self.trace, summary.device);
             let blocks = self.trace.blocks.device.iter().filter(|device| **device == summary.device).count() as u64;
             let bytes = format_bytes(summary.end.requested);
             return format!("{on}A state without events: {bytes} requested in {}.", count_of(blocks, "block"));
         }
         let peak = summary.peaks.iter().find(|moment| moment.metric == Metric::Requested);
-        peak.map_or_else(String::new, |moment| format!("{on}Peak: {}.", how_much_and_when(moment)))
+        let on = where_on(self.trace, summary.device);
+        peak.map_or_else(String::new, |moment| format!("Peak{on}: {}.", how_much_and_when(moment)))
     }
 
     fn print_header(&self, page: &mut Page<'_>) -> io::Result<()> {

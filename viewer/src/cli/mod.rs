@@ -3,6 +3,7 @@
 
 pub mod outcome;
 pub mod table;
+mod terminal;
 pub mod page;
 pub mod moment;
 pub mod recording;
@@ -23,6 +24,7 @@ pub mod explain;
 pub mod diff_blocks;
 pub mod diff;
 pub mod ranks_diff;
+mod growth_figures;
 pub mod growth;
 pub mod oom;
 pub mod budgets;

@@ -13,12 +13,13 @@ use highwater_snapshots::{EventId, StackId, Trace};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
+use super::devices::where_on;
 use super::key_cells::key_columns;
 use super::moment::{count_of, micros_since_1970, when};
 use super::outcome::Failure;
 use super::page::{Page, wrapped};
 use super::recording::choose_device;
-use super::shell::next_command;
+use super::shell::next_with;
 use super::table::{Column, Table, percent};
 use crate::args::OomArguments;
 use crate::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials};
@@ -93,11 +94,8 @@ impl<'a> OomReport<'a> {
         }
         if !self.others.is_empty() {
             page.gap()?;
-            let numbers: Vec<String> = self.others.iter().take(TOLD_EVENTS).map(|event| event.0.to_string()).collect();
-            let more = if self.others.len() > TOLD_EVENTS { ", …" } else { "" };
             let count = count_of(self.others.len() as u64, "more request");
-            let events = if numbers.len() == 1 { "event" } else { "events" };
-            page.line(&format!("{count} failed, at {events} {}{more}: --event N shows one.", numbers.join(", ")))?;
+            page.line(&format!("{count} failed, at {}: --event N shows one.", event_numbers(&self.others)))?;
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
@@ -109,7 +107,7 @@ impl<'a> OomReport<'a> {
         let trace = self.trace;
         let event = case.request.event;
         let stack = trace.events.stack[event.0 as usize];
-        let on = if trace.device_ids().len() > 1 { format!(" on device {}", case.device.0) } else { String::new() };
+        let on = where_on(trace, case.device);
         let (asked, fill) = (format_bytes(case.request.requested), case.fill());
         let by = match (case.by(), user_line(&trace.tables, stack)) {
             (by, Some(line)) if by.is_empty() => format!(" at {}", place(trace, &line)),
@@ -142,16 +140,17 @@ impl<'a> OomReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let file = &self.arguments.source.file;
+        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
         let Some(case) = self.cases.first() else {
-            return next_command(&["explain"], file, &[], "for the peak, and what would lower it");
+            return next_with(&["explain"], &files, &[], &given, "for the peak, and what would lower it");
         };
+        let given = given.on_device((self.trace.device_ids().len() > 1).then_some(case.device.0));
         let event = case.request.event.0.to_string();
         match case.cause() {
-            Verdict::Capacity => next_command(&["explain"], file, &[], "for what would lower the peak"),
+            Verdict::Capacity => next_with(&["explain"], &files, &[], &given, "for what would lower the peak"),
             _ => {
                 let options = ["--out", "segments.png", "--view", "segments", "--at", &event];
-                next_command(&["render"], file, &options, "for a picture of the segments then")
+                next_with(&["render"], &files, &options, &given, "for a picture of the segments then")
             }
         }
     }
@@ -168,9 +167,15 @@ fn not_one(number: u32, known: &[EventId]) -> Failure {
     if known.is_empty() {
         return Failure::Usage(format!("--event {number}: no request failed in this recording"));
     }
-    let numbers: Vec<String> = known.iter().take(TOLD_EVENTS).map(|event| event.0.to_string()).collect();
-    let more = if known.len() > TOLD_EVENTS { ", …" } else { "" };
-    Failure::Usage(format!("--event {number}: not a failed request; those are {}{more}", numbers.join(", ")))
+    let are = if known.len() == 1 { "the failed request is" } else { "the failed requests are" };
+    Failure::Usage(format!("--event {number}: not a failed request; {are} {}", event_numbers(known)))
+}
+
+/// `event 15,059`, `events 3; 15,059; …`.
+fn event_numbers(events: &[EventId]) -> String {
+    let numbers: Vec<String> = events.iter().take(TOLD_EVENTS).map(|event| format_count(u64::from(event.0))).collect();
+    let more = if events.len() > TOLD_EVENTS { "; …" } else { "" };
+    format!("{} {}{more}", if events.len() == 1 { "event" } else { "events" }, numbers.join("; "))
 }
 
 /// The largest groups of live blocks, and whether the request is met without each.
@@ -242,8 +247,8 @@ fn facts(request: &FailedRequest) -> Table {
     row("reserved", request.reserved, String::new());
     row("  in live blocks", request.allocated, String::new());
     row("  waiting for a stream", request.waiting, String::new());
-    row("  free, for such requests", request.free_in_pool, String::new());
-    row("  free, for others", request.free_elsewhere, String::new());
+    row("  free in the request's pool and stream", request.free_in_pool, String::new());
+    row("  free in other pools or streams", request.free_elsewhere, String::new());
     if let Some(outside) = request.outside {
         row("outside the allocator", outside, String::new());
     }
@@ -262,7 +267,7 @@ fn print_stack(trace: &Trace, stack: StackId, page: &mut Page<'_>) -> io::Result
     }
     page.gap()?;
     page.line("Requested at")?;
-    lines.iter().try_for_each(|line| page.line(&format!("  {line}")))
+    lines.iter().try_for_each(|line| page.source_line(2, line))
 }
 
 #[derive(Debug, Serialize)]

@@ -5,7 +5,10 @@ use std::io::{self, IsTerminal as _, Write};
 
 use serde::Serialize;
 
+use highwater_snapshots::line_text::shorten_line;
+
 use super::table::Table;
+use super::terminal::columns;
 
 /// An answer on its way out.
 pub struct Page<'a> {
@@ -15,8 +18,11 @@ pub struct Page<'a> {
     is_coloured: bool,
 }
 
-/// The width of a terminal that does not say how wide it is.
-const USUAL_WIDTH: usize = 80;
+/// Lines are never broken to fewer characters.
+const LEAST_WIDTH: usize = 40;
+
+/// Stands between a command to try next and what it is for.
+const PURPOSE: &str = "   ";
 
 const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
@@ -35,12 +41,14 @@ impl<'a> Page<'a> {
         if !io::stdout().is_terminal() {
             return Self::plain(out);
         }
-        let known = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-        let set = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|width| *width > 0);
-        let width = known.or_else(set).or(Some(USUAL_WIDTH));
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { out, width, is_coloured: !is_set("NO_COLOR") && !is_dumb }
+        Self { out, width: Some(columns()), is_coloured: !is_set("NO_COLOR") && !is_dumb }
+    }
+
+    /// As a terminal of `width` columns without colour.
+    pub fn of_width(out: &'a mut dyn Write, width: usize) -> Self {
+        Self { out, width: Some(width), is_coloured: false }
     }
 
     /// Characters in a line, where that is limited.
@@ -50,15 +58,12 @@ impl<'a> Page<'a> {
 
     /// The answer, in a sentence.
     pub fn headline(&mut self, text: &str) -> io::Result<()> {
-        self.broken(0, text).iter().try_for_each(|line| self.styled(BOLD, line))
+        self.text(BOLD, text)
     }
 
-    /// A line of plain text, broken between words where it is wider than the page; an indented one stays whole.
+    /// A line of plain text, broken between words where it is wider than the page.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
-        if text.starts_with(' ') {
-            return writeln!(self.out, "{}", printable(text));
-        }
-        self.broken(0, text).iter().try_for_each(|line| writeln!(self.out, "{}", printable(line)))
+        self.text("", text)
     }
 
     /// An empty line.
@@ -68,31 +73,39 @@ impl<'a> Page<'a> {
 
     /// `text` in lines that fit the page, broken between words, each after `indent` spaces.
     pub fn broken(&self, indent: usize, text: &str) -> Vec<String> {
-        let width = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(40));
+        let width = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
         wrapped(text, width).into_iter().map(|line| " ".repeat(indent) + &line).collect()
     }
 
     /// Something that limits how far the answer can be trusted.
     pub fn warning(&mut self, text: &str) -> io::Result<()> {
-        if text.starts_with(' ') {
-            return self.styled(YELLOW, text);
-        }
-        self.broken(0, text).iter().try_for_each(|line| self.styled(YELLOW, line))
+        self.text(YELLOW, text)
     }
 
-    /// What to ask next.
+    /// What to ask next, or a remark. A command to try stays on one line, so that it can be pasted; what it is for goes to
+    /// the next line where both are too wide.
     pub fn hint(&mut self, text: &str) -> io::Result<()> {
-        self.styled(DIM, text)
+        match text.split_once(PURPOSE).filter(|_| text.starts_with("Next: ")) {
+            Some((command, purpose)) if self.is_too_wide(text) => {
+                self.styled(DIM, command)?;
+                self.broken(2, purpose).iter().try_for_each(|line| self.styled(DIM, line))
+            }
+            Some(_) => self.styled(DIM, text),
+            None => self.text(DIM, text),
+        }
+    }
+
+    /// A source line after `indent` spaces, shortened where it is wider than the page.
+    pub fn source_line(&mut self, indent: usize, text: &str) -> io::Result<()> {
+        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
+        let line = " ".repeat(indent) + &shorten_line(text, room);
+        self.styled("", &line)
     }
 
     /// A table, its titles dimmed.
     pub fn table(&mut self, table: &Table) -> io::Result<()> {
         for (position, line) in table.lines(self.width).iter().enumerate() {
-            if position == 0 {
-                self.styled(DIM, line)?;
-            } else {
-                self.line(line)?;
-            }
+            self.styled(if position == 0 { DIM } else { "" }, line)?;
         }
         Ok(())
     }
@@ -108,27 +121,61 @@ impl<'a> Page<'a> {
         self.out
     }
 
+    fn is_too_wide(&self, text: &str) -> bool {
+        self.width.is_some_and(|width| text.chars().count() > width)
+    }
+
+    /// Writes `text`, broken between words where it is wider than the page; the lines keep its indentation.
+    fn text(&mut self, style: &str, text: &str) -> io::Result<()> {
+        if !self.is_too_wide(text) {
+            return self.styled(style, text);
+        }
+        let words = text.trim_start_matches(' ');
+        let lines = self.broken(text.len() - words.len(), words);
+        lines.iter().try_for_each(|line| self.styled(style, line))
+    }
+
+    /// Writes one line as it is.
     fn styled(&mut self, style: &str, text: &str) -> io::Result<()> {
         let text = printable(text);
-        if self.is_coloured { writeln!(self.out, "{style}{text}{PLAIN}") } else { writeln!(self.out, "{text}") }
+        if self.is_coloured && !style.is_empty() {
+            writeln!(self.out, "{style}{text}{PLAIN}")
+        } else {
+            writeln!(self.out, "{text}")
+        }
     }
 }
 
-/// `text` in lines of at most `width` characters, broken between words.
+/// `text` in lines of at most `width` characters, broken between words, but never between a number and its unit.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split(' ') {
+    let mut words = text.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let unit = words.next_if(|next| is_number(word) && is_unit(next));
+        let word = unit.map_or_else(|| Cow::Borrowed(word), |unit| Cow::Owned(format!("{word} {unit}")));
         let line = lines.last_mut().expect("there is always one");
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
+            lines.push(word.into_owned());
         } else {
             if !line.is_empty() {
                 line.push(' ');
             }
-            line.push_str(word);
+            line.push_str(&word);
         }
     }
     lines
+}
+
+/// Whether `word` is a number: `5.58`, `(1,234`, `−3`.
+fn is_number(word: &str) -> bool {
+    let digits = word.trim_start_matches(|c: char| "([+−-~".contains(c));
+    digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(|c| c.is_ascii_digit() || ".,".contains(c))
+}
+
+/// Whether `word` is a unit, with what punctuation follows: `GiB`, `ms).`.
+fn is_unit(word: &str) -> bool {
+    const UNITS: [&str; 12] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ns", "µs", "ms", "s", "%"];
+    UNITS.contains(&word.trim_end_matches(|c: char| ".,;:!?)]".contains(c)))
 }
 
 /// A line without control characters: names come from files, and must not move the cursor or change a terminal.
@@ -151,6 +198,47 @@ mod tests {
         assert_eq!(wrapped(text, 9), ["one two", "three", "four five"]);
         assert_eq!(wrapped(text, 100), [text]);
         assert_eq!(wrapped("incomprehensibilities", 5), ["incomprehensibilities"]);
+    }
+
+    #[test]
+    fn a_number_keeps_its_unit() {
+        assert_eq!(wrapped("needs 260 MiB, or more", 10), ["needs", "260 MiB,", "or more"]);
+        assert_eq!(wrapped("of (5.58 GiB) of 6 GiB", 9), ["of", "(5.58 GiB)", "of 6 GiB"]);
+        assert_eq!(wrapped("in 11 steps", 5), ["in 11", "steps"], "only units belong to numbers");
+    }
+
+    fn at_width(width: usize, print: impl FnOnce(&mut Page<'_>) -> io::Result<()>) -> Vec<String> {
+        let mut out = Vec::new();
+        print(&mut Page::of_width(&mut out, width)).unwrap();
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_kind_of_text_is_broken_to_the_page_and_keeps_its_indentation() {
+        let text = "  ".to_owned() + &"some words ".repeat(20);
+        let kinds: [fn(&mut Page<'_>, &str) -> io::Result<()>; 4] = [
+            |page, text| page.headline(text),
+            |page, text| page.line(text),
+            |page, text| page.warning(text),
+            |page, text| page.hint(text),
+        ];
+        for kind in kinds {
+            let lines = at_width(60, |page| kind(page, text.trim_end()));
+            assert!(lines.len() > 3, "{lines:?}");
+            assert!(lines.iter().all(|line| line.starts_with("  some") || line.starts_with("  words")), "{lines:?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= 60), "{lines:?}");
+        }
+        let lines = at_width(60, |page| page.source_line(2, &format!("/home/{}/net.py:12 f", "folder/".repeat(20))));
+        assert!(lines.len() == 1 && lines[0].chars().count() <= 60 && lines[0].contains("net.py:12"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_command_to_try_stays_on_one_line() {
+        let command = format!("Next: highwater peak {}.snap --by frame", "long".repeat(15));
+        let lines = at_width(60, |page| page.hint(&format!("{command}   for the lines of code behind it")));
+        assert_eq!(lines, [command.as_str(), "  for the lines of code behind it"]);
+        let short = "Next: highwater peak a.snap   for more";
+        assert_eq!(at_width(60, |page| page.hint(short)), [short]);
     }
 
     #[test]

@@ -11,13 +11,13 @@ use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
 
 use super::caveats::{self, TrustFigures, problem_texts};
-use super::devices::on_device;
+use super::devices::{on_device, where_on};
 use super::key_cells::{key_cells, key_columns};
 use super::moment::{count_of, how_much_and_when, micros_since_1970, when};
 use super::outcome::Failure;
 use super::page::Page;
 use super::recording::{check_metric, choose_device, names_operations};
-use super::shell::next_command;
+use super::shell::next_with;
 use super::table::{Column, Table, bar, percent};
 use crate::args::{At, PeakArguments};
 
@@ -73,16 +73,17 @@ impl<'a> PeakReport<'a> {
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Peak { moment, breakdown } = &self.peak;
-        let on = on_device(self.trace, moment.device);
         match self.arguments.at {
             None => {
-                page.headline(&format!("{on}Peak: {}.", how_much_and_when(moment)))?;
+                let on = where_on(self.trace, moment.device);
+                page.headline(&format!("Peak{on}: {}.", how_much_and_when(moment)))?;
                 self.print_elsewhere(page)?;
             }
             Some(_) => {
                 let when = when(moment.event, moment.step, moment.phase);
                 let metric = moment.metric.name().replace('_', " ");
                 let when = when[..1].to_uppercase() + &when[1..];
+                let on = on_device(self.trace, moment.device);
                 page.headline(&format!("{on}{when}: {} {metric}.", format_bytes(moment.bytes)))?;
             }
         }
@@ -134,14 +135,16 @@ impl<'a> PeakReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let file = &self.arguments.source.file;
+        let files = [self.arguments.source.file.as_path()];
+        let given = self.arguments.given();
         if self.arguments.by.0 == [GroupKey::Category] && names_operations(self.trace) {
-            return next_command(&["peak"], file, &["--by", "op,scope"], "for the operations and modules behind it");
+            let options = ["--by", "op,scope"];
+            return next_with(&["peak"], &files, &options, &given, "for the operations and modules behind it");
         }
         if !self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
-            return next_command(&["peak"], file, &["--by", "frame"], "for the lines of code behind it");
+            return next_with(&["peak"], &files, &["--by", "frame"], &given, "for the lines of code behind it");
         }
-        next_command(&["phases"], file, &[], "for what each step and phase did")
+        next_with(&["phases"], &files, &[], &given, "for what each step and phase did")
     }
 }
 

@@ -10,12 +10,12 @@ use highwater_snapshots::{Category, DeviceId, Trace};
 use serde::{Serialize, Serializer};
 
 use super::caveats::{self, TrustFigures, problem_texts};
-use super::devices::on_device;
+use super::devices::{on_device, where_on};
 use super::moment::{count_of, how_much_and_when};
 use super::outcome::Failure;
 use super::page::Page;
 use super::recording::{check_metric, choose_device, names_operations};
-use super::shell::next_command;
+use super::shell::next_with;
 use super::table::{Column, Table, bar};
 use crate::args::PhasesArguments;
 
@@ -62,28 +62,29 @@ impl<'a> PhasesReport<'a> {
 
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let on = on_device(self.trace, self.device);
         if self.rows.is_empty() {
+            let on = on_device(self.trace, self.device);
             page.headline(&format!("{on}No phases: nothing was allocated or freed while events were recorded."))?;
             return caveats::print(self.trace, page);
         }
         let steps: BTreeSet<u32> = self.rows.iter().filter_map(|row| row.step).collect();
         let counts =
             format!("{} in {}", count_of(self.rows.len() as u64, "phase"), count_of(steps.len() as u64, "step"));
-        page.headline(&format!("{on}Peak: {}; {counts}.", how_much_and_when(&self.peak)))?;
+        let on = where_on(self.trace, self.device);
+        page.headline(&format!("Peak{on}: {}; {counts}.", how_much_and_when(&self.peak)))?;
         if let Some(filter) = self.arguments.blocks.filter.stated() {
-            page.line(&format!("Counted are blocks with {filter}."))?;
+            page.line(&format!("Counting only blocks with {filter}."))?;
         }
         page.gap()?;
         page.table(&table(&self.rows))?;
         if !self.arguments.metric.is_of_blocks() {
-            page.line("What a peak is made of names blocks only, which are less than the bytes held.")?;
+            page.line("The composition of a peak counts blocks only, which are less than this total.")?;
         }
         caveats::print(self.trace, page)?;
         page.gap()?;
-        let file = &self.arguments.source.file;
+        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
         let keys = if names_operations(self.trace) { "op,scope" } else { "frame" };
-        page.hint(&next_command(&["peak"], file, &["--by", keys], "for what is using memory at the peak"))
+        page.hint(&next_with(&["peak"], &files, &["--by", keys], &given, "for what is using memory at the peak"))
     }
 }
 

@@ -1,10 +1,8 @@
 //! Predicted: how the replay of a recording reads, in sentences and figures, on the command line and in the app.
 
-use std::cmp::Ordering;
-
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::EventId;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes, format_signed_bytes};
 
 use super::moment::{count_of, when};
 use crate::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
@@ -15,6 +13,41 @@ pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.
 /// Said where the replay follows the recording by the rule of older versions.
 pub const LOWEST_ADDRESS: &str = "Among free ranges of equal size the replay takes the lowest address, as PyTorch did until about version 2.6, since \
      that follows the recording.";
+
+/// Which of the tried settings help: those that get past the request with which the recording ends, or else those that
+/// lower the peak of reserved memory.
+pub fn what_helps(prediction: &Prediction) -> String {
+    let Prediction { measured, unchanged, tried, .. } = prediction;
+    let name = |one: &&Tried| if one.alloc_conf.is_empty() { "default".to_owned() } else { one.alloc_conf.clone() };
+    let always_fails = measured.summary.oom_events > 0 && tried.iter().all(|one| one.oom.is_some());
+    if always_fails || tried.iter().any(|one| one.gets_past_failure) {
+        let past: Vec<String> = tried.iter().filter(|one| one.gets_past_failure).map(|one| name(&one)).collect();
+        return match past.as_slice() {
+            [] => "None of the tried settings gets past the failed request.".to_owned(),
+            [one] => format!("{one} gets past the failed request."),
+            all => format!("{} each get past the failed request.", all.join("; ")),
+        };
+    }
+    let [recorded, replayed] = [measured, &unchanged.figures].map(|one| one.peak_bytes(Metric::Reserved));
+    // A recording without segments has nothing reserved.
+    let recorded = if recorded == 0 { replayed } else { recorded };
+    let reserved = |one: &&Tried| one.figures.peak_bytes(Metric::Reserved);
+    let mut lower: Vec<&Tried> = tried.iter().filter(|one| one.oom.is_none()).collect();
+    lower.retain(|one| reserved(one) < recorded.min(replayed));
+    lower.sort_by_key(reserved);
+    let Some((best, others)) = lower.split_first() else {
+        return format!("None of the tried settings lowers the peak of reserved memory, {}.", format_bytes(recorded));
+    };
+    let less = format_bytes(recorded - reserved(best));
+    let others: Vec<String> = others.iter().map(name).collect();
+    let also = if others.is_empty() { String::new() } else { format!("; less with {}", others.join("; ")) };
+    format!(
+        "{} lowers the peak of reserved memory by {less}, from {} to {}{also}.",
+        name(best),
+        format_bytes(recorded),
+        format_bytes(reserved(best)),
+    )
+}
 
 /// What came of a replay with nothing changed.
 pub fn unchanged(prediction: &Prediction) -> String {
@@ -32,10 +65,14 @@ pub fn unchanged(prediction: &Prediction) -> String {
 /// What came of `change`; where that is of the device's size, whether it fits.
 pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes_capacity: bool) -> String {
     let change = if change.starts_with("without ") { change.to_owned() } else { format!("with {change}") };
-    let needs = format_bytes(changed.needs);
+    let needs = format_required_bytes(changed.needs);
+    let recorded = prediction.measured.peak_bytes(Metric::Reserved);
     if let Some(oom) = &changed.oom {
         let enough = match (oom.suffices, changed.ends_in_oom) {
-            (Some(bytes), _) => format!("A device of {} is large enough.", format_bytes(bytes)),
+            (Some(bytes), _) => {
+                let from = if bytes == recorded { ", the peak of reserved memory as recorded," } else { "" };
+                format!("A device of {}{from} is large enough.", format_required_bytes(bytes))
+            }
             (None, Some(_)) => {
                 format!("It needs at least {needs}; the recording ends in an out-of-memory before it shows more.")
             }
@@ -49,7 +86,7 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
             format_bytes(oom.reserved),
         );
     }
-    let [before, after] = [&prediction.measured, &changed.figures].map(|one| one.peak_bytes(Metric::Reserved));
+    let (before, after) = (recorded, changed.figures.peak_bytes(Metric::Reserved));
     let peaks = format!(
         "{} reserved at the peak, {}",
         format_bytes(after),
@@ -90,14 +127,14 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
 pub fn concerned(changed: &Changed) -> Vec<String> {
     let [removed, shortened, scaled] = changed.concerned;
     let told = [
-        (removed, ["is left out", "are left out"]),
-        (shortened, ["ends with its last use", "end with their last use"]),
-        (scaled, ["has another size", "have another size"]),
+        (removed, ["is left out", "are left out"], ""),
+        (shortened, ["is freed after its last use", "are freed after their last use"], ""),
+        (scaled, ["has another size", "have another size"], " as recorded"),
     ];
-    let told = told.into_iter().filter(|(one, _)| one.blocks > 0);
-    told.map(|(Concerned { blocks, bytes }, [one, more])| {
-        let what = if blocks == 1 { one } else { more };
-        format!("{} of {} {what}.", count_of(blocks, "block"), format_bytes(bytes))
+    let told = told.into_iter().filter(|(one, ..)| one.blocks > 0);
+    told.map(|(Concerned { blocks, bytes }, [one, more], recorded)| {
+        let (what, in_all) = if blocks == 1 { (one, "") } else { (more, " in all") };
+        format!("{} {what} ({}{in_all}{recorded}).", count_of(blocks, "allocation"), format_bytes(bytes))
     })
     .collect()
 }
@@ -168,9 +205,12 @@ pub fn tried(prediction: &Prediction) -> Vec<Settings<'_>> {
         let (name, figures) = ("the same, replayed", &unchanged.figures);
         all.push(Settings { name, asked: None, figures, end: ending(figures), oom: None });
     }
-    all.extend(tried.iter().map(|Tried { asked, alloc_conf, figures, oom }| {
-        let failed = |event: EventId| format!("out of memory at event {}", format_count(u64::from(event.0)));
-        let end = oom.map_or_else(|| RUNS_TO_THE_END.to_owned(), failed);
+    all.extend(tried.iter().map(|Tried { asked, alloc_conf, figures, oom, gets_past_failure }| {
+        let end = match oom {
+            Some(event) => format!("out of memory at event {}", format_count(u64::from(event.0))),
+            None if *gets_past_failure => "gets past the failed request".to_owned(),
+            None => RUNS_TO_THE_END.to_owned(),
+        };
         let name = if alloc_conf.is_empty() { "default" } else { alloc_conf };
         Settings { name, asked: Some(asked), figures, end, oom: *oom }
     }));
@@ -188,11 +228,7 @@ fn ending(figures: &Figures) -> String {
     }
 }
 
-/// `+1.25 GiB`, `-3 MiB`, `none`.
+/// `+1.25 GiB`, `−3 MiB`, `none`.
 pub fn difference(before: u64, after: u64) -> String {
-    match after.cmp(&before) {
-        Ordering::Less => format!("-{}", format_bytes(before - after)),
-        Ordering::Equal => "none".to_owned(),
-        Ordering::Greater => format!("+{}", format_bytes(after - before)),
-    }
+    if before == after { "none".to_owned() } else { format_signed_bytes(i128::from(after) - i128::from(before)) }
 }

@@ -15,7 +15,7 @@ use super::moment::{count_of, how_much_and_when, micros_since};
 use super::outcome::{Failure, Status};
 use super::page::Page;
 use super::recording::{keep_only, read_fleet};
-use super::shell::next_command;
+use super::shell::next_with;
 use super::table::{Column, Table};
 use crate::args::InfoArguments;
 use crate::fleet::{Fleet, Rank, ranges_text};
@@ -104,7 +104,7 @@ impl RanksReport<'_> {
         }
         if let Some(filter) = self.arguments.blocks.filter.stated() {
             let but = "reserved, and the numbers of events, are of the whole recordings";
-            page.line(&format!("Counted are blocks with {filter}; {but}."))?;
+            page.line(&format!("Counting only blocks with {filter}; {but}."))?;
         }
         if fleet.ranks.len() > 1 {
             page.hint(&format!("By the rule that {RULE}."))?;
@@ -122,11 +122,11 @@ impl RanksReport<'_> {
             page.line(&passed_by(fleet.skipped))?;
         }
         page.gap()?;
-        let folder = &self.arguments.source.file;
-        match fleet.ranks.as_slice() {
-            [one] => page.hint(&next_command(&["peak"], &one.path, &[], "for what is using memory at the peak")),
-            _ => page.hint(&next_command(&["diff"], folder, &[], "for what makes the difference between ranks")),
-        }
+        let (folder, given) = (self.arguments.source.file.as_path(), self.arguments.given());
+        page.hint(&match fleet.ranks.as_slice() {
+            [one] => next_with(&["peak"], &[&one.path], &[], &given, "for what is using memory at the peak"),
+            _ => next_with(&["diff"], &[folder], &[], &given, "for what makes the difference between ranks"),
+        })
     }
 
     fn table(&self) -> Table {
@@ -301,8 +301,8 @@ pub fn capitalized(text: &str) -> String {
 /// How many files were left alone.
 pub fn passed_by(skipped: usize) -> String {
     match skipped {
-        1 => "Passed by: 1 other file, which holds no recording.".to_owned(),
-        _ => format!("Passed by: {}, which hold no recording.", count_of(skipped as u64, "other file")),
+        1 => "Skipped: 1 file that is not a recording.".to_owned(),
+        _ => format!("Skipped: {} that are not recordings.", count_of(skipped as u64, "file")),
     }
 }
 

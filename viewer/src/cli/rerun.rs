@@ -1,5 +1,7 @@
 //! Rerun: the command that made a recording, with something changed, to be run again.
 
+use highwater_snapshots::units::format_exact_bytes;
+
 use super::shell::quoted;
 
 /// The command line `program` of `highwater record`, with another capacity and settings, into a file of its own.
@@ -10,11 +12,7 @@ pub fn rerun(program: &str, capacity: Option<u64>, alloc_conf: Option<&str>) -> 
     if binary.trim_end_matches(".exe") != "highwater" || scenario.starts_with('-') {
         return None;
     }
-    let size = capacity.map(|bytes| match (bytes % (1 << 30), bytes % (1 << 20)) {
-        (0, _) => format!("{}GiB", bytes >> 30),
-        (_, 0) => format!("{}MiB", bytes >> 20),
-        _ => bytes.to_string(),
-    });
+    let size = capacity.map(format_exact_bytes);
     let name =
         size.as_deref().or(alloc_conf).map_or_else(String::new, |what| format!("-{}", what.replace([':', ','], "-")));
     let changed = [

@@ -217,10 +217,11 @@ impl Answer<'_> {
                 page.headline(&format!("Nothing to look up: the names of its {frames} are in the recording already."))?;
             }
             (frames, _) => {
-                let frames = count_of(frames, "frame");
-                page.headline(&format!(
-                    "Nothing to look up: the recording knows the lines or names of {frames}, all it has."
-                ))?;
+                let all = match frames {
+                    1 => "the only frame already has a name or a line".to_owned(),
+                    _ => format!("all {} already have names or lines", count_of(frames, "frame")),
+                };
+                page.headline(&format!("Nothing to look up: {all}."))?;
                 if !self.arguments.again {
                     page.line("With --again, those known by the function's name alone are looked up too.")?;
                 }

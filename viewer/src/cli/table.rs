@@ -38,7 +38,8 @@ impl Column {
         Self { gives_way: true, ..self }
     }
 
-    /// The column is left out where the table is wider than the page though cells were cut; the last first.
+    /// The column is left out where all its cells are empty, and where the table is wider than the page though cells were
+    /// cut; the last first.
     pub fn optional(self) -> Self {
         Self { is_optional: true, ..self }
     }
@@ -77,15 +78,34 @@ impl Table {
     /// The table as lines, titles first, none wider than `page_width` if the columns that give way allow it. Where it would
     /// be wider, source lines lose the folders that do not distinguish them, then optional columns are left out.
     pub fn lines(&self, page_width: Option<usize>) -> Vec<String> {
-        let is_wide = |page: &usize| line_width(&self.widths(None)) > *page;
+        let table = self.without_empty();
+        let is_wide = |page: &usize| line_width(&table.widths(None)) > *page;
         match page_width.filter(is_wide) {
-            Some(page) => self.fitted(page).lines_within(Some(page)),
-            None => self.lines_within(None),
+            Some(page) => table.fitted(page).lines_within(Some(page)),
+            None => table.lines_within(None),
         }
     }
 
-    fn fitted(&self, page: usize) -> Self {
+    /// Without the optional columns in which nothing stands.
+    fn without_empty(&self) -> Self {
         let mut table = self.clone();
+        for at in (0..self.columns.len()).rev().filter(|&at| self.columns[at].is_optional) {
+            if self.rows.iter().all(|row| row.get(at).is_none_or(String::is_empty)) {
+                table.remove(at);
+            }
+        }
+        table
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.columns.remove(at);
+        self.rows.iter_mut().filter(|row| row.len() > at).for_each(|row| {
+            row.remove(at);
+        });
+    }
+
+    fn fitted(mut self, page: usize) -> Self {
+        let table = &mut self;
         for at in 0..table.columns.len() {
             if table.columns[at].is_cut_within {
                 table.shorten_paths(at);
@@ -94,12 +114,9 @@ impl Table {
         while line_width(&table.least_widths()) > page
             && let Some(at) = table.columns.iter().rposition(|column| column.is_optional)
         {
-            table.columns.remove(at);
-            table.rows.iter_mut().filter(|row| row.len() > at).for_each(|row| {
-                row.remove(at);
-            });
+            table.remove(at);
         }
-        table
+        self
     }
 
     /// Leaves out the folders of column `at` that are the same for all source lines of a name.
@@ -285,6 +302,18 @@ mod tests {
             assert!(lines.iter().all(|line| length(line) <= width), "{width}: {lines:?}");
         }
         assert!(!table.lines(Some(26))[1].contains('█'), "{:?}", table.lines(Some(26)));
+    }
+
+    #[test]
+    fn an_optional_column_without_a_cell_is_left_out() {
+        let columns = ["name", "lost", "phase", "bytes"].map(Column::text);
+        let mut table = Table::new(columns.map(Column::optional).into());
+        table.push(vec!["a".into(), String::new(), String::new(), "7".into()]);
+        table.push(vec!["b".into(), String::new(), "forward".into()]);
+        assert_eq!(table.lines(None), ["  name  phase    bytes", "  a              7", "  b     forward"]);
+        let mut kept = Table::new(vec![Column::text("name"), Column::text("lost")]);
+        kept.push(vec!["a".into()]);
+        assert_eq!(kept.lines(None)[0], "  name  lost", "a column that is not optional stays");
     }
 
     #[test]

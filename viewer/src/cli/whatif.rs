@@ -11,13 +11,14 @@ use serde::Serialize;
 use super::caveats::problem_texts;
 use super::convert::write_to;
 use super::destination::Destination;
+use super::devices::on_device;
 use super::moment::PeakFigure;
 use super::outcome::Failure;
 use super::page::{Page, wrapped};
 use super::peaks::peak_figures;
 use super::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, compared, difference};
 use super::rerun::rerun;
-use super::shell::{next_command, quoted};
+use super::shell::{next_with, quoted};
 use super::table::{Column, Table};
 use crate::args::WhatIfArguments;
 use crate::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
@@ -160,14 +161,16 @@ impl<'a> WhatIfReport<'a> {
     }
 
     fn print_unchanged(&self, page: &mut Page<'_>) -> io::Result<()> {
-        page.headline(&format!("{}{}", self.on_device(&self.prediction), predicted::unchanged(&self.prediction)))?;
+        page.headline(&format!("{}{}", self.on_device(&self.prediction), predicted::what_helps(&self.prediction)))?;
+        page.line(&predicted::unchanged(&self.prediction))?;
         page.gap()?;
+        // The settings stay whole, since they are what one copies.
         let mut table = Table::new(vec![
-            Column::text("settings").giving_way(),
+            Column::text("settings"),
             Column::number("allocated"),
             Column::number("reserved"),
-            Column::number("reserved − active"),
-            Column::number("difference"),
+            Column::number("difference").optional(),
+            Column::number("reserved − active").optional(),
             Column::text(""),
         ]);
         let before = self.prediction.measured.peak_bytes(Metric::Reserved);
@@ -177,8 +180,8 @@ impl<'a> WhatIfReport<'a> {
                 one.name.to_owned(),
                 format_bytes(one.figures.peak_bytes(Metric::Allocated)),
                 format_bytes(reserved),
-                format_bytes(one.figures.reserved_beyond_active()),
                 difference(before, reserved),
+                format_bytes(one.figures.reserved_beyond_active()),
                 one.end,
             ]);
         }
@@ -210,6 +213,10 @@ impl<'a> WhatIfReport<'a> {
             page.warning(NO_BLOCK)?;
         }
         page.gap()?;
+        let on = on_device(self.trace, self.prediction.device);
+        if !on.is_empty() {
+            page.line(on.trim_end())?;
+        }
         page.table(&self.table(&changed.figures))?;
         page.gap()?;
         page.line(&predicted::settings_and_memory(changed))?;
@@ -233,7 +240,7 @@ impl<'a> WhatIfReport<'a> {
             Column::number("recorded"),
             Column::number("what if"),
             Column::number("difference"),
-            Column::text("new peak in"),
+            Column::text("new peak in").optional(),
         ]);
         for Compared { name, bytes: [before, after], peak } in compared(&self.prediction.measured, changed) {
             let place = peak.map_or_else(String::new, |moment| {
@@ -266,7 +273,7 @@ impl<'a> WhatIfReport<'a> {
     }
 
     fn hint(&self) -> String {
-        let file = &self.arguments.source.file;
+        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
         let is_open = self.prediction.changed.as_ref().is_some_and(|changed| changed.ends_in_oom.is_some());
         if let Some(command) = self.rerun().filter(|_| is_open) {
             return format!("Next: {command}   to find out");
@@ -274,18 +281,18 @@ impl<'a> WhatIfReport<'a> {
         match (&self.written, &self.prediction.changed) {
             (Some((out, _)), _) => {
                 let out = quoted(out);
-                next_command(&["diff"], file, &[out.as_str()], "for what makes the difference")
+                next_with(&["diff"], &files, &[out.as_str()], &given, "for what makes the difference")
             }
             (None, Some(_)) => {
-                let what_for = "with the same change, to look at it and compare";
-                next_command(&["whatif"], file, &["…", "--out", "changed.snap"], what_for)
+                let what_for = "to write the changed recording, to look at it and compare";
+                next_with(&["whatif"], &files, &["--out", "changed.snap"], &given, what_for)
             }
             (None, None) => match suggested_capacity(self.trace, &self.prediction) {
                 Some(size) => {
-                    let options = ["--capacity", size];
-                    next_command(&["whatif"], file, &options, "or --alloc-conf, --without, --scale: see --help")
+                    let what_for = "or --alloc-conf, --without, --scale: see --help";
+                    next_with(&["whatif"], &files, &["--capacity", size], &given, what_for)
                 }
-                None => next_command(&["explain"], file, &[], "for what the peak is made of"),
+                None => next_with(&["explain"], &files, &[], &given, "for what the peak is made of"),
             },
         }
     }

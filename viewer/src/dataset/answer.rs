@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::args::ConvertArguments;
 use crate::cli::moment::count_of;
 use crate::cli::page::Page;
+use crate::cli::ranks::passed_by;
 use crate::cli::shell::quoted;
 use crate::cli::table::{Column, Table};
 
@@ -128,7 +129,7 @@ impl Answer<'_> {
             page.warning(&format!("Not read: … and {}", count_of((self.unread.len() - TOLD) as u64, "more file")))?;
         }
         if self.skipped > 0 {
-            page.line(&format!("Passed by: {} that hold no recording.", count_of(self.skipped as u64, "other file")))?;
+            page.line(&passed_by(self.skipped))?;
         }
         if self.lost.is_empty() && self.unread.is_empty() {
             page.line("Nothing was lost.")?;

@@ -76,7 +76,7 @@ fn peak_takes_the_reserved_bytes_apart_too() {
               2 more groups                              5 KiB    0.1 %  ▏
               total                                      4 MiB  100.0 %
 
-            Next: highwater peak step.snap --by frame   for the lines of code behind it
+            Next: highwater peak step.snap --by frame --metric reserved   for the lines of code behind it
         "#]],
     );
 }
@@ -86,15 +86,15 @@ fn peak_looks_at_any_event_and_at_chosen_blocks() {
     check(
         "peak step.snap --at 3 --by op --where 'category=activation,input size>=2KiB'",
         &expect![[r#"
-        At event 3, step 0, forward: 7.91 KiB requested.
-        Of these, 2.93 KiB (37.1 %) are in blocks with category=activation,input size>=2KiB.
+            At event 3, step 0, forward: 7.91 KiB requested.
+            Of these, 2.93 KiB (37.1 %) are in blocks with category=activation,input size>=2KiB.
 
-          op         bytes    share                        blocks
-          linear  2.93 KiB  100.0 %  ████████████████████       1
-          total   2.93 KiB  100.0 %
+              op         bytes    share                        blocks
+              linear  2.93 KiB  100.0 %  ████████████████████       1
+              total   2.93 KiB  100.0 %
 
-        Next: highwater peak step.snap --by frame   for the lines of code behind it
-    "#]],
+            Next: highwater peak step.snap --by frame --at 3 --where 'category=activation,input size>=2KiB'   for the lines of code behind it
+        "#]],
     );
 }
 
@@ -122,34 +122,34 @@ fn events_print_as_text() {
     check(
         "events step.snap",
         &expect![[r#"
-        Events 0 to 21 of 22:
+            Events 0 to 21 of 22:
 
-          event   seconds  kind            what
-              0  0.000001  step            0
-              1  0.000002  phase           forward
-              2  0.000003  alloc           b1 1000/1024 input large
-              3  0.000004  alloc           b2 3000/3072 activation #linear @layer large
-              4  0.000005  phase           backward
-              5  0.000006  alloc           b3 4096/4096 gradient #linear @layer large
-              6  0.000007  free_requested  b2
-              7  0.000008  free_completed  b2
-              8  0.000009  phase           optimizer
-              9  0.000010  segment_alloc   0x200000 2097152 large
-             10  0.000011  alloc           b4 8192/8192 optimizer_state @layer large
-             11  0.000012  alloc           b5 4096/4096 temporary large
-             12  0.000013  free_requested  b5
-             13  0.000014  free_completed  b5
-             14  0.000015  free_requested  b1
-             15  0.000016  free_completed  b1
-             16  0.000017  phase           zero_grad
-             17  0.000018  free_requested  b3
-             18  0.000019  free_completed  b3
-             19  0.000020  step            1
-             20  0.000021  mark            half of a step
-             21  0.000022  alloc           b6 1000/1024 input large stream=3
+              event   seconds  kind            what
+                  0  0.000001  step            0
+                  1  0.000002  phase           forward
+                  2  0.000003  alloc           b1 1000/1024 input large
+                  3  0.000004  alloc           b2 3000/3072 activation #linear @layer large
+                  4  0.000005  phase           backward
+                  5  0.000006  alloc           b3 4096/4096 gradient #linear @layer large
+                  6  0.000007  free_requested  b2
+                  7  0.000008  free_completed  b2
+                  8  0.000009  phase           optimizer
+                  9  0.000010  segment_alloc   0x200000 2097152 large
+                 10  0.000011  alloc           b4 8192/8192 optimizer_state @layer large
+                 11  0.000012  alloc           b5 4096/4096 temporary large
+                 12  0.000013  free_requested  b5
+                 13  0.000014  free_completed  b5
+                 14  0.000015  free_requested  b1
+                 15  0.000016  free_completed  b1
+                 16  0.000017  phase           zero_grad
+                 17  0.000018  free_requested  b3
+                 18  0.000019  free_completed  b3
+                 19  0.000020  step            1
+                 20  0.000021  mark            half of a step
+                 21  0.000022  alloc           b6 1000/1024 input large stream=3
 
-        Next: highwater peak step.snap --at EVENT   for what is using memory after an event
-    "#]],
+            Next: highwater peak step.snap --at 21   for what is using memory after this event
+        "#]],
     );
 }
 
@@ -158,21 +158,21 @@ fn events_print_with_stacks_where_asked() {
     check(
         "events step.snap --from 3 --to 9 --kind alloc,free_completed --stacks --where scope=layer",
         &expect![[r#"
-        Events 3 to 9 of 22, those of kind alloc, free_completed and of blocks with scope=layer:
+            Events 3 to 9 of 22, those of kind alloc, free_completed and of blocks with scope=layer:
 
-          event   seconds  kind            what
-              3  0.000004  alloc           b2 3000/3072 activation #linear @layer large
-                           < forward
-                           < train
-                           < main
-              5  0.000006  alloc           b3 4096/4096 gradient #linear @layer large
-                           < backward
-                           < train
-                           < main
-              7  0.000008  free_completed  b2
+              event   seconds  kind            what
+                  3  0.000004  alloc           b2 3000/3072 activation #linear @layer large
+                               < forward
+                               < train
+                               < main
+                  5  0.000006  alloc           b3 4096/4096 gradient #linear @layer large
+                               < backward
+                               < train
+                               < main
+                  7  0.000008  free_completed  b2
 
-        Next: highwater peak step.snap --at EVENT   for what is using memory after an event
-    "#]],
+            Next: highwater peak step.snap --at 7 --where scope=layer   for what is using memory after this event
+        "#]],
     );
 }
 
@@ -211,7 +211,7 @@ fn imported_events_have_their_attributes_and_marks_their_device() {
 
         Note: phases are guessed from stacks.
 
-        Next: highwater peak step.pickle --at EVENT   for what is using memory after an event
+        Next: highwater peak step.pickle --at 5 --device 0   for what is using memory after this event
     "#]]
     .assert_eq(&listed("events step.pickle --device 0 --stacks"));
     assert!(!listed("events step.pickle --device 1").contains("alloc           b0"));

@@ -94,6 +94,15 @@ fn without_a_display_a_summary_stands_for_the_app() {
     assert!(stdout(&output).contains("Next: highwater peak step.snap"));
     refused(folder.path(), "", "no file was given");
     refused(folder.path(), "peek", "neither a command nor a file");
+    let expected = "commands come first: `highwater peak step.snap --by frame`";
+    refused(folder.path(), "step.snap peak --by frame", expected);
+    std::fs::write(folder.path().join("peak"), b"no recording").unwrap();
+    let both = highwater(folder.path(), "step.snap peak");
+    assert!(
+        stderr(&both).contains("summary instead of the app"),
+        "a file may have a command's name: {}",
+        stderr(&both)
+    );
 }
 
 /// Expects status 2, nothing on standard output, and a message of few lines with `words_in_it`.

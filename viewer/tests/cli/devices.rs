@@ -28,12 +28,15 @@ fn three() -> Trace {
 #[test]
 fn answers_are_of_the_device_that_ran_out_of_memory_and_say_so_first() {
     for (words, first) in [
-        ("info a.snap", "On device 1 of 3: Peak: 66.76 MiB requested"),
-        ("peak a.snap", "On device 1 of 3: Peak: 66.76 MiB requested"),
+        ("info a.snap", "Out of memory on device 1 of 3: "),
+        ("info a.snap --device 0", "Peak on device 0 of 3: 8.79 KiB requested"),
+        ("oom a.snap", "Out of memory on device 1 of 3: "),
+        ("explain a.snap", "Peak on device 1 of 3: 66.76 MiB requested"),
+        ("peak a.snap", "Peak on device 1 of 3: 66.76 MiB requested"),
         ("peak a.snap --at end", "On device 1 of 3: At event"),
-        ("peak a.snap --device 0", "On device 0 of 3: Peak: 8.79 KiB requested"),
-        ("peak a.snap --device 255", "In host memory: Peak: 85.83 MiB requested"),
-        ("phases a.snap", "On device 1 of 3: "),
+        ("peak a.snap --device 0", "Peak on device 0 of 3: 8.79 KiB requested"),
+        ("peak a.snap --device 255", "Peak in host memory: 85.83 MiB requested"),
+        ("phases a.snap", "Peak on device 1 of 3: "),
         ("events a.snap", "On all 3 devices and host memory: Events 0 to"),
         ("events a.snap --device 2", "On device 2 of 3: Events 0 to"),
         ("verify a.snap", "On all 3 devices and host memory: Sound: "),
@@ -47,8 +50,28 @@ fn answers_are_of_the_device_that_ran_out_of_memory_and_say_so_first() {
         assert_eq!(json(three(), words)["device"], 1, "{words}");
     }
     let text = answer(three(), "info a.snap").unwrap();
+    assert!(text.lines().nth(1).unwrap().starts_with("Peak on device 1 of 3: 66.76 MiB requested"), "{text}");
     let at = |device: &str| text.find(&format!("\nDevice {device}:")).unwrap();
     assert!(at("1") < at("0") && at("0") < at("2"), "the default device leads: {text}");
+}
+
+#[test]
+fn commands_to_try_next_ask_about_the_same_device_blocks_and_moments() {
+    for (words, next) in [
+        ("info a.snap --device 0 --categories none", "peak a.snap --device 0 --categories none"),
+        ("peak a.snap --device 0 --at end --by frame", "phases a.snap --device 0"),
+        ("phases a.snap --device 0 --where size>1", "peak a.snap --by frame --device 0 --where 'size>1'"),
+        ("explain a.snap --device 2 --metric allocated", "explain a.snap --by frame --device 2 --metric allocated"),
+        ("oom a.snap", "explain a.snap --device 1"),
+        ("events a.snap --kind oom", "peak a.snap --at 16 --device 1"),
+        ("diff a.snap --at peak --at-b end", "diff a.snap --by frame --at peak --at-b end"),
+        ("check a.snap --max-peak 40MiB", "explain a.snap --device 1"),
+        ("check a.snap --max-peak 1GiB --device 0", "peak a.snap --by frame --device 0"),
+    ] {
+        let text = answer(three(), words).unwrap();
+        let last = text.lines().find(|line| line.starts_with("Next: ")).unwrap();
+        assert!(last.starts_with(&format!("Next: highwater {next}   ")), "{words}: {last}");
+    }
 }
 
 #[test]
@@ -83,7 +106,10 @@ fn a_device_on_which_a_budget_cannot_be_measured_is_not_said_to_meet_it() {
     text += "alloc b 70 device=1\n";
     let of = |words: &str| answer(trace_from_text(&text).unwrap(), words);
     let passed = of("check a.snap --max-step-growth 1KiB").unwrap();
-    assert!(passed.starts_with("Passed: 1 budget met on device 0 of 2.\n"), "{passed}");
+    assert!(passed.starts_with("Passed: max-step-growth on device 0 of 2.\n"), "{passed}");
+    let both = of("check a.snap --max-reserved 1GiB --max-step-growth 1KiB --max-peak 1GiB").unwrap();
+    let expected = "Passed: max-peak, max-reserved on all 2 devices; max-step-growth on device 0 of 2.\n";
+    assert!(both.starts_with(expected), "{both}");
     assert!(passed.contains("Not measured on device 1: max-step-growth: the recording has one whole step"), "{passed}");
     let told = json(trace_from_text(&text).unwrap(), "check a.snap --max-step-growth 1KiB --json");
     assert_eq!(told["unmeasured"][0]["device"], 1);

@@ -70,7 +70,7 @@ fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
              4  step.rank4.snap  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
 
         Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
-        Passed by: 1 other file, which holds no recording.
+        Skipped: 1 file that is not a recording.
 
         Next: highwater diff ranks   for what makes the difference between ranks
     "#]]

@@ -18,7 +18,7 @@ fn check(trace: Trace, words: &str, expected: &Expect) {
 fn check_says_which_budgets_are_kept_and_who_broke_the_others() {
     check(
         trace(),
-        "check step.snap --max-peak 20KiB --max-reserved 4MiB --max gradient=4096 --max-phase backward=1KiB --github",
+        "check step.snap --max-peak 20KiB --max-reserved 4MiB --max gradient=4096B --max-phase backward=1KiB --github",
         &expect![[r#"
             Failed: 2 of 4 budgets exceeded.
 
@@ -165,17 +165,20 @@ fn what_check_cannot_do_is_refused_and_leaves_nothing() {
         ("step.snap --max weights=3", "no category 'weights'"),
         ("step.snap --max activation", "activation=2GiB"),
         ("step.snap --max-phase night=3", "no phase 'night'"),
-        ("step.snap --max-phase setup=3", "max-phase setup: the recording has no such phase; it has forward, backward"),
+        (
+            "step.snap --max-phase setup=3B",
+            "max-phase setup: the recording has no such phase; it has forward, backward",
+        ),
         ("step.snap --max-step-growth 0", "one whole step"),
-        ("step.snap --max activation=1 --metric reserved", "reserved is no sum over blocks"),
-        ("step.snap --max-peak 1 --device 7", "no such device"),
-        ("step.snap --max-peak 1 --metric device_used", "no samples"),
-        ("step.snap --max-peak 1 --markdown step.snap", "that is a file to be read"),
-        ("step.snap --max-peak 1 --markdown - --json", "standard output already has"),
-        ("step.snap --max-peak 1 --markdown missing/a.md", "cannot write missing/a.md"),
-        ("step.snap --max-peak 1 --github --json", "--github"),
-        ("- --max-peak 1 --picture a.png", "name a file"),
-        ("missing.snap --max-peak 1", "missing.snap"),
+        ("step.snap --max activation=1B --metric reserved", "reserved is no sum over blocks"),
+        ("step.snap --max-peak 1B --device 7", "no such device"),
+        ("step.snap --max-peak 1B --metric device_used", "no samples"),
+        ("step.snap --max-peak 1B --markdown step.snap", "that is a file to be read"),
+        ("step.snap --max-peak 1B --markdown - --json", "standard output already has"),
+        ("step.snap --max-peak 1B --markdown missing/a.md", "cannot write missing/a.md"),
+        ("step.snap --max-peak 1B --github --json", "--github"),
+        ("- --max-peak 1B --picture a.png", "name a file"),
+        ("missing.snap --max-peak 1B", "missing.snap"),
     ];
     for (words, words_in_it) in cases {
         refused(folder.path(), &format!("check {words}"), words_in_it);
@@ -193,7 +196,7 @@ fn check_draws_the_picture_that_the_markdown_shows() {
     assert_eq!(names(&folder.path().join("out")), ["step.png", "told.md"]);
     let markdown = std::fs::read_to_string(folder.path().join("out/told.md")).unwrap();
     assert!(markdown.contains("![The recording's timeline](<step.png>)"), "{markdown}");
-    refused(folder.path(), "check step.snap --max-peak 1 --picture a.jpg", "--picture: --out");
+    refused(folder.path(), "check step.snap --max-peak 1B --picture a.jpg", "--picture: --out");
     let words = "check step.snap --baseline step.snap --max-growth 0% --markdown told.md --picture both.svg";
     assert_eq!(highwater(folder.path(), words).status.code(), Some(0));
     let markdown = std::fs::read_to_string(folder.path().join("told.md")).unwrap();
@@ -206,7 +209,7 @@ fn check_draws_the_picture_that_the_markdown_shows() {
 #[test]
 fn without_the_app_check_says_that_it_draws_nothing() {
     let (folder, _) = folder();
-    refused(folder.path(), "check step.snap --max-peak 1 --picture a.png", "--picture: this build draws no pictures");
+    refused(folder.path(), "check step.snap --max-peak 1B --picture a.png", "--picture: this build draws no pictures");
 }
 
 /// Three steps, each of which keeps 100 bytes and replaces its input; then half a step.
@@ -231,7 +234,7 @@ fn growth_says_what_lives_on_from_step_to_step() {
         leaky(),
         "growth leaky.snap",
         &expect![[r#"
-            remember leaks 100 B a step: 300 B of 3 steps are still live.
+            remember leaks 100 B a step: 300 B from 3 steps is still live.
             Live memory grows from the start of step 1 to the end of step 3: 300 B in 3 steps, 100 B a step on average.
             350 B allocated in these steps is still live (4 blocks); 50 B from before was freed (1 block). Live memory (requested): 1.12 KiB before, 1.42 KiB after, +300 B.
             Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 more steps; fragmentation and what is outside the allocator bring that sooner.
@@ -243,7 +246,7 @@ fn growth_says_what_lives_on_from_step_to_step() {
               2            1.32 KiB  +100 B              100 B       1
               3            1.42 KiB  +100 B              150 B       2
 
-            Still live, and freed from before, by group:
+            Allocated in these steps and still live, by group:
               category    scope   still live  blocks  freed from before  growth  in steps  least per step
               activation  cache        300 B       3                0 B  +300 B    3 of 3           100 B
               input       (none)        50 B       1               50 B     0 B    1 of 3
@@ -262,21 +265,29 @@ fn growth_says_what_lives_on_from_step_to_step() {
         "growth leaky.snap --from-step 2 --to-step 2 --by stack --where category=activation",
         &expect![[r#"
             Live memory in blocks with category=activation grows from the start of step 2 to the end of step 2, by 100 B.
-            100 B allocated in these steps is still live (1 block); 0 B from before was freed (0 blocks). Live memory (requested): 200 B before, 300 B after, +100 B.
+            100 B allocated in these steps is still live (1 block). Live memory (requested): 200 B before, 300 B after, +100 B.
 
               step  live after step  change  still live at end  blocks
               2               300 B  +100 B              100 B       1
 
-            Still live, and freed from before, by group:
-              stack     still live  blocks  freed from before  growth  in steps  least per step
+            Allocated in these steps and still live, by group:
+              stack     still live  blocks  freed from before  growth  in steps
               remember       100 B       1                0 B  +100 B    1 of 1
               forward
               main
               total          100 B       1                0 B  +100 B
 
-            Next: highwater peak leaky.snap --at end --by frame   for everything that is live at the end
+            Next: highwater peak leaky.snap --at end --by frame --where category=activation   for everything that is live at the end
         "#]],
     );
+}
+
+#[test]
+fn growth_of_a_single_step_is_no_leak() {
+    let text = "baseline w 4096\nstep 0\nphase forward\nalloc a 1000\nphase optimizer\nalloc m 8192\n";
+    let told = answer(trace_from_text(text).unwrap(), "growth a.snap").unwrap();
+    assert!(told.starts_with("One whole step only: a leak cannot be told from first allocations.\n"), "{told}");
+    assert!(told.contains("\n8.98 KiB allocated in these steps is still live (2 blocks). Live memory"), "{told}");
 }
 
 #[test]
@@ -295,7 +306,8 @@ fn what_growth_tells_programs_adds_up() {
         }
     }
     let why = |words: &str| answer(leaky(), words).unwrap_err().to_string();
-    assert!(why("growth leaky.snap --from-step 9").contains("no step 9: it has steps 0 to 4"));
+    assert!(why("growth leaky.snap --from-step 9").contains("--from-step 9: the recording has steps 0 to 4"));
+    assert!(why("growth leaky.snap --from-step 1 --to-step 9").contains("--to-step 9: the recording has steps 0 to 4"));
     assert!(why("growth leaky.snap --from-step 3 --to-step 2").contains("step 3 comes after step 2"));
     assert!(why("growth leaky.snap --device 3").contains("no such device"));
 }
@@ -376,17 +388,17 @@ fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
             and does not fail there.
             Why: 24 MiB are free in the large pool and 6 MiB on the device, but the largest free range is 8 MiB.
 
-              at that moment                   bytes
-              request, rounded                20 MiB  of the large pool, probably of stream 0
-              largest free range of its pool   8 MiB  then 8 MiB, 8 MiB
-              needed from the driver          20 MiB
-              free on the device               6 MiB  of 70 MiB
-              reserved                        64 MiB
-                in live blocks                40 MiB
-                waiting for a stream             0 B
-                free, for such requests       24 MiB
-                free, for others                 0 B
-              outside the allocator              0 B
+              at that moment                            bytes
+              request, rounded                         20 MiB  of the large pool, probably of stream 0
+              largest free range of its pool            8 MiB  then 8 MiB, 8 MiB
+              needed from the driver                   20 MiB
+              free on the device                        6 MiB  of 70 MiB
+              reserved                                 64 MiB
+                in live blocks                         40 MiB
+                waiting for a stream                      0 B
+                free in the request's pool and stream  24 MiB
+                free in other pools or streams            0 B
+              outside the allocator                       0 B
 
             The fewest bytes of live blocks to free: 16 MiB in 2 blocks. Without them, a range of 24 MiB at 0x0
             becomes free.
@@ -420,7 +432,7 @@ fn oom_tells_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
     let told = json(crowded(), "oom crowded.snap --json --top 1");
     assert_eq!((told["ooms"].as_array().unwrap().len(), &told["rest_events"]), (1, &serde_json::json!([18])));
     let why = |words: &str| answer(crowded(), words).unwrap_err().to_string();
-    assert!(why("oom crowded.snap --event 3").contains("those are 17, 18"));
+    assert!(why("oom crowded.snap --event 3").contains("the failed requests are events 17; 18"));
     check(
         trace(),
         "oom step.snap",
@@ -449,7 +461,9 @@ fn a_file_of_a_strange_recording_is_answered_for() {
         let trace = trace_from_text(text).unwrap();
         let file = format!("{number}.snap");
         std::fs::write(folder.path().join(&file), write_trace(Vec::new(), &trace).unwrap()).unwrap();
-        for command in ["oom", "growth", "check --max-peak 1 --max-reserved 1 --max activation=1 --max-phase setup=1"] {
+        for command in
+            ["oom", "growth", "check --max-peak 1B --max-reserved 1B --max activation=1B --max-phase setup=1B"]
+        {
             let output = highwater(folder.path(), &format!("{command} {file}"));
             let code = output.status.code().unwrap();
             assert!((0..=2).contains(&code), "{command} of '{text}': {}", stderr(&output));

@@ -84,7 +84,16 @@ fn fragmentation_is_named_only_where_settings_without_it_let_the_request_through
     assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"fragmentation".into(), &true.into()), "{oom}");
     assert_eq!(remedy(&oom, "expandable_segments:True"), Some(true));
     let text = answer(trace.clone(), "oom a.snap").unwrap();
+    let text = text.replace('\n', " ");
     assert!(text.contains("Would have met the request: expandable_segments:True; "), "{text}");
+    let list = text.split_once("Would have met the request: ").unwrap().1.split_once('.').unwrap().0;
+    let at = |what: &str| list.find(what).unwrap_or_else(|| panic!("{what} is not in {list}"));
+    assert!(at("expandable_segments") < at("more device memory") && at("more device memory") < at("freeing"), "{list}");
+    let mut of_pytorch = trace.clone();
+    of_pytorch.header.recorder = "PyTorch".to_owned();
+    let told = answer(of_pytorch, "oom a.snap").unwrap().replace('\n', " ");
+    assert!(told.contains("request: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "), "{told}");
+    assert_eq!(told.matches("PYTORCH_CUDA_ALLOC_CONF").count(), 1, "{told}");
     // The prediction of the whole recording agrees.
     let change = Change { alloc_conf: Some("expandable_segments:True".to_owned()), ..Change::default() };
     assert_eq!(predict(&trace, &change).unwrap().changed.unwrap().oom, None);
@@ -98,6 +107,8 @@ fn fragmentation_is_named_only_where_settings_without_it_let_the_request_through
     assert_eq!(remedy(&oom, "expandable_segments:True"), Some(false));
     assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"capacity".into(), &true.into()), "{oom}");
     assert_eq!(remedy(&oom, "freeing 10 MiB in 2 blocks first"), Some(true), "{oom}");
+    let why = oom["reasons"][1].as_str().unwrap();
+    assert!(why.starts_with("Why: even with expandable segments the request fails: "), "{why}");
 }
 
 #[test]
@@ -118,7 +129,7 @@ fn a_limit_below_the_device_is_named() {
     trace.devices[0].settings.clear();
     let oom = only(&trace);
     assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"limit".into(), &true.into()), "{oom}");
-    assert_eq!(remedy(&oom, "a higher limit (60 MiB were free on the device)"), Some(true));
+    assert_eq!(remedy(&oom, "a higher limit (60 MiB was free on the device)"), Some(true));
     assert_eq!(remedy(&oom, "expandable_segments:True"), Some(false));
 }
 

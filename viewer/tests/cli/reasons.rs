@@ -24,8 +24,8 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
             • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. An 8-bit optimizer, or sharding the state over
               ranks, needs less.
             • 4 KiB (19 %) are gradients that wait for the optimizer. An optimizer step in backward updates each parameter
-              as soon as its gradient is complete, and frees the gradient at once: without them the peak is 16.98 KiB, 4
-              KiB less.
+              as soon as its gradient is complete, and frees the gradient at once: without them the peak is 16.98 KiB,
+              4 KiB less.
 
             Composition of the peak, and the peak without each group:
               category         phase      at the peak    share                blocks  without it   saves  new peak in
@@ -84,8 +84,8 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
             • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. An 8-bit optimizer, or sharding the state over
               ranks, needs less.
             • 4 KiB (19 %) are gradients that wait for the optimizer. An optimizer step in backward updates each parameter
-              as soon as its gradient is complete, and frees the gradient at once: without them the peak is 16.98 KiB, 4
-              KiB less.
+              as soon as its gradient is complete, and frees the gradient at once: without them the peak is 16.98 KiB,
+              4 KiB less.
 
             Composition of the peak, and the peak without each group:
               scope   at the peak    share                blocks  without it  saves  new peak in
@@ -100,7 +100,7 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
 
             At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
-            Next: highwater explain step.snap --by frame   for the lines of code behind it
+            Next: highwater explain step.snap --by frame --where category=gradient,temporary   for the lines of code behind it
         "#]],
     );
 }
@@ -219,7 +219,7 @@ fn diff_matches_stacks_through_a_function_that_was_put_in_and_says_so() {
               total    12 KiB  8 KiB      −4 KiB
             1 group was matched loosely: functions stand between others that did not before, or have new names.
 
-            Next: highwater diff step.snap wide.snap --by scope,op   for the modules and operations behind it
+            Next: highwater diff step.snap wide.snap --by scope,op --at step:0 --where category=optimizer_state,temporary   for the modules and operations behind it
         "#]],
     );
 }

@@ -109,7 +109,7 @@ fn a_recording_gets_its_lines_in_place_and_keeps_its_rights() {
     }
     assert_eq!(names(folder.path()), ["killed.snap", "lib", "step.snap"], "nothing else is left");
     let again = stdout(&highwater(folder.path(), "symbolize step.snap"));
-    assert!(again.starts_with("Nothing to look up: the recording knows the lines or names of 1 frame"), "{again}");
+    assert!(again.starts_with("Nothing to look up: the only frame already has a name or a line"), "{again}");
 }
 
 #[test]

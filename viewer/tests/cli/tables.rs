@@ -80,7 +80,7 @@ fn what_cannot_be_read_is_told_and_the_others_are_written() {
     assert_eq!(output.status.code(), Some(2));
     let told = stdout(&output);
     assert!(told.contains("of 3 recordings") && told.contains("Not read: ranks/cut.snap: "), "{told}");
-    assert!(told.contains("Passed by: 1 other file"), "{told}");
+    assert!(told.contains("Skipped: 1 file that is not a recording"), "{told}");
     assert_eq!(names(&folder.path().join("set/blocks")), ["rank=0", "rank=11", "rank=3"]);
 }
 

@@ -67,10 +67,49 @@ fn a_device_that_is_too_small_is_told_with_the_request_that_fails_and_what_would
     let suffices = oom["suffices_bytes"].as_u64().unwrap();
     let fits = object(folder.path(), &format!("whatif run.snap --capacity {suffices} --json"));
     assert_eq!((&fits["oom"], peaks(&fits["changed"])[3]), (&Value::Null, suffices));
-    let text = stdout(&highwater(folder.path(), "whatif run.snap --capacity 8MiB"));
-    assert!(text.starts_with("Does not fit with 8 MiB of memory: ") && text.contains("is large enough"), "{text}");
+    let text = stdout(&highwater(folder.path(), "whatif run.snap --capacity 8MiB")).replace('\n', " ");
+    let enough = "A device of 12 MiB, the peak of reserved memory as recorded, is large enough.";
+    assert!(text.starts_with("Does not fit with 8 MiB of memory: ") && text.contains(enough), "{text}");
     let text = stdout(&highwater(folder.path(), &format!("whatif run.snap --capacity {suffices}")));
     assert!(text.starts_with("Fits. "), "{text}");
+}
+
+/// The size that stands in `text` after `before`.
+fn size_after<'a>(text: &'a str, before: &str) -> &'a str {
+    let rest = text.split_once(before).unwrap_or_else(|| panic!("{before} is not in {text}")).1;
+    let (number, rest) = rest.split_once(' ').unwrap();
+    let unit = rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap();
+    &text[text.len() - rest.len() - number.len() - 1..text.len() - rest.len() + unit.len()]
+}
+
+#[test]
+fn a_size_that_is_said_to_be_large_enough_is() {
+    // 1 GiB and 14 MiB: two decimals of GiB round it down.
+    let mib = 1_u64 << 20;
+    let text = format!("alloc a {}\nalloc b {}\nfree a\nfree b\n", 1024 * mib, 14 * mib);
+    let of = |words: &str| {
+        let trace = highwater_snapshots::text::trace_from_text(&text).unwrap();
+        crate::sample::answer(trace, words).unwrap().replace('\n', " ")
+    };
+    let told = of("whatif a.snap --capacity 1GiB");
+    let size = size_after(&told, "A device of ");
+    assert_eq!(size, "1038 MiB", "{told}");
+    assert!(of(&format!("whatif a.snap --capacity '{size}'")).starts_with("Fits."), "{told}");
+}
+
+#[test]
+fn without_a_change_the_settings_that_help_come_first() {
+    let folder = recorded();
+    let text = stdout(&highwater(folder.path(), "whatif run.snap"));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "None of the tried settings lowers the peak of reserved memory, 12 MiB.");
+    let mib = 1_u64 << 20;
+    let trace = format!("alloc a {}\nfree a\nalloc b {}\nfree b\n", 30 * mib, 31 * mib);
+    let trace = highwater_snapshots::text::trace_from_text(&trace).unwrap();
+    let helps = crate::sample::answer(trace, "whatif a.snap").unwrap();
+    let first = "expandable_segments:True lowers the peak of reserved memory by 22 MiB, from 62 MiB to 40 MiB.\n";
+    assert!(helps.starts_with(first), "{helps}");
+    assert!(lines[1].contains("places every block at its recorded address"), "{text}");
 }
 
 #[test]
@@ -78,6 +117,15 @@ fn a_changed_recording_is_written_and_compares_by_just_the_change() {
     let folder = recorded();
     let words = "whatif run.snap --without category=gradient --scale 1/2:category=activation --out changed.snap --json";
     let answer = object(folder.path(), words);
+    let unwritten =
+        stdout(&highwater(folder.path(), &words.replace(" --out changed.snap --json", " --categories guess")));
+    let next = "Next: highwater whatif run.snap --out changed.snap --without category=gradient \
+                --scale 1/2:category=activation --categories guess   ";
+    assert!(unwritten.contains(next), "{unwritten}");
+    assert!(
+        unwritten.contains(" allocations are left out (") && unwritten.contains(" in all as recorded)."),
+        "{unwritten}"
+    );
     assert!(answer["removed"]["blocks"].as_u64().unwrap() > 0 && answer["scaled"]["blocks"].as_u64().unwrap() > 0);
     assert_eq!(answer["file"], "changed.snap");
     let diff = object(folder.path(), "diff run.snap changed.snap --json");
@@ -109,6 +157,11 @@ fn what_cannot_be_replayed_is_refused_with_what_to_do() {
         ("whatif run.snap --alloc-conf expandable_segments:Yes", "allowed is 'True' or 'False'"),
         ("whatif run.snap --scale 1/0:size>1", "write 1/2, 0.5 or 50%"),
         ("whatif run.snap --scale 1/2", "write 1/2:category=activation"),
+        ("whatif run.snap --scale 2:", "'2:' names no blocks: write 1/2:category=activation"),
+        ("whatif run.snap --without ''", "it matches all blocks"),
+        ("whatif run.snap --until-last-use ' '", "it matches all blocks"),
+        ("whatif run.snap --capacity 24", "24 is 24 bytes; did you mean 24GiB?"),
+        ("check run.snap --max-peak 5", "did you mean 5GiB?"),
         ("whatif run.snap --without colour=red", "colour"),
         ("whatif run.snap --out copy.snap", "nothing is changed"),
         ("whatif run.snap --capacity 1GiB --out copy.xyz", ".snap"),
@@ -139,6 +192,8 @@ fn a_recording_that_ends_in_an_oom_never_fits() {
         "{text}"
     );
     assert!(!text.contains("Fits. "), "{text}");
+    let tried = stdout(&highwater(folder.path(), "whatif oom.snap"));
+    assert!(!tried.contains("runs to the end"), "the recording does not: {tried}");
     assert!(text.contains("Next: highwater record gpt2 --batch 2") && text.contains("--capacity 12MiB"), "{text}");
     let small = object(folder.path(), "whatif oom.snap --capacity 8MiB --json");
     assert_eq!((&small["fits"], &small["oom"]["suffices_bytes"]), (&false.into(), &Value::Null), "{small}");
@@ -160,6 +215,8 @@ fn a_capacity_is_asked_of_all_devices() {
     let lines: Vec<&str> = words.lines().collect();
     assert!(lines[0].starts_with("Device 1: Does not fit with 24 MiB of memory"), "{words}");
     assert!(lines.iter().any(|line| line.starts_with("Device 0: Fits.")), "{words}");
+    let table = lines.iter().position(|line| line.trim_start().starts_with("peak of ")).unwrap();
+    assert_eq!(lines[table - 1], "On device 1 of 2:", "{words}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn changed() -> Harness<'static, App> {
     harness.run_steps(1);
     harness.key_press(Key::Enter);
     settle(&mut harness);
-    harness.get_by_label("1 block of 4 MiB is left out.");
+    harness.get_by_label("1 allocation is left out (4 MiB).");
     harness
 }
 

@@ -74,8 +74,8 @@ impl StepWindow {
             return Err(NO_STEPS.to_owned());
         };
         let find = |step: u32| {
-            let range = || format!("it has steps {} to {}", runs[0].step, runs[last].step);
-            runs.iter().position(|run| run.step == step).ok_or_else(|| format!("no step {step}: {}", range()))
+            let missing = || format!("the recording has steps {} to {}", runs[0].step, runs[last].step);
+            runs.iter().position(|run| run.step == step).ok_or_else(missing)
         };
         let whole = last_whole(trace, &runs).unwrap_or(last);
         let first_at = match from {
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn steps_that_are_not_there_are_told_with_those_that_are() {
         let why = |from, to| StepWindow::of(&trace(&["forward"; 3]), DeviceId(0), from, to).unwrap_err();
-        assert!(why(Some(3), None).contains("it has steps 10 to 12"));
+        assert!(why(Some(3), None).contains("the recording has steps 10 to 12"));
         assert!(why(Some(12), Some(11)).contains("step 12 comes after step 11"));
         assert!(StepWindow::of(&trace(&[]), DeviceId(0), None, None).unwrap_err().contains("no steps"));
     }

@@ -157,7 +157,7 @@ pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balanc
     let [a, b] = [Question::AliveAtA, Question::AliveAtB].map(|question| balance.get(question).bytes);
     let change = i64::try_from(i128::from(b) - i128::from(a)).unwrap_or_default();
     ui.weak(format!(
-        "{} + {} allocated - {} freed = {} ({})",
+        "{} + {} allocated − {} freed = {} ({})",
         format_bytes(a),
         format_bytes(balance.born.bytes),
         format_bytes(balance.freed.bytes),

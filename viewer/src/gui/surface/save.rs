@@ -27,7 +27,7 @@ impl Format {
             "png" => Ok(Self::Png),
             "svg" => Ok(Self::Svg),
             "" => Err(format!("{}: the ending says what to draw, and there is none: .png or .svg", path.display())),
-            other => Err(format!("{}: nothing is drawn with the ending .{other}: .png or .svg", path.display())),
+            other => Err(format!("{}: cannot write .{other}: use .png or .svg", path.display())),
         }
     }
 }
@@ -68,7 +68,7 @@ mod tests {
         let format = |name: &str| Format::of(Path::new(name));
         assert_eq!((format("a.png"), format("b.x.SVG")), (Ok(Format::Png), Ok(Format::Svg)));
         assert!(format("a").unwrap_err().contains("there is none: .png or .svg"));
-        assert!(format("a.jpeg").unwrap_err().contains(".jpeg: .png or .svg"));
+        assert!(format("a.jpeg").unwrap_err().contains("cannot write .jpeg: use .png or .svg"));
     }
 
     #[test]

@@ -124,10 +124,10 @@ fn a_change_is_replayed_and_its_peaks_stand_beside_the_recorded_ones() {
     let mut harness = harness(STEP);
     enter(&mut harness, "Without", "category=gradient");
     harness.get_by_label_contains("Without category=gradient: ");
-    harness.get_by_label("1 block of 4 MiB is left out.");
+    harness.get_by_label("1 allocation is left out (4 MiB).");
     let told = rows(&harness);
     // The peak comes with the second activation, in forward.
-    let allocated = "allocated · 16 MiB · 12 MiB · -4 MiB · step 0, forward, event 4";
+    let allocated = "allocated · 16 MiB · 12 MiB · −4 MiB · step 0, forward, event 4";
     assert!(told.iter().any(|row| row == allocated), "{told:?}");
     assert!(told.iter().any(|row| row.starts_with("reserved − active · 4 MiB · 8 MiB · +4 MiB")), "{told:?}");
     let reserved = "reserved · 20 MiB · 20 MiB · none · step 0, forward, event 3";
@@ -151,7 +151,7 @@ fn parts_of_blocks_and_lives_until_the_last_use_lower_the_peak() {
     assert!(rows(&harness).iter().any(|row| row.starts_with("allocated · 16 MiB · 10 MiB")), "{:?}", rows(&harness));
     press(&mut harness, "Reset");
     enter(&mut harness, "Until last use", "category=activation");
-    harness.get_by_label_contains("end with their last use");
+    harness.get_by_label_contains("are freed after their last use");
     assert!(rows(&harness).iter().any(|row| row.starts_with("allocated · 16 MiB · 12 MiB")), "{:?}", rows(&harness));
 }
 
@@ -305,7 +305,7 @@ fn a_narrow_view_shows_all_of_it_one_below_the_other() {
         "Peaks, recorded and what if",
         "Choose: Settings",
         "Curves of test",
-        "1 block of 4 MiB",
+        "1 allocation is left out (4 MiB).",
     ];
     let places: Vec<f32> = order.iter().map(|label| bottom(&harness, label)).collect();
     assert!(places.is_sorted(), "{places:?}");
@@ -321,7 +321,7 @@ fn another_recording_is_replayed_with_the_same_change_and_nothing_is_said_of_the
     (stage.recording, stage.selection, stage.matches) = (next.recording, next.selection, next.matches);
     assert_eq!(former.strong_count(), 0, "it is not kept");
     harness.run_steps(1);
-    assert!(harness.query_by_label("1 block of 4 MiB is left out.").is_none());
+    assert!(harness.query_by_label("1 allocation is left out (4 MiB).").is_none());
     settle(&mut harness);
-    harness.get_by_label("2 blocks of 8 MiB are left out.");
+    harness.get_by_label("2 allocations are left out (8 MiB in all).");
 }

@@ -1,0 +1,139 @@
+//! Growth figures: what `highwater growth` answers programs.
+
+use std::collections::BTreeMap;
+
+use highwater_analysis::between::Sum;
+use highwater_analysis::growth::{GrownGroup, StepGrowth};
+use highwater_analysis::{GroupKey, Metric};
+use highwater_snapshots::units::format_bytes;
+use serde::Serialize;
+
+use super::caveats::TrustFigures;
+use super::moment::{PeakFigure, count_of};
+
+/// The object that `growth --json` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct GrowthFigures {
+    pub(super) device: u16,
+    pub(super) metric: Metric,
+    pub(super) from_step: Option<u32>,
+    pub(super) to_step: Option<u32>,
+    pub(super) steps: usize,
+    /// Why these steps, where they were not asked for.
+    pub(super) chosen_because: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) filter: Option<String>,
+    pub(super) start: PeakFigure,
+    pub(super) end: PeakFigure,
+    pub(super) survivors: Sum,
+    pub(super) freed: Sum,
+    pub(super) growth_bytes: i128,
+    pub(super) bytes_per_step: Option<u64>,
+    pub(super) recurring_bytes: u64,
+    pub(super) leaks: Vec<LeakFigures>,
+    pub(super) devices: Vec<DeviceFigures>,
+    pub(super) extrapolation: Option<ProjectionFigures>,
+    pub(super) rows: Vec<StepFigures>,
+    pub(super) groups: Vec<GroupFigures>,
+    pub(super) rest_survivor_bytes: u64,
+    pub(super) rest_freed_bytes: u64,
+    pub(super) rest_groups: u64,
+    pub(super) stacks: Vec<StackFigures>,
+    pub(super) trust: TrustFigures,
+    pub(super) problems: Vec<String>,
+}
+
+/// A source line that keeps memory of every step.
+#[derive(Debug, Serialize)]
+pub(super) struct LeakFigures {
+    pub(super) line: String,
+    pub(super) bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) bytes_per_step: u64,
+    pub(super) stack: Vec<String>,
+}
+
+/// The verdict on a device.
+#[derive(Debug, Serialize)]
+pub(super) struct DeviceFigures {
+    pub(super) device: u16,
+    pub(super) growth_bytes: i128,
+    pub(super) bytes_per_step: Option<u64>,
+    pub(super) leaks: Vec<LeakFigures>,
+}
+
+/// What would be if every step added as much: a guess.
+#[derive(Debug, Serialize)]
+pub(super) struct ProjectionFigures {
+    pub(super) capacity_bytes: u64,
+    pub(super) peak_bytes: u64,
+    pub(super) steps_until_full: u64,
+}
+
+impl ProjectionFigures {
+    /// That in a sentence.
+    pub(super) fn text(&self) -> String {
+        format!(
+            "Extrapolated: if every step adds as much, the peak of a step, {} now, exceeds the device's {} after {}; \
+             fragmentation and what is outside the allocator bring that sooner.",
+            format_bytes(self.peak_bytes),
+            format_bytes(self.capacity_bytes),
+            count_of(self.steps_until_full, "more step")
+        )
+    }
+}
+
+/// A step, or what lies between two.
+#[derive(Debug, Serialize)]
+pub(super) struct StepFigures {
+    pub(super) step: Option<u32>,
+    pub(super) end_bytes: Option<u64>,
+    pub(super) survivors: Sum,
+}
+
+impl StepFigures {
+    /// Those of `row`.
+    pub(super) fn of(row: &StepGrowth) -> Self {
+        Self { step: row.step, end_bytes: row.step.map(|_| row.end_bytes), survivors: row.survivors }
+    }
+}
+
+/// A group of blocks.
+#[derive(Debug, Serialize)]
+pub(super) struct GroupFigures {
+    /// The values of all keys, joined.
+    pub(super) key: String,
+    /// The values by key.
+    pub(super) keys: BTreeMap<&'static str, String>,
+    pub(super) survivors: Sum,
+    pub(super) freed: Sum,
+    pub(super) growth_bytes: i128,
+    pub(super) steps: usize,
+    pub(super) least_bytes: u64,
+    pub(super) is_recurring: bool,
+}
+
+impl GroupFigures {
+    /// Those of `group`, by `keys`.
+    pub(super) fn of(group: &GrownGroup, keys: &[GroupKey]) -> Self {
+        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
+        Self {
+            key: group.key.join(", "),
+            keys: named.collect(),
+            survivors: group.survivors,
+            freed: group.freed,
+            growth_bytes: group.net(),
+            steps: group.steps,
+            least_bytes: group.least_bytes,
+            is_recurring: group.is_recurring,
+        }
+    }
+}
+
+/// What was allocated with one call stack.
+#[derive(Debug, Serialize)]
+pub(super) struct StackFigures {
+    pub(super) bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) stack: Vec<String>,
+}
