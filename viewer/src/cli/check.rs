@@ -305,6 +305,9 @@ impl<'a> CheckReport<'a> {
                 let baseline = quoted(&baseline.display().to_string());
                 next_command(&["diff", &baseline], file, &["--by", place], "for all that differs from the baseline")
             }
+            (None, false) if self.broken().any(|outcome| matches!(outcome.budget, Budget::StepGrowth(_))) => {
+                next_command(&["growth"], file, &[], "for what every step keeps")
+            }
             (None, false) => next_command(&["explain"], file, &[], "for what could be done about the peak"),
             (None, true) => next_command(&["peak"], file, &["--by", place], "for what is using memory at the peak"),
         }
@@ -375,5 +378,5 @@ pub(super) fn headroom(outcome: &Outcome) -> String {
 
 /// `at event 12, step 1, optimizer`.
 pub(super) fn at_moment(moment: &Moment) -> String {
-    when(moment.event, moment.step, moment.phase)
+    when(moment.event, moment.step, moment.known_phase())
 }

@@ -31,19 +31,20 @@ impl PeakFigure {
     }
 }
 
-/// `at event 12,345, step 1, optimizer`.
-pub fn when(event: Option<EventId>, step: Option<u32>, phase: Phase) -> String {
+/// `at event 12,345, step 1, optimizer`; without a phase where the recording has none.
+pub fn when(event: Option<EventId>, step: Option<u32>, phase: Option<Phase>) -> String {
     let Some(event) = event else {
         return "before the first event".to_owned();
     };
     let step = step.map_or_else(String::new, |step| format!(", step {step}"));
-    format!("at event {}{step}, {phase}", format_count(u64::from(event.0)))
+    let phase = phase.map_or_else(String::new, |phase| format!(", {phase}"));
+    format!("at event {}{step}{phase}", format_count(u64::from(event.0)))
 }
 
 /// `5.67 GiB requested, at event 12,345, step 1, optimizer`.
 pub fn how_much_and_when(moment: &Moment) -> String {
     let metric = moment.metric.name().replace('_', " ");
-    format!("{} {metric}, {}", format_bytes(moment.bytes), when(moment.event, moment.step, moment.phase))
+    format!("{} {metric}, {}", format_bytes(moment.bytes), when(moment.event, moment.step, moment.known_phase()))
 }
 
 /// `1 step`, `1,234 steps`.

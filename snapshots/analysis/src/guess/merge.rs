@@ -65,7 +65,8 @@ pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
         let last = rows.iter().map(Run::own_end).max().unwrap_or_default();
         let (mut of_own, mut of_silent) = (Layer::default(), Layer::default());
         for run in rows.iter().filter(|run| !matches!(run.phase, Phase::Setup | Phase::Other)) {
-            let until = |first: EventId, until: EventId| Stretch { phase: run.phase, first, end: until.min(end), device };
+            let until =
+                |first: EventId, until: EventId| Stretch { phase: run.phase, first, end: until.min(end), device };
             if run.first == run.end && run.first <= end {
                 empty.push(until(run.first, run.end));
             }

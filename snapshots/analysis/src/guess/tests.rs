@@ -190,11 +190,10 @@ fn phases_of_devices_that_train_one_after_another_come_from_each() {
         let row = trace.blocks.requested.iter().position(|requested| *requested == size).unwrap();
         trace.blocks.category[row]
     };
-    assert_eq!([category(100), category(50), category(5000)], [
-        Category::Parameter,
-        Category::Activation,
-        Category::Parameter
-    ]);
+    assert_eq!(
+        [category(100), category(50), category(5000)],
+        [Category::Parameter, Category::Activation, Category::Parameter]
+    );
 }
 
 #[test]
