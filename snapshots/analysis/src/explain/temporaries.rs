@@ -26,7 +26,7 @@ impl Scene<'_> {
         let mut places = HashSet::new();
         let is_of_many = blocks.iter().any(|id| {
             let block = self.trace.blocks.get(*id);
-            !places.insert((block.stack, block.op))
+            !places.insert((block.stack, self.trace.tables.op(block.op).map(|op| op.name)))
         });
         let (without, text) = if is_of_many {
             let without = self.left(self.parts.without(cause, of_parts));

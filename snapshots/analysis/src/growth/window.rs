@@ -348,7 +348,7 @@ mod tests {
             steps(0),
             step(3, 1).replace("phase back", "free w\nphase back")
         );
-        let lacks = Cut::Lacks(vec![Phase::Forward, Phase::Backward]);
+        let lacks = Cut::Lacks(vec![Phase::Backward]);
         assert_eq!(last(&text), (2, LastStep::Whole(lacks.clone())));
         assert_eq!(last(&format!("{text}step 4\n{}", step(4, 1))), (2, LastStep::Whole(lacks)), "others go on");
         let frees = text.replace("alloc w 500", "alloc w 500 parameter");
