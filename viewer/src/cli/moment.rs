@@ -89,6 +89,19 @@ impl MomentFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_analysis::{Metric, Series};
+    use highwater_snapshots::DeviceId;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn a_moment_of_a_recording_without_phases_names_none() {
+        let text = |text: &str| {
+            let trace = trace_from_text(text).unwrap();
+            how_much_and_when(&Moment::peak(&trace, &Series::build(&trace, DeviceId(0)), Metric::Requested))
+        };
+        assert_eq!(text("alloc a 5\nfree a"), "5 B requested, at event 0");
+        assert_eq!(text("alloc a 5\nstep 0\nfree a"), "5 B requested, at event 0, setup");
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {
