@@ -58,9 +58,15 @@ impl std::fmt::Display for LineText<'_> {
     }
 }
 
+/// Where PyTorch generates the classes of autograd's nodes.
+const AUTOGRAD_NODES: &str = "torch::autograd::generated::";
+
 /// A function's name without what a Rust compiler adds for closures and blocks: `main::{{closure}}#0` reads `main`.
-/// A name of nothing else keeps its word: `closure`.
+/// A name of nothing else keeps its word: `closure`. Of a node of autograd, the name: `MmBackward0`.
 pub fn function_text(name: &str) -> Cow<'_, str> {
+    if let Some((node, _)) = name.strip_prefix(AUTOGRAD_NODES).and_then(|name| name.split_once("::apply(")) {
+        return Cow::Borrowed(node);
+    }
     if !name.contains('{') {
         return Cow::Borrowed(name);
     }
@@ -249,6 +255,8 @@ mod tests {
             ("f(int)::{lambda(int)#1}::operator()(int) const", "f(int)::{lambda(int)#1}::operator()(int) const"),
             ("{", "{"),
             ("{{closure", "{{closure"),
+            ("torch::autograd::generated::DivBackward0::apply(std::vector<at::Tensor, A>&&)", "DivBackward0"),
+            ("torch::autograd::Node::operator()(int)", "torch::autograd::Node::operator()(int)"),
         ] {
             assert_eq!(function_text(name), text, "{name}");
         }

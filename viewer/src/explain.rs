@@ -1,7 +1,7 @@
 //! Explain: `highwater explain`, and the explanation of a peak with what replays add to its advice.
 
 use highwater_analysis::explain::{Advice, ExplainQuery};
-use highwater_analysis::final_oom::final_oom;
+use highwater_analysis::final_oom::{final_oom, final_oom_on};
 use highwater_analysis::{Explanation, LiveIndex, Metric, Series};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
@@ -51,7 +51,7 @@ fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
         Ok([before, after]) if after < before => {
             advice.text.push_str(&format!(
                 " With {settings} the peak of reserved memory{} is {}, {} less (replayed).",
-                if final_oom(trace).is_some() { " up to the failed request" } else { "" },
+                if final_oom_on(trace, device).is_some() { " up to the failed request" } else { "" },
                 format_bytes(after),
                 format_bytes(before - after)
             ));

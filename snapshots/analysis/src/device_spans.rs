@@ -39,6 +39,12 @@ pub fn device_steps(trace: &Trace, device: DeviceId) -> Vec<u32> {
     steps.filter(|step| seen.insert(*step)).collect()
 }
 
+/// Whether `device` has events in a span, or no device has.
+pub fn is_of_device(trace: &Trace, device: DeviceId, span: &Span) -> bool {
+    let found = activity_in(trace, device, span);
+    found.own || !found.other
+}
+
 /// Stops at the first event of `device`.
 fn activity_in(trace: &Trace, device: DeviceId, span: &Span) -> Activity {
     let mut activity = Activity::default();

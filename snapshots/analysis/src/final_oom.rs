@@ -1,7 +1,7 @@
 //! Final OOM: whether a recording ends because memory ran out, so that what would have come next was not recorded.
 
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::ids::{BlockId, EventId};
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::{PINNED_DRIVER, Trace};
 
 /// A program that still allocates this many blocks after a failed request goes on.
@@ -27,6 +27,11 @@ pub fn final_oom(trace: &Trace) -> Option<EventId> {
     Some(EventId::from_index(last))
 }
 
+/// The failed request with which `trace` ends, where it is one of `device`.
+pub fn final_oom_on(trace: &Trace, device: DeviceId) -> Option<EventId> {
+    final_oom(trace).filter(|event| trace.events.device[event.0 as usize] == device)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +52,8 @@ mod tests {
         let many: String = (0..100).map(|row| format!("alloc x{row} 1\nfree x{row}\n")).collect();
         let failed = "oom 1073741824 free=0\n";
         assert_eq!(of(&format!("{failed}{many}")), None, "a hundred small blocks");
+        let on_one = trace_from_text("alloc a 5\nalloc b 5 device=1\noom 5 free=0 device=1\n").unwrap();
+        assert_eq!([0, 1].map(|device| final_oom_on(&on_one, DeviceId(device))), [None, Some(EventId(2))]);
         assert_eq!(of(&format!("{failed}{many}oom 5 free=0")), Some(301), "the last one counts");
     }
 }

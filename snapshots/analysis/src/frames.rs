@@ -114,13 +114,21 @@ pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
 /// A stack in short: the lines that a person looks for, innermost first, and how many others are left out. Where all are
 /// of frameworks, [`user_line`] stands for all.
 pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
-    let lines = stack_lines(tables, stack);
-    let all = lines.len();
-    let mut shown: Vec<String> = lines.into_iter().filter(|line| line.is_program).map(|line| line.text).collect();
-    if shown.is_empty() {
-        shown.extend(user_line(tables, stack).map(|line| tables.line_text(&line)));
+    shorten(tables, stack, &stack_lines(tables, stack), None)
+}
+
+/// The stack with `lines` in short, with the line at `beside` whatever it is.
+fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<usize>) -> Vec<String> {
+    let mut chosen: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].is_program).collect();
+    if chosen.is_empty() {
+        let text = user_line(tables, stack).map(|line| tables.line_text(&line));
+        chosen.extend(lines.iter().position(|line| Some(&line.text) == text.as_ref()));
     }
-    match all.saturating_sub(shown.len()) {
+    chosen.extend(beside.filter(|at| *at < lines.len()));
+    chosen.sort_unstable();
+    chosen.dedup();
+    let mut shown: Vec<String> = chosen.iter().map(|&at| lines[at].text.clone()).collect();
+    match lines.len() - shown.len() {
         0 => {}
         1 => shown.push("… and 1 line of libraries".to_owned()),
         more => shown.push(format!("… and {more} lines of libraries")),
@@ -128,8 +136,8 @@ pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
     shown
 }
 
-/// Several stacks, each as [`short_stack`] has it. Stacks that differ only in lines of libraries begin with the innermost
-/// line in which they differ, so that no two read the same.
+/// Several stacks, each as [`short_stack`] has it. Stacks that differ only in lines of libraries also show the innermost
+/// line in which they differ, in its place, so that no two read the same.
 pub fn short_stacks(tables: &Tables, stacks: &[StackId]) -> Vec<Vec<String>> {
     let mut shown: Vec<Vec<String>> = stacks.iter().map(|&stack| short_stack(tables, stack)).collect();
     let mut alike: HashMap<&[String], Vec<usize>> = HashMap::new();
@@ -141,7 +149,7 @@ pub fn short_stacks(tables: &Tables, stacks: &[StackId]) -> Vec<Vec<String>> {
         let longest = lines.iter().map(Vec::len).max().unwrap_or(0);
         let differs = (0..longest).find(|&at| (1..lines.len()).any(|of| text(of, at) != text(0, at)));
         for (of, &row) in rows.iter().enumerate() {
-            shown[row].splice(0..0, differs.and_then(|at| text(of, at)).map(str::to_owned));
+            shown[row] = shorten(tables, stacks[row], &lines[of], differs);
         }
     }
     shown
@@ -225,7 +233,7 @@ mod tests {
         let model = ("forward", "/venv/lib/python3.12/site-packages/transformers/models/t5.py", 90);
         let node = ("torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)", "", 0);
         assert_eq!(users(&[MODULE, model, MODULE, lightning, node]), format!("{}:90 forward", model.1));
-        assert_eq!(users(&[node, MODULE]), node.0);
+        assert_eq!(users(&[node, MODULE]), "MmBackward0");
     }
 
     #[test]
@@ -294,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_that_differ_in_library_lines_alone_begin_with_the_line_that_differs() {
+    fn stacks_that_differ_in_library_lines_alone_show_the_line_that_differs_in_its_place() {
         let own = ("app::train", "/home/me/app/src/main.rs", 12);
         let library = |line| ("adam::state", "/root/.cargo/registry/src/index-1/adam-1.0.0/src/lib.rs", line);
         let mut tables = Tables::default();
@@ -311,10 +319,16 @@ mod tests {
             parent
         };
         let stacks = [stack(&[library(1), own]), stack(&[library(2), own]), stack(&[library(1), own, own])];
+        let inner = ("app::layer", "/home/me/app/src/layer.rs", 3);
+        let nested = [1, 2].map(|line| stack(&[inner, library(7), own, library(line), own]));
         let shown = short_stacks(&tables, &stacks);
         assert!(shown[0][0].contains("lib.rs:1") && shown[1][0].contains("lib.rs:2"), "{shown:?}");
         assert_eq!(shown[0][1..], shown[1][1..]);
         assert!(shown[2][0].contains("main.rs:12"), "it has other lines of the program: {shown:?}");
+        let shown = short_stacks(&tables, &nested);
+        assert_eq!(shown[1].len(), 5, "{shown:?}");
+        assert!(shown[1][0].contains("layer.rs:3") && shown[1][2].contains("lib.rs:2"), "{shown:?}");
+        assert_eq!(shown[1][4], "… and 1 line of libraries");
     }
 
     #[test]
@@ -335,7 +349,7 @@ mod tests {
             ("torch::autograd::Engine::thread_main()", "", 0),
             ("start_thread", "./nptl/pthread_create.c", 442),
         ];
-        assert_eq!(users(&engine), node);
+        assert_eq!(users(&engine), "MmBackward0");
         assert_eq!(users(&engine[..3]), "at::native::mm()");
         assert_eq!(users(&engine[..2]), "torch::unwind::unwind()");
         assert_eq!(users(&[engine[0], engine[2], MODULE]), format!("{}:{} {}", MODULE.1, MODULE.2, MODULE.0));

@@ -37,10 +37,10 @@ pub mod statistics;
 pub mod verify;
 pub mod addresses;
 pub mod last_uses;
+pub mod guess;
 pub mod explain;
 pub mod diff;
 pub mod budget;
-pub mod guess;
 pub mod join;
 
 pub use addresses::{AddressIndex, AddressMap, FailedRequest};

@@ -29,6 +29,8 @@ pub struct Moment {
     pub step: Option<u32>,
     /// The phase it lies in.
     pub phase: Phase,
+    /// Whether the recording has steps or phases at all. Without any, the phase is setup throughout and says nothing.
+    pub has_phase: bool,
 }
 
 impl Moment {
@@ -44,7 +46,13 @@ impl Moment {
             time_ns: event.and_then(|id| trace.events.time_of(id)),
             step: span.and_then(|span| span.step),
             phase: span.map_or(Phase::Setup, |span| span.phase),
+            has_phase: !trace.spans.is_all_setup(),
         }
+    }
+
+    /// The phase it lies in; none where the recording has no phases.
+    pub fn known_phase(&self) -> Option<Phase> {
+        self.has_phase.then_some(self.phase)
     }
 
     /// The moment at which `metric` is largest: the first, unless that lies in the recording's first step and a later

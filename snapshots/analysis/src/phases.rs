@@ -5,7 +5,7 @@ use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
-use super::device_spans::device_spans;
+use super::device_spans::{device_spans, is_of_device};
 use super::metric::Metric;
 use super::peak::Moment;
 use super::replay::{Effect, Replay, baseline_effects, effects};
@@ -34,7 +34,7 @@ pub struct PhaseRow {
 }
 
 /// The phases of `device`, in order. Those in which nothing was allocated or freed are left out, except optimizer phases
-/// of its steps, where no memory is an answer.
+/// of its steps, where no memory is an answer, unless another device works in them.
 pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     let mut rows = Vec::new();
     let mut replay = Replay::new(trace, device);
@@ -54,7 +54,8 @@ pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> 
                 peak = (bytes, Some(id), held.clone());
             }
         }
-        if is_idle && (span.phase != Phase::Optimizer || span.step.is_none()) {
+        let is_answer = || span.phase == Phase::Optimizer && span.step.is_some() && is_of_device(trace, device, &span);
+        if is_idle && !is_answer() {
             continue;
         }
         rows.push(PhaseRow {

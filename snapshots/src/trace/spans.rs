@@ -186,6 +186,11 @@ impl Spans {
         self.names_steps
     }
 
+    /// Whether nothing says of any event in which step or phase it lies.
+    pub fn is_all_setup(&self) -> bool {
+        self.rows.iter().all(|span| span.step.is_none() && span.phase == Phase::Setup)
+    }
+
     /// The spans, in order.
     pub fn rows(&self) -> &[Span] {
         &self.rows

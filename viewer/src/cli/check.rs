@@ -327,6 +327,9 @@ impl<'a> CheckReport<'a> {
                 let what_for = "for all that differs from the baseline";
                 next_with(&["diff"], &[baseline.as_path(), file], &["--by", place], &given, what_for)
             }
+            (None, false) if self.broken().any(|outcome| matches!(outcome.budget, Budget::StepGrowth(_))) => {
+                next_with(&["growth"], &[file], &[], &given, "for what every step keeps")
+            }
             (None, false) => next_with(&["explain"], &[file], &[], &given, "for what could be done about the peak"),
             (None, true) => {
                 next_with(&["peak"], &[file], &["--by", place], &given, "for what is using memory at the peak")
@@ -399,5 +402,5 @@ pub(super) fn headroom(outcome: &Outcome) -> String {
 
 /// `at event 12, step 1, optimizer`.
 pub(super) fn at_moment(moment: &Moment) -> String {
-    when(moment.event, moment.step, moment.phase)
+    when(moment.event, moment.step, moment.known_phase())
 }

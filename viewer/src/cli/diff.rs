@@ -133,7 +133,7 @@ impl<'a> DiffReport<'a> {
                 if side == "B" { self.arguments.b.as_ref().unwrap_or(&self.arguments.a) } else { &self.arguments.a };
             let trace = self.traces[usize::from(side == "B")];
             let on = phrase(trace, &[moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "));
-            let when = when(moment.event, moment.step, moment.phase);
+            let when = when(moment.event, moment.step, moment.known_phase());
             page.line(&format!("{side}: {}, {on}{when}.", file.display()))?;
         }
         self.print_settings(page)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::explain::{Advice, ExplainedGroup, Layers, Removal};
-use highwater_analysis::final_oom::final_oom;
+use highwater_analysis::final_oom::final_oom_on;
 use highwater_analysis::{Explanation, GroupKey, Metric, Moment};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -72,17 +72,18 @@ impl<'a> ExplainReport<'a> {
                 percent(group.bytes_at_peak, peak.bytes),
                 format_bytes(group.without.bytes),
                 format_bytes(group.saved_bytes(peak)),
-                when(group.without.event, group.without.step, group.without.phase),
+                when(group.without.event, group.without.step, group.without.known_phase()),
             ))?;
         }
         self.print_advice(page, advice)?;
         page.gap()?;
-        let up_to = if final_oom(self.trace).is_some() { " up to the failed request" } else { "" };
+        let is_cut = final_oom_on(self.trace, peak.device).is_some();
+        let up_to = if is_cut { " up to the failed request" } else { "" };
         page.line(&format!("Composition of the peak, and the peak{up_to} without each group:"))?;
         page.table(&self.table())?;
         if !removals.is_empty() {
             page.gap()?;
-            page.line("Removing parts one after another, each time the one that lowers the peak most:")?;
+            page.line("Removing parts one after another, each time the one that lowers the remaining peak most:")?;
             page.table(&self.removals())?;
         }
         if let Some(idle) = &self.explanation.idle {
@@ -143,7 +144,7 @@ impl<'a> ExplainReport<'a> {
     fn removals(&self) -> Table {
         let mut table = Table::new(vec![
             Column::text("without"),
-            Column::number("size"),
+            Column::number("size at that peak"),
             Column::number("peak without it"),
             Column::text("new peak in"),
         ]);
@@ -196,7 +197,7 @@ fn place(moment: &Moment) -> String {
     match (moment.event, moment.step) {
         (None, _) => "before the first event".to_owned(),
         (_, Some(step)) => format!("{}, step {step}", moment.phase),
-        (_, None) => moment.phase.to_string(),
+        (_, None) => moment.known_phase().map_or_else(|| "no phase".to_owned(), |phase| phase.to_string()),
     }
 }
 

@@ -197,8 +197,8 @@ impl<'a> GrowthReport<'a> {
         if let Some(projection) = self.projection() {
             page.line(&projection.text())?;
         }
-        for reason in self.growth.window.reasons() {
-            page.line(&reason)?;
+        for reason in self.growth.window.reasons().iter().filter(|_| self.growth.window.is_whole()) {
+            page.line(reason)?;
         }
         if self.has_steps() {
             page.gap()?;
@@ -246,6 +246,10 @@ impl<'a> GrowthReport<'a> {
             Some(filter) => format!("Live memory in blocks with {filter}"),
             None => "Live memory".to_owned(),
         };
+        // Part of a step says nothing about growth.
+        if !growth.window.is_whole() {
+            return growth.window.reasons().join(" ");
+        }
         let size = signed(net);
         let size = size.trim_start_matches(['+', '−']);
         match net {

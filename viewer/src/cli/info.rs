@@ -239,8 +239,9 @@ pub fn oom_lines(trace: &Trace, device: DeviceId) -> impl Iterator<Item = String
     failed.filter_map(|id| {
         let oom = trace.ooms.get(trace.events.subject[id.0 as usize] as usize)?;
         let span = trace.spans.at(id)?;
+        let phase = (!trace.spans.is_all_setup()).then_some(span.phase);
         let (wanted, free) = (format_bytes(oom.requested), format_bytes(oom.device_free));
-        Some(format!("{wanted} requested with {free} free on the device, {}", when(Some(id), span.step, span.phase)))
+        Some(format!("{wanted} requested with {free} free on the device, {}", when(Some(id), span.step, phase)))
     })
 }
 

@@ -31,19 +31,20 @@ impl PeakFigure {
     }
 }
 
-/// `at event 12,345, step 1, optimizer`.
-pub fn when(event: Option<EventId>, step: Option<u32>, phase: Phase) -> String {
+/// `at event 12,345, step 1, optimizer`; without a phase where the recording has none.
+pub fn when(event: Option<EventId>, step: Option<u32>, phase: Option<Phase>) -> String {
     let Some(event) = event else {
         return "before the first event".to_owned();
     };
     let step = step.map_or_else(String::new, |step| format!(", step {step}"));
-    format!("at event {}{step}, {phase}", format_count(u64::from(event.0)))
+    let phase = phase.map_or_else(String::new, |phase| format!(", {phase}"));
+    format!("at event {}{step}{phase}", format_count(u64::from(event.0)))
 }
 
 /// `5.67 GiB requested, at event 12,345, step 1, optimizer`.
 pub fn how_much_and_when(moment: &Moment) -> String {
     let metric = moment.metric.name().replace('_', " ");
-    format!("{} {metric}, {}", format_bytes(moment.bytes), when(moment.event, moment.step, moment.phase))
+    format!("{} {metric}, {}", format_bytes(moment.bytes), when(moment.event, moment.step, moment.known_phase()))
 }
 
 /// `1 step`, `1,234 steps`.
@@ -88,6 +89,19 @@ impl MomentFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_analysis::{Metric, Series};
+    use highwater_snapshots::DeviceId;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn a_moment_of_a_recording_without_phases_names_none() {
+        let text = |text: &str| {
+            let trace = trace_from_text(text).unwrap();
+            how_much_and_when(&Moment::peak(&trace, &Series::build(&trace, DeviceId(0)), Metric::Requested))
+        };
+        assert_eq!(text("alloc a 5\nfree a"), "5 B requested, at event 0");
+        assert_eq!(text("alloc a 5\nstep 0\nfree a"), "5 B requested, at event 0, setup");
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

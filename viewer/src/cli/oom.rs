@@ -113,7 +113,7 @@ impl<'a> OomReport<'a> {
             (by, Some(line)) if by.is_empty() => format!(" at {}", place(trace, &line)),
             (by, _) => by,
         };
-        let when = when(Some(event), case.step, case.phase);
+        let when = when(Some(event), case.step, (!trace.spans.is_all_setup()).then_some(case.phase));
         let lead = format!("Out of memory{on}: {asked} requested{by}, {when}; {fill}.");
         let width = page.width().unwrap_or(WIDTH).max(40);
         for line in wrapped(&lead, width) {

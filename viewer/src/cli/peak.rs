@@ -80,7 +80,7 @@ impl<'a> PeakReport<'a> {
                 self.print_elsewhere(page)?;
             }
             Some(_) => {
-                let when = when(moment.event, moment.step, moment.phase);
+                let when = when(moment.event, moment.step, moment.known_phase());
                 let metric = moment.metric.name().replace('_', " ");
                 let when = when[..1].to_uppercase() + &when[1..];
                 let on = on_device(self.trace, moment.device);
@@ -105,7 +105,7 @@ impl<'a> PeakReport<'a> {
             0 => String::new(),
             more => format!(" and in {}", count_of(more as u64, "more phase")),
         };
-        page.line(&format!("The same peak is reached {}{more}.", when(first.event, first.step, first.phase)))
+        page.line(&format!("The same peak is reached {}{more}.", when(first.event, first.step, first.known_phase())))
     }
 
     fn table(&self) -> Table {

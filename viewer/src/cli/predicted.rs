@@ -81,7 +81,7 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
         return format!(
             "Does not fit {change}: {} requested {}, with {} in live blocks and {} reserved. {enough}",
             format_bytes(oom.requested),
-            when(Some(oom.event), oom.step, oom.phase),
+            when(Some(oom.event), oom.step, Some(oom.phase)),
             format_bytes(oom.allocated),
             format_bytes(oom.reserved),
         );

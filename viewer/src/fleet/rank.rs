@@ -148,6 +148,7 @@ impl DeviceLook {
             time_ns: None,
             step: None,
             phase: highwater_snapshots::Phase::Setup,
+            has_phase: false,
         })
     }
 }

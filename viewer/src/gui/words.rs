@@ -11,7 +11,8 @@ pub fn when(moment: &Moment) -> String {
         return "before the first event".to_owned();
     };
     let step = moment.step.map_or_else(String::new, |step| format!("step {step}, "));
-    format!("{step}{}, event {}", moment.phase, format_count(u64::from(event.0)))
+    let phase = moment.known_phase().map_or_else(String::new, |phase| format!("{phase}, "));
+    format!("{step}{phase}event {}", format_count(u64::from(event.0)))
 }
 
 /// The step and phase of a moment, where there is no room for [`when`]: `step 1, backward`.
@@ -19,7 +20,7 @@ pub fn step_and_phase(moment: &Moment) -> String {
     match (moment.event, moment.step) {
         (None, _) => when(moment),
         (_, Some(step)) => format!("step {step}, {}", moment.phase),
-        (_, None) => moment.phase.to_string(),
+        (_, None) => moment.known_phase().map_or_else(|| when(moment), |phase| phase.to_string()),
     }
 }
 

@@ -239,7 +239,7 @@ fn growth_says_what_lives_on_from_step_to_step() {
             350 B allocated in these steps is still live (4 blocks); 50 B from before was freed (1 block). Live memory (requested): 1.12 KiB before, 1.42 KiB after, +300 B.
             Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 more steps; fragmentation and what is outside the allocator bring that sooner.
             Counted from step 1: the first step of a recording allocates what later steps reuse.
-            Counted to step 3: the next step lacks phases that others have, ran out of memory, or freed the model.
+            Counted to step 3: the next step has no backward.
 
               step  live after step  change  still live at end  blocks
               1            1.22 KiB  +100 B              100 B       1

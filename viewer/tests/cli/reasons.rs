@@ -36,10 +36,10 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
               input            forward         1000 B    4.7 %  ▌                  1      20 KiB  1000 B  optimizer, step 0
               total                         20.98 KiB  100.0 %  ████████████
 
-            Removing parts one after another, each time the one that lowers the peak most:
-              without                       size  peak without it  new peak in
-              gradient made in backward    4 KiB        16.98 KiB  optimizer, step 0
-              temporary made in optimizer  4 KiB        12.98 KiB  optimizer, step 0
+            Removing parts one after another, each time the one that lowers the remaining peak most:
+              without                      size at that peak  peak without it  new peak in
+              gradient made in backward                4 KiB        16.98 KiB  optimizer, step 0
+              temporary made in optimizer              4 KiB        12.98 KiB  optimizer, step 0
 
             At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
@@ -93,10 +93,10 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
               (none)        4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
               total         8 KiB  100.0 %  ████████████
 
-            Removing parts one after another, each time the one that lowers the peak most:
-              without                       size  peak without it  new peak in
-              gradient made in backward    4 KiB        16.98 KiB  optimizer, step 0
-              temporary made in optimizer  4 KiB        12.98 KiB  optimizer, step 0
+            Removing parts one after another, each time the one that lowers the remaining peak most:
+              without                      size at that peak  peak without it  new peak in
+              gradient made in backward                4 KiB        16.98 KiB  optimizer, step 0
+              temporary made in optimizer              4 KiB        12.98 KiB  optimizer, step 0
 
             At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 

@@ -41,7 +41,7 @@ impl Circumstance {
     pub(super) fn of(budget: &Budget) -> Self {
         let at = match budget {
             Budget::Reserved(_) => "at the peak of reserved".to_owned(),
-            Budget::Category(..) => "where they take most".to_owned(),
+            Budget::Category(category, _) => format!("at the maximum of {}", category.name().replace('_', " ")),
             Budget::Phase(phase, _) => format!("at the peak of {phase}"),
             Budget::Peak(_) | Budget::Growth(_) | Budget::StepGrowth(_) => "at the peak".to_owned(),
         };
@@ -91,14 +91,14 @@ impl Circumstance {
         let lead = Lead::of(&own, keys[1]);
         let [_, is] = lead.bytes(&own);
         let share = if now.bytes > 0 { is as f64 * 100.0 / now.bytes as f64 } else { 0.0 };
-        let mut text = format!(
-            "{} take {} of the {} {} ({share:.0} %){}",
-            lead.named(&category),
-            format_bytes(is),
-            format_bytes(now.bytes),
-            self.at,
-            lead.by_op()
-        );
+        let (named, at) = (lead.named(&category), &self.at);
+        let mut text = match is == now.bytes {
+            true => format!("{named} take all {} {at}", format_bytes(is)),
+            false => {
+                format!("{named} take {} of the {} {at} ({share:.0} %)", format_bytes(is), format_bytes(now.bytes))
+            }
+        };
+        text += &lead.by_op();
         if let Some((place, bytes)) = lead.outstanding(&own) {
             text += &format!("; `{place}` alone takes {}", format_bytes(bytes));
         }
@@ -282,7 +282,7 @@ fn noun(category: &str) -> &str {
         "input" => "inputs",
         "temporary" => "temporaries",
         "workspace" => "workspaces",
-        "unknown" => "blocks of no known category",
+        "unknown" => "blocks of unknown category",
         "(free in segments)" => "free bytes in segments",
         "(outside the allocator)" => "bytes outside the allocator",
         other => other,

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 
 use super::Budget;
 use crate::between::bytes_of;
+use crate::device_spans::device_steps;
 use crate::diff::Asked;
 use crate::filter::Filter;
 use crate::metric::Metric;
@@ -88,6 +89,17 @@ impl<'a> Measure<'a> {
             let known: Vec<&str> = known.into_iter().map(Phase::name).collect();
             return Err(format!("the recording has no such phase; it has {}", known.join(", ")));
         };
+        // As for the peak of the recording, a later step stands for the first where it reaches the very same.
+        let first = device_steps(trace, series.device()).first().copied();
+        let repeats = |other: &&PhaseRow| {
+            other.phase == phase
+                && other.first > row.first
+                && other.step != first
+                && other.peak_bytes == row.peak_bytes
+                && other.peak_event.is_some()
+        };
+        let repeated = row.step.filter(|step| Some(*step) == first).and_then(|_| rows.iter().find(repeats));
+        let row = repeated.unwrap_or(row);
         // Where the start is never exceeded, the state before the phase is the largest.
         let event = row.peak_event.or_else(|| row.first.0.checked_sub(1).map(EventId));
         let moment = Moment { step: row.step, phase, ..Moment::at(trace, series, self.metric, event) };

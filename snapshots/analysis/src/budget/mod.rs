@@ -63,7 +63,7 @@ impl Budget {
             Self::Category(category, _) => format!("most {} at once", category.name().replace('_', " ")),
             Self::Phase(phase, _) => format!("peak of {total} in {phase}"),
             Self::Growth(allowance) => format!("peak of {total}, at most {allowance} above the baseline"),
-            Self::StepGrowth(_) => format!("{total} added by a step"),
+            Self::StepGrowth(_) => format!("growth of {total} per step"),
         }
     }
 }
@@ -156,6 +156,9 @@ fn step_growth(asked: Asked<'_>, baseline: Option<Asked<'_>>, metric: Metric, li
     let query = GrowthQuery { metric, keys: &keys, top: 1, filter: &filter };
     let growth_of = |asked: Asked<'_>| {
         let window = StepWindow::of(asked.trace, asked.series.device(), None, None)?;
+        if !window.is_whole() {
+            return Err(window.reasons().join(" ").trim_end_matches('.').to_owned());
+        }
         if window.first == FirstStep::Only {
             let why = "the recording has one whole step, and a first step allocates what later steps reuse: record more steps";
             return Err(why.to_owned());

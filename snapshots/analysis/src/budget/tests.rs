@@ -107,13 +107,34 @@ fn categories_and_phases_have_peaks_of_their_own() {
     assert_eq!((gradient.actual_bytes, gradient.is_broken(), gradient.culprit.is_some()), (4_000, false, false));
     let activation = run.check(None, Budget::Category(Category::Activation, 13_999));
     assert_eq!((activation.actual_bytes, activation.is_broken()), (14_000, true));
-    assert!(activation.culprit.unwrap().text.contains("where they take most"));
+    assert!(activation.culprit.unwrap().text.contains("at the maximum of activation"));
     let optimizer = run.check(None, Budget::Phase(Phase::Optimizer, 1));
     assert_eq!((optimizer.actual_bytes, optimizer.moment.phase), (8_001, Phase::Optimizer));
     assert!(optimizer.culprit.unwrap().text.contains("at the peak of optimizer"));
     // 4 × 1000 of weights, and all activations but none of backward.
     assert_eq!(run.check(None, Budget::Phase(Phase::Forward, 0)).actual_bytes, 18_000);
     assert_eq!(run.check(None, Budget::Category(Category::Workspace, 0)).actual_bytes, 0);
+}
+
+#[test]
+fn the_peak_of_a_phase_is_that_of_a_later_step_where_it_repeats_the_first() {
+    let step = |step: u32| format!("step {step}\nphase optimizer\nalloc t{step} 70 temporary\nfree t{step}\n");
+    let moment_of = |text: &str| {
+        let run = Run::of(text);
+        let of_phase = run.check(None, Budget::Phase(Phase::Optimizer, 0)).moment;
+        (of_phase, Moment::peak(&run.trace, &run.series, Metric::Requested))
+    };
+    let (of_phase, peak) = moment_of(&(step(0) + &step(1) + &step(2)));
+    assert_eq!((of_phase, of_phase.step), (peak, Some(1)));
+    let (of_phase, peak) = moment_of(&(step(0).replace("70", "71") + &step(1)));
+    assert_eq!((of_phase, of_phase.step), (peak, Some(0)));
+}
+
+#[test]
+fn a_category_of_one_place_is_blamed_without_a_share() {
+    let run = Run::of("alloc a 600 < m.py:3 main\nalloc p 100 parameter < m.py:2 main\nfree a\nfree p\n");
+    let text = run.blame(None, Budget::Category(Category::Unknown, 1));
+    assert_eq!(text, "blocks of unknown category made at `m.py:3 main` take all 600 B at the maximum of unknown");
 }
 
 #[test]

@@ -4,91 +4,26 @@
 
 use std::collections::HashMap;
 
-use super::idle::Idle;
-use super::parts::{Cause, Parts};
+use super::Layers;
+use super::remedy::{Advice, Remedy};
+use super::scene::{LEAST_PERCENT, LEAST_PERCENT_OF_STATE, Scene, TOP_LINES, share};
 use super::state::is_being_created;
-use super::{Layers, after, sums};
-use crate::absence::{Absence, Grouped, absences};
+use super::sums;
+use crate::absence::{Absence, absences};
 use crate::between::bytes_of;
 use crate::coder::Groups;
 use crate::group_key::GroupKey;
-use crate::holders::Holders;
 use crate::lifetime::Lifetime;
-use crate::metric::{Metric, Totals};
+use crate::metric::Metric;
 use crate::peak::Moment;
-use crate::series::Series;
 use highwater_snapshots::alloc_rules::AllocRules;
-use highwater_snapshots::ids::{BlockId, EventId, ScopeId};
+use highwater_snapshots::ids::{BlockId, ScopeId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Phase};
 
-/// What concerns less than this share of the peak, in percent, is not worth a word.
-const LEAST_PERCENT: u64 = 5;
-/// Activations and state below this share are what every training step has.
-const LEAST_PERCENT_OF_STATE: u64 = 10;
-/// Lines of code that are named.
-const TOP_LINES: usize = 3;
 /// Memory beside the blocks is not worth a word below this.
 const LEAST_BESIDE: u64 = 64 << 20;
-
-/// What could be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Remedy {
-    /// An optimizer without intermediate results for all parameters at once.
-    FusedOptimizer,
-    /// The optimizer's step within backward.
-    StepInBackward,
-    /// Activations computed again in backward.
-    Checkpoint,
-    /// Fewer or smaller activations, where no modules are named.
-    FewerActivations,
-    /// Optimizer state in fewer bytes, or on more devices.
-    SmallerState,
-    /// Blocks that are freed when they were used for the last time.
-    FreeAfterLastUse,
-    /// Intermediate results that are alive at once.
-    FewerTemporaries,
-    /// Segments that grow.
-    ExpandableSegments,
-    /// Blocks that another stream holds back.
-    StreamWaits,
-    /// Memory that others use.
-    OutsideAllocator,
-    /// A recording that begins earlier.
-    EarlierRecording,
-}
-
-/// One piece of advice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
-    /// What could be done.
-    pub remedy: Remedy,
-    /// The bytes at the peak that it concerns.
-    pub bytes: u64,
-    /// The peak without all of these blocks. None where the remedy does not remove them all, or concerns no blocks.
-    pub without: Option<Moment>,
-    /// Allocator settings whose effect a replay tells; none where the remedy is no setting.
-    pub settings: Option<&'static str>,
-    /// The condition that picks the blocks in question, as `--where` has it; none where it is about no blocks, or where
-    /// no short condition picks exactly these.
-    pub condition: Option<String>,
-    /// All that in words.
-    pub text: String,
-}
-
-/// What advice is drawn from.
-pub(super) struct Scene<'a> {
-    pub(super) trace: &'a Trace,
-    pub(super) series: &'a Series,
-    pub(super) peak: &'a Moment,
-    pub(super) totals: &'a Totals,
-    pub(super) at_peak: &'a [BlockId],
-    pub(super) parts: &'a Parts,
-    pub(super) idle: Option<&'a Idle>,
-    /// The failed request with which the recording ends.
-    pub(super) failed: Option<EventId>,
-}
 
 /// Everything that can be said, what saves most first.
 pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
@@ -104,82 +39,21 @@ pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
         scene.expandable_segments(),
         scene.outside(),
         scene.earlier_recording(),
+        scene.fix_leak(),
+        scene.smaller_buffers(),
     ];
     let mut advice: Vec<Advice> = rules.into_iter().flatten().collect();
-    // Without a figure of what is saved, activations rank by what they hold.
+    // Without a figure of what is saved, activations and buffers rank by what they hold. A leak comes first.
     let saved = |one: &Advice| match (one.remedy, one.without) {
         (_, Some(without)) => scene.peak.bytes.saturating_sub(without.bytes),
-        (Remedy::Checkpoint | Remedy::FewerActivations, None) => one.bytes,
+        (Remedy::Checkpoint | Remedy::FewerActivations | Remedy::SmallerBuffers, None) => one.bytes,
         (_, None) => 0,
     };
-    advice.sort_by_key(|one| std::cmp::Reverse((saved(one), one.bytes)));
+    advice.sort_by_key(|one| std::cmp::Reverse((one.remedy == Remedy::FixLeak, saved(one), one.bytes)));
     advice
 }
 
 impl Scene<'_> {
-    fn is_much(&self, bytes: u64, percent: u64) -> bool {
-        bytes > 0 && u128::from(bytes) * 100 >= u128::from(self.peak.bytes) * u128::from(percent)
-    }
-
-    fn share(&self, bytes: u64) -> String {
-        share(bytes, self.peak.bytes)
-    }
-
-    /// The blocks at the peak that `is_one` picks, and their bytes.
-    fn pick(&self, is_one: impl Fn(BlockId) -> bool) -> (Vec<BlockId>, u64) {
-        let picked: Vec<BlockId> = self.at_peak.iter().copied().filter(|id| is_one(*id)).collect();
-        let bytes = picked.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
-        (picked, bytes)
-    }
-
-    fn of_cause(&self, cause: Cause) -> (Vec<BlockId>, u64) {
-        self.pick(|id| self.parts.cause(id) == Some(cause))
-    }
-
-    /// The operation that made most of the bytes of `blocks`, or else the line, in brackets.
-    fn mostly(&self, blocks: &[BlockId]) -> String {
-        for (key, how) in [(GroupKey::Op, "by"), (GroupKey::Frame, "at")] {
-            let holders = Holders::of(self.trace, blocks, &[key], 2);
-            let named = holders.groups.iter().find(|group| group.key != ["(none)"]);
-            if let Some(group) = named {
-                let bytes = group.blocks.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
-                return format!(" ({} of them {how} {})", format_bytes(bytes), group.key.join(" "));
-            }
-        }
-        String::new()
-    }
-
-    fn left(&self, absence: &Absence) -> Moment {
-        after(self.trace, self.series, self.peak.metric, absence)
-    }
-
-    /// What the peak would be without the blocks that `is_gone` picks, alive at the peak or not.
-    fn left_without(&self, is_gone: impl Fn(BlockId) -> bool) -> Moment {
-        let grouped = Grouped::one(self.trace, is_gone);
-        let found = absences(self.trace, self.series.device(), self.peak.metric, &[&grouped], |_| false);
-        self.left(&found[0][0])
-    }
-
-    fn fused_optimizer(&self, of_parts: &[Absence]) -> Option<Advice> {
-        let cause = Cause { category: Category::Temporary, phase: Phase::Optimizer };
-        let (blocks, bytes) = self.of_cause(cause);
-        if !self.is_much(bytes, LEAST_PERCENT) || blocks.len() < 2 {
-            return None;
-        }
-        let without = self.left(self.parts.without(cause, of_parts));
-        let text = format!(
-            "{} ({}) are temporaries of the optimizer, {} live at once{}. A fused optimizer has none, and one without foreach \
-             has those of one parameter at a time: {}.",
-            format_bytes(bytes),
-            self.share(bytes),
-            blocks.len(),
-            self.mostly(&blocks),
-            self.peak_without(&without),
-        );
-        let condition = Some(cause.condition());
-        Some(Advice { remedy: Remedy::FusedOptimizer, bytes, without: Some(without), settings: None, condition, text })
-    }
-
     /// Gradients that outlive their phase: they wait for the optimizer.
     fn step_in_backward(&self) -> Option<Advice> {
         let trace = self.trace;
@@ -272,9 +146,14 @@ impl Scene<'_> {
         let found = absences(trace, device, self.peak.metric, &[&groups.grouped], |_| false);
         let line = |row: &usize| {
             let left = self.left(&found[0][*row]);
+            // One line that makes all needs no figure of its own.
+            let held = match at_peak[*row].0 {
+                all if all == bytes => "all".to_owned(),
+                most if share(most, bytes) == "100 %" => "nearly all".to_owned(),
+                some => format_bytes(some),
+            };
             format!(
-                "{} at {} (without them {} is {})",
-                format_bytes(at_peak[*row].0),
+                "{held} at {} (without them {} is {})",
                 groups.names(*row).join(" "),
                 self.the_peak(),
                 format_bytes(left.bytes)
@@ -301,7 +180,8 @@ impl Scene<'_> {
         }
         let beside = match bytes.checked_div(parameters) {
             _ if is_being_created(self.trace, self.peak, self.at_peak, self.failed) => {
-                ", which was still being created: all of it takes more".to_owned()
+                let when = if self.is_cut { "when memory ran out" } else { "at the peak" };
+                format!(", which was still being created {when}: the complete state is larger")
             }
             Some(_) => format!(", {:.1} times the parameters", bytes as f64 / parameters as f64),
             None => String::new(),
@@ -336,33 +216,6 @@ impl Scene<'_> {
             without: Some(idle.without),
             settings: None,
             condition: None,
-            text,
-        })
-    }
-
-    fn fewer_temporaries(&self, of_parts: &[Absence], phase: Phase) -> Option<Advice> {
-        let cause = Cause { category: Category::Temporary, phase };
-        let (blocks, bytes) = self.of_cause(cause);
-        if !self.is_much(bytes, LEAST_PERCENT) {
-            return None;
-        }
-        let without = self.left(self.parts.without(cause, of_parts));
-        let text = format!(
-            "{} ({}) are temporaries of {phase}, {} live at once{}. Operations in place, fused, or on parts of the batch need \
-             fewer: {}.",
-            format_bytes(bytes),
-            self.share(bytes),
-            blocks.len(),
-            self.mostly(&blocks),
-            self.peak_without(&without),
-        );
-        let condition = Some(cause.condition());
-        Some(Advice {
-            remedy: Remedy::FewerTemporaries,
-            bytes,
-            without: Some(without),
-            settings: None,
-            condition,
             text,
         })
     }
@@ -452,19 +305,6 @@ impl Scene<'_> {
         " The recording has no backward: if none is to follow, run forward under `torch.no_grad()`, which keeps none of \
          them."
     }
-
-    /// The peak, as far as the recording shows it.
-    fn the_peak(&self) -> &'static str {
-        if self.failed.is_some() { "the peak up to the failed request" } else { "the peak" }
-    }
-
-    /// The peak that is left without the blocks in question, and where it is then.
-    fn peak_without(&self, without: &Moment) -> String {
-        let saved = self.peak.bytes - without.bytes;
-        let moved = if without.phase == self.peak.phase { String::new() } else { format!(", in {}", without.phase) };
-        let (peak, left) = (self.the_peak(), format_bytes(without.bytes));
-        format!("without them {peak} is {left}, {} less{moved}", format_bytes(saved))
-    }
 }
 
 /// The part of a module path before its first number, and that number: `blocks` and `3` of `blocks.3.mlp`.
@@ -493,8 +333,4 @@ fn condition_of_row(trace: &Trace, row: &str, in_row: impl Fn(ScopeId) -> bool) 
     let parts = [&plain[..], &by_digit].into_iter().find(is_exact).filter(|_| !row.contains('"'))?;
     let quoted: Vec<String> = parts.iter().map(|part| format!("\"{part}\"")).collect();
     Some(format!("scope~{}", quoted.join(",")))
-}
-
-fn share(part: u64, whole: u64) -> String {
-    format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
 }

@@ -5,6 +5,11 @@ mod composition;
 mod parts;
 mod idle;
 mod state;
+mod remedy;
+mod scene;
+mod temporaries;
+mod leak;
+mod buffers;
 mod advice;
 
 use highwater_snapshots::ids::{BlockId, StackId};
@@ -14,7 +19,7 @@ use super::absence::{Absence, Grouped, absences};
 use super::between::bytes_of;
 use super::coder::Groups;
 use super::filter::Filter;
-use super::final_oom::final_oom;
+use super::final_oom::{final_oom, final_oom_on};
 use super::group_key::GroupKey;
 use super::live::LiveIndex;
 use super::matches::Matches;
@@ -22,11 +27,11 @@ use super::metric::Metric;
 use super::peak::Moment;
 use super::series::Series;
 
-pub use advice::{Advice, Remedy};
 pub use composition::{Composition, Piece};
 pub use idle::Idle;
 pub use layers::Layers;
 pub use parts::{Cause, Removal};
+pub use remedy::{Advice, Remedy};
 
 use parts::Parts;
 
@@ -133,7 +138,7 @@ impl Explanation {
         let layers = Layers::of(&totals);
         let removals = parts.removals(trace, (series, live), &peak, of_parts);
         let idle = Idle::of(trace, series, &peak, &at_peak, query.top);
-        let scene = advice::Scene {
+        let scene = scene::Scene {
             trace,
             series,
             peak: &peak,
@@ -142,6 +147,8 @@ impl Explanation {
             parts: &parts,
             idle: idle.as_ref(),
             failed: final_oom(trace),
+            is_cut: final_oom_on(trace, series.device()).is_some(),
+            live,
         };
         let advice = advice::advise(&scene, of_parts);
         Self {

@@ -2,16 +2,20 @@
 
 use super::*;
 use highwater_snapshots::Phase;
+use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::text::trace_from_text;
 
 fn explain(text: &str, keys: &[GroupKey], filter: &str) -> (Trace, Explanation) {
     let trace = trace_from_text(text).expect("the text is a trace");
-    let device = trace.main_device();
-    let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));
+    let explanation = explain_device(&trace, trace.main_device(), keys, filter);
+    (trace, explanation)
+}
+
+fn explain_device(trace: &Trace, device: DeviceId, keys: &[GroupKey], filter: &str) -> Explanation {
+    let (series, live) = (Series::build(trace, device), LiveIndex::build(trace, device));
     let filter: Filter = filter.parse().expect("the filter is one");
     let query = ExplainQuery { metric: Metric::Requested, keys, top: 3, filter: &filter };
-    let explanation = Explanation::of(&trace, &series, &live, &query);
-    (trace, explanation)
+    Explanation::of(trace, &series, &live, &query)
 }
 
 /// A step whose peak lies in the optimizer; without its intermediate results it would lie in backward.
@@ -330,14 +334,15 @@ fn optimizer_state_is_compared_with_the_parameters_only_once_all_of_it_is_made()
         let (_, explanation) = explain(text, &[GroupKey::Category], "");
         explanation.advice.into_iter().find(|one| one.remedy == Remedy::SmallerState).expect("it is much").text
     };
-    let partial = "which was still being created: all of it takes more. An 8-bit optimizer";
+    let partial = ["when memory ran out", "at the peak"]
+        .map(|when| format!("which was still being created {when}: the complete state is larger. An 8-bit optimizer"));
     let half = "alloc s1 1000 optimizer_state @blocks.0";
-    assert!(text_of(&failed_in_optimizer(half)).contains(partial), "{}", text_of(&failed_in_optimizer(half)));
+    assert!(text_of(&failed_in_optimizer(half)).contains(&partial[0]), "{}", text_of(&failed_in_optimizer(half)));
     // The peak of a whole recording may come before the last state is made.
     assert!(text_of(STEP).contains("state, 1.0 times the parameters."), "{}", text_of(STEP));
     let second = "    alloc s2 1000 optimizer_state @blocks.1\n";
     let later = STEP.replace(second, "").replace("    phase zero_grad", &format!("{second}    phase zero_grad"));
-    assert!(text_of(&later).contains(partial), "{}", text_of(&later));
+    assert!(text_of(&later).contains(&partial[1]), "{}", text_of(&later));
     // State that an earlier step made is all there is.
     let next = "step 1\nphase forward\nalloc a3 9000 activation\noom 4096 free=0\n";
     assert!(text_of(&format!("{STEP}{next}")).contains("1.0 times the parameters."));
@@ -377,4 +382,77 @@ fn what_an_exception_frees_is_not_told_to_be_unused() {
     let idle = |text: &str| explain(text, &[GroupKey::Category], "").1.idle.expect("it says").bytes();
     assert_eq!(idle(&format!("{step}free a\nfree b\n")), 400, "a was freed after b was made, and is not used");
     assert_eq!(idle(&format!("{step}oom 4096 free=0\nfree a\nfree b\n")), 0, "backward would have used it");
+}
+
+#[test]
+fn a_leak_comes_first_with_what_earlier_steps_left_at_the_peak() {
+    let step = |step: u32| {
+        format!(
+            "step {step}\nphase forward\nalloc a{step} 500 activation < model.py:3 forward < main\n\
+             alloc log{step} 100 < train.py:9 log < main\nfree a{step}\n"
+        )
+    };
+    let text: String = (0..5).map(step).collect();
+    let (_, explanation) = explain(&text, &[GroupKey::Category], "");
+    // In step 4 there are the logs of four earlier steps and its own.
+    let [leak, ..] = &explanation.advice[..] else { panic!("a leak: {:?}", explanation.advice) };
+    assert_eq!((leak.remedy, leak.bytes, explanation.peak.bytes), (Remedy::FixLeak, 400, 1000));
+    let told = "400 B (40 %) at the peak were kept from earlier steps: train.py:9 log leaks 100 B a step; `highwater \
+                growth` shows where.";
+    assert_eq!(leak.text, told);
+    let frees: String = (0..5).map(|number| step(number) + &format!("free log{number}\n")).collect();
+    let (_, explanation) = explain(&frees, &[GroupKey::Category], "");
+    assert!(explanation.advice.iter().all(|one| one.remedy != Remedy::FixLeak));
+}
+
+#[test]
+fn buffers_are_named_by_line_and_as_a_kv_cache_only_where_code_says_so() {
+    let line_of_cache = "_allocate_kv_cache";
+    let text_of = |text: &str| {
+        let mut trace = trace_from_text(text).expect("the text is a trace");
+        let tables = &mut trace.tables;
+        let cached = tables.lines.iter().filter(|line| tables.strings[line.function.0 as usize] == line_of_cache);
+        let files: Vec<usize> = cached.map(|line| line.file.0 as usize).collect();
+        files.into_iter().for_each(|file| {
+            tables.strings[file] = "/env/lib/python3.12/site-packages/vllm/worker/cache_engine.py".to_owned()
+        });
+        let explanation = explain_device(&trace, DeviceId(0), &[GroupKey::Category], "");
+        let found = explanation.advice.into_iter().find(|one| one.remedy == Remedy::SmallerBuffers);
+        found.map(|one| one.text).unwrap_or_default()
+    };
+    let block = |name: &str, size: u64, stack: &str| format!("alloc {name} {size} buffer < {stack}\n");
+    let cache = format!("cache_engine.py:7 {line_of_cache} < serve.py:4 main");
+    let cached = block("a", 500, &cache) + &block("b", 400, &cache) + "alloc w 100 parameter\n";
+    let kv = "900 B (90 %) are buffers allocated at serve.py:4 main (2 blocks). A KV cache needs less with fewer or \
+              smaller blocks, or with an 8-bit dtype.";
+    assert_eq!(text_of(&cached), kv);
+    let plain = block("a", 600, "m.py:7 build") + &block("b", 300, "n.py:7 build") + "alloc w 100 parameter\n";
+    let two = "900 B (90 %) are buffers (2 blocks), of which 600 B at m.py:7 build (1 block), 300 B at n.py:7 build (1 \
+               block).";
+    assert_eq!(text_of(&plain), two);
+    assert_eq!(text_of("alloc a 100 buffer\nalloc w 900 parameter"), "", "too little");
+}
+
+#[test]
+fn temporaries_of_one_parameter_at_a_time_promise_nothing_of_foreach() {
+    let one = "alloc w 100 parameter\nphase optimizer\nalloc t1 400 temporary < adam.py:3 step\n\
+               alloc t2 400 temporary < adam.py:4 step\nfree t1\nfree t2\n";
+    let fused = |text: &str| {
+        let (_, explanation) = explain(text, &[GroupKey::Category], "");
+        explanation.advice.into_iter().find(|one| one.remedy == Remedy::FusedOptimizer).expect("it is much")
+    };
+    let advice = fused(one);
+    assert!(advice.text.contains("one parameter at a time. In-place") && !advice.text.contains("foreach"));
+    assert_eq!(advice.without, None);
+    assert!(fused(&one.replace("adam.py:4", "adam.py:3")).text.contains("one without foreach"));
+}
+
+#[test]
+fn a_failed_request_of_another_device_does_not_end_the_figures_of_this_one() {
+    let text = "alloc w 100 parameter\nphase optimizer\nalloc t1 400 temporary < adam.py:3 step\n\
+                alloc t2 400 temporary < adam.py:3 step\nfree t1\nfree t2\noom 4096 free=0 device=1\n";
+    let trace = trace_from_text(text).expect("the text is a trace");
+    let explanation = explain_device(&trace, DeviceId(0), &[GroupKey::Category], "");
+    assert!(!explanation.advice.is_empty());
+    assert!(explanation.advice.iter().all(|one| !one.text.contains("failed request")), "{:?}", explanation.advice);
 }

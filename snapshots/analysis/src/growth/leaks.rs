@@ -161,6 +161,12 @@ impl Leaks {
         }
     }
 
+    /// The blocks among `blocks` that come from where the leaks come from, whether or not they were made in the window.
+    pub fn kept_among(&self, trace: &Trace, blocks: &[BlockId]) -> Vec<BlockId> {
+        let places: HashSet<Place> = self.blocks.iter().map(|id| place(trace, *id)).collect();
+        blocks.iter().copied().filter(|id| places.contains(&place(trace, *id))).collect()
+    }
+
     fn push(&mut self, line: String, window: &StepWindow, tallies: &[(Place, Tally)]) {
         let mut kept = Sum::default();
         for (_, tally) in tallies {

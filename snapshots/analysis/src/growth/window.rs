@@ -1,9 +1,10 @@
 //! Window: the steps over which growth is asked for, and why these.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
 
-use crate::device_spans::device_spans;
+use crate::device_spans::{device_spans, is_of_device};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
@@ -21,14 +22,49 @@ pub enum FirstStep {
 }
 
 /// How the last step was chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LastStep {
     /// It was asked for.
     Asked,
     /// It is the last of the recording.
     Last,
-    /// It is the last whole one: the one after it is cut, as far as its phases tell.
-    Whole,
+    /// It is the last whole one: the one after it is not whole, and why.
+    Whole(Cut),
+    /// It is the only one, and not whole.
+    OnlyCut(Cut),
+}
+
+/// Why a step is not whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Memory ran out in it, on any device.
+    OutOfMemory,
+    /// It lacks phases that the step before it has.
+    Lacks(Vec<Phase>),
+    /// It frees parameters: the program ends in it.
+    FreesModel,
+    /// It allocates next to nothing.
+    AllocatesLittle,
+}
+
+/// What such a step does.
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfMemory => f.write_str("runs out of memory"),
+            Self::Lacks(phases) => {
+                let names: Vec<&str> = phases.iter().map(|phase| phase.name()).collect();
+                let listed = match names.as_slice() {
+                    [] => String::new(),
+                    [one] => (*one).to_owned(),
+                    [others @ .., last] => format!("{} and {last}", others.join(", ")),
+                };
+                write!(f, "has no {listed}")
+            }
+            Self::FreesModel => f.write_str("frees the model"),
+            Self::AllocatesLittle => f.write_str("allocates next to nothing"),
+        }
+    }
 }
 
 /// Steps that follow one another. Growth is counted from before the first event of the first to after the last event of
@@ -77,7 +113,11 @@ impl StepWindow {
             let missing = || format!("the recording has steps {} to {}", runs[0].step, runs[last].step);
             runs.iter().position(|run| run.step == step).ok_or_else(missing)
         };
-        let whole = last_whole(trace, &runs).unwrap_or(last);
+        let cut = runs.len().checked_sub(2).map_or_else(
+            || ran_out(trace, &runs[last]).then_some(Cut::OutOfMemory),
+            |before| cut(trace, device, &runs[before], &runs[last]),
+        );
+        let whole = if cut.is_some() { last.saturating_sub(1) } else { last };
         let first_at = match from {
             Some(step) => (find(step)?, FirstStep::Asked),
             None if whole > 0 => (1, FirstStep::AfterFirst),
@@ -85,8 +125,11 @@ impl StepWindow {
         };
         let last_at = match to {
             Some(step) => (find(step)?, LastStep::Asked),
-            None if whole < last && whole >= first_at.0 => (whole, LastStep::Whole),
-            None => (last, LastStep::Last),
+            None => match cut {
+                Some(cut) if last == 0 => (last, LastStep::OnlyCut(cut)),
+                Some(cut) if whole >= first_at.0 => (whole, LastStep::Whole(cut)),
+                _ => (last, LastStep::Last),
+            },
         };
         // A last step that is asked for may lie before the first that was chosen.
         let first_at = match from {
@@ -106,13 +149,21 @@ impl StepWindow {
     /// The last two whole steps of `device`; none if it has fewer.
     pub fn last_two(trace: &Trace, device: DeviceId) -> Option<[u32; 2]> {
         let runs = runs(trace, device);
-        let last = last_whole(trace, &runs)?;
-        Some([runs[last.checked_sub(1)?].step, runs[last].step])
+        let [.., before, last] = runs.as_slice() else { return None };
+        match cut(trace, device, before, last) {
+            None => Some([before.step, last.step]),
+            Some(_) => Some([runs[runs.len().checked_sub(3)?].step, before.step]),
+        }
     }
 
     /// All events of a recording without steps: what survives them can be counted, growth per step cannot.
     pub fn without_steps(trace: &Trace) -> Self {
         Self { steps: Vec::new(), events: 0..trace.events.len(), first: FirstStep::Asked, last: LastStep::Asked }
+    }
+
+    /// Whether the window has a whole step: not where the only one is cut short.
+    pub fn is_whole(&self) -> bool {
+        !matches!(self.last, LastStep::OnlyCut(_))
     }
 
     /// The number of the first step.
@@ -134,6 +185,7 @@ impl StepWindow {
     pub fn reasons(&self) -> Vec<String> {
         let first = match self.first {
             FirstStep::Asked => None,
+            FirstStep::Only if matches!(self.last, LastStep::OnlyCut(_)) => None,
             FirstStep::AfterFirst => Some(format!(
                 "Counted from step {}: the first step of a recording allocates what later steps reuse.",
                 self.from()
@@ -143,12 +195,10 @@ impl StepWindow {
                 self.from()
             )),
         };
-        let last = match self.last {
+        let last = match &self.last {
             LastStep::Asked | LastStep::Last => None,
-            LastStep::Whole => Some(format!(
-                "Counted to step {}: the next step lacks phases that others have, ran out of memory, or freed the model.",
-                self.to()
-            )),
+            LastStep::Whole(cut) => Some(format!("Counted to step {}: the next step {cut}.", self.to())),
+            LastStep::OnlyCut(cut) => Some(format!("The only step, {}, {cut}: growth per step is unknown.", self.to())),
         };
         first.into_iter().chain(last).collect()
     }
@@ -165,37 +215,55 @@ fn runs(trace: &Trace, device: DeviceId) -> Vec<Run> {
             runs.push(Run { step, events: span.first.0 as usize..0, phases: Vec::new() });
         }
         runs[row].events.end = span.end.0 as usize;
-        if !runs[row].phases.contains(&span.phase) {
+        if !runs[row].phases.contains(&span.phase) && is_of_device(trace, device, &span) {
             runs[row].phases.push(span.phase);
         }
     }
     runs
 }
 
-/// The position of the last step that went to its end, or else of the one before it.
-fn last_whole(trace: &Trace, runs: &[Run]) -> Option<usize> {
-    match runs {
-        [] => None,
-        [_] => Some(0),
-        [.., before, last] if is_whole(trace, before, last) => Some(runs.len() - 1),
-        _ => Some(runs.len() - 2),
+/// Why the last step of `device` is not whole; none where it went to its end, as far as the step `before` it tells. A last
+/// step in which memory ran out on any device is cut short. So is one that has next to nothing of what the step before it
+/// has: neither its phases of training, nor a hundredth of its bytes. One with which the recording ends, moreover, may lack
+/// single phases, or have what belongs to no step: the end of the program, which frees the model.
+fn cut(trace: &Trace, device: DeviceId, before: &Run, last: &Run) -> Option<Cut> {
+    if ran_out(trace, last) {
+        return Some(Cut::OutOfMemory);
+    }
+    let is_training = |phase: &Phase| !matches!(phase, Phase::Setup | Phase::Other);
+    let had: Vec<Phase> = before.phases.iter().copied().filter(is_training).collect();
+    let lacks: Vec<Phase> = had.iter().copied().filter(|phase| !last.phases.contains(phase)).collect();
+    let is_followed = last.events.end < trace.events.len();
+    let frees_model = || takes_model_down(trace, device, last) && !takes_model_down(trace, device, before);
+    let is_empty = (!had.is_empty() && lacks.len() == had.len())
+        || allocated(trace, device, last).saturating_mul(100) < allocated(trace, device, before);
+    match is_empty || !is_followed {
+        true if frees_model() => Some(Cut::FreesModel),
+        true if !lacks.is_empty() => Some(Cut::Lacks(lacks)),
+        true if is_empty => Some(Cut::AllocatesLittle),
+        _ => None,
     }
 }
 
-/// Whether the last step went to its end: something comes after it, or it has every phase of the step before it. Not
-/// where memory ran out in it, nor where it has what belongs to no step: the end of the program, which frees the model.
-fn is_whole(trace: &Trace, before: &Run, last: &Run) -> bool {
-    let ran_out = trace.events.kind[last.events.clone()].contains(&EventKind::Oom);
-    let is_followed = last.events.end < trace.events.len();
-    let has_all = || before.phases.iter().all(|phase| last.phases.contains(phase));
-    !ran_out && (is_followed || (has_all() && !takes_model_down(trace, last)))
+/// Whether a request failed in a step, on any device.
+fn ran_out(trace: &Trace, step: &Run) -> bool {
+    trace.events.kind[step.events.clone()].contains(&EventKind::Oom)
 }
 
-/// Whether parameters are freed in a step.
-fn takes_model_down(trace: &Trace, step: &Run) -> bool {
+/// The bytes that `device` allocates in a step.
+fn allocated(trace: &Trace, device: DeviceId, step: &Run) -> u64 {
+    let events = &trace.events;
+    let is_alloc = |index: &usize| events.kind[*index] == EventKind::Alloc && events.device[*index] == device;
+    let bytes = |index: usize| trace.blocks.allocated[events.subject[index] as usize];
+    step.events.clone().filter(is_alloc).map(bytes).fold(0, u64::saturating_add)
+}
+
+/// Whether parameters on `device` are freed in a step.
+fn takes_model_down(trace: &Trace, device: DeviceId, step: &Run) -> bool {
     step.events.clone().any(|index| {
         let block = BlockId(trace.events.subject[index]);
         trace.events.kind[index] == EventKind::FreeRequested
+            && trace.events.device[index] == device
             && block.is_some()
             && trace.blocks.category[block.0 as usize] == Category::Parameter
     })
@@ -225,9 +293,10 @@ mod tests {
     fn it_goes_from_the_second_step_to_the_last_whole_one() {
         use FirstStep::{AfterFirst, Asked, Only};
         let (whole, cut) = ("forward backward optimizer", "forward");
+        let lacks = LastStep::Whole(Cut::Lacks(vec![Phase::Backward, Phase::Optimizer]));
         assert_eq!(window(&[whole; 4], None, None), (11, 13, AfterFirst, LastStep::Last));
-        assert_eq!(window(&[whole, whole, whole, cut], None, None), (11, 12, AfterFirst, LastStep::Whole));
-        assert_eq!(window(&[whole, cut], None, None), (10, 10, Only, LastStep::Whole));
+        assert_eq!(window(&[whole, whole, whole, cut], None, None), (11, 12, AfterFirst, lacks.clone()));
+        assert_eq!(window(&[whole, cut], None, None), (10, 10, Only, lacks));
         assert_eq!(window(&[whole], None, None), (10, 10, Only, LastStep::Last));
         assert_eq!(window(&[whole, whole, cut], Some(12), None), (12, 12, Asked, LastStep::Last));
         assert_eq!(window(&[whole; 3], Some(10), Some(11)), (10, 11, Asked, LastStep::Asked));
@@ -238,8 +307,8 @@ mod tests {
     fn a_step_in_which_memory_ran_out_is_cut() {
         let text = "step 0\nphase forward\nalloc a 1\nstep 1\nphase forward\nalloc b 1\noom 5 free=0\nalloc c 1\n";
         let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap();
-        assert_eq!((window.to(), window.last), (0, LastStep::Whole));
-        assert!(window.reasons()[1].contains("ran out of memory"));
+        assert_eq!((window.to(), &window.last), (0, &LastStep::Whole(Cut::OutOfMemory)));
+        assert_eq!(window.reasons()[1], "Counted to step 0: the next step runs out of memory.");
     }
 
     #[test]
@@ -249,6 +318,43 @@ mod tests {
         let last = |text: &str| StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap().to();
         assert_eq!((last(&text), last(&format!("{text}free w\n"))), (2, 1));
         assert_eq!(last(&format!("{text}phase setup\nfree w\n")), 2, "what comes after the steps belongs to none");
+    }
+
+    #[test]
+    fn the_only_step_is_no_whole_one_where_memory_ran_out_in_it() {
+        let text = "alloc w 1\nstep 3\nphase forward\nalloc a 1\noom 5 free=0\nfree a\nfree w\n";
+        let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap();
+        assert!(!window.is_whole());
+        assert_eq!(window.reasons(), ["The only step, 3, runs out of memory: growth per step is unknown."]);
+        assert!(StepWindow::last_two(&trace_from_text(text).unwrap(), DeviceId(0)).is_none());
+    }
+
+    #[test]
+    fn the_last_step_of_a_device_is_cut_where_it_merely_frees_or_allocates_next_to_nothing() {
+        let step = |step: u32, device: u16| {
+            format!(
+                "step {step}\nphase forward\nalloc a{step} 500 device={device}\nphase backward\n\
+                 alloc g{step} 500 device={device}\nfree a{step} device={device}\nfree g{step} device={device}\n"
+            )
+        };
+        let last = |text: &str| {
+            let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap();
+            (window.to(), window.last)
+        };
+        let steps = |device: u16| (0..3).map(|number| step(number, device)).collect::<String>();
+        // What device 0 kept is freed while device 1 trains.
+        let text = format!(
+            "alloc w 500\nalloc v 500 device=1\n{}{}",
+            steps(0),
+            step(3, 1).replace("phase back", "free w\nphase back")
+        );
+        let lacks = Cut::Lacks(vec![Phase::Backward]);
+        assert_eq!(last(&text), (2, LastStep::Whole(lacks.clone())));
+        assert_eq!(last(&format!("{text}step 4\n{}", step(4, 1))), (2, LastStep::Whole(lacks)), "others go on");
+        let frees = text.replace("alloc w 500", "alloc w 500 parameter");
+        assert_eq!(last(&frees), (2, LastStep::Whole(Cut::FreesModel)));
+        let plain = "step 0\nalloc a 500\nfree a\nstep 1\nalloc b 500\nfree b\nstep 2\nalloc c 1\nfree c\n";
+        assert_eq!(last(plain), (1, LastStep::Whole(Cut::AllocatesLittle)));
     }
 
     #[test]

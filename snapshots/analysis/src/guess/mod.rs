@@ -2,12 +2,14 @@
 //! stated rules, and marked as guessed.
 //!
 //! PyTorch's snapshots say neither what a block is for nor which phase ran. [`roles`] has what a stack says,
-//! [`phases`] the rules by which phases follow, [`categories`] those for blocks; [`rules`] lets users put their own
+//! [`phases`] the rules by which the phases of a device follow, [`merge`] those for the whole program, [`categories`] those
+//! for blocks; [`rules`] lets users put their own
 //! before them. What a recording says itself is never changed.
 
 mod patterns;
 pub mod roles;
 pub mod phases;
+pub mod merge;
 pub mod categories;
 pub mod rules;
 #[cfg(test)]
@@ -19,10 +21,12 @@ pub use rules::Rules;
 use std::collections::HashMap;
 
 use self::categories::Guesser;
-use self::phases::{Runs, runs_of};
+use self::merge::{Stretch, merge, step_ends};
+use self::phases::Runs;
 use self::roles::Roles;
+use crate::final_oom::final_oom;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::ids::{EventId, StringId};
+use highwater_snapshots::ids::{DeviceId, EventId, StringId};
 use highwater_snapshots::trace::{Annotation, Trace};
 use highwater_snapshots::{Category, Phase};
 
@@ -71,42 +75,46 @@ fn forget_guessed(trace: &mut Trace) {
     }
 }
 
-/// Adds the main device's phases and steps, where the recording says none.
+/// Adds the program's phases and steps, where the recording says none.
 fn annotate(trace: &mut Trace, runs: &[Runs]) {
     let device = trace.main_device();
-    let Some(runs) = runs_of(runs, device) else { return };
+    let end = EventId::from_index(trace.events.len());
+    let stretches = merge(runs, device, final_oom(trace).map_or(end, |failed| EventId(failed.0 + 1)));
     let says_phases = trace.events.kind.contains(&EventKind::Phase);
-    let mut ranges: Vec<(String, EventId, EventId)> = Vec::new();
+    let mut ranges: Vec<(String, Stretch)> = Vec::new();
     // Steps that are only known to end with the optimizer give way: stacks say where they begin, too.
     if !trace.spans.names_steps() {
-        ranges.extend(steps(runs, EventId::from_index(trace.events.len())));
+        ranges.extend(steps(&stretches, device, end));
     }
     if !says_phases {
         let is_said = |first: EventId, phase: Phase| trace.spans.at(first).is_some_and(|span| span.phase == phase);
-        let phases = runs.rows().iter().filter(|run| !matches!(run.phase, Phase::Setup | Phase::Other));
-        let phases = phases.filter(|run| run.first < run.end && !is_said(run.first, run.phase));
-        ranges.extend(phases.map(|run| (run.phase.name().to_owned(), run.first, run.end)));
+        let phases = stretches.iter().filter(|stretch| stretch.phase != Phase::Other);
+        let phases = phases.filter(|stretch| stretch.first < stretch.end && !is_said(stretch.first, stretch.phase));
+        ranges.extend(phases.map(|stretch| (stretch.phase.name().to_owned(), *stretch)));
     }
     let names = intern_all(trace, ranges.iter().map(|(name, ..)| name.as_str()));
-    for ((_, first, end), name) in ranges.iter().zip(names) {
-        let (start_ns, end_ns) = (trace.events.time_of(*first), trace.events.time_of(EventId(end.0 - 1)));
-        let annotation = Annotation { name, device, start_ns, end_ns, first: *first, end: *end, is_guessed: true };
+    for ((_, Stretch { first, end, device, .. }), name) in ranges.into_iter().zip(names) {
+        let (start_ns, end_ns) = (trace.events.time_of(first), trace.events.time_of(EventId(end.0 - 1)));
+        let annotation = Annotation { name, device, start_ns, end_ns, first, end, is_guessed: true };
         trace.annotations.push(annotation);
     }
 }
 
-/// The steps: each ends with its optimizer; what follows the last is one more if a phase runs in it.
-fn steps(runs: &Runs, end: EventId) -> Vec<(String, EventId, EventId)> {
-    let ends = runs.step_ends();
-    let (Some(mut first), Some(&last)) = (runs.first_phase(), ends.last()) else {
+/// The steps of `device`: each ends with its optimizer; what follows the last is one more if a phase runs in it.
+fn steps(stretches: &[Stretch], device: DeviceId, end: EventId) -> Vec<(String, Stretch)> {
+    let ends = step_ends(stretches);
+    let begun = stretches.iter().find(|stretch| stretch.phase != Phase::Other);
+    let (Some(begun), Some(&last)) = (begun, ends.last()) else {
         return Vec::new();
     };
     let is_phase = |phase: Phase| matches!(phase, Phase::Forward | Phase::Backward);
-    let has_more = runs.rows().iter().any(|run| run.first >= last && run.first < run.end && is_phase(run.phase));
+    let has_more = stretches.iter().any(|one| one.first >= last && one.first < one.end && is_phase(one.phase));
+    let mut first = begun.first;
     let mut steps = Vec::new();
     for end in ends.into_iter().chain(has_more.then_some(end)) {
         if first < end {
-            steps.push((format!("step {}", steps.len()), first, end));
+            let name = format!("step {}", steps.len());
+            steps.push((name, Stretch { phase: Phase::Other, first, end, device }));
             first = end;
         }
     }

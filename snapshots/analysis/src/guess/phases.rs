@@ -40,6 +40,8 @@ pub struct Run {
     pub last_said: EventId,
     /// The last allocation.
     pub last_alloc: EventId,
+    /// The last event of the device, whatever it says; none where only the program said what runs.
+    last_event: EventId,
     /// The allocations that said so.
     allocs: u32,
     /// Said by the program or by a frame, not by the lack of frames.
@@ -48,7 +50,21 @@ pub struct Run {
 
 impl Run {
     fn begun(phase: Phase, first: EventId, is_exact: bool) -> Self {
-        Self { phase, first, end: first, last_said: first, last_alloc: first, allocs: 0, is_exact }
+        Self {
+            phase,
+            first,
+            end: first,
+            last_said: first,
+            last_alloc: first,
+            last_event: EventId::NONE,
+            allocs: 0,
+            is_exact,
+        }
+    }
+
+    /// One past the last event of the device in this run.
+    pub fn own_end(&self) -> EventId {
+        if self.last_event.is_some() { EventId(self.last_event.0 + 1) } else { self.first }
     }
 }
 
@@ -110,29 +126,6 @@ impl Runs {
     pub fn are_recomputed_together(&self, made: EventId, freed: EventId) -> bool {
         let after = self.recomputed.partition_point(|stretch| stretch.start <= made);
         after.checked_sub(1).is_some_and(|position| freed < self.recomputed[position].end)
-    }
-
-    /// Where steps end: after the last optimizer run before forward runs again, and a zero_grad right behind it. One
-    /// event past the step each; none if no optimizer ran.
-    pub fn step_ends(&self) -> Vec<EventId> {
-        let mut ends = Vec::new();
-        let mut end = None;
-        for (position, run) in self.rows.iter().enumerate() {
-            match run.phase {
-                Phase::Optimizer => end = Some((position, run.end)),
-                Phase::ZeroGrad if end.is_some_and(|(last, _)| last + 1 == position) => end = Some((position, run.end)),
-                Phase::Forward => ends.extend(end.take().map(|(_, event)| event)),
-                _ => {}
-            }
-        }
-        ends.extend(end.map(|(_, event)| event));
-        ends
-    }
-
-    /// The first event of a phase: where the first step begins.
-    pub fn first_phase(&self) -> Option<EventId> {
-        let run = self.rows.iter().find(|run| !matches!(run.phase, Phase::Setup | Phase::Other));
-        run.map(|run| run.first)
     }
 }
 
@@ -255,12 +248,22 @@ impl Walker {
         }
     }
 
+    /// Takes the next event of the device.
     fn take(&mut self, trace: &Trace, roles: &Roles, event: EventId, said: Option<Phase>) {
+        let kind = trace.events.kind[event.0 as usize];
+        if matches!(kind, EventKind::Alloc | EventKind::FreeRequested) {
+            self.take_of_block(trace, roles, event, said);
+        }
+        if let Some(run) = self.runs.last_mut()
+            && !matches!(kind, EventKind::Step | EventKind::Phase | EventKind::DeviceUsed)
+        {
+            run.last_event = event;
+        }
+    }
+
+    fn take_of_block(&mut self, trace: &Trace, roles: &Roles, event: EventId, said: Option<Phase>) {
         let row = event.0 as usize;
         let kind = trace.events.kind[row];
-        if !matches!(kind, EventKind::Alloc | EventKind::FreeRequested) {
-            return;
-        }
         let stack = trace.events.stack[row];
         let block = BlockId(trace.events.subject[row]);
         let made_by = block.index().and_then(|row| trace.blocks.stack.get(row)).copied().unwrap_or_default();
@@ -347,6 +350,9 @@ fn absorb(runs: Vec<Run>) -> Vec<Run> {
             Some(last) if last.phase == run.phase => {
                 last.last_said = run.last_said;
                 last.last_alloc = last.last_alloc.max(run.last_alloc);
+                if run.last_event.is_some() {
+                    last.last_event = run.last_event;
+                }
                 last.allocs = last.allocs.saturating_add(run.allocs);
                 last.is_exact |= run.is_exact;
             }

@@ -1,0 +1,43 @@
+//! Leak: advice on lines that keep memory of every step until the peak.
+
+use super::remedy::{Advice, Remedy};
+use super::scene::{LEAST_PERCENT, Scene, TOP_LINES};
+use crate::between::bytes_of;
+use crate::filter::Filter;
+use crate::growth::{Leaks, StepWindow};
+use crate::matches::Matches;
+use highwater_snapshots::line_text::unique_suffixes;
+use highwater_snapshots::units::format_bytes;
+
+impl Scene<'_> {
+    /// What the lines that leak keep at the peak from the steps before its own.
+    pub(super) fn fix_leak(&self) -> Option<Advice> {
+        let trace = self.trace;
+        let window = StepWindow::of(trace, self.series.device(), None, None).ok().filter(StepWindow::is_whole)?;
+        let matches = Matches::of(trace, &Filter::default());
+        let leaks = Leaks::of(trace, self.live, self.peak.metric, &window, &matches);
+        let step_of = |row: usize| trace.spans.at(trace.blocks.alloc[row]).and_then(|span| span.step);
+        let mut kept = leaks.kept_among(trace, self.at_peak);
+        kept.retain(|id| step_of(id.0 as usize).is_some_and(|step| Some(step) != self.peak.step));
+        let bytes = kept.iter().map(|id| bytes_of(trace, self.peak.metric, *id)).sum();
+        if !self.is_much(bytes, LEAST_PERCENT) {
+            return None;
+        }
+        let names = unique_suffixes(&leaks.lines.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
+        let told = leaks.lines.iter().zip(names).take(TOP_LINES);
+        let mut lines: Vec<String> =
+            told.map(|(leak, line)| format!("{line} leaks {} a step", format_bytes(leak.bytes_per_step))).collect();
+        match leaks.lines.len().saturating_sub(TOP_LINES) {
+            0 => {}
+            1 => lines.push("1 more line leaks".to_owned()),
+            more => lines.push(format!("{more} more lines leak")),
+        }
+        let text = format!(
+            "{} ({}) at the peak were kept from earlier steps: {}; `highwater growth` shows where.",
+            format_bytes(bytes),
+            self.share(bytes),
+            lines.join(", "),
+        );
+        Some(Advice { remedy: Remedy::FixLeak, bytes, without: None, settings: None, condition: None, text })
+    }
+}

@@ -1,0 +1,113 @@
+//! Scene: a peak with all that advice is drawn from, and the words that advice has in common.
+
+use super::after;
+use super::idle::Idle;
+use super::parts::{Cause, Parts};
+use crate::absence::{Absence, Grouped, absences};
+use crate::between::bytes_of;
+use crate::group_key::GroupKey;
+use crate::holders::Holders;
+use crate::live::LiveIndex;
+use crate::metric::Totals;
+use crate::peak::Moment;
+use crate::series::Series;
+use highwater_snapshots::ids::{BlockId, EventId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::units::format_bytes;
+
+/// What concerns less than this share of the peak, in percent, is not worth a word.
+pub(super) const LEAST_PERCENT: u64 = 5;
+/// Activations and state below this share are what every training step has.
+pub(super) const LEAST_PERCENT_OF_STATE: u64 = 10;
+/// Lines of code that are named.
+pub(super) const TOP_LINES: usize = 3;
+
+/// What advice is drawn from.
+pub(super) struct Scene<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) series: &'a Series,
+    pub(super) peak: &'a Moment,
+    pub(super) totals: &'a Totals,
+    pub(super) at_peak: &'a [BlockId],
+    pub(super) parts: &'a Parts,
+    pub(super) idle: Option<&'a Idle>,
+    pub(super) live: &'a LiveIndex,
+    /// The failed request with which the recording ends.
+    pub(super) failed: Option<EventId>,
+    /// Whether that is one of this device.
+    pub(super) is_cut: bool,
+}
+
+impl Scene<'_> {
+    pub(super) fn is_much(&self, bytes: u64, percent: u64) -> bool {
+        bytes > 0 && u128::from(bytes) * 100 >= u128::from(self.peak.bytes) * u128::from(percent)
+    }
+
+    pub(super) fn share(&self, bytes: u64) -> String {
+        share(bytes, self.peak.bytes)
+    }
+
+    /// The blocks at the peak that `is_one` picks, and their bytes.
+    pub(super) fn pick(&self, is_one: impl Fn(BlockId) -> bool) -> (Vec<BlockId>, u64) {
+        let picked: Vec<BlockId> = self.at_peak.iter().copied().filter(|id| is_one(*id)).collect();
+        let bytes = picked.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
+        (picked, bytes)
+    }
+
+    pub(super) fn of_cause(&self, cause: Cause) -> (Vec<BlockId>, u64) {
+        self.pick(|id| self.parts.cause(id) == Some(cause))
+    }
+
+    /// How many `blocks` are live at once, and the operation that made most of their bytes, or else the line.
+    pub(super) fn live_at_once(&self, blocks: &[BlockId]) -> String {
+        let number = blocks.len();
+        let count = if number == 1 { "1 tensor".to_owned() } else { format!("{number} tensors live at once") };
+        for (key, how) in [(GroupKey::Op, "by"), (GroupKey::Frame, "at")] {
+            let holders = Holders::of(self.trace, blocks, &[key], 2);
+            let named = holders.groups.iter().find(|group| group.key != ["(none)"]);
+            if let Some(group) = named {
+                let key = group.key.join(" ");
+                let bytes = group.blocks.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
+                return match group.blocks.len() {
+                    all if all == number && all > 1 => format!("{count}, all from {key}"),
+                    all if all == number => format!("{count}, from {key}"),
+                    _ => format!("{count}, {} of them {how} {key}", format_bytes(bytes)),
+                };
+            }
+        }
+        count
+    }
+
+    pub(super) fn left(&self, absence: &Absence) -> Moment {
+        after(self.trace, self.series, self.peak.metric, absence)
+    }
+
+    /// What the peak would be without the blocks that `is_gone` picks, alive at the peak or not.
+    pub(super) fn left_without(&self, is_gone: impl Fn(BlockId) -> bool) -> Moment {
+        let grouped = Grouped::one(self.trace, is_gone);
+        let found = absences(self.trace, self.series.device(), self.peak.metric, &[&grouped], |_| false);
+        self.left(&found[0][0])
+    }
+
+    /// The peak, as far as the recording shows it.
+    pub(super) fn the_peak(&self) -> &'static str {
+        if self.is_cut { "the peak up to the failed request" } else { "the peak" }
+    }
+
+    /// The peak that is left without the blocks in question, and where it is then.
+    pub(super) fn peak_without(&self, without: &Moment) -> String {
+        let saved = self.peak.bytes - without.bytes;
+        let moved = if without.phase == self.peak.phase {
+            String::new()
+        } else {
+            format!("; the new peak is in {}", without.phase)
+        };
+        let (peak, left) = (self.the_peak(), format_bytes(without.bytes));
+        format!("without them {peak} is {left}, {} less{moved}", format_bytes(saved))
+    }
+}
+
+/// A share in percent.
+pub(super) fn share(part: u64, whole: u64) -> String {
+    format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
+}

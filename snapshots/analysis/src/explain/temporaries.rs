@@ -1,0 +1,72 @@
+//! Temporaries: advice on intermediate results that are live at a peak.
+
+use std::collections::HashSet;
+
+use super::parts::Cause;
+use super::remedy::{Advice, Remedy};
+use super::scene::{LEAST_PERCENT, Scene};
+use crate::absence::Absence;
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{Category, Phase};
+
+impl Scene<'_> {
+    pub(super) fn fused_optimizer(&self, of_parts: &[Absence]) -> Option<Advice> {
+        let cause = Cause { category: Category::Temporary, phase: Phase::Optimizer };
+        let (blocks, bytes) = self.of_cause(cause);
+        if !self.is_much(bytes, LEAST_PERCENT) || blocks.len() < 2 {
+            return None;
+        }
+        let held = format!(
+            "{} ({}) are temporaries of the optimizer: {}.",
+            format_bytes(bytes),
+            self.share(bytes),
+            self.live_at_once(&blocks)
+        );
+        // Code that treats parameters one by one makes each intermediate result at a place of its own.
+        let mut places = HashSet::new();
+        let is_of_many = blocks.iter().any(|id| {
+            let block = self.trace.blocks.get(*id);
+            !places.insert((block.stack, self.trace.tables.op(block.op).map(|op| op.name)))
+        });
+        let (without, text) = if is_of_many {
+            let without = self.left(self.parts.without(cause, of_parts));
+            let text = format!(
+                "{held} A fused optimizer has none, and one without foreach has those of one parameter at a time: {}.",
+                self.peak_without(&without)
+            );
+            (Some(without), text)
+        } else {
+            let text = format!(
+                "{held} They belong to one parameter at a time. In-place operations need fewer, and a fused optimizer none."
+            );
+            (None, text)
+        };
+        let condition = Some(cause.condition());
+        Some(Advice { remedy: Remedy::FusedOptimizer, bytes, without, settings: None, condition, text })
+    }
+
+    pub(super) fn fewer_temporaries(&self, of_parts: &[Absence], phase: Phase) -> Option<Advice> {
+        let cause = Cause { category: Category::Temporary, phase };
+        let (blocks, bytes) = self.of_cause(cause);
+        if !self.is_much(bytes, LEAST_PERCENT) {
+            return None;
+        }
+        let without = self.left(self.parts.without(cause, of_parts));
+        let text = format!(
+            "{} ({}) are temporaries of {phase}: {}. Operations in place, fused, or on parts of the batch need fewer: {}.",
+            format_bytes(bytes),
+            self.share(bytes),
+            self.live_at_once(&blocks),
+            self.peak_without(&without),
+        );
+        let condition = Some(cause.condition());
+        Some(Advice {
+            remedy: Remedy::FewerTemporaries,
+            bytes,
+            without: Some(without),
+            settings: None,
+            condition,
+            text,
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Merge: the phases of a whole program, from the runs of its devices.
+//!
+//! Devices may train one after another, so that each phase is visible on one device alone. Where runs of several devices
+//! overlap in the order of events, the main device's count, then those of the device with the lowest number. A run
+//! reaches from its first to its last event on its device; what lies between two runs of a device belongs to the first
+//! of them where no run of another device covers it. Nothing is concluded from the silence of a device after its last
+//! event, nor from what follows the failed request with which a recording ends: that is how an exception unwinds.
+
+use super::phases::{Run, Runs};
+use highwater_snapshots::Phase;
+use highwater_snapshots::ids::{DeviceId, EventId};
+
+/// A phase of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// What runs. [`Phase::Other`] where no device says.
+    pub phase: Phase,
+    /// The first event.
+    pub first: EventId,
+    /// One past the last event. A phase that touched no memory is empty.
+    pub end: EventId,
+    /// The device that says so.
+    pub device: DeviceId,
+}
+
+impl Stretch {
+    fn is_empty(&self) -> bool {
+        self.first == self.end
+    }
+}
+
+/// Stretches of one device that do not overlap, in order, with how many of them are passed.
+#[derive(Default)]
+struct Layer {
+    stretches: Vec<Stretch>,
+    next: usize,
+}
+
+impl Layer {
+    fn push(&mut self, stretch: Stretch) {
+        if stretch.first < stretch.end {
+            self.stretches.push(stretch);
+        }
+    }
+
+    /// The stretch that covers `event`, which is no earlier than at the call before.
+    fn at(&mut self, event: EventId) -> Option<Stretch> {
+        while self.stretches.get(self.next).is_some_and(|stretch| stretch.end <= event) {
+            self.next += 1;
+        }
+        self.stretches.get(self.next).copied().filter(|stretch| stretch.first <= event)
+    }
+}
+
+/// The phases of the program whose devices have `runs`, in order and without gaps up to `end`, one past the last event
+/// that counts. O(runs × devices).
+pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
+    let mut order: Vec<DeviceId> = (0..runs.len() as u16).map(DeviceId).collect();
+    order.sort_by_key(|device| (*device != main, *device));
+    let mut own: Vec<Layer> = Vec::new();
+    let mut silent: Vec<Layer> = Vec::new();
+    let mut empty: Vec<Stretch> = Vec::new();
+    for device in order {
+        let rows = runs[usize::from(device.0)].rows();
+        let last = rows.iter().map(Run::own_end).max().unwrap_or_default();
+        let (mut of_own, mut of_silent) = (Layer::default(), Layer::default());
+        for run in rows.iter().filter(|run| !matches!(run.phase, Phase::Setup | Phase::Other)) {
+            let until =
+                |first: EventId, until: EventId| Stretch { phase: run.phase, first, end: until.min(end), device };
+            if run.first == run.end && run.first <= end {
+                empty.push(until(run.first, run.end));
+            }
+            of_own.push(until(run.first, run.own_end()));
+            of_silent.push(until(run.own_end(), run.end.min(last)));
+        }
+        own.push(of_own);
+        silent.push(of_silent);
+    }
+    // Where several devices have an empty one, they have the same: the program marked it.
+    empty.sort_by_key(|stretch| stretch.first);
+    let mut layers: Vec<Layer> = own.into_iter().chain(silent).collect();
+    let stretches = layers.iter().flat_map(|layer| &layer.stretches).chain(&empty);
+    let mut bounds: Vec<EventId> = stretches.flat_map(|stretch| [stretch.first, stretch.end]).collect();
+    bounds.extend([EventId(0), end]);
+    bounds.sort_unstable();
+    bounds.dedup();
+    let mut merged: Vec<Stretch> = Vec::new();
+    let mut empty = empty.into_iter().peekable();
+    for (position, &first) in bounds.iter().enumerate() {
+        let mut said_by = None;
+        while let Some(stretch) = empty.next_if(|stretch| stretch.first == first) {
+            if *said_by.get_or_insert(stretch.device) == stretch.device {
+                merged.push(stretch);
+            }
+        }
+        let Some(&until) = bounds.get(position + 1) else { break };
+        let other = Stretch { phase: Phase::Other, first, end: until, device: main };
+        let found = layers.iter_mut().find_map(|layer| layer.at(first)).unwrap_or(other);
+        match merged.last_mut() {
+            Some(last) if last.phase == found.phase && !last.is_empty() => last.end = until,
+            _ => merged.push(Stretch { first, end: until, ..found }),
+        }
+    }
+    merged
+}
+
+/// Where steps end: after the last optimizer run before forward runs again, and a zero_grad right behind it. One event
+/// past the step each; none if no optimizer ran.
+pub fn step_ends(stretches: &[Stretch]) -> Vec<EventId> {
+    let mut ends = Vec::new();
+    let mut end = None;
+    for (position, stretch) in stretches.iter().enumerate() {
+        match stretch.phase {
+            Phase::Optimizer => end = Some((position, stretch.end)),
+            Phase::ZeroGrad if end.is_some_and(|(last, _)| last + 1 == position) => end = Some((position, stretch.end)),
+            Phase::Forward => ends.extend(end.take().map(|(_, event)| event)),
+            _ => {}
+        }
+    }
+    ends.extend(end.map(|(_, event)| event));
+    ends
+}
