@@ -35,7 +35,7 @@ fn the_largest_block_of_the_peak_is_one_key_away_and_its_neighbours_another() {
     press(&mut harness, Key::G);
     assert_eq!(pinned(&harness), Some(BlockId(0)), "of several as large the first");
     assert_eq!(harness.state().settings().side, Side::Block);
-    harness.get_by_label_contains("from before the recording");
+    harness.get_by_label_contains("Live from before the recording to the end");
     press(&mut harness, Key::K);
     let above = pinned(&harness).unwrap();
     assert_ne!(above, BlockId(0));
@@ -222,7 +222,7 @@ fn the_failed_request_that_explain_leads_to_is_shown_in_segments() {
     harness.get_by_label("Show why it failed").click();
     settle(&mut harness);
     assert_eq!((moment(&harness), harness.state().settings().bottom), (3, Some(Bottom::Segments)));
-    harness.get_by_label("Out of memory 1 of 2");
+    harness.get_by_label("Why it failed (1 of 2)");
 }
 
 #[test]

@@ -2,15 +2,17 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
+use highwater_analysis::explain::{Cause, Composition, ExplainQuery, ExplainedGroup, Piece};
 use highwater_analysis::frames::short_stack;
+use highwater_analysis::phases::reached_elsewhere;
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment};
-use highwater_snapshots::Trace;
+use highwater_snapshots::{Phase, Trace};
 
-use super::terms::condition_of;
 use crate::absent::Absent;
+use crate::cli::peak::elsewhere_text;
 use crate::explain::explain;
 use crate::gui::colouring::short_line;
+use crate::gui::terms::condition_of;
 use crate::gui::worker::Cancel;
 use crate::session::Recording;
 
@@ -60,6 +62,22 @@ pub(super) struct Asked {
     pub(super) key: Key,
 }
 
+/// What stands for the phase of blocks that were live before the recording.
+const BEFORE_RECORDING: &str = "before recording";
+
+/// Whether what counts as made in setup was live before the recording: no event lies in setup.
+fn is_only_before(trace: &Trace) -> bool {
+    trace.spans.rows().iter().all(|span| span.phase != Phase::Setup)
+}
+
+/// What a part of the peak is called, in the words of the bar.
+pub(super) fn cause_name(trace: &Trace, cause: &Cause) -> String {
+    if cause.phase == Phase::Setup && is_only_before(trace) {
+        return Piece::Blocks { category: cause.category, made_in: None }.name();
+    }
+    cause.name()
+}
+
 /// A group of blocks as a row.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
@@ -88,6 +106,9 @@ impl Row {
                     *name = lines.iter().map(|line| short_line(line)).collect::<Vec<_>>().join(" < ");
                 }
                 GroupKey::Frame => *name = short_line(name),
+                GroupKey::Phase if is_only_before(trace) && name == Phase::Setup.name() => {
+                    BEFORE_RECORDING.clone_into(name);
+                }
                 _ => {}
             }
         }
@@ -114,6 +135,8 @@ pub(super) struct Explained {
     pub(super) rows: Vec<Row>,
     /// What rows add up to, with what is not listed.
     pub(super) bytes: u64,
+    /// Where else the same peak is reached, in a sentence.
+    pub(super) elsewhere: Option<String>,
 }
 
 impl Explained {
@@ -133,6 +156,7 @@ impl Explained {
         let groups = std::mem::take(&mut explanation.groups);
         let rows: Vec<Row> = groups.iter().map(|group| Row::of(trace, group, &explanation.peak, &keys)).collect();
         let bytes = rows.iter().map(|row| row.bytes).sum::<u64>() + explanation.rest_bytes;
-        Some(Self { key, explanation, composition, rows, bytes })
+        let elsewhere = elsewhere_text(&reached_elsewhere(trace, &explanation.peak));
+        Some(Self { key, explanation, composition, rows, bytes, elsewhere })
     }
 }

@@ -1,6 +1,5 @@
 //! Explain: why the peak is so high: what it is made of, what would be left without each part, and what could be done.
 
-mod terms;
 mod job;
 mod bar;
 mod advice;
@@ -169,7 +168,7 @@ impl ExplainView {
     fn advice_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
         let mut wishes = Vec::new();
         wishes.extend(advice::advice_ui(ui, explained, scene.filter, !self.is_picture));
-        wishes.extend(advice::removals_ui(ui, explained, &mut self.removals));
+        wishes.extend(advice::removals_ui(ui, &scene.recording.trace, explained, &mut self.removals));
         wishes
     }
 
