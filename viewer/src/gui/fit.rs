@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_file_loses_its_ending_before_its_name_is_cut() {
-        let found = left("/home/me/model.py:39 forward", false, &[56.0, 66.0, 200.0]);
+        let found = left("/home/me/model.py:39 forward", false, &[56.0, 84.0, 200.0]);
         assert_eq!(found[0].as_deref(), Some("model:39"));
         assert_eq!(found[1].as_deref(), Some("model.py:39"));
         assert!(found[2].as_ref().is_some_and(|text| text.ends_with("model.py:39 forward")), "{found:?}");

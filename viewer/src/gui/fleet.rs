@@ -47,7 +47,7 @@ const COLUMNS: [Column; 12] = [
 const GIVING_WAY: [usize; 5] = [2, 8, 1, 5, 10];
 /// Width that the last column has at least, in points.
 const LEAST_STANDING: f32 = 120.0;
-/// Share of the window's height that notes take at most.
+/// Share of the window's height that notes take at most where the table has not enough room.
 const NOTES_SHARE: f32 = 0.3;
 
 const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number: bool) -> Column {
@@ -117,7 +117,8 @@ impl FleetView {
     fn notes_ui(&self, ui: &mut Ui) {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
-        let most = ui.ctx().content_rect().height() * NOTES_SHARE;
+        let table = (self.order.len() as f32 + 3.0) * theme::ROW_HEIGHT;
+        let most = (ui.available_height() - table).max(ui.ctx().content_rect().height() * NOTES_SHARE);
         ScrollArea::vertical().id_salt("notes").max_height(most).auto_shrink([false, true]).show(ui, |ui| {
             let open = "To open a rank, double-click its row, press Enter, or click it in the strip above.";
             ui.label(RichText::new(open).color(shades.faint));

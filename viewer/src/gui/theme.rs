@@ -91,12 +91,14 @@ pub const LANES_LEAST: f32 = 90.0;
 /// See [`LANES_LEAST`].
 pub const LANES_MOST: f32 = 260.0;
 /// Height from which on the analysis of a failed request and the map share a view, in points.
-pub const FAILURE_LEAST: f32 = 230.0;
+pub const FAILURE_LEAST: f32 = 170.0;
+/// Height of the timeline above the analysis of a failed request at least, in points.
+pub const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
 /// Height from which on the sums of the segments stand above the analysis of a failed request.
 pub const FAILURE_WITH_SUMS: f32 = 360.0;
 /// Height that the map has at least below the analysis of a failed request.
 pub const MAP_BELOW_FAILURE: f32 = 124.0;
-/// Width from which on that account has three columns, in points.
+/// Width from which on that analysis has three columns, in points.
 pub const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub const SEGMENTS_TABLE_WIDTH: f32 = 750.0;

@@ -115,7 +115,9 @@ pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> 
             }
         };
         // In a low window the menu scrolls.
-        ui.menu_button(name, |ui| ScrollArea::vertical().max_height(most).show(ui, commands_ui));
+        ui.menu_button(name, |ui| {
+            ScrollArea::vertical().max_height(most).min_scrolled_height(most).show(ui, commands_ui)
+        });
     }
     chosen
 }

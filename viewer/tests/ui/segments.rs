@@ -136,7 +136,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     assert_eq!(five, 41_941_000);
     harness.get_by_label_contains("Reserved 86 MiB: 40.00 MiB requested");
     harness.get_by_label_contains("8 MiB waiting, 38.00 MiB free in 4 ranges");
-    harness.get_by_label_contains("the largest request that fits without the driver: 20 MiB (stream 7)");
+    harness.get_by_label_contains("largest request that fits: 20 MiB from the cache (stream 7)");
     harness.get_by_label("Segments: 3 rows");
     harness.get_by_label("small · 0 · 0x10000000 · 2 MiB · 0.0 % · 2.00 MiB · 2.00 MiB · - · 1");
     harness.get_by_label("large · 0 · 0x0 · 64 MiB · 62.5 % · 8 MiB · 16 MiB · 8 MiB · 6");

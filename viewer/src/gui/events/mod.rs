@@ -112,6 +112,7 @@ pub struct EventsView {
     is_focus_due: bool,
     /// The event at which the table stands.
     at: Option<EventId>,
+    /// The moment in view: the pinned one, else the peak.
     pinned: Option<usize>,
     of: Weak<Recording>,
     sites: HashMap<StackId, String>,
@@ -246,11 +247,12 @@ impl EventsView {
         }
         self.refresh_search(ctx, scene);
         // The pinned moment, else the peak: the table does not follow the pointer.
+        let pinned = scene.selection.pin.map(|pin| pin.moment);
         let peak = || scene.index().peak(&scene.recording.trace, scene.selection.metric).position();
-        let moment = Some(scene.selection.pin.map_or_else(peak, |pin| pin.moment));
+        let moment = Some(pinned.unwrap_or_else(peak));
         if self.pinned != moment {
             self.pinned = moment;
-            self.at = moment.and_then(event_of).or(self.at);
+            self.at = pinned.and_then(event_of).or(self.at);
             self.stand();
         }
     }
@@ -263,16 +265,13 @@ impl EventsView {
 
     /// Brings the event at which the table stands into view, and chooses its row where it is listed.
     fn stand(&mut self) {
-        let (Some(listed), Some(at)) = (&self.listed, self.at) else {
-            self.table.chosen = None;
-            return;
-        };
-        match listed.row_of(at) {
-            Ok(row) => self.table.choose(row),
-            Err(row) => {
-                self.table.chosen = None;
-                self.table.reveal(row.min(listed.len().saturating_sub(1)));
-            }
+        self.table.chosen = None;
+        let Some(listed) = &self.listed else { return };
+        let Some(event) = self.at.or(self.pinned.and_then(event_of)) else { return };
+        match listed.row_of(event) {
+            // The peak is shown, and chosen once it is pinned.
+            Ok(row) if self.at.is_some() => self.table.choose(row),
+            Ok(row) | Err(row) => self.table.reveal(row.min(listed.len().saturating_sub(1))),
         }
     }
 

@@ -4,10 +4,9 @@
 use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_analysis::Filter;
 use highwater_analysis::explain::Advice;
-use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
 
-use super::job::{Explained, cause_name};
+use super::job::Explained;
 use super::only;
 use crate::gui::scene::Wish;
 use crate::gui::table::{Cell, Column, TableState, table_with_tips_ui};
@@ -119,7 +118,7 @@ const COLUMNS: [Column; 4] = [
 ];
 
 /// Shows the peak without one part after another, as steps down. Nothing where there is no part to do without.
-pub(super) fn removals_ui(ui: &mut Ui, trace: &Trace, explained: &Explained, state: &mut TableState) -> Option<Wish> {
+pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableState) -> Option<Wish> {
     let (peak, removals) = (&explained.explanation.peak, &explained.explanation.removals);
     if removals.is_empty() {
         return None;
@@ -140,7 +139,7 @@ pub(super) fn removals_ui(ui: &mut Ui, trace: &Trace, explained: &Explained, sta
             (0, None) => "nothing, as recorded".into(),
             (0, Some(removal)) => Cell {
                 swatch: Some(theme::category(removal.cause.category)),
-                ..cause_name(trace, &removal.cause).into()
+                ..explained.cause_name(&removal.cause).into()
             },
             (1, None) => Cell::default(),
             (1, Some(removal)) => format_bytes(removal.bytes_at_peak).into(),

@@ -168,7 +168,7 @@ impl ExplainView {
     fn advice_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
         let mut wishes = Vec::new();
         wishes.extend(advice::advice_ui(ui, explained, scene.filter, !self.is_picture));
-        wishes.extend(advice::removals_ui(ui, &scene.recording.trace, explained, &mut self.removals));
+        wishes.extend(advice::removals_ui(ui, explained, &mut self.removals));
         wishes
     }
 

@@ -73,7 +73,7 @@ pub(super) fn failed_ui(
     frame.show(ui, |ui| {
         ui.set_width(ui.available_width());
         ScrollArea::vertical().id_salt("failed").min_scrolled_height(0.0).max_height(most - FRAME).show(ui, |ui| {
-            words_ui(ui, failed, analysis, paint);
+            ui.scope(|ui| words_ui(ui, failed, analysis, paint));
             ui.add_space(4.0);
             let has_third = ui.available_width() > theme::OOM_PANEL_WIDE;
             ui.columns(if has_third { 3 } else { 2 }, |sides| match sides {
@@ -106,6 +106,7 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
     };
     let headline = format!("{}: {}.", requested(paint.trace, analysis), analysis.fill());
     ui.add(Label::new(RichText::new(headline).strong()).wrap());
+    ui.spacing_mut().item_spacing.y = 1.0;
     // What would have helped comes right after the cause: a low panel shows these without scrolling.
     let sentences =
         [Some(analysis.cause_text()), analysis.helps(), Some(analysis.reason_text()), analysis.does_not_help()];

@@ -1,13 +1,14 @@
 //! Kept: the blocks that are allocated in the recording and never freed, by source line or module, and which of them leak.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use highwater_analysis::frames::stack_lines;
 use highwater_analysis::growth::{Leaks, StepWindow};
-use highwater_analysis::holders::{Holder, Holders};
+use highwater_analysis::holders::Holders;
 use highwater_analysis::lifetime::Lifetime;
 use highwater_analysis::{GroupKey, LiveIndex, Matches, Metric};
 use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{BlockId, Category, Trace};
+use highwater_snapshots::{BlockId, Category, StackId, Trace};
 
 use super::sheet::{Line, Sheet, Value};
 use super::sheets::{number, words};
@@ -33,9 +34,10 @@ pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Met
     };
     let blocks: Vec<BlockId> = (0..trace.blocks.len()).map(|row| BlockId(row as u32)).filter(is_kept).collect();
     let keys = keys(trace, absent);
-    let groups = Holders::of(trace, &blocks, &keys, usize::MAX).groups;
     let steps = window.as_ref().map_or(0, |window| window.steps.len());
-    let mut rows: Vec<Row> = groups.iter().map(|group| Row::of(trace, metric, (group, &leaks), steps)).collect();
+    let groups = groups(trace, &blocks, &keys, &leaks);
+    let row = |(key, blocks)| Row::of(trace, metric, (key, blocks), (&leaks, steps));
+    let mut rows: Vec<Row> = groups.into_iter().map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse((row.leaked, row.bytes)));
     let lead = if rows.is_empty() {
         let nothing = "Nothing allocated in this recording is live at its end.";
@@ -57,6 +59,33 @@ fn keys(trace: &Trace, absent: &Absent) -> Vec<GroupKey> {
         keys.push(GroupKey::Category);
     }
     keys
+}
+
+/// The blocks by `keys`. Blocks of several lines that leak together, through a line that calls them, have that line.
+fn groups(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], leaks: &Leaks) -> BTreeMap<Vec<String>, Vec<BlockId>> {
+    let leaking: HashSet<&str> = leaks.lines.iter().map(|leak| leak.line.as_str()).collect();
+    let mut callers: HashMap<StackId, Option<String>> = HashMap::new();
+    let mut caller = |stack: StackId| {
+        let found = callers.entry(stack).or_insert_with(|| {
+            let mut lines = stack_lines(&trace.tables, stack).into_iter().map(|line| line.text);
+            lines.find(|line| leaking.contains(line.as_str()))
+        });
+        found.clone()
+    };
+    let mut groups: BTreeMap<Vec<String>, Vec<BlockId>> = BTreeMap::new();
+    for group in Holders::of(trace, blocks, keys, usize::MAX).groups {
+        for id in group.blocks {
+            let mut key = group.key.clone();
+            if keys.first() == Some(&GroupKey::Frame)
+                && !leaking.contains(key[0].as_str())
+                && let Some(line) = caller(trace.blocks.stack[id.0 as usize])
+            {
+                key[0] = line;
+            }
+            groups.entry(key).or_default().push(id);
+        }
+    }
+    groups
 }
 
 /// The verdict on leaks.
@@ -106,10 +135,15 @@ struct Row {
 }
 
 impl Row {
-    fn of(trace: &Trace, metric: Metric, (group, leaks): (&Holder, &Leaks), steps: usize) -> Self {
+    fn of(
+        trace: &Trace,
+        metric: Metric,
+        (key, blocks): (Vec<String>, Vec<BlockId>),
+        (leaks, steps): (&Leaks, usize),
+    ) -> Self {
         let (mut bytes, mut leaked) = (0_u64, 0_u64);
         let mut by_step: BTreeMap<Option<u32>, u64> = BTreeMap::new();
-        for &id in &group.blocks {
+        for &id in &blocks {
             let size = highwater_analysis::between::bytes_of(trace, metric, id);
             bytes += size;
             leaked += if leaks.blocks.contains(&id) { size } else { 0 };
@@ -117,7 +151,7 @@ impl Row {
             *by_step.entry(step).or_default() += size;
         }
         let per_step = leaked.div_ceil(steps.max(1) as u64);
-        Self { key: group.key.clone(), bytes, leaked, per_step, blocks: group.blocks.len() as u64, by_step }
+        Self { key, bytes, leaked, per_step, blocks: blocks.len() as u64, by_step }
     }
 
     /// The steps with what each leaves.

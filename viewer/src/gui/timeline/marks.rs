@@ -64,6 +64,10 @@ pub(super) fn paint_peak(
     labels.add(Rect::from_center_size(point, egui::Vec2::splat(11.0)));
 }
 
+/// How many places farther from the peak are tried to either side, and how many below each other.
+const PEAK_STEPS: usize = 10;
+const PEAK_ROWS: usize = 12;
+
 /// Where the label of the peak at `point` may stand, the best first: above it, beside it at the upper edge, and below it
 /// within the bands.
 fn peak_places(plot: Rect, point: Pos2, size: egui::Vec2) -> Vec<Rect> {
@@ -83,8 +87,12 @@ fn peak_places(plot: Rect, point: Pos2, size: egui::Vec2) -> Vec<Rect> {
     for top in [plot.top() + 4.0, point.y + 12.0] {
         corners.extend(sides.map(|left| pos2(clamped(left), top)));
     }
-    // Below its own line, over bands of which the label hides no edge.
+    // Below its own line, over bands of which the label hides no edge; else farther away.
     corners.push(pos2(clamped(point.x - size.x / 2.0), point.y + 12.0));
+    let columns = (0..=PEAK_STEPS)
+        .flat_map(|step| sides.map(|left| clamped(left + (left - point.x).signum() * step as f32 * NOTE_STEP)));
+    let rows = (0..PEAK_ROWS).map(|row| plot.top() + 4.0 + row as f32 * NOTE_STEP / 2.0);
+    corners.extend(columns.flat_map(|left| rows.clone().map(move |top| pos2(left, top))));
     corners.into_iter().map(|corner| Rect::from_min_size(corner, size)).collect()
 }
 

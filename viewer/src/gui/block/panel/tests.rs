@@ -53,7 +53,7 @@ fn fact(harness: &Harness<'_, Play>, name: &str) -> Option<String> {
 #[test]
 fn a_block_tells_when_where_and_how_long_it_lived() {
     let harness = harness(STEPS, 1);
-    harness.get_by_label("activation of linear");
+    harness.get_by_label_contains("300 B activation of linear, ");
     let top = |label: &str| harness.get_by_label(label).rect().top();
     assert!(
         top("Allocated by") < top("Requested") && top("Requested") < top("Freed by"),
