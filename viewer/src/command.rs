@@ -62,7 +62,7 @@ commands! {
         "Zoom to the moment at which the chosen total is largest, and show what is using memory there; F shows everything again.",
         ["P"], "maximum highest high-water mark";
     /// Show the whole recording.
-    FitAll = "Show everything", "Zoom out until the whole recording is visible.", ["F", "Home"], "reset view full fit";
+    FitAll = "Show everything", "Zoom out until the whole recording is visible.", ["F", "Home"], "reset view full";
     /// Magnify.
     ZoomIn = "Zoom in", "Show half as much, around the middle.", ["Plus", "Equals"], "magnify";
     /// Reduce.
@@ -140,7 +140,7 @@ commands! {
     /// Let go of the pinned block.
     Unpin = "Unpin", "Clear the pinned block and moment.", ["Escape"], "deselect";
     /// Fit the height.
-    ToggleFit = "Fit the height",
+    ToggleFit = "Automatic height",
         "Let the height follow the largest total in view, or keep it fixed.",
         ["Y"], "vertical autoscale";
     /// Switch between events and time.
@@ -202,7 +202,7 @@ commands! {
     /// The moment's panel.
     ShowMoment = "Show what is using memory",
         "Show what is using memory at the moment, or what changed between A and B.",
-        ["Ctrl+1"], "usage breakdown composition";
+        ["Ctrl+1"], "usage breakdown composition who holds owner";
     /// The next look of the moment's panel.
     NextLook = "Table, treemap or flame graph",
         "Switch between table, treemap and flame graph.",
@@ -215,10 +215,14 @@ commands! {
     ShowBlock = "Show the block",
         "Show the stack and all facts of the pinned block.",
         ["Ctrl+2"], "tensor allocation backtrace traceback";
+    /// What is kept, and what leaks.
+    ShowKept = "Show what is kept",
+        "Show the memory that is allocated and never freed, and the lines that leak.",
+        ["Ctrl+9"], "leak leaks leaking growth grows";
     /// The statistics.
     ShowStatistics = "Show statistics",
         "Show steps, growth per step, sizes, lifetimes, and what limits the accuracy; press again for the next of these.",
-        ["Ctrl+3"], "leak growth grows trust notes histogram";
+        ["Ctrl+3"], "leak growth grows trust notes histogram kept";
     /// The segments.
     ShowSegments = "Show segments",
         "Show or hide the address map of the device's memory: blocks, free ranges, and the largest request that fits.",
@@ -232,7 +236,7 @@ commands! {
     /// What would have been.
     ShowWhatIf = "Show what-if",
         "Show or hide the memory that the same requests would take with other allocator settings, on another device, or without some blocks.",
-        ["Ctrl+7"], "whatif what if simulate predict capacity expandable_segments alloc_conf fit";
+        ["Ctrl+7"], "fit whatif what if simulate predict capacity expandable_segments alloc_conf fit";
     /// The ranks of the folder.
     ShowRanks = "Show all ranks",
         "Show the ranks of the open folder, their peaks and outliers; press again to return.",
@@ -350,8 +354,10 @@ mod tests {
         let first = [
             ("oom", Command::NextOom),
             ("out of memory", Command::NextOom),
-            ("leak", Command::ShowStatistics),
-            ("growth", Command::ShowStatistics),
+            ("leak", Command::ShowKept),
+            ("growth", Command::ShowKept),
+            ("who", Command::ShowMoment),
+            ("fit", Command::ShowWhatIf),
             ("fragmentation", Command::ShowSegments),
             ("export", Command::CopyTable),
             ("csv", Command::CopyTable),

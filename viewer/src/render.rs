@@ -8,13 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eframe::egui::Theme;
-use highwater_analysis::Matches;
+use highwater_analysis::{GroupKey, Matches};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use crate::args::{
-    ComparedAt, PictureAt, PictureAxis, PictureColours, PictureOrder, PictureTheme, RenderArguments, is_stdin,
+    ComparedAt, PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureTheme, RenderArguments,
+    is_stdin,
 };
 use crate::cli::categories::read_with;
 use crate::cli::caveats;
@@ -42,6 +43,7 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
     let paper = paper.map_err(|why| Failure::Usage(format!("--size, --scale: {why}")))?;
     check_destination(&arguments.out, &arguments.source.file)?;
     check_options(arguments)?;
+    let keys = keys_of(arguments, view)?;
     let file = &arguments.source.file;
     let trace = read_with(file, &arguments.categories)?.trace;
     let device = choose_device(&trace, arguments.device.device)?;
@@ -50,8 +52,13 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
     let bar = spinner(format!("drawing {}", arguments.out.display()));
     let recording = Arc::new(Recording::new(name, Some(file.clone()), trace));
     let selection = selection_of(arguments, &recording, device)?;
+    if let Some((key, why)) = keys.iter().find_map(|key| Some((key, recording.absent.reason(*key)?))) {
+        return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
+    }
+    // A view of one moment has colours of its own.
+    let colours = if view.is_of_moment { PictureColours::Category } else { colours_of(arguments)? };
     let look = Look {
-        colour_by: colour_by(colours_of(arguments)?, &recording)?,
+        colour_by: colour_by(colours, &recording)?,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,
         has_overview: arguments.from.is_some() || arguments.to.is_some(),
@@ -59,7 +66,7 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
         is_hiding: false,
     };
     let conditions = arguments.blocks.filter.stated().unwrap_or_default();
-    let mut sheet = Sheet::new(Arc::clone(&recording), selection, look, conditions);
+    let mut sheet = Sheet::new(Arc::clone(&recording), selection, look, conditions).grouped_by(&keys);
     let title = sheet.title(view);
     let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
     bar.finish_and_clear();
@@ -86,8 +93,27 @@ fn name_of(file: &Path) -> String {
     }
 }
 
+/// What `--by` asks for; by default categories.
+fn by_of(arguments: &RenderArguments) -> PictureBy {
+    arguments.by.clone().unwrap_or_default()
+}
+
+/// The keys by which a view of one moment groups blocks; none where it uses its own, or is another view.
+fn keys_of(arguments: &RenderArguments, view: SheetView) -> Result<Vec<GroupKey>, Failure> {
+    let Some(by) = arguments.by.as_ref().filter(|_| view.is_of_moment) else { return Ok(Vec::new()) };
+    let keys = by.keys.clone().map_err(|why| Failure::Usage(format!("--by: {why}")))?.0;
+    if keys.len() > 2 {
+        return Err(Failure::Usage(format!(
+            "--by: --view {} groups by one or two keys, not {}",
+            view.name,
+            keys.len()
+        )));
+    }
+    Ok(keys)
+}
+
 fn colours_of(arguments: &RenderArguments) -> Result<PictureColours, Failure> {
-    arguments.by.colours.clone().map_err(|why| Failure::Usage(format!("--by: {why}")))
+    by_of(arguments).colours.map_err(|why| Failure::Usage(format!("--by: {why}")))
 }
 
 /// Refuses what only a comparison takes.

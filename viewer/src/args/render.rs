@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use highwater_analysis::Metric;
 use highwater_analysis::diff::DiffAt;
+use highwater_analysis::{GroupKey, Metric};
 
 use super::values::{ComparedAt, GroupKeys, metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
@@ -43,9 +43,10 @@ pub struct RenderArguments {
     #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
     pub metric: Metric,
     /// Colour by category, scope, scope:N (N levels of the module path), op, stack (the line of code), lifetime or stream;
-    /// with --view diff, the grouping keys of `highwater diff`
-    #[arg(long, value_name = "KEY", default_value = "category")]
-    pub by: PictureBy,
+    /// with --view table, treemap and flame one or two grouping keys; with --view diff those of `highwater diff` [default:
+    /// category; table, treemap and flame have their own]
+    #[arg(long, value_name = "KEY")]
+    pub by: Option<PictureBy>,
     /// Order of the bands: oldest at the bottom, or blocks of one colour together
     #[arg(long, value_enum, default_value_t = PictureOrder::Age)]
     pub stack_by: PictureOrder,
@@ -142,6 +143,12 @@ pub struct PictureBy {
     pub colours: Result<PictureColours, String>,
     /// By what blocks are grouped; else why it says nothing of groups.
     pub keys: Result<GroupKeys, String>,
+}
+
+impl Default for PictureBy {
+    fn default() -> Self {
+        Self { colours: Ok(PictureColours::Category), keys: Ok(GroupKeys(vec![GroupKey::Category])) }
+    }
 }
 
 impl FromStr for PictureBy {

@@ -29,6 +29,23 @@ use crate::args::GrowthArguments;
 /// Leaks that are listed for each device.
 const SHOWN_LEAKS: usize = 5;
 
+/// The largest of `leaks`, found over so many steps, a sentence each; the others together in one.
+pub fn leak_texts(leaks: &[Leak], steps: usize) -> Vec<String> {
+    let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
+    let steps = count_of(steps as u64, "step");
+    let leak = |(leak, name): (&Leak, String)| {
+        let (each, all) = (format_bytes(leak.bytes_per_step), format_bytes(leak.kept.bytes));
+        format!("{name} leaks {each} a step: {all} from {steps} is still live.")
+    };
+    let mut lines: Vec<String> = leaks.iter().zip(names).take(SHOWN_LEAKS).map(leak).collect();
+    if leaks.len() > SHOWN_LEAKS {
+        let more = count_of((leaks.len() - SHOWN_LEAKS) as u64, "more line");
+        let bytes: u64 = leaks[SHOWN_LEAKS..].iter().map(|leak| leak.bytes_per_step).sum();
+        lines.push(format!("{more} leak {} a step.", format_bytes(bytes)));
+    }
+    lines
+}
+
 /// What to do about a recording without steps.
 const HOW_TO_MARK: &str = "The recording has no steps, so growth per step is unknown. Mark them with scope::step(i) in \
     Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch.";
@@ -224,18 +241,8 @@ impl<'a> GrowthReport<'a> {
             0 | 1 => String::new(),
             _ => format!("Device {}: ", growth.start.device.0),
         };
-        let names = unique_suffixes(&growth.leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
-        let steps = count_of(growth.step_count() as u64, "step");
-        let leak = |(leak, name): (&Leak, String)| {
-            let (each, all) = (format_bytes(leak.bytes_per_step), format_bytes(leak.kept.bytes));
-            format!("{device}{name} leaks {each} a step: {all} from {steps} is still live.")
-        };
-        let mut lines: Vec<String> = growth.leaks.iter().zip(names).take(SHOWN_LEAKS).map(leak).collect();
-        if growth.leaks.len() > SHOWN_LEAKS {
-            let more = count_of((growth.leaks.len() - SHOWN_LEAKS) as u64, "more line");
-            let bytes: u64 = growth.leaks[SHOWN_LEAKS..].iter().map(|leak| leak.bytes_per_step).sum();
-            lines.push(format!("{device}{more} leak {} a step.", format_bytes(bytes)));
-        }
+        let leaks = leak_texts(&growth.leaks, growth.step_count());
+        let mut lines: Vec<String> = leaks.into_iter().map(|text| format!("{device}{text}")).collect();
         lines.push(format!("{device}{}", self.headline(growth)));
         lines
     }

@@ -108,13 +108,9 @@ impl<'a> OomReport<'a> {
         let event = case.request.event;
         let stack = trace.events.stack[event.0 as usize];
         let on = where_on(trace, case.device);
-        let (asked, fill) = (format_bytes(case.request.requested), case.fill());
-        let by = match (case.by(), user_line(&trace.tables, stack)) {
-            (by, Some(line)) if by.is_empty() => format!(" at {}", place(trace, &line)),
-            (by, _) => by,
-        };
+        let (asked, fill) = (requested(trace, case), case.fill());
         let when = when(Some(event), case.step, (!trace.spans.is_all_setup()).then_some(case.phase));
-        let lead = format!("Out of memory{on}: {asked} requested{by}, {when}; {fill}.");
+        let lead = format!("Out of memory{on}: {asked}, {when}; {fill}.");
         let width = page.width().unwrap_or(WIDTH).max(40);
         for line in wrapped(&lead, width) {
             page.headline(&line)?;
@@ -154,6 +150,16 @@ impl<'a> OomReport<'a> {
             }
         }
     }
+}
+
+/// `512 MiB requested by matmul of net.fc`, or `512 MiB requested at train.py:12 step` where no operation is known.
+pub fn requested(trace: &Trace, case: &OomAnalysis) -> String {
+    let stack = trace.events.stack[case.request.event.0 as usize];
+    let by = match (case.by(), user_line(&trace.tables, stack)) {
+        (by, Some(line)) if by.is_empty() => format!(" at {}", place(trace, &line)),
+        (by, _) => by,
+    };
+    format!("{} requested{by}", format_bytes(case.request.requested))
 }
 
 /// `train.py:12 step`: a line of code without the folders of its file.

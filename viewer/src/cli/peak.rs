@@ -21,6 +21,16 @@ use super::shell::next_with;
 use super::table::{Column, Table, bar, percent};
 use crate::args::{At, PeakArguments};
 
+/// Where else the same peak is reached, in a sentence; none where it is reached once.
+pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
+    let (first, others) = elsewhere.split_first()?;
+    let more = match others.len() {
+        0 => String::new(),
+        more => format!(" and in {}", count_of(more as u64, "more phase")),
+    };
+    Some(format!("The same peak is reached {}{more}.", when(first.event, first.step, first.known_phase())))
+}
+
 /// The answer, for people and programs.
 #[derive(Debug)]
 pub struct PeakReport<'a> {
@@ -100,12 +110,7 @@ impl<'a> PeakReport<'a> {
 
     /// Where else the same peak is reached: the first such moment, and the number of the others.
     fn print_elsewhere(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Some(first) = self.elsewhere.first() else { return Ok(()) };
-        let more = match self.elsewhere.len() - 1 {
-            0 => String::new(),
-            more => format!(" and in {}", count_of(more as u64, "more phase")),
-        };
-        page.line(&format!("The same peak is reached {}{more}.", when(first.event, first.step, first.known_phase())))
+        elsewhere_text(&self.elsewhere).map_or(Ok(()), |text| page.line(&text))
     }
 
     fn table(&self) -> Table {

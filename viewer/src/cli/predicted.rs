@@ -55,10 +55,10 @@ pub fn unchanged(prediction: &Prediction) -> String {
     let conf = if recorded_conf.is_empty() { "the default settings" } else { recorded_conf.as_str() };
     let events = count_of(measured.summary.events, "event");
     if unchanged.divergence.is_none() {
-        let text = "the replay makes the recorded segments and places every block at its recorded address";
+        let text = "the replay reproduces the recorded segments and places every block at its recorded address";
         format!("With {conf}, {text}: {events} replayed.")
     } else {
-        format!("With {conf}, the replay of {events} does not make the recorded segments.")
+        format!("With {conf}, the replay of {events} does not reproduce the recorded segments.")
     }
 }
 

@@ -215,8 +215,8 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
     }
     let missing = fleet.missing();
     if !missing.is_empty() {
-        let size = count_of(u64::from(fleet.world_size().unwrap_or_default()), "rank");
-        told.push(format!("Missing of {size}: {}.", ranges_text(&missing)));
+        let of = fleet.world_size().map(|size| format!(" of {}", count_of(u64::from(size), "rank")));
+        told.push(format!("Missing{}: {}.", of.unwrap_or_default(), ranges_text(&missing)));
     }
     told
 }

@@ -89,9 +89,10 @@ impl Fleet {
         self.ranks.iter().filter_map(|rank| rank.header.world_size).max()
     }
 
-    /// The ranks below the world size that no recording is of.
+    /// The ranks below the world size that no recording is of; where the size is unknown, those below the highest rank.
     pub fn missing(&self) -> Vec<RangeInclusive<u32>> {
-        let Some(size) = self.world_size() else { return Vec::new() };
+        let highest = self.ranks.iter().filter_map(Rank::number).max();
+        let Some(size) = self.world_size().or(highest.map(|rank| rank + 1)) else { return Vec::new() };
         let mut gaps = Vec::new();
         let mut next = 0;
         for rank in self.ranks.iter().filter_map(Rank::number).take_while(|rank| *rank < size) {

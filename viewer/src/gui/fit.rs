@@ -22,8 +22,13 @@ pub fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: b
 fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<Cow<'a, str>> {
     let fits = |chars: usize| width(ui, &shorten_line(text, chars), font) <= room;
     let (mut most, mut too_many) = (0, text.chars().count());
+    let line = LineText::parse(text);
+    // Without its ending a file's name still says which file it is.
+    let stem = line.file_name().rsplit_once('.').map_or(line.file_name(), |(stem, _)| stem);
+    let stem = format!("{stem}:{}", line.line);
+    let stem = Some(stem).filter(|stem| width(ui, stem, font) <= room).map(Cow::Owned);
     if !fits(most) {
-        return None;
+        return stem;
     }
     while too_many - most > 1 {
         let middle = usize::midpoint(most, too_many);
@@ -33,7 +38,9 @@ fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<C
             too_many = middle;
         }
     }
-    Some(shorten_line(text, most))
+    let shortened = shorten_line(text, most);
+    let has_file = shortened.contains(&format!("{}:{}", line.file_name(), line.line));
+    stem.filter(|_| !has_file).or(Some(shortened))
 }
 
 /// As much of the end of `text` as has room, after an ellipsis.
@@ -88,6 +95,14 @@ mod tests {
             assert!(has(3, ":184"), "of the file's name only the end has room: {found:?}");
             assert_eq!(found[4], None, "no room for a whole line number");
         }
+    }
+
+    #[test]
+    fn a_file_loses_its_ending_before_its_name_is_cut() {
+        let found = left("/home/me/model.py:39 forward", false, &[56.0, 84.0, 200.0]);
+        assert_eq!(found[0].as_deref(), Some("model:39"));
+        assert_eq!(found[1].as_deref(), Some("model.py:39"));
+        assert!(found[2].as_ref().is_some_and(|text| text.ends_with("model.py:39 forward")), "{found:?}");
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use eframe::egui::{RichText, Ui};
+use eframe::egui::{Frame, Panel, RichText, ScrollArea, Ui};
 use highwater_analysis::Metric;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::table::{Cell, Column, TableState, csv, table_with_tips_ui};
-use super::theme::Shades;
+use super::theme::{self, Shades};
 use crate::cli::moment::count_of;
 use crate::cli::ranks::{COMPARED, Caveat, headlines, limits, notes, passed_by};
 use crate::fleet::{Fleet, Rank};
@@ -43,6 +43,13 @@ const COLUMNS: [Column; 12] = [
     column("stands out", RULE, 0.0, false),
 ];
 
+/// Columns that give way where there is little room, in this order.
+const GIVING_WAY: [usize; 5] = [2, 8, 1, 5, 10];
+/// Width that the last column has at least, in points.
+const LEAST_STANDING: f32 = 120.0;
+/// Share of the window's height that notes take at most where the table has not enough room.
+const NOTES_SHARE: f32 = 0.3;
+
 const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number: bool) -> Column {
     Column { name, tooltip, width, is_number, is_sortable: true }
 }
@@ -51,9 +58,9 @@ impl FleetView {
     /// A view of `fleet`.
     pub fn new(fleet: Arc<Fleet>) -> Self {
         let mut table = TableState::default();
-        if let Some(row) = fleet.outlier(COMPARED[0]) {
-            table.choose(row);
-        }
+        // Down and Enter open a rank at once.
+        table.choose(fleet.outlier(COMPARED[0]).unwrap_or(0));
+        table.focus();
         Self {
             headlines: headlines(&fleet),
             limits: limits(&fleet),
@@ -79,22 +86,15 @@ impl FleetView {
             let text = RichText::new(sentence);
             ui.label(if row == 0 { text.strong().size(16.0) } else { text.strong() });
         }
-        ui.label(RichText::new(format!("The rule: {RULE}.")).color(shades.faint));
-        for Caveat { is_warning, text: sentence } in &self.limits {
-            let colour = if *is_warning { shades.warning } else { shades.faint };
-            ui.label(RichText::new(sentence).color(colour));
-        }
-        if self.fleet.skipped > 0 {
-            ui.label(RichText::new(passed_by(self.fleet.skipped)).color(shades.faint));
-        }
-        ui.label(
-            RichText::new("To open a rank, double-click its row, press Enter, or click it in the strip above.")
-                .color(shades.faint),
-        );
         ui.add_space(4.0);
+        let notes = Panel::bottom("notes of the folder").resizable(false).show_separator_line(false);
+        notes.frame(Frame::NONE).show(ui, |ui| self.notes_ui(ui));
+        let shown = self.shown_columns(ui.available_width() - theme::SCROLL_WIDTH - 2.0);
+        let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
         let (order, fleet, standings) = (&self.order, &self.fleet, &self.standings);
         let most = fleet.highest(Metric::Allocated).map_or(1, |row| fleet.ranks[row].peak(Metric::Allocated).bytes);
         let cell = |row: usize, column: usize| {
+            let column = shown[column];
             order.get(row).map_or_else(Cell::default, |&at| {
                 let is_out = standings.iter().any(|standings| standings[at] != Standing::Usual);
                 let text = text(&fleet.ranks[at], &standings.each_ref().map(|standings| standings[at]), column);
@@ -105,12 +105,55 @@ impl FleetView {
         };
         let tip = |row: usize, _: usize| order.get(row).map(|&at| fleet.ranks[at].path.display().to_string());
         let rows = order.len();
-        let touched = table_with_tips_ui(ui, "Ranks of the folder", &COLUMNS, rows, &mut self.table, (cell, tip));
+        let touched = table_with_tips_ui(ui, "Ranks of the folder", &columns, rows, &mut self.table, (cell, tip));
         let opened = touched.opened.and_then(|row| self.order.get(row)).copied();
         if touched.is_resorted {
-            self.sort();
+            self.sort(&shown);
         }
         opened
+    }
+
+    /// What was compared how, what limits trust, and how a rank is opened: below the table, which is looked at first.
+    fn notes_ui(&self, ui: &mut Ui) {
+        let shades = Shades::in_ui(ui);
+        ui.add_space(4.0);
+        let table = (self.order.len() as f32 + 3.0) * theme::ROW_HEIGHT;
+        let most = (ui.available_height() - table).max(ui.ctx().content_rect().height() * NOTES_SHARE);
+        ScrollArea::vertical().id_salt("notes").max_height(most).auto_shrink([false, true]).show(ui, |ui| {
+            let open = "To open a rank, double-click its row, press Enter, or click it in the strip above.";
+            ui.label(RichText::new(open).color(shades.faint));
+            ui.label(RichText::new(format!("The rule: {RULE}.")).color(shades.faint));
+            for Caveat { is_warning, text: sentence } in &self.limits {
+                let colour = if *is_warning { shades.warning } else { shades.faint };
+                ui.label(RichText::new(sentence).color(colour));
+            }
+            if self.fleet.skipped > 0 {
+                ui.label(RichText::new(passed_by(self.fleet.skipped)).color(shades.faint));
+            }
+        });
+    }
+
+    /// The columns that have room in `width` points: without a host or lost events anywhere these have none, and where
+    /// that is not enough the less important ones give way.
+    fn shown_columns(&self, width: f32) -> Vec<usize> {
+        let ranks = &self.fleet.ranks;
+        let is_empty = |column: usize| match column {
+            1 => ranks.iter().all(|rank| rank.header.host.is_empty()),
+            6 => ranks.iter().all(|rank| rank.peak(Metric::Allocated).step.is_none()),
+            9 => ranks.iter().all(|rank| rank.trust.events_lost == 0),
+            _ => false,
+        };
+        let mut shown: Vec<usize> = (0..COLUMNS.len()).filter(|column| !is_empty(*column)).collect();
+        let needed = |shown: &[usize]| -> f32 {
+            let least = |column: &Column| if column.width == 0.0 { LEAST_STANDING } else { column.width };
+            shown.iter().map(|column| least(&COLUMNS[*column])).sum()
+        };
+        for column in GIVING_WAY {
+            if needed(&shown) > width {
+                shown.retain(|other| *other != column);
+            }
+        }
+        shown
     }
 
     /// The table as comma-separated values, sizes as bare bytes.
@@ -127,10 +170,12 @@ impl FleetView {
     }
 
     /// Puts the rows in the order that the table's headings ask for; the chosen rank stays chosen.
-    fn sort(&mut self) {
+    fn sort(&mut self, shown: &[usize]) {
         let chosen = self.table.chosen.and_then(|row| self.order.get(row)).copied();
         self.order = (0..self.fleet.ranks.len()).collect();
-        if let Some((column, is_down)) = self.table.sort {
+        if let Some((column, is_down)) =
+            self.table.sort.and_then(|(column, is_down)| Some((*shown.get(column)?, is_down)))
+        {
             let (fleet, standings) = (&self.fleet, &self.standings);
             let key = |&at: &usize| {
                 let rank = &fleet.ranks[at];

@@ -7,6 +7,7 @@ pub mod layout;
 pub mod colouring;
 pub mod scene;
 pub mod condition;
+pub mod terms;
 pub mod choice;
 pub mod group_keys;
 pub mod source;

@@ -322,9 +322,15 @@ impl OpenFile {
     /// Shows the view below, where one is open.
     fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Wish> {
         let Some(bottom) = settings.bottom else { return Vec::new() };
-        let most = (ui.available_height() - theme::LEAST_TIMELINE).max(120.0);
+        let now = self.moment();
+        let Self { recording, selection, timeline, search, segments, .. } = self;
+        let shows_failure = segments.shows_failure(&scene_of(recording, selection, timeline, search, now));
+        let shows_failure = shows_failure && bottom == Bottom::Segments;
+        let least_timeline = if shows_failure { theme::TIMELINE_ABOVE_FAILURE } else { theme::LEAST_TIMELINE };
+        let most = (ui.available_height() - least_timeline).max(120.0);
         // An explanation needs more room than a list: each has its own height.
         let (id, height) = match bottom {
+            _ if shows_failure => ("failure", (ui.ctx().content_rect().height() / 2.0).min(most)),
             Bottom::Segments | Bottom::Events => ("below", theme::BOTTOM_HEIGHT),
             Bottom::Explain => ("explanation", theme::EXPLAIN_HEIGHT),
             Bottom::WhatIf => ("what if", theme::WHATIF_HEIGHT),
@@ -335,9 +341,11 @@ impl OpenFile {
     }
 
     fn tools_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
+        let (moment, _) = self.moment();
         let mut shown = Shown {
             recording: &self.recording,
             selection: &self.selection,
+            position: moment.position(),
             colour_by: settings.colour_by,
             stacking: settings.stacking,
             search: &mut self.search,

@@ -1,9 +1,12 @@
 //! Palette: all commands in one list, found by typing.
 
-use eframe::egui::{self, Id, Key, Modal, Modifiers, RichText, ScrollArea, TextEdit, Ui};
+use eframe::egui::{self, Align2, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea, TextEdit, Ui};
 
 use super::theme;
 use crate::command::Command;
+
+/// Distance of the palette from the window's upper edge, in points.
+const PALETTE_TOP: f32 = 60.0;
 
 /// The open palette.
 #[derive(Debug, Default)]
@@ -29,7 +32,11 @@ impl Palette {
             Command::search(&self.text).into_iter().filter(|command| is_usable(*command)).collect();
         self.chosen = self.chosen.min(found.len().saturating_sub(1));
         let mut choice = Choice::None;
-        let modal = Modal::new(Id::unique("palette")).show(ui.ctx(), |ui| {
+        // The upper edge stays where it is, however many commands are found.
+        let id = Id::unique("palette");
+        let area = Modal::default_area(id).anchor(Align2::CENTER_TOP, [0.0, PALETTE_TOP]);
+        let most = (ui.ctx().content_rect().height() - 2.0 * PALETTE_TOP - 90.0).clamp(80.0, 360.0);
+        let modal = Modal::new(id).area(area).show(ui.ctx(), |ui| {
             ui.set_width(460.0);
             let (up, down, enter) = ui.input_mut(|input| {
                 let mut pressed = |key| input.consume_key(Modifiers::NONE, key);
@@ -43,13 +50,17 @@ impl Palette {
             search.widget_info(|| egui::WidgetInfo::labeled(egui::Role::TextInput, true, "Find a command"));
             search.request_focus();
             ui.add_space(4.0);
-            ScrollArea::vertical().max_height(360.0).show(ui, |ui| {
+            let mut about = found.get(self.chosen).copied();
+            ScrollArea::vertical().max_height(most).show(ui, |ui| {
                 for (row, &command) in found.iter().enumerate() {
                     let key = command.keys().first().copied().unwrap_or_default();
                     let name = egui::Button::selectable(row == self.chosen, command.name());
                     let response =
                         ui.add_sized([ui.available_width(), 22.0], name.shortcut_text(super::keys::shown(key)));
-                    if response.on_hover_text(command.tooltip()).clicked() {
+                    if response.hovered() {
+                        about = Some(command);
+                    }
+                    if response.clicked() {
                         choice = Choice::Run(command);
                     }
                 }
@@ -57,6 +68,11 @@ impl Palette {
                     ui.label(RichText::new("No command matches.").weak());
                 }
             });
+            // Below the list, where it covers no command.
+            if let Some(command) = about {
+                ui.separator();
+                ui.add(Label::new(RichText::new(command.tooltip()).weak()).wrap());
+            }
             if let Some(&command) = found.get(self.chosen).filter(|_| enter) {
                 choice = Choice::Run(command);
             }

@@ -3,21 +3,70 @@
 use std::sync::Arc;
 
 use eframe::egui::{Context, Id, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
-use highwater_analysis::{Filter, Matches};
+use highwater_analysis::{Filter, Matches, Metric};
 use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{BlockId, DeviceId};
 
 use super::completions::{Completions, put_cursor};
 use super::theme::{self, Shades};
+use super::timeline::drawn_metric;
 use super::worker::Worker;
+use crate::cli::moment::count_of;
 use crate::command::Command;
 use crate::session::Recording;
+
+/// Where blocks are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Row of the device.
+    pub device: usize,
+    /// The total, which decides until when blocks count.
+    pub metric: Metric,
+    /// How many events have happened at the moment.
+    pub position: usize,
+}
+
+/// How many blocks of a device there are at a moment, how many of them meet the conditions, and how many do in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Count {
+    live: u64,
+    found: u64,
+    in_all: u64,
+}
+
+impl Count {
+    fn of(recording: &Recording, matches: &Matches, place: Place) -> Option<Self> {
+        let (trace, index) = (&recording.trace, recording.devices.get(place.device)?);
+        let live = index.live.before_position(trace, drawn_metric(place.metric), place.position);
+        let found = live.iter().filter(|id| matches.contains(**id)).count() as u64;
+        let devices = trace.blocks.device.iter().enumerate();
+        let is_found =
+            |(row, device): &(usize, &DeviceId)| **device == index.device && matches.contains(BlockId(*row as u32));
+        let in_all = devices.filter(is_found).count() as u64;
+        Some(Self { live: live.len() as u64, found, in_all })
+    }
+
+    /// `100 of 245 blocks at this moment; 2,040 in all on device 1`.
+    fn text(self, recording: &Recording, device: usize) -> String {
+        let [found, in_all] = [self.found, self.in_all].map(format_count);
+        let on = match recording.devices.len() {
+            0 | 1 => String::new(),
+            _ => format!(" on {}", recording.device_label(device)),
+        };
+        format!("{found} of {} at this moment; {in_all} in all{on}", count_of(self.live, "block"))
+    }
+}
 
 /// What is searched for in one recording.
 #[derive(Debug)]
 pub struct Search {
     text: String,
     error: Option<String>,
+    /// The conditions that views follow, as they were typed.
+    applied: String,
     filter: Filter,
+    /// The last count, and of what.
+    counted: Option<(Place, Arc<Matches>, Count)>,
     matches: Arc<Matches>,
     worker: Worker<(Arc<Recording>, Filter), (Filter, Matches)>,
     /// The filter last asked for, until its matches are there.
@@ -36,7 +85,9 @@ impl Search {
         Self {
             text: String::new(),
             error: None,
+            applied: String::new(),
             filter,
+            counted: None,
             matches,
             worker: Worker::new("highwater-search", |(recording, filter): (Arc<Recording>, Filter), _| {
                 let matches = Matches::of(&recording.trace, &filter);
@@ -86,6 +137,7 @@ impl Search {
             }
         };
         self.error = None;
+        text.trim().clone_into(&mut self.applied);
         if *self.pending.as_ref().unwrap_or(&self.filter) != filter {
             self.worker.ask(ctx, (Arc::clone(recording), filter.clone()));
             self.pending = Some(filter);
@@ -108,6 +160,7 @@ impl Search {
             self.filter = filter;
         }
         self.completions = Completions::default();
+        self.counted = None;
         self.is_stale = !self.filter.is_empty();
         if self.filter.is_empty() {
             self.matches = Arc::new(Matches::of(&recording.trace, &self.filter));
@@ -141,8 +194,15 @@ impl Search {
         }
     }
 
-    /// Shows the box and what came of it; gives the text to search for when it was changed.
-    pub fn search_ui(&mut self, ui: &mut Ui, recording: &Arc<Recording>, is_hiding: &mut bool) -> Option<String> {
+    /// Shows the box and what came of it, counted at `place` if there is one moment; gives the text to search for when it
+    /// was changed.
+    pub fn search_ui(
+        &mut self,
+        ui: &mut Ui,
+        recording: &Arc<Recording>,
+        place: Option<Place>,
+        is_hiding: &mut bool,
+    ) -> Option<String> {
         let mut text = self.text.clone();
         let id = Id::unique("search").with(&recording.name);
         if let Some((completed, cursor)) = self.completions.keys(ui, id, &text) {
@@ -179,28 +239,41 @@ impl Search {
             let toggle = ui.toggle_value(is_hiding, "hide the rest");
             toggle.on_hover_text(Command::ToggleHide.tooltip());
         }
-        self.outcome_ui(ui);
+        self.outcome_ui(ui, recording, place);
         wanted
     }
 
+    /// The count at `place`, worked out once for each moment.
+    fn count(&mut self, recording: &Recording, place: Place) -> Option<Count> {
+        let known = self.counted.as_ref().filter(|(at, of, _)| *at == place && Arc::ptr_eq(of, &self.matches));
+        let count = match known {
+            Some((_, _, count)) => *count,
+            None => Count::of(recording, &self.matches, place)?,
+        };
+        self.counted = Some((place, Arc::clone(&self.matches), count));
+        Some(count)
+    }
+
     /// How many blocks meet the conditions, or what is wrong with them.
-    fn outcome_ui(&self, ui: &mut Ui) {
+    fn outcome_ui(&mut self, ui: &mut Ui, recording: &Recording, place: Option<Place>) {
         if let Some(why) = self.error.as_ref().filter(|_| !self.completions.is_offering()) {
-            // On one line, so that what is below stays where it is while one types.
-            let words = RichText::new(why).color(Shades::in_ui(ui).warning);
-            let room = ui.available_size_before_wrap().x.max(theme::LEAST_LABEL);
-            ui.scope(|ui| {
-                ui.set_max_width(room);
-                ui.add(Label::new(words).truncate()).on_hover_text(why);
-            });
+            let still = if self.applied.is_empty() {
+                "no conditions are applied".to_owned()
+            } else {
+                format!("still applied: {}", self.applied)
+            };
+            let words = RichText::new(format!("{why} ({still})")).color(Shades::in_ui(ui).warning);
+            ui.add(Label::new(words).wrap());
         } else if self.pending.is_some() {
             ui.spinner();
         } else if !self.filter.is_empty() {
             let (blocks, bytes) = (self.matches.blocks(), self.matches.requested());
-            let count = if blocks == 1 { "1 block".to_owned() } else { format!("{} blocks", format_count(blocks)) };
-            let text = RichText::new(&count).color(Shades::in_ui(ui).faint);
+            let count = count_of(blocks, "block");
+            let shown = place.and_then(|place| Some((self.count(recording, place)?, place.device)));
+            let shown = shown.map_or_else(|| count.clone(), |(found, device)| found.text(recording, device));
+            let text = RichText::new(&shown).color(Shades::in_ui(ui).faint);
             let response = ui.label(text);
-            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("Found {count}")));
+            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("Found {shown}")));
             response
                 .on_hover_text(format!("{count} meet the conditions; they requested {} in total", format_bytes(bytes)));
         }
@@ -215,7 +288,6 @@ const EXPLAINED: &str = "Conditions that blocks must all meet; all views follow.
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::BlockId;
     use highwater_snapshots::text::trace_from_text;
 
     fn recording() -> Arc<Recording> {
@@ -237,6 +309,25 @@ mod tests {
         search.set(&ctx, &recording, "");
         search.wait();
         assert!(search.error.is_none() && search.matches().is_all());
+    }
+
+    #[test]
+    fn blocks_are_counted_at_the_moment_and_on_the_whole_device() {
+        let text =
+            "alloc a 10 gradient\nalloc b 20 activation\nfree a\nalloc c 30 gradient\nalloc d 5 gradient device=1";
+        let recording = Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()));
+        let (mut search, ctx) = (Search::new(&recording), Context::default());
+        search.set(&ctx, &recording, "category=gradient");
+        search.wait();
+        let at = |search: &mut Search, position: usize| {
+            let place = Place { device: 0, metric: Metric::Requested, position };
+            search.count(&recording, place).unwrap().text(&recording, 0)
+        };
+        assert_eq!(at(&mut search, 2), "1 of 2 blocks at this moment; 2 in all on device 0");
+        assert_eq!(at(&mut search, 3), "0 of 1 block at this moment; 2 in all on device 0");
+        search.set(&ctx, &recording, "category=act");
+        assert_eq!((search.applied.as_str(), search.error.is_some()), ("category=gradient", true));
+        assert_eq!(at(&mut search, 2), "1 of 2 blocks at this moment; 2 in all on device 0", "it stays applied");
     }
 
     #[test]

@@ -160,12 +160,21 @@ impl OpenFile {
                 settings.choices.first = next_key(settings.choices.first, is_there);
             }
             Command::ShowBlock => settings.side = Side::Block,
+            Command::ShowKept => {
+                settings.side = Side::Statistics;
+                self.statistics.show("Kept");
+            }
             Command::ShowStatistics if settings.side == Side::Statistics => self.statistics.show_next(),
             Command::ShowStatistics => settings.side = Side::Statistics,
             Command::ShowSegments => toggle(&mut settings.bottom, Bottom::Segments),
             Command::ShowEvents => toggle(&mut settings.bottom, Bottom::Events),
             Command::ShowExplain => toggle(&mut settings.bottom, Bottom::Explain),
-            Command::ShowWhatIf => toggle(&mut settings.bottom, Bottom::WhatIf),
+            Command::ShowWhatIf => {
+                toggle(&mut settings.bottom, Bottom::WhatIf);
+                if settings.bottom.is_some() {
+                    self.whatif.focus();
+                }
+            }
             _ => {}
         }
     }

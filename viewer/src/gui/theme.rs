@@ -78,6 +78,8 @@ pub const NARROW_WINDOW: f32 = 1240.0;
 pub const SCROLL_WIDTH: f32 = 11.0;
 /// Least width of a table's column that takes what others leave, in points.
 pub const LEAST_OPEN_COLUMN: f32 = 90.0;
+/// Width that the names of the rows of statistics have at least, in points.
+pub const LEAST_FIRST_COLUMN: f32 = 140.0;
 /// Height of a row of the address map, in points.
 pub const MAP_ROW_HEIGHT: f32 = 15.0;
 /// Free space below a row of the address map, in points.
@@ -88,16 +90,22 @@ pub const TALL_BAND: usize = 5;
 pub const LANES_LEAST: f32 = 90.0;
 /// See [`LANES_LEAST`].
 pub const LANES_MOST: f32 = 260.0;
-/// Most height of the account of an out-of-memory, in points.
-pub const OOM_PANEL_HEIGHT: f32 = 260.0;
-/// Width from which on that account has three columns, in points.
+/// Height from which on the analysis of a failed request and the map share a view, in points.
+pub const FAILURE_LEAST: f32 = 170.0;
+/// Height of the timeline above the analysis of a failed request at least, in points.
+pub const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
+/// Height from which on the sums of the segments stand above the analysis of a failed request.
+pub const FAILURE_WITH_SUMS: f32 = 360.0;
+/// Height that the map has at least below the analysis of a failed request.
+pub const MAP_BELOW_FAILURE: f32 = 124.0;
+/// Width from which on that analysis has three columns, in points.
 pub const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
 /// Least height of the views at the side, where they show a moment and where statistics; in less room they scroll.
 pub const MOMENT_LEAST: f32 = 300.0;
 /// See [`MOMENT_LEAST`].
-pub const STATISTICS_LEAST: f32 = 340.0;
+pub const STATISTICS_LEAST: f32 = 150.0;
 /// Least height of the segments' view; where there is less room, it scrolls.
 pub const SEGMENTS_LEAST: f32 = 320.0;
 /// Width of the segments' view below which its headline is smaller and its tools are in a menu, in points.
@@ -106,10 +114,14 @@ pub const SEGMENTS_WIDE: f32 = 1000.0;
 pub const MAP_LEAST: f32 = 90.0;
 /// Height of a chart of bars with its labels, in points.
 pub const CHART_HEIGHT: f32 = 130.0;
+/// Height from which on statistics have a chart above their table, in points.
+pub const LEAST_WITH_CHART: f32 = 270.0;
 /// Width of a bar of a chart at most, in points.
 pub const WIDEST_BAR: f32 = 110.0;
 /// Height of the hints below the table of the moment, in points.
 pub const HINTS_HEIGHT: f32 = 150.0;
+/// Height of a window that menus leave free, in points.
+pub const MENU_MARGIN: f32 = 60.0;
 /// Side of a legend's colour field, in points.
 pub const SWATCH: f32 = 11.0;
 /// Height of the facts of what is chosen in the panel of the moment at most, in points.

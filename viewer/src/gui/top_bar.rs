@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use eframe::egui::{Button, Ui};
+use eframe::egui::{Button, ScrollArea, Ui};
 use highwater_analysis::{GroupKey, Metric};
 
 use super::choice::{Entry, choice_ui};
 use super::colouring::ColourBy;
 use super::keys;
-use super::search::Search;
+use super::search::{Place, Search};
 use super::tabs::{Tab, distinct_names};
+use super::theme;
 use super::timeline::Stacking;
 use crate::command::Command;
 use crate::selection::{Axis, Selection};
@@ -36,6 +37,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
                     C::ShowMoment,
                     C::ShowBlock,
                     C::ShowStatistics,
+                    C::ShowKept,
                     C::ShowSegments,
                     C::ShowEvents,
                     C::ShowExplain,
@@ -88,7 +90,8 @@ pub enum Picked {
 pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> bool) -> Option<Picked> {
     let mut chosen = None;
     for (name, groups) in MENUS {
-        ui.menu_button(name, |ui| {
+        let most = ui.ctx().content_rect().height() - theme::MENU_MARGIN;
+        let commands_ui = |ui: &mut Ui| {
             ui.set_min_width(230.0);
             for (row, group) in groups.iter().enumerate() {
                 if row > 0 {
@@ -110,6 +113,10 @@ pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> 
                     }
                 }
             }
+        };
+        // In a low window the menu scrolls.
+        ui.menu_button(name, |ui| {
+            ScrollArea::vertical().max_height(most).min_scrolled_height(most).show(ui, commands_ui)
         });
     }
     chosen
@@ -159,6 +166,8 @@ pub struct Shown<'a> {
     pub recording: &'a Arc<Recording>,
     /// What is looked at.
     pub selection: &'a Selection,
+    /// How many events have happened at the moment that the panels show.
+    pub position: usize,
     /// What colours mean.
     pub colour_by: ColourBy,
     /// The order of the stack.
@@ -211,7 +220,8 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
                 offer(Change::Axis(axis));
             }
         }
-        if let Some(text) = shown.search.search_ui(ui, recording, shown.is_hiding) {
+        let at = Place { device: shown.selection.device, metric: shown.selection.metric, position: shown.position };
+        if let Some(text) = shown.search.search_ui(ui, recording, Some(at), shown.is_hiding) {
             offer(Change::Search(text));
         }
     });

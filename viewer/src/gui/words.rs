@@ -5,6 +5,8 @@ use highwater_snapshots::trace::Block;
 use highwater_snapshots::units::{format_count, format_nanos};
 use highwater_snapshots::{BlockId, EventId, Trace};
 
+use crate::cli::moment::count_of;
+
 /// When a moment is, in words: `step 1, optimizer, event 2,345`.
 pub fn when(moment: &Moment) -> String {
     let Some(event) = moment.event else {
@@ -47,22 +49,20 @@ pub fn size(block: &Block, metric: Metric) -> u64 {
 pub fn life(trace: &Trace, id: BlockId) -> String {
     // The event at which such a block's free was requested stands for none of the recording.
     if trace.was_waiting_at_start(id) {
-        return "freed before the recording, waiting for a stream".to_owned();
+        return "Freed before the recording, waiting for a stream".to_owned();
     }
     let block = trace.blocks.get(id);
-    let made = if block.is_baseline() {
-        "from before the recording".to_owned()
-    } else {
-        format!("from {}", phase(trace, block.alloc))
-    };
+    let made = if block.is_baseline() { "before the recording".to_owned() } else { phase(trace, block.alloc) };
     let Some(end) = block.free_requested.index() else {
-        return format!("{made}, live to the end");
+        return format!("Live from {made} to the end");
     };
     let first = block.alloc.index().unwrap_or(0);
     let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0);
     let lasted = format_nanos(time(end).saturating_sub(time(first)));
-    let events = format_count(end.saturating_sub(first) as u64);
-    format!("{made} to {}: {events} events, {lasted}", phase(trace, block.free_requested))
+    let events = count_of(end.saturating_sub(first) as u64, "event");
+    let freed = phase(trace, block.free_requested);
+    let within = if made == freed { format!("within {made}") } else { format!("from {made} to {freed}") };
+    format!("Live for {events} ({lasted}), {within}")
 }
 
 /// Step and phase at an event: `step 3 backward`.

@@ -7,7 +7,7 @@ use highwater_analysis::GroupKey;
 use highwater_analysis::diff::Asked;
 use highwater_snapshots::units::format_bytes;
 
-use super::{RenderFigures, check_destination, colour_by, name_of, theme_of};
+use super::{RenderFigures, by_of, check_destination, colour_by, name_of, theme_of};
 use crate::args::{ComparedAt, PictureAt, PictureAxis, PictureColours, PictureOrder, RenderArguments};
 use crate::cli::categories::read_with;
 use crate::cli::caveats;
@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
     if arguments.from.is_some() || arguments.to.is_some() {
         return Err(Failure::Usage("--from, --to: --view diff shows all of both recordings".to_owned()));
     }
-    let keys = arguments.by.keys.clone().map_err(|why| Failure::Usage(format!("--by: {why}")))?.0;
+    let keys = by_of(arguments).keys.map_err(|why| Failure::Usage(format!("--by: {why}")))?.0;
     let at = match arguments.at {
         Some(PictureAt::Event(event)) => {
             let text = format!("--at {event}: --view diff takes peak, end, step:N and step-end:N");
@@ -115,7 +115,7 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
 
 /// The colours that go with the keys.
 fn colours_of(arguments: &RenderArguments, keys: &[GroupKey]) -> PictureColours {
-    if let Ok(colours) = arguments.by.colours {
+    if let Ok(colours) = by_of(arguments).colours {
         return colours;
     }
     match keys.first() {

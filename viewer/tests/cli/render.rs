@@ -47,6 +47,8 @@ fn options_change_what_is_drawn() {
     assert!(svg("--metric reserved").contains("At the peak of reserved"));
     assert!(svg("--axis time").contains("Requested memory by time"));
     assert!(svg("--by stack").contains("coloured by call site"));
+    let [by_phase, by_category] = ["--view table --by phase", "--view table"].map(&svg);
+    assert!(by_phase.contains(">forward</text>") && !by_category.contains(">forward</text>"), "{by_phase}");
     let explained = svg("--view explain");
     assert!(explained.contains(">Peak 20.98 KiB</text>") && explained.contains(">New peak at</text>"));
     assert!(svg("--where 'category=activation size>=1KiB'").contains("in colour: category=activation size&gt;=1KiB"));
@@ -111,6 +113,7 @@ fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
         ("step.snap missing.snap --out a.png --view diff", "missing.snap"),
         ("step.snap --out a.png --view Timeline", "views are: timeline"),
         ("step.snap --out a.png --by colour", "keys are category"),
+        ("step.snap --out a.png --view table --by op,size,pool", "one or two keys, not 3"),
         ("step.snap --out a.png --theme sepia", "light"),
         ("step.snap --out a.png --device 7", "no such device"),
         ("step.snap --out a.png --metric device_used", "no samples"),

@@ -132,6 +132,9 @@ fn open_menu(harness: &mut Harness<'_, App>, command: Command) -> bool {
 /// Chooses `command` from its menu.
 fn by_menu(harness: &mut Harness<'_, App>, command: Command, asked: &mut Vec<String>) {
     assert!(open_menu(harness, command), "'{}' can be chosen", command.name());
+    // A long menu scrolls.
+    harness.get_by_role_and_label(Role::Button, &item(command)).scroll_to_me();
+    harness.run_steps(6);
     harness.get_by_role_and_label(Role::Button, &item(command)).click();
     frame(harness, asked);
     harness.remove_cursor();

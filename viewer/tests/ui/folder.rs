@@ -46,6 +46,10 @@ fn a_folder_opens_with_the_rank_that_stands_out_named() {
         "Rank 5 stands out: its peak of 1.77 GiB allocated is 812 MiB above the median of 8 ranks",
     );
     harness.get_by_label("Missing of 9 ranks: 8.");
+    let table = harness.get_by_label("Ranks of the folder: 8 rows").rect();
+    let rule = harness.get_by_label_contains("The rule: ").rect();
+    assert!(table.bottom() <= rule.top(), "notes stand below the table: {table:?} {rule:?}");
+    assert!(harness.query_by_label("Sort Ranks of the folder by lost").is_none(), "nothing was lost");
     harness.get_by_label_contains("Not read: ");
     harness.get_by_label("Ranks of the folder: 8 rows");
     harness.get_by_role_and_label(Role::Tab, "rank 5: peak 1.77 GiB");
@@ -80,9 +84,7 @@ fn a_rank_chosen_in_the_strip_is_read_then_and_takes_the_place_of_the_one_before
 fn a_rank_opened_in_the_table_stays_beside_the_others() {
     let folder = folder();
     let mut harness = opened(folder.path());
-    // The table chooses the rank that stands out.
-    harness.get_by_label("Ranks of the folder: 8 rows").focus();
-    harness.run_steps(2);
+    // The table has the keyboard, and chooses the rank that stands out.
     for key in [Key::Enter, Key::ArrowUp, Key::Enter] {
         if harness.state().folder().is_none() {
             run(&mut harness, Command::ShowRanks);

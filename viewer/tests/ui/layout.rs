@@ -91,18 +91,50 @@ const FAILED: &str = "
     segment_alloc 0x10000000 20971520 large
     alloc a 4194304 activation large
     alloc b 8388608 activation large
-    oom 52428800
+    oom 52428800 free=1048576 < forward < main
 ";
 
 #[test]
-fn in_a_small_window_the_account_of_a_failed_request_leaves_the_map_in_view() {
+fn in_a_small_window_the_analysis_of_a_failed_request_is_in_full_above_the_map() {
     let (mut harness, window) = small(FAILED);
     run(&mut harness, Command::ShowSegments);
     run(&mut harness, Command::NextOom);
-    let account = harness.get_by_label_contains("50 MiB requested: ").rect();
     let map = harness.get_by_label_contains("Address map: ").rect();
-    assert!(account.bottom() <= map.top(), "{account:?} {map:?}");
-    assert!(map.top() + 40.0 <= window.bottom() - 24.0, "the map begins at {}", map.top());
+    assert!(map.height() >= 110.0 && map.bottom() <= window.bottom() - 20.0, "{map:?} in {window:?}");
+    for text in ["50 MiB requested at forward: ", "Cause", "Why: "] {
+        let rect = harness.get_by_label_contains(text).rect();
+        assert!(rect.bottom() <= map.top(), "'{text}' at {rect:?} is cut off above {map:?}");
+    }
+}
+
+#[test]
+fn in_a_low_window_menus_scroll_and_the_palette_stays_where_it_is() {
+    let (mut harness, window) = small(STEPS);
+    harness.get_by_label("View").click();
+    harness.run_steps(3);
+    let menu = harness.get_by_label_contains("Show what is using memory").rect();
+    let last = harness.get_by_label_contains("Normal size").rect();
+    assert!(window.contains_rect(menu) && last.bottom() > window.bottom(), "{menu:?} {last:?} is reached by scrolling");
+    harness.key_press(Key::Escape);
+    harness.run_steps(2);
+    run(&mut harness, Command::Palette);
+    let top = |harness: &Harness<'_, App>| harness.get_by_label("Find a command").rect().top();
+    let before = top(&harness);
+    harness.get_by_label("Find a command").type_text("leak");
+    harness.run_steps(4);
+    assert_eq!(top(&harness), before);
+}
+
+#[test]
+fn in_a_small_panel_statistics_show_whole_columns_and_no_chart() {
+    let (mut harness, window) = small(STEPS);
+    run(&mut harness, Command::ShowStatistics);
+    harness.get_by_label_contains("Steps, Peak: 2 bars");
+    run(&mut harness, Command::ShowEvents);
+    assert!(harness.query_by_label_contains("Steps, Peak: 2 bars").is_none(), "there is no room for a chart");
+    let heads: Vec<Rect> = harness.query_all_by_label_contains("Sort Steps by ").map(|node| node.rect()).collect();
+    assert!(heads.len() >= 3 && heads.iter().all(|head| window.contains_rect(*head)), "{heads:?}");
+    harness.get_by_label_contains("more columns in a wider panel");
 }
 
 #[test]

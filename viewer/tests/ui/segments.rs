@@ -136,7 +136,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     assert_eq!(five, 41_941_000);
     harness.get_by_label_contains("Reserved 86 MiB: 40.00 MiB requested");
     harness.get_by_label_contains("8 MiB waiting, 38.00 MiB free in 4 ranges");
-    harness.get_by_label_contains("the largest request that fits without the driver: 20 MiB (stream 7)");
+    harness.get_by_label_contains("largest request that fits: 20 MiB from the cache (stream 7)");
     harness.get_by_label("Segments: 3 rows");
     harness.get_by_label("small · 0 · 0x10000000 · 2 MiB · 0.0 % · 2.00 MiB · 2.00 MiB · - · 1");
     harness.get_by_label("large · 0 · 0x0 · 64 MiB · 62.5 % · 8 MiB · 16 MiB · 8 MiB · 6");
@@ -253,10 +253,11 @@ fn a_click_in_the_lanes_gives_the_block_that_lies_there() {
 fn every_out_of_memory_is_explained_against_what_was_free() {
     let mut harness = harness(crowded(), 5);
     assert!(harness.query_by_label_contains("requested by matmul").is_none());
-    press(&mut harness, "Out of memory 2 times: show why");
+    press(&mut harness, "Why 2 requests failed");
     assert_eq!(harness.state().wishes, [Wish::Moment(FIRST_OOM)]);
-    harness.get_by_label("Out of memory 1 of 2");
-    harness.get_by_label("20 MiB requested by matmul of net.fc: 40.00 MiB of 87 MiB allocated in live blocks");
+    harness.get_by_label("Why it failed (1 of 2)");
+    assert!(harness.query_by_label("outside the allocator").is_none(), "it is not recorded");
+    harness.get_by_label("20 MiB requested by matmul of net.fc: 40.00 MiB of 87 MiB allocated in live blocks.");
     harness.get_by_label_contains("Cause, a guess: free memory held by another pool or stream.");
     harness.get_by_label("40 MiB, 5 blocks: activation net");
     harness.get_by_label("20 MiB requested");
@@ -269,11 +270,11 @@ fn every_out_of_memory_is_explained_against_what_was_free() {
     let chosen = harness.get_by_label_contains("0x0 · 64 MiB");
     assert_eq!(chosen.accesskit_node().toggled(), Some(Toggled::True), "the segment in question is chosen");
     press(&mut harness, "Next");
-    harness.get_by_label("Out of memory 2 of 2");
+    harness.get_by_label("Why it failed (2 of 2)");
     harness.get_by_label_contains("40 MiB requested: ");
     assert_eq!(harness.state().wishes.last(), Some(&Wish::Moment(FIRST_OOM + 2)));
     press(&mut harness, "Previous");
-    harness.get_by_label("Out of memory 1 of 2");
+    harness.get_by_label("Why it failed (1 of 2)");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn the_largest_block_of_the_peak_is_one_key_away_and_its_neighbours_another() {
     press(&mut harness, Key::G);
     assert_eq!(pinned(&harness), Some(BlockId(0)), "of several as large the first");
     assert_eq!(harness.state().settings().side, Side::Block);
-    harness.get_by_label_contains("from before the recording");
+    harness.get_by_label_contains("Live from before the recording to the end");
     press(&mut harness, Key::K);
     let above = pinned(&harness).unwrap();
     assert_ne!(above, BlockId(0));
@@ -74,11 +74,11 @@ fn undo_returns_to_view_total_moment_and_search_and_redo_goes_on() {
     press(&mut harness, Key::Slash);
     harness.get_by_role_and_label(Role::TextInput, "Search").type_text("category=gradient");
     settle(&mut harness);
-    harness.get_by_label("Found 1 block");
+    harness.get_by_label_contains("1 in all");
     harness.key_press(Key::Escape);
     settle(&mut harness);
     chord(&mut harness, Modifiers::COMMAND, Key::Z);
-    assert!(harness.query_by_label_contains("Found").is_none());
+    assert!(harness.query_by_label_contains("in all").is_none());
     assert_eq!(view(&harness), peak);
     chord(&mut harness, Modifiers::COMMAND, Key::Z);
     assert_eq!(view(&harness), whole);
@@ -88,7 +88,7 @@ fn undo_returns_to_view_total_moment_and_search_and_redo_goes_on() {
     for _ in 0..3 {
         chord(&mut harness, Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
     }
-    harness.get_by_label("Found 1 block");
+    harness.get_by_label_contains("1 in all");
     assert!(!harness.state().can(Command::Redo));
 }
 
@@ -222,7 +222,7 @@ fn the_failed_request_that_explain_leads_to_is_shown_in_segments() {
     harness.get_by_label("Show why it failed").click();
     settle(&mut harness);
     assert_eq!((moment(&harness), harness.state().settings().bottom), (3, Some(Bottom::Segments)));
-    harness.get_by_label("Out of memory 1 of 2");
+    harness.get_by_label("Why it failed (1 of 2)");
 }
 
 #[test]

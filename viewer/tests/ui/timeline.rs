@@ -37,7 +37,7 @@ fn a_click_pins_the_block_that_the_picture_shows_there() {
     let pin = file.selection.pin.unwrap();
     assert_eq!((pin.block, pin.moment), (Some(block), 7));
     assert_eq!(file.recording.trace.blocks.get(block).category, Category::Gradient);
-    harness.get_by_label("gradient of linear");
+    harness.get_by_label("400 B gradient of linear, backward");
     harness.get_by_label("400 B (400 B)");
     harness.get_by_label("backward");
     harness.remove_cursor();
@@ -147,11 +147,11 @@ fn a_block_that_waits_for_a_stream_in_a_recording_without_events_is_explained() 
     let at = place_of(&mut harness, BlockId(0), 0);
     harness.hover_at(at);
     settle(&mut harness);
-    harness.get_by_label("freed before the recording, waiting for a stream");
+    harness.get_by_label("Freed before the recording, waiting for a stream");
     click(&mut harness, at);
     harness.remove_cursor();
     settle(&mut harness);
-    harness.get_by_label("freed before the recording, waiting for a stream");
+    harness.get_by_label("Freed before the recording, waiting for a stream");
     assert_eq!(harness.get_all_by_label("before the recording").count(), 2, "allocated and freed");
     press(&mut harness, Key::B);
 }

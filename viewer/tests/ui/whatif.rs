@@ -30,6 +30,7 @@ fn changed() -> Harness<'static, App> {
     harness.set_size(Vec2::new(1500.0, 1000.0));
     chord(&mut harness, Modifiers::COMMAND, Key::Num7);
     harness.get_by_label_contains("With the default settings, the replay of");
+    assert!(harness.get_by_role_and_label(Role::TextInput, "Settings").is_focused(), "its key leads into the form");
     harness.get_by_role_and_label(Role::TextInput, "Without").focus();
     harness.run_steps(1);
     harness.get_by_role_and_label(Role::TextInput, "Without").type_text("category=gradient");

@@ -33,7 +33,7 @@ impl Piece {
     pub fn name(&self) -> String {
         match self {
             Self::Blocks { category, made_in: Some(phase) } => format!("{category} made in {phase}"),
-            Self::Blocks { category, made_in: None } => format!("{category} from before"),
+            Self::Blocks { category, made_in: None } => format!("{category} from before recording"),
             Self::Rounding => "rounding".to_owned(),
             Self::Waiting => "waiting for a stream".to_owned(),
             Self::Free => "free in segments".to_owned(),
@@ -141,7 +141,7 @@ mod tests {
         let (_, composition) = composition(HELD, None);
         let told: Vec<(String, u64)> = composition.pieces.iter().map(|(piece, bytes)| (piece.name(), *bytes)).collect();
         let expected = [
-            ("parameter from before", 1000),
+            ("parameter from before recording", 1000),
             ("parameter made in setup", 10),
             ("gradient made in backward", 600),
             ("activation made in forward", 700),
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn before_the_first_event_there_is_the_baseline_and_of_nothing_there_are_no_pieces() {
         let (_, begin) = composition(HELD, Some(0));
-        assert_eq!(begin.pieces[0].0.name(), "parameter from before");
+        assert_eq!(begin.pieces[0].0.name(), "parameter from before recording");
         assert_eq!(begin.bytes, 2_097_152);
         let (_, empty) = composition("", None);
         assert_eq!((empty.pieces.as_slice(), empty.bytes), (&[][..], 0));

@@ -8,6 +8,7 @@ use highwater_snapshots::trace::{Block, Owner};
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 use highwater_snapshots::{BlockId, EventId, StackId, Trace};
 
+use crate::gui::colouring::short_line;
 use crate::gui::condition;
 use crate::gui::legend::share;
 use crate::gui::words::{event_text, life, phase, size, title};
@@ -55,7 +56,7 @@ impl Facts {
         rows.extend(weight(recording, id, &block, metric));
         rows.extend(attributes(trace, id, &block));
         Self {
-            title: title(trace, &block),
+            title: headline(trace, &block, metric),
             life: life(trace, id),
             rows,
             stacks,
@@ -70,6 +71,13 @@ impl Facts {
         let rows = self.rows.iter().map(|(name, value)| format!("{name}: {value}\n"));
         format!("{}\n{}\n{}", self.title, self.life, rows.collect::<String>())
     }
+}
+
+/// `512 MiB activation of linear, train.py:7 forward`.
+fn headline(trace: &Trace, block: &Block, metric: Metric) -> String {
+    let line = user_line(&trace.tables, block.stack).map(|line| short_line(&trace.tables.line_text(&line)));
+    let line = line.filter(|line| !line.is_empty()).map_or_else(String::new, |line| format!(", {line}"));
+    format!("{} {}{line}", format_bytes(size(block, metric)), title(trace, block))
 }
 
 fn exact(bytes: u64) -> String {

@@ -32,6 +32,11 @@ pub(super) struct Below {
     likeness: Option<String>,
 }
 
+/// Said in place of phases where there is nothing to set side by side.
+const SAME_RECORDING: &str = "Both sides are the same recording, so every phase is the same.";
+/// How the steps of both sides belong together.
+const PAIRED_STEPS: &str = "Steps of the same number are paired, and the last step of A with the last of B.";
+
 /// The table of a look; none of the flame graph.
 const fn page_of(look: Look) -> Option<usize> {
     match look {
@@ -93,6 +98,13 @@ impl Below {
         let row_of = |row: usize| order.get(row).copied().unwrap_or(usize::MAX);
         let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
         let tip = |row: usize, column: usize| sheet.value(row_of(row), column).exact();
+        if look == Look::Phases {
+            let is_same = answer.comparison.phases.is_empty();
+            ui.weak(if is_same { SAME_RECORDING } else { PAIRED_STEPS });
+            if is_same {
+                return None;
+            }
+        }
         let touched = table_with_tips_ui(ui, sheet.name, &sheet.columns, order.len(), table, (cell, tip));
         let mut found = None;
         if look == Look::Groups {

@@ -364,7 +364,7 @@ impl DiffView {
                 self.pair.fit();
             }
             ui.separator();
-            let text = self.pair.sides[0].search.search_ui(ui, recordings[0], &mut paint.is_hiding);
+            let text = self.pair.sides[0].search.search_ui(ui, recordings[0], None, &mut paint.is_hiding);
             if let Some(text) = text {
                 self.search_for(ui.ctx(), recordings, &text);
             }

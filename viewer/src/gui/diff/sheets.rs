@@ -163,7 +163,11 @@ impl Sheet {
                 _ => "-".to_owned(),
             };
             let peaks = [&pair.a, &pair.b].map(|row| row.as_ref().map(|row| row.peak_bytes));
-            let [a, b] = peaks.map(|peak| i128::from(peak.unwrap_or(0)));
+            // A phase that one side lacks is not 0 there.
+            let delta = match peaks {
+                [Some(a), Some(b)] => Value::Delta(i128::from(b) - i128::from(a)),
+                _ => Value::Nothing,
+            };
             let change = Change::of(peaks.map(|peak| peak.unwrap_or(0)), peaks.map(|peak| u64::from(peak.is_some())));
             let value = |peak: Option<u64>| peak.map_or(Value::Nothing, Value::Bytes);
             vec![
@@ -172,7 +176,7 @@ impl Sheet {
                 Value::Change(change),
                 value(peaks[0]),
                 value(peaks[1]),
-                Value::Delta(b - a),
+                delta,
             ]
         };
         const PEAK_A: Column = number("A's peak", "The peak of this phase in A.");

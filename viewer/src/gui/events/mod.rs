@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
-use highwater_analysis::Matches;
 use highwater_analysis::frames::user_line;
+use highwater_analysis::{GroupKey, Matches};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, StackId, Trace};
 
@@ -19,6 +19,7 @@ use super::scene::{Scene, Wish};
 use super::table::{Cell, Column, TableState, table_with_tips_ui, write_csv};
 use super::theme::{self, Shades};
 use super::worker::Worker;
+use crate::cli::moment::count_of;
 use crate::session::Recording;
 use list::{Kinds, Listed, Wanted};
 use search::{Found, Sought};
@@ -40,6 +41,20 @@ const COLUMNS: [Column; 10] = [
     column("Step, phase", "The phase of the training step.", 110.0, false),
     column("Called by", "The innermost line of your program; for marks their text.", 0.0, false),
 ];
+
+/// The columns in the order in which they are shown.
+const ORDER: [usize; 10] = [0, 1, 2, 3, 4, 5, 9, 6, 7, 8];
+
+/// The columns that have a value anywhere in `recording`.
+fn shown_columns(recording: &Recording) -> Vec<usize> {
+    let is_absent = |column: usize| match column {
+        6 => recording.absent.reason(GroupKey::Op).is_some(),
+        7 => recording.absent.reason(GroupKey::Scope).is_some(),
+        8 => recording.trace.spans.rows().is_empty(),
+        _ => false,
+    };
+    ORDER.into_iter().filter(|column| !is_absent(*column)).collect()
+}
 
 const CSV: [Column; 13] = [
     column("event", "", 0.0, true),
@@ -97,6 +112,7 @@ pub struct EventsView {
     is_focus_due: bool,
     /// The event at which the table stands.
     at: Option<EventId>,
+    /// The moment in view: the pinned one, else the peak.
     pinned: Option<usize>,
     of: Weak<Recording>,
     sites: HashMap<StackId, String>,
@@ -143,7 +159,10 @@ impl EventsView {
         let pinned = scene.selection.pin.and_then(|pin| event_of(pin.moment));
         let peak = scene.index().peak(trace, scene.selection.metric).event;
         let (found, sites) = (&self.found, &mut self.sites);
+        let shown = shown_columns(scene.recording);
+        let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
         let cell = |row: usize, index: usize| -> Cell {
+            let index = shown.get(index).copied().unwrap_or_default();
             let Some((id, facts)) = listed.event(row).and_then(|id| Some((id, Facts::of(trace, id)?))) else {
                 return Cell::default();
             };
@@ -157,10 +176,11 @@ impl EventsView {
             cell
         };
         let tip = |row: usize, index: usize| {
+            let index = shown.get(index).copied().unwrap_or_default();
             let id = listed.event(row)?;
             tip(trace, id, &Facts::of(trace, id)?, index)
         };
-        let touched = table_with_tips_ui(ui, "Events", &COLUMNS, listed.len(), &mut self.table, (cell, tip));
+        let touched = table_with_tips_ui(ui, "Events", &columns, listed.len(), &mut self.table, (cell, tip));
         if let Some(id) = touched.chosen.and_then(|row| listed.event(row)) {
             wishes.push(self.go_to(id));
         }
@@ -226,9 +246,12 @@ impl EventsView {
             self.take_list(listed);
         }
         self.refresh_search(ctx, scene);
+        // The pinned moment, else the peak: the table does not follow the pointer.
         let pinned = scene.selection.pin.map(|pin| pin.moment);
-        if self.pinned != pinned {
-            self.pinned = pinned;
+        let peak = || scene.index().peak(&scene.recording.trace, scene.selection.metric).position();
+        let moment = Some(pinned.unwrap_or_else(peak));
+        if self.pinned != moment {
+            self.pinned = moment;
             self.at = pinned.and_then(event_of).or(self.at);
             self.stand();
         }
@@ -242,16 +265,13 @@ impl EventsView {
 
     /// Brings the event at which the table stands into view, and chooses its row where it is listed.
     fn stand(&mut self) {
-        let (Some(listed), Some(at)) = (&self.listed, self.at) else {
-            self.table.chosen = None;
-            return;
-        };
-        match listed.row_of(at) {
-            Ok(row) => self.table.choose(row),
-            Err(row) => {
-                self.table.chosen = None;
-                self.table.reveal(row.min(listed.len().saturating_sub(1)));
-            }
+        self.table.chosen = None;
+        let Some(listed) = &self.listed else { return };
+        let Some(event) = self.at.or(self.pinned.and_then(event_of)) else { return };
+        match listed.row_of(event) {
+            // The peak is shown, and chosen once it is pinned.
+            Ok(row) if self.at.is_some() => self.table.choose(row),
+            Ok(row) | Err(row) => self.table.reveal(row.min(listed.len().saturating_sub(1))),
         }
     }
 
@@ -294,7 +314,7 @@ impl EventsView {
         let count = self.listed.as_ref().map_or(0, |listed| listed.len());
         let text = match self.list.is_busy() {
             true => "listing …".to_owned(),
-            false => format!("{} events", format_count(count as u64)),
+            false => count_of(count as u64, "event"),
         };
         ui.add(Label::new(RichText::new(text).weak()).extend());
     }

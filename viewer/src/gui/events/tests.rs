@@ -73,13 +73,13 @@ fn every_event_of_the_device_has_a_row_with_its_facts() {
     harness.get_by_label("Events: 12 rows");
     harness.get_by_label("12 events");
     let rows = rows(&harness);
-    assert_eq!(rows[0], "0 · 0.000001 · segment alloc · 2 MiB · s0 ·  ·  ·  · setup · ");
-    assert_eq!(rows[3], "3 · 0.000004 · alloc · 300 B · b1 · activation · linear · net.fc1 · step 0 forward · forward");
+    assert_eq!(rows[0], "0 · 0.000001 · segment alloc · 2 MiB · s0 ·  ·  ·  ·  · setup");
+    assert_eq!(rows[3], "3 · 0.000004 · alloc · 300 B · b1 · activation · forward · linear · net.fc1 · step 0 forward");
     assert!(rows.iter().all(|row| !row.contains("5 B")), "what happens elsewhere is not listed");
-    assert!(rows[5].ends_with("mark ·  ·  ·  ·  ·  · step 0 forward · checkpoint of layer 3"), "{}", rows[5]);
-    assert!(rows[8].ends_with("net.fc1 · step 0 forward · eval loop begins; backward"), "{}", rows[8]);
+    assert!(rows[5].ends_with("mark ·  ·  ·  · checkpoint of layer 3 ·  ·  · step 0 forward"), "{}", rows[5]);
+    assert!(rows[8].ends_with("eval loop begins; backward · linear · net.fc1 · step 0 forward"), "{}", rows[8]);
     assert!(rows[4].contains("alloc, the peak"), "{}", rows[4]);
-    assert!(rows[11].contains("out of memory · 4 KiB") && rows[11].ends_with("with 1 KiB free on the device"));
+    assert!(rows[11].contains("out of memory · 4 KiB") && rows[11].contains(" · with 1 KiB free on the device · "));
 }
 
 #[test]
@@ -131,6 +131,18 @@ fn the_row_of_the_pinned_moment_is_chosen_and_in_view_also_when_the_list_changes
     assert_eq!(harness.state().view.table.chosen, None, "an event that is not listed has no row");
     harness.get_by_label_contains("4,002 · 0.004003 · alloc");
     assert!(harness.state().wishes.is_empty());
+}
+
+#[test]
+fn the_peak_is_in_view_while_nothing_is_pinned_and_empty_columns_are_left_out() {
+    let text: String = (0..3000).map(|n| format!("alloc b{n} {}\n", n + 1)).collect();
+    let mut harness = harness(&text);
+    harness.get_by_label_contains("2,999 · 0.003000 · alloc, the peak · 2.93 KiB · b2999 · unknown");
+    assert_eq!(harness.state().view.table.chosen, None);
+    assert!(harness.query_by_label("Operation").is_none() && harness.query_by_label("Module").is_none());
+    harness.state_mut().pin(11);
+    settle(&mut harness);
+    harness.get_by_label_contains("10 · 0.000011 · alloc");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! the peak without one part after another.
 
 use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo, vec2};
+use highwater_analysis::Filter;
 use highwater_analysis::explain::Advice;
-use highwater_analysis::{Filter, Moment};
 use highwater_snapshots::units::format_bytes;
 
 use super::job::Explained;
@@ -18,7 +18,7 @@ const FIGURE_WIDTH: f32 = 84.0;
 /// Width from which on the removals have all their columns, in points.
 const ROOM_FOR_ALL: f32 = 440.0;
 
-/// Shows all advice, what saves most first.
+/// Shows all advice, what lowers the peak most first.
 pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Wish> {
     let advice = &explained.explanation.advice;
     if advice.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can
             ui.allocate_ui(vec2(FIGURE_WIDTH, 0.0), |ui| {
                 ui.vertical(|ui| {
                     ui.set_width(FIGURE_WIDTH);
-                    figure_ui(ui, one, &explained.explanation.peak);
+                    figure_ui(ui, one);
                 });
             });
             ui.vertical(|ui| {
@@ -47,11 +47,11 @@ pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can
     wish
 }
 
-/// How much lower the peak is without the blocks; where that is not known, how much they hold.
-fn figure_ui(ui: &mut Ui, advice: &Advice, peak: &Moment) {
+/// The peak without the blocks; where that is not known, how much they hold.
+fn figure_ui(ui: &mut Ui, advice: &Advice) {
     ui.spacing_mut().item_spacing.y = 0.0;
     let (bytes, what) = match &advice.without {
-        Some(without) => (peak.bytes.saturating_sub(without.bytes), "saved"),
+        Some(without) => (without.bytes, "peak without it"),
         None => (advice.bytes, "blocks affected"),
     };
     ui.label(RichText::new(format_bytes(bytes)).strong());
@@ -75,7 +75,7 @@ fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> O
             }
         }
         if let Some(without) = &advice.without {
-            let name = "Peak without them";
+            let name = "Go to the peak without it";
             let button = ui.small_button(name);
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}: advice {number}")));
             if button.on_hover_text(format!("{}: {}", when(without), format_bytes(without.bytes))).clicked() {
@@ -137,9 +137,10 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         let removal = row.checked_sub(1).and_then(|row| removals.get(row));
         match (column, removal) {
             (0, None) => "nothing, as recorded".into(),
-            (0, Some(removal)) => {
-                Cell { swatch: Some(theme::category(removal.cause.category)), ..removal.cause.name().into() }
-            }
+            (0, Some(removal)) => Cell {
+                swatch: Some(theme::category(removal.cause.category)),
+                ..explained.cause_name(&removal.cause).into()
+            },
             (1, None) => Cell::default(),
             (1, Some(removal)) => format_bytes(removal.bytes_at_peak).into(),
             (2, _) => {

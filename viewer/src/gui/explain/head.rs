@@ -39,6 +39,9 @@ pub(super) fn head_ui(
             let (chosen, explained) = (chosen.words(), peak.metric.words());
             ui.weak(format!("({chosen} is no sum over blocks: the peak of {explained} is explained)"));
         }
+        if let Some(text) = &explained.elsewhere {
+            ui.weak(text);
+        }
         if is_busy {
             ui.spinner();
             ui.weak("working it out anew");

@@ -2,15 +2,18 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
+use highwater_analysis::explain::{Cause, Composition, ExplainQuery, ExplainedGroup, Piece};
 use highwater_analysis::frames::short_stack;
+use highwater_analysis::lifetime::phase_of;
+use highwater_analysis::phases::reached_elsewhere;
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment};
-use highwater_snapshots::Trace;
+use highwater_snapshots::{BlockId, DeviceId, Phase, Trace};
 
-use super::terms::condition_of;
 use crate::absent::Absent;
+use crate::cli::peak::elsewhere_text;
 use crate::explain::explain;
 use crate::gui::colouring::short_line;
+use crate::gui::terms::condition_of;
 use crate::gui::worker::Cancel;
 use crate::session::Recording;
 
@@ -60,6 +63,17 @@ pub(super) struct Asked {
     pub(super) key: Key,
 }
 
+/// What stands for the phase of blocks that were live before the recording.
+const BEFORE_RECORDING: &str = "before recording";
+
+/// Whether all blocks of a device that count as made in setup were live before the recording.
+fn is_only_before(trace: &Trace, device: DeviceId) -> bool {
+    (0..trace.blocks.len()).filter(|row| trace.blocks.device[*row] == device).all(|row| {
+        let block = trace.blocks.get(BlockId(row as u32));
+        block.is_baseline() || phase_of(trace, &block) != Phase::Setup
+    })
+}
+
 /// A group of blocks as a row.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
@@ -79,7 +93,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn of(trace: &Trace, group: &ExplainedGroup, peak: &Moment, keys: &[GroupKey]) -> Self {
+    fn of(trace: &Trace, group: &ExplainedGroup, (peak, is_before): (&Moment, bool), keys: &[GroupKey]) -> Self {
         let mut names = group.key.clone();
         for (name, key) in names.iter_mut().zip(keys) {
             match key {
@@ -88,6 +102,9 @@ impl Row {
                     *name = lines.iter().map(|line| short_line(line)).collect::<Vec<_>>().join(" < ");
                 }
                 GroupKey::Frame => *name = short_line(name),
+                GroupKey::Phase if is_before && name == Phase::Setup.name() => {
+                    BEFORE_RECORDING.clone_into(name);
+                }
                 _ => {}
             }
         }
@@ -114,9 +131,21 @@ pub(super) struct Explained {
     pub(super) rows: Vec<Row>,
     /// What rows add up to, with what is not listed.
     pub(super) bytes: u64,
+    /// Where else the same peak is reached, in a sentence.
+    pub(super) elsewhere: Option<String>,
+    /// Whether all that counts as made in setup was live before the recording.
+    is_before: bool,
 }
 
 impl Explained {
+    /// What a part of the peak is called, in the words of the bar.
+    pub(super) fn cause_name(&self, cause: &Cause) -> String {
+        if cause.phase == Phase::Setup && self.is_before {
+            return Piece::Blocks { category: cause.category, made_in: None }.name();
+        }
+        cause.name()
+    }
+
     /// The answer to `asked`; none where it is not wanted any more.
     pub(super) fn of(asked: Asked, cancel: &Cancel) -> Option<Self> {
         let Asked { recording, key } = asked;
@@ -131,8 +160,11 @@ impl Explained {
         let position = explanation.peak.position();
         let composition = Composition::at(trace, &index.series, &index.live, position);
         let groups = std::mem::take(&mut explanation.groups);
-        let rows: Vec<Row> = groups.iter().map(|group| Row::of(trace, group, &explanation.peak, &keys)).collect();
+        let is_before = is_only_before(trace, index.device);
+        let of_peak = (&explanation.peak, is_before);
+        let rows: Vec<Row> = groups.iter().map(|group| Row::of(trace, group, of_peak, &keys)).collect();
         let bytes = rows.iter().map(|row| row.bytes).sum::<u64>() + explanation.rest_bytes;
-        Some(Self { key, explanation, composition, rows, bytes })
+        let elsewhere = elsewhere_text(&reached_elsewhere(trace, &explanation.peak));
+        Some(Self { key, explanation, composition, rows, bytes, elsewhere, is_before })
     }
 }

@@ -1,6 +1,5 @@
 //! Explain: why the peak is so high: what it is made of, what would be left without each part, and what could be done.
 
-mod terms;
 mod job;
 mod bar;
 mod advice;

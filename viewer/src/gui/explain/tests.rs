@@ -88,7 +88,7 @@ fn the_pieces_of_the_bar_add_up_and_a_click_on_one_shows_only_its_blocks_and_the
     let mut harness = harness(&STEP.replace("alloc w1 1000", "baseline w1 1000/1024"));
     harness.get_by_label_contains("What the peak is made of: 7 pieces, 7.85 KiB active");
     harness.get_by_label("rounding: 24 B (24 B)");
-    harness.get_by_label("parameter from before: 1000 B (1,000 B), 12% of 7.82 KiB requested").click();
+    harness.get_by_label("parameter from before recording: 1000 B (1,000 B), 12% of 7.82 KiB requested").click();
     settle(&mut harness);
     assert_eq!(last_wish(&harness), Some(Wish::Only("category=parameter lifetime=always,before".to_owned())));
     press(&mut harness, "Only blocks of gradient made in backward");
@@ -152,7 +152,7 @@ fn advice_shows_its_blocks_and_the_peak_that_it_would_leave() {
     let number = advice.iter().position(|text| text.contains("fused optimizer")).unwrap() + 1;
     press(&mut harness, &format!("Only these blocks: advice {number}"));
     assert_eq!(last_wish(&harness), Some(Wish::Only("category=temporary phase=optimizer".to_owned())));
-    press(&mut harness, &format!("Peak without them: advice {number}"));
+    press(&mut harness, &format!("Go to the peak without it: advice {number}"));
     // After the optimizer's state is made: the gradients are still there.
     assert_eq!(last_wish(&harness), Some(Wish::Moment(17)));
     harness.state_mut().narrow("category=temporary phase=optimizer");

@@ -3,6 +3,8 @@
 use eframe::egui::{Color32, RichText, Ui};
 use highwater_analysis::addresses::{Content, HeldSegment, Piece};
 use highwater_snapshots::units::{format_bytes, format_count};
+
+use crate::cli::moment::count_of;
 use highwater_snapshots::{BlockId, Trace};
 
 use crate::gui::theme;
@@ -60,16 +62,16 @@ pub(super) fn segment_lines(segment: &HeldSegment) -> Vec<String> {
     let mut lines = vec![
         format!("{kind} of {} at {:#x}, {}", format_bytes(usage.held()), segment.addresses.start, segment.home.text()),
         format!(
-            "{} allocated in {} blocks, {} rounding, {} waiting",
+            "{} allocated in {}, {} rounding, {} waiting",
             format_bytes(usage.allocated()),
-            format_count(usage.blocks),
+            count_of(usage.blocks, "block"),
             format_bytes(usage.rounding),
             format_bytes(usage.waiting)
         ),
         format!(
-            "{} free in {} ranges, the largest {}",
+            "{} free in {}, the largest {}",
             format_bytes(usage.free),
-            format_count(usage.holes),
+            count_of(usage.holes, "range"),
             format_bytes(usage.largest_hole)
         ),
     ];

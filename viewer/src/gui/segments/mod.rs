@@ -15,7 +15,7 @@ use std::sync::Arc;
 use eframe::egui::{self, RichText, Ui, vec2};
 use highwater_analysis::addresses::{Home, Room};
 use highwater_snapshots::EventId;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::format_bytes;
 
 pub use lanes::Under;
 
@@ -31,8 +31,8 @@ use lanes::Lanes;
 use list::List;
 use look::{Legend, Paint};
 
-/// Share of the view's height that the account of a failed request takes at most.
-const OOM_SHARE: f32 = 1.0 / 3.0;
+/// Share of the view's height that the analysis of a failed request takes at most.
+const OOM_SHARE: f32 = 0.6;
 
 /// The view's state.
 #[derive(Debug)]
@@ -120,8 +120,19 @@ impl SegmentsView {
         if self.is_picture {
             return self.whole_ui(ui, scene, (under, visible));
         }
-        let show = |ui: &mut Ui| self.whole_ui(ui, scene, (under, visible));
+        let is_failure = self.shows_failure(scene);
+        let mut show = |ui: &mut Ui| self.whole_ui(ui, scene, (under, visible));
+        // The analysis of a failed request scrolls on its own, and the map stays below it.
+        if is_failure && visible >= theme::FAILURE_LEAST {
+            return show(ui);
+        }
         least_height_ui(ui, "segments", theme::SEGMENTS_LEAST, show)
+    }
+
+    /// Whether the analysis of a failed request is shown.
+    pub fn shows_failure(&self, scene: &Scene<'_>) -> bool {
+        let failed = self.state.as_ref().and_then(|state| state.failed.as_ref());
+        failed.is_some_and(|failed| self.is_looked_at(scene, failed.event))
     }
 
     /// Shows all of the view, of which `visible` points are seen without scrolling: the map begins within these.
@@ -144,10 +155,14 @@ impl SegmentsView {
             scale: (ui.ctx().pixels_per_point().round() as usize).max(1),
         };
         let top = ui.next_widget_position().y;
-        headline_ui(ui, &state);
+        let failed = state.failed.as_ref().filter(|failed| self.is_looked_at(scene, failed.event));
+        // Where there is little room, the request that failed is more important than the sums of the segments.
+        if failed.is_none() || visible >= theme::FAILURE_WITH_SUMS {
+            headline_ui(ui, &state);
+        }
         ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, &paint, &mut wishes));
         // Why a request failed is what is looked for first.
-        if let Some(failed) = state.failed.as_ref().filter(|failed| self.is_looked_at(scene, failed.event)) {
+        if let Some(failed) = failed {
             let key = OomKey::new(&known, failed);
             if self.tested.as_ref().is_none_or(|(of, _)| *of != key) {
                 self.tester.ask_once(ui.ctx(), &key);
@@ -156,7 +171,8 @@ impl SegmentsView {
             let tested = self.tested.as_ref().filter(|(of, _)| *of == key);
             let analysis = tested.map(|(_, analysis)| &**analysis);
             // The map stays in view below it.
-            let most = if self.is_picture { theme::OOM_PANEL_HEIGHT } else { visible * OOM_SHARE };
+            let used = ui.next_widget_position().y - top;
+            let most = (visible * OOM_SHARE).min(visible - used - theme::MAP_BELOW_FAILURE).max(theme::MAP_LEAST);
             let asked = oom::failed_ui(ui, failed, analysis, &paint, (self.is_picture, most));
             wishes.extend(asked.wish);
             if asked.show_relief
@@ -194,10 +210,13 @@ impl SegmentsView {
         }
         let room = ui.available_size().max(vec2(200.0, theme::MAP_LEAST));
         let is_wide = room.x >= theme::SEGMENTS_TABLE_WIDTH * 1.8;
+        // Half of little room shows neither map nor table.
+        let has_table = is_wide || room.y >= 2.0 * theme::MAP_LEAST;
         let sizes = match is_wide {
             true => {
                 [vec2(room.x - theme::SEGMENTS_TABLE_WIDTH - 8.0, room.y), vec2(theme::SEGMENTS_TABLE_WIDTH, room.y)]
             }
+            false if !has_table => [room, vec2(room.x, 0.0)],
             false => [vec2(room.x, room.y * 0.55 - 4.0), vec2(room.x, room.y * 0.45 - 4.0)],
         };
         let at = ui.next_widget_position();
@@ -228,6 +247,9 @@ impl SegmentsView {
             self.list.show(chosen.segment.unwrap_or(0));
         }
         wishes.extend(chosen.wish);
+        if !has_table {
+            return;
+        }
         let mut table = ui.new_child(egui::UiBuilder::new().max_rect(places[1]).id_salt("table"));
         let touched = self.list.list_ui(&mut table, state, self.chosen);
         if let Some(segment) = touched.chosen.and_then(|row| state.map.segments.get(row)) {
@@ -342,9 +364,9 @@ fn headline_ui(ui: &mut Ui, state: &State) {
     });
     let (live, waiting) = state.map.stray_bytes();
     if live + waiting > 0 && !state.map.segments.is_empty() {
-        let strays = format_count(state.map.strays.len() as u64);
+        let strays = count_of(state.map.strays.len() as u64, "block");
         let text = format!(
-            "{} in {strays} blocks are not in the map: they are outside the known segments, or overlap other blocks.",
+            "{} in {strays} not in the map: outside the known segments, or overlapping other blocks.",
             format_bytes(live + waiting)
         );
         ui.label(RichText::new(text).color(Shades::in_ui(ui).warning));
@@ -365,12 +387,12 @@ fn headline(state: &State) -> String {
     let of_stream = |home: &Home| if streams > 1 { format!(" (stream {})", home.stream.0) } else { String::new() };
     let fits = match largest {
         Some(room) => {
-            format!("the largest request that fits without the driver: {}{}", bytes(room.fits), of_stream(&room.home))
+            format!("largest request that fits: {} from the cache{}", bytes(room.fits), of_stream(&room.home))
         }
-        None => "no request fits without the driver".to_owned(),
+        None => "no request fits in the cache".to_owned(),
     };
     let with = common().filter_map(|room| room.fits_with_driver).max();
-    let with = with.map_or_else(String::new, |most| format!(", with it: {}", bytes(most)));
+    let with = with.map_or_else(String::new, |most| format!(", {} with new memory from the driver", bytes(most)));
     let unmapped = match usage.unmapped {
         0 => String::new(),
         unmapped => format!(", beside {} of addresses not mapped", bytes(unmapped)),
@@ -392,12 +414,11 @@ fn nothing_held(state: &State) -> String {
     match map.strays.len() {
         0 => "No segments are reserved at this moment.".to_owned(),
         strays if map.totals.reserved == 0 => format!(
-            "No segments are known at this moment, only {} blocks of {}: the recorder does not tell of segments, or a \
-             release is missing.",
-            format_count(strays as u64),
+            "No segments are known at this moment, only {} of {}: the recording has no segments, or a release is missing.",
+            count_of(strays as u64, "block"),
             format_bytes(map.totals.active)
         ),
-        strays => format!("{} blocks are outside the known segments.", format_count(strays as u64)),
+        strays => format!("{} outside the known segments.", count_of(strays as u64, "block")),
     }
 }
 
@@ -406,10 +427,10 @@ fn room_text(room: &Room) -> String {
     let with =
         room.fits_with_driver.map_or_else(String::new, |most| format!(", with the driver {}", format_bytes(most)));
     format!(
-        "{}: {} in {} segments, {} allocated, {} waiting, {} free; fits {}{with}",
+        "{}: {} in {}, {} allocated, {} waiting, {} free; fits {}{with}",
         room.home.text(),
         format_bytes(usage.held()),
-        format_count(room.segments),
+        count_of(room.segments, "segment"),
         format_bytes(usage.allocated()),
         format_bytes(usage.waiting),
         format_bytes(usage.free),

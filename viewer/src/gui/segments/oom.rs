@@ -1,8 +1,8 @@
 //! Oom: a failed request: how full the device was, who filled it, why the request failed, and what would have helped.
 
 use eframe::egui::{
-    Align, Align2, Color32, FontId, Grid, Label, Layout, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind,
-    TextStyle, Ui, WidgetInfo, pos2, vec2,
+    Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
+    WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::addresses::{FailedRequest, WayOut};
 use highwater_analysis::holders::Holders;
@@ -11,6 +11,8 @@ use highwater_snapshots::units::format_bytes;
 
 use super::known::State;
 use super::look::Paint;
+use crate::cli::moment::count_of;
+use crate::cli::oom::requested;
 use crate::gui::fit;
 use crate::gui::scene::Wish;
 use crate::gui::theme::{self, Shades};
@@ -38,9 +40,8 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> A
     }
     let shades = Shades::in_ui(ui);
     let text = match current {
-        Some(row) => format!("Out of memory {} of {count}", row + 1),
-        None if count == 1 => "Out of memory once: show why".to_owned(),
-        None => format!("Out of memory {count} times: show why"),
+        Some(row) => format!("Why it failed ({} of {count})", row + 1),
+        None => format!("Why {} failed", count_of(count as u64, "request")),
     };
     let mut go = |ui: &mut Ui, name: &str, row: Option<usize>, tooltip: &str| {
         let button = eframe::egui::Button::new(RichText::new(name).color(shades.warning));
@@ -58,8 +59,8 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> A
     asked
 }
 
-/// The failed request: why it failed and what would have helped at the left, the request against the largest free ranges
-/// beside it; at most `most` points high. `analysis` is there once the replays are done.
+/// The failed request: why it failed and what would have helped in full width; below, the request beside the largest free
+/// ranges, and the blocks that are live. At most `most` points high. `analysis` is there once the replays are done.
 pub(super) fn failed_ui(
     ui: &mut Ui,
     failed: &FailedRequest,
@@ -71,34 +72,30 @@ pub(super) fn failed_ui(
     let frame = eframe::egui::Frame::group(ui.style());
     frame.show(ui, |ui| {
         ui.set_width(ui.available_width());
-        ScrollArea::vertical()
-            .id_salt("failed")
-            .min_scrolled_height(0.0)
-            .max_height(most.min(theme::OOM_PANEL_HEIGHT) - FRAME)
-            .show(ui, |ui| {
-                let has_third = ui.available_width() > theme::OOM_PANEL_WIDE;
-                ui.columns(if has_third { 3 } else { 2 }, |sides| match sides {
-                    [words, picture] => {
-                        words_ui(words, failed, analysis);
-                        blocks_ui(words, failed, analysis, is_picture, &mut asked);
-                        bars_ui(picture, failed, paint);
-                        facts_ui(picture, failed);
-                    }
-                    [words, picture, blocks] => {
-                        words_ui(words, failed, analysis);
-                        bars_ui(picture, failed, paint);
-                        facts_ui(picture, failed);
-                        blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
-                    }
-                    _ => {}
-                });
+        ScrollArea::vertical().id_salt("failed").min_scrolled_height(0.0).max_height(most - FRAME).show(ui, |ui| {
+            ui.scope(|ui| words_ui(ui, failed, analysis, paint));
+            ui.add_space(4.0);
+            let has_third = ui.available_width() > theme::OOM_PANEL_WIDE;
+            ui.columns(if has_third { 3 } else { 2 }, |sides| match sides {
+                [picture, blocks] => {
+                    bars_ui(picture, failed, paint);
+                    facts_ui(picture, failed);
+                    blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
+                }
+                [picture, facts, blocks] => {
+                    bars_ui(picture, failed, paint);
+                    facts_ui(facts, failed);
+                    blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
+                }
+                _ => {}
             });
+        });
     });
     asked
 }
 
 /// What was asked for, how full the device was, who filled it, why it failed, and what would have helped.
-fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>) {
+fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, paint: &Paint<'_>) {
     let Some(analysis) = analysis else {
         ui.strong(format!("{} requested", format_bytes(failed.requested)));
         ui.horizontal(|ui| {
@@ -107,22 +104,25 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>)
         });
         return;
     };
-    ui.strong(format!("{} requested{}: {}", format_bytes(failed.requested), analysis.by(), analysis.fill()));
+    let headline = format!("{}: {}.", requested(paint.trace, analysis), analysis.fill());
+    ui.add(Label::new(RichText::new(headline).strong()).wrap());
+    ui.spacing_mut().item_spacing.y = 1.0;
+    // What would have helped comes right after the cause: a low panel shows these without scrolling.
     let sentences =
-        [Some(analysis.cause_text()), analysis.helps(), analysis.does_not_help(), Some(analysis.reason_text())];
+        [Some(analysis.cause_text()), analysis.helps(), Some(analysis.reason_text()), analysis.does_not_help()];
     let notes = failed.notes.iter().map(|note| format!("Note: {note}."));
-    // Columns justify what stands in them; sentences are easier to read without.
-    ui.with_layout(Layout::top_down(Align::Min), |ui| {
-        for text in sentences.into_iter().flatten().chain(notes) {
-            ui.add(Label::new(text).wrap());
-        }
-    });
+    for text in sentences.into_iter().flatten().chain(notes) {
+        ui.add(Label::new(text).wrap());
+    }
 }
 
 fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
     let bytes = format_bytes;
-    let or_unknown = |value: Option<u64>| value.map_or_else(|| "unknown".to_owned(), bytes);
     let stream = failed.likely_stream.map_or(String::new(), |stream| format!(", probably stream {}", stream.0));
+    let outside = failed.outside.map(|outside| {
+        let of = failed.capacity.map_or_else(String::new, |all| format!(" of {}", bytes(all)));
+        ("outside the allocator", format!("{}{of}", bytes(outside)))
+    });
     let rows = [
         ("rounded to", format!("{}, {} pool{stream}", bytes(failed.rounded), failed.pool)),
         ("needed from the driver", bytes(failed.from_driver)),
@@ -131,10 +131,9 @@ fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
         ("waiting for streams", bytes(failed.waiting)),
         ("free in its pool", bytes(failed.free_in_pool)),
         ("free elsewhere", bytes(failed.free_elsewhere)),
-        ("outside the allocator", format!("{} of {}", or_unknown(failed.outside), or_unknown(failed.capacity))),
     ];
     Grid::new("failed facts").num_columns(2).spacing(vec2(12.0, 1.0)).show(ui, |ui| {
-        for (name, value) in rows {
+        for (name, value) in rows.into_iter().chain(outside) {
             ui.weak(name);
             ui.label(value);
             ui.end_row();
@@ -151,7 +150,7 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
     let Some(way_out) = failed.way_out() else { return };
     ui.horizontal_wrapped(|ui| {
         let count = way_out.blocks().len();
-        let blocks = if count == 1 { "1 block".to_owned() } else { format!("{count} blocks") };
+        let blocks = count_of(count as u64, "block");
         let title = format!("To free: {} allocated in {blocks}", format_bytes(way_out.bytes()));
         let response = ui.strong(title);
         if let Some(text) = analysis.and_then(OomAnalysis::way_out_text) {
@@ -179,8 +178,7 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
 fn holders_ui(ui: &mut Ui, holders: &Holders) {
     for group in &holders.groups {
         let named: Vec<&str> = group.key.iter().map(String::as_str).filter(|part| *part != "(none)").collect();
-        let count = group.blocks.len();
-        let blocks = if count == 1 { "1 block".to_owned() } else { format!("{count} blocks") };
+        let blocks = count_of(group.blocks.len() as u64, "block");
         ui.horizontal(|ui| {
             let category = group.key.first().and_then(|name| Category::from_name(name));
             theme::swatch_ui(ui, category.map_or(theme::NEUTRAL, theme::category));

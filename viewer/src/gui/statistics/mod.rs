@@ -3,18 +3,20 @@
 mod sheet;
 mod bars;
 mod sheets;
+mod kept;
 
 use std::io::{self, Write};
 use std::sync::{Arc, Weak};
 
-use eframe::egui::{ComboBox, Role, Ui, WidgetInfo};
+use eframe::egui::{ComboBox, Label, RichText, Role, Ui, WidgetInfo};
 use highwater_analysis::statistics::{Question, Statistics, TrustNote, trust_notes};
 use highwater_analysis::{Matches, Metric};
 
 use super::scene::{Scene, Wish};
 use super::table::{TableState, table_with_tips_ui, write_csv};
-use super::theme::Shades;
+use super::theme::{self, Shades};
 use super::worker::Worker;
+use crate::cli::moment::count_of;
 use crate::session::Recording;
 use sheet::Sheet;
 
@@ -41,9 +43,15 @@ impl Counted {
         let index = asked.recording.devices.get(asked.device)?;
         let peak = index.peak(trace, asked.metric);
         let statistics = Statistics::of(trace, &Question { peak, live: &index.live, matches: &asked.matches });
-        let sheets = [sheets::steps, sheets::kept, sheets::sizes, sheets::lifetimes, sheets::lived];
-        let mut sheets: Vec<Sheet> = sheets.iter().map(|make| make(&statistics)).collect();
-        sheets.push(sheets::facts(trace, &statistics));
+        let kept = kept::kept(trace, &asked.recording.absent, &index.live, asked.metric, &asked.matches);
+        let sheets = vec![
+            sheets::steps(&statistics),
+            kept,
+            sheets::sizes(&statistics),
+            sheets::lifetimes(&statistics),
+            sheets::lived(&statistics),
+            sheets::facts(trace, &statistics),
+        ];
         Some(Self { of: Arc::downgrade(&asked.recording), sheets, notes: trust_notes(trace) })
     }
 }
@@ -55,6 +63,9 @@ struct Page {
     order: Vec<usize>,
     measure: Option<usize>,
 }
+
+/// The sheets in their order.
+const SHEETS: [&str; 6] = ["Steps", "Kept", "Sizes", "Freed when", "Lifetime in events", "Recording"];
 
 /// What each sheet answers, in its place.
 const ANSWERS: [&str; 6] = [
@@ -126,11 +137,19 @@ impl StatisticsView {
         if sheet.measure.is_none() {
             notes_ui(ui, &counted.notes);
         }
+        for (row, text) in sheet.lead.iter().enumerate() {
+            let text = RichText::new(text);
+            ui.add(Label::new(if row == 0 { text.strong() } else { text }).wrap());
+        }
+        if sheet.lines.is_empty() && !sheet.lead.is_empty() {
+            return wishes;
+        }
         let chosen = page.table.chosen.and_then(|row| page.order.get(row)).copied();
         let measures = sheet.measures();
         let default = sheet.measure.filter(|measure| measures.contains(measure));
         let measure = page.measure.filter(|measure| measures.contains(measure)).or(default);
-        if let Some(mut measure) = measure {
+        // Where there is little room, it is the table's.
+        if let Some(mut measure) = measure.filter(|_| ui.available_height() >= theme::LEAST_WITH_CHART) {
             measure_ui(ui, sheet, &measures, &mut measure);
             page.measure = Some(measure);
             if let Some(row) = bars::bars_ui(ui, sheet, measure, chosen)
@@ -144,7 +163,13 @@ impl StatisticsView {
         let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
         let tip = |row: usize, column: usize| sheet.value(row_of(row), column).exact();
         let (name, rows) = (sheet.name, page.order.len());
-        let touched = table_with_tips_ui(ui, name, &sheet.columns, rows, &mut page.table, (cell, tip));
+        let columns = sheet.shown_columns(ui.available_width() - theme::SCROLL_WIDTH - 2.0);
+        let left_out = sheet.columns.len() - columns.len();
+        if left_out > 0 {
+            let text = format!("{} in a wider panel and in the saved table", count_of(left_out as u64, "more column"));
+            ui.weak(RichText::new(text).size(11.5));
+        }
+        let touched = table_with_tips_ui(ui, name, columns, rows, &mut page.table, (cell, tip));
         if let Some(line) = touched.opened.and_then(|row| sheet.lines.get(row_of(row))) {
             wishes.extend(line.wish.clone());
         }
@@ -154,15 +179,19 @@ impl StatisticsView {
         wishes
     }
 
+    /// Shows the sheet of this name.
+    pub fn show(&mut self, name: &str) {
+        self.shown = SHEETS.iter().position(|sheet| *sheet == name).unwrap_or(self.shown);
+    }
+
     /// Shows the next sheet, after the last the first.
     pub fn show_next(&mut self) {
-        let sheets = self.counted.as_ref().map_or(0, |counted| counted.sheets.len());
-        self.shown = (self.shown + 1) % sheets.max(1);
+        self.shown = (self.shown + 1) % SHEETS.len();
     }
 
     /// What is shown: `Steps`, `Kept` …
     pub fn shown(&self) -> &'static str {
-        self.counted.as_ref().and_then(|counted| counted.sheets.get(self.shown)).map_or("", |sheet| sheet.name)
+        self.counted.as_ref().map_or("", |_| SHEETS[self.shown])
     }
 
     /// Whether something is being counted.

@@ -94,9 +94,22 @@ pub(super) struct Sheet {
     pub lines: Vec<Line>,
     /// The column that bars show at first; none where there are no bars.
     pub measure: Option<usize>,
+    /// Sentences above the rows.
+    pub lead: Vec<String>,
 }
 
 impl Sheet {
+    /// The columns that have room in `width` points, at least the first two.
+    pub(super) fn shown_columns(&self, width: f32) -> &[Column] {
+        let least = |column: &Column| if column.width == 0.0 { theme::LEAST_FIRST_COLUMN } else { column.width };
+        let mut used = 0.0;
+        let count = self.columns.iter().take_while(|column| {
+            used += least(column);
+            used <= width
+        });
+        &self.columns[..count.count().max(2).min(self.columns.len())]
+    }
+
     /// What stands in a row and column.
     pub(super) fn value(&self, row: usize, column: usize) -> &Value {
         self.lines.get(row).and_then(|line| line.values.get(column)).unwrap_or(&Value::Nothing)

@@ -7,15 +7,14 @@ use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 
 use super::bars::step_name;
 use super::sheet::{Line, Sheet, Value};
-use crate::gui::condition;
 use crate::gui::scene::Wish;
 use crate::gui::table::Column;
 
-const fn number(name: &'static str, tooltip: &'static str, width: f32) -> Column {
+pub(super) const fn number(name: &'static str, tooltip: &'static str, width: f32) -> Column {
     Column { name, tooltip, width, is_number: true, is_sortable: true }
 }
 
-const fn words(name: &'static str, tooltip: &'static str, width: f32) -> Column {
+pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32) -> Column {
     Column { name, tooltip, width, is_number: false, is_sortable: true }
 }
 
@@ -72,52 +71,7 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
         Line { values, wish: Some(Wish::Span(first..row.range.end as usize + 1)) }
     });
     let lines = lines.collect();
-    Sheet { name: "Steps", columns, lines, measure: Some(1) }
-}
-
-/// What stays from step to step.
-pub(super) fn kept(statistics: &Statistics) -> Sheet {
-    let columns = vec![
-        words("Module", "The module or line that allocated the blocks.", 0.0),
-        words("Category", "The category of the blocks.", 130.0),
-        number("Kept", "Bytes allocated in the recording and never freed.", 84.0),
-        words(
-            "Grows",
-            "Whether it includes a source line that keeps memory of every step, from the second to the last whole one.",
-            110.0,
-        ),
-        number("Each step", "The fewest bytes that a step leaves; 0 if the group does not grow.", 84.0),
-        number("Blocks", "Number of blocks.", 76.0),
-        number("Steps", "Number of steps that leave bytes.", 70.0),
-        words("From", "These steps, with the bytes that each leaves.", 240.0),
-    ];
-    let line = |group: &highwater_analysis::statistics::Growth| {
-        let steps = group.by_step.iter().filter(|kept| kept.step.is_some());
-        let told = group.by_step.iter().take(12).map(|kept| {
-            let step = kept.step.map_or_else(|| "outside".to_owned(), |step| format!("step {step}"));
-            format!("{step}: {}", format_bytes(kept.sum.bytes))
-        });
-        let mut told = told.collect::<Vec<_>>().join(", ");
-        if group.by_step.len() > 12 {
-            told += &format!(" and {} more", group.by_step.len() - 12);
-        }
-        let scope = if group.scope.is_empty() { "(none)" } else { &group.scope };
-        let place = condition::is("scope", &group.scope).map_or_else(String::new, |scope| format!(" {scope}"));
-        Line {
-            values: vec![
-                Value::Path(scope.to_owned()),
-                Value::Category(group.category),
-                Value::Bytes(group.total.bytes),
-                Value::Text(if group.is_growing { "with every step" } else { "no" }.to_owned()),
-                Value::Bytes(group.least_bytes),
-                Value::Count(group.total.blocks),
-                Value::Count(steps.count() as u64),
-                Value::Text(told),
-            ],
-            wish: Some(Wish::Where(format!("lifetime=kept category={}{place}", group.category.name()))),
-        }
-    };
-    Sheet { name: "Kept", columns, lines: statistics.growth.iter().map(line).collect(), measure: Some(2) }
+    Sheet { name: "Steps", columns, lines, measure: Some(1), lead: Vec::new() }
 }
 
 const OF_BINS: [Column; 5] = [
@@ -143,7 +97,7 @@ fn of_bin(name: String, bin: &Bin, whole: &Bin, wish: Option<String>) -> Line {
 
 fn bins(name: &'static str, first: Column, lines: Vec<Line>, measure: usize) -> Sheet {
     let columns = std::iter::once(first).chain(OF_BINS).collect();
-    Sheet { name, columns, lines, measure: Some(measure) }
+    Sheet { name, columns, lines, measure: Some(measure), lead: Vec::new() }
 }
 
 /// Blocks by size.
@@ -164,7 +118,12 @@ pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
         let wish = format!("lifetime={}", row.life.word());
         of_bin(row.life.name().to_owned(), &row.bin, &statistics.blocks, Some(wish))
     });
-    bins("Lifetimes", words("Lives", "How long the blocks are live, in phases and steps.", 124.0), lines.collect(), 4)
+    bins(
+        "Freed when",
+        words("Freed when", "How long the blocks are live, in phases and steps.", 124.0),
+        lines.collect(),
+        4,
+    )
 }
 
 /// Blocks by the number of events that they live.
@@ -180,16 +139,16 @@ pub(super) fn lived(statistics: &Statistics) -> Sheet {
     lines.push(of_bin("not known".to_owned(), &statistics.lived.open, &statistics.blocks, None));
     let tooltip = "Events from a block's allocation to the request of its free. Of blocks made before the recording or \
                    not freed in it that is not known.";
-    bins("Lifetime (events)", words("Lifetime (events)", tooltip, 110.0), lines, 1)
+    bins("Lifetime in events", words("Lifetime in events", tooltip, 118.0), lines, 1)
 }
 
 /// All that is known of the recording, its device and its allocator.
 pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     let columns = vec![
-        // The value stands in sight beside its name, also where the panel is narrow.
-        words("Fact", "What is told.", 204.0),
-        words("Value", "The value.", 132.0),
-        words("About", "The fact.", 0.0),
+        // The value stands beside its name, also where the panel is narrow.
+        words("Fact", "What is known.", 0.0),
+        words("Value", "Its value.", 168.0),
+        words("About", "What the fact is about.", 90.0),
     ];
     let mut rows: Vec<(&str, String, String)> = Vec::new();
     let mut add = |about, fact: &str, value: String| {
@@ -249,7 +208,8 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
         values: vec![Value::Text(fact), Value::Text(value), Value::Text(about.to_owned())],
         wish: None,
     };
-    Sheet { name: "Recording", columns, lines: rows.into_iter().map(line).collect(), measure: None }
+    let lines = rows.into_iter().map(line).collect();
+    Sheet { name: "Recording", columns, lines, measure: None, lead: Vec::new() }
 }
 
 fn exact(bytes: u64) -> String {

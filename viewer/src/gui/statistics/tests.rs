@@ -87,11 +87,9 @@ fn what_grows_with_every_step_comes_first_and_can_be_looked_for() {
     let mut harness = harness(LEAKING);
     show(&mut harness, "Kept");
     let rows = rows(&harness);
-    assert_eq!(
-        rows,
-        ["net.cache · buffer · 40 B · with every step · 10 B · 3 · 3 · step 0: 10 B, step 1: 10 B, step 2: 20 B"]
-    );
-    harness.get_by_label_contains("net.cache · buffer").click();
+    assert_eq!(rows, ["net.cache · 40 B · 15 B · 30 B · buffer · 3 · 3 · step 0: 10 B, step 1: 10 B, step 2: 20 B"]);
+    harness.get_by_label("net.cache leaks 15 B a step: 30 B from 2 steps are still live.");
+    harness.get_by_label_contains("net.cache · 40 B").click();
     settle(&mut harness);
     harness.key_press(Button::Enter);
     settle(&mut harness);
@@ -103,8 +101,33 @@ fn what_grows_with_every_step_comes_first_and_can_be_looked_for() {
 }
 
 #[test]
+fn what_is_kept_is_told_by_line_where_there_are_stacks() {
+    let leaking: String = (0..4).map(|step| format!("step {step}\nalloc k{step} 10/512 < grow\n")).collect();
+    let mut harness = harness(&leaking);
+    show(&mut harness, "Kept");
+    harness.get_by_label("grow leaks 10 B a step: 30 B from 3 steps are still live.");
+    let rows = rows(&harness);
+    assert!(rows.len() == 1 && rows[0].starts_with("grow · 40 B · 10 B · 30 B · unknown · 4 · 4 ·"), "{rows:?}");
+    // Two lines that take turns: the line that calls them leaks.
+    let turns: String = (0..4)
+        .map(|step| {
+            let line = 14 + step % 2;
+            format!("step {step}\nalloc k{step} 10/512 < make{line} < grow < main\n")
+        })
+        .collect();
+    let mut turns = self::harness(&turns);
+    show(&mut turns, "Kept");
+    turns.get_by_label("grow leaks 10 B a step: 30 B from 3 steps are still live.");
+    turns.get_by_label_contains("grow · 40 B · 10 B · 30 B · ");
+    let mut empty = self::harness("step 0\nalloc a 10\nfree a");
+    show(&mut empty, "Kept");
+    empty.get_by_label("Nothing allocated in this recording is live at its end.");
+    assert!(empty.query_by_label_contains("Kept: ").is_none(), "no empty table");
+}
+
+#[test]
 fn every_condition_of_a_row_is_met_by_as_many_blocks_as_the_row_tells() {
-    for sheet in ["Sizes", "Lifetimes", "Kept"] {
+    for sheet in ["Sizes", "Freed when", "Kept"] {
         for metric in [Metric::Requested, Metric::Active] {
             let mut harness = harness(LEAKING);
             let recording = Arc::clone(&harness.state().recording);
@@ -158,7 +181,7 @@ fn conditions_narrow_what_is_counted() {
     harness.state_mut().narrow("category=buffer");
     settle(&mut harness);
     harness.get_by_label("only blocks that meet the search");
-    show(&mut harness, "Lifetimes");
+    show(&mut harness, "Freed when");
     let kept = rows(&harness).into_iter().find(|row| row.starts_with("kept to the end")).unwrap();
     assert_eq!(kept, "kept to the end · 3 · 40 B · 3 · 40 B · 100%");
     assert_eq!(rows(&harness).iter().filter(|row| row.contains(" · 0 · 0 B · 0 · 0 B · 0%")).count(), 5);
@@ -180,7 +203,7 @@ fn trust_is_told_in_words_and_settings_as_facts() {
 #[test]
 fn an_empty_recording_shows_empty_sheets() {
     let mut harness = harness("");
-    for sheet in ["Steps", "Kept", "Sizes", "Lifetimes", "Lifetime (events)", "Recording"] {
+    for sheet in ["Steps", "Kept", "Sizes", "Freed when", "Lifetime in events", "Recording"] {
         show(&mut harness, sheet);
     }
 }

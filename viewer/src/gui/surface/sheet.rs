@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
-use highwater_analysis::{Filter, Metric, Moment};
+use highwater_analysis::{Filter, GroupKey, Metric, Moment};
 use highwater_snapshots::units::format_bytes;
 
 use crate::cli::moment::count_of;
@@ -32,6 +32,8 @@ pub struct Sheet {
     pub(super) segments: SegmentsView,
     pub(super) explain: ExplainView,
     pub(super) panel: MomentPanel,
+    /// By what views of one moment group blocks; empty where each has its own keys.
+    pub(super) keys: Vec<GroupKey>,
 }
 
 impl Sheet {
@@ -48,7 +50,13 @@ impl Sheet {
             segments: SegmentsView::for_picture(),
             explain: ExplainView::for_picture(),
             panel: MomentPanel::default(),
+            keys: Vec::new(),
         }
+    }
+
+    /// The same with blocks grouped by `keys` in views of one moment; by the keys of the view where there are none.
+    pub fn grouped_by(self, keys: &[GroupKey]) -> Self {
+        Self { keys: keys.to_vec(), ..self }
     }
 
     /// The peak of the chosen total.

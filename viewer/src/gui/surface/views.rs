@@ -15,21 +15,23 @@ use crate::gui::words::when;
 pub struct SheetView {
     /// What it is asked for by.
     pub name: &'static str,
+    /// Whether it shows the blocks of one moment in groups.
+    pub is_of_moment: bool,
     /// Draws it; whether all of it is complete.
     pub(super) draw: fn(&mut Sheet, &mut Ui) -> bool,
 }
 
 /// All of them. The first is drawn where none is asked for.
 pub const VIEWS: &[SheetView] = &[
-    SheetView { name: "timeline", draw: Sheet::timeline_ui },
-    SheetView { name: "segments", draw: Sheet::segments_ui },
-    SheetView { name: "flame", draw: |sheet, ui| sheet.moment_ui(ui, FLAME) },
-    SheetView { name: "treemap", draw: |sheet, ui| sheet.moment_ui(ui, TREEMAP) },
-    SheetView { name: "table", draw: |sheet, ui| sheet.moment_ui(ui, TABLE) },
+    SheetView { name: "timeline", is_of_moment: false, draw: Sheet::timeline_ui },
+    SheetView { name: "segments", is_of_moment: false, draw: Sheet::segments_ui },
+    SheetView { name: "flame", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, FLAME) },
+    SheetView { name: "treemap", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, TREEMAP) },
+    SheetView { name: "table", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, TABLE) },
     EXPLAIN,
 ];
 
-const EXPLAIN: SheetView = SheetView { name: "explain", draw: Sheet::explain_ui };
+const EXPLAIN: SheetView = SheetView { name: "explain", is_of_moment: false, draw: Sheet::explain_ui };
 
 const TABLE: Choices = Choices {
     look: Look::Table,
@@ -136,8 +138,12 @@ impl Sheet {
         let metric = moment.metric.name().replace('_', " ");
         let caption = format!("{at}: {metric} memory, {}", when(&moment));
         ui.label(RichText::new(caption).weak());
-        let Self { recording, selection, look, filter, panel, .. } = self;
+        let Self { recording, selection, look, filter, panel, keys, .. } = self;
         panel.choices = choices;
+        if let Some((first, others)) = keys.split_first() {
+            let second = others.first().map(|key| TreeKey::By(*key));
+            panel.choices = Choices { first: TreeKey::By(*first), second, ..choices };
+        }
         let matches = &*look.matches;
         let scene = Scene { recording, selection, moment, reason, matches, filter, colouring: None };
         panel.picture_ui(ui, &scene);

@@ -70,6 +70,8 @@ pub struct TableState {
     grip: Option<f32>,
     /// The row to bring into view when the table is next shown.
     due: Option<usize>,
+    /// Whether the table takes the keyboard when next shown.
+    wants_focus: bool,
 }
 
 impl TableState {
@@ -77,6 +79,11 @@ impl TableState {
     pub fn choose(&mut self, row: usize) {
         self.chosen = Some(row);
         self.reveal(row);
+    }
+
+    /// Gives the keyboard to the table when it is next shown.
+    pub fn focus(&mut self) {
+        self.wants_focus = true;
     }
 
     /// Brings a row into view when the table is next shown; where it is in view already, nothing moves.
@@ -149,6 +156,9 @@ pub fn table_with_tips_ui(
     ui.ctx().allow_widget_id_changes_in(rect);
     let response = ui.interact(body, id, Sense::click());
     response.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("{label}: {rows} rows")));
+    if std::mem::take(&mut state.wants_focus) {
+        response.request_focus();
+    }
     // Rows and headings are told as parts of the table.
     let inside = UiBuilder::new().id_salt(("in table", label)).max_rect(rect).accessibility_parent(id);
     let mut inside = ui.new_child(inside);

@@ -13,13 +13,13 @@ use crate::gui::words::when;
 use crate::selection::Axis;
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
-/// outside the view, a label at the side where it is.
+/// outside the view, a label at the side where it is. The label stands where `is_clear` of lines, if there is such a place.
 pub(super) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
     x: f64,
     peak: &Moment,
-    labels: &mut Labels,
+    (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
     shades: &Shades,
 ) {
     let painter = painter.with_clip_rect(frame.rect);
@@ -44,21 +44,56 @@ pub(super) fn paint_peak(
     }
     let below = painter.layout_no_wrap(when(peak), FontId::proportional(11.5), shades.on_peak);
     let size = vec2(title.size().x.max(below.size().x) + 16.0, title.size().y + below.size().y + 8.0);
+    let low = vec2(title.size().x + below.size().x + 24.0, title.size().y + 6.0);
     let point = pos2(place.x, place.y.clamp(frame.rect.top(), frame.rect.bottom()));
-    let has_room_above = point.y - size.y - 10.0 >= frame.rect.top();
-    let top = if has_room_above { point.y - size.y - 10.0 } else { frame.rect.top() + 4.0 };
-    let centered = point.x - size.x / 2.0;
-    let beside = if point.x + size.x + 16.0 < frame.rect.right() { point.x + 12.0 } else { point.x - size.x - 12.0 };
-    let left = if has_room_above { centered } else { beside };
-    let left = left.clamp(frame.rect.left() + 4.0, (frame.rect.right() - size.x - 4.0).max(frame.rect.left() + 4.0));
-    let rect = Rect::from_min_size(pos2(left, top), size);
+    let fallback = peak_places(frame.rect, point, size)[0];
+    let places = [size, low].into_iter().flat_map(|size| peak_places(frame.rect, point, size));
+    let mut places = places.filter(|place| frame.rect.contains_rect(*place));
+    let rect = places.find(|place| is_clear(place.expand(2.0))).unwrap_or(fallback);
     dashed(&painter, point, pos2(point.x, frame.rect.bottom()), shades.peak);
     painter.rect_filled(rect, 4.0, shades.peak);
     painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
-    painter.galley(rect.left_top() + vec2(8.0, 4.0 + title.size().y), below, shades.on_peak);
+    let beside = if rect.height() < size.y {
+        vec2(16.0 + title.size().x, 3.0 + title.size().y - below.size().y)
+    } else {
+        vec2(8.0, 4.0 + title.size().y)
+    };
+    painter.galley(rect.left_top() + beside, below, shades.on_peak);
     diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
     labels.add(rect);
     labels.add(Rect::from_center_size(point, egui::Vec2::splat(11.0)));
+}
+
+/// How many places farther from the peak are tried to either side, and how many below each other.
+const PEAK_STEPS: usize = 10;
+const PEAK_ROWS: usize = 12;
+
+/// Where the label of the peak at `point` may stand, the best first: above it, beside it at the upper edge, and below it
+/// within the bands.
+fn peak_places(plot: Rect, point: Pos2, size: egui::Vec2) -> Vec<Rect> {
+    let left_most = plot.left() + 4.0;
+    let clamped = |left: f32| left.clamp(left_most, (plot.right() - size.x - 4.0).max(left_most));
+    let has_room_above = point.y - size.y - 10.0 >= plot.top();
+    let sides = if point.x + size.x + 16.0 < plot.right() {
+        [point.x + 12.0, point.x - size.x - 12.0]
+    } else {
+        [point.x - size.x - 12.0, point.x + 12.0]
+    };
+    let mut corners = Vec::new();
+    if has_room_above {
+        let lefts = [point.x - size.x / 2.0, point.x - size.x, point.x];
+        corners.extend(lefts.map(|left| pos2(clamped(left), point.y - size.y - 10.0)));
+    }
+    for top in [plot.top() + 4.0, point.y + 12.0] {
+        corners.extend(sides.map(|left| pos2(clamped(left), top)));
+    }
+    // Below its own line, over bands of which the label hides no edge; else farther away.
+    corners.push(pos2(clamped(point.x - size.x / 2.0), point.y + 12.0));
+    let columns = (0..=PEAK_STEPS)
+        .flat_map(|step| sides.map(|left| clamped(left + (left - point.x).signum() * step as f32 * NOTE_STEP)));
+    let rows = (0..PEAK_ROWS).map(|row| plot.top() + 4.0 + row as f32 * NOTE_STEP / 2.0);
+    corners.extend(columns.flat_map(|left| rows.clone().map(move |top| pos2(left, top))));
+    corners.into_iter().map(|corner| Rect::from_min_size(corner, size)).collect()
 }
 
 /// Paints mark A or B: a line from top to bottom with its name at the foot, or at the top where the foot is taken.

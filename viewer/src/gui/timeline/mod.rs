@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_analysis::bands::{Across, Stack, Window};
-use highwater_analysis::{Matches, Metric};
+use highwater_analysis::{Matches, Metric, Totals};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::units::format_bytes;
 
@@ -284,7 +284,12 @@ impl Timeline {
         let peak = index.peak(trace, selection.metric);
         let middle = selection.middle_of(trace, peak.position());
         let mut labels = Labels::default();
-        marks::paint_peak(painter, frame, middle, &peak, &mut labels, shades);
+        let capacity = index.summary.capacity_bytes;
+        let capacity_y = frame.screen_y(capacity as f64);
+        let is_clear = |place: egui::Rect| {
+            !(capacity > 0 && place.y_range().contains(capacity_y)) && self.meets_no_line(frame, place)
+        };
+        marks::paint_peak(painter, frame, middle, &peak, (&mut labels, is_clear), shades);
         for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
             if let Some(moment) = mark {
                 let x = selection.middle_of(trace, *moment);
@@ -300,24 +305,42 @@ impl Timeline {
         let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
         let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
         paint_ooms(painter, frame, ooms, &mut labels, shades);
-        let capacity = index.summary.capacity_bytes;
         if capacity as f64 > frame.view.y.end {
             let text = format!("capacity {} is above this view", format_bytes(capacity));
             paint_note(painter, frame, &text, &mut labels, |place| self.lies_below(frame, place), shades.faint);
         }
     }
 
-    /// Whether all totals lie below `place`, so that no band and no line meets it.
-    fn lies_below(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
-        let Some(shown) = self.detail.as_ref().or(self.whole.as_ref()) else { return true };
-        let is_over = |column: &usize| {
+    /// The totals of the columns that lie over or under `place`.
+    fn totals_at<'a>(&'a self, frame: &PlotFrame, place: egui::Rect) -> impl Iterator<Item = &'a Totals> {
+        let shown = self.detail.as_ref().or(self.whole.as_ref());
+        let columns =
+            shown.into_iter().flat_map(|shown| shown.picture.totals.iter().enumerate().map(move |of| (shown, of)));
+        let is_over = move |(shown, (column, _)): &(&Shown, (usize, &Totals))| {
             let left = frame.screen_x(shown.edge(*column));
             left <= place.right() && frame.screen_x(shown.edge(*column + 1)) >= place.left()
         };
-        let totals = &shown.picture.totals;
-        let highest = |column: usize| Metric::ALL.into_iter().map(|metric| totals[column].get(metric)).max();
-        let columns = (0..totals.len()).filter(is_over);
-        columns.filter_map(highest).all(|bytes| frame.screen_y(bytes as f64) > place.bottom())
+        columns.filter(is_over).map(|(_, (_, totals))| totals)
+    }
+
+    /// Whether all totals lie below `place`, so that no band and no line meets it.
+    fn lies_below(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
+        let highest = |totals: &Totals| Metric::ALL.into_iter().map(|metric| totals.get(metric)).max();
+        let mut tops = self.totals_at(frame, place).filter_map(highest);
+        tops.all(|bytes| frame.screen_y(bytes as f64) > place.bottom())
+    }
+
+    /// Whether the line of no total crosses `place`: it lies above all of them, or within the bands.
+    fn meets_no_line(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
+        let is_clear = |totals: &Totals| {
+            Metric::ALL.into_iter().all(|metric| !place.y_range().contains(frame.screen_y(totals.get(metric) as f64)))
+        };
+        // From column to column a line may jump over the place.
+        let sides: Vec<bool> = self
+            .totals_at(frame, place)
+            .map(|totals| frame.screen_y(totals.get(Metric::Requested) as f64) > place.bottom())
+            .collect();
+        self.totals_at(frame, place).all(is_clear) && sides.windows(2).all(|pair| pair[0] == pair[1])
     }
 
     fn overview(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {

@@ -36,12 +36,12 @@ const TRIED: [Column; 6] = [
         width: 108.0,
         ..number("Reserved − active", "The peak of reserved memory less the peak of active memory.")
     },
-    number("Difference", "By how much reserved memory differs from the recording."),
+    Column { width: 146.0, ..number("Reserved vs. recorded", "Peak of reserved memory minus that of the recording.") },
     text("How it ends", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
 ];
 
 /// Width from which on the table of settings has all its columns, in points.
-const ROOM_FOR_ALL: f32 = 750.0;
+const ROOM_FOR_ALL: f32 = 816.0;
 /// Width from which on the table of peaks names events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
 

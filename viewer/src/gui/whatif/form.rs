@@ -113,6 +113,8 @@ pub(super) enum Act {
 /// What was typed, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
+    /// Whether the first field takes the keyboard when next shown.
+    wants_focus: bool,
     texts: [String; Field::ALL.len()],
     mistakes: [Option<String>; Field::ALL.len()],
     /// The row of the chosen part.
@@ -124,6 +126,18 @@ impl Form {
     pub(super) fn set(&mut self, field: Field, text: &str) {
         text.clone_into(&mut self.texts[field as usize]);
         self.mistakes[field as usize] = None;
+    }
+
+    /// Gives the keyboard to the first field when next shown.
+    pub(super) fn focus(&mut self) {
+        self.wants_focus = true;
+    }
+
+    /// Whether the same is typed in both, white space aside.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let has_parts = self.text(Field::Scale).is_some();
+        Field::ALL.into_iter().all(|field| self.text(field) == other.text(field))
+            && (!has_parts || self.part == other.part)
     }
 
     /// What is wrong with the field of this name. For tests.
@@ -235,6 +249,9 @@ impl Form {
             let edit =
                 TextEdit::singleline(&mut self.texts[field as usize]).hint_text(theme::placeholder(ui, field.hint()));
             let edit = ui.add(edit.desired_width(width)).labelled_by(label.inner.id);
+            if field == Field::ALL[0] && std::mem::take(&mut self.wants_focus) {
+                edit.request_focus();
+            }
             if edit.changed() {
                 self.mistakes[field as usize] = None;
             }

@@ -30,10 +30,15 @@ pub use job::Predicted;
 /// Share of the width that the form takes.
 const FORM_SHARE: f32 = 0.43;
 
+/// Opacity of a result that is not of what stands in the form.
+const FORMER_OPACITY: f32 = 0.45;
+
 /// The view's state.
 #[derive(Debug)]
 pub struct WhatIfView {
     form: Form,
+    /// What the form held when it was last applied, without mistakes.
+    sent: Form,
     /// The change that is replayed.
     applied: Applied,
     worker: Worker<Asked, Answer>,
@@ -53,6 +58,7 @@ impl Default for WhatIfView {
     fn default() -> Self {
         Self {
             form: Form::default(),
+            sent: Form::default(),
             applied: Applied::default(),
             worker: Worker::new("highwater-what-if", Answer::to),
             asked: None,
@@ -80,6 +86,11 @@ impl WhatIfView {
         }
         self.curve.wait();
         self.predicted = self.opener.wait().or(self.predicted.take());
+    }
+
+    /// Gives the keyboard to the first field of the form.
+    pub fn focus(&mut self) {
+        self.form.focus();
     }
 
     /// A recording that is to be opened, once it is ready.
@@ -122,6 +133,7 @@ impl WhatIfView {
         let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
         let mut right_ui = ui.new_child(UiBuilder::new().id_salt("outcome").max_rect(right));
         let mut outcome_ui = |ui: &mut Ui| {
+            self.grey_out_former(ui);
             wishes.extend(self.verdict_ui(ui, scene));
             wishes.extend(self.details_ui(ui, scene));
         };
@@ -139,13 +151,20 @@ impl WhatIfView {
 
     /// Everything in one column: the verdict and its figures first, so that they are in view without scrolling.
     fn column_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
-        let mut wishes: Vec<Wish> = self.verdict_ui(ui, scene).into_iter().collect();
+        let verdict_ui = |ui: &mut Ui| {
+            self.grey_out_former(ui);
+            self.verdict_ui(ui, scene)
+        };
+        let mut wishes: Vec<Wish> = ui.scope(verdict_ui).inner.into_iter().collect();
         ui.separator();
         wishes.extend(self.form_ui(ui, scene));
         ui.separator();
         let room = vec2(ui.available_width(), theme::CURVE_LEAST + 2.0 * theme::ROW_HEIGHT);
         ui.scope(|ui| {
             ui.set_max_height(room.y);
+            if self.former_input().is_some() {
+                ui.multiply_opacity(FORMER_OPACITY);
+            }
             wishes.extend(self.details_ui(ui, scene));
         });
         wishes.extend(self.notes_ui(ui));
@@ -182,7 +201,24 @@ impl WhatIfView {
         let device = scene.index().device;
         if let Some(applied) = self.form.apply(&scene.recording.trace, device, self.has_uses) {
             self.applied = applied;
+            self.sent = self.form.clone();
             self.ask(ctx, scene);
+        }
+    }
+
+    /// The change that the result in view is of, where something else stands in the form or is being replayed.
+    fn former_input(&self) -> Option<&str> {
+        let shown = &self.shown.as_ref()?.key.applied;
+        let is_former = !self.form.is_same(&self.sent) || shown.words != self.applied.words;
+        is_former.then_some(if shown.words.is_empty() { "no change" } else { &shown.words })
+    }
+
+    /// Says that a result is not of what stands in the form, and makes all that follows grey; nothing where it is.
+    fn grey_out_former(&self, ui: &mut Ui) {
+        if let Some(input) = self.former_input() {
+            let text = RichText::new(format!("Result for the previous input ({input})"));
+            ui.add(Label::new(text.color(Shades::in_ui(ui).warning)).wrap());
+            ui.multiply_opacity(FORMER_OPACITY);
         }
     }
 
@@ -318,7 +354,7 @@ fn no_uses(trace: &Trace) -> &'static str {
     if trace.header.recorder == "PyTorch" {
         "Not available: PyTorch does not record when blocks are used."
     } else {
-        "Not available: the recording has no uses (record with --uses)."
+        "Not available: the recording does not say when blocks are used (record with --uses)."
     }
 }
 

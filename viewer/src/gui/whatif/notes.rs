@@ -1,15 +1,17 @@
 //! Notes: what was changed, what is not known, where the replay leaves the recording, and what the allocator says where
 //! it ends.
 
-use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo};
+use eframe::egui::{Grid, Label, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_snapshots::EventId;
+use highwater_snapshots::units::format_bytes;
 
 use super::form::Applied;
 use super::job::Replayed;
+use crate::cli::moment::when;
 use crate::cli::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, settings_and_memory};
 use crate::gui::scene::Wish;
 use crate::gui::theme::Shades;
-use crate::prediction::Changed;
+use crate::prediction::{Changed, Failed};
 
 /// Shows them; gives the moment that was clicked.
 pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Wish> {
@@ -39,9 +41,13 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Wish>
     let mut wish = None;
     if let Some(oom) = &changed.oom {
         wish = there_ui(ui, "Go to the request that fails", "Go to the request that fails", oom.event);
-        for line in oom.report.lines() {
-            warning_ui(ui, line.trim());
-        }
+        Grid::new("request that fails").num_columns(2).spacing(vec2(12.0, 1.0)).show(ui, |ui| {
+            for (name, value) in failed_rows(oom) {
+                ui.weak(name);
+                ui.label(value);
+                ui.end_row();
+            }
+        });
         ui.add_space(4.0);
     }
     let sentences = concerned(changed);
@@ -53,6 +59,18 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Wish>
     }
     plain_ui(ui, &settings_and_memory(changed));
     wish
+}
+
+/// The sizes at a request that fails.
+fn failed_rows(oom: &Failed) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        ("fails at", when(Some(oom.event), oom.step, Some(oom.phase))),
+        ("requested", format_bytes(oom.requested)),
+        ("in live blocks", format_bytes(oom.allocated)),
+        ("reserved", format_bytes(oom.reserved)),
+    ];
+    rows.extend(oom.suffices.map(|bytes| ("large enough", format!("a device of {}", format_bytes(bytes)))));
+    rows
 }
 
 fn plain_ui(ui: &mut Ui, text: &str) {

@@ -158,7 +158,7 @@ fn parts_of_blocks_and_lives_until_the_last_use_lower_the_peak() {
 #[test]
 fn where_nothing_says_when_blocks_are_used_that_field_is_off_and_says_why() {
     let mut harness = harness(&steps());
-    harness.get_by_label_contains("the recording has no uses (record with --uses)");
+    harness.get_by_label_contains("the recording does not say when blocks are used (record with --uses)");
     assert!(harness.get_by_role_and_label(Role::TextInput, "Until last use").accesskit_node().is_disabled());
     let mut trace = highwater_snapshots::text::trace_from_text(&steps()).unwrap();
     trace.header.recorder = "PyTorch".to_owned();
@@ -324,4 +324,15 @@ fn another_recording_is_replayed_with_the_same_change_and_nothing_is_said_of_the
     assert!(harness.query_by_label("1 allocation is left out (4 MiB).").is_none());
     settle(&mut harness);
     harness.get_by_label("2 allocations are left out (8 MiB in all).");
+}
+
+#[test]
+fn a_result_of_a_former_input_is_said_to_be_one() {
+    let mut harness = harness(STEP);
+    enter(&mut harness, "Device size", "1GiB");
+    assert!(harness.query_by_label_contains("Result for the previous input").is_none());
+    enter(&mut harness, "Device size", "1 elephant");
+    harness.get_by_label("Result for the previous input (1 GiB of memory)");
+    enter(&mut harness, "Device size", "1GiB");
+    assert!(harness.query_by_label_contains("Result for the previous input").is_none());
 }

@@ -53,7 +53,7 @@ fn fact(harness: &Harness<'_, Play>, name: &str) -> Option<String> {
 #[test]
 fn a_block_tells_when_where_and_how_long_it_lived() {
     let harness = harness(STEPS, 1);
-    harness.get_by_label("activation of linear");
+    harness.get_by_label_contains("300 B activation of linear, ");
     let top = |label: &str| harness.get_by_label(label).rect().top();
     assert!(
         top("Allocated by") < top("Requested") && top("Requested") < top("Freed by"),
@@ -65,6 +65,7 @@ fn a_block_tells_when_where_and_how_long_it_lived() {
     assert_eq!(told("Allocated at"), "event 2, 3.0 µs");
     assert_eq!((told("Allocated in"), told("Freed in")), ("step 0 forward".to_owned(), "step 0 backward".to_owned()));
     assert_eq!(told("Live for"), "4 events, 4.0 µs");
+    harness.get_by_label_contains("Live for 4 events (4.0 µs), from step 0 forward to step 0 backward");
     assert_eq!(told("Waited for a stream"), "2 events, 2.0 µs");
     assert_eq!(told("Id"), "block 1 of 6");
     assert_eq!(told("Share at the peak"), "27% of 1.07 KiB");

@@ -10,7 +10,7 @@ const NONE: &str = "(none)";
 
 /// The condition that blocks with these `values` of `keys` meet; none where a value cannot be asked for. A line of code
 /// is met by every stack that passes through it.
-pub(super) fn condition_of(keys: &[GroupKey], values: &[String]) -> Option<String> {
+pub fn condition_of(keys: &[GroupKey], values: &[String]) -> Option<String> {
     let terms: Option<Vec<String>> = keys.iter().zip(values).map(|(key, value)| term(*key, value)).collect();
     terms.filter(|terms| !terms.is_empty()).map(|terms| terms.join(" "))
 }
