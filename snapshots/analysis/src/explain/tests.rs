@@ -414,7 +414,7 @@ fn buffers_are_named_by_line_and_as_a_kv_cache_only_where_code_says_so() {
         let cached = tables.lines.iter().filter(|line| tables.strings[line.function.0 as usize] == line_of_cache);
         let files: Vec<usize> = cached.map(|line| line.file.0 as usize).collect();
         files.into_iter().for_each(|file| {
-            tables.strings[file] = "/env/lib/python3.12/site-packages/vllm/worker/cache_engine.py".to_owned()
+            tables.strings[file] = "/env/lib/python3.12/site-packages/vllm/worker/cache_engine.py".to_owned();
         });
         let explanation = explain_device(&trace, DeviceId(0), &[GroupKey::Category], "");
         let found = explanation.advice.into_iter().find(|one| one.remedy == Remedy::SmallerBuffers);
