@@ -120,3 +120,84 @@ pub fn step_ends(stretches: &[Stretch]) -> Vec<EventId> {
     ends.extend(end.map(|(_, event)| event));
     ends
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{TWO_STEPS, guessed, training};
+    use super::super::{Rules, guess};
+    use super::*;
+    use highwater_snapshots::Category;
+
+    /// Two steps of a model of 100 bytes on `device`, whose blocks' names end in `device`; then the model is freed.
+    fn two_steps_on(device: u16) -> String {
+        let lines = TWO_STEPS.lines().chain(["free w < M", "free m < M", "free loss1 < M", "free x1 < M"]);
+        let on_device = lines.map(|line| {
+            let (event, stack) = line.split_once(" < ").map_or((line, None), |(event, stack)| (event, Some(stack)));
+            let mut words = event.splitn(3, ' ');
+            let (kind, name) = (words.next().unwrap(), words.next().unwrap());
+            let size = words.next().map(|size| format!(" {size}")).unwrap_or_default();
+            let stack = stack.map(|stack| format!(" < {stack}")).unwrap_or_default();
+            format!("{kind} {name}.{device}{size} device={device}{stack}\n")
+        });
+        on_device.collect()
+    }
+
+    #[test]
+    fn phases_of_devices_that_train_one_after_another_come_from_each() {
+        // Device 1 runs out of memory: it is the main device, and has one forward.
+        let failing = "alloc w.1 5000 device=1 < S\nalloc h.1 50 device=1 < F\noom 4096 free=0 device=1 < F\n\
+                       free h.1 device=1 < F\nfree w.1 device=1 < M\n";
+        let text = two_steps_on(0) + &two_steps_on(2) + failing;
+        let mut trace = training(&text);
+        guess(&mut trace, &Rules::default());
+        assert_eq!(trace.main_device(), DeviceId(1));
+        let phases: Vec<(&str, u32)> = guessed(&trace)
+            .into_iter()
+            .filter(|(name, ..)| !name.starts_with("step"))
+            .map(|(name, first, _)| (name, trace.events.device[first as usize].0.into()))
+            .collect();
+        let step = ["forward", "backward", "optimizer", "zero_grad"];
+        let expected: Vec<(&str, u32)> = [0, 0, 2, 2]
+            .into_iter()
+            .flat_map(|device| step.map(|phase| (phase, device)))
+            .chain([("forward", 1)])
+            .collect();
+        assert_eq!(phases, expected);
+        let steps = trace.spans.rows().iter().filter_map(|span| span.step).max();
+        assert_eq!(steps, Some(4), "two of each device, and the one that fails");
+        let setup = trace.blocks.ids().find(|id| trace.blocks.requested[id.0 as usize] == 5000).unwrap();
+        assert_eq!(trace.spans.at(trace.blocks.alloc[setup.0 as usize]).unwrap().phase, Phase::Other);
+        let category = |size: u64| {
+            let row = trace.blocks.requested.iter().position(|requested| *requested == size).unwrap();
+            trace.blocks.category[row]
+        };
+        assert_eq!(
+            [category(100), category(50), category(5000)],
+            [Category::Parameter, Category::Activation, Category::Parameter]
+        );
+    }
+
+    #[test]
+    fn where_runs_of_devices_overlap_the_main_device_counts() {
+        // Device 1 has the higher peak. Device 0 is in backward while device 1 is still in forward.
+        let lines = "alloc a 900 device=1 < F\nalloc b 5 < F\nalloc c 5\nalloc d 900 device=1 < F\nalloc e 5\n\
+                     alloc f 900 device=1\nalloc g 5 < A\nalloc h 5 device=1\n";
+        let mut trace = training(lines);
+        guess(&mut trace, &Rules::default());
+        assert_eq!(trace.main_device(), DeviceId(1));
+        let phases: Vec<_> = guessed(&trace).into_iter().filter(|(name, ..)| !name.starts_with("step")).collect();
+        assert_eq!(phases, [("forward", 0, 4), ("backward", 4, 8)]);
+    }
+
+    #[test]
+    fn what_an_exception_frees_after_the_last_failed_request_is_of_no_phase() {
+        let lines = "alloc w 100 < S\nalloc h 50 < F\noom 4096 free=0 < F\nfree h < F\nfree w < M\n";
+        let mut trace = training(lines);
+        guess(&mut trace, &Rules::default());
+        assert_eq!(guessed(&trace), [("forward", 1, 3)]);
+        // A program that goes on with as many bytes is still in its phase.
+        let mut trace = training(&format!("{lines}alloc again 4096 < F\n"));
+        guess(&mut trace, &Rules::default());
+        assert_eq!(guessed(&trace), [("forward", 1, 8)]);
+    }
+}
