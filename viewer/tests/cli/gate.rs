@@ -231,7 +231,7 @@ fn growth_says_what_lives_on_from_step_to_step() {
         leaky(),
         "growth leaky.snap",
         &expect![[r#"
-            remember leaks 100 B a step: 300 B of 3 steps are still live.
+            remember leaks 100 B a step: 300 B from 3 steps are still live.
             Live memory grows from the start of step 1 to the end of step 3: 300 B in 3 steps, 100 B a step on average.
             350 B allocated in these steps is still live (4 blocks); 50 B from before was freed (1 block). Live memory (requested): 1.12 KiB before, 1.42 KiB after, +300 B.
             Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 more steps; fragmentation and what is outside the allocator bring that sooner.
