@@ -116,7 +116,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::ShowStatistics => {
             Effect(One, &[], |_, is| is.settings.side == Side::Statistics && is.tells("Steps: 2 rows"))
         }
-        C::ShowKept => Effect(One, &[], |_, is| is.settings.side == Side::Statistics && is.tells("Kept: 1 rows")),
+        C::ShowKept => Effect(One, &[], |_, is| is.settings.side == Side::Statistics && is.tells("Kept: 2 rows")),
         C::ShowSegments => {
             Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Segments) && is.tells("No segments are known"))
         }

@@ -112,8 +112,8 @@ pub struct EventsView {
     is_focus_due: bool,
     /// The event at which the table stands.
     at: Option<EventId>,
-    /// The moment in view: the pinned one, else the peak.
-    pinned: Option<usize>,
+    /// The moment in view, and whether it is pinned, else the peak.
+    in_view: Option<(usize, bool)>,
     of: Weak<Recording>,
     sites: HashMap<StackId, String>,
 }
@@ -135,7 +135,7 @@ impl Default for EventsView {
             is_jumping: false,
             is_focus_due: false,
             at: None,
-            pinned: None,
+            in_view: None,
             of: Weak::new(),
             sites: HashMap::new(),
         }
@@ -225,7 +225,7 @@ impl EventsView {
         if !Weak::ptr_eq(&self.of, &of) {
             // Nothing of a recording that was read again is kept.
             (self.of, self.wanted, self.sought) = (of, None, None);
-            (self.listed, self.found, self.at, self.pinned) = (None, None, None, None);
+            (self.listed, self.found, self.at, self.in_view) = (None, None, None, None);
             self.sites.clear();
         }
         if self.sites.len() > MOST_SITES {
@@ -249,9 +249,9 @@ impl EventsView {
         // The pinned moment, else the peak: the table does not follow the pointer.
         let pinned = scene.selection.pin.map(|pin| pin.moment);
         let peak = || scene.index().peak(&scene.recording.trace, scene.selection.metric).position();
-        let moment = Some(pinned.unwrap_or_else(peak));
-        if self.pinned != moment {
-            self.pinned = moment;
+        let in_view = Some((pinned.unwrap_or_else(peak), pinned.is_some()));
+        if self.in_view != in_view {
+            self.in_view = in_view;
             self.at = pinned.and_then(event_of).or(self.at);
             self.stand();
         }
@@ -267,7 +267,7 @@ impl EventsView {
     fn stand(&mut self) {
         self.table.chosen = None;
         let Some(listed) = &self.listed else { return };
-        let Some(event) = self.at.or(self.pinned.and_then(event_of)) else { return };
+        let Some(event) = self.at.or(self.in_view.and_then(|(moment, _)| event_of(moment))) else { return };
         match listed.row_of(event) {
             // The peak is shown, and chosen once it is pinned.
             Ok(row) if self.at.is_some() => self.table.choose(row),
@@ -378,7 +378,7 @@ impl EventsView {
     /// Stands at an event, which is asked to be pinned.
     fn go_to(&mut self, id: EventId) -> Wish {
         let moment = id.0 as usize + 1;
-        (self.at, self.pinned) = (Some(id), Some(moment));
+        (self.at, self.in_view) = (Some(id), Some((moment, true)));
         Wish::Moment(moment)
     }
 }
