@@ -2,7 +2,7 @@
 //! stated rules, and marked as guessed.
 //!
 //! PyTorch's snapshots say neither what a block is for nor which phase ran. [`roles`] has what a stack says,
-//! [`phases`] the rules by which the phases of a device follow, [`merge`] those for the whole program, [`categories`] those
+//! [`phases`] the rules by which the phases of a device follow, [`merge`](mod@merge) those for the whole program, [`categories`] those
 //! for blocks; [`rules`] lets users put their own
 //! before them. What a recording says itself is never changed.
 
