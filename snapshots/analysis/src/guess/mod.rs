@@ -1,10 +1,9 @@
 //! Guess: categories, phases and steps of recordings that do not say them, worked out from stacks and lifetimes by
 //! stated rules, and marked as guessed.
 //!
-//! PyTorch's snapshots say neither what a block is for nor which phase ran. [`roles`] has what a stack says,
-//! [`phases`] the rules by which the phases of a device follow, [`merge`](mod@merge) those for the whole program, [`categories`] those
-//! for blocks; [`rules`] lets users put their own
-//! before them. What a recording says itself is never changed.
+//! PyTorch's snapshots say neither what a block is for nor which phase ran. [`roles`] has what a stack says, [`phases`] the
+//! rules by which the phases of a device follow, [`merge`](mod@merge) those for the whole program, [`categories`] those
+//! for blocks; [`rules`] lets users put their own before them. What a recording says itself is never changed.
 
 mod patterns;
 pub mod roles;
