@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn stacks_that_differ_in_library_lines_alone_show_the_line_that_differs_in_its_place() {
         let own = ("app::train", "/home/me/app/src/main.rs", 12);
-        let library = |line| ("adam::state", "/root/.cargo/registry/src/index-1/adam-1.0.0/src/lib.rs", line);
+        let library = |line| ("adam::state", "/home/me/.cargo/registry/src/index-1/adam-1.0.0/src/lib.rs", line);
         let mut tables = Tables::default();
         let mut stack = |lines: &[(&str, &str, u32)]| {
             let mut parent = StackId::NONE;

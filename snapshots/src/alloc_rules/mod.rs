@@ -16,9 +16,9 @@ pub const SMALL_REQUEST: u64 = 1 << 20;
 pub const SMALL_SEGMENT: u64 = 2 << 20;
 /// A segment that requests of the large pool share, and a page of its expandable segments, unless set otherwise.
 const LARGE_SEGMENT: u64 = 20 << 20;
-/// Rounded requests from so many bytes on have a segment of their own.
+/// Rounded requests of at least this many bytes get a segment of their own.
 const OWN_SEGMENT_REQUEST: u64 = 10 << 20;
-/// Segments of their own are multiples of so many bytes.
+/// The size of such a segment is a multiple of this many bytes.
 const SEGMENT_UNIT: u64 = 2 << 20;
 /// Sizes by powers of two from 1 MiB on have a setting each; the last is for all above.
 const INTERVALS: usize = 16;

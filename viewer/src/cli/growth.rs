@@ -29,7 +29,7 @@ use crate::args::GrowthArguments;
 /// Leaks that are listed for each device.
 const SHOWN_LEAKS: usize = 5;
 
-/// The largest of `leaks`, found over so many steps, a sentence each; the others together in one.
+/// A sentence for each of the largest `leaks` found over `steps` steps, and one for all others.
 pub fn leak_texts(leaks: &[Leak], steps: usize) -> Vec<String> {
     let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
     let steps = count_of(steps as u64, "step");
