@@ -1,6 +1,6 @@
 //! A candle program on the timeline: the tiny NeRF trains on the cpu under the recorder.
 //!
-//! `cargo run --release -p highwater-recorder --example candle_nerf`, then `highwater candle.snap`. Options, each with a
+//! `cargo run --release --manifest-path recorder/examples/candle-nerf/Cargo.toml`, then `highwater candle.snap`. Options, each with a
 //! number: `--image` (pixels on each side, 16), `--samples` (points on each ray, 32), `--width` (64), `--layers` (8),
 //! `--chunk` (points that go through the network at a time, 2048), `--steps` (3); `--out FILE` (`candle.snap`), and
 //! `--checkpoint`, by which chunks run again in backward. `--image 100 --samples 64 --chunk 65536` is the scenario
