@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each package of ours and what it may depend on.
-const ARROWS: [(&str, &str, &[&str]); 12] = [
+const ARROWS: [(&str, &str, &[&str]); 13] = [
     ("snapshots", "highwater-snapshots", &[]),
     ("snapshots/analysis", "highwater-analysis", &["highwater-snapshots"]),
     ("snapshots/pytorch", "highwater-pytorch", &["highwater-snapshots"]),
@@ -17,11 +17,16 @@ const ARROWS: [(&str, &str, &[&str]); 12] = [
     ("engine/allocator", "highwater-allocator", &["highwater-recorder", "highwater-snapshots"]),
     ("engine", "highwater-engine", &["highwater-allocator", "highwater-kernels", "highwater-recorder"]),
     (
+        "viewer/app",
+        "highwater-app",
+        &["highwater-allocator", "highwater-analysis", "highwater-pytorch", "highwater-snapshots"],
+    ),
+    (
         "viewer",
         "highwater",
         &[
-            "highwater-allocator",
             "highwater-analysis",
+            "highwater-app",
             "highwater-engine",
             "highwater-inject-library",
             "highwater-pytorch",
@@ -62,8 +67,9 @@ const BESIDE_PACKAGES: [&str; 9] = [
 /// The library that is put into programs: the viewer carries it as a file, and its own code knows nothing of it.
 const CARRIED: (&str, &str) = ("highwater-inject-library", "[build-dependencies]");
 
-/// The files of the viewer that may use the engine: what records scenarios and what replays recordings.
-const ENGINE_USERS: [&str; 3] = ["viewer/src/record.rs", "viewer/src/whatif.rs", "viewer/src/whatif/trials.rs"];
+/// The files of the viewer that may use the engine or its allocator: recording scenarios and replaying recordings.
+const ENGINE_USERS: [&str; 3] =
+    ["viewer/src/record.rs", "viewer/app/src/answers/replays.rs", "viewer/app/src/answers/replays/trials.rs"];
 
 /// A file has at most so many lines.
 const MOST_LINES: usize = 500;
@@ -138,7 +144,8 @@ fn packages_depend_only_along_the_arrows() {
 
 #[test]
 fn the_viewer_uses_the_engine_only_to_record_and_to_replay() {
-    for (path, text) in sources(&root().join("viewer/src"), &[".rs"]) {
+    let files = ["viewer/src", "viewer/app/src"].map(|folder| sources(&root().join(folder), &[".rs"]));
+    for (path, text) in files.into_iter().flatten() {
         let uses = code_lines(&text)
             .any(|line| ["highwater_allocator", "highwater_engine"].iter().any(|name| line.contains(name)));
         assert!(!uses || ENGINE_USERS.contains(&path.as_str()), "{path} may not use the engine");

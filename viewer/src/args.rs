@@ -32,7 +32,7 @@ pub use symbolize::SymbolizeArguments;
 pub use values::{At, Categories, ComparedAt, GroupKeys, RunDevice, Where};
 pub use whatif::{Scaled, WhatIfArguments};
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
@@ -103,11 +103,6 @@ pub enum Command {
     Symbolize(SymbolizeArguments),
     /// Draw a recording as a PNG or SVG picture, without a display
     Render(Box<RenderArguments>),
-}
-
-/// Whether `file` stands for standard input.
-pub fn is_stdin(file: &Path) -> bool {
-    file.as_os_str() == "-"
 }
 
 /// What every command that reads a recording takes.

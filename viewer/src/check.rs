@@ -4,16 +4,17 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Parser as _;
+use highwater_app::files::destination::{io_error, same, write_whole};
+use highwater_app::files::is_stdin;
 
-use crate::args::{Arguments, CheckArguments, Command, RenderArguments, is_stdin};
+use crate::args::{Arguments, CheckArguments, Command, RenderArguments};
 use crate::cli::budgets::Budgets;
-use crate::cli::categories::read_with;
-use crate::cli::caveats;
 use crate::cli::check::CheckReport;
-use crate::cli::destination::{io_error, same, write_whole};
-use crate::cli::markdown::markdown;
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::Page;
+use crate::cli::input::categories::read_with;
+use crate::cli::output::caveats;
+use crate::cli::output::markdown::markdown;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
 use crate::render;
 
 /// Holds the recording to its budgets.

@@ -1,8 +1,8 @@
 //! Dataset: the twin of `dataset` in a build that writes no Parquet.
 
 use crate::args::ConvertArguments;
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::Page;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
 
 /// Says that this build writes no Parquet.
 pub fn run(_arguments: &ConvertArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {

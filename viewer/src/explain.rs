@@ -1,20 +1,17 @@
 //! Explain: `highwater explain`, and the explanation of a peak with what replays add to its advice.
 
-use highwater_analysis::explain::{Advice, ExplainQuery};
-use highwater_analysis::final_oom::{final_oom, final_oom_on};
-use highwater_analysis::{Explanation, LiveIndex, Metric, Series};
-use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_analysis::explain::ExplainQuery;
+use highwater_analysis::{LiveIndex, Series};
+use highwater_app::answers::explanation::explain;
+use highwater_snapshots::Trace;
 
 use crate::args::ExplainArguments;
-use crate::cli::answer::answer;
-use crate::cli::categories::read_with;
 use crate::cli::explain::ExplainReport;
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::Page;
-use crate::cli::recording::choose_device;
-use crate::prediction::Change;
-use crate::whatif::predict;
+use crate::cli::input::categories::read_with;
+use crate::cli::input::recording::choose_device;
+use crate::cli::output::answer::answer;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
 
 /// Reads the recording and explains its peak.
 pub fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -34,49 +31,4 @@ pub fn report<'a>(trace: &'a Trace, arguments: &'a ExplainArguments) -> Result<E
         filter: &arguments.blocks.filter.filter,
     };
     Ok(ExplainReport::of(trace, arguments, explain(trace, &series, &live, &query)))
-}
-
-/// Explains the peak of `series`' device. Advice on allocator settings says what a replay with them gives, and is left out
-/// where that is nothing.
-pub fn explain(trace: &Trace, series: &Series, live: &LiveIndex, query: &ExplainQuery<'_>) -> Explanation {
-    let mut explanation = Explanation::of(trace, series, live, query);
-    explanation.advice.retain_mut(|advice| is_worth_it(trace, series.device(), advice));
-    explanation
-}
-
-/// Adds to `advice` what a replay with its settings gives; whether it lowers anything.
-fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
-    let Some(settings) = advice.settings else { return true };
-    match reserved_with(trace, device, settings) {
-        Ok([before, after]) if after < before => {
-            advice.text.push_str(&format!(
-                " With {settings} the peak of reserved memory{} is {}, {} less (replayed).",
-                if final_oom_on(trace, device).is_some() { " up to the failed request" } else { "" },
-                format_bytes(after),
-                format_bytes(before - after)
-            ));
-            true
-        }
-        Ok(_) => false,
-        Err(why) => {
-            advice.text.push_str(&format!(" {settings} may leave fewer free; not tested: {why}."));
-            true
-        }
-    }
-}
-
-/// The peak of reserved bytes as recorded and as `highwater whatif` has it with `settings`.
-fn reserved_with(trace: &Trace, device: DeviceId, settings: &str) -> Result<[u64; 2], String> {
-    let change = Change { device, alloc_conf: Some(settings.to_owned()), ..Change::default() };
-    let prediction = predict(trace, &change)?;
-    let changed = prediction.changed.as_ref().ok_or("nothing was changed")?;
-    match (&prediction.unchanged.divergence, &changed.oom) {
-        (Some(deviation), _) => Err(format!("a replay differs from the recording from event {} on", deviation.event.0)),
-        // The request that failed in the recording still fails: nothing is gained.
-        (None, Some(oom)) if final_oom(trace) == Some(oom.event) => {
-            Ok([prediction.measured.peak_bytes(Metric::Reserved); 2])
-        }
-        (None, Some(oom)) => Err(format!("a replay with them runs out of memory at event {}", oom.event.0)),
-        (None, None) => Ok([&prediction.measured, &changed.figures].map(|one| one.peak_bytes(Metric::Reserved))),
-    }
 }

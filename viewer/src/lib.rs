@@ -4,32 +4,13 @@
 //! [`highwater_analysis`]; command line and app print the same structs, and know nothing that is not in the
 //! file. Modules stand in layer order: each uses only what is declared above it.
 
-pub mod prediction;
-pub mod oom_analysis;
-pub mod outliers;
-pub mod fleet;
 pub mod args;
-pub mod regions;
-pub mod absent;
-pub mod session;
-pub mod preview;
-pub mod loader;
-pub mod history;
-pub mod follow;
-pub mod discard;
-pub mod example;
-pub mod selection;
-pub mod command;
 pub mod cli;
 #[cfg(feature = "engine")]
 pub mod record;
 #[cfg(not(feature = "engine"))]
 #[path = "record_disabled.rs"]
 pub mod record;
-#[cfg(feature = "engine")]
-pub mod whatif;
-#[cfg(not(feature = "engine"))]
-#[path = "whatif_disabled.rs"]
 pub mod whatif;
 pub mod oom;
 pub mod explain;
@@ -38,8 +19,6 @@ pub mod dataset;
 #[cfg(not(feature = "parquet"))]
 #[path = "dataset_disabled.rs"]
 pub mod dataset;
-#[cfg(feature = "gui")]
-pub mod gui;
 #[cfg(feature = "gui")]
 pub mod render;
 #[cfg(not(feature = "gui"))]
@@ -54,13 +33,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
+#[cfg(feature = "gui")]
+use highwater_app::example::Examples;
 use highwater_snapshots::suggest::did_you_mean;
 
 use crate::args::{Arguments, Command};
 use crate::cli::on_stdout;
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::printable;
-use crate::cli::shell::quoted;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::printable;
+use crate::cli::output::shell::quoted;
 
 /// Does what the command line `words` says, program name first, and tells how the process should end.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -188,7 +169,8 @@ fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
     if needs_server && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
         return Ok(Some("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)".to_owned()));
     }
-    Ok(gui::run(files.to_vec())?.map(|why| format!("the app cannot be shown ({why})")))
+    let examples = Examples { list: record::EXAMPLES, record: record::example };
+    Ok(highwater_app::gui::run(files.to_vec(), examples)?.map(|why| format!("the app cannot be shown ({why})")))
 }
 
 /// Says that there is no app in this build.

@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::{AddressIndex, LiveIndex, Series};
+use highwater_app::answers::replays::analyse;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 
 use crate::args::OomArguments;
-use crate::cli::answer::answer;
-use crate::cli::categories::read_with;
+use crate::cli::input::categories::read_with;
+use crate::cli::input::recording::spinner;
 use crate::cli::oom::{OomReport, selected};
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::Page;
-use crate::cli::recording::spinner;
-use crate::oom_analysis::OomAnalysis;
-use crate::whatif::test_remedies;
+use crate::cli::output::answer::answer;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
 
 /// Reads the recording and says why memory ran out and what would have helped.
 pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -44,11 +43,4 @@ pub fn report<'a>(trace: &'a Trace, arguments: &'a OomArguments) -> Result<OomRe
     }
     cases.sort_by_key(|case| case.request.event);
     Ok(OomReport::of(trace, arguments, cases, selection.others))
-}
-
-/// The analysis of `request`, with all replays; none where its event is not one of `trace`. `live` is of its device.
-pub fn analyse(trace: &Trace, request: FailedRequest, live: &LiveIndex) -> Option<OomAnalysis> {
-    let device = *trace.events.device.get(request.event.0 as usize)?;
-    let test = |request: &FailedRequest, holders: &_| test_remedies(trace, device, request, holders);
-    Some(OomAnalysis::of(trace, (device, live), request, test))
 }

@@ -10,6 +10,8 @@ use highwater_analysis::Metric;
 use highwater_analysis::phases::{PhaseRow, phases};
 use highwater_analysis::series::Series;
 use highwater_analysis::summary::{DeviceSummary, of_device};
+use highwater_app::example::Example;
+use highwater_app::figures::moment::{PeakFigure, count_of};
 use highwater_engine::DType;
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report, Sizes};
@@ -18,16 +20,14 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use crate::args::{Arguments, Command, RecordArguments, RunDevice};
-use crate::cli::caveats::{self, problem_texts};
-use crate::cli::moment::{PeakFigure, count_of};
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::Page;
+use crate::cli::input::recording::{read, spinner};
+use crate::cli::output::caveats::{self, problem_texts};
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_command;
+use crate::cli::output::table::{Column, Table};
 use crate::cli::peaks::{peak_figures, peaks_table};
 use crate::cli::phases::{PhaseFigures, row_figures, table as phases_table};
-use crate::cli::recording::{read, spinner};
-use crate::cli::shell::next_command;
-use crate::cli::table::{Column, Table};
-use crate::example::Example;
 
 /// Phases that are shown of a run of many steps.
 const PHASES_SHOWN: usize = 25;

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use highwater_app::example::Example;
+
 use crate::args::RecordArguments;
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::Page;
-use crate::example::Example;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
 
 /// Nothing can be recorded: the first screen offers nothing.
 pub const EXAMPLES: &[Example] = &[];

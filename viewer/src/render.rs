@@ -9,27 +9,27 @@ use std::sync::Arc;
 
 use eframe::egui::Theme;
 use highwater_analysis::{GroupKey, Matches};
+use highwater_app::files::destination::same;
+use highwater_app::files::is_stdin;
+use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
+use highwater_app::gui::views::colouring::ColourBy;
+use highwater_app::gui::views::timeline::{Look, Stacking};
+use highwater_app::selection::{Axis, Pin, Selection, View};
+use highwater_app::session::Recording;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use crate::args::{
     ComparedAt, PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureTheme, RenderArguments,
-    is_stdin,
 };
-use crate::cli::categories::read_with;
-use crate::cli::caveats;
-use crate::cli::destination::same;
-use crate::cli::devices::on_device;
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::Page;
-use crate::cli::recording::{check_metric, choose_device, spinner};
-use crate::cli::shell::next_command;
-use crate::gui::colouring::ColourBy;
-use crate::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
-use crate::gui::timeline::{Look, Stacking};
-use crate::selection::{Axis, Pin, Selection, View};
-use crate::session::Recording;
+use crate::cli::input::categories::read_with;
+use crate::cli::input::devices::on_device;
+use crate::cli::input::recording::{check_metric, choose_device, spinner};
+use crate::cli::output::caveats;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_command;
 
 /// Reads the recording, draws it, and says what was written.
 pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {

@@ -1,8 +1,8 @@
 //! Render: the twin of `render.rs` in a build without the app.
 
 use crate::args::RenderArguments;
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::Page;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
 
 /// Says that this build draws nothing.
 pub fn run(_arguments: &RenderArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {

@@ -15,7 +15,7 @@ use self::library::Library;
 use self::program::Program;
 use self::signals::Signals;
 use crate::args::ProgramArguments;
-use crate::cli::outcome::{Failure, Status};
+use crate::cli::output::outcome::{Failure, Status};
 
 /// Runs the program to its end, tells on standard error what was recorded, and ends as it did. Standard input, output and
 /// error are the program's.

@@ -17,8 +17,8 @@ use eframe::egui::{
     self, Event, Modifiers, MouseWheelSource, MouseWheelUnit, PointerButton, Pos2, RawInput, Rect, TouchPhase, Vec2,
     vec2,
 };
-use highwater::command::Command;
-use highwater::gui::{App, Settings};
+use highwater_app::command::Command;
+use highwater_app::gui::{App, Settings};
 use highwater_pytorch::open::open_file;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::{Progress, read_bytes};

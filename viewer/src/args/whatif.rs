@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use clap::Args;
 use highwater_analysis::Filter;
+use highwater_app::answers::prediction::{Change, Part, in_words};
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::units::parse_size;
 
 use super::values::Where;
 use super::{CategoryChoice, DeviceChoice, Source};
-use crate::prediction::{Change, Part, in_words};
 
 /// A part, and the blocks that it holds for: `1/2:category=activation`.
 #[derive(Clone, Debug)]

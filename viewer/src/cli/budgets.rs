@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use highwater_analysis::Metric;
 use highwater_analysis::budget::{Allowance, Budget};
+use highwater_app::files::is_stdin;
 use highwater_snapshots::Error;
 use highwater_snapshots::units::parse_size;
 use serde::Deserialize;
 
-use super::outcome::Failure;
-use crate::args::{CheckArguments, category_of, is_stdin, phase_of};
+use crate::args::{CheckArguments, category_of, phase_of};
+use crate::cli::output::outcome::Failure;
 
 /// What is to be held, and of which total.
 #[derive(Clone, Debug, PartialEq, Eq)]

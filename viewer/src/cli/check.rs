@@ -5,22 +5,21 @@ use std::io;
 use highwater_analysis::budget::{AlikeGroups, Budget, Differences, Outcome, check, culprit_keys};
 use highwater_analysis::diff::{Asked, DiffQuery};
 use highwater_analysis::{Diff, Filter, GroupKey, LiveIndex, Metric, Moment, Series};
-use highwater_snapshots::units::format_bytes;
+use highwater_app::figures::moment::{count_of, when};
+use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::budgets::Budgets;
-use super::caveats::{self, TrustFigures, problem_texts};
 use super::check_figures::{CheckFigures, DifferenceFigures, RuleFigures, Unmeasured};
-use super::devices::{covered, on_device, phrase};
-use super::diff::signed;
-use super::moment::{count_of, when};
-use super::outcome::{Failure, Status};
-use super::page::Page;
-use super::recording::check_metric;
-use super::shell::next_with;
-use super::table::{Column, Table};
 use crate::args::CheckArguments;
+use crate::cli::input::devices::{covered, on_device, phrase};
+use crate::cli::input::recording::check_metric;
+use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_with;
+use crate::cli::output::table::{Column, Table};
 
 /// The answer, for people and programs.
 #[derive(Debug)]
@@ -302,7 +301,11 @@ impl<'a> CheckReport<'a> {
         let mut table = Table::new(columns.into_iter().chain([Column::number("difference")]).collect());
         let mut push = |mut names: Vec<String>, [before, now]: [u64; 2]| {
             names.resize(2, String::new());
-            names.extend([format_bytes(before), format_bytes(now), signed(i128::from(now) - i128::from(before))]);
+            names.extend([
+                format_bytes(before),
+                format_bytes(now),
+                format_signed_bytes(i128::from(now) - i128::from(before)),
+            ]);
             table.push(names);
         };
         for row in &differences.rows {
@@ -397,7 +400,7 @@ pub(super) fn named(row: &AlikeGroups) -> Vec<String> {
 
 /// `820 MiB`, or `−412 MiB` where it is broken.
 pub(super) fn headroom(outcome: &Outcome) -> String {
-    signed(outcome.headroom()).trim_start_matches('+').to_owned()
+    format_signed_bytes(outcome.headroom()).trim_start_matches('+').to_owned()
 }
 
 /// `at event 12, step 1, optimizer`.

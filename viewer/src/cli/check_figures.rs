@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use highwater_analysis::budget::{AlikeGroups, Culprit, Differences, Outcome};
 use highwater_analysis::{GroupKey, Metric};
+use highwater_app::figures::moment::MomentFigures;
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
-use super::caveats::TrustFigures;
-use super::moment::MomentFigures;
+use crate::cli::output::caveats::TrustFigures;
 
 #[derive(Debug, Serialize)]
 pub(super) struct CheckFigures<'a> {

@@ -5,6 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use highwater_analysis::folded::write_folded;
+use highwater_app::figures::moment::count_of;
+use highwater_app::files::destination::{Destination, Kind, io_error};
+use highwater_app::files::is_stdin;
 use highwater_pytorch::export::{Exported, write_json, write_pickle};
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
@@ -12,16 +15,14 @@ use highwater_snapshots::units::format_bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::categories::read_with;
-use super::caveats;
-use super::destination::{Destination, Kind, io_error};
-use super::moment::count_of;
-use super::outcome::{Failure, Status};
-use super::page::Page;
-use super::recording::{Recording, spinner};
-use super::shell::{next_command, quoted};
-use super::table::{Column, Table};
-use crate::args::{ConvertArguments, is_stdin};
+use crate::args::ConvertArguments;
+use crate::cli::input::categories::read_with;
+use crate::cli::input::recording::{Recording, spinner};
+use crate::cli::output::caveats;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::{next_command, quoted};
+use crate::cli::output::table::{Column, Table};
 
 /// Reads the recording, writes it again, and says what became of it.
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {

@@ -9,21 +9,21 @@ use highwater_analysis::diff::{
 };
 use highwater_analysis::phases::PhaseRow;
 use highwater_analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
+use highwater_app::figures::moment::{PeakFigure, count_of, when};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
-use super::caveats;
-use super::devices::{compared_devices, on_device, phrase};
 use super::diff_blocks::{self, LoneBlockFigures};
-use super::key_cells::key_columns;
-use super::moment::{PeakFigure, count_of, when};
-use super::outcome::Failure;
-use super::page::Page;
-use super::recording::names_operations;
-use super::shell::next_with;
-use super::table::{Column, Table};
 use crate::args::{ComparedAt, DiffArguments};
+use crate::cli::input::devices::{compared_devices, on_device, phrase};
+use crate::cli::input::recording::names_operations;
+use crate::cli::output::caveats;
+use crate::cli::output::key_cells::key_columns;
+use crate::cli::output::outcome::Failure;
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_with;
+use crate::cli::output::table::{Column, Table};
 
 /// Phases that differ, told at most.
 const TOLD_PHASES: usize = 12;
@@ -145,7 +145,10 @@ impl<'a> DiffReport<'a> {
         }
         page.gap()?;
         if let Some(filter) = self.arguments.blocks.filter.stated() {
-            page.line(&format!("Of this, {} in blocks with {filter}:", signed(self.comparison.diff.delta())))?;
+            page.line(&format!(
+                "Of this, {} in blocks with {filter}:",
+                format_signed_bytes(self.comparison.diff.delta())
+            ))?;
         } else {
             page.line("What makes the difference:")?;
         }
@@ -192,7 +195,7 @@ impl<'a> DiffReport<'a> {
             Column::number("difference"),
         ]);
         for (metric, [a, b]) in &self.comparison.totals {
-            let delta = signed(i128::from(*b) - i128::from(*a));
+            let delta = format_signed_bytes(i128::from(*b) - i128::from(*a));
             table.push(vec![metric.name().replace('_', " "), format_bytes(*a), format_bytes(*b), delta]);
         }
         table
@@ -222,7 +225,7 @@ impl<'a> DiffReport<'a> {
         ]);
         for pair in told {
             let peak = |row: &Option<_>| row.as_ref().map_or_else(|| "-".to_owned(), peak_text);
-            let delta = signed(phase_delta(pair));
+            let delta = format_signed_bytes(phase_delta(pair));
             table.push(vec![step_text(pair), phase_name(pair).to_owned(), peak(&pair.a), peak(&pair.b), delta]);
         }
         page.table(&table)
@@ -240,7 +243,12 @@ impl<'a> DiffReport<'a> {
         let mut table = Table::new(columns);
         let mut row = |mut names: Vec<String>, [a, b]: [u64; 2], change: String| {
             names.resize(keys.len(), String::new());
-            names.extend([format_bytes(a), format_bytes(b), signed(i128::from(b) - i128::from(a)), change]);
+            names.extend([
+                format_bytes(a),
+                format_bytes(b),
+                format_signed_bytes(i128::from(b) - i128::from(a)),
+                change,
+            ]);
             table.push(names);
         };
         for group in &self.comparison.diff.groups {
@@ -314,11 +322,6 @@ pub fn moments_of(
         }),
         _ => Err(Failure::Usage("comparing two moments of one recording needs both --at and --at-b".to_owned())),
     }
-}
-
-/// `+1.50 GiB`, `−12.00 KiB`, `0 B`.
-pub fn signed(delta: i128) -> String {
-    format_signed_bytes(delta)
 }
 
 fn phase_delta(pair: &PhasePair) -> i128 {

@@ -1,11 +1,11 @@
 //! Diff blocks: the single blocks of `highwater diff`, as a table and for programs.
 
 use highwater_analysis::diff::{LoneBlock, LoneBlocks};
+use highwater_app::figures::moment::count_of;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use super::moment::count_of;
-use super::table::{Column, Table};
+use crate::cli::output::table::{Column, Table};
 
 /// `Single blocks without their like on the other side: 3 blocks of 1 GiB in A, none in B.`
 pub fn heading(lone: &LoneBlocks) -> String {

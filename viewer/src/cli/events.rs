@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 use highwater_analysis::filter::BlockFilter;
+use highwater_app::figures::moment::micros_since_1970;
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::text::event_text;
 use highwater_snapshots::trace::{Owner, Subject};
@@ -13,15 +14,14 @@ use highwater_snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::caveats::{self, problem_texts};
-use super::devices::{on_device, on_devices};
-use super::moment::micros_since_1970;
-use super::outcome::Failure;
-use super::page::Page;
-use super::recording::choose_device;
-use super::shell::next_with;
-use super::table::cut;
 use crate::args::EventsArguments;
+use crate::cli::input::devices::{on_device, on_devices};
+use crate::cli::input::recording::choose_device;
+use crate::cli::output::caveats::{self, problem_texts};
+use crate::cli::output::outcome::Failure;
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_with;
+use crate::cli::output::table::cut;
 
 /// The events that were asked for.
 #[derive(Debug)]

@@ -6,20 +6,20 @@ use std::io;
 use highwater_analysis::explain::{Advice, ExplainedGroup, Layers, Removal};
 use highwater_analysis::final_oom::final_oom_on;
 use highwater_analysis::{Explanation, GroupKey, Metric, Moment};
+use highwater_app::figures::moment::{MomentFigures, count_of, how_much_and_when, when};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use super::caveats::{self, TrustFigures, problem_texts};
-use super::devices::where_on;
 use super::idle::{self, IdleFigures};
-use super::key_cells::{key_cells, key_columns};
-use super::moment::{MomentFigures, count_of, how_much_and_when, when};
-use super::page::{Page, wrapped};
-use super::recording::names_operations;
-use super::shell::next_with;
-use super::table::{Column, Table, bytes_cells, percent};
 use crate::args::ExplainArguments;
+use crate::cli::input::devices::where_on;
+use crate::cli::input::recording::names_operations;
+use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::key_cells::{key_cells, key_columns};
+use crate::cli::output::page::{Page, wrapped};
+use crate::cli::output::shell::next_with;
+use crate::cli::output::table::{Column, Table, bytes_cells, percent};
 
 /// The answer, for people and programs.
 #[derive(Debug)]

@@ -6,45 +6,24 @@ use highwater_analysis::between::Sum;
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, has_steps};
 use highwater_analysis::{GroupKey, LiveIndex, Question, Series};
-use highwater_snapshots::line_text::unique_suffixes;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_app::figures::leaks::leak_texts;
+use highwater_app::figures::moment::{PeakFigure, count_of};
+use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
-use super::caveats::{self, TrustFigures, problem_texts};
-use super::devices::on_device;
-use super::diff::signed;
 use super::growth_figures::{
     DeviceFigures, GroupFigures, GrowthFigures, LeakFigures, ProjectionFigures, StackFigures, StepFigures,
 };
-use super::key_cells::{key_cells, key_columns};
-use super::moment::{PeakFigure, count_of};
-use super::outcome::Failure;
-use super::page::Page;
-use super::recording::choose_device;
-use super::shell::next_with;
-use super::table::{Column, Table};
 use crate::args::GrowthArguments;
-
-/// Leaks that are listed for each device.
-const SHOWN_LEAKS: usize = 5;
-
-/// A sentence for each of the largest `leaks` found over `steps` steps, and one for all others.
-pub fn leak_texts(leaks: &[Leak], steps: usize) -> Vec<String> {
-    let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
-    let steps = count_of(steps as u64, "step");
-    let leak = |(leak, name): (&Leak, String)| {
-        let (each, all) = (format_bytes(leak.bytes_per_step), format_bytes(leak.kept.bytes));
-        format!("{name} leaks {each} a step: {all} from {steps} is still live.")
-    };
-    let mut lines: Vec<String> = leaks.iter().zip(names).take(SHOWN_LEAKS).map(leak).collect();
-    if leaks.len() > SHOWN_LEAKS {
-        let more = count_of((leaks.len() - SHOWN_LEAKS) as u64, "more line");
-        let bytes: u64 = leaks[SHOWN_LEAKS..].iter().map(|leak| leak.bytes_per_step).sum();
-        lines.push(format!("{more} leak {} a step.", format_bytes(bytes)));
-    }
-    lines
-}
+use crate::cli::input::devices::on_device;
+use crate::cli::input::recording::choose_device;
+use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::key_cells::{key_cells, key_columns};
+use crate::cli::output::outcome::Failure;
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_with;
+use crate::cli::output::table::{Column, Table};
 
 /// What to do about a recording without steps.
 const HOW_TO_MARK: &str = "The recording has no steps, so growth per step is unknown. Mark them with scope::step(i) in \
@@ -257,7 +236,7 @@ impl<'a> GrowthReport<'a> {
         if !growth.window.is_whole() {
             return growth.window.reasons().join(" ");
         }
-        let size = signed(net);
+        let size = format_signed_bytes(net);
         let size = size.trim_start_matches(['+', '−']);
         match net {
             1.. if growth.step_count() == 1 && growth.window.first == FirstStep::Only => ONE_STEP.to_owned(),
@@ -289,7 +268,7 @@ impl<'a> GrowthReport<'a> {
             self.growth.start.metric,
             format_bytes(start),
             format_bytes(end),
-            signed(self.growth.net()),
+            format_signed_bytes(self.growth.net()),
         )
     }
 
@@ -304,7 +283,7 @@ impl<'a> GrowthReport<'a> {
                 let survivors = [format_bytes(row.survivors.bytes), format_count(row.survivors.blocks)];
                 let cells = match row.step {
                     Some(step) => {
-                        let change = signed(i128::from(row.end_bytes) - i128::from(before));
+                        let change = format_signed_bytes(i128::from(row.end_bytes) - i128::from(before));
                         [step.to_string(), format_bytes(row.end_bytes), change]
                     }
                     None => ["between".to_owned(), String::new(), String::new()],
@@ -330,7 +309,7 @@ impl<'a> GrowthReport<'a> {
         let groups = self.growth.groups.iter().map(|group| (&group.key, group.stack));
         for (group, mut row) in self.growth.groups.iter().zip(key_cells(self.trace, &self.keys, groups)) {
             row.extend([format_bytes(group.survivors.bytes), format_count(group.survivors.blocks)]);
-            row.extend([format_bytes(group.freed.bytes), signed(group.net())]);
+            row.extend([format_bytes(group.freed.bytes), format_signed_bytes(group.net())]);
             if self.has_steps() {
                 row.push(format!("{} of {steps}", group.steps));
                 row.push(if group.is_recurring { format_bytes(group.least_bytes) } else { String::new() });
@@ -341,7 +320,7 @@ impl<'a> GrowthReport<'a> {
             let mut row = vec![name];
             row.resize(self.keys.len(), String::new());
             row.extend([format_bytes(survivors.bytes), format_count(survivors.blocks), format_bytes(freed.bytes)]);
-            row.push(signed(i128::from(survivors.bytes) - i128::from(freed.bytes)));
+            row.push(format_signed_bytes(i128::from(survivors.bytes) - i128::from(freed.bytes)));
             table.push(row);
         };
         if self.growth.rest_groups > 0 {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use highwater_analysis::between::Sum;
 use highwater_analysis::growth::{GrownGroup, StepGrowth};
 use highwater_analysis::{GroupKey, Metric};
+use highwater_app::figures::moment::{PeakFigure, count_of};
 use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
-use super::caveats::TrustFigures;
-use super::moment::{PeakFigure, count_of};
+use crate::cli::output::caveats::TrustFigures;
 
 /// The object that `growth --json` prints.
 #[derive(Debug, Serialize)]

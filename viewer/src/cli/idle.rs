@@ -5,13 +5,13 @@ use std::io;
 
 use highwater_analysis::explain::Idle;
 use highwater_analysis::{Breakdown, Group, Moment};
+use highwater_app::figures::moment::{MomentFigures, count_of, when};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use super::moment::{MomentFigures, count_of, when};
-use super::page::Page;
-use super::table::{Column, Table, bytes_cells, percent};
+use crate::cli::output::page::Page;
+use crate::cli::output::table::{Column, Table, bytes_cells, percent};
 
 /// Says what is held at `peak` and not used again.
 pub(super) fn print(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Result<()> {

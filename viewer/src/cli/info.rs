@@ -5,21 +5,21 @@ use std::io;
 
 use highwater_analysis::summary::{DeviceSummary, summarize};
 use highwater_analysis::{Metric, Totals};
+use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc, when};
 use highwater_pytorch::open::FileFormat;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
-use super::caveats::{self, TrustFigures, problem_texts};
-use super::devices::{on_device, where_on};
-use super::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc, when};
-use super::outcome::Failure;
-use super::page::Page;
 use super::peaks::{peak_figures, peaks_table};
-use super::recording::{Recording, choose_device};
-use super::shell::next_with;
 use crate::args::InfoArguments;
+use crate::cli::input::devices::{on_device, where_on};
+use crate::cli::input::recording::{Recording, choose_device};
+use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::outcome::Failure;
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_with;
 
 /// The answer, for people and programs.
 #[derive(Debug)]

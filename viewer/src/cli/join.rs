@@ -6,20 +6,21 @@ use std::path::{Path, PathBuf};
 
 use highwater_analysis::join::{Joined, JoinedDevice, Part, join};
 use highwater_analysis::{Metric, Series};
+use highwater_app::figures::moment::count_of;
+use highwater_app::files::destination::Destination;
+use highwater_app::files::is_stdin;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use super::categories::read_with;
-use super::caveats;
 use super::convert::write_to;
-use super::destination::Destination;
-use super::moment::count_of;
-use super::outcome::{Failure, Status};
-use super::page::Page;
-use super::recording::Recording;
-use super::shell::next_command;
-use super::table::{Column, Table};
-use crate::args::{JoinArguments, is_stdin};
+use crate::args::JoinArguments;
+use crate::cli::input::categories::read_with;
+use crate::cli::input::recording::Recording;
+use crate::cli::output::caveats;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_command;
+use crate::cli::output::table::{Column, Table};
 
 /// Reads the recordings, writes them as one, and says what became of each device.
 pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Failure> {

@@ -1,19 +1,8 @@
 //! Cli: the commands that need no display. Each reads its file, asks [`highwater_analysis`], and prints one
 //! answer, as a page for people or as one JSON object.
 
-pub mod outcome;
-pub mod table;
-mod terminal;
-pub mod page;
-pub mod moment;
-pub mod recording;
-pub mod devices;
-pub mod categories;
-pub mod shell;
-pub mod rerun;
-pub mod caveats;
-pub mod key_cells;
-pub mod answer;
+pub mod output;
+pub mod input;
 pub mod peaks;
 pub mod info;
 pub mod ranks;
@@ -30,30 +19,28 @@ pub mod oom;
 pub mod budgets;
 mod check_figures;
 pub mod check;
-pub mod markdown;
 pub mod events;
 pub mod verify;
-pub(crate) mod destination;
 pub mod convert;
 pub mod symbolize;
 pub mod join;
-pub mod predicted;
 pub mod whatif;
 pub mod summary;
 
 use std::io::Write as _;
 
-use self::answer::answer;
-use self::categories::read_with;
 use self::diff::DiffReport;
 use self::events::EventsListing;
 use self::growth::GrowthReport;
 use self::info::InfoReport;
-use self::outcome::{Failure, Status};
-use self::page::Page;
+use self::input::categories::read_with;
+use self::input::recording::{keep_only, read_any};
+use self::output::answer::answer;
+use self::output::caveats;
+use self::output::outcome::{Failure, Status};
+use self::output::page::Page;
 use self::peak::PeakReport;
 use self::phases::PhasesReport;
-use self::recording::{keep_only, read_any};
 use self::verify::VerifyReport;
 use crate::args::{
     DiffArguments, EventsArguments, GrowthArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments,

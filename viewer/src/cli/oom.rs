@@ -4,25 +4,25 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::addresses::{FailedRequest, Hole, Verdict, WayOut};
-use highwater_analysis::frames::{short_stack, user_line};
+use highwater_analysis::frames::short_stack;
 use highwater_analysis::holders::{Holder, Holders};
+use highwater_app::answers::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials};
+use highwater_app::figures::moment::{count_of, micros_since_1970, when};
+use highwater_app::figures::requests::requested;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, StackId, Trace};
 use serde::Serialize;
 
-use super::caveats::{self, TrustFigures, problem_texts};
-use super::devices::where_on;
-use super::key_cells::key_columns;
-use super::moment::{count_of, micros_since_1970, when};
-use super::outcome::Failure;
-use super::page::{Page, wrapped};
-use super::recording::choose_device;
-use super::shell::next_with;
-use super::table::{Column, Table, percent};
 use crate::args::OomArguments;
-use crate::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials};
+use crate::cli::input::devices::where_on;
+use crate::cli::input::recording::choose_device;
+use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::key_cells::key_columns;
+use crate::cli::output::outcome::Failure;
+use crate::cli::output::page::{Page, wrapped};
+use crate::cli::output::shell::next_with;
+use crate::cli::output::table::{Column, Table, percent};
 
 /// Numbers of further events that are listed.
 const TOLD_EVENTS: usize = 20;
@@ -150,23 +150,6 @@ impl<'a> OomReport<'a> {
             }
         }
     }
-}
-
-/// `512 MiB requested by matmul of net.fc`, or `512 MiB requested at train.py:12 step` where no operation is known.
-pub fn requested(trace: &Trace, case: &OomAnalysis) -> String {
-    let stack = trace.events.stack[case.request.event.0 as usize];
-    let by = match (case.by(), user_line(&trace.tables, stack)) {
-        (by, Some(line)) if by.is_empty() => format!(" at {}", place(trace, &line)),
-        (by, _) => by,
-    };
-    format!("{} requested{by}", format_bytes(case.request.requested))
-}
-
-/// `train.py:12 step`: a line of code without the folders of its file.
-fn place(trace: &Trace, line: &SourceLine) -> String {
-    let [function, file] = [line.function, line.file].map(|text| trace.tables.string(text));
-    let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
-    if file.is_empty() { function.to_owned() } else { format!("{file}:{} {function}", line.line) }
 }
 
 fn not_one(number: u32, known: &[EventId]) -> Failure {
@@ -415,7 +398,7 @@ struct RemedyFigures {
 
 impl RemedyFigures {
     fn of_all(case: &OomAnalysis, trials: &Trials) -> Vec<Self> {
-        let one = |trial: &crate::oom_analysis::Trial| Self {
+        let one = |trial: &highwater_app::answers::oom_analysis::Trial| Self {
             remedy: case.name(&trial.remedy),
             met: trial.outcome == Outcome::Met,
             earlier_event: match trial.outcome {

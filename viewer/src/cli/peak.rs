@@ -6,30 +6,20 @@ use std::io;
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::reached_elsewhere;
 use highwater_analysis::{Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series};
+use highwater_app::figures::moment::{count_of, elsewhere_text, how_much_and_when, micros_since_1970, when};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
 
-use super::caveats::{self, TrustFigures, problem_texts};
-use super::devices::{on_device, where_on};
-use super::key_cells::{key_cells, key_columns};
-use super::moment::{count_of, how_much_and_when, micros_since_1970, when};
-use super::outcome::Failure;
-use super::page::Page;
-use super::recording::{check_metric, choose_device, names_operations};
-use super::shell::next_with;
-use super::table::{Column, Table, bar, percent};
 use crate::args::{At, PeakArguments};
-
-/// Where else the same peak is reached, in a sentence; none where it is reached once.
-pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
-    let (first, others) = elsewhere.split_first()?;
-    let more = match others.len() {
-        0 => String::new(),
-        more => format!(" and in {}", count_of(more as u64, "more phase")),
-    };
-    Some(format!("The same peak is reached {}{more}.", when(first.event, first.step, first.known_phase())))
-}
+use crate::cli::input::devices::{on_device, where_on};
+use crate::cli::input::recording::{check_metric, choose_device, names_operations};
+use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::key_cells::{key_cells, key_columns};
+use crate::cli::output::outcome::Failure;
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_with;
+use crate::cli::output::table::{Column, Table, bar, percent};
 
 /// The answer, for people and programs.
 #[derive(Debug)]

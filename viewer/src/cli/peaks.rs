@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use highwater_analysis::Metric;
 use highwater_analysis::summary::DeviceSummary;
+use highwater_app::figures::moment::PeakFigure;
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 
-use super::moment::PeakFigure;
-use super::table::{Column, Table, percent};
+use crate::cli::output::table::{Column, Table, percent};
 
 /// What a metric counts.
 fn meaning(metric: Metric) -> &'static str {

@@ -5,19 +5,19 @@ use std::io;
 
 use highwater_analysis::phases::{PhaseRow, phases};
 use highwater_analysis::{Metric, Moment, Series};
+use highwater_app::figures::moment::{count_of, how_much_and_when};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{Category, DeviceId, Trace};
 use serde::{Serialize, Serializer};
 
-use super::caveats::{self, TrustFigures, problem_texts};
-use super::devices::{on_device, where_on};
-use super::moment::{count_of, how_much_and_when};
-use super::outcome::Failure;
-use super::page::Page;
-use super::recording::{check_metric, choose_device, names_operations};
-use super::shell::next_with;
-use super::table::{Column, Table, bar};
 use crate::args::PhasesArguments;
+use crate::cli::input::devices::{on_device, where_on};
+use crate::cli::input::recording::{check_metric, choose_device, names_operations};
+use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
+use crate::cli::output::outcome::Failure;
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_with;
+use crate::cli::output::table::{Column, Table, bar};
 
 /// The answer, for people and programs.
 #[derive(Debug)]

@@ -3,29 +3,23 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::RangeInclusive;
 
 use highwater_analysis::{Metric, Totals};
+use highwater_app::answers::outliers::{Middle, RULE};
+use highwater_app::figures::moment::micros_since;
+use highwater_app::figures::ranks::{COMPARED, Caveat, Outlier, headlines, limits, median, notes, outliers, passed_by};
+use highwater_app::files::fleet::{Fleet, Rank};
 use highwater_snapshots::trace::Trust;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use super::categories::reader;
-use super::moment::{count_of, how_much_and_when, micros_since};
-use super::outcome::{Failure, Status};
-use super::page::Page;
-use super::recording::{keep_only, read_fleet};
-use super::shell::next_with;
-use super::table::{Column, Table};
 use crate::args::InfoArguments;
-use crate::fleet::{Fleet, Rank, ranges_text};
-use crate::outliers::{Middle, RULE, Standing};
-
-/// The totals of which outliers are told: what programs ask for, and what they hold from the driver.
-pub const COMPARED: [Metric; 2] = [Metric::Allocated, Metric::Reserved];
-
-/// Outliers, and unreadable files, that are told one by one.
-const TOLD: usize = 8;
+use crate::cli::input::categories::reader;
+use crate::cli::input::recording::{keep_only, read_fleet};
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_with;
+use crate::cli::output::table::{Column, Table};
 
 /// Missing ranks that are listed one by one in the figures.
 const MOST_MISSING: usize = 4096;
@@ -57,21 +51,6 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
 struct RanksReport<'a> {
     fleet: &'a Fleet,
     arguments: &'a InfoArguments,
-}
-
-/// A rank that stands out.
-#[derive(Clone, Debug, Serialize)]
-struct Outlier {
-    rank: Option<u32>,
-    file: String,
-    #[serde(skip)]
-    label: String,
-    metric: &'static str,
-    bytes: u64,
-    /// From the median, below it if negative.
-    distance_bytes: i64,
-    #[serde(flatten)]
-    middle: Middle,
 }
 
 impl RanksReport<'_> {
@@ -167,191 +146,6 @@ impl RanksReport<'_> {
         }
         table
     }
-}
-
-/// The ranks that stand out, the furthest first.
-fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
-    let rows = fleet.ranks.iter().zip(fleet.standings(metric)).zip(fleet.middles(metric));
-    let mut outliers: Vec<Outlier> = rows
-        .filter_map(|((rank, standing), middle)| {
-            let Standing::Out { by, .. } = standing else { return None };
-            let bytes = rank.peak(metric).bytes;
-            Some(Outlier {
-                rank: rank.number(),
-                file: rank.path.display().to_string(),
-                label: capitalized(&rank.label()),
-                metric: metric.name(),
-                bytes,
-                distance_bytes: by,
-                middle,
-            })
-        })
-        .collect();
-    outliers.sort_by_key(|outlier| {
-        (std::cmp::Reverse(outlier.distance_bytes.unsigned_abs()), outlier.rank, outlier.file.clone())
-    });
-    outliers
-}
-
-/// Which rank peaks highest, which stand out, and which are missing, a sentence each.
-pub fn headlines(fleet: &Fleet) -> Vec<String> {
-    let Some(top) = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]) else { return Vec::new() };
-    let mut told = vec![format!(
-        "{} peaks highest: {}.",
-        capitalized(&top.label()),
-        how_much_and_when(&top.peak(Metric::Allocated))
-    )];
-    let outliers: Vec<Outlier> = COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric)).collect();
-    told.extend(outliers.iter().take(TOLD).map(Outlier::words));
-    if outliers.len() > TOLD {
-        told.push(format!("… and {}, marked below.", count_of((outliers.len() - TOLD) as u64, "more outlier")));
-    }
-    if outliers.is_empty() && fleet.ranks.len() > 1 {
-        let (count, median) = (count_of(fleet.ranks.len() as u64, "rank"), median(fleet, Metric::Allocated));
-        told.push(format!(
-            "No rank stands out: the median of {count} is {} allocated.",
-            format_bytes(median.median_bytes)
-        ));
-    }
-    let missing = fleet.missing();
-    if !missing.is_empty() {
-        let of = fleet.world_size().map(|size| format!(" of {}", count_of(u64::from(size), "rank")));
-        told.push(format!("Missing{}: {}.", of.unwrap_or_default(), ranges_text(&missing)));
-    }
-    told
-}
-
-/// A sentence about how far the recordings can be trusted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caveat {
-    /// Whether something was lost or is wrong: sizes and categories that follow rules are no reason to warn.
-    pub is_warning: bool,
-    /// The sentence, with the ranks that it is about.
-    pub text: String,
-}
-
-/// What limits trust and what could not be read, a sentence each. What holds of many ranks is told once.
-pub fn limits(fleet: &Fleet) -> Vec<Caveat> {
-    sentences(fleet, |rank| &rank.trust_sentences)
-}
-
-/// What is wrong with the recordings and what could not be read, a sentence each.
-pub fn problems(fleet: &Fleet) -> Vec<Caveat> {
-    sentences(fleet, |_| &[])
-}
-
-/// The ranks that a sentence is about, and the files of those without a number.
-type Whose<'a> = (Vec<RangeInclusive<u32>>, Vec<&'a str>);
-
-/// The problems of a fleet, and what `trust` says of each rank.
-fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<Caveat> {
-    let warning = |text: String| Caveat { is_warning: true, text };
-    let problems = fleet.problems();
-    let mut sentences: Vec<Caveat> = problems.iter().map(|problem| warning(format!("Problem: {problem}."))).collect();
-    let mut told: BTreeMap<(bool, String), Whose<'_>> = BTreeMap::new();
-    for rank in &fleet.ranks {
-        let more = match rank.problem_count.saturating_sub(1) {
-            0 => String::new(),
-            more => format!(" (and {})", count_of(more as u64, "more problem")),
-        };
-        let problem = rank.problems.first().map(|first| (true, format!("Problem: {first}{more}")));
-        let losses = rank.trust.limits();
-        let trust = trust(rank).iter().map(|sentence| match losses.contains(sentence) {
-            true => (true, format!("Trust: {sentence}")),
-            false => (false, format!("Note: {sentence}")),
-        });
-        for sentence in trust.chain(problem) {
-            let (ranks, files) = told.entry(sentence).or_default();
-            match rank.number() {
-                Some(number) => ranks.push(number..=number),
-                None => files.push(&rank.name),
-            }
-        }
-    }
-    sentences.extend(told.into_iter().rev().map(|((is_warning, what), (ranks, files))| {
-        let named = match ranks.as_slice() {
-            [] => None,
-            [one] => Some(format!("rank {}", one.start())),
-            _ => Some(format!("ranks {}", ranges_text(&joined(ranks.clone())))),
-        };
-        let whose = match ranks.len() + files.len() {
-            all if all == fleet.ranks.len() => "all ranks".to_owned(),
-            _ => named.into_iter().chain(files.into_iter().map(str::to_owned)).collect::<Vec<_>>().join(", "),
-        };
-        Caveat { is_warning, text: format!("{what} ({whose}).") }
-    }));
-    sentences.extend(
-        fleet.unread.iter().take(TOLD).map(|(path, why)| warning(format!("Not read: {}: {why}", path.display()))),
-    );
-    if fleet.unread.len() > TOLD {
-        let more = count_of((fleet.unread.len() - TOLD) as u64, "more file");
-        sentences.push(warning(format!("Not read: … and {more}")));
-    }
-    sentences
-}
-
-/// `text` with a capital at its beginning, but for the name of a file.
-pub fn capitalized(text: &str) -> String {
-    match text.strip_prefix("rank ") {
-        Some(rest) => format!("Rank {rest}"),
-        None => text.to_owned(),
-    }
-}
-
-/// How many files were left alone.
-pub fn passed_by(skipped: usize) -> String {
-    match skipped {
-        1 => "Skipped: 1 file that is not a recording.".to_owned(),
-        _ => format!("Skipped: {} that are not recordings.", count_of(skipped as u64, "file")),
-    }
-}
-
-impl Outlier {
-    fn words(&self) -> String {
-        let side = if self.distance_bytes > 0 { "above" } else { "below" };
-        let distance = self.distance_bytes.unsigned_abs();
-        let deviations = match self.middle.deviation_bytes {
-            0 => "where the others hardly differ".to_owned(),
-            deviation => format!("{:.1} median absolute deviations", distance as f64 / deviation as f64),
-        };
-        format!(
-            "{} stands out: its peak of {} {} is {} {side} the median of {} ranks, {deviations}.",
-            self.label,
-            format_bytes(self.bytes),
-            self.metric,
-            format_bytes(distance),
-            self.middle.of
-        )
-    }
-}
-
-/// Where the peaks of all ranks lie, whatever their devices.
-fn median(fleet: &Fleet, metric: Metric) -> Middle {
-    let peaks: Vec<(u64, u64)> = fleet.ranks.iter().map(|rank| (0, rank.peak(metric).bytes)).collect();
-    crate::outliers::middles(&peaks).first().copied().unwrap_or_default()
-}
-
-/// What stands behind the row of a rank that stands out in a total or several.
-pub fn notes(standings: &[Standing; COMPARED.len()]) -> String {
-    let note = |(metric, standing): (&Metric, &Standing)| {
-        let Standing::Out { by, .. } = standing else { return None };
-        let side = if *by > 0 { "above" } else { "below" };
-        Some(format!("{} {} {side} the median", format_bytes(by.unsigned_abs()), metric.name()))
-    };
-    let notes: Vec<String> = COMPARED.iter().zip(standings).filter_map(note).collect();
-    if notes.is_empty() { String::new() } else { format!("◀ {}", notes.join(", ")) }
-}
-
-/// Ranges that touch as one.
-fn joined(ranges: Vec<RangeInclusive<u32>>) -> Vec<RangeInclusive<u32>> {
-    let mut joined: Vec<RangeInclusive<u32>> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if last.end().saturating_add(1) >= *range.start() => *last = *last.start()..=*range.end(),
-            _ => joined.push(range),
-        }
-    }
-    joined
 }
 
 /// The object that `info --json` prints of a folder.

@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use highwater_app::answers::outliers::Standing;
+use highwater_app::figures::moment::count_of;
+use highwater_app::figures::ranks::{capitalized, problems};
+use highwater_app::files::fleet::{Fleet, Rank, ranges_text};
 use highwater_snapshots::Error;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use serde::Serialize;
 
-use super::categories::reader;
-use super::caveats;
-use super::diff::{DiffReport, signed};
-use super::moment::count_of;
-use super::outcome::{Failure, Status};
-use super::page::Page;
-use super::ranks::{capitalized, problems};
-use super::recording::{Recording, read_fleet};
-use super::table::{Column, Table};
+use super::diff::DiffReport;
 use crate::args::DiffArguments;
-use crate::fleet::{Fleet, Rank, ranges_text};
-use crate::outliers::Standing;
+use crate::cli::input::categories::reader;
+use crate::cli::input::recording::{Recording, read_fleet};
+use crate::cli::output::caveats;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::cli::output::table::{Column, Table};
 
 /// `highwater diff` where A is a folder, or B.
 pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -167,12 +167,16 @@ fn print_pairs(
 ) -> Result<(), Failure> {
     let metric = arguments.metric.name().replace('_', " ");
     let words = match most.delta_bytes {
-        1.. => format!("Rank {} grew most: its peak of {metric} bytes by {}.", most.rank, signed(most.delta_bytes)),
+        1.. => format!(
+            "Rank {} grew most: its peak of {metric} bytes by {}.",
+            most.rank,
+            format_signed_bytes(most.delta_bytes)
+        ),
         0 => format!("No rank grew: the peaks of {metric} bytes are at most what they were."),
         _ => format!(
             "Every rank shrank; rank {} least: its peak of {metric} bytes by {}.",
             most.rank,
-            signed(most.delta_bytes)
+            format_signed_bytes(most.delta_bytes)
         ),
     };
     page.headline(&words)?;
@@ -199,7 +203,7 @@ fn print_pairs(
     for pair in pairs {
         let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_bytes);
         let note = if pair.rank == most.rank && pair.delta_bytes > 0 { "◀ grew most" } else { "" };
-        let delta = signed(pair.delta_bytes);
+        let delta = format_signed_bytes(pair.delta_bytes);
         table.push(vec![pair.rank.to_string(), bytes(pair.a_bytes), bytes(pair.b_bytes), delta, note.to_owned()]);
     }
     page.table(&table)?;

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::categories::read_with;
-use super::caveats;
 use super::info::InfoReport;
-use super::outcome::{Failure, Status};
-use super::page::Page;
 use super::peak::PeakReport;
 use super::ranks;
-use super::recording::Recording;
 use crate::args::{CategoryChoice, InfoArguments, PeakArguments};
+use crate::cli::input::categories::read_with;
+use crate::cli::input::recording::Recording;
+use crate::cli::output::caveats;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
 
 /// Prints what `info` and `peak` say of each file.
 pub fn print(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {

@@ -4,6 +4,9 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use highwater_app::figures::moment::count_of;
+use highwater_app::files::destination::{Destination, Kind, rewrite};
+use highwater_app::files::is_stdin;
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::format::amend_file;
 use highwater_snapshots::symbols::{
@@ -12,16 +15,14 @@ use highwater_snapshots::symbols::{
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use super::caveats;
 use super::convert::write_to;
-use super::destination::{Destination, Kind, rewrite};
-use super::moment::count_of;
-use super::outcome::{Failure, Status};
-use super::page::Page;
-use super::recording::{Recording, read};
-use super::shell::next_command;
-use super::table::{Column, Table};
-use crate::args::{SymbolizeArguments, is_stdin};
+use crate::args::SymbolizeArguments;
+use crate::cli::input::recording::{Recording, read};
+use crate::cli::output::caveats;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_command;
+use crate::cli::output::table::{Column, Table};
 
 /// A `.snap` as it is, whose sections can be copied.
 const PLAIN: FileFormat = FileFormat { kind: FileKind::Snap, is_gzipped: false };

@@ -4,17 +4,17 @@ use std::io;
 use std::path::Path;
 
 use highwater_analysis::verify::verify_devices;
+use highwater_app::figures::moment::count_of;
 use highwater_snapshots::Trace;
 use serde::Serialize;
 
-use super::caveats::TrustFigures;
-use super::devices::on_devices;
-use super::moment::count_of;
-use super::outcome::{Failure, Status};
-use super::page::Page;
-use super::recording::choose_device;
-use super::shell::next_command;
 use crate::args::VerifyArguments;
+use crate::cli::input::devices::on_devices;
+use crate::cli::input::recording::choose_device;
+use crate::cli::output::caveats::TrustFigures;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_command;
 
 /// The answer, for people and programs.
 #[derive(Debug, Serialize)]

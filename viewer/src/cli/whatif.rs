@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::Metric;
+use highwater_app::answers::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
+use highwater_app::figures::moment::PeakFigure;
+use highwater_app::figures::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, compared, difference};
+use highwater_app::files::destination::Destination;
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
-use super::caveats::problem_texts;
 use super::convert::write_to;
-use super::destination::Destination;
-use super::devices::on_device;
-use super::moment::PeakFigure;
-use super::outcome::Failure;
-use super::page::{Page, wrapped};
 use super::peaks::peak_figures;
-use super::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, compared, difference};
-use super::rerun::rerun;
-use super::shell::{next_with, quoted};
-use super::table::{Column, Table};
 use crate::args::WhatIfArguments;
-use crate::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
+use crate::cli::input::devices::on_device;
+use crate::cli::output::caveats::problem_texts;
+use crate::cli::output::outcome::Failure;
+use crate::cli::output::page::{Page, wrapped};
+use crate::cli::output::rerun::rerun;
+use crate::cli::output::shell::{next_with, quoted};
+use crate::cli::output::table::{Column, Table};
 
 /// Causes that are listed.
 const TOLD: usize = 6;

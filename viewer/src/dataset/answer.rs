@@ -3,16 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 
+use highwater_app::figures::moment::count_of;
+use highwater_app::figures::ranks::passed_by;
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use crate::args::ConvertArguments;
-use crate::cli::moment::count_of;
-use crate::cli::page::Page;
-use crate::cli::ranks::passed_by;
-use crate::cli::shell::quoted;
-use crate::cli::table::{Column, Table};
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::quoted;
+use crate::cli::output::table::{Column, Table};
 
 /// Recordings, and files that could not be read, that are told one by one.
 const TOLD: usize = 8;

@@ -1,12 +1,12 @@
 //! Identity: which recording rows are of, and what is told of it in the file's metadata.
 
+use highwater_app::files::fleet::Origin;
 use highwater_snapshots::Trace;
 use parquet::data_type::ByteArray;
 use parquet::file::metadata::KeyValue;
 use serde::Serialize;
 
-use crate::cli::caveats::{TrustFigures, problem_texts};
-use crate::fleet::Origin;
+use crate::cli::output::caveats::{TrustFigures, problem_texts};
 
 /// The version of the two tables: a larger one may have more columns, never other meanings.
 pub(super) const SCHEMA_VERSION: &str = "1";

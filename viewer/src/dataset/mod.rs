@@ -15,20 +15,21 @@ use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
+use highwater_app::files::destination::{Partial, io_error, same, write_folder, write_whole};
+use highwater_app::files::fleet::{Fleet, Origin, on_workers};
+use highwater_app::files::is_stdin;
 use highwater_snapshots::{Error, Trace};
 use parquet::errors::ParquetError;
 
 use self::answer::{Answer, Written};
 use self::column::{Column, Value};
 use self::identity::Identity;
-use crate::args::{ConvertArguments, ConvertTable, is_stdin};
-use crate::cli::categories::{read_with, reader};
-use crate::cli::caveats;
-use crate::cli::destination::{Partial, io_error, same, write_folder, write_whole};
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::Page;
-use crate::cli::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
-use crate::fleet::{Fleet, Origin, on_workers};
+use crate::args::{ConvertArguments, ConvertTable};
+use crate::cli::input::categories::{read_with, reader};
+use crate::cli::input::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
+use crate::cli::output::caveats;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
 
 /// The rows of a table, asked for column by column within a range that was entered.
 trait Rows {
@@ -142,7 +143,7 @@ fn write_rank(
     row: usize,
     part: &str,
     folder: &Partial<'_>,
-    open: &(impl Fn(&Path) -> Result<crate::cli::recording::Recording, Error> + Sync),
+    open: &(impl Fn(&Path) -> Result<crate::cli::input::recording::Recording, Error> + Sync),
 ) -> Result<Outcome, Failure> {
     let rank = &fleet.ranks[row];
     let trace = match open(&rank.path) {
@@ -170,7 +171,7 @@ fn write_rank(
 /// The file name of each recording in the folder of its rank.
 fn parts(fleet: &Fleet) -> Vec<String> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-    let name = |rank: &crate::fleet::Rank| {
+    let name = |rank: &highwater_app::files::fleet::Rank| {
         let count = counts.entry(rank.rank).or_default();
         *count += 1;
         format!("part-{}.parquet", *count - 1)

@@ -5,23 +5,23 @@ use std::sync::Arc;
 
 use highwater_analysis::GroupKey;
 use highwater_analysis::diff::Asked;
+use highwater_app::gui::surface::{DiffSheet, Paper, save_view};
+use highwater_app::gui::views::diff::{Align, Choices, Look, Paint};
+use highwater_app::gui::views::timeline::Stacking;
+use highwater_app::selection::{Axis, Selection};
+use highwater_app::session::Recording;
 use highwater_snapshots::units::format_bytes;
 
 use super::{RenderFigures, by_of, check_destination, colour_by, name_of, theme_of};
 use crate::args::{ComparedAt, PictureAt, PictureAxis, PictureColours, PictureOrder, RenderArguments};
-use crate::cli::categories::read_with;
-use crate::cli::caveats;
-use crate::cli::devices::{compared_devices, of_side, on_device};
 use crate::cli::diff::moments_of;
-use crate::cli::outcome::{Failure, Status};
-use crate::cli::page::Page;
-use crate::cli::recording::spinner;
-use crate::cli::shell::quoted;
-use crate::gui::diff::{Align, Choices, Look, Paint};
-use crate::gui::surface::{DiffSheet, Paper, save_view};
-use crate::gui::timeline::Stacking;
-use crate::selection::{Axis, Selection};
-use crate::session::Recording;
+use crate::cli::input::categories::read_with;
+use crate::cli::input::devices::{compared_devices, of_side, on_device};
+use crate::cli::input::recording::spinner;
+use crate::cli::output::caveats;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::quoted;
 
 /// The name of the view.
 pub(super) const VIEW: &str = "diff";

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::cli::outcome::Failure;
+use crate::cli::output::outcome::Failure;
 
 /// What the binary carries; empty where it was built without.
 #[cfg(feature = "run")]

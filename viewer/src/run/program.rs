@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use crate::cli::outcome::Failure;
+use crate::cli::output::outcome::Failure;
 
 /// A program that is there.
 #[derive(Debug)]

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use highwater_analysis::Metric;
 use highwater_analysis::summary::{DeviceSummary, summarize};
+use highwater_app::figures::moment::count_of;
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
 
 use super::program::Program;
-use crate::cli::caveats;
-use crate::cli::moment::count_of;
-use crate::cli::page::Page;
-use crate::cli::recording::read;
-use crate::cli::shell::next_command;
-use crate::cli::table::{Column, Table, percent};
+use crate::cli::input::recording::read;
+use crate::cli::output::caveats;
+use crate::cli::output::page::Page;
+use crate::cli::output::shell::next_command;
+use crate::cli::output::table::{Column, Table, percent};
 
 /// Recordings of so many processes are told of one by one.
 const MOST_FILES: usize = 16;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use highwater::prediction::Change;
-use highwater::whatif::predict;
+use highwater_app::answers::prediction::Change;
+use highwater_app::answers::replays::predict;
 use highwater_snapshots::Trace;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::DeviceFacts;

@@ -21,9 +21,7 @@ const COMMANDS: [&str; 10] = [
 /// Those that also need something of the build.
 fn commands() -> Vec<&'static str> {
     let mut commands = COMMANDS.to_vec();
-    if cfg!(feature = "engine") {
-        commands.push("whatif FILE");
-    }
+    commands.push("whatif FILE");
     if cfg!(feature = "gui") {
         commands.push("render FILE --out out.png");
     }

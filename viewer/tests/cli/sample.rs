@@ -8,11 +8,11 @@ use highwater::cli::diff::DiffReport;
 use highwater::cli::events::EventsListing;
 use highwater::cli::growth::GrowthReport;
 use highwater::cli::info::InfoReport;
-use highwater::cli::outcome::Failure;
-use highwater::cli::page::Page;
+use highwater::cli::input::recording::{Recording, keep_only};
+use highwater::cli::output::outcome::Failure;
+use highwater::cli::output::page::Page;
 use highwater::cli::peak::PeakReport;
 use highwater::cli::phases::PhasesReport;
-use highwater::cli::recording::{Recording, keep_only};
 use highwater::cli::verify::VerifyReport;
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::text::trace_from_text;
@@ -150,7 +150,6 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
                 report.print(page)?;
             }
         }
-        #[cfg(feature = "engine")]
         args::Command::WhatIf(arguments) => {
             let report = highwater::whatif::report(&recording.trace, &arguments)?;
             if arguments.source.json {
@@ -193,8 +192,6 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
         args::Command::Symbolize(_) => panic!("looking symbols up is tested with the binary"),
         args::Command::Render(_) => panic!("drawing is tested with the binary"),
         args::Command::Record(_) => panic!("recording is tested with the engine"),
-        #[cfg(not(feature = "engine"))]
-        args::Command::WhatIf(_) => panic!("replaying is tested with the engine"),
         args::Command::Run(_) => panic!("programs are run by the binary"),
     }
     Ok(String::from_utf8(out).unwrap())

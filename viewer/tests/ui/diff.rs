@@ -5,12 +5,12 @@ use std::sync::Arc;
 use eframe::egui::{Key, Modifiers, Pos2, Role};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use highwater::command::Command;
-use highwater::gui::App;
-use highwater::gui::diff::{DiffView, Look};
-use highwater::selection::View;
 use highwater_analysis::GroupKey;
 use highwater_analysis::diff::DiffAt;
+use highwater_app::command::Command;
+use highwater_app::gui::App;
+use highwater_app::gui::views::diff::{DiffView, Look};
+use highwater_app::selection::View;
 use highwater_snapshots::Trace;
 use highwater_snapshots::text::trace_from_text;
 

@@ -1,12 +1,12 @@
 //! Effects: for each command a stage on which it makes sense, and what it changes there.
 
-use highwater::command::Command;
-use highwater::gui::colouring::ColourBy;
-use highwater::gui::layout::{Bottom, Side};
-use highwater::gui::moment::Look;
-use highwater::gui::timeline::Stacking;
-use highwater::selection::Axis;
 use highwater_analysis::Metric;
+use highwater_app::command::Command;
+use highwater_app::gui::views::colouring::ColourBy;
+use highwater_app::gui::views::moment::Look;
+use highwater_app::gui::views::timeline::Stacking;
+use highwater_app::gui::widgets::layout::{Bottom, Side};
+use highwater_app::selection::Axis;
 
 use super::seen::Seen;
 
@@ -124,10 +124,9 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::ShowExplain => Effect(One, &[], |_, is| {
             is.settings.bottom == Some(Bottom::Explain) && is.tells("Go to the explained peak")
         }),
-        C::ShowWhatIf => Effect(One, &[], |_, is| {
-            is.settings.bottom == Some(Bottom::WhatIf)
-                && is.tells(highwater::whatif::WHY_NOT.map_or("Replay with the change", |_| "no allocator"))
-        }),
+        C::ShowWhatIf => {
+            Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::WhatIf) && is.tells("Replay with the change"))
+        }
         C::ShowRanks => Effect(Ranks, &[], |was, is| {
             was.tells("Timeline of") && is.tells("Ranks of the folder: 3 rows") && !is.tells("Timeline of")
         }),
@@ -158,7 +157,7 @@ const LENGTH: f64 = 28.0;
 const FIRST_OOM: usize = 25;
 const PINNED: &str = "At the pinned moment";
 
-fn selection(seen: &Seen) -> &highwater::selection::Selection {
+fn selection(seen: &Seen) -> &highwater_app::selection::Selection {
     seen.selection.as_ref().expect("a recording is open")
 }
 

@@ -4,8 +4,8 @@ use super::harness::{harness, place_of, press, run, search, settle, steps, view}
 use eframe::egui::{Key, Modifiers, Role};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use highwater::command::Command;
-use highwater::gui::App;
+use highwater_app::command::Command;
+use highwater_app::gui::App;
 use highwater_snapshots::BlockId;
 
 #[test]

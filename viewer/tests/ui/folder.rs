@@ -5,8 +5,8 @@ use std::path::Path;
 use eframe::egui::{Key, Role};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use highwater::command::Command;
-use highwater::gui::App;
+use highwater_app::command::Command;
+use highwater_app::gui::App;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
 

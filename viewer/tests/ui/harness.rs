@@ -6,12 +6,13 @@ use std::sync::Arc;
 use eframe::egui::{Key, Modifiers, Pos2, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use highwater::command::Command;
-use highwater::gui::colouring::ColourBy;
-use highwater::gui::dialog::Dialogs;
-use highwater::gui::timeline::{Look, Stacking};
-use highwater::gui::{App, Settings};
-use highwater::selection::View;
+use highwater_app::command::Command;
+use highwater_app::example::Examples;
+use highwater_app::gui::views::colouring::ColourBy;
+use highwater_app::gui::views::timeline::{Look, Stacking};
+use highwater_app::gui::window::dialog::Dialogs;
+use highwater_app::gui::{App, Settings};
+use highwater_app::selection::View;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, Trace};
 
@@ -46,7 +47,8 @@ pub(crate) fn steps() -> Trace {
 
 /// The app, with `trace` open in it.
 pub(crate) fn harness(trace: Option<Trace>) -> Harness<'static, App> {
-    let mut app = App::new(Settings::default()).with_dialogs(Dialogs::PathField);
+    let examples = Examples { list: highwater::record::EXAMPLES, record: highwater::record::example };
+    let mut app = App::new(Settings::default()).with_examples(examples).with_dialogs(Dialogs::PathField);
     if let Some(trace) = trace {
         app.open_trace("steps.snap", trace);
     }

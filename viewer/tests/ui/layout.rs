@@ -3,8 +3,8 @@
 use eframe::egui::{Key, Rect, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use highwater::command::Command;
-use highwater::gui::App;
+use highwater_app::command::Command;
+use highwater_app::gui::App;
 use highwater_snapshots::Trace;
 use highwater_snapshots::text::trace_from_text;
 

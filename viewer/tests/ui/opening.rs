@@ -5,8 +5,8 @@ use std::path::Path;
 use super::harness::{harness, open, press, run, settle, steps, view, wait_for_files};
 use eframe::egui::{Key, Modifiers, Role};
 use egui_kittest::kittest::Queryable as _;
-use highwater::command::Command;
 use highwater_analysis::Metric;
+use highwater_app::command::Command;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
@@ -164,7 +164,7 @@ fn without_file_dialogs_a_path_field_opens_and_saves() {
     std::fs::write(&recording, bytes).unwrap();
     let mut harness = harness(None);
     run(&mut harness, Command::Open);
-    let enter = |harness: &mut egui_kittest::Harness<'_, highwater::gui::App>, path: &Path| {
+    let enter = |harness: &mut egui_kittest::Harness<'_, highwater_app::gui::App>, path: &Path| {
         let field = harness.get_by_role_and_label(Role::TextInput, "Path");
         field.type_text(&path.display().to_string());
         harness.run_steps(2);

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eframe::egui::{Color32, ColorImage, Theme};
-use highwater::gui::colouring::ColourBy;
-use highwater::gui::diff::{Choices, Paint};
-use highwater::gui::surface::{DiffSheet, Paper, Sheet, SheetView, Surface, png};
-use highwater::gui::timeline::{Look, Stacking};
-use highwater::selection::{Axis, Selection, View};
-use highwater::session::Recording;
 use highwater_analysis::Metric;
+use highwater_app::gui::surface::{DiffSheet, Paper, Sheet, SheetView, Surface, png};
+use highwater_app::gui::views::colouring::ColourBy;
+use highwater_app::gui::views::diff::{Choices, Paint};
+use highwater_app::gui::views::timeline::{Look, Stacking};
+use highwater_app::selection::{Axis, Selection, View};
+use highwater_app::session::Recording;
 use highwater_snapshots::text::trace_from_text;
 use quick_xml::events::Event;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use eframe::egui::{OutputCommand, Theme, ViewportId};
 use egui_kittest::Harness;
 use egui_kittest::kittest::NodeT as _;
-use highwater::gui::{App, Settings};
-use highwater::selection::Selection;
+use highwater_app::gui::{App, Settings};
+use highwater_app::selection::Selection;
 
 /// What is open, looked at and shown.
 #[derive(Debug)]

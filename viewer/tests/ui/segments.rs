@@ -6,12 +6,12 @@ use eframe::egui::accesskit::Toggled;
 use eframe::egui::{CentralPanel, Key, Panel, Pos2, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use highwater::gui::scene::{Reason, Scene, Wish};
-use highwater::gui::segments::{SegmentsView, Under};
-use highwater::gui::timeline::Timeline;
-use highwater::selection::{Pin, Selection};
-use highwater::session::Recording;
 use highwater_analysis::{Filter, Matches};
+use highwater_app::gui::scene::{Reason, Scene, Wish};
+use highwater_app::gui::views::segments::{SegmentsView, Under};
+use highwater_app::gui::views::timeline::Timeline;
+use highwater_app::selection::{Pin, Selection};
+use highwater_app::session::Recording;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, Trace};
 

@@ -3,9 +3,9 @@
 use super::harness::{chord, harness, moment, pinned, press, run, settle, steps, view};
 use eframe::egui::{Key, Modifiers, Pos2, Role};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use highwater::command::Command;
-use highwater::gui::layout::{Bottom, Side};
 use highwater_analysis::Metric;
+use highwater_app::command::Command;
+use highwater_app::gui::widgets::layout::{Bottom, Side};
 use highwater_snapshots::tables::Module;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, ModuleId, StringId};
@@ -182,7 +182,7 @@ fn failed_requests_of_every_device_are_one_key_away_and_marked() {
         alloc y 20/512 device=1
         oom 950 device=1";
     let mut harness = harness(Some(trace_from_text(text).unwrap()));
-    let device = |harness: &egui_kittest::Harness<'_, highwater::gui::App>| {
+    let device = |harness: &egui_kittest::Harness<'_, highwater_app::gui::App>| {
         let file = harness.state().current().unwrap();
         file.recording.devices[file.selection.device].device.0
     };

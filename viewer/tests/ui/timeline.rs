@@ -3,8 +3,8 @@
 use super::harness::{click, harness, place_of, press, run, settle, steps, view};
 use eframe::egui::{Event, Key, Modifiers, MouseWheelSource, MouseWheelUnit, TouchPhase, vec2};
 use egui_kittest::kittest::Queryable as _;
-use highwater::command::Command;
 use highwater_analysis::Metric;
+use highwater_app::command::Command;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, Category};
 

@@ -9,8 +9,8 @@ use eframe::egui::{Role, Vec2};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use egui_kittest::{Harness, Node};
 use expect_test::{ExpectFile, expect_file};
-use highwater::command::Command;
-use highwater::gui::App;
+use highwater_app::command::Command;
+use highwater_app::gui::App;
 use highwater_snapshots::Trace;
 use highwater_snapshots::text::trace_from_text;
 

@@ -3,9 +3,9 @@
 use eframe::egui::{Key, Modifiers, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use highwater::command::Command;
-use highwater::gui::App;
 use highwater_analysis::Metric;
+use highwater_app::command::Command;
+use highwater_app::gui::App;
 use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{chord, harness, run, settle};

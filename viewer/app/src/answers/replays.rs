@@ -1,0 +1,338 @@
+//! Predictions and out-of-memory analyses, made by replaying a recording through the allocator with something changed.
+
+mod trials;
+
+use std::sync::Arc;
+
+use highwater_allocator::AccountingDriver;
+use highwater_allocator::AllocConfig;
+use highwater_allocator::replay::{Answers, Fate, Plan, Replay, Share, Target, Ties, recorded_config, replay};
+use highwater_analysis::addresses::FailedRequest;
+use highwater_analysis::final_oom::final_oom;
+use highwater_analysis::{LastUses, LiveIndex, Metric, Moment, Series};
+use highwater_snapshots::trace::{PINNED_DRIVER, Subject};
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{DeviceId, EventId, Trace};
+use rayon::prelude::*;
+
+use crate::answers::oom_analysis::OomAnalysis;
+use crate::answers::prediction::{
+    Change, Changed, Concerned, Deviation, Failed, Figures, Prediction, Tried, Unchanged,
+};
+
+/// Settings that are tried where none is asked for.
+const COMMON: [&str; 4] =
+    ["expandable_segments:True", "expandable_segments:False", "max_split_size_mb:128", "roundup_power2_divisions:8"];
+
+/// Whether `settings` could be put over those that `device` was recorded with. The error says what is wrong with them.
+pub fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
+    changed_config(&recorded_config(trace.device_facts(device)).0, settings).map(|_| ())
+}
+
+/// `settings` put over `recorded` ones, or over the defaults where they begin with `default`.
+fn changed_config(recorded: &AllocConfig, settings: &str) -> Result<AllocConfig, String> {
+    let (first, rest) = settings.split_once(',').unwrap_or((settings, ""));
+    let config = match (first.trim(), rest.trim()) {
+        ("default", "") => AllocConfig::default(),
+        ("default", rest) => AllocConfig::default().with(rest).map_err(|why| why.to_string())?,
+        _ => recorded.with(settings.trim()).map_err(|why| why.to_string())?,
+    };
+    check_pages(&config)?;
+    Ok(config)
+}
+
+/// Says what of `config` no CUDA device can follow.
+fn check_pages(config: &AllocConfig) -> Result<(), String> {
+    // Only the pages of the device are asked for, and they are those of every CUDA device.
+    config.check_driver(&AccountingDriver::new(0)).map_err(|why| why.to_string())
+}
+
+/// The analysis of `request`, with all replays; none where its event is not one of `trace`. `live` is of its device.
+pub fn analyse(trace: &Trace, request: FailedRequest, live: &LiveIndex) -> Option<OomAnalysis> {
+    let device = *trace.events.device.get(request.event.0 as usize)?;
+    let test = |request: &FailedRequest, holders: &_| trials::test(trace, device, request, holders);
+    Some(OomAnalysis::of(trace, (device, live), request, test))
+}
+
+/// Replays `trace` as it is, and with `change`. The error is a sentence for the user.
+pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
+    let device = change.device;
+    let facts = trace.device_facts(device);
+    if facts.is_some_and(|facts| facts.driver == PINNED_DRIVER) {
+        let text = "is pinned host memory, which another allocator serves: choose a GPU with --device";
+        return Err(format!("device {} {text}", device.0));
+    }
+    let (config, strange) = recorded_config(facts);
+    let changed_config = match &change.alloc_conf {
+        None => config.clone(),
+        Some(settings) => changed_config(&config, settings)?,
+    };
+    let last_uses = LastUses::of(trace, device);
+    if !change.until_last_use.is_empty() && last_uses.is_none() {
+        let text = "the recording does not say when blocks are used: record with uses (`highwater record --uses`, or \
+                    `HistoryOptions::uses`)";
+        return Err(text.to_owned());
+    }
+    let series = Series::build(trace, device);
+    let measured = Figures::of(trace, device);
+    let (unchanged, ties, emptied) = replay_unchanged(trace, device, &config, strange);
+    let recorded_capacity = Bound::of(trace, &series, &Change { device, ..Change::default() }).bytes;
+    let base = Base { trace, device, recorded: &config, ties, emptied: &emptied, recorded_capacity };
+    let (changed, tried) = if change.changes_anything() {
+        (Some(base.replay_changed(change, &changed_config, &series, last_uses.as_ref())), Vec::new())
+    } else {
+        (None, base.try_common())
+    };
+    Ok(Prediction { device, measured, recorded_conf: config.to_string(), unchanged, changed, tried })
+}
+
+/// Replays with nothing changed, by the tie-break that follows the recording longest; with `target`, up to that request.
+fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<Target>) -> (Replay, Ties) {
+    let device_total = recorded_total(trace, device);
+    let run =
+        |ties: Ties| replay(trace, &Plan { device_total, target, ..Plan::unchanged(device, config.clone(), ties) });
+    let end = |replay: &Replay| replay.divergence.map_or(EventId::NONE, |divergence| divergence.event);
+    let chosen = run(Ties::OldestSegment);
+    if chosen.divergence.is_some() {
+        let other = run(Ties::LowestAddress);
+        if end(&other) > end(&chosen) {
+            return (other, Ties::LowestAddress);
+        }
+    }
+    (chosen, Ties::OldestSegment)
+}
+
+/// What came of a replay with nothing changed, its tie-break, and the releases that the program asked for.
+fn replay_unchanged(
+    trace: &Trace,
+    device: DeviceId,
+    config: &AllocConfig,
+    strange: Vec<String>,
+) -> (Unchanged, Ties, Vec<EventId>) {
+    let (chosen, ties) = follow(trace, device, config, None);
+    let Replay { trace: replayed, divergence, largest_difference, placed_elsewhere, assumptions, emptied, .. } = chosen;
+    let divergence = divergence.map(|divergence| Deviation {
+        event: divergence.event,
+        text: divergence.difference.to_string(),
+        largest_bytes: largest_difference,
+        placed_elsewhere,
+    });
+    let causes = if divergence.is_some() { causes(trace, strange) } else { strange };
+    let figures = Figures::of(&replayed, device);
+    let takes_lowest_address = ties == Ties::LowestAddress;
+    (Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, ties, emptied)
+}
+
+/// Why a replay may differ from `trace`, as far as that tells.
+fn causes(trace: &Trace, strange: Vec<String>) -> Vec<String> {
+    let mut causes = strange;
+    causes.extend(trace.trust_sentences());
+    causes.extend(trace.problems.iter().map(ToString::to_string));
+    causes
+}
+
+/// What all replays of one recording share.
+struct Base<'a> {
+    trace: &'a Trace,
+    device: DeviceId,
+    recorded: &'a AllocConfig,
+    ties: Ties,
+    emptied: &'a [EventId],
+    recorded_capacity: Option<u64>,
+}
+
+impl Base<'_> {
+    fn plan<'p>(&'p self, config: &AllocConfig, capacity: Option<u64>, fates: Option<&'p [Fate]>) -> Plan<'p> {
+        Plan {
+            device: self.device,
+            config: config.clone(),
+            recorded: self.recorded.clone(),
+            answers: Answers::Modelled(capacity),
+            ties: self.ties,
+            fates,
+            emptied: self.emptied,
+            recorded_capacity: self.recorded_capacity,
+            device_total: recorded_total(self.trace, self.device),
+            target: None,
+            // Under other settings, and beside other blocks, what was there before would lie elsewhere.
+            starts_anew: config != self.recorded || fates.is_some_and(|fates| self.changes_start(fates)),
+        }
+    }
+
+    /// Whether blocks from before the recording are left out or have another size.
+    fn changes_start(&self, fates: &[Fate]) -> bool {
+        let start = fates.iter().zip(&self.trace.blocks.alloc).take_while(|(_, alloc)| !alloc.is_some());
+        start.into_iter().any(|(fate, _)| fate.is_removed || fate.share != Share::WHOLE)
+    }
+
+    fn replay_changed(
+        &self,
+        change: &Change,
+        config: &AllocConfig,
+        series: &Series,
+        last_uses: Option<&LastUses<'_>>,
+    ) -> Changed {
+        let bound = Bound::of(self.trace, series, change);
+        let (fates, concerned) = fates(self.trace, change, last_uses);
+        let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
+        let fates = changes_blocks.then_some(fates.as_slice());
+        let plan = self.plan(config, bound.bytes, fates);
+        // A device too small for the segments at the start would not have had them.
+        let overflows = bound.bytes.is_some_and(|bytes| series.baseline().reserved > bytes);
+        let plan = Plan {
+            device_total: change.capacity.or_else(|| recorded_total(self.trace, self.device)),
+            starts_anew: plan.starts_anew || overflows,
+            ..plan
+        };
+        let Replay { trace, source, death, rescued, assumptions, .. } = replay(self.trace, &plan);
+        let figures = Figures::of(&trace, self.device);
+        let unbounded = death.as_ref().map(|_| replay(self.trace, &Plan { answers: Answers::Modelled(None), ..plan }));
+        let whole = unbounded.as_ref().map(|unbounded| Figures::of(&unbounded.trace, self.device));
+        let is_met = unbounded.as_ref().is_none_or(|unbounded| unbounded.death.is_none());
+        let ends_in_oom = final_oom(self.trace);
+        let needs = whole.as_ref().unwrap_or(&figures).peak_bytes(Metric::Allocated).saturating_add(bound.outside);
+        let oom = death.map(|death| {
+            let peak = whole.as_ref().map_or(0, |whole| whole.peak_bytes(Metric::Reserved));
+            let event = Some(death.event).filter(|event| event.0 < self.trace.events.len() as u32);
+            let moment = Moment::at(self.trace, series, Metric::Reserved, event);
+            Failed {
+                event: death.event,
+                step: moment.step,
+                phase: moment.phase,
+                requested: death.requested,
+                reserved: death.reserved,
+                allocated: death.allocated,
+                report: death.report,
+                suffices: (is_met && ends_in_oom.is_none()).then(|| peak.saturating_add(bound.outside)),
+            }
+        });
+        Changed {
+            trace: Arc::new(trace),
+            source,
+            figures,
+            alloc_conf: config.to_string(),
+            capacity: bound.bytes,
+            capacity_from: bound.from,
+            oom,
+            rescued,
+            ends_in_oom,
+            needs,
+            concerned,
+            assumptions,
+        }
+    }
+
+    fn try_common(&self) -> Vec<Tried> {
+        let configs = COMMON.iter().filter_map(|text| Some((*text, self.recorded.with(text).ok()?)));
+        let others: Vec<(&str, AllocConfig)> = configs.filter(|(_, config)| config != self.recorded).collect();
+        let ends_in_oom = final_oom(self.trace);
+        let tried = |(asked, config): &(&str, AllocConfig)| {
+            let plan = self.plan(config, self.recorded_capacity, None);
+            let Replay { trace, death, rescued, .. } = replay(self.trace, &plan);
+            let oom = death.map(|death| death.event);
+            let figures = Figures::of(&trace, self.device);
+            let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| rescued.contains(&event));
+            Tried { asked: (*asked).to_owned(), alloc_conf: config.to_string(), figures, oom, gets_past_failure }
+        };
+        others.par_iter().map(tried).collect()
+    }
+}
+
+/// What becomes of each block, and how many that concerns.
+fn fates(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -> (Vec<Fate>, [Concerned; 3]) {
+    let mut fates = vec![Fate::default(); trace.blocks.len()];
+    let mut concerned = [Concerned::default(); 3];
+    let mut without: Vec<_> = change.without.iter().map(|filter| filter.on(trace)).collect();
+    let mut until_last_use: Vec<_> = change.until_last_use.iter().map(|filter| filter.on(trace)).collect();
+    let mut scale: Vec<_> = change
+        .scale
+        .iter()
+        .filter_map(|(part, filter)| Some((Share::new(part.numerator, part.denominator)?, filter.on(trace))))
+        .collect();
+    for id in trace.blocks.ids() {
+        let row = id.0 as usize;
+        if trace.blocks.device[row] != change.device {
+            continue;
+        }
+        let fate = &mut fates[row];
+        let mut is_unused = false;
+        fate.is_removed = without.iter_mut().any(|filter| filter.matches(id));
+        if !fate.is_removed {
+            let is_shortened = until_last_use.iter_mut().any(|filter| filter.matches(id));
+            let end = last_uses.filter(|_| is_shortened).and_then(|uses| uses.end(row));
+            // What is never used would not be asked for.
+            is_unused = end.is_some_and(|end| end == trace.blocks.alloc[row]);
+            fate.ends_after = end.filter(|_| !is_unused).unwrap_or_default();
+            let share = scale.iter_mut().find_map(|(share, filter)| filter.matches(id).then_some(*share));
+            fate.share = share.unwrap_or_default();
+        }
+        let is_shortened = is_unused || fate.ends_after.is_some();
+        let is_concerned = [fate.is_removed, is_shortened, fate.share != Share::WHOLE];
+        fate.is_removed |= is_unused;
+        for (one, is_so) in concerned.iter_mut().zip(is_concerned) {
+            if is_so {
+                one.blocks += 1;
+                one.bytes += trace.blocks.requested[row];
+            }
+        }
+    }
+    (fates, concerned)
+}
+
+/// Bytes that the allocator can have.
+struct Bound {
+    /// None: no bound is known.
+    bytes: Option<u64>,
+    /// What was taken off the device's size, since others held it.
+    outside: u64,
+    /// Where the figure comes from, in words.
+    from: String,
+}
+
+impl Bound {
+    /// The size that was asked for, or else what the recording says of its device.
+    fn of(trace: &Trace, series: &Series, change: &Change) -> Self {
+        let outside = outside(trace, series);
+        let less = |capacity: u64, what: &str| {
+            let mut from = format!("{}, {what}", format_bytes(capacity));
+            if outside > 0 {
+                let held = format_bytes(outside);
+                from.push_str(&format!(", less {held} that others use according to the recording's samples"));
+            }
+            Self { bytes: Some(capacity.saturating_sub(outside)), outside, from }
+        };
+        if let Some(capacity) = change.capacity {
+            return less(capacity, "as given");
+        }
+        let failed = trace.events.ids().find_map(|event| match trace.subject(event) {
+            Subject::Oom(row) if trace.events.device[event.0 as usize] == change.device => {
+                Some((event, trace.ooms.get(row)?.device_free))
+            }
+            _ => None,
+        });
+        if let Some((event, free)) = failed {
+            let capacity = series.after(trace, event).reserved.saturating_add(free);
+            let from =
+                format!("{}, what was reserved and free when the recorded request failed", format_bytes(capacity));
+            return Self { bytes: Some(capacity), outside: 0, from };
+        }
+        match recorded_total(trace, change.device) {
+            Some(capacity) => less(capacity, "the size of the recorded device"),
+            None => {
+                let from = "unlimited, since the recording does not have the size of the device".to_owned();
+                Self { bytes: None, outside: 0, from }
+            }
+        }
+    }
+}
+
+/// The size of the device, if the recording says it.
+fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
+    trace.device_facts(device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0)
+}
+
+/// Bytes of the device that the allocator does not hold, where most of it is in use; 0 where that was not sampled.
+fn outside(trace: &Trace, series: &Series) -> u64 {
+    let (used, event) = series.peak(trace, Metric::DeviceUsed);
+    event.map_or(0, |event| used.saturating_sub(series.after(trace, event).reserved))
+}

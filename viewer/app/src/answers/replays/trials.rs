@@ -1,0 +1,248 @@
+//! Trials: replays up to a failed request, each with one remedy, which decide why it failed.
+
+use highwater_allocator::AllocConfig;
+use highwater_allocator::replay::{Answers, Before, Fate, Plan, Replay, Target, recorded_config, replay};
+use highwater_analysis::addresses::FailedRequest;
+use highwater_analysis::holders::Holders;
+use highwater_analysis::{Metric, Series};
+use highwater_snapshots::trace::Subject;
+use highwater_snapshots::{BlockId, DeviceId, EventId, StreamId, Trace};
+use rayon::prelude::*;
+
+use super::{Base, follow, recorded_total};
+use crate::answers::oom_analysis::{Outcome, Remedy, Trial, Trials};
+
+/// Settings that are put over the recorded ones, each with the key that must be at its default.
+const SETTINGS: [(&str, &str); 4] = [
+    ("expandable_segments", "expandable_segments:True"),
+    ("max_split_size_mb", "max_split_size_mb:128"),
+    ("max_split_size_mb", "max_split_size_mb:512"),
+    ("garbage_collection_threshold", "garbage_collection_threshold:0.8"),
+];
+/// Recorded settings that may be the cause.
+const KEYS: [&str; 5] = [
+    "expandable_segments",
+    "max_split_size_mb",
+    "garbage_collection_threshold",
+    "roundup_power2_divisions",
+    "per_process_memory_fraction",
+];
+/// Other pools and streams that are tried.
+const MOST_HOMES: usize = 4;
+/// Capacities are found to this many bytes, unless that takes more than [`MOST_SIZES`] replays.
+const CAPACITY_STEP: u64 = 2 << 20;
+/// Capacities that are tried beyond the first.
+const MOST_SIZES: u32 = 8;
+
+/// Replays every remedy for `request`, which failed on `device`. The error says why that is not possible.
+pub(super) fn test(
+    trace: &Trace,
+    device: DeviceId,
+    request: &FailedRequest,
+    holders: &Holders,
+) -> Result<Trials, String> {
+    let has_segments = trace.events.ids().any(|event| {
+        trace.events.device[event.0 as usize] == device && matches!(trace.subject(event), Subject::Segment(_))
+    });
+    if !has_segments && request.homes.is_empty() {
+        return Err("the recording has no segments".to_owned());
+    }
+    let (config, _) = recorded_config(trace.device_facts(device));
+    let target = Target {
+        event: request.event,
+        stream: request.likely_stream.unwrap_or_default(),
+        private: None,
+        before: Before::Nothing,
+    };
+    let (unchanged, ties) = follow(trace, device, &config, Some(target));
+    let capacity = request.reserved.saturating_add(request.device_free);
+    let base =
+        Base { trace, device, recorded: &config, ties, emptied: &unchanged.emptied, recorded_capacity: Some(capacity) };
+    let mut bench = Bench { base, request, target, bound: capacity };
+    // At the request itself it can only be the stream, which is not recorded and looked for below.
+    let divergence = unchanged.divergence.map(|divergence| divergence.event).filter(|event| *event < request.event);
+    if let Some(event) = divergence
+        && bench.run(&Try::default()) != Outcome::Fails
+    {
+        return Err(format!(
+            "the replay differs from the recording from event {} on, and does not fail there",
+            event.0
+        ));
+    }
+    let mut results = bench.find_failure()?;
+    let has_limit = !results.is_empty();
+    if !has_limit || bench.run(&Try::default()) == Outcome::Fails {
+        let tried = bench.remedies(holders).into_par_iter();
+        results.par_extend(tried.map(|(remedy, one)| Trial { outcome: bench.run(&one), remedy }));
+        results.extend((!has_limit).then(|| bench.more_memory()).flatten());
+    }
+    Ok(Trials { results, divergence })
+}
+
+/// Replays up to one request.
+struct Bench<'a> {
+    base: Base<'a>,
+    request: &'a FailedRequest,
+    /// The request as it failed.
+    target: Target,
+    /// Bytes that the allocator may have.
+    bound: u64,
+}
+
+/// What one replay changes.
+#[derive(Default)]
+struct Try {
+    config: Option<AllocConfig>,
+    /// Bytes beyond the bound.
+    more: u64,
+    before: Before,
+    home: Option<(StreamId, Option<(u64, u64)>)>,
+    /// Blocks freed right before the request.
+    freed: Vec<BlockId>,
+    is_boundless: bool,
+}
+
+impl Bench<'_> {
+    /// Looks for the conditions under which the replay fails as the recording did: another stream, or a lower limit. What
+    /// it gives are trials that show them.
+    fn find_failure(&mut self) -> Result<Vec<Trial>, String> {
+        match self.run(&Try::default()) {
+            Outcome::Fails => return Ok(Vec::new()),
+            Outcome::FailsEarlier(event) => {
+                return Err(format!("a replay runs out of memory before it, at event {}", event.0));
+            }
+            Outcome::Met => {}
+        }
+        let met = |remedy| vec![Trial { remedy, outcome: Outcome::Met }];
+        if self.request.from_driver <= self.request.device_free {
+            // The limit lies between what was reserved and what was asked for: the lowest of these is tested.
+            self.bound = self.most_reserved();
+            return Ok(met(Remedy::NoLimit));
+        }
+        // The stream is not recorded: with one that fails, the replay does as the recording.
+        let mut streams: Vec<StreamId> = self.request.homes.iter().map(|home| home.stream).collect();
+        streams.insert(0, StreamId(0));
+        let asked_from = self.target.stream;
+        for stream in streams.into_iter().take(MOST_HOMES + 1).filter(|stream| *stream != asked_from) {
+            self.target.stream = stream;
+            if self.run(&Try::default()) == Outcome::Fails {
+                return Ok(Vec::new());
+            }
+        }
+        self.target.stream = asked_from;
+        Ok(met(Remedy::Retry))
+    }
+
+    /// The most bytes that were reserved up to the request.
+    fn most_reserved(&self) -> u64 {
+        let series = Series::build(self.base.trace, self.base.device);
+        let most = series.largest(self.base.trace, Metric::Reserved, 0..self.target.event.0 as usize);
+        most.map_or(0, |(bytes, _)| bytes).max(self.request.reserved)
+    }
+
+    /// All remedies but more memory, each with what it changes.
+    fn remedies(&self, holders: &Holders) -> Vec<(Remedy, Try)> {
+        let recorded = self.base.recorded;
+        let mut list: Vec<(Remedy, Try)> = Vec::new();
+        for key in KEYS {
+            let config = recorded.without(key);
+            if config != *recorded {
+                list.push((Remedy::WithoutSetting(key), Try { config: Some(config), ..Try::default() }));
+            }
+        }
+        for (key, text) in SETTINGS {
+            let is_default = recorded.without(key) == *recorded;
+            // Segments are collected only where the share of the device that may be reserved is limited.
+            let has_effect = key != "garbage_collection_threshold" || recorded.memory_fraction() < 1.0;
+            if let Some(config) = recorded.with(text).ok().filter(|_| is_default && has_effect) {
+                list.push((Remedy::Settings(text.to_owned()), Try { config: Some(config), ..Try::default() }));
+            }
+        }
+        list.push((Remedy::EmptyCache, Try { before: Before::EmptyCache, ..Try::default() }));
+        if self.request.waiting > 0 {
+            list.push((Remedy::Synchronize, Try { before: Before::Synchronize, ..Try::default() }));
+        }
+        let asked_from = (self.target.stream, None);
+        let others = self.request.homes.iter().filter(|home| home.pool == self.request.pool);
+        for home in others.filter(|home| (home.stream, home.private) != asked_from).take(MOST_HOMES) {
+            let of_home = Try { home: Some((home.stream, home.private)), ..Try::default() };
+            list.push((Remedy::AskFrom(*home), of_home));
+        }
+        if let Some(way_out) = self.request.way_out() {
+            list.push((Remedy::FreeWayOut, Try { freed: way_out.blocks().to_vec(), ..Try::default() }));
+        }
+        for (row, holder) in holders.groups.iter().enumerate() {
+            list.push((Remedy::FreeHolder(row), Try { freed: holder.blocks.clone(), ..Try::default() }));
+        }
+        list
+    }
+
+    /// A larger device with which the request is met; none where no device is large enough.
+    fn more_memory(&self) -> Option<Trial> {
+        let is_met = |more: u64| self.run(&Try { more, ..Try::default() }) == Outcome::Met;
+        let trial = |more: u64| Trial { remedy: Remedy::MoreMemory(more), outcome: Outcome::Met };
+        let up = |bytes: u64| bytes.checked_next_multiple_of(CAPACITY_STEP);
+        // What the driver lacked is the least that could be enough.
+        let held = self.request.reserved.saturating_add(self.request.from_driver);
+        let mut fails = up(held.saturating_sub(self.bound))?;
+        if is_met(fails) {
+            return Some(trial(fails));
+        }
+        let boundless = self.replay(&Try { is_boundless: true, ..Try::default() });
+        if self.outcome(&boundless) != Outcome::Met {
+            return None;
+        }
+        let series = Series::build(&boundless.trace, self.base.device);
+        let (peak, _) = series.peak(&boundless.trace, Metric::Reserved);
+        let mut met = up(peak.saturating_sub(self.bound))?;
+        if !is_met(met) {
+            return None;
+        }
+        for _ in 0..MOST_SIZES {
+            let middle = up(fails + met.saturating_sub(fails) / 2)?;
+            if middle <= fails || middle >= met {
+                break;
+            }
+            if is_met(middle) { met = middle } else { fails = middle }
+        }
+        Some(trial(met))
+    }
+
+    fn run(&self, one: &Try) -> Outcome {
+        self.outcome(&self.replay(one))
+    }
+
+    fn outcome(&self, replay: &Replay) -> Outcome {
+        match &replay.death {
+            Some(death) if death.event < self.target.event => Outcome::FailsEarlier(death.event),
+            None if replay.rescued.last() == Some(&self.target.event) => Outcome::Met,
+            _ => Outcome::Fails,
+        }
+    }
+
+    fn replay(&self, one: &Try) -> Replay {
+        let (stream, private) = one.home.unwrap_or((self.target.stream, self.target.private));
+        let target = Target { stream, private, before: one.before, ..self.target };
+        let fates = (!one.freed.is_empty()).then(|| self.freed_before(&one.freed));
+        let bound = (!one.is_boundless).then(|| self.bound.saturating_add(one.more));
+        let config = one.config.as_ref().unwrap_or(self.base.recorded);
+        let total = recorded_total(self.base.trace, self.base.device).map(|total| total.saturating_add(one.more));
+        let plan =
+            Plan { target: Some(target), device_total: total, ..self.base.plan(config, bound, fates.as_deref()) };
+        debug_assert!(
+            matches!(plan.answers, Answers::Modelled(_)),
+            "a device that answers as recorded changes nothing"
+        );
+        replay(self.base.trace, &plan)
+    }
+
+    /// Has `blocks` freed right before the request.
+    fn freed_before(&self, blocks: &[BlockId]) -> Vec<Fate> {
+        let mut fates = vec![Fate::default(); self.base.trace.blocks.len()];
+        let before = EventId(self.target.event.0.saturating_sub(1));
+        for block in blocks {
+            fates[block.0 as usize].ends_after = before;
+        }
+        fates
+    }
+}

@@ -1,0 +1,136 @@
+//! Example: a built-in training step recorded on a thread of its own, for those who have no recording yet.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+/// A training step that the first screen offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Example {
+    /// The scenario's name, as `highwater record` takes it.
+    pub name: &'static str,
+    /// What it is called.
+    pub title: &'static str,
+    /// What can be seen in it.
+    pub about: &'static str,
+}
+
+/// Training steps that can be recorded, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Examples {
+    /// In the order in which they are offered.
+    pub list: &'static [Example],
+    /// Records the example of this name to this file. The error is a sentence for the user.
+    pub record: fn(&str, &Path) -> Result<(), String>,
+}
+
+impl Default for Examples {
+    /// None.
+    fn default() -> Self {
+        Self { list: &[], record: |name, _| Err(format!("this build cannot record {name}")) }
+    }
+}
+
+/// An example that is being recorded. It cannot be called off: dropping it leaves it to end by itself.
+#[derive(Debug)]
+pub struct Running {
+    example: Example,
+    file: PathBuf,
+    begun: Instant,
+    outcome: Receiver<Result<PathBuf, String>>,
+}
+
+impl Running {
+    /// Starts to record `example` into `file`, or into a file of its own where none is given. `run` records; `wake` is
+    /// called, on the recording thread, when that is done.
+    pub fn start(
+        example: Example,
+        file: Option<PathBuf>,
+        run: fn(&str, &Path) -> Result<(), String>,
+        wake: impl Fn() + Send + 'static,
+    ) -> Self {
+        let file = file.unwrap_or_else(|| temporary_file(example.name));
+        let (sender, outcome) = channel();
+        let (to, failed) = (file.clone(), sender.clone());
+        let work = move || {
+            let recorded = std::panic::catch_unwind(|| run(example.name, &to));
+            let broken = || Err(format!("recording {} failed: internal error; please report it", example.name));
+            // The window may be gone by now: then nobody wants to know.
+            let _ = sender.send(recorded.unwrap_or_else(|_| broken()).map(|()| to));
+            wake();
+        };
+        if let Err(why) = std::thread::Builder::new().name("highwater-record".to_owned()).spawn(work) {
+            let _ = failed.send(Err(format!("cannot record: {why}")));
+        }
+        Self { example, file, begun: Instant::now(), outcome }
+    }
+
+    /// What is being recorded.
+    pub fn example(&self) -> Example {
+        self.example
+    }
+
+    /// Where it goes.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// For how long, and how many bytes the file has so far.
+    pub fn progress(&self) -> (Duration, u64) {
+        (self.begun.elapsed(), std::fs::metadata(&self.file).map_or(0, |facts| facts.len()))
+    }
+
+    /// The file once it is recorded, or why it is not, in a sentence; told once.
+    pub fn poll(&self) -> Option<Result<PathBuf, String>> {
+        match self.outcome.try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err("cannot record: internal error; please report it".to_owned())),
+        }
+    }
+}
+
+/// A file in the folder for temporary files that no other run of this program writes.
+fn temporary_file(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("highwater-{}", std::process::id()));
+    // Where the folder cannot be made, writing the file says why.
+    let _ = std::fs::create_dir_all(&folder);
+    folder.join(format!("{name}.snap"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: Example = Example { name: "made-up", title: "Made up", about: "Nothing." };
+
+    fn wait(run: fn(&str, &Path) -> Result<(), String>, file: Option<PathBuf>) -> (Running, Result<PathBuf, String>) {
+        let (wake, woken) = channel();
+        let running = Running::start(EXAMPLE, file, run, move || wake.send(()).unwrap_or_default());
+        loop {
+            if let Some(outcome) = running.poll() {
+                return (running, outcome);
+            }
+            woken.recv().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_was_recorded_is_told_with_its_file_and_its_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("chosen.snap");
+        let run = |name: &str, to: &Path| std::fs::write(to, name).map_err(|why| why.to_string());
+        let (running, outcome) = wait(run, Some(file.clone()));
+        assert_eq!((outcome, running.progress().1), (Ok(file), 7));
+        let (running, outcome) = wait(run, None);
+        assert_eq!(outcome.as_deref(), Ok(running.file()));
+        assert!(running.file().ends_with("made-up.snap"));
+        std::fs::remove_file(running.file()).unwrap();
+    }
+
+    #[test]
+    fn what_goes_wrong_is_told() {
+        let (_, outcome) = wait(|_, _| Err("the disk is full".to_owned()), None);
+        assert_eq!(outcome, Err("the disk is full".to_owned()));
+    }
+}

@@ -1,0 +1,27 @@
+//! Sentences about leaks.
+
+use highwater_analysis::growth::Leak;
+use highwater_snapshots::line_text::unique_suffixes;
+use highwater_snapshots::units::format_bytes;
+
+use super::moment::count_of;
+
+/// Leaks that are listed for each device.
+const SHOWN_LEAKS: usize = 5;
+
+/// A sentence for each of the largest `leaks` found over `steps` steps, and one for all others.
+pub fn leak_texts(leaks: &[Leak], steps: usize) -> Vec<String> {
+    let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
+    let steps = count_of(steps as u64, "step");
+    let leak = |(leak, name): (&Leak, String)| {
+        let (each, all) = (format_bytes(leak.bytes_per_step), format_bytes(leak.kept.bytes));
+        format!("{name} leaks {each} a step: {all} from {steps} is still live.")
+    };
+    let mut lines: Vec<String> = leaks.iter().zip(names).take(SHOWN_LEAKS).map(leak).collect();
+    if leaks.len() > SHOWN_LEAKS {
+        let more = count_of((leaks.len() - SHOWN_LEAKS) as u64, "more line");
+        let bytes: u64 = leaks[SHOWN_LEAKS..].iter().map(|leak| leak.bytes_per_step).sum();
+        lines.push(format!("{more} leak {} a step.", format_bytes(bytes)));
+    }
+    lines
+}

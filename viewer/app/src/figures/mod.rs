@@ -1,0 +1,7 @@
+//! Figures and sentences that the app and the command line both show.
+
+pub mod moment;
+pub mod predicted;
+pub mod ranks;
+pub mod leaks;
+pub mod requests;

@@ -1,0 +1,124 @@
+//! Moment: when something was and how much, in figures and in words.
+
+use highwater_analysis::Moment;
+use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{EventId, Phase, Trace};
+use serde::Serialize;
+
+/// A time of the recording as microseconds since 1970.
+pub fn micros_since_1970(trace: &Trace, time_ns: u64) -> u64 {
+    micros_since(trace.header.started_unix_us, time_ns)
+}
+
+/// The same of a recording that began at `started_us`.
+pub fn micros_since(started_us: u64, time_ns: u64) -> u64 {
+    started_us.saturating_add(time_ns / 1000)
+}
+
+/// A total at the moment at which it was largest.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PeakFigure {
+    bytes: u64,
+    event: Option<u32>,
+    time_us: Option<u64>,
+}
+
+impl PeakFigure {
+    /// The figures of `moment`.
+    pub fn of(trace: &Trace, moment: &Moment) -> Self {
+        let time_us = moment.time_ns.map(|time| micros_since_1970(trace, time));
+        Self { bytes: moment.bytes, event: moment.event.map(|event| event.0), time_us }
+    }
+}
+
+/// `at event 12,345, step 1, optimizer`; without a phase where the recording has none.
+pub fn when(event: Option<EventId>, step: Option<u32>, phase: Option<Phase>) -> String {
+    let Some(event) = event else {
+        return "before the first event".to_owned();
+    };
+    let step = step.map_or_else(String::new, |step| format!(", step {step}"));
+    let phase = phase.map_or_else(String::new, |phase| format!(", {phase}"));
+    format!("at event {}{step}{phase}", format_count(u64::from(event.0)))
+}
+
+/// `5.67 GiB requested, at event 12,345, step 1, optimizer`.
+pub fn how_much_and_when(moment: &Moment) -> String {
+    let metric = moment.metric.name().replace('_', " ");
+    format!("{} {metric}, {}", format_bytes(moment.bytes), when(moment.event, moment.step, moment.known_phase()))
+}
+
+/// `1 step`, `1,234 steps`.
+pub fn count_of(count: u64, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", format_count(count))
+}
+
+/// Where else the same peak is reached, in a sentence; none where it is reached once.
+pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
+    let (first, others) = elsewhere.split_first()?;
+    let more = match others.len() {
+        0 => String::new(),
+        more => format!(" and in {}", count_of(more as u64, "more phase")),
+    };
+    Some(format!("The same peak is reached {}{more}.", when(first.event, first.step, first.known_phase())))
+}
+
+/// Microseconds since 1970 as date and time in UTC: `2026-03-01 12:00:05 UTC`.
+pub fn utc(micros: u64) -> String {
+    let seconds = micros / 1_000_000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // The Gregorian calendar in eras of 400 years that begin on 1 March, so that leap days stand at the end of a year.
+    let from_march_0000 = days + 719_468;
+    let (era, day) = (from_march_0000 / 146_097, from_march_0000 % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    let year = year + era * 400;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// A moment for programs: a total, when it was that, and in which step and phase.
+#[derive(Debug, Serialize)]
+pub struct MomentFigures {
+    #[serde(flatten)]
+    figure: PeakFigure,
+    step: Option<u32>,
+    phase: &'static str,
+}
+
+impl MomentFigures {
+    /// That of `moment`.
+    pub fn of(trace: &Trace, moment: &Moment) -> Self {
+        Self { figure: PeakFigure::of(trace, moment), step: moment.step, phase: moment.phase.name() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_analysis::{Metric, Series};
+    use highwater_snapshots::DeviceId;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn a_moment_of_a_recording_without_phases_names_none() {
+        let text = |text: &str| {
+            let trace = trace_from_text(text).unwrap();
+            how_much_and_when(&Moment::peak(&trace, &Series::build(&trace, DeviceId(0)), Metric::Requested))
+        };
+        assert_eq!(text("alloc a 5\nfree a"), "5 B requested, at event 0");
+        assert_eq!(text("alloc a 5\nstep 0\nfree a"), "5 B requested, at event 0, setup");
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_399_000_000), "2000-02-28 23:59:59 UTC");
+        assert_eq!(utc(951_782_400_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_767_225_599_999_999), "2025-12-31 23:59:59 UTC");
+        assert!(utc(u64::MAX).ends_with("UTC"));
+    }
+}

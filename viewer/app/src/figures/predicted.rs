@@ -1,0 +1,234 @@
+//! Predicted: how the replay of a recording reads, in sentences and figures, on the command line and in the app.
+
+use highwater_analysis::{Metric, Moment};
+use highwater_snapshots::EventId;
+use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes, format_signed_bytes};
+
+use super::moment::{count_of, when};
+use crate::answers::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
+
+/// Printed where no block matches the conditions.
+pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.";
+
+/// Said where the replay follows the recording by the rule of older versions.
+pub const LOWEST_ADDRESS: &str = "Among free ranges of equal size the replay takes the lowest address, as PyTorch did until about version 2.6, since \
+     that follows the recording.";
+
+/// Which of the tried settings help: those that get past the request with which the recording ends, or else those that
+/// lower the peak of reserved memory.
+pub fn what_helps(prediction: &Prediction) -> String {
+    let Prediction { measured, unchanged, tried, .. } = prediction;
+    let name = |one: &&Tried| if one.alloc_conf.is_empty() { "default".to_owned() } else { one.alloc_conf.clone() };
+    let always_fails = measured.summary.oom_events > 0 && tried.iter().all(|one| one.oom.is_some());
+    if always_fails || tried.iter().any(|one| one.gets_past_failure) {
+        let past: Vec<String> = tried.iter().filter(|one| one.gets_past_failure).map(|one| name(&one)).collect();
+        return match past.as_slice() {
+            [] => "None of the tried settings gets past the failed request.".to_owned(),
+            [one] => format!("{one} gets past the failed request."),
+            all => format!("{} each get past the failed request.", all.join("; ")),
+        };
+    }
+    let [recorded, replayed] = [measured, &unchanged.figures].map(|one| one.peak_bytes(Metric::Reserved));
+    // A recording without segments has nothing reserved.
+    let recorded = if recorded == 0 { replayed } else { recorded };
+    let reserved = |one: &&Tried| one.figures.peak_bytes(Metric::Reserved);
+    let mut lower: Vec<&Tried> = tried.iter().filter(|one| one.oom.is_none()).collect();
+    lower.retain(|one| reserved(one) < recorded.min(replayed));
+    lower.sort_by_key(reserved);
+    let Some((best, others)) = lower.split_first() else {
+        return format!("None of the tried settings lowers the peak of reserved memory, {}.", format_bytes(recorded));
+    };
+    let less = format_bytes(recorded - reserved(best));
+    let others: Vec<String> = others.iter().map(name).collect();
+    let also = if others.is_empty() { String::new() } else { format!("; less with {}", others.join("; ")) };
+    format!(
+        "{} lowers the peak of reserved memory by {less}, from {} to {}{also}.",
+        name(best),
+        format_bytes(recorded),
+        format_bytes(reserved(best)),
+    )
+}
+
+/// What came of a replay with nothing changed.
+pub fn unchanged(prediction: &Prediction) -> String {
+    let Prediction { measured, recorded_conf, unchanged, .. } = prediction;
+    let conf = if recorded_conf.is_empty() { "the default settings" } else { recorded_conf.as_str() };
+    let events = count_of(measured.summary.events, "event");
+    if unchanged.divergence.is_none() {
+        let text = "the replay reproduces the recorded segments and places every block at its recorded address";
+        format!("With {conf}, {text}: {events} replayed.")
+    } else {
+        format!("With {conf}, the replay of {events} does not reproduce the recorded segments.")
+    }
+}
+
+/// What came of `change`; where that is of the device's size, whether it fits.
+pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes_capacity: bool) -> String {
+    let change = if change.starts_with("without ") { change.to_owned() } else { format!("with {change}") };
+    let needs = format_required_bytes(changed.needs);
+    let recorded = prediction.measured.peak_bytes(Metric::Reserved);
+    if let Some(oom) = &changed.oom {
+        let enough = match (oom.suffices, changed.ends_in_oom) {
+            (Some(bytes), _) => {
+                let from = if bytes == recorded { ", the peak of reserved memory as recorded," } else { "" };
+                format!("A device of {}{from} is large enough.", format_required_bytes(bytes))
+            }
+            (None, Some(_)) => {
+                format!("It needs at least {needs}; the recording ends in an out-of-memory before it shows more.")
+            }
+            (None, None) => "No device is large enough.".to_owned(),
+        };
+        return format!(
+            "Does not fit {change}: {} requested {}, with {} in live blocks and {} reserved. {enough}",
+            format_bytes(oom.requested),
+            when(Some(oom.event), oom.step, Some(oom.phase)),
+            format_bytes(oom.allocated),
+            format_bytes(oom.reserved),
+        );
+    }
+    let (before, after) = (recorded, changed.figures.peak_bytes(Metric::Reserved));
+    let peaks = format!(
+        "{} reserved at the peak, {}",
+        format_bytes(after),
+        if before == after {
+            "as recorded".to_owned()
+        } else {
+            format!("{} as recorded ({})", format_bytes(before), difference(before, after))
+        }
+    );
+    if changed.ends_in_oom.is_some() {
+        let known =
+            if changed.rescued.is_empty() { "Fits as far as recorded" } else { "Gets past the recorded failure" };
+        let recorded = if changed.rescued.is_empty() {
+            "the recording ends in an out-of-memory of another device"
+        } else {
+            "what comes after was not recorded"
+        };
+        return format!("{known} {change}; {recorded}. It needs at least {needs}. Up to there: {peaks}.");
+    }
+    let fits = match (changes_capacity, changed.rescued.is_empty()) {
+        (true, true) => "Fits. ",
+        (true, false) => "All recorded requests fit. ",
+        (false, true) => "Runs to the end of the recording. ",
+        (false, false) => "",
+    };
+    let rescued = match changed.rescued.len() {
+        0 => String::new(),
+        1 => " The request that failed is met; what the program would have done next was not recorded.".to_owned(),
+        more => format!(
+            " {} requests that failed are met; what the program would have done next was not recorded.",
+            format_count(more as u64)
+        ),
+    };
+    format!("{fits}{}{}: {peaks}.{rescued}", change[..1].to_uppercase(), &change[1..])
+}
+
+/// Which blocks were left out, shortened and resized, a sentence each; none where no block was.
+pub fn concerned(changed: &Changed) -> Vec<String> {
+    let [removed, shortened, scaled] = changed.concerned;
+    let told = [
+        (removed, ["is left out", "are left out"], ""),
+        (shortened, ["is freed after its last use", "are freed after their last use"], ""),
+        (scaled, ["has another size", "have another size"], " as recorded"),
+    ];
+    let told = told.into_iter().filter(|(one, ..)| one.blocks > 0);
+    told.map(|(Concerned { blocks, bytes }, [one, more], recorded)| {
+        let (what, in_all) = if blocks == 1 { (one, "") } else { (more, " in all") };
+        format!("{} {what} ({}{in_all}{recorded}).", count_of(blocks, "allocation"), format_bytes(bytes))
+    })
+    .collect()
+}
+
+/// The settings and the memory that were replayed with.
+pub fn settings_and_memory(changed: &Changed) -> String {
+    let settings = if changed.alloc_conf.is_empty() { "default" } else { &changed.alloc_conf };
+    format!("Allocator settings: {settings}. Memory: {}.", changed.capacity_from)
+}
+
+/// Where a replay with nothing changed leaves the recording.
+pub fn deviation(deviation: &Deviation) -> String {
+    format!(
+        "Not exact: with nothing changed, the replay differs from the recording from event {} on: {}. Reserved bytes \
+         differ by at most {}, and {} lie elsewhere.",
+        format_count(u64::from(deviation.event.0)),
+        deviation.text,
+        format_bytes(deviation.largest_bytes),
+        count_of(deviation.placed_elsewhere, "block")
+    )
+}
+
+/// A figure as recorded and as it would have been.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// Of what.
+    pub name: String,
+    /// Bytes as recorded, and as they would have been.
+    pub bytes: [u64; 2],
+    /// The peak as it would have been; its event is one of the changed recording. None for what is no peak.
+    pub peak: Option<Moment>,
+}
+
+/// The peaks of all totals, and what of the reserved bytes lay unused at theirs.
+pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
+    let metrics = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
+    let peaks = metrics.map(|metric| Compared {
+        name: metric.name().to_owned(),
+        bytes: [measured, changed].map(|one| one.peak_bytes(metric)),
+        peak: changed.peak(metric).copied(),
+    });
+    let unused = [measured, changed].map(Figures::reserved_beyond_active);
+    let unused = Compared { name: "reserved − active".to_owned(), bytes: unused, peak: None };
+    peaks.into_iter().chain([unused]).collect()
+}
+
+/// Settings beside those of the recording.
+#[derive(Clone, Debug)]
+pub struct Settings<'a> {
+    /// What to call them.
+    pub name: &'a str,
+    /// As they were asked for; none for the recorded ones.
+    pub asked: Option<&'a str>,
+    /// What came of them.
+    pub figures: &'a Figures,
+    /// How it ended: where a request failed, or that none did.
+    pub end: String,
+    /// The request that failed in a replay.
+    pub oom: Option<EventId>,
+}
+
+/// The settings of the recording and those that were tried, with what came of each.
+pub fn tried(prediction: &Prediction) -> Vec<Settings<'_>> {
+    let Prediction { measured, recorded_conf, unchanged, tried, .. } = prediction;
+    let name = if recorded_conf.is_empty() { "as recorded (default)" } else { "as recorded" };
+    let mut all = vec![Settings { name, asked: None, figures: measured, end: ending(measured), oom: None }];
+    if unchanged.divergence.is_some() {
+        let (name, figures) = ("the same, replayed", &unchanged.figures);
+        all.push(Settings { name, asked: None, figures, end: ending(figures), oom: None });
+    }
+    all.extend(tried.iter().map(|Tried { asked, alloc_conf, figures, oom, gets_past_failure }| {
+        let end = match oom {
+            Some(event) => format!("out of memory at event {}", format_count(u64::from(event.0))),
+            None if *gets_past_failure => "gets past the failed request".to_owned(),
+            None => RUNS_TO_THE_END.to_owned(),
+        };
+        let name = if alloc_conf.is_empty() { "default" } else { alloc_conf };
+        Settings { name, asked: Some(asked), figures, end, oom: *oom }
+    }));
+    all
+}
+
+/// Said of a replay in which no request fails.
+const RUNS_TO_THE_END: &str = "runs to the end";
+
+/// How a recording ends: whether requests failed in it.
+fn ending(figures: &Figures) -> String {
+    match figures.summary.oom_events {
+        0 => RUNS_TO_THE_END.to_owned(),
+        count => format!("{} failed", count_of(count, "request")),
+    }
+}
+
+/// `+1.25 GiB`, `−3 MiB`, `none`.
+pub fn difference(before: u64, after: u64) -> String {
+    if before == after { "none".to_owned() } else { format_signed_bytes(i128::from(after) - i128::from(before)) }
+}

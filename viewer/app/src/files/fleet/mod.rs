@@ -1,0 +1,194 @@
+//! Fleet: the recordings of the ranks of one run, summed up: which peaks highest, which stands out, which is missing.
+
+mod inputs;
+mod rank;
+mod workers;
+
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use highwater_analysis::Metric;
+use highwater_snapshots::{Error, Trace};
+
+use crate::answers::outliers::{Middle, Standing, middles, standings};
+
+pub use self::inputs::Inputs;
+pub use self::rank::{DeviceLook, Origin, Rank};
+pub use self::workers::{on_workers, worker_count};
+
+/// Recordings that belong together. Only summaries are held: no trace outlives its own.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    /// What was read: a folder's name as it was given, or several.
+    pub name: String,
+    /// The recordings, by rank, then by name.
+    pub ranks: Vec<Rank>,
+    /// What should be a recording and could not be read, and why, by name.
+    pub unread: Vec<(PathBuf, String)>,
+    /// Other files that lie beside them, which were left alone.
+    pub skipped: usize,
+}
+
+/// How a recording was read that is to be summed up.
+type Outcome = Result<Rank, Unread>;
+
+enum Unread {
+    /// It is no recording, and nobody said that it was.
+    Other,
+    /// Why it cannot be read.
+    Failed(PathBuf, String),
+}
+
+impl Fleet {
+    /// Reads and sums up all `inputs`, a few at a time. `open` reads one of them; `watch` is told how many are done, on
+    /// any thread, and stops the reading by [`ControlFlow::Break`], which gives `None`.
+    pub fn read(
+        inputs: &Inputs,
+        open: impl Fn(&Path) -> Result<Trace, Error> + Sync,
+        watch: impl Fn(usize) -> ControlFlow<()> + Sync,
+    ) -> Option<Self> {
+        let done = AtomicUsize::new(0);
+        let outcomes = on_workers(inputs.files.len(), |row| {
+            let file = &inputs.files[row];
+            let outcome = match open(&file.path) {
+                Ok(trace) if trace.is_unreadable() => {
+                    let why = why_unreadable(&trace);
+                    Err(Unread::Failed(file.path.clone(), why))
+                }
+                Ok(trace) => Ok(Rank::of(file.path.clone(), file.name.clone(), &trace)),
+                Err(Error::UnknownFormat { .. } | Error::UnknownJson { .. } | Error::UnknownPage { .. })
+                    if !file.is_named =>
+                {
+                    Err(Unread::Other)
+                }
+                Err(why) => Err(Unread::Failed(file.path.clone(), why.to_string())),
+            };
+            (outcome, watch(done.fetch_add(1, Ordering::Relaxed) + 1))
+        });
+        (outcomes.len() == inputs.files.len()).then(|| Self::of(inputs, outcomes))
+    }
+
+    fn of(inputs: &Inputs, outcomes: Vec<Outcome>) -> Self {
+        let mut fleet = Self { name: inputs.name.clone(), skipped: inputs.skipped, ..Self::default() };
+        for outcome in outcomes {
+            match outcome {
+                Ok(rank) => fleet.ranks.push(rank),
+                Err(Unread::Other) => fleet.skipped += 1,
+                Err(Unread::Failed(path, why)) => fleet.unread.push((path, why)),
+            }
+        }
+        rank::number(&mut fleet.ranks);
+        fleet.ranks.sort_by_key(|rank| (rank.number().is_none(), rank.rank));
+        fleet
+    }
+
+    /// How many train together, as far as the recordings say: the largest number that any of them says.
+    pub fn world_size(&self) -> Option<u32> {
+        self.ranks.iter().filter_map(|rank| rank.header.world_size).max()
+    }
+
+    /// The ranks below the world size that no recording is of; where the size is unknown, those below the highest rank.
+    pub fn missing(&self) -> Vec<RangeInclusive<u32>> {
+        let highest = self.ranks.iter().filter_map(Rank::number).max();
+        let Some(size) = self.world_size().or(highest.map(|rank| rank + 1)) else { return Vec::new() };
+        let mut gaps = Vec::new();
+        let mut next = 0;
+        for rank in self.ranks.iter().filter_map(Rank::number).take_while(|rank| *rank < size) {
+            if rank > next {
+                gaps.push(next..=rank - 1);
+            }
+            next = next.max(rank + 1);
+        }
+        if next < size {
+            gaps.push(next..=size - 1);
+        }
+        gaps
+    }
+
+    /// What is odd about the recordings taken together, a sentence each.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let unknown = self.ranks.iter().filter(|rank| rank.number().is_none()).count();
+        if unknown > 0 && self.ranks.len() > 1 {
+            problems.push(format!(
+                "the rank of {unknown} of {} recordings is not known: neither the header nor the file name has one of its own",
+                self.ranks.len()
+            ));
+        }
+        let mut files: BTreeMap<u32, usize> = BTreeMap::new();
+        self.ranks.iter().filter_map(Rank::number).for_each(|rank| *files.entry(rank).or_default() += 1);
+        for (rank, count) in files.iter().filter(|(_, count)| **count > 1) {
+            problems.push(format!("rank {rank} has {count} recordings: are they of several runs?"));
+        }
+        let mut sizes: Vec<u32> = self.ranks.iter().filter_map(|rank| rank.header.world_size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        if sizes.len() > 1 {
+            let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
+            problems.push(format!("the recordings say different world sizes: {}", sizes.join(", ")));
+        }
+        problems
+    }
+
+    /// How the peak of `metric` of each rank's main device stands among the others.
+    pub fn standings(&self, metric: Metric) -> Vec<Standing> {
+        standings(&self.peaks(metric))
+    }
+
+    /// For each rank, where the peaks lie that its own is compared with.
+    pub fn middles(&self, metric: Metric) -> Vec<Middle> {
+        middles(&self.peaks(metric))
+    }
+
+    /// Capacity and peak of each rank's main device: only devices of one capacity are compared.
+    fn peaks(&self, metric: Metric) -> Vec<(u64, u64)> {
+        let of = |rank: &Rank| (rank.main().summary.capacity_bytes, rank.peak(metric).bytes);
+        self.ranks.iter().map(of).collect()
+    }
+
+    /// The row of the rank whose peak of `metric` is the highest, the first of equals.
+    pub fn highest(&self, metric: Metric) -> Option<usize> {
+        let rows = self.ranks.iter().map(|rank| rank.peak(metric).bytes).enumerate();
+        rows.max_by_key(|&(row, bytes)| (bytes, std::cmp::Reverse(row))).map(|(row, _)| row)
+    }
+
+    /// The row of the rank that stands out by most in `metric`, the first of equals; none where none does.
+    pub fn outlier(&self, metric: Metric) -> Option<usize> {
+        let out = self.standings(metric).into_iter().enumerate().filter_map(|(row, standing)| match standing {
+            Standing::Out { by, .. } => Some((row, by.unsigned_abs())),
+            Standing::Usual => None,
+        });
+        out.max_by_key(|&(row, by)| (by, std::cmp::Reverse(row))).map(|(row, _)| row)
+    }
+
+    /// The row of the rank whose peak of `metric` is nearest to the median of those that `row` is compared with, `row`
+    /// itself aside; the first of equals.
+    pub fn usual(&self, metric: Metric, row: usize) -> Option<usize> {
+        let peaks = self.peaks(metric);
+        let median = self.middles(metric).get(row)?.median_bytes;
+        let others = (0..peaks.len()).filter(|other| *other != row);
+        let key = |other: &usize| (peaks[*other].0 != peaks[row].0, peaks[*other].1.abs_diff(median), *other);
+        others.min_by_key(key)
+    }
+}
+
+/// Why no event of a file could be read.
+pub fn why_unreadable(trace: &Trace) -> String {
+    let first = trace.problems.first().map(ToString::to_string);
+    first.unwrap_or_else(|| "the file ends before the first event".to_owned())
+}
+
+/// Ranks as people write them: `3, 7, 10 to 12`.
+pub fn ranges_text(ranges: &[RangeInclusive<u32>]) -> String {
+    let text = |range: &RangeInclusive<u32>| match (range.start(), range.end()) {
+        (start, end) if start == end => start.to_string(),
+        (start, end) if *end == start + 1 => format!("{start}, {end}"),
+        (start, end) => format!("{start} to {end}"),
+    };
+    ranges.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests;

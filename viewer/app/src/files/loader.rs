@@ -1,0 +1,346 @@
+//! Loader: reads a recording, or a folder of them, on a thread of its own, tells how far it is and what it has seen, and
+//! can be called off.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use highwater_analysis::guess::{Rules, guess};
+use highwater_pytorch::open::{FileKind, Opened, open_file, open_stream};
+use highwater_snapshots::Error;
+use highwater_snapshots::Trace;
+use highwater_snapshots::format::Progress;
+
+use crate::files::fleet::{Fleet, Inputs};
+use crate::files::is_stdin;
+use crate::files::preview::Preview;
+use crate::session::Recording;
+
+/// A recording on its way in. Dropping it calls the reading off.
+#[derive(Debug)]
+pub struct Loading {
+    path: PathBuf,
+    state: Arc<State>,
+    outcome: Receiver<Result<Loaded, String>>,
+}
+
+/// What the reading thread shares with the window.
+#[derive(Debug)]
+struct State {
+    is_cancelled: AtomicBool,
+    events: AtomicU64,
+    /// Thousandths of the way.
+    permille: AtomicU64,
+    stage: RwLock<&'static str>,
+    /// What was seen so far.
+    preview: Mutex<Preview>,
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            is_cancelled: AtomicBool::new(false),
+            events: AtomicU64::new(0),
+            permille: AtomicU64::new(0),
+            stage: RwLock::new("Opening"),
+            preview: Mutex::default(),
+        }
+    }
+
+    fn enter(&self, stage: &'static str) {
+        *self.stage.write().unwrap_or_else(PoisonError::into_inner) = stage;
+        self.permille.store(0, Ordering::Relaxed);
+    }
+
+    fn is_at(&self, done: u64, whole: u64) {
+        let permille = (u128::from(done) * 1000 / u128::from(whole.max(1))).min(1000) as u64;
+        self.permille.store(permille, Ordering::Relaxed);
+    }
+}
+
+/// What was read.
+#[derive(Debug)]
+enum Loaded {
+    Recording(Box<Recording>),
+    Folder(Box<Fleet>),
+}
+
+/// How a reading stands.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Not finished.
+    Pending,
+    /// Read and indexed.
+    Ready(Box<Recording>),
+    /// It is a folder, and its recordings are summed up.
+    Folder(Box<Fleet>),
+    /// It could not be read: why, in a sentence.
+    Failed(String),
+    /// It was called off.
+    Cancelled,
+}
+
+impl Loading {
+    /// Starts to read `path`, or standard input for `-`. `wake` is called, on the reading thread, when something is new.
+    pub fn start(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        let state = Arc::new(State::new());
+        let (sender, outcome) = channel();
+        let (shared, from, failed) = (Arc::clone(&state), path.clone(), sender.clone());
+        let work = move || {
+            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(&from, &shared, &wake)));
+            let broken = "the reader failed on this file; please report it, with the file if you can";
+            // The window may be gone by now: then nobody wants to know.
+            let _ = sender.send(read.unwrap_or_else(|_| Err(broken.to_owned())));
+            wake();
+        };
+        if let Err(why) = std::thread::Builder::new().name("highwater-load".to_owned()).spawn(work) {
+            let _ = failed.send(Err(format!("cannot start a thread to read it: {why}")));
+        }
+        Self { path, state, outcome }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is being done, and how much of that is done, from 0 to 1.
+    pub fn progress(&self) -> (String, f32) {
+        let stage = *self.state.stage.read().unwrap_or_else(PoisonError::into_inner);
+        let events = self.state.events.load(Ordering::Relaxed);
+        let counted = if events > 0 {
+            format!(", {} events", highwater_snapshots::units::format_count(events))
+        } else {
+            String::new()
+        };
+        (format!("{stage}{counted}"), self.state.permille.load(Ordering::Relaxed) as f32 / 1000.0)
+    }
+
+    /// The first picture of what has been read; `None` until there is any.
+    pub fn preview(&self) -> Option<Preview> {
+        let preview = self.state.preview.lock().unwrap_or_else(PoisonError::into_inner);
+        (!preview.points.is_empty()).then(|| preview.clone())
+    }
+
+    /// Calls the reading off; it ends soon after.
+    pub fn cancel(&self) {
+        self.state.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// How it stands. What is ready, or has failed, is told once.
+    pub fn poll(&self) -> Outcome {
+        let is_cancelled = self.state.is_cancelled.load(Ordering::Relaxed);
+        match self.outcome.try_recv() {
+            Ok(_) | Err(TryRecvError::Disconnected) if is_cancelled => Outcome::Cancelled,
+            Ok(Ok(Loaded::Recording(recording))) => Outcome::Ready(recording),
+            Ok(Ok(Loaded::Folder(fleet))) => Outcome::Folder(fleet),
+            Ok(Err(why)) => Outcome::Failed(why),
+            Err(TryRecvError::Empty) => Outcome::Pending,
+            Err(TryRecvError::Disconnected) => Outcome::Failed("the thread that reads it is gone".to_owned()),
+        }
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// The window is woken no more often: it has other things to do than to show progress.
+const BETWEEN_PICTURES: Duration = Duration::from_millis(50);
+
+/// What went wrong, and what to do about it.
+fn sentence(error: &Error) -> String {
+    use std::io::ErrorKind;
+    let advice = match error {
+        Error::Io { source, .. } => match source.kind() {
+            ErrorKind::NotFound => "was it moved, renamed or deleted? Open it from where it is now",
+            ErrorKind::PermissionDenied => "you may not read it: ask its owner, or copy it to where you may",
+            _ => "is the disk or the network still there? Copy the file to this machine, and try again",
+        },
+        Error::Damaged { .. } => "was the file copied and written to its end? Copy it again, or make a new snapshot",
+        // All others say themselves what to do.
+        _ => return error.to_string(),
+    };
+    format!("{error}; {advice}.")
+}
+
+/// What hears of a reading's progress, and stops it.
+type Listener<'l> = &'l mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+/// Reads and indexes `path`; the error is a sentence for the user.
+fn load(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loaded, String> {
+    if path.is_dir() {
+        return load_folder(path, state, wake).map(|fleet| Loaded::Folder(Box::new(fleet)));
+    }
+    let recording = load_with(path, state, wake, |listener| {
+        if is_stdin(path) { open_stream(std::io::stdin().lock(), listener) } else { open_file(path, listener) }
+    });
+    recording.map(|recording| Loaded::Recording(Box::new(recording)))
+}
+
+/// Sums up the recordings in `folder`.
+fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Fleet, String> {
+    state.enter("Reading ranks");
+    wake();
+    let listed = Inputs::of_folder(folder);
+    let inputs = listed.map_err(|why| format!("{why}; is the folder still there, and may you read it?"))?;
+    let flow = || {
+        let is_cancelled = state.is_cancelled.load(Ordering::Relaxed);
+        if is_cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let open = |file: &Path| {
+        let Opened { mut trace, format } = open_file(file, &mut |_| flow())?;
+        guess_where_left_open(&mut trace, format.kind);
+        Ok(trace)
+    };
+    let watch = |done: usize| {
+        state.is_at(done as u64, inputs.len() as u64);
+        wake();
+        flow()
+    };
+    match Fleet::read(&inputs, open, watch) {
+        None => Err(Error::Cancelled.to_string()),
+        Some(fleet) if !fleet.ranks.is_empty() => Ok(fleet),
+        Some(fleet) => Err(match fleet.unread.first() {
+            Some((path, why)) => format!("none of its recordings can be read; the first: {}: {why}", path.display()),
+            None => "the folder has no recording in it; open one that has, or a recording itself".to_owned(),
+        }),
+    }
+}
+
+/// Guesses what a recording leaves open; what was guessed when a .snap was written is stored in it.
+fn guess_where_left_open(trace: &mut Trace, kind: FileKind) {
+    if kind != FileKind::Snap {
+        guess(trace, &Rules::default());
+    }
+}
+
+/// Indexes what `open` reads.
+fn load_with(
+    path: &Path,
+    state: &State,
+    wake: &dyn Fn(),
+    open: impl FnOnce(Listener<'_>) -> Result<Opened, Error>,
+) -> Result<Recording, String> {
+    state.enter("Reading");
+    wake();
+    let mut woken = Instant::now();
+    let opened = open(&mut |progress: Progress| {
+        state.events.store(progress.events, Ordering::Relaxed);
+        state.is_at(progress.bytes_read, progress.bytes);
+        state.preview.lock().unwrap_or_else(PoisonError::into_inner).take(progress);
+        if woken.elapsed() >= BETWEEN_PICTURES {
+            woken = Instant::now();
+            wake();
+        }
+        if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let Opened { mut trace, format } = opened.map_err(|why| sentence(&why))?;
+    state.enter("Indexing");
+    wake();
+    guess_where_left_open(&mut trace, format.kind);
+    if is_stdin(path) {
+        // It can be read once only: there is nothing to read again, and nothing to remember.
+        return Ok(Recording::new("standard input", None, trace));
+    }
+    let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+    Ok(Recording::new(name, Some(path.to_owned()), trace))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use highwater_snapshots::format::write_trace;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn wait(path: PathBuf) -> Outcome {
+        let (sender, woken) = channel();
+        let loading = Loading::start(path, move || sender.send(()).unwrap_or_default());
+        loop {
+            match loading.poll() {
+                Outcome::Pending => woken.recv().unwrap(),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    #[test]
+    fn a_recording_comes_in_with_its_indices() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("step.snap");
+        let trace = trace_from_text("alloc a 10\nalloc b 20\nfree a").unwrap();
+        write_trace(File::create(&path).unwrap(), &trace).unwrap();
+        let Outcome::Ready(recording) = wait(path) else { panic!("not read") };
+        assert_eq!(recording.name, "step.snap");
+        assert_eq!(recording.devices[0].summary.peaks[0].bytes, 30);
+    }
+
+    #[test]
+    fn a_folder_comes_in_as_the_sum_of_its_recordings() {
+        let folder = tempfile::tempdir().unwrap();
+        for rank in [1, 0] {
+            let mut trace = trace_from_text("alloc a 10").unwrap();
+            trace.header.rank = Some(rank);
+            write_trace(File::create(folder.path().join(format!("{rank}.snap"))).unwrap(), &trace).unwrap();
+        }
+        let Outcome::Folder(fleet) = wait(folder.path().to_owned()) else { panic!("not read") };
+        assert_eq!(fleet.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn standard_input_is_a_recording_without_a_file_to_return_to() {
+        let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 10").unwrap()).unwrap();
+        let open = |listener: Listener<'_>| open_stream(&bytes[..], listener);
+        let recording = load_with(Path::new("-"), &State::new(), &|| {}, open).unwrap();
+        assert_eq!((recording.name.as_str(), recording.path), ("standard input", None));
+        assert_eq!(recording.devices[0].summary.peaks[0].bytes, 10);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_explained() {
+        let folder = tempfile::tempdir().unwrap();
+        let Outcome::Failed(why) = wait(folder.path().join("gone.snap")) else { panic!("read") };
+        assert!(why.contains("gone.snap") && why.contains("moved, renamed or deleted"), "{why}");
+        let Outcome::Failed(why) = wait(folder.path().to_owned()) else { panic!("read") };
+        assert!(why.contains("the folder has no recording in it"), "{why}");
+        let path = folder.path().join("letter.txt");
+        std::fs::write(&path, "Dear all").unwrap();
+        let Outcome::Failed(why) = wait(path) else { panic!("read") };
+        assert!(why.contains("no recording"), "{why}");
+    }
+
+    #[test]
+    fn a_snapshot_of_pytorch_comes_in_and_is_stopped_on_its_way() {
+        let events = vec![r#"{"action": "alloc", "addr": 512, "size": 10}"#; 50_000].join(",");
+        let text = format!(r#"{{"segments": [], "device_traces": [[{events}]]}}"#);
+        let state = State::new();
+        let open = |listener: Listener<'_>| open_stream(text.as_bytes(), listener);
+        assert!(!load_with(Path::new("a.json"), &state, &|| {}, open).unwrap().trace.events.is_empty());
+        assert!(state.events.load(Ordering::Relaxed) > 10_000);
+        let preview = state.preview.lock().unwrap().clone();
+        assert!(preview.points.len() >= 2 && preview.peak() > 100_000, "{preview:?}");
+        state.is_cancelled.store(true, Ordering::Relaxed);
+        let stopped = load_with(Path::new("a.json"), &state, &|| {}, open).unwrap_err();
+        assert_eq!(stopped, Error::Cancelled.to_string());
+    }
+
+    #[test]
+    fn a_reading_that_is_called_off_gives_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, woken) = channel();
+        let loading = Loading::start(folder.path().join("gone.snap"), move || {
+            sender.send(()).unwrap_or_default();
+        });
+        loading.cancel();
+        woken.recv().unwrap();
+        let outcome = std::iter::repeat_with(|| loading.poll()).find(|outcome| !matches!(outcome, Outcome::Pending));
+        assert!(matches!(outcome, Some(Outcome::Cancelled)));
+    }
+}

@@ -1,0 +1,168 @@
+//! Arrivals: what other threads and the system bring to the window: recordings, chosen and dropped files, outcomes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use eframe::egui;
+
+use super::App;
+use crate::example::Running;
+use crate::files::follow::Followed;
+use crate::files::loader::Outcome;
+use crate::gui::open_file::OpenFile;
+use crate::gui::views::whatif::Predicted;
+use crate::gui::window::dialog::{Ask, Asking, Chosen, Dialogs};
+use crate::gui::window::path_field::PathField;
+use crate::gui::window::saving::{Saving, Task};
+
+impl App {
+    /// Takes in all that has arrived since the last frame.
+    pub(super) fn take_news(&mut self, ctx: &egui::Context) {
+        self.take_recordings(ctx);
+        self.take_followed();
+        self.take_predicted(ctx);
+        if let Some(recorded) = self.example.as_ref().and_then(Running::poll) {
+            match (recorded, self.example.take()) {
+                (Ok(path), _) => self.open(ctx, &path),
+                (Err(why), Some(example)) => self.failures.push((example.file().to_owned(), why)),
+                (Err(_), None) => {}
+            }
+        }
+        self.take_answers(ctx);
+        let dropped: Vec<PathBuf> =
+            ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect());
+        for path in dropped {
+            self.open(ctx, &path);
+        }
+        let pictures: Vec<Task> = self.pictures.1.try_iter().collect();
+        for task in pictures {
+            self.ask(ctx, Ask::Save(task));
+        }
+        let said = &mut self.said;
+        self.savings.retain(|saving| match saving.poll() {
+            None => true,
+            Some(outcome) => {
+                said.push(outcome.map_or_else(|why| why, |path| format!("Wrote {}", path.display())));
+                false
+            }
+        });
+        said.extend(self.files.iter_mut().filter_map(|file| file.take_notice()));
+    }
+
+    fn take_recordings(&mut self, ctx: &egui::Context) {
+        let (mut ready, mut failed, mut folders) = (Vec::new(), Vec::new(), Vec::new());
+        self.loading.retain(|loading| match loading.poll() {
+            Outcome::Pending => true,
+            Outcome::Cancelled => false,
+            Outcome::Ready(recording) => {
+                ready.push(*recording);
+                false
+            }
+            Outcome::Folder(fleet) => {
+                folders.push((loading.path().to_owned(), *fleet));
+                false
+            }
+            Outcome::Failed(why) => {
+                failed.push((loading.path().to_owned(), why));
+                false
+            }
+        });
+        for recording in ready {
+            self.failures.retain(|(path, _)| Some(path) != recording.path.as_ref());
+            if let Some(path) = &recording.path {
+                self.settings.remember(path);
+            }
+            self.show(ctx, recording);
+        }
+        for (path, fleet) in folders {
+            self.failures.retain(|(known, _)| *known != path);
+            self.settings.remember(&path);
+            self.show_folder(path, fleet);
+            // Only files are compared.
+            self.compares_next = false;
+        }
+        self.compares_next &= failed.is_empty();
+        for (path, why) in failed {
+            self.failures.retain(|(known, _)| *known != path);
+            self.failures.push((path, why));
+        }
+    }
+
+    /// What has become of files that are still being written.
+    fn take_followed(&mut self) {
+        for (row, file) in self.files.iter_mut().enumerate() {
+            let is_in_front = row == self.current;
+            match file.following.as_mut().and_then(|following| following.poll()) {
+                Some(Followed::Grown(recording)) => file.replace(*recording, is_in_front),
+                Some(Followed::Finished(recording)) => {
+                    self.said.push(format!("{} is complete: the program has finished writing it", recording.name));
+                    file.following = None;
+                    file.replace(*recording, is_in_front);
+                }
+                Some(Followed::Lost(why)) => {
+                    file.following = None;
+                    if let Some(path) = &file.recording.path {
+                        self.failures.push((path.clone(), why));
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Shows recordings that were predicted: in a tab, or beside the recording that they come from.
+    fn take_predicted(&mut self, ctx: &egui::Context) {
+        for row in 0..self.files.len() {
+            let Some(Predicted { recording, compares }) = self.files[row].take_predicted() else { continue };
+            let is_same = |file: &OpenFile| Arc::ptr_eq(&file.recording.trace, &recording.trace);
+            let known = self.files.iter().position(is_same);
+            match known {
+                Some(known) => self.bring_to_front(known),
+                None => self.show(ctx, recording),
+            }
+            if compares {
+                self.current = row;
+                self.compare(ctx, [row, known.unwrap_or(self.files.len() - 1)]);
+            }
+        }
+    }
+
+    /// Asks for a path, unless one to open is being asked for already.
+    pub(super) fn ask(&mut self, ctx: &egui::Context, ask: Ask) {
+        let is_opening = !matches!(ask, Ask::Save(_));
+        if is_opening && self.asking.iter().any(|asking| !asking.is_saving) {
+            return;
+        }
+        if self.dialogs == Dialogs::PathField {
+            return self.take_answer(ctx, ask, Chosen::Unavailable);
+        }
+        let wake = ctx.clone();
+        self.asking.push(Asking::start(ask, move || wake.request_repaint()));
+    }
+
+    /// Takes in the answers of file dialogs.
+    fn take_answers(&mut self, ctx: &egui::Context) {
+        let mut answers = Vec::new();
+        self.asking.retain(|asking| asking.poll().map(|answer| answers.push(answer)).is_none());
+        for answer in answers {
+            match answer {
+                Ok((ask, chosen)) => self.take_answer(ctx, ask, chosen),
+                Err(why) => self.said.push(why),
+            }
+        }
+    }
+
+    /// Opens or writes what was chosen; where no dialog can be shown, a field for the path is.
+    pub(super) fn take_answer(&mut self, ctx: &egui::Context, ask: Ask, chosen: Chosen) {
+        match (ask, chosen) {
+            (ask, Chosen::Unavailable) => self.path_field = Some(PathField::new(ask)),
+            (Ask::File | Ask::Folder, Chosen::Path(path)) => self.open(ctx, &path),
+            (Ask::File | Ask::Folder, Chosen::Cancelled) => self.compares_next = false,
+            (Ask::Save(task), Chosen::Path(path)) => {
+                let wake = ctx.clone();
+                self.savings.push(Saving::start(task, path, move || wake.request_repaint()));
+            }
+            (Ask::Save(_), Chosen::Cancelled) => {}
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Chrome: what stands around the recording in front: menus, tabs, ranks, notices, the palette; and the first screen.
+
+use std::sync::Arc;
+
+use eframe::egui::{self, Button, Panel, RichText, Ui, ViewportCommand};
+
+use super::App;
+use crate::command::Command;
+use crate::example::Running;
+use crate::files::is_stdin;
+use crate::gui::open_file::OpenFile;
+use crate::gui::views::ranks::{Place, Shown};
+use crate::gui::widgets::keys;
+use crate::gui::window::dialog::Chosen;
+use crate::gui::window::failure;
+use crate::gui::window::palette::Choice;
+use crate::gui::window::path_field::Entered;
+use crate::gui::window::preview::preview_ui;
+use crate::gui::window::tabs::{Tab, TabWish, tabs_ui};
+use crate::gui::window::top_bar;
+use crate::gui::window::top_bar::Picked;
+use crate::gui::window::welcome;
+use crate::session::Recording;
+
+impl App {
+    pub(super) fn menu_bar_ui(&mut self, ui: &mut Ui) {
+        let (mut chosen, mut opened, mut wish) = (None, None, None);
+        egui::MenuBar::new().ui(ui, |ui| {
+            match top_bar::menus_ui(ui, &self.settings.recent, |command| self.can(command)) {
+                Some(Picked::Command(command)) => chosen = Some(command),
+                Some(Picked::File(path)) => opened = Some(path),
+                None => {}
+            }
+            if !self.files.is_empty() {
+                ui.separator();
+                let tab =
+                    |file: &OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
+                let mut tabs: Vec<Tab> = self.files.iter().map(tab).collect();
+                if tabs.len() > 1 {
+                    let key = Command::Compare.keys().first().copied().map(keys::shown).unwrap_or_default();
+                    let button = ui.add(Button::new("Compare").shortcut_text(key));
+                    if button.on_hover_text(Command::Compare.tooltip()).clicked() {
+                        chosen = Some(Command::Compare);
+                    }
+                    ui.separator();
+                }
+                let front = match (self.comparison(), self.folder()) {
+                    (Some(_), _) => tabs.len(),
+                    // The folder has no tab.
+                    (None, Some(_)) => usize::MAX,
+                    (None, None) => self.current,
+                };
+                tabs.extend(self.comparison_tab(&tabs));
+                wish = tabs_ui(ui, &tabs, front);
+            }
+        });
+        match wish {
+            Some(TabWish::Show(row)) if row < self.files.len() => self.bring_to_front(row),
+            Some(TabWish::Close(row)) if row < self.files.len() => self.close(row),
+            // The tab after all files is the comparison's.
+            Some(TabWish::Show(_)) => self.show_comparison(),
+            Some(TabWish::Close(_)) => self.comparing = None,
+            None => {}
+        }
+        let ctx = ui.ctx().clone();
+        if let Some(command) = chosen {
+            self.run(&ctx, command);
+        }
+        if let Some(path) = opened {
+            self.open(&ctx, &path);
+        }
+    }
+
+    /// Names what is in front in the window's title.
+    pub(super) fn title_window(&mut self, ctx: &egui::Context) {
+        let name = match (self.comparison_name(), self.folder(), self.current()) {
+            (Some(name), ..) => name,
+            (None, Some(folder), _) => folder.fleet().name.clone(),
+            (None, None, Some(file)) => file.recording.name.clone(),
+            (None, None, None) => String::new(),
+        };
+        let title = if name.is_empty() { "Highwater".to_owned() } else { format!("{name} – Highwater") };
+        if title != self.title {
+            ctx.send_viewport_cmd(ViewportCommand::Title(title.clone()));
+            self.title = title;
+        }
+    }
+
+    /// What is being read, and what could not be.
+    pub(super) fn notices_ui(&mut self, ui: &mut Ui) {
+        let is_recording = self.example.is_some() && !self.files.is_empty();
+        if self.loading.is_empty() && self.failures.is_empty() && self.said.is_empty() && !is_recording {
+            return;
+        }
+        Panel::top("notices").show(ui, |ui| {
+            // Dropping it calls it off, and leaves the file free to be opened again at once.
+            self.loading.retain(|loading| !welcome::loading_ui(ui, loading));
+            if let Some(example) = self.example.as_ref().filter(|_| is_recording) {
+                welcome::recording_ui(ui, example);
+            }
+            self.said.retain(|words| {
+                let row = ui.horizontal_wrapped(|ui| {
+                    ui.label(words);
+                    ui.button("Dismiss").clicked()
+                });
+                !row.inner
+            });
+            let mut again = None;
+            self.failures.retain(|(path, why)| {
+                let answer = failure::failure_ui(ui, path, why, !is_stdin(path));
+                if answer == Some(failure::Answer::Retry) {
+                    again = Some(path.clone());
+                }
+                answer != Some(failure::Answer::Dismiss)
+            });
+            if let Some(path) = again {
+                self.open(&ui.ctx().clone(), &path);
+            }
+        });
+    }
+
+    /// What stands where a recording would: what is read of one so far, or how to begin.
+    pub(super) fn empty_ui(&mut self, ui: &mut Ui) {
+        let early = self.loading.iter().find_map(|loading| Some((loading.path(), loading.preview()?)));
+        match early {
+            Some((path, preview)) => {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                preview_ui(ui, &name, &preview);
+            }
+            None => self.welcome_ui(ui),
+        }
+    }
+
+    /// The strip of all files and devices, where there is more than one to choose from.
+    pub(super) fn ranks_ui(&mut self, ui: &mut Ui) {
+        if self.folder_ranks_ui(ui) {
+            return;
+        }
+        let Some(file) = self.files.get(self.current) else { return };
+        let (metric, device) = (file.selection.metric, file.selection.device);
+        let recordings: Vec<&Arc<Recording>> = self.files.iter().map(|file| &file.recording).collect();
+        if recordings.iter().map(|recording| recording.devices.len()).sum::<usize>() < 2 {
+            return;
+        }
+        let in_front = Some(Place { file: self.current, device });
+        let ranks = &mut self.ranks;
+        let chosen =
+            Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, Shown::Files(&recordings), metric, in_front)).inner;
+        if let Some(Place { file, device }) = chosen {
+            self.current = file;
+            if let Some(file) = self.files.get_mut(file) {
+                file.choose_device(device);
+            }
+        }
+    }
+
+    fn welcome_ui(&mut self, ui: &mut Ui) {
+        let ctx = ui.ctx().clone();
+        let running = self.example.as_ref();
+        match self.welcome.welcome_ui(ui, &self.settings.recent, self.examples.list, running) {
+            Some(welcome::Wish::Ask) => self.run(&ctx, Command::Open),
+            Some(welcome::Wish::Open(path)) => self.open(&ctx, &path),
+            Some(welcome::Wish::Forget(path)) => self.settings.forget(&path),
+            Some(welcome::Wish::Record(example)) => {
+                self.example = Some(Running::start(example, None, self.examples.record, move || ctx.request_repaint()));
+            }
+            None => {}
+        }
+    }
+
+    /// Shows what lies above everything else: palette, help, a field for a path, and the hint for files to drop.
+    pub(super) fn above_ui(&mut self, ui: &Ui) {
+        self.palette_ui(ui);
+        self.help = self.help.filter(|help| help.help_ui(ui));
+        self.path_field_ui(ui);
+        drop_hint_ui(ui);
+    }
+
+    fn path_field_ui(&mut self, ui: &Ui) {
+        let Some(mut field) = self.path_field.take() else { return };
+        match field.path_field_ui(ui) {
+            Entered::None => self.path_field = Some(field),
+            Entered::Cancelled => self.take_answer(ui.ctx(), field.into_ask(), Chosen::Cancelled),
+            Entered::Path(path) => self.take_answer(ui.ctx(), field.into_ask(), Chosen::Path(path)),
+        }
+    }
+
+    fn palette_ui(&mut self, ui: &Ui) {
+        let Some(mut palette) = self.palette.take() else {
+            return;
+        };
+        match palette.palette_ui(ui, |command| self.can(command)) {
+            Choice::None => self.palette = Some(palette),
+            Choice::Closed => {}
+            Choice::Run(command) => self.run(ui.ctx(), command),
+        }
+    }
+}
+
+/// Says that a file held over the window can be dropped.
+fn drop_hint_ui(ui: &Ui) {
+    if ui.input(|input| input.raw.hovered_files.is_empty()) {
+        return;
+    }
+    egui::Area::new(egui::Id::unique("drop")).anchor(egui::Align2::CENTER_CENTER, [0.0, 0.0]).show(ui.ctx(), |ui| {
+        egui::Frame::popup(ui.style())
+            .inner_margin(24)
+            .show(ui, |ui| ui.label(RichText::new("Drop to open").size(22.0)));
+    });
+}

@@ -1,0 +1,242 @@
+//! Comparing: which two open files stand side by side, and how one gets there and back.
+
+use std::sync::Arc;
+
+use eframe::egui::{self, Ui};
+
+use super::App;
+use crate::command::Command;
+use crate::gui::surface::{DiffSheet, Paper, save_view};
+use crate::gui::views::diff::{DiffView, Files, Paint, Wish};
+use crate::gui::window::dialog::Ask;
+use crate::gui::window::saving::Task;
+use crate::gui::window::settings::Settings;
+use crate::gui::window::tabs::{Tab, distinct_names};
+use crate::session::Recording;
+
+/// Two files side by side, or one with itself.
+#[derive(Debug)]
+pub(super) struct Comparing {
+    /// The rows of A and B.
+    pub(super) rows: [usize; 2],
+    pub(super) view: DiffView,
+    /// Whether it is shown in place of a file.
+    pub(super) is_in_front: bool,
+}
+
+impl App {
+    /// The comparison that is shown.
+    pub fn comparison(&self) -> Option<&DiffView> {
+        self.comparing.as_ref().filter(|comparing| comparing.is_in_front).map(|comparing| &comparing.view)
+    }
+
+    /// The comparison that is shown, to be changed.
+    pub fn comparison_mut(&mut self) -> Option<&mut DiffView> {
+        self.comparing.as_mut().filter(|comparing| comparing.is_in_front).map(|comparing| &mut comparing.view)
+    }
+
+    /// The recordings of two rows.
+    fn recordings(&self, rows: [usize; 2]) -> Option<[Arc<Recording>; 2]> {
+        let of = |row: usize| Some(Arc::clone(&self.files.get(row)?.recording));
+        Some([of(rows[0])?, of(rows[1])?])
+    }
+
+    /// Sets the files in `rows` side by side. What was compared before stays chosen, as far as it is not of one file only.
+    pub(super) fn compare(&mut self, ctx: &egui::Context, rows: [usize; 2]) {
+        let Some(recordings) = self.recordings(rows) else { return };
+        let recordings = recordings.each_ref();
+        let former = self.comparing.take();
+        let was_one = former.as_ref().is_some_and(|former| former.rows[0] == former.rows[1]);
+        let kept = former.filter(|_| was_one == (rows[0] == rows[1]));
+        let selections = rows.map(|row| &self.files[row].selection);
+        let mut view = match &kept {
+            Some(kept) => DiffView::new(recordings, selections, kept.view.choices.clone()),
+            None => DiffView::usual(recordings, selections),
+        };
+        // What is searched for in A is searched for in both.
+        let text = kept.as_ref().map_or(self.files[rows[0]].search.text(), |kept| kept.view.search_text());
+        view.search_for(ctx, recordings, text);
+        self.comparing = Some(Comparing { rows, view, is_in_front: true });
+    }
+
+    /// Shows the comparison: the last one of the file in front, else one with the next file, of which the earlier tab is A;
+    /// or leaves it.
+    pub(super) fn toggle_comparison(&mut self, ctx: &egui::Context) {
+        let current = self.current;
+        match &mut self.comparing {
+            Some(comparing) if comparing.is_in_front => comparing.is_in_front = false,
+            Some(comparing) if comparing.rows.contains(&current) => self.show_comparison(),
+            _ => {
+                let next = (current + 1) % self.files.len().max(1);
+                let rows = [current.min(next), current.max(next)];
+                self.current = rows[0];
+                self.compare(ctx, rows);
+            }
+        }
+    }
+
+    /// Whether the file in `row` is one of the two.
+    pub(super) fn is_compared(&self, row: usize) -> bool {
+        self.comparing.as_ref().is_some_and(|comparing| comparing.rows.contains(&row))
+    }
+
+    /// Shows the comparison that there is; A is the file in front.
+    pub(super) fn show_comparison(&mut self) {
+        if let Some(comparing) = &mut self.comparing {
+            comparing.is_in_front = true;
+            self.current = comparing.rows[0];
+        }
+    }
+
+    /// Shows the file in front in place of the comparison.
+    pub(super) fn leave_comparison(&mut self) {
+        if let Some(comparing) = &mut self.comparing {
+            comparing.is_in_front = false;
+        }
+    }
+
+    /// A file has been opened, in `row`: where that was for a comparison, it is B.
+    pub(super) fn compare_opened(&mut self, ctx: &egui::Context, row: usize) {
+        let wants = std::mem::take(&mut self.compares_next);
+        match &self.comparing {
+            Some(comparing) if wants => {
+                let a = comparing.rows[0];
+                self.current = a;
+                self.compare(ctx, [a, row]);
+            }
+            _ => self.leave_comparison(),
+        }
+    }
+
+    /// The file in `row` was closed: others have moved up.
+    pub(super) fn compare_closed(&mut self, row: usize) {
+        match &mut self.comparing {
+            Some(comparing) if comparing.rows.contains(&row) => self.comparing = None,
+            Some(comparing) => {
+                comparing.rows.iter_mut().filter(|other| **other > row).for_each(|other| *other -= 1);
+            }
+            None => {}
+        }
+    }
+
+    /// What the comparison in front is called.
+    pub(super) fn comparison_name(&self) -> Option<String> {
+        self.comparison()?;
+        let tab = |file: &super::OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
+        let tabs: Vec<Tab> = self.files.iter().map(tab).collect();
+        self.comparison_tab(&tabs).map(|tab| tab.name)
+    }
+
+    /// The tab of the comparison, if there is one.
+    pub(super) fn comparison_tab(&self, tabs: &[Tab]) -> Option<Tab> {
+        let [a, b] = self.comparing.as_ref()?.rows;
+        let names = distinct_names(tabs);
+        let name = if a == b {
+            format!("{} with itself", names.get(a)?)
+        } else {
+            format!("{} : {}", names.get(a)?, names.get(b)?)
+        };
+        Some(Tab { name, path: None })
+    }
+
+    /// Carries out a command of the comparison that is shown; whether it is one.
+    pub(super) fn run_comparing(&mut self, ctx: &egui::Context, command: Command) -> bool {
+        let Some(mut comparing) = self.comparing.take_if(|comparing| comparing.is_in_front) else { return false };
+        let recordings = self.recordings(comparing.rows);
+        let mut is_closed = false;
+        let is_done = match (command, recordings) {
+            (Command::Close, _) => {
+                is_closed = true;
+                true
+            }
+            (Command::CopyTable, _) => {
+                match comparing.view.csv() {
+                    Ok(csv) => ctx.copy_text(csv),
+                    Err(why) => self.said.push(why),
+                }
+                true
+            }
+            (Command::SaveTable, _) => {
+                match comparing.view.csv() {
+                    Ok(csv) => {
+                        self.ask(ctx, Ask::Save(Task::table("difference", move |out| out.write_all(csv.as_bytes()))));
+                    }
+                    Err(why) => self.said.push(why),
+                }
+                true
+            }
+            (Command::SavePicture, Some(recordings)) => {
+                self.save_comparison(ctx, recordings, &comparing.view);
+                true
+            }
+            (command, Some(recordings)) => {
+                let mut paint = paint_of(&self.settings);
+                let is_done = comparing.view.run(ctx, command, recordings.each_ref(), &mut paint);
+                self.settings.is_hiding = paint.is_hiding;
+                is_done
+            }
+            (_, None) => false,
+        };
+        if !is_closed {
+            self.comparing = Some(comparing);
+        }
+        is_done
+    }
+
+    /// The comparison, drawn again on paper of the window's size.
+    fn save_comparison(&mut self, ctx: &egui::Context, recordings: [Arc<Recording>; 2], view: &DiffView) {
+        let mut sheet = DiffSheet::new(recordings, view.selections(), view.choices.clone(), paint_of(&self.settings));
+        sheet.search_for(view.search_text());
+        let paper = Paper::fitting(ctx.content_rect().size(), ctx.pixels_per_point(), ctx.theme());
+        let write = move |path: &std::path::Path| {
+            let title = sheet.title();
+            let written = save_view(path, paper, &title, |ui| sheet.sheet_ui(ui));
+            written.map(|_| ()).map_err(|why| why.to_string())
+        };
+        self.ask(ctx, Ask::Save(Task::picture("difference", write)));
+    }
+
+    /// Shows the comparison and follows the user.
+    pub(super) fn comparing_ui(&mut self, ui: &mut Ui) {
+        let Some(mut comparing) = self.comparing.take() else { return };
+        let Some(recordings) = self.recordings(comparing.rows) else { return };
+        let tab = |file: &super::OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
+        let tabs: Vec<Tab> = self.files.iter().map(tab).collect();
+        let files = Files { names: distinct_names(&tabs), rows: comparing.rows };
+        let mut paint = paint_of(&self.settings);
+        let wish = comparing.view.diff_ui(ui, recordings.each_ref(), &files, &mut paint);
+        self.settings.is_hiding = paint.is_hiding;
+        let rows = comparing.rows;
+        self.comparing = Some(comparing);
+        match wish {
+            None => {}
+            Some(Wish::Take { side, row }) => {
+                let mut rows = rows;
+                rows[side] = row;
+                self.current = rows[0];
+                self.compare(ui.ctx(), rows);
+            }
+            Some(Wish::Swap) => self.swap_sides(ui.ctx()),
+            Some(Wish::Open) => {
+                self.compares_next = true;
+                self.ask(ui.ctx(), Ask::File);
+            }
+            Some(Wish::Close) => self.comparing = None,
+        }
+    }
+
+    /// Takes A for B and B for A, with their moments.
+    fn swap_sides(&mut self, ctx: &egui::Context) {
+        let Some(comparing) = &mut self.comparing else { return };
+        comparing.view.choices.at.reverse();
+        let [a, b] = comparing.rows;
+        self.current = b;
+        self.compare(ctx, [b, a]);
+    }
+}
+
+/// How bands are painted.
+fn paint_of(settings: &Settings) -> Paint {
+    let Settings { colour_by, stacking, has_lines, is_hiding, .. } = *settings;
+    Paint { colour_by, stacking, has_lines, is_hiding }
+}

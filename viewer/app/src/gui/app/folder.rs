@@ -1,0 +1,144 @@
+//! Folder: the ranks of a run as an open folder: in front or beside the files, and how one of them is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use eframe::egui::{self, CentralPanel, Panel, Ui};
+use highwater_analysis::Metric;
+
+use super::App;
+use crate::command::Command;
+use crate::files::fleet::Fleet;
+use crate::gui::views::fleet::FleetView;
+use crate::gui::views::ranks::{Place, Shown};
+use crate::gui::window::dialog::Ask;
+use crate::gui::window::saving::Task;
+
+/// An open folder.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    view: FleetView,
+    /// Whether it is shown in place of a file.
+    is_in_front: bool,
+    /// The rank that was opened in the strip: the next one that is opened there takes its place.
+    opened: Option<PathBuf>,
+}
+
+impl App {
+    /// The folder that is shown in place of a file.
+    pub fn folder(&self) -> Option<&FleetView> {
+        self.folder.as_ref().filter(|folder| folder.is_in_front).map(|folder| &folder.view)
+    }
+
+    /// Shows the ranks of the folder at `path`, in place of those of any other.
+    pub(super) fn show_folder(&mut self, path: PathBuf, fleet: Fleet) {
+        let opened = self.folder.take().filter(|folder| folder.path == path).and_then(|folder| folder.opened);
+        self.leave_comparison();
+        self.folder = Some(Folder { path, view: FleetView::new(Arc::new(fleet)), is_in_front: true, opened });
+    }
+
+    /// Shows the file in front in place of the folder.
+    pub(super) fn leave_folder(&mut self) {
+        if let Some(folder) = &mut self.folder {
+            folder.is_in_front = false;
+        }
+    }
+
+    /// Whether `command` can be carried out on the folder in front; none where it has no say.
+    pub(super) fn can_in_folder(&self, command: Command) -> Option<bool> {
+        if command == Command::ShowRanks {
+            return Some(self.folder.is_some());
+        }
+        self.folder()?;
+        match command {
+            Command::Reload | Command::Close | Command::CopyTable | Command::SaveTable => Some(true),
+            Command::NextFile | Command::PreviousFile => Some(!self.files.is_empty()),
+            command => Some(!command.needs_recording()),
+        }
+    }
+
+    /// Carries out a command on the folder; whether it is one.
+    pub(super) fn run_in_folder(&mut self, ctx: &egui::Context, command: Command) -> bool {
+        if command == Command::ShowRanks {
+            if let Some(folder) = &mut self.folder {
+                // Again, to return to the file.
+                folder.is_in_front = !folder.is_in_front || self.files.is_empty();
+            }
+            return true;
+        }
+        let Some(folder) = self.folder.as_ref().filter(|folder| folder.is_in_front) else { return false };
+        match command {
+            Command::Reload => {
+                let path = folder.path.clone();
+                self.open(ctx, &path);
+            }
+            Command::Close => self.folder = None,
+            Command::CopyTable => ctx.copy_text(folder.view.csv()),
+            Command::SaveTable => {
+                let csv = folder.view.csv();
+                self.ask(ctx, Ask::Save(Task::table("ranks", move |out| out.write_all(csv.as_bytes()))));
+            }
+            Command::NextFile | Command::PreviousFile => self.leave_folder(),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Shows the folder in front; whether there is one.
+    pub(super) fn folder_ui(&mut self, ui: &mut Ui) -> bool {
+        let Some(folder) = self.folder.as_mut().filter(|folder| folder.is_in_front) else { return false };
+        let opened = CentralPanel::default().show(ui, |ui| folder.view.fleet_ui(ui)).inner;
+        let path = opened.and_then(|row| Some(folder.view.fleet().ranks.get(row)?.path.clone()));
+        if let Some(path) = path {
+            self.open_rank(ui.ctx(), &path);
+        }
+        true
+    }
+
+    /// The strip of the folder's ranks, where the folder is in front or one of its ranks is; whether there is one.
+    pub(super) fn folder_ranks_ui(&mut self, ui: &mut Ui) -> bool {
+        let Some(folder) = &self.folder else { return false };
+        let fleet = Arc::clone(folder.view.fleet());
+        let current = self.files.get(self.current).filter(|_| !folder.is_in_front);
+        let front = current
+            .and_then(|file| fleet.ranks.iter().position(|rank| Some(&rank.path) == file.recording.path.as_ref()));
+        if front.is_none() && !folder.is_in_front {
+            return false;
+        }
+        let metric = current.map_or(Metric::Allocated, |file| file.selection.metric);
+        let front = front.map(|row| Place { file: row, device: fleet.ranks[row].main });
+        let ranks = &mut self.ranks;
+        let chosen = Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, Shown::Fleet(&fleet), metric, front)).inner;
+        if let Some(rank) = chosen.and_then(|place| fleet.ranks.get(place.file)) {
+            self.open_in_strip(ui.ctx(), &rank.path);
+        }
+        true
+    }
+
+    /// Opens a rank beside what is open.
+    fn open_rank(&mut self, ctx: &egui::Context, path: &Path) {
+        match self.row_of(path) {
+            Some(row) => self.bring_to_front(row),
+            None => self.open(ctx, path),
+        }
+    }
+
+    /// Opens a rank in place of the one that was opened in the strip before: who walks along many ranks does not want all
+    /// of them in memory.
+    fn open_in_strip(&mut self, ctx: &egui::Context, path: &Path) {
+        let known = self.row_of(path).is_some();
+        let former =
+            self.folder.as_mut().and_then(|folder| if known { None } else { folder.opened.replace(path.to_owned()) });
+        self.open_rank(ctx, path);
+        let Some(former) = former else { return };
+        self.loading.retain(|loading| loading.path() != former);
+        if let Some(row) = self.row_of(&former).filter(|row| !self.is_compared(*row)) {
+            self.close(row);
+            if let Some(folder) = self.folder.as_mut() {
+                // Until the next one is read.
+                folder.is_in_front = true;
+            }
+        }
+    }
+}

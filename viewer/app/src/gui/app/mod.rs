@@ -1,0 +1,355 @@
+//! App: the window: open files, what is being read, and commands carried out.
+
+mod arrivals;
+mod comparing;
+mod folder;
+mod chrome;
+mod outputs;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use eframe::egui::{self, CentralPanel, Panel, Ui, ViewportCommand};
+use highwater_snapshots::Trace;
+
+use crate::command::Command;
+use crate::example::{Examples, Running};
+use crate::files::discard::discard;
+use crate::files::is_stdin;
+use crate::files::loader::Loading;
+use crate::gui::open_file::OpenFile;
+use crate::gui::views::colouring::ColourBy;
+use crate::gui::views::ranks::Ranks;
+use crate::gui::views::timeline::Stacking;
+use crate::gui::widgets::keys;
+use crate::gui::widgets::theme;
+use crate::gui::window::dialog::{Ask, Asking, Dialogs};
+use crate::gui::window::file_look::FileLook;
+use crate::gui::window::help::Help;
+use crate::gui::window::palette::Palette;
+use crate::gui::window::path_field::PathField;
+use crate::gui::window::saving::{Saving, Task};
+use crate::gui::window::settings::Settings;
+use crate::gui::window::welcome::Welcome;
+use crate::session::Recording;
+use comparing::Comparing;
+use folder::Folder;
+
+/// By how much one command changes the size of everything, and how far.
+const SCALE_STEP: f32 = 0.1;
+const SCALES: std::ops::Range<f32> = 0.5..3.0;
+
+/// Where pictures of the window arrive, to be written.
+#[derive(Debug)]
+struct Pictures(Sender<Task>, Receiver<Task>);
+
+impl Default for Pictures {
+    fn default() -> Self {
+        let (sender, receiver) = channel();
+        Self(sender, receiver)
+    }
+}
+
+/// The app's state. Everything can be driven without a window: [`Self::app_ui`] draws into any `Ui`, [`Self::run`]
+/// carries out any command.
+#[derive(Debug, Default)]
+pub struct App {
+    files: Vec<OpenFile>,
+    current: usize,
+    loading: Vec<Loading>,
+    failures: Vec<(PathBuf, String)>,
+    settings: Settings,
+    palette: Option<Palette>,
+    /// Which dialogs ask for paths.
+    dialogs: Dialogs,
+    /// Questions for paths that were not answered yet.
+    asking: Vec<Asking>,
+    path_field: Option<PathField>,
+    help: Option<Help>,
+    /// The title of the window.
+    title: String,
+    welcome: Welcome,
+    /// What the first screen offers to record.
+    examples: Examples,
+    example: Option<Running>,
+    ranks: Ranks,
+    savings: Vec<Saving>,
+    pictures: Pictures,
+    /// Two files side by side.
+    comparing: Option<Comparing>,
+    /// The ranks of a run.
+    folder: Option<Folder>,
+    /// Whether the file that is asked for is to be compared with.
+    compares_next: bool,
+    /// What is told to the user, until it is dismissed or something else is done.
+    said: Vec<String>,
+    is_styled: bool,
+}
+
+impl App {
+    /// An app with nothing open.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// Offers `examples` on the first screen.
+    pub fn with_examples(self, examples: Examples) -> Self {
+        Self { examples, ..self }
+    }
+
+    /// The same, asking for paths in this way.
+    pub fn with_dialogs(self, dialogs: Dialogs) -> Self {
+        Self { dialogs, ..self }
+    }
+
+    /// What is remembered for the next start.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The title of the window.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// The recording in front.
+    pub fn current(&self) -> Option<&OpenFile> {
+        self.files.get(self.current)
+    }
+
+    /// The recording in front, to be changed.
+    pub fn current_mut(&mut self) -> Option<&mut OpenFile> {
+        self.files.get_mut(self.current)
+    }
+
+    /// Whether a file is being read.
+    pub fn is_loading(&self) -> bool {
+        !self.loading.is_empty()
+    }
+
+    /// Starts to read `path`, which may be a folder of ranks, unless it is being read already, and shows what is open of it meanwhile. `-` is standard
+    /// input.
+    pub fn open(&mut self, ctx: &egui::Context, path: &Path) {
+        // The list of recent files outlives the folder that we were started in.
+        let absolute = if is_stdin(path) { Ok(path.to_owned()) } else { std::path::absolute(path) };
+        let path = &absolute.unwrap_or_else(|_| path.to_owned());
+        if let Some(row) = self.row_of(path) {
+            self.bring_to_front(row);
+        }
+        if self.loading.iter().all(|loading| loading.path() != path) {
+            let wake = ctx.clone();
+            self.loading.push(Loading::start(path.to_owned(), move || {
+                wake.request_repaint();
+            }));
+        }
+    }
+
+    /// Shows a recording that is in memory.
+    pub fn open_trace(&mut self, name: &str, trace: Trace) {
+        self.show(&egui::Context::default(), Recording::new(name, None, trace));
+    }
+
+    /// Shows a recording in front, as it was looked at before; or, where one of the same file is open, in its place.
+    fn show(&mut self, ctx: &egui::Context, recording: Recording) {
+        self.leave_folder();
+        let row = recording.path.as_deref().and_then(|path| self.row_of(path));
+        if let Some(row) = row {
+            self.files[row].replace(recording, row == self.current);
+            if self.compares_next {
+                self.compare_opened(ctx, row);
+            }
+            return;
+        }
+        let look = recording.path.as_deref().and_then(|path| self.settings.look(path)).cloned();
+        if let Some((colour_by, stacking)) = look.as_ref().and_then(|look| look.colours) {
+            (self.settings.colour_by, self.settings.stacking) = (colour_by, stacking);
+        }
+        let mut file = OpenFile::new(recording, look.as_ref());
+        if is_being_written(&file.recording) {
+            file.follow(ctx);
+        }
+        self.files.push(file);
+        self.current = self.files.len() - 1;
+        self.compare_opened(ctx, self.current);
+    }
+
+    /// Closes the file in `row`.
+    fn close(&mut self, row: usize) {
+        if row >= self.files.len() {
+            return;
+        }
+        let file = self.files.remove(row);
+        self.keep_look(&file);
+        self.compare_closed(row);
+        // Millions of rows are given back elsewhere: the window goes on.
+        let held = Arc::downgrade(&file.recording);
+        discard(file, held);
+        if row < self.current || self.current >= self.files.len() {
+            self.current = self.current.saturating_sub(1);
+        }
+    }
+
+    /// Remembers how `file` is looked at.
+    fn keep_look(&mut self, file: &OpenFile) {
+        let Settings { colour_by, stacking, .. } = self.settings;
+        if let Some(look) = FileLook::of(&file.recording, &file.selection, colour_by, stacking) {
+            self.settings.keep_look(look);
+        }
+    }
+
+    fn row_of(&self, path: &Path) -> Option<usize> {
+        self.files.iter().position(|file| file.recording.path.as_deref() == Some(path))
+    }
+
+    /// Whether `command` can be carried out now.
+    pub fn can(&self, command: Command) -> bool {
+        match command {
+            command if let Some(can) = self.can_in_folder(command) => can,
+            Command::NextFile | Command::PreviousFile => self.files.len() > 1,
+            command if let Some(can) = self.comparison().and_then(|view| view.can(command)) => can,
+            command => !command.needs_recording() || self.current().is_some_and(|file| file.can(command)),
+        }
+    }
+
+    /// Shows the file in `row`.
+    fn bring_to_front(&mut self, row: usize) {
+        self.current = row;
+        self.leave_comparison();
+        self.leave_folder();
+    }
+
+    /// Carries out `command`.
+    pub fn run(&mut self, ctx: &egui::Context, command: Command) {
+        if !self.can(command) {
+            return;
+        }
+        self.said.clear();
+        if self.run_comparing(ctx, command) || self.run_in_folder(ctx, command) {
+            ctx.request_repaint();
+            return;
+        }
+        let deepest = self.current().map_or(1, |file| file.recording.deepest_scope.max(1));
+        let depth = if let ColourBy::Scope(depth) = self.settings.colour_by { depth } else { 1 };
+        match command {
+            Command::Open => self.ask(ctx, Ask::File),
+            Command::OpenFolder => self.ask(ctx, Ask::Folder),
+            Command::Reload => {
+                if let Some(path) = self.current().and_then(|file| file.recording.path.clone()) {
+                    self.open(ctx, &path);
+                }
+            }
+            Command::Close => self.close(self.current),
+            Command::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
+            Command::Palette => self.palette = Some(Palette::default()),
+            Command::ShowKeys => self.help = Some(Help::Keys),
+            Command::About => self.help = Some(Help::About),
+            Command::ColourByCategory => self.settings.colour_by = ColourBy::Category,
+            Command::ColourByScope => self.settings.colour_by = ColourBy::Scope(depth.min(deepest)),
+            Command::ColourByOp => self.settings.colour_by = ColourBy::Op,
+            Command::ColourByCallSite => self.settings.colour_by = ColourBy::CallSite,
+            Command::ColourByLifetime => self.settings.colour_by = ColourBy::Lifetime,
+            Command::ColourByStream => self.settings.colour_by = ColourBy::Stream,
+            Command::DeeperScope => {
+                self.settings.colour_by = ColourBy::Scope((depth + 1).min(deepest));
+            }
+            Command::ShallowerScope => {
+                self.settings.colour_by = ColourBy::Scope(depth.saturating_sub(1).max(1));
+            }
+            Command::ToggleStacking => {
+                let is_age = self.settings.stacking == Stacking::Age;
+                self.settings.stacking = if is_age { Stacking::Colour } else { Stacking::Age };
+            }
+            Command::ToggleLines => self.settings.has_lines = !self.settings.has_lines,
+            Command::ToggleTheme => {
+                let is_dark = ctx.theme() == egui::Theme::Dark;
+                ctx.set_theme(if is_dark { egui::Theme::Light } else { egui::Theme::Dark });
+            }
+            Command::ToggleContrast => {
+                self.settings.has_contrast = !self.settings.has_contrast;
+                theme::install(ctx, self.settings.has_contrast);
+            }
+            Command::ScaleUp => ctx.set_zoom_factor((ctx.zoom_factor() + SCALE_STEP).min(SCALES.end)),
+            Command::ScaleDown => ctx.set_zoom_factor((ctx.zoom_factor() - SCALE_STEP).max(SCALES.start)),
+            Command::ScaleReset => ctx.set_zoom_factor(1.0),
+            Command::NextFile => self.bring_to_front((self.current + 1) % self.files.len()),
+            Command::PreviousFile => self.bring_to_front((self.current + self.files.len() - 1) % self.files.len()),
+            Command::Compare => self.toggle_comparison(ctx),
+            Command::CopyTable => self.copy_table(ctx),
+            Command::SaveTable => self.save_table(ctx),
+            Command::SaveBelow => self.save_below(ctx),
+            Command::SavePicture => self.save_picture(ctx),
+            Command::Screenshot => self.save_window(ctx),
+            command => {
+                self.leave_comparison();
+                if let Some(file) = self.files.get_mut(self.current) {
+                    file.run(ctx, command, &mut self.settings);
+                }
+            }
+        }
+        ctx.request_repaint();
+    }
+
+    /// Draws the window and follows the user.
+    pub fn app_ui(&mut self, ui: &mut Ui) {
+        let ctx = ui.ctx().clone();
+        if !self.is_styled {
+            theme::install(&ctx, self.settings.has_contrast);
+            // Larger and smaller are commands like all others.
+            ctx.options_mut(|options| options.zoom_with_keyboard = false);
+            self.is_styled = true;
+        }
+        self.take_news(&ctx);
+        self.title_window(&ctx);
+        if self.palette.is_none() && self.path_field.is_none() && self.help.is_none() {
+            for command in keys::pressed(&ctx) {
+                self.run(&ctx, command);
+            }
+        }
+        Panel::top("menus").show(ui, |ui| self.menu_bar_ui(ui));
+        self.notices_ui(ui);
+        if self.comparison().is_some() {
+            self.comparing_ui(ui);
+            return self.above_ui(ui);
+        }
+        self.ranks_ui(ui);
+        if self.folder_ui(ui) {
+            return self.above_ui(ui);
+        }
+        let chosen = match self.files.get_mut(self.current) {
+            Some(file) => file.file_ui(ui, &mut self.settings),
+            None => {
+                CentralPanel::default().show(ui, |ui| self.empty_ui(ui));
+                None
+            }
+        };
+        if let Some(command) = chosen {
+            self.run(&ctx, command);
+        }
+        self.above_ui(ui);
+    }
+}
+
+/// Time since a recording's file last changed within which its program is taken to be still at work.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// Whether the recording is not finished, and its file was changed lately.
+fn is_being_written(recording: &Recording) -> bool {
+    let changed = recording.path.as_deref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
+    let is_fresh = changed.is_some_and(|time| time.elapsed().is_ok_and(|age| age < FRESH));
+    recording.trace.trust.unfinished && is_fresh
+}
+
+impl eframe::App for App {
+    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
+        self.app_ui(ui);
+    }
+
+    fn save(&mut self, storage: &mut dyn eframe::Storage) {
+        let files = std::mem::take(&mut self.files);
+        files.iter().for_each(|file| self.keep_look(file));
+        self.files = files;
+        eframe::set_value(storage, eframe::APP_KEY, &self.settings);
+    }
+}

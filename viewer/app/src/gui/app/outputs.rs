@@ -1,0 +1,95 @@
+//! Outputs: what leaves the app: copied tables, tables and pictures as files.
+
+use std::path::Path;
+
+use eframe::egui;
+
+use super::App;
+use crate::gui::open_file::OpenFile;
+use crate::gui::surface::{Paper, Sheet, SheetView, png, save_view};
+use crate::gui::views::timeline::Look;
+use crate::gui::window::dialog::Ask;
+use crate::gui::window::saving::Task;
+use std::sync::Arc;
+
+impl App {
+    pub(super) fn copy_table(&mut self, ctx: &egui::Context) {
+        let side = self.settings.side;
+        match self.current_mut().map(|file| file.side_csv(side)) {
+            Some(Ok(csv)) => ctx.copy_text(csv),
+            Some(Err(why)) => self.said.push(why),
+            None => {}
+        }
+    }
+
+    pub(super) fn save_table(&mut self, ctx: &egui::Context) {
+        let side = self.settings.side;
+        let Some(file) = self.current_mut() else { return };
+        let name = format!("{}-{}", stem(file), side.name().to_lowercase());
+        match file.side_csv(side) {
+            Ok(csv) => self.ask(ctx, Ask::Save(Task::table(&name, move |out| out.write_all(csv.as_bytes())))),
+            Err(why) => self.said.push(why),
+        }
+    }
+
+    pub(super) fn save_below(&mut self, ctx: &egui::Context) {
+        let Some(bottom) = self.settings.bottom else {
+            let text = "There is no view below the timeline: Ctrl+4 shows segments, Ctrl+5 events, Ctrl+6 why the peak is \
+                        so high, Ctrl+7 what if.";
+            self.said.push(text.to_owned());
+            return;
+        };
+        let Some(file) = self.current_mut() else { return };
+        let name = format!("{}-{}", stem(file), bottom.name().to_lowercase());
+        match file.below_csv(bottom) {
+            Ok(write) => self.ask(ctx, Ask::Save(Task::table(&name, write))),
+            Err(why) => self.said.push(why),
+        }
+    }
+
+    /// The timeline, and the view below it, drawn again on paper of the window's size.
+    pub(super) fn save_picture(&mut self, ctx: &egui::Context) {
+        let Some(file) = self.files.get(self.current) else { return };
+        let look = Look {
+            colour_by: self.settings.colour_by,
+            stacking: self.settings.stacking,
+            has_lines: self.settings.has_lines,
+            has_overview: file.selection.view().x != file.selection.whole(&file.recording).x,
+            matches: Arc::clone(file.search.matches()),
+            is_hiding: self.settings.is_hiding,
+        };
+        let name = stem(file);
+        let view = SheetView::beside(self.settings.bottom);
+        let recording = Arc::clone(&file.recording);
+        let mut sheet = Sheet::new(recording, file.selection.clone(), look, file.search.text());
+        let room = ctx.content_rect().size();
+        let paper = Paper::fitting(room, ctx.pixels_per_point(), ctx.theme());
+        let write = move |path: &Path| {
+            let title = sheet.title(view);
+            let written = save_view(path, paper, &title, |ui| sheet.sheet_ui(ui, view));
+            written.map(|_| ()).map_err(|why| why.to_string())
+        };
+        self.ask(ctx, Ask::Save(Task::picture(&name, write)));
+    }
+
+    pub(super) fn save_window(&mut self, ctx: &egui::Context) {
+        let name = self.current().map_or_else(|| "highwater".to_owned(), stem);
+        let (outbox, wake) = (self.pictures.0.clone(), ctx.clone());
+        ctx.request_screenshot(move |picture| {
+            let write = move |path: &Path| {
+                let file = std::fs::File::create(path).map_err(|why| why.to_string());
+                let written = file.and_then(|file| png::write(file, &picture).map_err(|why| why.to_string()));
+                written.map_err(|why| format!("cannot write {}: {why}", path.display()))
+            };
+            // The window may be gone by now.
+            let _ = outbox.send(Task::window(&name, write));
+            wake.request_repaint();
+        });
+    }
+}
+
+/// The recording's name without its ending.
+fn stem(file: &OpenFile) -> String {
+    let name = Path::new(&file.recording.name);
+    name.file_stem().unwrap_or(name.as_os_str()).to_string_lossy().into_owned()
+}

@@ -1,0 +1,168 @@
+//! Completions: what could come next in the search box, to be chosen by arrow keys and Tab, or by mouse.
+
+use std::sync::Arc;
+
+use eframe::egui::text::{CCursor, CCursorRange};
+use eframe::egui::text_edit::TextEditState;
+use eframe::egui::{Button, Id, Key, Modifiers, Popup, PopupCloseBehavior, Rect, Response, Role, Ui, WidgetInfo};
+use highwater_analysis::complete::{Completion, complete};
+use highwater_analysis::vocabulary::Vocabulary;
+
+use crate::gui::widgets::theme;
+use crate::gui::widgets::worker::Worker;
+use crate::session::Recording;
+
+/// What the recording offers, and what of it is offered now.
+#[derive(Debug)]
+pub struct Completions {
+    vocabulary: Option<Arc<Vocabulary>>,
+    builder: Worker<Arc<Recording>, Vocabulary>,
+    found: Vec<Completion>,
+    /// For which text and byte of it they were found.
+    known: Option<(String, usize)>,
+    chosen: Option<usize>,
+    is_dismissed: bool,
+    /// Where they were last shown.
+    place: Option<Rect>,
+}
+
+impl Default for Completions {
+    fn default() -> Self {
+        Self {
+            vocabulary: None,
+            builder: Worker::new("highwater-words", |recording: Arc<Recording>, _| {
+                Some(Vocabulary::of(&recording.trace))
+            }),
+            found: Vec::new(),
+            known: None,
+            chosen: None,
+            is_dismissed: false,
+            place: None,
+        }
+    }
+}
+
+impl Completions {
+    /// Whether the recording's values are still being gathered.
+    pub fn is_busy(&self) -> bool {
+        self.builder.is_busy()
+    }
+
+    /// Waits for the recording's values. For tests.
+    pub fn wait(&mut self) {
+        if let Some(vocabulary) = self.builder.wait() {
+            (self.vocabulary, self.known) = (Some(Arc::new(vocabulary)), None);
+        }
+    }
+
+    /// Whether there is something to choose from.
+    pub fn is_offering(&self) -> bool {
+        !self.found.is_empty() && !self.is_dismissed
+    }
+
+    /// Takes the keys that choose among what is offered, before the field gets them. Gives the text with what was
+    /// chosen in it, and the byte at which the cursor then stands.
+    pub fn keys(&mut self, ui: &Ui, field: Id, text: &str) -> Option<(String, usize)> {
+        let is_open = self.is_offering() && ui.memory(|memory| memory.has_focus(field));
+        if !is_open {
+            return None;
+        }
+        let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
+        let last = self.found.len() - 1;
+        if pressed(Key::ArrowDown) {
+            self.chosen = Some(self.chosen.map_or(0, |row| (row + 1).min(last)));
+        }
+        if pressed(Key::ArrowUp) {
+            self.chosen = self.chosen.and_then(|row| row.checked_sub(1));
+        }
+        let is_taken = pressed(Key::Tab) || self.chosen.is_some() && pressed(Key::Enter);
+        is_taken.then(|| self.put(text, self.chosen.unwrap_or(0))).flatten()
+    }
+
+    /// Shows what is offered below `field`, which holds `text` with the cursor at character `cursor`
+    /// while it has the keyboard. Gives the text
+    /// with what was chosen in it, and the byte at which the cursor then stands.
+    pub fn completions_ui(
+        &mut self,
+        ui: &Ui,
+        field: &Response,
+        recording: &Arc<Recording>,
+        (text, cursor): (&str, Option<usize>),
+    ) -> Option<(String, usize)> {
+        // A click on the list takes the keyboard from the field before it counts.
+        let is_clicked = self.place.is_some_and(|place| {
+            ui.input(|input| {
+                let is_there = input.pointer.interact_pos().is_some_and(|at| place.contains(at));
+                is_there && (input.pointer.any_down() || input.pointer.any_released())
+            })
+        });
+        if !field.has_focus() && !is_clicked {
+            self.place = None;
+            self.found.clear();
+            (self.is_dismissed, self.chosen, self.known) = (false, None, None);
+            return None;
+        }
+        if let Some(vocabulary) = self.builder.take() {
+            (self.vocabulary, self.known) = (Some(Arc::new(vocabulary)), None);
+        }
+        let Some(vocabulary) = &self.vocabulary else {
+            if !self.builder.is_busy() && self.builder.failure().is_none() {
+                self.builder.ask(ui.ctx(), Arc::clone(recording));
+            }
+            return None;
+        };
+        let byte = match (cursor, &self.known) {
+            (None, Some((_, byte))) => *byte,
+            (cursor, _) => text.char_indices().nth(cursor.unwrap_or(0)).map_or(text.len(), |(byte, _)| byte),
+        };
+        if self.known.as_ref().is_none_or(|(known, at)| known != text || *at != byte) {
+            self.found = complete(text, byte, vocabulary);
+            self.known = Some((text.to_owned(), byte));
+            (self.chosen, self.is_dismissed) = (None, false);
+        }
+        let mut taken = None;
+        let popup = Popup::from_response(field)
+            .open(self.is_offering())
+            .close_behavior(PopupCloseBehavior::IgnoreClicks)
+            .width(theme::COMPLETIONS_WIDTH);
+        let shown = popup.show(|ui| {
+            ui.set_width(theme::COMPLETIONS_WIDTH);
+            for (row, completion) in self.found.iter().enumerate() {
+                let what = completion.what.clone();
+                let button =
+                    Button::selectable(self.chosen == Some(row), &completion.text).shortcut_text(what).truncate();
+                let response = ui.add_sized([ui.available_width(), theme::ROW_HEIGHT], button);
+                let label = format!("Complete with {}", completion.text);
+                response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &label));
+                if response.clicked() {
+                    taken = Some(row);
+                }
+            }
+            ui.weak("Up and Down choose, Tab takes, Escape leaves");
+        });
+        self.place = shown.map(|shown| shown.response.rect);
+        taken.and_then(|row| self.put(text, row))
+    }
+
+    /// Offers nothing until the text changes.
+    pub fn dismiss(&mut self) {
+        self.is_dismissed = true;
+    }
+
+    /// `text` with row `row` in it, and the byte after that.
+    fn put(&mut self, text: &str, row: usize) -> Option<(String, usize)> {
+        let Completion { range, text: word, .. } = self.found.get(row)?;
+        let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);
+        let cursor = before.len() + word.len();
+        self.chosen = None;
+        Some((format!("{before}{word}{after}"), cursor))
+    }
+}
+
+/// Puts the cursor of `field` at byte `byte` of `text`.
+pub fn put_cursor(ui: &Ui, field: Id, text: &str, byte: usize) {
+    let character = text.get(..byte).map_or(0, |before| before.chars().count());
+    let mut state = TextEditState::load(ui.ctx(), field).unwrap_or_default();
+    state.cursor.set_char_range(Some(CCursorRange::one(CCursor::new(character))));
+    state.store(ui.ctx(), field);
+}

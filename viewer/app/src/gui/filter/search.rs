@@ -1,0 +1,344 @@
+//! Search: the one box of conditions that all views follow, and which blocks meet them.
+
+use std::sync::Arc;
+
+use eframe::egui::{Context, Id, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
+use highwater_analysis::{Filter, Matches, Metric};
+use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{BlockId, DeviceId};
+
+use crate::command::Command;
+use crate::figures::moment::count_of;
+use crate::gui::filter::completions::{Completions, put_cursor};
+use crate::gui::views::timeline::drawn_metric;
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::worker::Worker;
+use crate::session::Recording;
+
+/// Where blocks are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Row of the device.
+    pub device: usize,
+    /// The total, which decides until when blocks count.
+    pub metric: Metric,
+    /// How many events have happened at the moment.
+    pub position: usize,
+}
+
+/// How many blocks of a device there are at a moment, how many of them meet the conditions, and how many do in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Count {
+    live: u64,
+    found: u64,
+    in_all: u64,
+}
+
+impl Count {
+    fn of(recording: &Recording, matches: &Matches, place: Place) -> Option<Self> {
+        let (trace, index) = (&recording.trace, recording.devices.get(place.device)?);
+        let live = index.live.before_position(trace, drawn_metric(place.metric), place.position);
+        let found = live.iter().filter(|id| matches.contains(**id)).count() as u64;
+        let devices = trace.blocks.device.iter().enumerate();
+        let is_found =
+            |(row, device): &(usize, &DeviceId)| **device == index.device && matches.contains(BlockId(*row as u32));
+        let in_all = devices.filter(is_found).count() as u64;
+        Some(Self { live: live.len() as u64, found, in_all })
+    }
+
+    /// `100 of 245 blocks at this moment; 2,040 in all on device 1`.
+    fn text(self, recording: &Recording, device: usize) -> String {
+        let [found, in_all] = [self.found, self.in_all].map(format_count);
+        let on = match recording.devices.len() {
+            0 | 1 => String::new(),
+            _ => format!(" on {}", recording.device_label(device)),
+        };
+        format!("{found} of {} at this moment; {in_all} in all{on}", count_of(self.live, "block"))
+    }
+}
+
+/// What is searched for in one recording.
+#[derive(Debug)]
+pub struct Search {
+    text: String,
+    error: Option<String>,
+    /// The conditions that views follow, as they were typed.
+    applied: String,
+    filter: Filter,
+    /// The last count, and of what.
+    counted: Option<(Place, Arc<Matches>, Count)>,
+    matches: Arc<Matches>,
+    worker: Worker<(Arc<Recording>, Filter), (Filter, Matches)>,
+    /// The filter last asked for, until its matches are there.
+    pending: Option<Filter>,
+    /// Whether the matches are those of the recording before this one.
+    is_stale: bool,
+    wants_focus: bool,
+    completions: Completions,
+}
+
+impl Search {
+    /// No condition: all blocks of `recording` meet it.
+    pub fn new(recording: &Recording) -> Self {
+        let filter = Filter::default();
+        let matches = Arc::new(Matches::of(&recording.trace, &filter));
+        Self {
+            text: String::new(),
+            error: None,
+            applied: String::new(),
+            filter,
+            counted: None,
+            matches,
+            worker: Worker::new("highwater-search", |(recording, filter): (Arc<Recording>, Filter), _| {
+                let matches = Matches::of(&recording.trace, &filter);
+                Some((filter, matches))
+            }),
+            pending: None,
+            is_stale: false,
+            wants_focus: false,
+            completions: Completions::default(),
+        }
+    }
+
+    /// The conditions that views follow: those last typed that could be understood, once it is known who meets them.
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// The blocks that meet them.
+    pub fn matches(&self) -> &Arc<Matches> {
+        &self.matches
+    }
+
+    /// What was typed.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the matches of what was typed are still being looked for.
+    pub fn is_busy(&self) -> bool {
+        self.pending.is_some() || self.is_stale || self.completions.is_busy()
+    }
+
+    /// Takes the keyboard when next shown.
+    pub fn focus(&mut self) {
+        self.wants_focus = true;
+    }
+
+    /// Searches for `text` in place of what was searched for. Where it cannot be understood the former conditions
+    /// stay, and the box says what is wrong. `ctx` is woken when the matches are known.
+    pub fn set(&mut self, ctx: &Context, recording: &Arc<Recording>, text: &str) {
+        text.clone_into(&mut self.text);
+        let filter: Filter = match text.parse() {
+            Ok(filter) => filter,
+            Err(why) => {
+                self.error = Some(why);
+                return;
+            }
+        };
+        self.error = None;
+        text.trim().clone_into(&mut self.applied);
+        if *self.pending.as_ref().unwrap_or(&self.filter) != filter {
+            self.worker.ask(ctx, (Arc::clone(recording), filter.clone()));
+            self.pending = Some(filter);
+        }
+    }
+
+    /// Adds a condition to those typed, unless it is there already.
+    pub fn add(&mut self, ctx: &Context, recording: &Arc<Recording>, condition: &str) {
+        if self.text.contains(condition) {
+            return;
+        }
+        let text = format!("{} {condition}", self.text.trim_end());
+        self.set(ctx, recording, text.trim_start());
+    }
+
+    /// Looks again who meets the conditions, in a recording that has taken the place of another.
+    pub fn renew(&mut self, recording: &Recording) {
+        self.worker.cancel();
+        if let Some(filter) = self.pending.take() {
+            self.filter = filter;
+        }
+        self.completions = Completions::default();
+        self.counted = None;
+        self.is_stale = !self.filter.is_empty();
+        if self.filter.is_empty() {
+            self.matches = Arc::new(Matches::of(&recording.trace, &self.filter));
+        }
+    }
+
+    /// Takes in matches that have become known, and asks for those of a recording that has taken another's place.
+    pub fn receive(&mut self, ctx: &Context, recording: &Arc<Recording>) {
+        if std::mem::take(&mut self.is_stale) {
+            self.worker.ask(ctx, (Arc::clone(recording), self.filter.clone()));
+            self.pending = Some(self.filter.clone());
+        }
+        let found = self.worker.take();
+        self.keep(found);
+    }
+
+    /// Waits for the matches. For tests and pictures without a window.
+    pub fn wait(&mut self) {
+        self.completions.wait();
+        let found = self.worker.wait();
+        self.keep(found);
+    }
+
+    fn keep(&mut self, found: Option<(Filter, Matches)>) {
+        if let Some((filter, matches)) = found {
+            (self.filter, self.matches) = (filter, Arc::new(matches));
+        }
+        if self.pending.is_some() && !self.worker.is_busy() {
+            self.pending = None;
+            self.error = self.worker.failure().map(str::to_owned).or(self.error.take());
+        }
+    }
+
+    /// Shows the box and what came of it, counted at `place` if there is one moment; gives the text to search for when it
+    /// was changed.
+    pub fn search_ui(
+        &mut self,
+        ui: &mut Ui,
+        recording: &Arc<Recording>,
+        place: Option<Place>,
+        is_hiding: &mut bool,
+    ) -> Option<String> {
+        let mut text = self.text.clone();
+        let id = Id::unique("search").with(&recording.name);
+        if let Some((completed, cursor)) = self.completions.keys(ui, id, &text) {
+            put_cursor(ui, id, &completed, cursor);
+            text = completed;
+        }
+        let hint = theme::placeholder(ui, "Search: category=activation size>=1MiB");
+        let field = TextEdit::singleline(&mut text).id(id).hint_text(hint).desired_width(theme::SEARCH_WIDTH);
+        // Tab takes what is offered, and leaves the field where nothing is.
+        let field = field.lock_focus(self.completions.is_offering());
+        let output = field.show(ui);
+        let cursor = output.cursor_range.map(|range| range.primary.index.0);
+        let field = output.response.response;
+        field.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Search"));
+        if std::mem::take(&mut self.wants_focus) {
+            field.request_focus();
+        }
+        if field.has_focus() && ui.input(|input| input.key_pressed(Key::Escape)) {
+            ui.memory_mut(|memory| memory.surrender_focus(id));
+        }
+        if let Some((completed, cursor)) = self.completions.completions_ui(ui, &field, recording, (&text, cursor)) {
+            put_cursor(ui, id, &completed, cursor);
+            field.request_focus();
+            text = completed;
+        }
+        let mut wanted = (text != self.text).then_some(text);
+        if !field.has_focus() {
+            field.on_hover_text(EXPLAINED);
+        }
+        if !self.text.is_empty() {
+            if ui.small_button("x").on_hover_text(Command::ClearSearch.tooltip()).clicked() {
+                wanted = Some(String::new());
+            }
+            let toggle = ui.toggle_value(is_hiding, "hide the rest");
+            toggle.on_hover_text(Command::ToggleHide.tooltip());
+        }
+        self.outcome_ui(ui, recording, place);
+        wanted
+    }
+
+    /// The count at `place`, worked out once for each moment.
+    fn count(&mut self, recording: &Recording, place: Place) -> Option<Count> {
+        let known = self.counted.as_ref().filter(|(at, of, _)| *at == place && Arc::ptr_eq(of, &self.matches));
+        let count = match known {
+            Some((_, _, count)) => *count,
+            None => Count::of(recording, &self.matches, place)?,
+        };
+        self.counted = Some((place, Arc::clone(&self.matches), count));
+        Some(count)
+    }
+
+    /// How many blocks meet the conditions, or what is wrong with them.
+    fn outcome_ui(&mut self, ui: &mut Ui, recording: &Recording, place: Option<Place>) {
+        if let Some(why) = self.error.as_ref().filter(|_| !self.completions.is_offering()) {
+            let still = if self.applied.is_empty() {
+                "no conditions are applied".to_owned()
+            } else {
+                format!("still applied: {}", self.applied)
+            };
+            let words = RichText::new(format!("{why} ({still})")).color(Shades::in_ui(ui).warning);
+            ui.add(Label::new(words).wrap());
+        } else if self.pending.is_some() {
+            ui.spinner();
+        } else if !self.filter.is_empty() {
+            let (blocks, bytes) = (self.matches.blocks(), self.matches.requested());
+            let count = count_of(blocks, "block");
+            let shown = place.and_then(|place| Some((self.count(recording, place)?, place.device)));
+            let shown = shown.map_or_else(|| count.clone(), |(found, device)| found.text(recording, device));
+            let text = RichText::new(&shown).color(Shades::in_ui(ui).faint);
+            let response = ui.label(text);
+            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("Found {shown}")));
+            response
+                .on_hover_text(format!("{count} meet the conditions; they requested {} in total", format_bytes(bytes)));
+        }
+    }
+}
+
+/// The language, in short.
+const EXPLAINED: &str = "Conditions that blocks must all meet; all views follow.\n\
+    Keys: category, op, scope, phase, pool, lifetime, stack, frame, size, allocated, step, stream, device.\n\
+    Operators: = != ~ (contains) !~ < <= > >=. Several values: category=gradient,activation";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn recording() -> Arc<Recording> {
+        let text = "alloc a 10 activation\nalloc g 20 gradient\nalloc h 30 gradient";
+        Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()))
+    }
+
+    #[test]
+    fn the_last_conditions_that_make_sense_are_followed() {
+        let recording = recording();
+        let (mut search, ctx) = (Search::new(&recording), Context::default());
+        assert_eq!(search.matches().blocks(), 3);
+        search.set(&ctx, &recording, "category=gradient");
+        assert!(search.filter().is_empty(), "it is not known yet who meets them");
+        search.wait();
+        assert_eq!((search.matches().blocks(), search.matches().contains(BlockId(0))), (2, false));
+        search.set(&ctx, &recording, "category=");
+        assert!(search.error.is_some() && search.matches().blocks() == 2);
+        search.set(&ctx, &recording, "");
+        search.wait();
+        assert!(search.error.is_none() && search.matches().is_all());
+    }
+
+    #[test]
+    fn blocks_are_counted_at_the_moment_and_on_the_whole_device() {
+        let text =
+            "alloc a 10 gradient\nalloc b 20 activation\nfree a\nalloc c 30 gradient\nalloc d 5 gradient device=1";
+        let recording = Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()));
+        let (mut search, ctx) = (Search::new(&recording), Context::default());
+        search.set(&ctx, &recording, "category=gradient");
+        search.wait();
+        let at = |search: &mut Search, position: usize| {
+            let place = Place { device: 0, metric: Metric::Requested, position };
+            search.count(&recording, place).unwrap().text(&recording, 0)
+        };
+        assert_eq!(at(&mut search, 2), "1 of 2 blocks at this moment; 2 in all on device 0");
+        assert_eq!(at(&mut search, 3), "0 of 1 block at this moment; 2 in all on device 0");
+        search.set(&ctx, &recording, "category=act");
+        assert_eq!((search.applied.as_str(), search.error.is_some()), ("category=gradient", true));
+        assert_eq!(at(&mut search, 2), "1 of 2 blocks at this moment; 2 in all on device 0", "it stays applied");
+    }
+
+    #[test]
+    fn conditions_are_added_once() {
+        let recording = recording();
+        let (mut search, ctx) = (Search::new(&recording), Context::default());
+        for condition in ["category=gradient", "size>=30", "category=gradient"] {
+            search.add(&ctx, &recording, condition);
+            search.wait();
+        }
+        assert_eq!(search.text(), "category=gradient size>=30");
+        assert_eq!(search.matches().blocks(), 1);
+    }
+}

@@ -1,0 +1,55 @@
+//! Granting: what an open file does when one of its views asks for something.
+
+use eframe::egui;
+
+use crate::gui::open_file::OpenFile;
+use crate::gui::scene::Wish;
+use crate::gui::widgets::layout::{Bottom, Side};
+use crate::gui::window::settings::Settings;
+use crate::selection::{Pin, View};
+
+impl OpenFile {
+    /// Does what a view asks for.
+    pub fn grant(&mut self, ctx: &egui::Context, wish: Wish, settings: &mut Settings) {
+        let seconds = ctx.input(|input| input.time);
+        self.note(false, seconds);
+        self.timeline.rest_pointer();
+        let recording = &self.recording;
+        let is_movement = matches!(wish, Wish::Across(_));
+        match wish {
+            Wish::Across(x) => {
+                let y = self.selection.view().y.clone();
+                self.selection.show(recording, View { x, y });
+            }
+            Wish::Moment(moment) => self.selection.go_to_moment(recording, moment),
+            // Of a recording that was replaced in this very moment.
+            Wish::Block(block) | Wish::Life(block) if block.0 as usize >= recording.trace.blocks.len() => {}
+            Wish::Block(block) => {
+                let row = recording.trace.blocks.get(block);
+                let (now, _) = self.moment();
+                let lives = now.event.map_or(row.is_baseline(), |event| row.is_live_after(event));
+                let born = row.alloc.index().map_or(0, |index| index + 1);
+                let moment = if lives { now.position() } else { born };
+                self.selection.go_to_moment(recording, moment);
+                self.selection.pin = Some(Pin { block: Some(block), moment });
+                settings.side = Side::Block;
+            }
+            Wish::Life(block) => self.selection.go_to_block(recording, block),
+            Wish::Span(moments) => self.selection.show_moments(recording, &moments),
+            Wish::Where(condition) => self.search.add(ctx, recording, &condition),
+            Wish::Only(condition) => self.search.set(ctx, recording, &condition),
+            Wish::Oom => {
+                let device = recording.devices[self.selection.device].device;
+                let (now, _) = self.moment();
+                let mut ooms = recording.regions.ooms.iter().filter(|(of, _)| *of == device).map(|(_, moment)| *moment);
+                let first = ooms.clone().next();
+                if let Some(moment) = ooms.find(|moment| *moment == now.position()).or(first) {
+                    self.selection.go_to_moment(recording, moment);
+                    settings.bottom = Some(Bottom::Segments);
+                }
+            }
+            Wish::Tell(text) => self.notice = Some(text),
+        }
+        self.note(is_movement, seconds);
+    }
+}

@@ -1,0 +1,491 @@
+//! OpenFile: one open recording: what is looked at, its timeline and the views around it.
+
+use std::io;
+use std::sync::Arc;
+
+use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
+use highwater_analysis::{Metric, Moment};
+
+use crate::command::Command;
+use crate::files::discard::discard;
+use crate::files::follow::Following;
+use crate::gui::filter::search::Search;
+use crate::gui::scene::{Reason, Scene, Wish};
+use crate::gui::views::block::BlockPanel;
+use crate::gui::views::colouring::ColourBy;
+use crate::gui::views::events::EventsView;
+use crate::gui::views::explain::ExplainView;
+use crate::gui::views::moment::MomentPanel;
+use crate::gui::views::peaks::Peaks;
+use crate::gui::views::segments::{SegmentsView, Under};
+use crate::gui::views::statistics::StatisticsView;
+use crate::gui::views::timeline::{Look, Timeline, drawn_metric};
+use crate::gui::views::whatif::{Predicted, WhatIfView};
+use crate::gui::widgets::layout::{Bottom, Side};
+use crate::gui::widgets::legend;
+use crate::gui::widgets::legend::{Asked, Shares};
+use crate::gui::widgets::room::least_height_ui;
+use crate::gui::widgets::theme;
+use crate::gui::window::file_look::FileLook;
+use crate::gui::window::settings::Settings;
+use crate::gui::window::status;
+use crate::gui::window::top_bar::{self, Change, Shown};
+use crate::history::History;
+use crate::selection::Selection;
+use crate::session::Recording;
+
+/// Writes a table.
+pub type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
+
+/// What Undo returns to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Visit {
+    selection: Selection,
+    search: String,
+}
+
+/// An open recording.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// The recording.
+    pub recording: Arc<Recording>,
+    /// What is looked at.
+    pub selection: Selection,
+    /// The picture.
+    pub timeline: Timeline,
+    /// The table of the moment.
+    pub panel: MomentPanel,
+    /// The conditions that blocks must meet.
+    pub search: Search,
+    block: BlockPanel,
+    pub(super) statistics: StatisticsView,
+    segments: SegmentsView,
+    events: EventsView,
+    explain: ExplainView,
+    pub(super) whatif: WhatIfView,
+    shares: Shares,
+    history: History<Visit>,
+    /// What a view has to say, until the next command.
+    pub(super) notice: Option<String>,
+    /// The file, while it is followed as its program writes it.
+    pub(super) following: Option<Following>,
+    /// The local peaks of a device's total.
+    pub(super) peaks: Peaks,
+}
+
+impl OpenFile {
+    /// Opens the view of everything, or what `look` remembers.
+    pub fn new(recording: Recording, look: Option<&FileLook>) -> Self {
+        let recording = Arc::new(recording);
+        let mut selection = Selection::new(&recording);
+        if let Some(look) = look {
+            look.apply(&recording, &mut selection);
+        }
+        Self {
+            history: History::new(Visit { selection: selection.clone(), search: String::new() }),
+            selection,
+            timeline: Timeline::default(),
+            panel: MomentPanel::default(),
+            search: Search::new(&recording),
+            block: BlockPanel::default(),
+            statistics: StatisticsView::default(),
+            segments: SegmentsView::default(),
+            events: EventsView::default(),
+            explain: ExplainView::default(),
+            whatif: WhatIfView::default(),
+            shares: Shares::default(),
+            notice: None,
+            following: None,
+            peaks: Peaks::default(),
+            recording,
+        }
+    }
+
+    /// Puts `recording`, read later from the same file, in place of what is open. What is looked at stays, but for the
+    /// pinned block, which may be another one now.
+    pub fn replace(&mut self, recording: Recording, is_in_front: bool) {
+        self.selection = self.selection.carried_over(&self.recording, &recording);
+        let former = std::mem::replace(&mut self.recording, Arc::new(recording));
+        let held = Arc::downgrade(&former);
+        if is_in_front {
+            // What is in sight stays until the next is there.
+            self.timeline.renew(&self.recording);
+        } else {
+            self.timeline = Timeline::default();
+            self.panel = MomentPanel::new(self.panel.choices);
+            self.shares = Shares::default();
+        }
+        discard(former, held);
+        self.search.renew(&self.recording);
+        self.history = History::new(self.visit());
+        self.peaks = Peaks::default();
+        // What they have worked out is of the former recording.
+        self.segments = SegmentsView::default();
+    }
+
+    /// The moment that the panels show: under the pointer, else pinned, else the peak.
+    pub fn moment(&self) -> (Moment, Reason) {
+        let trace = &self.recording.trace;
+        let index = &self.recording.devices[self.selection.device];
+        let metric = self.selection.metric;
+        match (self.timeline.hover(), self.selection.pin) {
+            (Some(hover), _) => (index.moment(trace, metric, hover.moment), Reason::Pointer),
+            (None, Some(pin)) => (index.moment(trace, metric, pin.moment), Reason::Pinned),
+            (None, None) => (index.peak(trace, metric), Reason::Peak),
+        }
+    }
+
+    /// The table of the view at the side as comma-separated values; else why there is none.
+    pub fn side_csv(&mut self, side: Side) -> Result<String, String> {
+        let now = self.moment();
+        let Self { recording, selection, timeline, search, .. } = self;
+        let scene = scene_of(recording, selection, timeline, search, now);
+        match side {
+            Side::Moment => Ok(self.panel.csv(&scene, selection.range())),
+            Side::Block => Err("Block has no table to copy. Its stacks have Copy buttons.".to_owned()),
+            Side::Statistics => {
+                let mut text = Vec::new();
+                self.statistics.write_csv(&mut text).map_err(|why| why.to_string())?;
+                Ok(String::from_utf8_lossy(&text).into_owned())
+            }
+        }
+    }
+
+    /// Writes the table of the view below the timeline as comma-separated values, on whatever thread; else why there is
+    /// none.
+    pub fn below_csv(&mut self, bottom: Bottom) -> Result<WriteTable, String> {
+        let now = self.moment();
+        let Self { recording, selection, timeline, search, .. } = self;
+        let scene = scene_of(recording, selection, timeline, search, now);
+        match bottom {
+            Bottom::Segments => {
+                let csv = self.segments.csv().ok_or("the segments are still being computed; try again in a moment")?;
+                Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
+            }
+            Bottom::Explain => {
+                let csv = self.explain.csv().ok_or("the explanation is still being computed; try again in a moment")?;
+                Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
+            }
+            Bottom::WhatIf => {
+                let csv = self.whatif.csv().ok_or("the prediction is still being computed; try again in a moment")?;
+                Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
+            }
+            Bottom::Events => {
+                let export = self.events.export(&scene).map_err(|why| why.to_string())?;
+                Ok(Box::new(move |out| export.write_csv(out)))
+            }
+        }
+    }
+
+    /// Whether anything that is shown is still being worked out on other threads.
+    pub fn is_busy(&self) -> bool {
+        let busy = [
+            self.timeline.is_drawing(),
+            self.search.is_busy(),
+            self.shares.is_busy(),
+            self.panel.is_busy(),
+            self.peaks.is_busy(),
+            self.block.is_busy(),
+            self.statistics.is_busy(),
+            self.segments.is_busy(),
+            self.events.is_busy(),
+            self.explain.is_busy(),
+            self.whatif.is_busy(),
+        ];
+        busy.contains(&true)
+    }
+
+    /// Waits until all that is shown is worked out. For tests and pictures without a window.
+    pub fn wait(&mut self, ctx: &egui::Context) {
+        self.search.wait();
+        self.shares.wait();
+        self.panel.wait();
+        self.peaks.wait();
+        self.block.wait();
+        self.statistics.wait();
+        self.segments.wait(ctx);
+        self.events.wait();
+        self.explain.wait();
+        self.whatif.wait();
+        self.timeline.wait(ctx);
+    }
+
+    /// What was looked at before and after.
+    pub(super) fn history(&self) -> &History<Visit> {
+        &self.history
+    }
+
+    fn visit(&self) -> Visit {
+        Visit { selection: self.selection.clone(), search: self.search.text().to_owned() }
+    }
+
+    /// Reads on while the file is being written.
+    pub fn follow(&mut self, ctx: &egui::Context) {
+        if let Some(path) = self.recording.path.clone() {
+            let wake = ctx.clone();
+            let events = self.recording.trace.events.len();
+            self.following = Some(Following::start(path, events, move || wake.request_repaint()));
+        }
+    }
+
+    /// What a view has to say, once.
+    pub fn take_notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+
+    /// A recording that was predicted and is to be opened, once it is ready.
+    pub(super) fn take_predicted(&mut self) -> Option<Predicted> {
+        self.whatif.take_predicted()
+    }
+
+    /// Looks at another device.
+    pub fn choose_device(&mut self, device: usize) {
+        if device != self.selection.device {
+            self.selection.set_device(&self.recording, device);
+        }
+    }
+
+    /// Takes note of what is looked at now, for Undo. `is_movement` tells whether it came about by a movement that
+    /// may go on.
+    pub(super) fn note(&mut self, is_movement: bool, seconds: f64) {
+        let visit = self.visit();
+        self.history.note(&visit, is_movement, seconds);
+    }
+
+    /// Returns to what was looked at before, or looks again at what that left.
+    pub(super) fn travel(&mut self, ctx: &egui::Context, is_back: bool) {
+        let visit = if is_back { self.history.back() } else { self.history.forward() };
+        if let Some(Visit { selection, search }) = visit {
+            self.selection = selection;
+            self.search_for(ctx, &search);
+        }
+    }
+
+    /// Searches for the blocks that meet the conditions `text`.
+    pub fn search_for(&mut self, ctx: &egui::Context, text: &str) {
+        self.search.set(ctx, &self.recording, text);
+    }
+
+    /// Shows tool bar, views and timeline.
+    pub fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
+        self.timeline.receive(ui.ctx());
+        self.search.receive(ui.ctx(), &self.recording);
+        self.go_to_awaited_peak();
+        // Chosen for another file, which has what this one lacks.
+        if top_bar::colouring_problem(&self.recording, settings.colour_by).is_some() {
+            settings.colour_by = ColourBy::default();
+        }
+        let mut chosen = None;
+        let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
+        Panel::top("tools").frame(frame).show(ui, |ui| chosen = self.tools_ui(ui, settings));
+        let activity = [self.timeline.is_drawing(), self.following.is_some()];
+        Panel::bottom("status").show(ui, |ui| {
+            let clicked = status::status_ui(ui, &self.recording, self.selection.device, activity);
+            chosen = chosen.or(clicked);
+        });
+        let mut wishes = Vec::new();
+        // In a narrow window the view below takes the whole width, else only that of the timeline.
+        let is_narrow = ui.available_width() < theme::NARROW_WINDOW;
+        if is_narrow {
+            wishes.extend(self.below_ui(ui, settings));
+        }
+        let panel = Panel::right("side").default_size(theme::PANEL_WIDTH).min_size(240.0);
+        panel.frame(Frame::side_top_panel(ui.style()).inner_margin(10)).show(ui, |ui| {
+            wishes.extend(self.side_ui(ui, settings));
+        });
+        if !is_narrow {
+            wishes.extend(self.below_ui(ui, settings));
+        }
+        CentralPanel::default().frame(Frame::central_panel(ui.style()).inner_margin(8)).show(ui, |ui| {
+            self.legend_ui(ui);
+            let look = Look {
+                colour_by: settings.colour_by,
+                stacking: settings.stacking,
+                has_lines: settings.has_lines,
+                has_overview: true,
+                matches: Arc::clone(self.search.matches()),
+                is_hiding: settings.is_hiding,
+            };
+            let before = self.selection.pin;
+            self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
+            // What was clicked is shown.
+            if self.selection.pin != before && self.selection.pin.is_some_and(|pin| pin.block.is_some()) {
+                settings.side = Side::Block;
+            }
+        });
+        for wish in wishes {
+            self.grant(ui.ctx(), wish, settings);
+        }
+        let seconds = ui.input(|input| input.time);
+        self.note(self.timeline.is_moving(), seconds);
+        chosen
+    }
+
+    /// Shows the view below, where one is open.
+    fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Wish> {
+        let Some(bottom) = settings.bottom else { return Vec::new() };
+        let now = self.moment();
+        let Self { recording, selection, timeline, search, segments, .. } = self;
+        let shows_failure = segments.shows_failure(&scene_of(recording, selection, timeline, search, now));
+        let shows_failure = shows_failure && bottom == Bottom::Segments;
+        let least_timeline = if shows_failure { theme::TIMELINE_ABOVE_FAILURE } else { theme::LEAST_TIMELINE };
+        let most = (ui.available_height() - least_timeline).max(120.0);
+        // An explanation needs more room than a list: each has its own height.
+        let (id, height) = match bottom {
+            _ if shows_failure => ("failure", (ui.ctx().content_rect().height() / 2.0).min(most)),
+            Bottom::Segments | Bottom::Events => ("below", theme::BOTTOM_HEIGHT),
+            Bottom::Explain => ("explanation", theme::EXPLAIN_HEIGHT),
+            Bottom::WhatIf => ("what if", theme::WHATIF_HEIGHT),
+        };
+        let panel = Panel::bottom(id).default_size(height).size_range(100.0..=most);
+        let panel = panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true);
+        panel.show(ui, |ui| self.bottom_ui(ui, bottom, settings)).inner
+    }
+
+    fn tools_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
+        let (moment, _) = self.moment();
+        let mut shown = Shown {
+            recording: &self.recording,
+            selection: &self.selection,
+            position: moment.position(),
+            colour_by: settings.colour_by,
+            stacking: settings.stacking,
+            search: &mut self.search,
+            is_hiding: &mut settings.is_hiding,
+        };
+        match top_bar::tools_ui(ui, &mut shown)? {
+            Change::Device(device) => self.selection.set_device(&self.recording, device),
+            Change::Metric(metric) => self.selection.set_metric(&self.recording, metric),
+            Change::ColourBy(by) => settings.colour_by = by,
+            Change::Stacking(stacking) => settings.stacking = stacking,
+            Change::Axis(axis) => self.selection.set_axis(&self.recording, axis),
+            Change::Search(text) => self.search_for(ui.ctx(), &text),
+            Change::Run(command) => return Some(command),
+        }
+        None
+    }
+
+    /// The views at the side, one of which is in front.
+    fn side_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Wish> {
+        ui.set_min_size(ui.available_size());
+        let chosen = tabs_ui(ui, Side::ALL, Some(settings.side), Side::name, |side| side.command().tooltip());
+        settings.side = chosen.unwrap_or(settings.side);
+        ui.separator();
+        let (moment, reason) = self.moment();
+        let Self { recording, selection, timeline, search, .. } = self;
+        let scene = scene_of(recording, selection, timeline, search, (moment, reason));
+        match settings.side {
+            Side::Moment => {
+                self.panel.choices = settings.choices;
+                let show = |ui: &mut Ui| self.panel.moment_ui(ui, &scene, selection.range());
+                let wishes = least_height_ui(ui, "moment", theme::MOMENT_LEAST, show);
+                settings.choices = self.panel.choices;
+                wishes
+            }
+            Side::Block => match selection.pin.and_then(|pin| pin.block) {
+                Some(block) => {
+                    let scroll = ScrollArea::vertical().auto_shrink([false, false]);
+                    scroll.show(ui, |ui| self.block.block_ui(ui, &scene, block)).inner
+                }
+                None => {
+                    ui.weak("No block is pinned. Click a band of the timeline, or press G for the largest block of the moment.");
+                    Vec::new()
+                }
+            },
+            Side::Statistics => {
+                let show = |ui: &mut Ui| self.statistics.statistics_ui(ui, &scene);
+                least_height_ui(ui, "statistics", theme::STATISTICS_LEAST, show)
+            }
+        }
+    }
+
+    /// The view below the timeline.
+    fn bottom_ui(&mut self, ui: &mut Ui, bottom: Bottom, settings: &mut Settings) -> Vec<Wish> {
+        // The panel stays as high as it was made, whatever is in it.
+        ui.set_min_size(ui.available_size());
+        ui.horizontal(|ui| {
+            let chosen = tabs_ui(ui, Bottom::ALL, Some(bottom), Bottom::name, |view| view.command().tooltip());
+            settings.bottom = chosen.or(settings.bottom);
+            ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                if ui.small_button("x").on_hover_text("Close the view below the timeline.").clicked() {
+                    settings.bottom = None;
+                }
+            });
+        });
+        let now = self.moment();
+        let Self { recording, selection, timeline, search, .. } = self;
+        let scene = scene_of(recording, selection, timeline, search, now);
+        match bottom {
+            Bottom::Segments => {
+                let under = timeline.frame().zip(timeline.picture());
+                let under = under.map(|(frame, picture)| Under { frame, picture });
+                self.segments.segments_ui(ui, &scene, under)
+            }
+            Bottom::Events => self.events.events_ui(ui, &scene),
+            Bottom::Explain => self.explain.explain_ui(ui, &scene),
+            Bottom::WhatIf => self.whatif.whatif_ui(ui, &scene),
+        }
+    }
+
+    /// The legend and the lines' meaning, at the moment that the panels show.
+    fn legend_ui(&mut self, ui: &mut Ui) {
+        let (moment, _) = self.moment();
+        let position = moment.position();
+        if let Some(picture) = self.timeline.picture() {
+            let asked = Asked {
+                recording: Arc::clone(&self.recording),
+                device: self.selection.device,
+                metric: drawn_metric(self.selection.metric),
+                moment: position,
+                colouring: Arc::clone(&picture.colouring),
+            };
+            self.shares.ask(ui.ctx(), &asked);
+        }
+        self.shares.legend_ui(ui);
+        let index = &self.recording.devices[self.selection.device];
+        let totals = index.series.before_position(&self.recording.trace, position);
+        let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
+        // A low timeline needs the room for itself.
+        if ui.available_height() >= theme::LEAST_WITH_TOTALS {
+            legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
+        }
+        ui.add_space(2.0);
+    }
+}
+
+fn scene_of<'a>(
+    recording: &'a Arc<Recording>,
+    selection: &'a Selection,
+    timeline: &'a Timeline,
+    search: &'a Search,
+    (moment, reason): (Moment, Reason),
+) -> Scene<'a> {
+    Scene {
+        recording,
+        selection,
+        moment,
+        reason,
+        matches: search.matches(),
+        filter: search.filter(),
+        colouring: timeline.picture().map(|picture| &*picture.colouring),
+    }
+}
+
+/// A row of names of which one is in front; gives another one when the user takes it.
+fn tabs_ui<T: Copy + PartialEq>(
+    ui: &mut Ui,
+    all: &[T],
+    front: Option<T>,
+    name: impl Fn(T) -> &'static str,
+    tooltip: impl Fn(T) -> &'static str,
+) -> Option<T> {
+    let mut chosen = None;
+    ui.horizontal(|ui| {
+        for &view in all {
+            if ui.selectable_label(front == Some(view), name(view)).on_hover_text(tooltip(view)).clicked() {
+                chosen = Some(view);
+            }
+        }
+    });
+    chosen
+}

@@ -1,0 +1,64 @@
+//! Stage: a scene for tests of views, from a recording in text.
+
+use std::sync::Arc;
+
+use highwater_analysis::{Filter, Matches};
+use highwater_snapshots::text::trace_from_text;
+
+use crate::gui::scene::{Reason, Scene, Wish};
+use crate::selection::{Pin, Selection};
+use crate::session::Recording;
+
+/// What a scene is made of, a view, and what it asked for.
+pub(super) struct Stage<V> {
+    pub(super) recording: Arc<Recording>,
+    pub(super) selection: Selection,
+    pub(super) filter: Filter,
+    pub(super) matches: Matches,
+    pub(super) view: V,
+    pub(super) wishes: Vec<Wish>,
+}
+
+impl<V> Stage<V> {
+    pub(super) fn new(text: &str, view: V) -> Self {
+        let recording = Arc::new(Recording::new("test", None, trace_from_text(text).expect("the text is a trace")));
+        let selection = Selection::new(&recording);
+        let matches = Matches::of(&recording.trace, &Filter::default());
+        Self { recording, selection, filter: Filter::default(), matches, view, wishes: Vec::new() }
+    }
+
+    /// Shows the view by `show`; what it asks for is kept, and a moment that it asks for is pinned.
+    pub(super) fn play(&mut self, show: impl FnOnce(&mut V, &Scene<'_>) -> Vec<Wish>) {
+        let (trace, index) = (&self.recording.trace, &self.recording.devices[self.selection.device]);
+        let metric = self.selection.metric;
+        let (moment, reason) = match self.selection.pin {
+            Some(pin) => (index.moment(trace, metric, pin.moment), Reason::Pinned),
+            None => (index.peak(trace, metric), Reason::Peak),
+        };
+        let scene = Scene {
+            recording: &self.recording,
+            selection: &self.selection,
+            moment,
+            reason,
+            matches: &self.matches,
+            filter: &self.filter,
+            colouring: None,
+        };
+        let wishes = show(&mut self.view, &scene);
+        for wish in &wishes {
+            if let Wish::Moment(moment) = wish {
+                self.selection.pin = Some(Pin { block: None, moment: *moment });
+            }
+        }
+        self.wishes.extend(wishes);
+    }
+
+    pub(super) fn pin(&mut self, moment: usize) {
+        self.selection.pin = Some(Pin { block: None, moment });
+    }
+
+    pub(super) fn narrow(&mut self, filter: &str) {
+        self.filter = filter.parse().expect("the text is a filter");
+        self.matches = Matches::of(&self.recording.trace, &self.filter);
+    }
+}

@@ -1,0 +1,267 @@
+//! Steering: the commands that change what is looked at in one recording.
+
+use std::sync::Arc;
+
+use eframe::egui::Context;
+use highwater_analysis::GroupKey;
+use highwater_snapshots::BlockId;
+
+use crate::command::Command;
+use crate::gui::open_file::OpenFile;
+use crate::gui::views::group_keys::{absent_reason, next_key};
+use crate::gui::views::moment::Look;
+use crate::gui::views::peaks;
+use crate::gui::views::timeline::drawn_metric;
+use crate::gui::widgets::layout::{Bottom, Side};
+use crate::gui::window::settings::Settings;
+use crate::gui::window::top_bar;
+use crate::selection::{Axis, Pin};
+
+/// Share of the view that an arrow key moves.
+const STRIDE: f64 = 0.15;
+
+impl OpenFile {
+    /// Whether `command`, which needs a recording, makes sense for this one now.
+    pub fn can(&self, command: Command) -> bool {
+        let has = |key: GroupKey| self.recording.absent.reason(key).is_none();
+        let has_block = self.selection.pin.is_some_and(|pin| pin.block.is_some());
+        match command {
+            Command::Reload => self.recording.path.is_some(),
+            Command::ToggleFollow => {
+                let can_grow = self.recording.trace.trust.unfinished && self.recording.path.is_some();
+                self.following.is_some() || can_grow
+            }
+            Command::NextDevice => self.recording.devices.len() > 1,
+            Command::ZoomToBlock | Command::BlockAbove | Command::BlockBelow => has_block,
+            Command::Unpin => self.selection.pin.is_some(),
+            Command::PreviousStep | Command::NextStep => !self.recording.steps.is_empty(),
+            Command::PreviousOom | Command::NextOom => !self.recording.regions.ooms.is_empty(),
+            Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => has(GroupKey::Scope),
+            Command::ColourByOp => has(GroupKey::Op),
+            Command::ColourByCallSite => has(GroupKey::Frame),
+            Command::Undo => self.history().can_go_back(),
+            Command::Redo => self.history().can_go_forward(),
+            Command::Unmark => self.selection.marks.iter().any(Option::is_some),
+            Command::ShowRange => self.selection.range().is_some(),
+            Command::ClearSearch | Command::ToggleHide => !self.search.text().is_empty(),
+            _ => true,
+        }
+    }
+
+    /// Carries out a command that changes what is looked at.
+    pub fn run(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
+        let seconds = ctx.input(|input| input.time);
+        if matches!(command, Command::Undo | Command::Redo) {
+            self.note(false, seconds);
+            self.travel(ctx, command == Command::Undo);
+            return;
+        }
+        self.note(false, seconds);
+        self.steer(ctx, command, settings);
+        // The moment was chosen by the pointer's place up to now: from here on by the command.
+        self.timeline.rest_pointer();
+        match command {
+            Command::Search => self.search.focus(),
+            Command::ClearSearch => self.search_for(ctx, ""),
+            Command::ToggleFollow if self.following.is_some() => self.following = None,
+            Command::ToggleFollow => self.follow(ctx),
+            _ => {}
+        }
+        let is_movement = matches!(
+            command,
+            Command::PanLeft
+                | Command::PanRight
+                | Command::PanUp
+                | Command::PanDown
+                | Command::ZoomIn
+                | Command::ZoomOut
+                | Command::ZoomInBytes
+                | Command::ZoomOutBytes
+                | Command::PreviousEvent
+                | Command::NextEvent
+        );
+        self.note(is_movement, seconds);
+    }
+
+    fn steer(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
+        let (moment, _) = self.moment();
+        let position = moment.position();
+        let Self { recording, selection, .. } = self;
+        let view = selection.view().clone();
+        let (width, height) = (view.x.end - view.x.start, view.y.end - view.y.start);
+        let center = [(view.x.start + view.x.end) / 2.0, view.y.start];
+        match command {
+            Command::GoToPeak => selection.go_to_peak(recording),
+            Command::FitAll => selection.fit(recording),
+            Command::ZoomIn => selection.zoom(recording, [0.5, 1.0], center),
+            Command::ZoomOut => selection.zoom(recording, [2.0, 1.0], center),
+            Command::ZoomInBytes => selection.zoom(recording, [1.0, 0.5], center),
+            Command::ZoomOutBytes => selection.zoom(recording, [1.0, 2.0], center),
+            Command::PanLeft => selection.pan(recording, [-width * STRIDE, 0.0]),
+            Command::PanRight => selection.pan(recording, [width * STRIDE, 0.0]),
+            Command::PanUp => selection.pan(recording, [0.0, height * STRIDE]),
+            Command::PanDown => selection.pan(recording, [0.0, -height * STRIDE]),
+            Command::ToggleFit => selection.set_fits_bytes(recording, !selection.fits_bytes()),
+            Command::PreviousStep => selection.go_to_step(recording, -1),
+            Command::NextStep => selection.go_to_step(recording, 1),
+            Command::PreviousEvent => selection.go_to_moment(recording, position.saturating_sub(1)),
+            Command::NextEvent => {
+                selection.go_to_moment(recording, (position + 1).min(recording.trace.events.len()));
+            }
+            Command::PreviousPeak | Command::NextPeak => {
+                let key = self.peaks_key();
+                self.peaks.go(ctx, key, command == Command::NextPeak);
+                self.go_to_awaited_peak();
+            }
+            Command::PreviousOom | Command::NextOom => self.go_to_oom(position, command == Command::NextOom),
+            Command::ZoomToBlock => {
+                if let Some(block) = selection.pin.and_then(|pin| pin.block) {
+                    selection.go_to_block(recording, block);
+                }
+            }
+            Command::LargestBlock => self.pin_largest_block(position, settings),
+            Command::BlockAbove => self.pin_neighbour(position, 1),
+            Command::BlockBelow => self.pin_neighbour(position, -1),
+            Command::Unpin => {
+                selection.pin = None;
+                if settings.side == Side::Block {
+                    settings.side = Side::Moment;
+                }
+            }
+            Command::MarkA => selection.marks[0] = Some(position),
+            Command::MarkB => selection.marks[1] = Some(position),
+            Command::Unmark => selection.marks = [None; 2],
+            Command::ShowRange => {
+                if let Some(range) = selection.range() {
+                    selection.show_moments(recording, &range);
+                }
+            }
+            Command::ToggleAxis => {
+                let other = if selection.axis() == Axis::Event { Axis::Time } else { Axis::Event };
+                selection.set_axis(recording, other);
+            }
+            Command::NextMetric => {
+                let metrics = top_bar::metrics_of(recording, selection.device);
+                let now = metrics.iter().position(|metric| *metric == selection.metric).unwrap_or(0);
+                selection.set_metric(recording, metrics[(now + 1) % metrics.len()]);
+            }
+            Command::NextDevice => {
+                selection.set_device(recording, (selection.device + 1) % recording.devices.len());
+            }
+            Command::ToggleHide => settings.is_hiding = !settings.is_hiding,
+            Command::ShowMoment => settings.side = Side::Moment,
+            Command::NextLook => {
+                settings.side = Side::Moment;
+                settings.choices.look = next_of(&Look::ALL, settings.choices.look);
+            }
+            Command::NextKey => {
+                settings.side = Side::Moment;
+                let is_there = |key| absent_reason(&recording.absent, key).is_none();
+                settings.choices.first = next_key(settings.choices.first, is_there);
+            }
+            Command::ShowBlock => settings.side = Side::Block,
+            Command::ShowKept => {
+                settings.side = Side::Statistics;
+                self.statistics.show("Kept");
+            }
+            Command::ShowStatistics if settings.side == Side::Statistics => self.statistics.show_next(),
+            Command::ShowStatistics => settings.side = Side::Statistics,
+            Command::ShowSegments => toggle(&mut settings.bottom, Bottom::Segments),
+            Command::ShowEvents => toggle(&mut settings.bottom, Bottom::Events),
+            Command::ShowExplain => toggle(&mut settings.bottom, Bottom::Explain),
+            Command::ShowWhatIf => {
+                toggle(&mut settings.bottom, Bottom::WhatIf);
+                if settings.bottom.is_some() {
+                    self.whatif.focus();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Pins the next failed request of any device after `position`, or the one before it, and shows its device. After the
+    /// last comes the first.
+    fn go_to_oom(&mut self, position: usize, is_forward: bool) {
+        let ooms = &self.recording.regions.ooms;
+        let target = if is_forward {
+            ooms.get(ooms.partition_point(|(_, moment)| *moment <= position)).or(ooms.first())
+        } else {
+            let before = ooms.partition_point(|(_, moment)| *moment < position);
+            before.checked_sub(1).and_then(|row| ooms.get(row)).or(ooms.last())
+        };
+        let Some(&(device, moment)) = target else { return };
+        if let Some(row) = self.recording.devices.iter().position(|index| index.device == device) {
+            self.choose_device(row);
+            self.selection.go_to_moment(&self.recording, moment);
+        }
+    }
+
+    /// Goes to the peak that was asked for while it was not known yet.
+    pub(super) fn go_to_awaited_peak(&mut self) {
+        let key = self.peaks_key();
+        let Some((moments, is_forward)) = self.peaks.awaited(&key) else { return };
+        let (moment, _) = self.moment();
+        self.go_to_one_of(&moments, moment.position(), is_forward);
+    }
+
+    fn peaks_key(&self) -> peaks::Key {
+        peaks::Key {
+            recording: Arc::clone(&self.recording),
+            device: self.selection.device,
+            metric: self.selection.metric,
+        }
+    }
+
+    /// Pins the next of `moments`, which are in order, after `position`, or the one before it.
+    fn go_to_one_of(&mut self, moments: &[usize], position: usize, is_forward: bool) {
+        let target = if is_forward {
+            moments.get(moments.partition_point(|moment| *moment <= position))
+        } else {
+            moments.partition_point(|moment| *moment < position).checked_sub(1).and_then(|row| moments.get(row))
+        };
+        if let Some(&moment) = target {
+            self.selection.go_to_moment(&self.recording, moment);
+        }
+    }
+
+    /// Pins the largest block that meets the conditions at `position`; the first of several.
+    fn pin_largest_block(&mut self, position: usize, settings: &mut Settings) {
+        let trace = &self.recording.trace;
+        let metric = drawn_metric(self.selection.metric);
+        let live = self.recording.devices[self.selection.device].live.before_position(trace, metric, position);
+        let matches = self.search.matches();
+        let size = |block: &BlockId| {
+            let row = block.0 as usize;
+            let bytes = if metric == highwater_analysis::Metric::Requested {
+                trace.blocks.requested[row]
+            } else {
+                trace.blocks.allocated[row]
+            };
+            (bytes, std::cmp::Reverse(row))
+        };
+        if let Some(block) = live.into_iter().filter(|block| matches.contains(*block)).max_by_key(size) {
+            self.selection.pin = Some(Pin { block: Some(block), moment: position });
+            settings.side = Side::Block;
+        }
+    }
+
+    /// Pins the block that lies `by` bands above the pinned one at `position`.
+    fn pin_neighbour(&mut self, position: usize, by: isize) {
+        let Some(block) = self.selection.pin.and_then(|pin| pin.block) else { return };
+        let Some(stack) = self.timeline.stack(&self.recording, &self.selection, position) else { return };
+        let Some(row) = stack.bands.iter().position(|(other, _)| *other == block) else { return };
+        if let Some((block, _)) = row.checked_add_signed(by).and_then(|row| stack.bands.get(row)) {
+            self.selection.pin = Some(Pin { block: Some(*block), moment: position });
+        }
+    }
+}
+
+/// The one of `all` that follows `now`, the first after the last.
+fn next_of<T: Copy + PartialEq>(all: &[T], now: T) -> T {
+    let row = all.iter().position(|other| *other == now).map_or(0, |row| (row + 1) % all.len());
+    all.get(row).copied().unwrap_or(now)
+}
+
+fn toggle<T: PartialEq>(slot: &mut Option<T>, value: T) {
+    *slot = if slot.as_ref() == Some(&value) { None } else { Some(value) };
+}

@@ -1,0 +1,84 @@
+//! DiffSheet: a picture of two recordings side by side that explains itself.
+
+use std::sync::Arc;
+
+use eframe::egui::{CentralPanel, Context, Frame, Label, Margin, Panel, RichText, Ui};
+
+use crate::gui::views::diff::{Choices, DiffView, Paint};
+use crate::gui::widgets::theme::Shades;
+use crate::selection::Selection;
+use crate::session::Recording;
+
+/// Two recordings, or one with itself, what is compared, and how bands are painted.
+#[derive(Debug)]
+pub struct DiffSheet {
+    recordings: [Arc<Recording>; 2],
+    view: DiffView,
+    paint: Paint,
+}
+
+impl DiffSheet {
+    /// A sheet of two recordings, each looked at as its selection has it.
+    pub fn new(recordings: [Arc<Recording>; 2], selections: [&Selection; 2], choices: Choices, paint: Paint) -> Self {
+        let view = DiffView::new(recordings.each_ref(), selections, choices);
+        Self { recordings, view, paint }
+    }
+
+    /// Looks only at blocks that meet the conditions `text`, on both sides.
+    pub fn search_for(&mut self, text: &str) {
+        // What is asked for without a window wakes nobody.
+        self.view.search_for(&Context::default(), self.recordings.each_ref(), text);
+    }
+
+    /// What it is called.
+    pub fn title(&self) -> String {
+        let [a, b] = &self.recordings;
+        format!("{} and {}: diff", a.name, b.name)
+    }
+
+    /// Draws title, view and facts; whether all of it is complete.
+    pub fn sheet_ui(&mut self, ui: &mut Ui) -> bool {
+        let frame = |ui: &Ui, top: i8, bottom: i8| {
+            Frame::new().fill(ui.visuals().panel_fill).inner_margin(Margin { left: 12, right: 14, top, bottom })
+        };
+        let title = Panel::top("title").frame(frame(ui, 10, 2)).show_separator_line(false);
+        title.show(ui, |ui| {
+            let [a, b] = &self.recordings;
+            let is_one = Arc::ptr_eq(a, b);
+            let name = if is_one {
+                format!("Two moments of {}", a.name)
+            } else {
+                format!("{} (A) and {} (B)", a.name, b.name)
+            };
+            ui.add(Label::new(RichText::new(name).size(20.0).strong()).truncate());
+        });
+        let facts = Panel::bottom("facts").frame(frame(ui, 2, 8)).show_separator_line(false);
+        facts.show(ui, |ui| self.facts_ui(ui));
+        let middle = CentralPanel::default().frame(frame(ui, 2, 2));
+        let (view, recordings, paint) = (&mut self.view, self.recordings.each_ref(), &self.paint);
+        middle.show(ui, |ui| view.picture_ui(ui, recordings, paint)).inner
+    }
+
+    /// What is looked at, and how far it can be trusted.
+    fn facts_ui(&self, ui: &mut Ui) {
+        let conditions = self.view.search_text().trim();
+        let sides = self.recordings.iter().zip(["A", "B"]);
+        let doubts: Vec<String> = sides
+            .filter_map(|(recording, name)| {
+                let problems = recording.trace.problems.iter().map(|problem| problem.what.clone());
+                let first = recording.trace.trust_sentences().into_iter().chain(problems).next()?;
+                Some(format!("{name}: {first}"))
+            })
+            .collect();
+        ui.horizontal_wrapped(|ui| {
+            if !conditions.is_empty() {
+                ui.label(RichText::new(format!("only blocks with {conditions}")).weak());
+            }
+            let shades = Shades::in_ui(ui);
+            match doubts.is_empty() {
+                true => ui.label(RichText::new("complete recordings: every number is exact").color(shades.faint)),
+                false => ui.label(RichText::new(doubts.join("  ·  ")).color(shades.warning)),
+            };
+        });
+    }
+}

@@ -1,0 +1,143 @@
+//! Surface: pictures of the app's views without a window: the same widgets, drawn by the processor into a file.
+
+pub mod paper;
+pub mod png;
+mod texture;
+mod raster;
+mod svg;
+pub mod save;
+pub mod sheet;
+pub mod views;
+pub mod diff_sheet;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use eframe::egui::epaint::{ClippedPrimitive, ClippedShape, Primitive, Vertex};
+use eframe::egui::{self, ColorImage, Pos2, RawInput, Rect, Ui, ViewportId};
+
+pub use diff_sheet::DiffSheet;
+pub use paper::Paper;
+pub use save::{Format, save_view};
+pub use sheet::Sheet;
+pub use views::SheetView;
+
+use crate::gui::widgets::theme;
+use texture::Textures;
+
+/// A window's inside without the window.
+#[derive(Debug)]
+pub struct Surface {
+    ctx: egui::Context,
+    paper: Paper,
+    textures: Textures,
+    shapes: Vec<ClippedShape>,
+    primitives: Vec<ClippedPrimitive>,
+    frames: u64,
+}
+
+/// Frames that a drawing which says that it is complete may take to find its layout.
+const MOST_FRAMES: u32 = 8;
+/// How long to wait for one that is not complete, between two frames in which nothing changes.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Such pauses at most: half a minute.
+const MOST_PAUSES: u32 = 15_000;
+/// Pixels of a texture's side at most.
+const TEXTURE_SIDE: usize = 8192;
+
+impl Surface {
+    /// An empty one.
+    pub fn new(paper: Paper) -> Self {
+        let ctx = egui::Context::default();
+        theme::install(&ctx, false);
+        ctx.set_theme(paper.theme());
+        ctx.all_styles_mut(|style| style.animation_time = 0.0);
+        Self { ctx, paper, textures: Textures::default(), shapes: Vec::new(), primitives: Vec::new(), frames: 0 }
+    }
+
+    /// What `ui` draws into.
+    pub fn ctx(&self) -> &egui::Context {
+        &self.ctx
+    }
+
+    /// Lets `draw` draw, frame after frame, until it tells that everything it shows is complete and two frames are the
+    /// same. Whether that was reached: a drawing that stays incomplete for half a minute is given up.
+    pub fn draw(&mut self, mut draw: impl FnMut(&mut Ui) -> bool) -> bool {
+        let (mut complete_frames, mut pauses) = (0, 0);
+        loop {
+            let mut is_complete = false;
+            let has_changed = self.frame(|ui| is_complete = draw(ui));
+            if is_complete {
+                complete_frames += 1;
+                if !has_changed || complete_frames == MOST_FRAMES {
+                    return true;
+                }
+            } else if !has_changed {
+                pauses += 1;
+                if pauses == MOST_PAUSES {
+                    return false;
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Draws one frame; whether it differs from the last one.
+    fn frame(&mut self, mut draw: impl FnMut(&mut Ui)) -> bool {
+        let mut input = RawInput {
+            screen_rect: Some(Rect::from_min_size(Pos2::ZERO, self.paper.points())),
+            max_texture_side: Some(TEXTURE_SIDE),
+            time: Some(self.frames as f64 / 60.0),
+            ..RawInput::default()
+        };
+        if let Some(viewport) = input.viewports.get_mut(&ViewportId::ROOT) {
+            viewport.native_pixels_per_point = Some(self.paper.scale());
+        }
+        self.frames += 1;
+        let output = self.ctx.run_ui(input, |ui| draw(ui));
+        let primitives = self.ctx.tessellate(output.shapes.clone(), self.paper.scale());
+        let has_changed = !output.textures_delta.set.is_empty() || !is_same(&primitives, &self.primitives);
+        self.textures.apply(output.textures_delta);
+        self.shapes = output.shapes;
+        self.primitives = primitives;
+        has_changed
+    }
+
+    /// What was drawn, as pixels.
+    pub fn image(&self) -> ColorImage {
+        let background = self.background();
+        let mut canvas = ColorImage::filled(self.paper.size().map(|side| side as usize), background);
+        raster::paint(&mut canvas, &self.primitives, &self.textures, self.paper.scale());
+        canvas
+    }
+
+    /// What was drawn, as an SVG document that says `title` of itself.
+    pub fn svg(&self, title: &str) -> String {
+        svg::document(&self.shapes, &self.textures, &self.paper, self.background(), title)
+    }
+
+    fn background(&self) -> egui::Color32 {
+        self.ctx.style_of(self.paper.theme()).visuals.panel_fill
+    }
+}
+
+/// Whether two frames paint the same. Bit by bit: what lies nowhere is not equal to itself otherwise.
+fn is_same(one: &[ClippedPrimitive], other: &[ClippedPrimitive]) -> bool {
+    let corners = |rect: Rect| [rect.min.x, rect.min.y, rect.max.x, rect.max.y].map(f32::to_bits);
+    let bits = |vertex: &Vertex| {
+        let Vertex { pos, uv, color } = vertex;
+        ([pos.x, pos.y, uv.x, uv.y].map(f32::to_bits), color.to_array())
+    };
+    let is_pair_same = |(one, other): (&ClippedPrimitive, &ClippedPrimitive)| match (&one.primitive, &other.primitive) {
+        (Primitive::Mesh(mesh), Primitive::Mesh(twin)) => {
+            corners(one.clip_rect) == corners(other.clip_rect)
+                && mesh.texture_id == twin.texture_id
+                && mesh.indices == twin.indices
+                && mesh.vertices.iter().map(bits).eq(twin.vertices.iter().map(bits))
+        }
+        (Primitive::Callback(_), Primitive::Callback(_)) => true,
+        _ => false,
+    };
+    one.len() == other.len() && one.iter().zip(other).all(is_pair_same)
+}

@@ -1,0 +1,184 @@
+//! Sheet: a picture of a recording that explains itself, as one puts it into an issue or a paper: of what it is above,
+//! one view in the middle, the facts below.
+
+use std::sync::Arc;
+
+use eframe::egui::{Align, Label, Layout, RichText, Ui};
+use highwater_analysis::{Filter, GroupKey, Metric, Moment};
+use highwater_snapshots::units::format_bytes;
+
+use crate::figures::moment::count_of;
+use crate::gui::scene::Reason;
+use crate::gui::views::explain::ExplainView;
+use crate::gui::views::moment::MomentPanel;
+use crate::gui::views::segments::SegmentsView;
+use crate::gui::views::timeline::{Look, Stacking, Timeline, drawn_metric};
+use crate::gui::widgets::legend;
+use crate::gui::widgets::theme::Shades;
+use crate::gui::widgets::words::{has_losses, when};
+use crate::selection::{Axis, Selection};
+use crate::session::Recording;
+
+/// A recording, what is looked at in it, and how.
+#[derive(Debug)]
+pub struct Sheet {
+    pub(super) recording: Arc<Recording>,
+    pub(super) selection: Selection,
+    pub(super) look: Look,
+    /// The conditions that are not met by what is grey, as they were typed; empty where there are none.
+    conditions: String,
+    pub(super) filter: Filter,
+    pub(super) timeline: Timeline,
+    pub(super) segments: SegmentsView,
+    pub(super) explain: ExplainView,
+    pub(super) panel: MomentPanel,
+    /// By what views of one moment group blocks; empty where each has its own keys.
+    pub(super) keys: Vec<GroupKey>,
+}
+
+impl Sheet {
+    /// A sheet of `recording`. `conditions` are those of the filter in `look`, as they were typed.
+    pub fn new(recording: Arc<Recording>, selection: Selection, look: Look, conditions: &str) -> Self {
+        Self {
+            recording,
+            selection,
+            look,
+            conditions: conditions.trim().to_owned(),
+            // What cannot be understood has found no matches either.
+            filter: conditions.parse().unwrap_or_default(),
+            timeline: Timeline::default(),
+            segments: SegmentsView::for_picture(),
+            explain: ExplainView::for_picture(),
+            panel: MomentPanel::default(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// The same with blocks grouped by `keys` in views of one moment; by the keys of the view where there are none.
+    pub fn grouped_by(self, keys: &[GroupKey]) -> Self {
+        Self { keys: keys.to_vec(), ..self }
+    }
+
+    /// The peak of the chosen total.
+    fn peak(&self) -> Moment {
+        self.recording.devices[self.selection.device].peak(&self.recording.trace, self.selection.metric)
+    }
+
+    /// The moment that views of one moment show: the pinned one, or the peak.
+    pub(super) fn moment(&self) -> (Moment, Reason) {
+        let index = &self.recording.devices[self.selection.device];
+        match self.selection.pin {
+            Some(pin) => (index.moment(&self.recording.trace, self.selection.metric, pin.moment), Reason::Pinned),
+            None => (self.peak(), Reason::Peak),
+        }
+    }
+
+    pub(super) fn title_ui(&self, ui: &mut Ui) {
+        let summary = &self.recording.devices[self.selection.device].summary;
+        ui.horizontal(|ui| {
+            let mut device = self.recording.device_label(self.selection.device);
+            if summary.capacity_bytes > 0 {
+                device += &format!(", {}", format_bytes(summary.capacity_bytes));
+            }
+            // Laid out from the right, so that a long name gives way to the device.
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                ui.label(RichText::new(device).size(14.0).weak());
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                    let name = RichText::new(&self.recording.name).size(20.0).strong();
+                    ui.add(Label::new(name).truncate());
+                });
+            });
+        });
+    }
+
+    /// What is drawn, how much there is in it, and how far it can be trusted.
+    pub(super) fn facts_ui(&self, ui: &mut Ui) {
+        let trace = &self.recording.trace;
+        let summary = &self.recording.devices[self.selection.device].summary;
+        let mut facts = vec![count_of(summary.events, "event"), count_of(summary.allocs, "allocation")];
+        if summary.baseline_bytes > 0 {
+            facts.push(format!("{} live before the recording", format_bytes(summary.baseline_bytes)));
+        }
+        if summary.oom_events > 0 {
+            facts.push(format!("{} failed (out of memory)", count_of(summary.oom_events, "request")));
+        }
+        if !self.conditions.is_empty() {
+            facts.push(format!("in colour: {}", self.conditions));
+        }
+        let sentences = trace.trust_sentences();
+        let problems = trace.problems.iter().map(|problem| problem.what.clone());
+        let doubts: Vec<String> = sentences.into_iter().chain(problems).collect();
+        let colour = if has_losses(trace) { Shades::in_ui(ui).warning } else { Shades::in_ui(ui).faint };
+        let trust = match doubts.as_slice() {
+            [] => "complete recording: every number is exact".to_owned(),
+            [only] => only.clone(),
+            [first, more @ ..] => format!("{first} (and {} more)", more.len()),
+        };
+        ui.horizontal_wrapped(|ui| {
+            ui.label(RichText::new(facts.join("  ·  ")).weak());
+            ui.label(RichText::new(trust).color(colour));
+        });
+    }
+
+    pub(super) fn timeline_ui(&mut self, ui: &mut Ui) -> bool {
+        self.timeline.receive(ui.ctx());
+        self.caption_ui(ui);
+        self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &self.look);
+        let is_complete = !self.timeline.is_drawing();
+        self.timeline.wait(ui.ctx());
+        is_complete
+    }
+
+    /// What bands and colours are, and the legend at the peak.
+    fn caption_ui(&mut self, ui: &mut Ui) {
+        let peak = self.peak();
+        let name = |metric: Metric| metric.name().replace('_', " ");
+        let drawn = drawn_metric(self.selection.metric);
+        let order = if self.look.stacking == Stacking::Age { "age" } else { "colour" };
+        let across = if self.selection.axis() == Axis::Event { "event" } else { "time" };
+        let caption = format!(
+            "{} memory by {across}, coloured by {}, stacked by {order}. At the peak of {} ({}):",
+            capital(&name(drawn)),
+            self.look.colour_by.label(),
+            name(self.selection.metric),
+            when(&peak),
+        );
+        ui.label(RichText::new(caption).weak());
+        let position = peak.position();
+        let Some(picture) = self.timeline.picture() else {
+            return;
+        };
+        let at_peak = legend::Asked {
+            recording: Arc::clone(&self.recording),
+            device: self.selection.device,
+            metric: drawn,
+            moment: position,
+            colouring: Arc::clone(&picture.colouring),
+        };
+        legend::legend_ui(ui, &picture.colouring, &at_peak.bytes_by_entry());
+        let index = &self.recording.devices[self.selection.device];
+        let totals = index.series.before_position(&self.recording.trace, position);
+        let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
+        legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
+        ui.add_space(2.0);
+    }
+}
+
+/// `text` with a capital letter.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sheet_can_be_drawn_on_any_thread() {
+        fn can_be_sent<T: Send>() {}
+        can_be_sent::<Sheet>();
+        can_be_sent::<crate::gui::surface::Surface>();
+        assert_eq!(capital("active"), "Active");
+    }
+}

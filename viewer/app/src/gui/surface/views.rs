@@ -1,0 +1,154 @@
+//! Views: what a sheet can show in its middle, each by its name.
+
+use eframe::egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui, UiBuilder};
+use highwater_analysis::{GroupKey, TreeKey};
+
+use super::sheet::Sheet;
+use crate::gui::scene::{Reason, Scene};
+use crate::gui::views::moment::{Choices, Look};
+use crate::gui::views::segments::Under;
+use crate::gui::widgets::layout::Bottom;
+use crate::gui::widgets::words::when;
+
+/// A view that can be drawn without a window.
+#[derive(Clone, Copy, Debug)]
+pub struct SheetView {
+    /// What it is asked for by.
+    pub name: &'static str,
+    /// Whether it shows the blocks of one moment in groups.
+    pub is_of_moment: bool,
+    /// Draws it; whether all of it is complete.
+    pub(super) draw: fn(&mut Sheet, &mut Ui) -> bool,
+}
+
+/// All of them. The first is drawn where none is asked for.
+pub const VIEWS: &[SheetView] = &[
+    SheetView { name: "timeline", is_of_moment: false, draw: Sheet::timeline_ui },
+    SheetView { name: "segments", is_of_moment: false, draw: Sheet::segments_ui },
+    SheetView { name: "flame", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, FLAME) },
+    SheetView { name: "treemap", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, TREEMAP) },
+    SheetView { name: "table", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, TABLE) },
+    EXPLAIN,
+];
+
+const EXPLAIN: SheetView = SheetView { name: "explain", is_of_moment: false, draw: Sheet::explain_ui };
+
+const TABLE: Choices = Choices {
+    look: Look::Table,
+    first: TreeKey::By(GroupKey::Category),
+    second: None,
+    hides_internals: true,
+    is_inverted: false,
+};
+const TREEMAP: Choices = Choices { look: Look::Treemap, second: Some(TreeKey::By(GroupKey::Scope)), ..TABLE };
+const FLAME: Choices = Choices { look: Look::Flame, first: TreeKey::By(GroupKey::Stack), ..TABLE };
+
+/// Share of the height that the timeline takes above segments and explanation.
+const UPPER: f32 = 0.4;
+
+impl SheetView {
+    /// The one of this name; else what there is, in words.
+    pub fn named(name: &str) -> Result<Self, String> {
+        // What has two sides is no view of one recording, but one may ask for it.
+        let names: Vec<&str> = VIEWS.iter().map(|view| view.name).chain(["diff"]).collect();
+        let found = VIEWS.iter().find(|view| view.name == name).copied();
+        found.ok_or_else(|| format!("there is no view '{name}'; views are: {}", names.join(", ")))
+    }
+
+    /// The one that shows the timeline with `bottom` below it. A list of events is no picture, nor is a
+    /// form.
+    pub fn beside(bottom: Option<Bottom>) -> Self {
+        match bottom {
+            Some(Bottom::Segments) => VIEWS[1],
+            Some(Bottom::Explain) => EXPLAIN,
+            Some(Bottom::Events | Bottom::WhatIf) | None => VIEWS[0],
+        }
+    }
+}
+
+impl Sheet {
+    /// What it is called.
+    pub fn title(&self, view: SheetView) -> String {
+        format!("{}: {}", self.recording.name, view.name)
+    }
+
+    /// Draws title, view and facts; whether all of it is complete.
+    pub fn sheet_ui(&mut self, ui: &mut Ui, view: SheetView) -> bool {
+        let frame = |ui: &Ui, top: i8, bottom: i8| {
+            Frame::new().fill(ui.visuals().panel_fill).inner_margin(Margin { left: 12, right: 14, top, bottom })
+        };
+        let title = Panel::top("title").frame(frame(ui, 10, 2)).show_separator_line(false);
+        title.show(ui, |ui| self.title_ui(ui));
+        let facts = Panel::bottom("facts").frame(frame(ui, 2, 8)).show_separator_line(false);
+        facts.show(ui, |ui| self.facts_ui(ui));
+        let middle = CentralPanel::default().frame(frame(ui, 2, 2));
+        middle.show(ui, |ui| (view.draw)(self, ui)).inner
+    }
+
+    /// The timeline, and below it the segments at the pinned moment, or at the peak.
+    fn segments_ui(&mut self, ui: &mut Ui) -> bool {
+        let whole = ui.available_rect_before_wrap();
+        let (mut upper, mut lower) = (whole, whole);
+        upper.max.y = whole.top() + whole.height() * UPPER;
+        lower.min.y = upper.max.y + 8.0;
+        let above = UiBuilder::new().id_salt("above").max_rect(upper);
+        let is_complete = ui.scope_builder(above, |ui| self.timeline_ui(ui)).inner;
+        let (moment, reason) = self.moment();
+        let Self { recording, selection, timeline, look, filter, segments, .. } = self;
+        let scene = Scene {
+            recording,
+            selection,
+            moment,
+            reason,
+            matches: &look.matches,
+            filter,
+            colouring: timeline.picture().map(|picture| &*picture.colouring),
+        };
+        let under = timeline.frame().zip(timeline.picture()).map(|(frame, picture)| Under { frame, picture });
+        let below = UiBuilder::new().id_salt("below").max_rect(lower);
+        ui.scope_builder(below, |ui| segments.segments_ui(ui, &scene, under));
+        let is_complete = is_complete && !segments.is_busy();
+        segments.wait(ui.ctx());
+        is_complete
+    }
+
+    /// The timeline, and below it why its peak is so high.
+    fn explain_ui(&mut self, ui: &mut Ui) -> bool {
+        let whole = ui.available_rect_before_wrap();
+        let (mut upper, mut lower) = (whole, whole);
+        upper.max.y = whole.top() + whole.height() * UPPER;
+        lower.min.y = upper.max.y + 8.0;
+        let above = UiBuilder::new().id_salt("above").max_rect(upper);
+        let is_complete = ui.scope_builder(above, |ui| self.timeline_ui(ui)).inner;
+        let (moment, reason) = self.moment();
+        let Self { recording, selection, look, filter, explain, .. } = self;
+        let matches = &*look.matches;
+        let scene = Scene { recording, selection, moment, reason, matches, filter, colouring: None };
+        let below = UiBuilder::new().id_salt("below").max_rect(lower);
+        ui.scope_builder(below, |ui| explain.explain_ui(ui, &scene));
+        let is_complete = is_complete && !explain.is_busy();
+        explain.wait();
+        is_complete
+    }
+
+    /// Who holds memory at the pinned moment, or at the peak.
+    fn moment_ui(&mut self, ui: &mut Ui, choices: Choices) -> bool {
+        let (moment, reason) = self.moment();
+        let at = if reason == Reason::Peak { "At the peak" } else { "At the moment" };
+        let metric = moment.metric.name().replace('_', " ");
+        let caption = format!("{at}: {metric} memory, {}", when(&moment));
+        ui.label(RichText::new(caption).weak());
+        let Self { recording, selection, look, filter, panel, keys, .. } = self;
+        panel.choices = choices;
+        if let Some((first, others)) = keys.split_first() {
+            let second = others.first().map(|key| TreeKey::By(*key));
+            panel.choices = Choices { first: TreeKey::By(*first), second, ..choices };
+        }
+        let matches = &*look.matches;
+        let scene = Scene { recording, selection, moment, reason, matches, filter, colouring: None };
+        panel.picture_ui(ui, &scene);
+        let is_complete = !panel.is_busy();
+        panel.wait();
+        is_complete
+    }
+}

@@ -1,0 +1,236 @@
+//! Facts: everything known of one block, as names and values.
+
+use highwater_analysis::Lifetime;
+use highwater_analysis::Metric;
+use highwater_analysis::frames::user_line;
+use highwater_snapshots::tables::SourceLine;
+use highwater_snapshots::trace::{Block, Owner};
+use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
+use highwater_snapshots::{BlockId, EventId, StackId, Trace};
+
+use crate::gui::filter::condition;
+use crate::gui::views::colouring::short_line;
+use crate::gui::widgets::legend::share;
+use crate::gui::widgets::words::{event_text, life, phase, size, title};
+use crate::session::{DeviceIndex, Recording};
+
+/// A place that may have made other blocks too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// What it is: `call site`, `operation`, `module`.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// The condition that blocks from there meet.
+    pub condition: String,
+}
+
+/// A block's facts, as they are shown.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub title: String,
+    pub life: String,
+    pub rows: Vec<(String, String)>,
+    /// The stacks of its alloc, of its forward operation where that is another, and of its free.
+    pub stacks: Vec<(&'static str, StackId)>,
+    pub origins: Vec<Origin>,
+    /// The moments right after its alloc and after the request of its free, where the recording has them.
+    pub made: Option<usize>,
+    pub freed: Option<usize>,
+}
+
+impl Facts {
+    pub(super) fn of(recording: &Recording, id: BlockId, metric: Metric) -> Self {
+        let trace = &recording.trace;
+        let block = trace.blocks.get(id);
+        let was_waiting = trace.was_waiting_at_start(id);
+        let freed_at = block.free_requested.index().filter(|_| !was_waiting);
+        let free_stack = freed_at.and_then(|index| trace.events.stack.get(index)).copied();
+        let forward = trace.tables.op(block.op).map_or(StackId::NONE, |op| op.stack);
+        let mut stacks = vec![("Allocated by", block.stack)];
+        if forward.is_some() && forward != block.stack {
+            stacks.push(("Forward operation called by", forward));
+        }
+        stacks.push(("Freed by", free_stack.unwrap_or(StackId::NONE)));
+        let mut rows = rows(trace, id, &block, was_waiting);
+        rows.extend(weight(recording, id, &block, metric));
+        rows.extend(attributes(trace, id, &block));
+        Self {
+            title: headline(trace, &block, metric),
+            life: life(trace, id),
+            rows,
+            stacks,
+            origins: origins(trace, &block),
+            made: block.alloc.index().map(|index| index + 1),
+            freed: freed_at.map(|index| index + 1),
+        }
+    }
+
+    /// The facts as text, a line each.
+    pub(super) fn text(&self) -> String {
+        let rows = self.rows.iter().map(|(name, value)| format!("{name}: {value}\n"));
+        format!("{}\n{}\n{}", self.title, self.life, rows.collect::<String>())
+    }
+}
+
+/// `512 MiB activation of linear, train.py:7 forward`.
+fn headline(trace: &Trace, block: &Block, metric: Metric) -> String {
+    let line = user_line(&trace.tables, block.stack).map(|line| short_line(&trace.tables.line_text(&line)));
+    let line = line.filter(|line| !line.is_empty()).map_or_else(String::new, |line| format!(", {line}"));
+    format!("{} {}{line}", format_bytes(size(block, metric)), title(trace, block))
+}
+
+fn exact(bytes: u64) -> String {
+    format!("{} ({} B)", format_bytes(bytes), format_count(bytes))
+}
+
+fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(String, String)> {
+    let tables = &trace.tables;
+    let or_unknown = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();
+    let guessed = if trace.trust.categories_guessed { ", guessed" } else { "" };
+    let rounding = block.allocated.saturating_sub(block.requested);
+    let mut rows = vec![
+        ("Requested", exact(block.requested)),
+        ("Allocated", exact(block.allocated)),
+        ("Lost to rounding", format!("{} ({})", format_bytes(rounding), share(rounding, block.allocated))),
+        ("Category", format!("{}{guessed}", block.category)),
+        ("Operation", or_unknown(tables.op_name(block.op))),
+        ("Module", or_unknown(&tables.scope_path(block.scope))),
+        ("Allocated at", event_text(trace, block.alloc, "before the recording")),
+    ];
+    let (requested, completed) = (block.free_requested, block.free_completed);
+    if !block.is_baseline() {
+        rows.push(("Allocated in", phase(trace, block.alloc)));
+    }
+    rows.push(("Last used at", last_use(trace, block)));
+    let freed = if was_waiting {
+        "before the recording".to_owned()
+    } else {
+        event_text(trace, requested, "not in the recording")
+    };
+    rows.push(("Freed at", freed));
+    if requested.is_some() && !was_waiting {
+        rows.push(("Freed in", phase(trace, requested)));
+    }
+    if was_waiting || completed != requested && completed.0 != requested.0.wrapping_add(1) {
+        rows.push(("Reusable at", event_text(trace, completed, "not in the recording")));
+    }
+    if requested.is_some() && completed.is_some() && !was_waiting && completed.0 > requested.0.wrapping_add(1) {
+        rows.push(("Waited for a stream", between(trace, requested, completed)));
+    }
+    rows.push(("Lifetime", Lifetime::of(trace, block).name().to_owned()));
+    if block.alloc.is_some() && requested.is_some() {
+        rows.push(("Live for", between(trace, block.alloc, requested)));
+    }
+    rows.push(("Stream and pool", format!("stream {}, {} pool", block.stream.0, block.pool)));
+    rows.push(("Address", format!("{:#x} on device {}", block.address, block.device.0)));
+    rows.push((
+        "Id",
+        format!("block {} of {}", format_count(u64::from(id.0)), format_count(trace.blocks.len() as u64)),
+    ));
+    rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// When a block was used for the last time, and how long before its free.
+fn last_use(trace: &Trace, block: &Block) -> String {
+    if !trace.records_uses() {
+        return "not recorded".to_owned();
+    }
+    if !block.last_use.is_some() {
+        return "never in the recording".to_owned();
+    }
+    let at = event_text(trace, block.last_use, "");
+    if block.free_requested.is_some() {
+        format!("{at}; {} before it was freed", between(trace, block.last_use, block.free_requested))
+    } else {
+        format!("{at}; live to the end")
+    }
+}
+
+/// How many events and how much time lie between two events.
+fn between(trace: &Trace, first: EventId, last: EventId) -> String {
+    let time = |id: EventId| trace.events.time_of(id).unwrap_or(0);
+    let events = format_count(u64::from(last.0.saturating_sub(first.0)));
+    format!("{events} events, {}", format_nanos(time(last).saturating_sub(time(first))))
+}
+
+/// What the block is of the device's total: at its peak, and when the total was highest while the block lived.
+fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> Vec<(String, String)> {
+    let trace = &recording.trace;
+    let Some(index) = recording.devices.iter().find(|index| index.device == block.device) else {
+        return Vec::new();
+    };
+    let peak = index.peak(trace, metric);
+    let bytes = size(block, metric);
+    let holds = holding(trace, id, block, metric);
+    let at_peak = if holds.contains(&peak.position()) {
+        format!("{} of {}", share(bytes, peak.bytes), format_bytes(peak.bytes))
+    } else {
+        "not live then".to_owned()
+    };
+    let mut rows = vec![("Share at the peak".to_owned(), at_peak)];
+    if let Some((most, at)) = highest(trace, index, metric, holds) {
+        let at = at.map_or_else(
+            || "before the recording".to_owned(),
+            |event| format!("event {}", format_count(u64::from(event.0))),
+        );
+        let told = format!("{} of {}, {at}", share(bytes, most), format_bytes(most));
+        rows.push(("Largest share".to_owned(), told));
+    }
+    rows
+}
+
+/// The moments at which a block counts.
+fn holding(trace: &Trace, id: BlockId, block: &Block, metric: Metric) -> std::ops::Range<usize> {
+    let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
+    if ends_at_request && trace.was_waiting_at_start(id) {
+        return 0..0;
+    }
+    let end = if ends_at_request { block.free_requested } else { block.free_completed };
+    let first = block.alloc.index().map_or(0, |index| index + 1);
+    first..end.index().map_or(trace.events.len(), |index| index) + 1
+}
+
+/// The largest total at any of these moments, and the event that reaches it; none as event for what was there before.
+fn highest(
+    trace: &Trace,
+    index: &DeviceIndex,
+    metric: Metric,
+    moments: std::ops::Range<usize>,
+) -> Option<(u64, Option<EventId>)> {
+    if moments.is_empty() {
+        return None;
+    }
+    let baseline = (moments.start == 0).then(|| (index.series.baseline().get(metric), None));
+    let events = moments.start.saturating_sub(1)..moments.end - 1;
+    let later = index.series.largest(trace, metric, events).map(|(bytes, event)| (bytes, Some(event)));
+    match (baseline, later) {
+        (Some(baseline), Some(later)) => Some(if later.0 > baseline.0 { later } else { baseline }),
+        (baseline, later) => baseline.or(later),
+    }
+}
+
+/// What else was recorded of it.
+fn attributes(trace: &Trace, id: BlockId, block: &Block) -> impl Iterator<Item = (String, String)> {
+    let owner = if block.is_baseline() { Owner::Block(id) } else { Owner::Event(block.alloc) };
+    let text = |id| trace.tables.string(id).to_owned();
+    trace.attributes_of(owner).iter().map(move |attribute| (text(attribute.name), text(attribute.value)))
+}
+
+/// The places that a block comes from, each with the condition that others from there meet.
+fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {
+    let tables = &trace.tables;
+    let line = user_line(tables, block.stack).map(|line| tables.line_text(&line)).unwrap_or_default();
+    let named = [
+        ("call site", "frame", line),
+        ("operation", "op", tables.op_name(block.op).to_owned()),
+        ("module", "scope", tables.scope_path(block.scope)),
+    ];
+    let named = named.into_iter().filter(|(_, _, name)| !name.is_empty());
+    named.filter_map(|(kind, key, name)| Some(Origin { kind, condition: condition::is(key, &name)?, name })).collect()
+}
+
+/// The source line that stands for a stack.
+pub(super) fn main_line(trace: &Trace, stack: StackId) -> Option<SourceLine> {
+    user_line(&trace.tables, stack).filter(|line| line.line > 0)
+}

@@ -1,0 +1,217 @@
+//! Panel: a block in full: its stacks with their source code, its facts, and other blocks of the same origin.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use eframe::egui::{Grid, Label, Role, Ui, WidgetInfo, vec2};
+use highwater_analysis::{Filter, Matches, Metric};
+use highwater_snapshots::BlockId;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use super::facts::{Facts, Origin};
+use super::stack::{Place, Sources, StackRows};
+use crate::gui::scene::{Scene, Wish};
+use crate::gui::views::source;
+use crate::gui::widgets::worker::Worker;
+use crate::session::Recording;
+
+/// What to look up: how many blocks meet each condition.
+struct Question {
+    recording: Arc<Recording>,
+    conditions: Vec<String>,
+}
+
+/// How many blocks meet each condition, and the bytes that they asked for.
+type Counts = Vec<(String, (u64, u64))>;
+
+/// Width of the names of facts, in points.
+const FACT_NAMES: f32 = 130.0;
+/// Places read at most for one block, and remembered at most for all.
+const MOST_PLACES: usize = 64;
+const MOST_KNOWN: usize = 4096;
+
+/// What is remembered from block to block.
+#[derive(Debug)]
+pub struct BlockPanel {
+    shown: Option<Shown>,
+    counter: Worker<Question, Counts>,
+    counts: HashMap<String, (u64, u64)>,
+    reader: Worker<Vec<Place>, Sources>,
+    sources: Sources,
+}
+
+/// The block that is shown.
+#[derive(Debug)]
+struct Shown {
+    of: Weak<Recording>,
+    id: BlockId,
+    metric: Metric,
+    facts: Facts,
+    stacks: Vec<StackRows>,
+}
+
+impl Default for BlockPanel {
+    fn default() -> Self {
+        Self {
+            shown: None,
+            counter: Worker::new("highwater-origins", |question: Question, cancel| {
+                let count = |condition: &String| {
+                    let filter: Filter = condition.parse().ok().filter(|_| !cancel.is_cancelled())?;
+                    let matches = Matches::of(&question.recording.trace, &filter);
+                    Some((condition.clone(), (matches.blocks(), matches.requested())))
+                };
+                question.conditions.iter().map(count).collect()
+            }),
+            counts: HashMap::new(),
+            reader: Worker::new("highwater-source", |places: Vec<Place>, _| {
+                let read = |place: Place| {
+                    let found = source::excerpt(&place.0, place.1);
+                    (place, found)
+                };
+                Some(places.into_iter().map(read).collect())
+            }),
+            sources: HashMap::new(),
+        }
+    }
+}
+
+impl BlockPanel {
+    /// Shows block `id`; gives what the user asks for.
+    pub fn block_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, id: BlockId) -> Vec<Wish> {
+        if id.index().is_none_or(|row| row >= scene.recording.trace.blocks.len()) {
+            ui.weak("no such block");
+            return Vec::new();
+        }
+        self.refresh(ui, scene, id);
+        let mut wishes = Vec::new();
+        let Some(Shown { facts, stacks, .. }) = &mut self.shown else {
+            return wishes;
+        };
+        ui.strong(&facts.title);
+        ui.weak(&facts.life);
+        ui.horizontal_wrapped(|ui| {
+            let mut button = |ui: &mut Ui, name: &str, tooltip: &str, wish: Option<Wish>| {
+                let response = ui.add_enabled(wish.is_some(), eframe::egui::Button::new(name).small());
+                if response.on_hover_text(tooltip).clicked() {
+                    wishes.extend(wish);
+                }
+            };
+            button(ui, "Zoom to it", "Zoom to the lifetime of this block.", Some(Wish::Life(id)));
+            button(
+                ui,
+                "Go to its allocation",
+                "Pin the moment right after it was allocated.",
+                facts.made.map(Wish::Moment),
+            );
+            button(
+                ui,
+                "Go to its free",
+                "Pin the moment right after its free was requested.",
+                facts.freed.map(Wish::Moment),
+            );
+            if ui.small_button("Copy facts").on_hover_text("Copy these facts as text.").clicked() {
+                ui.ctx().copy_text(facts.text());
+            }
+        });
+        // The code that made the block is what is looked for first; the code that freed it matters less than its facts.
+        let recorded_us = scene.recording.trace.header.started_unix_us;
+        let (freed, made) = stacks.split_last_mut().map_or((None, &mut [][..]), |(last, others)| (Some(last), others));
+        for stack in made {
+            stack.stack_ui(ui, &self.sources, recorded_us);
+        }
+        ui.add_space(8.0);
+        let width = (ui.available_width() - FACT_NAMES).max(FACT_NAMES);
+        Grid::new("block facts").num_columns(2).spacing(vec2(12.0, 3.0)).show(ui, |ui| {
+            for (name, value) in &facts.rows {
+                ui.weak(name);
+                ui.scope(|ui| {
+                    ui.set_width(width);
+                    ui.add(Label::new(value).wrap());
+                });
+                ui.end_row();
+            }
+        });
+        if !facts.origins.is_empty() {
+            ui.add_space(8.0);
+            ui.strong("Blocks of the same origin");
+            for origin in &facts.origins {
+                wishes.extend(origin_ui(ui, origin, self.counts.get(&origin.condition).copied()));
+            }
+        }
+        if let Some(stack) = freed {
+            stack.stack_ui(ui, &self.sources, recorded_us);
+        }
+        wishes
+    }
+
+    /// Whether something is being counted or read.
+    pub fn is_busy(&self) -> bool {
+        self.counter.is_busy() || self.reader.is_busy()
+    }
+
+    /// Waits until all is counted and read. For tests, and for pictures without a window.
+    pub fn wait(&mut self) {
+        let (counts, sources) = (self.counter.wait(), self.reader.wait());
+        self.counts.extend(counts.into_iter().flatten());
+        self.sources.extend(sources.into_iter().flatten());
+    }
+
+    fn refresh(&mut self, ui: &Ui, scene: &Scene<'_>, id: BlockId) {
+        self.counts.extend(self.counter.take().into_iter().flatten());
+        self.sources.extend(self.reader.take().into_iter().flatten());
+        let metric = scene.selection.metric;
+        let of = Arc::downgrade(scene.recording);
+        let is_of = self.shown.as_ref().is_some_and(|shown| Weak::ptr_eq(&shown.of, &of));
+        if is_of && self.shown.as_ref().is_some_and(|shown| (shown.id, shown.metric) == (id, metric)) {
+            return;
+        }
+        if !is_of {
+            self.counts.clear();
+        }
+        if self.sources.len() > MOST_KNOWN || !is_of {
+            self.sources.clear();
+        }
+        let trace = &scene.recording.trace;
+        let facts = Facts::of(scene.recording, id, metric);
+        let stacks: Vec<StackRows> =
+            facts.stacks.iter().map(|(name, stack)| StackRows::new(trace, name, *stack)).collect();
+        let conditions = facts.origins.iter().map(|origin| &origin.condition);
+        let conditions: Vec<String> = conditions.filter(|known| !self.counts.contains_key(*known)).cloned().collect();
+        if !conditions.is_empty() {
+            self.counter.ask(ui.ctx(), Question { recording: Arc::clone(scene.recording), conditions });
+        }
+        let places = stacks.iter().flat_map(StackRows::places).filter(|place| !self.sources.contains_key(*place));
+        let mut places: Vec<Place> = places.take(MOST_PLACES).cloned().collect();
+        places.sort_unstable();
+        places.dedup();
+        if !places.is_empty() {
+            self.reader.ask(ui.ctx(), places);
+        }
+        self.shown = Some(Shown { of, id, metric, facts, stacks });
+    }
+}
+
+/// A place that blocks come from, with how many do; a click shows only these.
+fn origin_ui(ui: &mut Ui, origin: &Origin, count: Option<(u64, u64)>) -> Option<Wish> {
+    let mut wish = None;
+    ui.horizontal(|ui| {
+        let button = ui.small_button("Only these");
+        let label = format!("Only blocks of this {}", origin.kind);
+        button.widget_info(|| WidgetInfo::labeled(Role::Button, true, &label));
+        let told = format!("Show only blocks that meet {}", origin.condition);
+        if button.on_hover_text(told).clicked() {
+            wish = Some(Wish::Where(origin.condition.clone()));
+        }
+        let count = match count {
+            Some((1, bytes)) => format!("only this one, {}", format_bytes(bytes)),
+            Some((blocks, bytes)) => format!("{} blocks, {} in all", format_count(blocks), format_bytes(bytes)),
+            None => "counting …".to_owned(),
+        };
+        let text = format!("same {}: {count}", origin.kind);
+        ui.add(Label::new(text).wrap()).on_hover_text(&origin.name);
+    });
+    wish
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,409 @@
+//! Colouring: which colour each block wears, and the legend that says what colours mean.
+
+use std::collections::HashMap;
+
+use std::sync::Arc;
+
+use eframe::egui::Color32;
+use highwater_analysis::Lifetime;
+use highwater_analysis::frames::user_line;
+use highwater_analysis::{Matches, Metric};
+use highwater_snapshots::line_text::LineText;
+use highwater_snapshots::tables::SourceLine;
+use highwater_snapshots::{BlockId, Category, DeviceId, OpId, ScopeId, StackId, StringId, Trace};
+use rayon::prelude::*;
+
+use crate::gui::widgets::theme;
+use crate::session::Recording;
+
+/// What colours tell apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum ColourBy {
+    /// What blocks are for.
+    #[default]
+    Category,
+    /// The first so many parts of the module path.
+    Scope(usize),
+    /// The operation's name.
+    Op,
+    /// The innermost source line of the user's program.
+    CallSite,
+    /// How long blocks live.
+    Lifetime,
+    /// The stream.
+    Stream,
+}
+
+impl ColourBy {
+    /// What to call it.
+    pub fn label(self) -> String {
+        match self {
+            Self::Category => "category".to_owned(),
+            Self::Scope(1) => "module, 1 level".to_owned(),
+            Self::Scope(depth) => format!("module, {depth} levels"),
+            Self::Op => "operation".to_owned(),
+            Self::CallSite => "call site".to_owned(),
+            Self::Lifetime => "lifetime".to_owned(),
+            Self::Stream => "stream".to_owned(),
+        }
+    }
+}
+
+/// One line of the legend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What blocks of this colour share.
+    pub name: String,
+    /// Their colour.
+    pub colour: Color32,
+}
+
+/// Which line of the legend each block of a recording belongs to.
+#[derive(Clone, Debug)]
+pub struct Colouring {
+    /// The legend, in stacking order.
+    pub entries: Vec<Entry>,
+    /// Each block's line of the legend, by row.
+    entry_of: Vec<u8>,
+    /// The blocks that the filter lets pass.
+    matches: Arc<Matches>,
+}
+
+/// Fewest blocks that are worth a thread's while.
+const RUN: usize = 1 << 14;
+
+impl Colouring {
+    /// Colours the blocks of device `device` of `recording`. The entries are those with most bytes at the peak of
+    /// `metric`, in the order in which their first blocks were made; categories and lifetimes have a fixed order.
+    /// Blocks that are not among `matches` turn grey. A few passes over the blocks, in parallel.
+    pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
+        let trace = &recording.trace;
+        let coder = Coder::new(trace, by);
+        // The legend is of the chosen device: blocks elsewhere have no line in it.
+        let weights = weigh(recording, device, metric, &coder);
+        let mut order = match by {
+            ColourBy::Category | ColourBy::Lifetime => (0..weights.len()).collect(),
+            _ => most_important(&weights),
+        };
+        order.retain(|code| weights[*code].blocks > 0);
+        let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 1);
+        let named = order.iter().filter(|code| !coder.is_none(**code)).count();
+        for &code in &order {
+            let colour = match by {
+                ColourBy::Category => {
+                    Category::ALL.get(code).map_or(theme::NEUTRAL, |category| theme::category(*category))
+                }
+                _ if coder.is_none(code) => theme::NEUTRAL,
+                _ => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count(), named),
+            };
+            entries.push(Entry { name: coder.name(code), colour });
+        }
+        let rest = entries.len() as u8;
+        let mut rows = vec![rest; weights.len()];
+        for (row, &code) in (0..rest).zip(&order) {
+            rows[code] = row;
+        }
+        let blocks = 0..trace.blocks.len();
+        let entry_of = blocks.into_par_iter().with_min_len(RUN).map(|row| rows[coder.code(row)]).collect();
+        let has_rest = weights.iter().zip(&rows).any(|(weight, row)| weight.blocks > 0 && *row == rest);
+        if has_rest {
+            entries.push(Entry { name: "(all others)".to_owned(), colour: theme::NEUTRAL });
+        }
+        Self { entries, entry_of, matches: Arc::clone(matches) }
+    }
+
+    /// The block's colour in the legend, or grey where the filter leaves it out or it is of another device.
+    pub fn colour(&self, block: BlockId) -> Color32 {
+        let colour = self.entries.get(self.entry(block)).map_or(theme::NEUTRAL, |entry| entry.colour);
+        if self.matches.contains(block) { colour } else { theme::left_out(colour) }
+    }
+
+    /// The block's colour where its band can be told from its neighbours'.
+    pub fn instance_colour(&self, block: BlockId) -> Color32 {
+        theme::instance(self.colour(block), block.0 as usize)
+    }
+
+    /// The block's line of the legend; past its end for blocks of other devices that share none.
+    pub fn entry(&self, block: BlockId) -> usize {
+        usize::from(self.entry_of.get(block.0 as usize).copied().unwrap_or(u8::MAX))
+    }
+}
+
+/// What the blocks of one code add up to on one device.
+#[derive(Clone, Copy, Debug)]
+struct Weight {
+    /// Allocated bytes at the peak.
+    at_peak: u64,
+    /// Allocated bytes over the whole recording.
+    in_all: u64,
+    /// The first block's row.
+    first: usize,
+    /// How many there are.
+    blocks: u64,
+}
+
+impl Weight {
+    const NOTHING: Self = Self { at_peak: 0, in_all: 0, first: usize::MAX, blocks: 0 };
+
+    fn add(&mut self, other: &Self) {
+        self.at_peak += other.at_peak;
+        self.in_all += other.in_all;
+        self.first = self.first.min(other.first);
+        self.blocks += other.blocks;
+    }
+}
+
+/// What the blocks of each code add up to on device `device`.
+fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>) -> Vec<Weight> {
+    let trace = &recording.trace;
+    let index = &recording.devices[device];
+    let nothing = || vec![Weight::NOTHING; coder.codes()];
+    // Few long runs: each has sums of its own, one for every code.
+    let run = trace.blocks.len().div_ceil(2 * rayon::current_num_threads()).max(RUN);
+    let weigh = |(run_index, devices): (usize, &[DeviceId])| {
+        let mut weights = nothing();
+        let ours = devices.iter().enumerate().filter(|(_, device)| **device == index.device);
+        for row in ours.map(|(row, _)| run_index * run + row) {
+            let one = Weight { at_peak: 0, in_all: trace.blocks.allocated[row], first: row, blocks: 1 };
+            weights[coder.code(row)].add(&one);
+        }
+        weights
+    };
+    let join = |mut weights: Vec<Weight>, others: Vec<Weight>| {
+        weights.iter_mut().zip(&others).for_each(|(weight, other)| weight.add(other));
+        weights
+    };
+    let mut weights = trace.blocks.device.par_chunks(run).enumerate().map(weigh).reduce(nothing, join);
+    let peak = index.peak(trace, metric).position();
+    for id in index.live.before_position(trace, metric, peak) {
+        let row = id.0 as usize;
+        weights[coder.code(row)].at_peak += trace.blocks.allocated[row];
+    }
+    weights
+}
+
+/// The codes with most bytes at the peak (then: with most bytes in all), in the order of their first block.
+fn most_important(weights: &[Weight]) -> Vec<usize> {
+    let mut ranked: Vec<usize> = (0..weights.len()).filter(|code| weights[*code].blocks > 0).collect();
+    ranked.sort_by_key(|code| (std::cmp::Reverse((weights[*code].at_peak, weights[*code].in_all)), *code));
+    if ranked.len() > theme::MOST_ENTRIES {
+        ranked.truncate(theme::MOST_ENTRIES - 1);
+    }
+    ranked.sort_by_key(|code| weights[*code].first);
+    ranked
+}
+
+/// Turns what a block is coloured by into a small number, and such a number into words. What takes thought is thought
+/// of once for each scope, operation or stack, so that asking about a block is a lookup.
+struct Coder<'a> {
+    trace: &'a Trace,
+    by: ColourBy,
+    /// The code of each row of the table that blocks name; its last entry is of blocks that name none.
+    code_of: Vec<u32>,
+    /// What each code stands for, as a row of another table; `u32::MAX` for none.
+    meant: Vec<u32>,
+    /// Source lines met, each once.
+    lines: Vec<SourceLine>,
+    /// Streams met, in order.
+    streams: Vec<u64>,
+}
+
+impl<'a> Coder<'a> {
+    fn new(trace: &'a Trace, by: ColourBy) -> Self {
+        let mut coder =
+            Self { trace, by, code_of: Vec::new(), meant: Vec::new(), lines: Vec::new(), streams: Vec::new() };
+        let tables = &trace.tables;
+        match by {
+            ColourBy::Category => coder.meant = (0..Category::ALL.len() as u32).collect(),
+            ColourBy::Lifetime => coder.meant = (0..Lifetime::ALL.len() as u32).collect(),
+            ColourBy::Scope(depth) => {
+                let scopes = (0..tables.scopes.len() as u32).map(ScopeId).chain([ScopeId::NONE]);
+                coder.number(scopes.map(|scope| trace.tables.scope_to_depth(scope, depth).0));
+            }
+            ColourBy::Op => {
+                let ops = (0..tables.ops.len() as u32).map(OpId).chain([OpId::NONE]);
+                coder.number(ops.map(|op| tables.op(op).map_or(u32::MAX, |op| op.name.0)));
+            }
+            ColourBy::CallSite => coder.find_lines(),
+            ColourBy::Stream => {
+                let blocks = trace.blocks.stream.par_chunks(RUN);
+                let met = blocks.flat_map_iter(|streams| {
+                    let mut streams: Vec<u64> = streams.iter().map(|stream| stream.0).collect();
+                    streams.sort_unstable();
+                    streams.dedup();
+                    streams
+                });
+                coder.streams = met.collect();
+                coder.streams.sort_unstable();
+                coder.streams.dedup();
+                coder.meant = (0..coder.streams.len() as u32).collect();
+            }
+        }
+        coder
+    }
+
+    /// Gives each row the code of what it means: as many codes as there are meanings, in their order.
+    fn number(&mut self, meanings: impl Iterator<Item = u32>) {
+        let meanings: Vec<u32> = meanings.collect();
+        self.meant.clone_from(&meanings);
+        self.meant.sort_unstable();
+        self.meant.dedup();
+        let code = |meaning: &u32| self.meant.partition_point(|other| other < meaning) as u32;
+        self.code_of = meanings.iter().map(code).collect();
+    }
+
+    /// Finds the user's line of every stack that a block has.
+    fn find_lines(&mut self) {
+        let (tables, stacks) = (&self.trace.tables, &self.trace.blocks.stack);
+        let mut is_met = vec![false; tables.stacks.len()];
+        for stack in stacks {
+            if let Some(is_met) = is_met.get_mut(stack.0 as usize) {
+                *is_met = true;
+            }
+        }
+        let line_of = |(row, is_met): (usize, &bool)| is_met.then(|| user_line(tables, StackId(row as u32))).flatten();
+        let found: Vec<Option<SourceLine>> = is_met.par_iter().enumerate().with_min_len(64).map(line_of).collect();
+        let mut rows: HashMap<SourceLine, u32> = HashMap::new();
+        let lines = &mut self.lines;
+        let mut meanings: Vec<u32> = Vec::with_capacity(found.len() + 1);
+        for line in found {
+            meanings.push(line.map_or(u32::MAX, |line| {
+                *rows.entry(line).or_insert_with(|| {
+                    lines.push(line);
+                    lines.len() as u32 - 1
+                })
+            }));
+        }
+        meanings.push(u32::MAX);
+        self.number(meanings.into_iter());
+    }
+
+    /// How many codes there are.
+    fn codes(&self) -> usize {
+        self.meant.len()
+    }
+
+    /// The code of the block in `row`.
+    #[inline]
+    fn code(&self, row: usize) -> usize {
+        let blocks = &self.trace.blocks;
+        let of_table = |row: u32| {
+            let last = self.code_of.len().saturating_sub(1);
+            self.code_of.get((row as usize).min(last)).map_or(0, |code| *code as usize)
+        };
+        match self.by {
+            ColourBy::Category => blocks.category[row] as usize,
+            ColourBy::Scope(_) => of_table(blocks.scope[row].0),
+            ColourBy::Op => of_table(blocks.op[row].0),
+            ColourBy::CallSite => of_table(blocks.stack[row].0),
+            ColourBy::Lifetime => Lifetime::of(self.trace, &blocks.get(BlockId(row as u32))) as usize,
+            ColourBy::Stream => self.streams.partition_point(|stream| *stream < blocks.stream[row].0),
+        }
+    }
+
+    /// Whether `code` stands for "has none".
+    fn is_none(&self, code: usize) -> bool {
+        self.meant.get(code) == Some(&u32::MAX)
+    }
+
+    fn name(&self, code: usize) -> String {
+        let tables = &self.trace.tables;
+        let meant = self.meant.get(code).copied().unwrap_or(u32::MAX);
+        if meant == u32::MAX {
+            return "(none)".to_owned();
+        }
+        match self.by {
+            ColourBy::Category => Category::ALL[code].name().to_owned(),
+            ColourBy::Lifetime => Lifetime::ALL[code].name().to_owned(),
+            ColourBy::Stream => format!("stream {}", self.streams[code]),
+            ColourBy::Scope(_) => tables.scope_path(ScopeId(meant)),
+            ColourBy::Op => tables.string(StringId(meant)).to_owned(),
+            ColourBy::CallSite => short_line(&tables.line_text(&self.lines[meant as usize])),
+        }
+    }
+}
+
+/// `folder/file.py:184 function` with the leading folders left out.
+pub fn short_line(text: &str) -> String {
+    let line = LineText::parse(text);
+    LineText { path: line.file_name(), ..line }.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_analysis::Filter;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn recording() -> Recording {
+        let text = "
+            baseline w 100 parameter @net.0
+            alloc a 10 activation #linear @net.0 < forward < main
+            alloc b 50 activation #relu @net.1 < forward < main
+            alloc c 20 gradient #linear @net.0 < backward < main
+        ";
+        Recording::new("test", None, trace_from_text(text).unwrap())
+    }
+
+    fn names(by: ColourBy) -> Vec<String> {
+        let recording = recording();
+        let colouring = Colouring::build(&recording, 0, by, Metric::Requested, &Arc::default());
+        colouring.entries.into_iter().map(|entry| entry.name).collect()
+    }
+
+    #[test]
+    fn the_legend_names_what_there_is_in_a_fixed_order() {
+        assert_eq!(names(ColourBy::Category), ["parameter", "gradient", "activation"]);
+        assert_eq!(names(ColourBy::Scope(1)), ["net"]);
+        assert_eq!(names(ColourBy::Scope(2)), ["net.0", "net.1"]);
+        assert_eq!(names(ColourBy::Scope(9)), ["net.0", "net.1"]);
+        assert_eq!(names(ColourBy::Op), ["(none)", "linear", "relu"]);
+        assert_eq!(names(ColourBy::CallSite), ["(none)", "forward", "backward"]);
+        assert_eq!(names(ColourBy::Stream), ["stream 0"]);
+    }
+
+    #[test]
+    fn categories_keep_their_colour_and_left_out_blocks_turn_grey() {
+        let recording = recording();
+        let filter: Filter = "category=activation".parse().unwrap();
+        let matches = Arc::new(Matches::of(&recording.trace, &filter));
+        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &matches);
+        assert_eq!(colouring.entries[2].colour, theme::category(Category::Activation));
+        assert_eq!(colouring.entry(BlockId(1)), colouring.entry(BlockId(2)));
+        let grey = colouring.colour(BlockId(0));
+        assert!(grey.r() == grey.g() && grey.g() == grey.b());
+        assert_ne!(colouring.colour(BlockId(1)).r(), colouring.colour(BlockId(1)).g());
+    }
+
+    #[test]
+    fn the_legend_is_of_the_chosen_device_alone() {
+        let text = "
+            baseline w 100 parameter #init device=1
+            alloc a 10 activation #linear
+            alloc g 20 gradient #relu device=1
+        ";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        let names = |device: usize, by: ColourBy| -> Vec<String> {
+            let colouring = Colouring::build(&recording, device, by, Metric::Requested, &Arc::default());
+            for block in recording.trace.blocks.ids() {
+                colouring.instance_colour(block);
+            }
+            colouring.entries.into_iter().map(|entry| entry.name).collect()
+        };
+        assert_eq!(names(0, ColourBy::Category), ["activation"]);
+        assert_eq!(names(1, ColourBy::Category), ["parameter", "gradient"]);
+        assert_eq!(names(0, ColourBy::Lifetime), ["kept to the end"]);
+        assert_eq!(names(0, ColourBy::Op), ["linear"]);
+    }
+
+    #[test]
+    fn many_entries_are_kept_to_the_largest_and_the_rest_shares_one() {
+        let text: String = (0..100).map(|n| format!("alloc b{n} {} #op{n}\n", n + 1)).collect();
+        let recording = Recording::new("many", None, trace_from_text(&text).unwrap());
+        let colouring = Colouring::build(&recording, 0, ColourBy::Op, Metric::Requested, &Arc::default());
+        assert_eq!(colouring.entries.len(), theme::MOST_ENTRIES);
+        assert_eq!(colouring.entries.last().unwrap().name, "(all others)");
+        assert_eq!(colouring.entries[0].name, "op69");
+        assert_eq!(colouring.entry(BlockId(3)), theme::MOST_ENTRIES - 1);
+    }
+}

@@ -1,0 +1,160 @@
+//! Below: what makes the difference, as tables or as a flame graph, and which group is chosen.
+
+use std::sync::Arc;
+
+use eframe::egui::{Ui, UiBuilder};
+use highwater_analysis::diff::Likeness;
+use highwater_snapshots::units::format_count;
+
+use super::choices::Look;
+use super::condition;
+use super::flame::{Act, Flame};
+use super::job::Answer;
+use crate::gui::widgets::table::{TableState, csv, table_with_tips_ui};
+
+/// What is remembered of a table.
+#[derive(Debug, Default)]
+struct Page {
+    table: TableState,
+    /// The rows in the order in which they are shown.
+    order: Vec<usize>,
+}
+
+/// What stands below the timelines.
+#[derive(Debug, Default)]
+pub(super) struct Below {
+    /// The tables, in the order in which an answer has them.
+    pages: [Page; 4],
+    flame: Flame,
+    /// The chosen group, by its row in the answer.
+    chosen: Option<usize>,
+    /// What is to be said of groups that were matched loosely.
+    likeness: Option<String>,
+}
+
+/// Said in place of phases where there is nothing to set side by side.
+const SAME_RECORDING: &str = "Both sides are the same recording, so every phase is the same.";
+/// How the steps of both sides belong together.
+const PAIRED_STEPS: &str = "Steps of the same number are paired, and the last step of A with the last of B.";
+
+/// The table of a look; none of the flame graph.
+const fn page_of(look: Look) -> Option<usize> {
+    match look {
+        Look::Groups => Some(0),
+        Look::Flame => None,
+        Look::Phases => Some(1),
+        Look::Totals => Some(2),
+        Look::Settings => Some(3),
+    }
+}
+
+impl Below {
+    /// Goes over to another answer.
+    pub(super) fn take(&mut self, answer: &Answer) {
+        for (page, sheet) in self.pages.iter_mut().zip(&answer.sheets) {
+            // The columns may be others: keys have one each.
+            page.table.sort = page.table.sort.filter(|(column, _)| *column < sheet.columns.len());
+            (page.table.chosen, page.table.first) = (None, 0);
+            page.order = sheet.order(page.table.sort);
+        }
+        self.flame.reset();
+        self.chosen = None;
+        let loosely = answer.comparison.diff.groups.iter().filter(|group| group.likeness == Likeness::Alike).count();
+        self.likeness = (loosely > 0).then(|| {
+            let plural = if loosely == 1 { " was" } else { "s were" };
+            format!("{} group{plural} matched loosely.", format_count(loosely as u64))
+        });
+    }
+
+    /// The chosen group.
+    pub(super) fn chosen(&self) -> Option<usize> {
+        self.chosen
+    }
+
+    /// Lets go of the chosen group; whether there was one.
+    pub(super) fn unchoose(&mut self) -> bool {
+        self.pages[0].table.chosen = None;
+        self.chosen.take().is_some()
+    }
+
+    /// What is to be said of how groups were matched.
+    pub(super) fn likeness(&self) -> Option<&str> {
+        self.likeness.as_deref()
+    }
+
+    /// Shows the answer; gives conditions that are to be added.
+    pub(super) fn below_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, look: Look) -> Option<String> {
+        let Some(row) = page_of(look) else {
+            return match self.flame.flame_ui(ui, answer, self.chosen)? {
+                Act::Choose(group) => {
+                    self.chosen = (self.chosen != Some(group)).then_some(group);
+                    None
+                }
+                Act::Filter(group) => condition_of(answer, group),
+            };
+        };
+        let (sheet, page) = (answer.sheets.get(row)?, self.pages.get_mut(row)?);
+        let Page { table, order } = page;
+        let row_of = |row: usize| order.get(row).copied().unwrap_or(usize::MAX);
+        let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
+        let tip = |row: usize, column: usize| sheet.value(row_of(row), column).exact();
+        if look == Look::Phases {
+            let is_same = answer.comparison.phases.is_empty();
+            ui.weak(if is_same { SAME_RECORDING } else { PAIRED_STEPS });
+            if is_same {
+                return None;
+            }
+        }
+        let touched = table_with_tips_ui(ui, sheet.name, &sheet.columns, order.len(), table, (cell, tip));
+        let mut found = None;
+        if look == Look::Groups {
+            let groups = answer.comparison.diff.groups.len();
+            if let Some(group) = touched.chosen.map(row_of) {
+                self.chosen = Some(group).filter(|group| *group < groups);
+            }
+            found = touched.opened.map(row_of).and_then(|group| condition_of(answer, group));
+        }
+        if touched.is_resorted {
+            page.order = sheet.order(page.table.sort);
+            if look == Look::Groups {
+                self.chosen = None;
+            }
+        }
+        found
+    }
+
+    /// Shows the groups as a picture has them: as a table, and beside it, where there is room, as a flame graph.
+    pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>) {
+        /// Share of the width that the table takes.
+        const TABLE: f32 = 0.58;
+        /// Width from which on there is room for both, in points.
+        const WIDE: f32 = 1000.0;
+        let whole = ui.available_rect_before_wrap();
+        if whole.width() < WIDE {
+            self.below_ui(ui, answer, Look::Groups);
+            return;
+        }
+        let (mut left, mut right) = (whole, whole);
+        left.max.x = whole.left() + whole.width() * TABLE;
+        right.min.x = left.max.x + 12.0;
+        for (rect, look) in [(left, Look::Groups), (right, Look::Flame)] {
+            ui.scope_builder(UiBuilder::new().id_salt(look.name()).max_rect(rect), |ui| {
+                self.below_ui(ui, answer, look)
+            });
+        }
+    }
+
+    /// The table of a look in exact figures, in the order shown; of the flame graph the groups.
+    pub(super) fn csv(&self, answer: &Answer, look: Look) -> String {
+        let row = page_of(look).unwrap_or(0);
+        let (Some(sheet), Some(page)) = (answer.sheets.get(row), self.pages.get(row)) else { return String::new() };
+        csv(&sheet.columns, page.order.len(), |row, column| sheet.value(page.order[row], column).bare())
+    }
+}
+
+/// The condition that a group's blocks meet in B, or in A where B has none.
+fn condition_of(answer: &Answer, group: usize) -> Option<String> {
+    let group = answer.comparison.diff.groups.get(group)?;
+    let [_, b] = condition::of_group(group, answer.keys())?;
+    Some(b)
+}

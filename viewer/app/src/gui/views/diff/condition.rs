@@ -1,0 +1,83 @@
+//! Condition: the words of the search language for a group of both sides.
+
+use highwater_analysis::diff::DiffGroup;
+use highwater_analysis::{GroupKey, Lifetime};
+
+use crate::gui::filter::condition::is;
+
+/// The conditions that blocks of `group` meet in A and B; none where the language cannot say it.
+pub(super) fn of_group(group: &DiffGroup, keys: &[GroupKey]) -> Option<[String; 2]> {
+    let of = |values: &[String]| -> Option<String> {
+        let terms: Option<Vec<String>> = keys.iter().zip(values).map(|(key, value)| term(*key, value)).collect();
+        Some(terms?.join(" "))
+    };
+    let b = of(&group.key)?;
+    let a = group.former_key.as_deref().map_or_else(|| Some(b.clone()), of)?;
+    Some([a, b])
+}
+
+fn term(key: GroupKey, value: &str) -> Option<String> {
+    match key {
+        GroupKey::Category | GroupKey::Phase => Some(format!("{}={value}", key.name())),
+        GroupKey::Pool => is(key.name(), value),
+        GroupKey::Step | GroupKey::Stream => value.parse::<u64>().is_ok().then(|| format!("{}={value}", key.name())),
+        GroupKey::Size => Some(format!("size={}", value.replace(' ', ""))),
+        GroupKey::Lifetime => {
+            let lifetime = Lifetime::ALL.into_iter().find(|lifetime| lifetime.name() == value)?;
+            Some(format!("lifetime={}", lifetime.word()))
+        }
+        // No condition says how a path begins.
+        GroupKey::ScopeTo(_) => None,
+        // Which lines are nobody's program cannot be said.
+        GroupKey::Frame if value == NONE => None,
+        GroupKey::Op | GroupKey::Scope | GroupKey::Stack | GroupKey::Frame => {
+            is(key.name(), if value == NONE { "" } else { value })
+        }
+    }
+}
+
+/// What a value is called that a block does not have.
+const NONE: &str = "(none)";
+
+#[cfg(test)]
+mod tests {
+    use highwater_analysis::diff::{Asked, DiffAt, DiffQuery};
+    use highwater_analysis::{Diff, Filter, LiveIndex, Matches, Metric, Series};
+    use highwater_snapshots::text::trace_from_text;
+    use highwater_snapshots::{BlockId, DeviceId};
+
+    use super::*;
+
+    #[test]
+    fn the_words_for_a_group_find_its_blocks_on_both_sides() {
+        let a = trace_from_text("alloc w 1536 parameter #fc @net.fc < net.py:10 forward < main\nalloc x 10").unwrap();
+        let b = trace_from_text("alloc w 1000 parameter #fc @net.fc < net.py:12 forward < main\nalloc y 10").unwrap();
+        let index = |trace| (Series::build(trace, DeviceId(0)), LiveIndex::build(trace, DeviceId(0)));
+        let indices = [index(&a), index(&b)];
+        let asked = [
+            Asked { trace: &a, series: &indices[0].0, live: &indices[0].1 },
+            Asked { trace: &b, series: &indices[1].0, live: &indices[1].1 },
+        ];
+        for key in GroupKey::ALL {
+            let filter = Filter::default();
+            let query = DiffQuery { keys: &[*key], top: usize::MAX, filter: &filter };
+            let moments = asked.map(|asked| DiffAt::Peak.find(asked, Metric::Requested).unwrap());
+            let diff = Diff::of(asked, moments, &query);
+            for group in &diff.groups {
+                let Some(words) = of_group(group, &[*key]) else {
+                    assert!(*key == GroupKey::Frame || *key == GroupKey::Step, "{key:?} {group:?}");
+                    continue;
+                };
+                for (side, trace) in [&a, &b].into_iter().enumerate() {
+                    let filter: Filter = words[side].parse().unwrap_or_else(|why| panic!("{words:?}: {why}"));
+                    let matches = Matches::of(trace, &filter);
+                    let found: u64 = (0..trace.blocks.len())
+                        .filter(|row| matches.contains(BlockId(*row as u32)))
+                        .map(|row| trace.blocks.requested[row])
+                        .sum();
+                    assert_eq!(found, [group.a_bytes, group.b_bytes][side], "{key:?} {words:?}");
+                }
+            }
+        }
+    }
+}

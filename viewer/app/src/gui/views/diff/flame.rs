@@ -1,0 +1,314 @@
+//! Flame: the groups of both sides as an icicle, each bar as wide as the side that has more, coloured by what became of
+//! it.
+
+use std::sync::Arc;
+
+use eframe::egui::{Label, Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+use highwater_analysis::diff::{Change, DiffNode, DiffTree};
+use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
+
+use super::job::Answer;
+use crate::gui::views::moment::tile::{self, Emphasis};
+use crate::gui::widgets::theme;
+
+/// A node in its place: from left to right in points, and in which row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bar {
+    left: f32,
+    right: f32,
+    row: usize,
+    what: What,
+}
+
+/// What a bar stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum What {
+    Node(u32),
+    /// So many children of a node that are too narrow to be seen, with their bytes in A and B.
+    Rest {
+        count: usize,
+        bytes: [u64; 2],
+    },
+}
+
+/// What the user asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Choose this group.
+    Choose(usize),
+    /// Narrow both sides to this group.
+    Filter(usize),
+}
+
+/// The bars last laid out, and for what.
+#[derive(Debug, Default)]
+pub(super) struct Flame {
+    focus: u32,
+    /// The node that the keyboard is on.
+    at: u32,
+    bars: Vec<Bar>,
+    of: Option<(Arc<Answer>, u32, f32)>,
+}
+
+/// The bars of `focus`, of what it is part of and of all below. By row, then from left to right.
+fn bars(tree: &DiffTree, focus: u32, width: f32) -> Vec<Bar> {
+    // What all groups share is one bar: the functions that start a program say nothing.
+    let trunk = trunk(tree);
+    let inner = trunk.last().copied().unwrap_or(DiffTree::ROOT);
+    let focus = if focus == DiffTree::ROOT || trunk.contains(&focus) { inner } else { focus };
+    let path = tree.path(focus);
+    let above = path.into_iter().filter(|id| *id == inner || !trunk.contains(id));
+    let above = std::iter::once(DiffTree::ROOT).chain(above);
+    let whole = |(row, id)| Bar { left: 0.0, right: width, row, what: What::Node(id) };
+    let mut out: Vec<Bar> = above.enumerate().map(whole).collect();
+    let total = tree.node(focus).extent;
+    if total == 0 {
+        return out;
+    }
+    let scale = f64::from(width) / total as f64;
+    let least = f64::from(theme::LEAST_BAR) / scale;
+    let mut row = vec![(focus, 0.0_f64)];
+    for depth in out.len().. {
+        let mut next = Vec::new();
+        for (id, left) in row {
+            let mut left = left;
+            let children = &tree.node(id).children;
+            let seen = children.partition_point(|child| tree.node(*child).extent as f64 >= least.max(1.0));
+            for &child in &children[..seen] {
+                let right = left + tree.node(child).extent as f64 * scale;
+                out.push(Bar { left: left as f32, right: right as f32, row: depth, what: What::Node(child) });
+                next.push((child, left));
+                left = right;
+            }
+            let rest = &children[seen..];
+            let sum = |of: fn(&DiffNode) -> u64| rest.iter().map(|child| of(tree.node(*child))).sum::<u64>();
+            let extent = sum(|node| node.extent);
+            if extent > 0 {
+                let bytes = [sum(|node| node.bytes[0]), sum(|node| node.bytes[1])];
+                let right = left + extent as f64 * scale;
+                let what = What::Rest { count: rest.len(), bytes };
+                out.push(Bar { left: left as f32, right: right as f32, row: depth, what });
+            }
+        }
+        if next.is_empty() {
+            break;
+        }
+        row = next;
+    }
+    out
+}
+
+/// The nodes that all groups share, from the one below the root on.
+fn trunk(tree: &DiffTree) -> Vec<u32> {
+    let mut trunk = Vec::new();
+    let mut at = DiffTree::ROOT;
+    while let ([only], None) = (&tree.node(at).children[..], tree.node(at).group) {
+        trunk.push(*only);
+        at = *only;
+    }
+    trunk
+}
+
+impl Flame {
+    /// Shows all again: the tree is another one.
+    pub(super) fn reset(&mut self) {
+        (self.focus, self.at) = (DiffTree::ROOT, DiffTree::ROOT);
+    }
+
+    /// Shows the answer's tree in the room that there is; `chosen` is the chosen group.
+    pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, chosen: Option<usize>) -> Option<Act> {
+        legend_ui(ui);
+        let width = ui.available_width() - ui.spacing().scroll.bar_width - 2.0;
+        let is_same = self
+            .of
+            .as_ref()
+            .is_some_and(|(known, focus, of)| Arc::ptr_eq(known, answer) && *focus == self.focus && *of == width);
+        if !is_same {
+            self.bars = bars(&answer.tree, self.focus, width);
+            self.of = Some((Arc::clone(answer), self.focus, width));
+        }
+        let rows = self.bars.last().map_or(0, |bar| bar.row + 1);
+        let size = vec2(width, rows as f32 * theme::FLAME_ROW);
+        let area = ScrollArea::vertical().id_salt("difference flame").auto_shrink([false, false]);
+        area.show_viewport(ui, |ui, seen| {
+            let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+            let response = ui.interact(rect, ui.scope_id().with("difference bars"), Sense::click());
+            let keys: Vec<&str> = answer.keys().iter().map(|key| key.name()).collect();
+            let label = format!("Flame graph of the difference by {}", keys.join(", "));
+            response.widget_info(|| WidgetInfo::labeled(Role::Group, true, &label));
+            self.bars_ui(ui, (rect, seen), &response, answer, chosen)
+        })
+        .inner
+    }
+
+    fn bars_ui(
+        &mut self,
+        ui: &Ui,
+        (rect, seen): (Rect, Rect),
+        response: &Response,
+        answer: &Answer,
+        chosen: Option<usize>,
+    ) -> Option<Act> {
+        let tree = &answer.tree;
+        let first = (seen.top() / theme::FLAME_ROW).floor().max(0.0) as usize;
+        let end = (seen.bottom() / theme::FLAME_ROW).ceil().max(0.0) as usize;
+        let from = self.bars.partition_point(|bar| bar.row < first);
+        let to = self.bars.partition_point(|bar| bar.row < end);
+        let mut clicked = None;
+        for (index, bar) in self.bars.iter().enumerate().take(to).skip(from) {
+            if bar.right - bar.left < 1.0 {
+                continue;
+            }
+            let top = rect.top() + bar.row as f32 * theme::FLAME_ROW;
+            let place = Rect::from_min_max(
+                pos2(rect.left() + bar.left, top),
+                pos2(rect.left() + bar.right, top + theme::FLAME_ROW),
+            );
+            let (name, bytes, change) = facts(tree, bar.what);
+            let words =
+                tile::with_amount(ui, place, &name, &format_signed_bytes(i128::from(bytes[1]) - i128::from(bytes[0])));
+            let on_bar = ui.interact(place, response.id.with(index), Sense::CLICK);
+            on_bar.widget_info(|| {
+                WidgetInfo::labeled(Role::Button, true, format!("{name}: {}, {}", words_of(bytes), change.name()))
+            });
+            let group = if let What::Node(id) = bar.what { tree.node(id).group } else { None };
+            let is_chosen = response.has_focus() && bar.what == What::Node(self.at)
+                || group.is_some() && group.map(|group| group as usize) == chosen;
+            let emphasis = Emphasis { is_hovered: on_bar.hovered(), is_chosen };
+            tile::paint(ui, place, theme::change(change), [&words, ""], emphasis);
+            if on_bar.clicked() {
+                response.request_focus();
+                clicked = Some(bar.what);
+            }
+            on_bar.on_hover_ui(|ui| {
+                ui.set_max_width(theme::TOOLTIP_WIDTH);
+                ui.label(&name);
+                ui.strong(format!("{}, {}", words_of(bytes), change.name()));
+                ui.label(format!("{} B and {} B", format_count(bytes[0]), format_count(bytes[1])));
+            });
+        }
+        tile::focus_frame(ui, response);
+        if let Some(What::Node(id)) = clicked {
+            return self.go(tree, id);
+        }
+        self.walk(ui, response, tree)
+    }
+
+    /// Chooses what ends at a node, or shows its inside.
+    fn go(&mut self, tree: &DiffTree, id: u32) -> Option<Act> {
+        self.at = id;
+        let node = tree.node(id);
+        if node.children.is_empty() {
+            return Some(Act::Choose(node.group? as usize));
+        }
+        self.focus = id;
+        None
+    }
+
+    fn walk(&mut self, ui: &Ui, response: &Response, tree: &DiffTree) -> Option<Act> {
+        let walked = tile::walked(ui, response);
+        if walked.leaves {
+            let parent = tree.node(self.focus).parent;
+            self.focus = if trunk(tree).contains(&parent) { DiffTree::ROOT } else { parent };
+            self.at = self.focus;
+            return None;
+        }
+        let is_drawn = |id: u32| self.bars.iter().any(|bar| bar.what == What::Node(id));
+        let next = match walked.by {
+            [0, 0] if walked.filters => return Some(Act::Filter(tree.node(self.at).group? as usize)),
+            [0, 0] if walked.enters => return self.go(tree, self.at),
+            [0, 0] => return None,
+            [0, down] if down > 0 => below(tree, self.at).find(|id| is_drawn(*id))?,
+            // What is part of the trunk has no bar of its own.
+            [0, _] => above(tree, self.at).find(|id| is_drawn(*id)).unwrap_or(DiffTree::ROOT),
+            [right, _] => {
+                let siblings = &tree.node(tree.node(self.at).parent).children;
+                let row = siblings.iter().position(|id| *id == self.at)? as i64;
+                siblings[(row + i64::from(right)).clamp(0, siblings.len() as i64 - 1) as usize]
+            }
+        };
+        if is_drawn(next) {
+            self.at = next;
+        }
+        None
+    }
+}
+
+/// What a node is part of, from the nearest on.
+fn above(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(tree.node(id).parent), |id| (*id != DiffTree::ROOT).then(|| tree.node(*id).parent))
+}
+
+/// The widest part of a node, the widest part of that, and so on.
+fn below(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(tree.node(id).children.first().copied(), |id| tree.node(*id).children.first().copied())
+}
+
+fn facts(tree: &DiffTree, what: What) -> (String, [u64; 2], Change) {
+    match what {
+        What::Node(DiffTree::ROOT) => {
+            let root = tree.node(DiffTree::ROOT);
+            ("all".to_owned(), root.bytes, root.change())
+        }
+        What::Node(id) => {
+            let node = tree.node(id);
+            let left_out = above(tree, id).take_while(|id| *id != DiffTree::ROOT).count();
+            let is_trunk = left_out > 0 && above(tree, id).all(|id| tree.node(id).children.len() == 1);
+            let callers = if left_out == 1 { "caller" } else { "callers" };
+            let name =
+                if is_trunk { format!("{} (and its {left_out} {callers})", node.name) } else { node.name.clone() };
+            (name, node.bytes, node.change())
+        }
+        What::Rest { count, bytes } => {
+            (format!("{} more", format_count(count as u64)), bytes, Change::of(bytes, [0, 0]))
+        }
+    }
+}
+
+fn words_of([a, b]: [u64; 2]) -> String {
+    format!("A {}, B {}, {}", format_bytes(a), format_bytes(b), format_signed_bytes(i128::from(b) - i128::from(a)))
+}
+
+/// Says what colours and widths mean.
+fn legend_ui(ui: &mut Ui) {
+    ui.horizontal_wrapped(|ui| {
+        for change in Change::ALL {
+            theme::swatch_ui(ui, theme::change(change));
+            ui.add(Label::new(change.name()).extend());
+        }
+        ui.weak("A bar is as wide as the larger side.");
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_analysis::GroupKey;
+    use highwater_analysis::diff::{DiffGroup, Likeness, StackText};
+    use highwater_snapshots::tables::Tables;
+
+    use super::*;
+
+    #[test]
+    fn bars_fill_the_row_above_and_what_is_too_narrow_is_one() {
+        let group = |name: &str, bytes: [u64; 2]| DiffGroup {
+            key: vec![name.to_owned()],
+            former_key: None,
+            stacks: [highwater_snapshots::StackId::NONE; 2],
+            a_bytes: bytes[0],
+            b_bytes: bytes[1],
+            a_blocks: 1,
+            b_blocks: 1,
+            likeness: Likeness::Equal,
+        };
+        let groups = [group("a", [600, 100]), group("b", [100, 390]), group("c", [6, 2]), group("d", [4, 4])];
+        let tables = Tables::default();
+        let stacks = StackText { tables: [&tables; 2], hides_internals: true };
+        let tree = DiffTree::of(&groups, &[GroupKey::Category], &stacks);
+        let bars = bars(&tree, DiffTree::ROOT, 100.0);
+        let inner: Vec<&Bar> = bars.iter().filter(|bar| bar.row == 1).collect();
+        assert_eq!(inner.len(), 3);
+        assert!((inner[0].left, inner[2].right) == (0.0, 100.0) && inner[0].right == inner[1].left);
+        assert_eq!(inner[2].what, What::Rest { count: 2, bytes: [10, 6] });
+        assert_eq!(facts(&tree, inner[0].what).2, Change::Shrunk);
+    }
+}

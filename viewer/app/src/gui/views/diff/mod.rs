@@ -1,0 +1,447 @@
+//! Diff: two recordings, or two moments of one, side by side: timelines on linked axes above, what makes the difference
+//! below. It knows no files: the app says which recordings are A and B.
+
+mod alignment;
+mod choices;
+mod choosers;
+mod condition;
+mod sheets;
+mod job;
+mod known;
+mod light;
+mod pair;
+mod flame;
+mod below;
+mod steering;
+
+use std::sync::Arc;
+
+use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, RichText, Role, Ui, WidgetInfo};
+use highwater_analysis::{GroupKey, Metric, Moment};
+use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
+
+pub use alignment::Align;
+pub use choices::{Choices, Look};
+pub use choosers::{Files, Wish};
+
+use crate::gui::views::colouring::ColourBy;
+use crate::gui::views::timeline::{self, Stacking, Timeline};
+use crate::gui::widgets::choice::choice_ui;
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::worker::Worker;
+use crate::selection::{Axis, Selection};
+use crate::session::Recording;
+use alignment::Alignment;
+use below::Below;
+use job::{Answer, Half, Key, Question};
+use known::{Known, Moments};
+use light::Light;
+use pair::{Pair, Shown, Side};
+
+/// How bands are painted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paint {
+    /// What colours mean.
+    pub colour_by: ColourBy,
+    /// The order of the stack.
+    pub stacking: Stacking,
+    /// Whether the totals are drawn as lines.
+    pub has_lines: bool,
+    /// Whether blocks that do not meet the conditions are left out.
+    pub is_hiding: bool,
+}
+
+/// The view's state.
+#[derive(Debug)]
+pub struct DiffView {
+    /// What is compared.
+    pub choices: Choices,
+    pair: Pair,
+    below: Below,
+    worker: Worker<Question, Answer>,
+    known: Known,
+    asked: Option<Key>,
+    answer: Option<Arc<Answer>>,
+    /// The blocks of the chosen group on both sides.
+    light: Light,
+}
+
+impl DiffView {
+    /// A comparison of two recordings, or of one with itself, each looked at as its selection has it.
+    pub fn new(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2], choices: Choices) -> Self {
+        let axis = selections[0].axis();
+        let side = |row: usize| {
+            let mut side = Side::new(recordings[row], selections[row]);
+            side.selection.set_axis(recordings[row], axis);
+            side
+        };
+        Self {
+            choices,
+            pair: Pair::new([side(0), side(1)]),
+            below: Below::default(),
+            worker: Worker::new("highwater-diff", |question: Question, _| Some(Answer::to(&question))),
+            known: Known::default(),
+            asked: None,
+            answer: None,
+            light: Light::default(),
+        }
+    }
+
+    /// The usual comparison: of the peaks, or of the last steps of one recording.
+    pub fn usual(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2]) -> Self {
+        let [a, b] = recordings;
+        let choices = Choices::usual([&**a, &**b], selections[0].metric);
+        Self::new(recordings, selections, choices)
+    }
+
+    /// The conditions that blocks of both sides must meet, as they were typed.
+    pub fn search_text(&self) -> &str {
+        self.pair.sides[0].search.text()
+    }
+
+    /// Keeps only blocks that meet the search `text`, on both sides.
+    pub fn search_for(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2], text: &str) {
+        for (side, recording) in self.pair.sides.iter_mut().zip(recordings) {
+            side.search.set(ctx, recording, text);
+        }
+    }
+
+    /// What is looked at on each side.
+    pub fn selections(&self) -> [&Selection; 2] {
+        let [a, b] = &self.pair.sides;
+        [&a.selection, &b.selection]
+    }
+
+    /// The two timelines.
+    pub fn timelines(&self) -> [&Timeline; 2] {
+        let [a, b] = &self.pair.sides;
+        [&a.timeline, &b.timeline]
+    }
+
+    /// Whether anything that is shown is still being worked out.
+    pub fn is_busy(&self) -> bool {
+        self.worker.is_busy() || self.light.is_busy() || self.pair.sides.iter().any(Side::is_busy)
+    }
+
+    /// Waits until all that is shown is worked out. For tests and pictures without a window.
+    pub fn wait(&mut self, ctx: &egui::Context) {
+        self.pair.sides.iter_mut().for_each(|side| side.wait(ctx));
+        let answer = self.worker.wait();
+        self.keep(answer);
+        self.light.wait();
+    }
+
+    /// The groups in exact figures, as comma-separated values; else why there are none.
+    pub fn csv(&self) -> Result<String, String> {
+        let answer = self.answer.as_ref().ok_or("the difference is still being computed; try again in a moment")?;
+        Ok(self.below.csv(answer, self.choices.look))
+    }
+
+    /// The totals that both sides have.
+    fn metrics(&self, recordings: [&Arc<Recording>; 2]) -> Vec<Metric> {
+        let has = |side: usize, metric: Metric| {
+            let index = &recordings[side].devices[self.pair.sides[side].selection.device];
+            index.summary.peaks.iter().any(|peak| peak.metric == metric)
+        };
+        Metric::ALL.into_iter().filter(|metric| has(0, *metric) && has(1, *metric)).collect()
+    }
+
+    /// The compared moments; else why one is not there.
+    fn moments(&mut self, recordings: [&Arc<Recording>; 2]) -> Moments {
+        let [a, b] = &self.pair.sides;
+        self.known.moments(recordings, [&a.selection, &b.selection], (self.choices.at, self.choices.metric))
+    }
+
+    /// Takes in what was worked out, follows recordings that were read again, and asks for what is missing.
+    fn refresh(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) -> Moments {
+        for (side, recording) in self.pair.sides.iter_mut().zip(recordings) {
+            if !side.is_of(recording) {
+                side.renew(recording);
+                self.answer = None;
+            }
+            side.search.receive(ctx, recording);
+        }
+        let metrics = self.metrics(recordings);
+        if !metrics.contains(&self.choices.metric) {
+            self.choices.metric = metrics.first().copied().unwrap_or_default();
+        }
+        let moments = self.moments(recordings);
+        if let Ok([a, b]) = &moments {
+            let half = |side: usize, moment: Moment| Half {
+                recording: Arc::clone(recordings[side]),
+                device: self.pair.sides[side].selection.device,
+                moment,
+            };
+            let filter = self.pair.sides[0].search.filter().clone();
+            let Choices { ref keys, hides_internals, .. } = self.choices;
+            let question = Question { halves: [half(0, *a), half(1, *b)], keys: keys.clone(), filter, hides_internals };
+            let key = Key::of(&question);
+            if self.asked.as_ref() != Some(&key) {
+                self.asked = Some(key);
+                self.worker.ask(ctx, question);
+            }
+        }
+        let answer = self.worker.take();
+        self.keep(answer);
+        if self.answer.as_ref().is_some_and(|answer| !answer.is_of(recordings)) {
+            self.answer = None;
+        }
+        self.light(ctx, recordings);
+        moments
+    }
+
+    fn keep(&mut self, answer: Option<Answer>) {
+        if let Some(answer) = answer {
+            let answer = Arc::new(answer);
+            self.below.take(&answer);
+            let former = self.answer.replace(answer);
+            // Names of many groups are given back elsewhere: the window goes on.
+            rayon::spawn(move || drop(former));
+        }
+    }
+
+    /// Lights the blocks of the chosen group, as far as they meet the conditions of both sides.
+    fn light(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) {
+        let text = self.pair.sides[0].search.text();
+        let chosen = self.below.chosen().zip(self.answer.as_ref());
+        let key = chosen.and_then(|(group, answer)| {
+            let words = condition::of_group(answer.comparison.diff.groups.get(group)?, answer.keys())?;
+            let [Ok(a), Ok(b)] = words.map(|words| format!("{text} {words}").parse()) else { return None };
+            Some(light::Key { answer: Arc::as_ptr(answer) as usize, group, filters: [a, b] })
+        });
+        self.light.follow(ctx, recordings, key);
+    }
+
+    fn looks(&self, paint: &Paint) -> [timeline::Look; 2] {
+        [0, 1].map(|side| {
+            let lit = self.light.matches();
+            let matches = match lit {
+                Some(lit) => &lit[side],
+                None => self.pair.sides[side].search.matches(),
+            };
+            timeline::Look {
+                colour_by: paint.colour_by,
+                stacking: paint.stacking,
+                has_lines: paint.has_lines,
+                has_overview: false,
+                matches: Arc::clone(matches),
+                is_hiding: paint.is_hiding && lit.is_none(),
+            }
+        })
+    }
+
+    fn alignment(&mut self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>) -> Arc<Alignment> {
+        let [a, b] = &self.pair.sides;
+        self.known.alignment(recordings, [&a.selection, &b.selection], moments, self.choices.align)
+    }
+
+    /// Shows the comparison; gives what the user asks of the window.
+    pub fn diff_ui(
+        &mut self,
+        ui: &mut Ui,
+        recordings: [&Arc<Recording>; 2],
+        files: &Files,
+        paint: &mut Paint,
+    ) -> Option<Wish> {
+        let moments = self.refresh(ui.ctx(), recordings);
+        let mut wish = None;
+        let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
+        Panel::top("compared").frame(frame).show(ui, |ui| {
+            wish = self.sides_ui(ui, recordings, files);
+            self.tools_ui(ui, recordings, moments.clone().ok(), paint);
+        });
+        let most = (ui.available_height() - theme::LEAST_PAIR).max(theme::LEAST_DIFFERENCE);
+        let panel = Panel::bottom("difference")
+            .default_size(theme::DIFFERENCE_HEIGHT)
+            .size_range(theme::LEAST_DIFFERENCE..=most);
+        let found = panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true).show(ui, |ui| {
+            ui.set_min_size(ui.available_size());
+            self.below_ui(ui, recordings, &moments)
+        });
+        CentralPanel::default().frame(Frame::central_panel(ui.style()).inner_margin(8)).show(ui, |ui| {
+            self.pair_ui(ui, recordings, moments.ok(), paint);
+        });
+        if let Some(words) = found.inner {
+            let text = format!("{} {words}", self.search_text().trim_end());
+            self.search_for(ui.ctx(), recordings, text.trim_start());
+        }
+        wish
+    }
+
+    /// Shows the comparison with nothing to choose from, as a picture has it; whether all of it is complete.
+    pub fn picture_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], paint: &Paint) -> bool {
+        /// Share of the height that the timelines take.
+        const UPPER: f32 = 0.64;
+        self.pair.without_reading();
+        let moments = self.refresh(ui.ctx(), recordings);
+        let alignment = self.alignment(recordings, moments.clone().ok());
+        ui.label(RichText::new(&alignment.words).weak());
+        let whole = ui.available_rect_before_wrap();
+        let (mut upper, mut lower) = (whole, whole);
+        upper.max.y = whole.top() + whole.height() * UPPER;
+        lower.min.y = upper.max.y + 6.0;
+        let above = egui::UiBuilder::new().id_salt("above").max_rect(upper);
+        ui.scope_builder(above, |ui| self.pair_ui(ui, recordings, moments.clone().ok(), paint));
+        let below = egui::UiBuilder::new().id_salt("below").max_rect(lower);
+        ui.scope_builder(below, |ui| {
+            self.headline_ui(ui, &moments);
+            if let Some(answer) = self.answer.clone() {
+                self.below.picture_ui(ui, &answer);
+            }
+        });
+        let is_complete = !self.is_busy() && (self.answer.is_some() || moments.is_err());
+        self.wait(ui.ctx());
+        is_complete
+    }
+
+    /// Which files and moments are A and B.
+    fn sides_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], files: &Files) -> Option<Wish> {
+        let mut wish = None;
+        ui.horizontal_wrapped(|ui| {
+            for (side, recording) in recordings.into_iter().enumerate() {
+                if side == 1 {
+                    ui.separator();
+                }
+                wish = choosers::file_ui(ui, files, side).or(wish);
+                self.device_ui(ui, side, recording);
+                let at = self.choices.at;
+                if let Some(next) = choosers::at_ui(ui, side, at[side], recording) {
+                    self.choices.at[side] = next;
+                    // The other recording follows while both are asked the same.
+                    if side == 0 && at[0] == at[1] && files.rows[0] != files.rows[1] {
+                        self.choices.at[1] = next;
+                    }
+                }
+            }
+            ui.separator();
+            if ui.button("Swap").on_hover_text("Swap A and B.").clicked() {
+                wish = Some(Wish::Swap);
+            }
+            if ui.button("Close").on_hover_text("Close the comparison.").clicked() {
+                wish = Some(Wish::Close);
+            }
+        });
+        wish
+    }
+
+    fn device_ui(&mut self, ui: &mut Ui, side: usize, recording: &Recording) {
+        if recording.devices.len() < 2 {
+            return;
+        }
+        let rows: Vec<usize> = (0..recording.devices.len()).collect();
+        let now = self.pair.sides[side].selection.device;
+        let label = format!("Device of {}", ["A", "B"][side]);
+        if let Some(row) = choice_ui(ui, &label, &now, &rows, |row| recording.device_label(*row)) {
+            self.pair.sides[side].selection.set_device(recording, row);
+            self.pair.fit();
+        }
+    }
+
+    /// Total, axis, alignment and conditions.
+    fn tools_ui(
+        &mut self,
+        ui: &mut Ui,
+        recordings: [&Arc<Recording>; 2],
+        moments: Option<[Moment; 2]>,
+        paint: &mut Paint,
+    ) {
+        let alignment = self.alignment(recordings, moments);
+        ui.horizontal_wrapped(|ui| {
+            let metrics = self.metrics(recordings);
+            if let Some(metric) = choosers::metric_ui(ui, self.choices.metric, &metrics) {
+                self.set_metric(metric);
+            }
+            ui.label("Across");
+            for (axis, name) in [(Axis::Event, "events"), (Axis::Time, "time")] {
+                let is_chosen = self.pair.sides[0].selection.axis() == axis;
+                if ui.selectable_label(is_chosen, name).clicked() && !is_chosen {
+                    self.set_axis(recordings, moments, axis);
+                }
+            }
+            if let Some(align) = choosers::align_ui(ui, self.choices.align) {
+                self.choices.align = align;
+                self.pair.fit();
+            }
+            ui.separator();
+            let text = self.pair.sides[0].search.search_ui(ui, recordings[0], None, &mut paint.is_hiding);
+            if let Some(text) = text {
+                self.search_for(ui.ctx(), recordings, &text);
+            }
+            let of_b = &self.pair.sides[1].search;
+            if !of_b.filter().is_empty() {
+                ui.weak(format!("in A, {} in B", format_count(of_b.matches().blocks())));
+            }
+        });
+        ui.label(RichText::new(&alignment.words).weak());
+    }
+
+    fn pair_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>, paint: &Paint) {
+        let (alignment, looks) = (self.alignment(recordings, moments), self.looks(paint));
+        let shown = Shown { recordings, alignment: &alignment, moments, metric: self.choices.metric };
+        self.pair.pair_ui(ui, &shown, &looks);
+    }
+
+    /// What makes the difference; gives conditions to be added.
+    fn below_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) -> Option<String> {
+        self.headline_ui(ui, moments);
+        ui.horizontal_wrapped(|ui| {
+            for look in Look::ALL {
+                let response = ui.selectable_label(self.choices.look == look, look.name());
+                if response.on_hover_text(look.tooltip()).clicked() {
+                    self.choices.look = look;
+                }
+            }
+            if matches!(self.choices.look, Look::Groups | Look::Flame) {
+                ui.separator();
+                choosers::keys_ui(ui, &mut self.choices.keys, recordings);
+                if self.choices.keys.contains(&GroupKey::Stack) {
+                    ui.checkbox(&mut self.choices.hides_internals, "Hide internals").on_hover_text(
+                        "Hide frames of the allocator and the framework, and native frames below Python.",
+                    );
+                }
+            }
+            if self.worker.is_busy() {
+                ui.weak("comparing");
+            }
+        });
+        let answer = self.answer.clone().filter(|_| moments.is_ok())?;
+        self.below.below_ui(ui, &answer, self.choices.look)
+    }
+
+    /// The bytes of both sides and how far they are apart, or why that cannot be told.
+    fn headline_ui(&self, ui: &mut Ui, moments: &Moments) {
+        let moments = match (moments, self.worker.failure()) {
+            (Ok(moments), None) => moments,
+            (Err(why), _) => {
+                ui.colored_label(Shades::in_ui(ui).warning, why);
+                return;
+            }
+            (_, Some(why)) => {
+                ui.colored_label(Shades::in_ui(ui).warning, why);
+                return;
+            }
+        };
+        let [a, b] = moments.map(|moment| moment.bytes);
+        let metric = self.choices.metric.name().replace('_', " ");
+        let delta = |[a, b]: [u64; 2]| format_signed_bytes(i128::from(b) - i128::from(a));
+        let words = format!("A {}  ·  B {}  ·  B - A: {} {metric}", format_bytes(a), format_bytes(b), delta([a, b]));
+        ui.horizontal_wrapped(|ui| {
+            let response = ui.label(RichText::new(&words).strong().size(15.0));
+            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &words));
+            let Some(answer) = &self.answer else { return };
+            let diff = &answer.comparison.diff;
+            if answer.is_filtered() {
+                let (a, b) = (diff.a_bytes, diff.b_bytes);
+                ui.label(format!(
+                    "Of it in found blocks: A {}, B {}, {}",
+                    format_bytes(a),
+                    format_bytes(b),
+                    delta([a, b])
+                ));
+            }
+            if let Some(words) = self.below.likeness() {
+                ui.colored_label(Shades::in_ui(ui).warning, words);
+            }
+        });
+    }
+}

@@ -1,0 +1,351 @@
+//! Pair: two timelines one above the other on linked axes: one scale, one part in view, cursors together.
+
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use eframe::egui::{self, Align, Label, Layout, Rect, RichText, Role, ScrollArea, Ui, UiBuilder, WidgetInfo, vec2};
+use highwater_analysis::{Metric, Moment};
+use highwater_snapshots::units::{format_bytes, format_signed_bytes};
+
+use super::alignment::Alignment;
+use crate::gui::filter::search::Search;
+use crate::gui::views::timeline::{Look, Timeline, drawn_metric};
+use crate::gui::widgets::legend::{Asked, Shares};
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::words::when;
+use crate::selection::{FLATTEST, NARROWEST, Pin, Selection, View, within};
+use crate::session::Recording;
+
+/// One recording of the two.
+#[derive(Debug)]
+pub(super) struct Side {
+    of: Weak<Recording>,
+    pub(super) selection: Selection,
+    pub(super) timeline: Timeline,
+    pub(super) search: Search,
+    shares: Shares,
+}
+
+impl Side {
+    pub(super) fn new(recording: &Arc<Recording>, selection: &Selection) -> Self {
+        let mut fresh = Selection::new(recording);
+        fresh.set_device(recording, selection.device);
+        fresh.set_axis(recording, selection.axis());
+        Self {
+            of: Arc::downgrade(recording),
+            selection: fresh,
+            timeline: Timeline::default(),
+            search: Search::new(recording),
+            shares: Shares::default(),
+        }
+    }
+
+    /// Goes over to `recording`, which was read later from the same file. The picture stays until the next is there.
+    pub(super) fn renew(&mut self, recording: &Arc<Recording>) {
+        let fresh = Self::new(recording, &self.selection);
+        (self.of, self.selection) = (fresh.of, fresh.selection);
+        self.search.renew(recording);
+    }
+
+    pub(super) fn is_of(&self, recording: &Arc<Recording>) -> bool {
+        self.of.as_ptr() == Arc::as_ptr(recording)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.timeline.is_drawing() || self.search.is_busy() || self.shares.is_busy()
+    }
+
+    pub(super) fn wait(&mut self, ctx: &egui::Context) {
+        self.search.wait();
+        self.shares.wait();
+        self.timeline.wait(ctx);
+    }
+}
+
+/// Height of the line that reads both timelines off, in points.
+const READING: f32 = 20.0;
+
+/// A place on the common axis that was clicked, and the block there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Pinned {
+    side: usize,
+    at: f64,
+    pin: Pin,
+}
+
+/// Two timelines.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) sides: [Side; 2],
+    /// The part in view: horizontally from where both are aligned; all, where nothing was chosen.
+    shared: Option<View>,
+    /// On which side the pointer is, and where on the common axis.
+    hover: Option<(usize, f64)>,
+    pinned: Option<Pinned>,
+    /// Height of the line that reads both off at the cursor, in points; none in a picture, in which nobody points.
+    reading: f32,
+}
+
+/// What the timelines show beside the recordings.
+pub(super) struct Shown<'a> {
+    pub(super) recordings: [&'a Arc<Recording>; 2],
+    pub(super) alignment: &'a Alignment,
+    /// The compared moments; none where one is not there.
+    pub(super) moments: Option<[Moment; 2]>,
+    pub(super) metric: Metric,
+}
+
+impl Pair {
+    pub(super) fn new(sides: [Side; 2]) -> Self {
+        Self { sides, shared: None, hover: None, pinned: None, reading: READING }
+    }
+
+    /// Leaves out what only a window has.
+    pub(super) fn without_reading(&mut self) {
+        self.reading = 0.0;
+    }
+
+    /// Shows everything of both.
+    pub(super) fn fit(&mut self) {
+        self.shared = None;
+    }
+
+    /// Where both sides' origins lie on their axes.
+    fn origins(&self, shown: &Shown<'_>) -> [f64; 2] {
+        [0, 1].map(|side| self.sides[side].selection.x_of(&shown.recordings[side].trace, shown.alignment.origins[side]))
+    }
+
+    /// The view that shows all of both, on the common axis.
+    fn whole(&self, shown: &Shown<'_>) -> View {
+        let origins = self.origins(shown);
+        let [a, b] = [0, 1].map(|side| {
+            let whole = self.sides[side].selection.whole(shown.recordings[side]);
+            (moved(&whole.x, -origins[side]), whole.y.end)
+        });
+        View { x: a.0.start.min(b.0.start)..a.0.end.max(b.0.end), y: 0.0..a.1.max(b.1) }
+    }
+
+    /// How far the view may reach.
+    fn bounds(&self, shown: &Shown<'_>) -> View {
+        let whole = self.whole(shown);
+        let capacity = |side: usize| {
+            let devices = &shown.recordings[side].devices;
+            devices[self.sides[side].selection.device].summary.capacity_bytes as f64
+        };
+        View { x: whole.x, y: 0.0..whole.y.end.max(capacity(0).max(capacity(1)) * 1.12) }
+    }
+
+    /// The part in view, on the common axis.
+    pub(super) fn view(&self, shown: &Shown<'_>) -> View {
+        self.shared.clone().unwrap_or_else(|| self.whole(shown))
+    }
+
+    /// Shows `view` of the common axis, as far as there is anything.
+    pub(super) fn show(&mut self, shown: &Shown<'_>, view: &View) {
+        let bounds = self.bounds(shown);
+        let view = View { x: within(&view.x, &bounds.x, NARROWEST), y: within(&view.y, &bounds.y, FLATTEST) };
+        self.shared = Some(view);
+    }
+
+    /// Shows the moments `at` of both in their phases.
+    pub(super) fn show_moments(&mut self, shown: &Shown<'_>, at: [Moment; 2]) {
+        let origins = self.origins(shown);
+        let mut x = f64::MAX..f64::MIN;
+        for (side, moment) in at.iter().enumerate() {
+            let trace = &shown.recordings[side].trace;
+            let selection = &self.sides[side].selection;
+            let middle = selection.middle_of(trace, moment.position()) - origins[side];
+            let span = moment.event.and_then(|event| trace.spans.at(event));
+            let around = span.map_or(middle..middle, |span| {
+                moved(&selection.x_of_events(trace, span.first.0..span.end.0), -origins[side])
+            });
+            x = x.start.min(around.start).min(middle)..x.end.max(around.end).max(middle);
+        }
+        let room = ((x.end - x.start) * 0.1).max(NARROWEST);
+        let y = self.whole(shown).y;
+        self.show(shown, &View { x: x.start - room..x.end + room, y });
+    }
+
+    /// Goes over to the other axis; what is in view stays.
+    pub(super) fn set_axis(&mut self, shown: &Shown<'_>, axis: crate::selection::Axis) {
+        let was_whole = self.shared.as_ref().is_none_or(|view| view.x == self.whole(shown).x);
+        let y = self.view(shown).y;
+        self.place(shown);
+        for (side, recording) in self.sides.iter_mut().zip(shown.recordings) {
+            side.selection.set_axis(recording, axis);
+        }
+        (self.hover, self.pinned) = (None, None);
+        let x = moved(&self.sides[0].selection.view().x, -self.origins(shown)[0]);
+        self.shared = None;
+        if !was_whole {
+            self.show(shown, &View { x, y });
+        }
+    }
+
+    /// The place that is looked at, on the common axis: under the pointer, or clicked.
+    fn cursor(&self) -> Option<(usize, f64)> {
+        self.hover.or(self.pinned.map(|pinned| (pinned.side, pinned.at)))
+    }
+
+    /// Lets go of the clicked place; whether there was one.
+    pub(super) fn unpin(&mut self) -> bool {
+        self.pinned.take().is_some()
+    }
+
+    /// Pins the moment `by` events further on, on side A; at first the compared one.
+    pub(super) fn step_cursor(&mut self, shown: &Shown<'_>, by: isize) {
+        let trace = &shown.recordings[0].trace;
+        let origin = self.origins(shown)[0];
+        let selection = &self.sides[0].selection;
+        let now = match (self.pinned, shown.moments) {
+            (Some(pinned), _) => selection.moment_at(trace, pinned.at + origin),
+            (None, Some([moment, _])) => moment.position(),
+            (None, None) => shown.alignment.origins[0],
+        };
+        let moment = now.saturating_add_signed(by).min(trace.events.len());
+        let at = selection.middle_of(trace, moment) - origin;
+        self.pinned = Some(Pinned { side: 0, at, pin: Pin { block: None, moment } });
+        self.hover = None;
+        self.sides.iter_mut().for_each(|side| side.timeline.rest_pointer());
+    }
+
+    /// The moments of both under the cursor; none where a side has nothing there.
+    pub(super) fn under_cursor(&self, shown: &Shown<'_>) -> Option<[Option<Moment>; 2]> {
+        let (_, at) = self.cursor()?;
+        let origins = self.origins(shown);
+        Some([0, 1].map(|side| {
+            let (recording, selection) = (shown.recordings[side], &self.sides[side].selection);
+            let x = at + origins[side];
+            let is_there = selection.whole(recording).x.contains(&x);
+            let moment = || selection.moment_at(&recording.trace, x);
+            let index = &recording.devices[selection.device];
+            is_there.then(|| index.moment(&recording.trace, shown.metric, moment()))
+        }))
+    }
+
+    /// Puts views, marks and cursors of both sides where they belong.
+    fn place(&mut self, shown: &Shown<'_>) {
+        let (view, bounds, origins) = (self.view(shown), self.bounds(shown), self.origins(shown));
+        let cursors = self.under_cursor(shown);
+        let on_side = |view: &View, side: usize| View { x: moved(&view.x, origins[side]), y: view.y.clone() };
+        for (row, side) in self.sides.iter_mut().enumerate() {
+            side.selection.metric = shown.metric;
+            side.selection.link(shown.recordings[row], on_side(&view, row), on_side(&bounds, row));
+            side.selection.marks = [None; 2];
+            side.selection.marks[row] = shown.moments.map(|moments| moments[row].position());
+            let block = self.pinned.filter(|pinned| pinned.side == row).and_then(|pinned| pinned.pin.block);
+            let moment = cursors.and_then(|cursors| cursors[row]);
+            side.selection.pin = moment.map(|moment| Pin { block, moment: moment.position() });
+        }
+    }
+
+    /// Shows both, and follows the user in either.
+    pub(super) fn pair_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, looks: &[Look; 2]) {
+        self.sides.iter_mut().for_each(|side| side.timeline.receive(ui.ctx()));
+        let room = ui.available_rect_before_wrap();
+        let height = (room.height() - self.reading) / 2.0;
+        let mut hover = None;
+        for row in [0, 1] {
+            self.place(shown);
+            let before = self.sides[row].selection.clone();
+            let corner = room.min + vec2(0.0, row as f32 * height);
+            let half = Rect::from_min_size(corner, vec2(room.width(), height));
+            let inside = UiBuilder::new().id_salt(("side", row)).max_rect(half);
+            ui.scope_builder(inside, |ui| {
+                // Where there is no room for both, neither lies on the other.
+                ui.shrink_clip_rect(half);
+                self.head_ui(ui, shown, row);
+                let side = &mut self.sides[row];
+                let recording = shown.recordings[row];
+                side.timeline.timeline_ui(ui, recording, &mut side.selection, &looks[row]);
+            });
+            let origin = self.origins(shown)[row];
+            let side = &self.sides[row];
+            let now = &side.selection;
+            if now.view() != before.view() {
+                self.shared = Some(View { x: moved(&now.view().x, -origin), y: now.view().y.clone() });
+                // What was drawn before follows in the next frame.
+                ui.ctx().request_repaint();
+            }
+            let middle = |moment: usize| now.middle_of(&shown.recordings[row].trace, moment) - origin;
+            if let Some(pin) = now.pin.filter(|_| now.pin != before.pin) {
+                self.pinned = Some(Pinned { side: row, at: middle(pin.moment), pin });
+            }
+            hover = hover.or(side.timeline.hover().map(|hover| (row, middle(hover.moment))));
+        }
+        if hover != self.hover {
+            ui.ctx().request_repaint();
+        }
+        self.hover = hover;
+        if self.reading > 0.0 {
+            let line = Rect::from_min_max(room.min + vec2(0.0, 2.0 * height), room.max);
+            let inside = UiBuilder::new().id_salt("reading").max_rect(line);
+            ui.scope_builder(inside, |ui| self.reading_ui(ui, shown));
+        }
+        ui.advance_cursor_after_rect(room);
+    }
+
+    /// Which side it is, what it holds at the compared moment, and the legend at that moment.
+    fn head_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize) {
+        let side = &mut self.sides[row];
+        let recording = shown.recordings[row];
+        let name = ["A", "B"][row];
+        ui.horizontal(|ui| {
+            ui.label(RichText::new(name).strong().size(15.0).color(Shades::in_ui(ui).mark));
+            ui.add(Label::new(RichText::new(&recording.name).strong()).truncate());
+            if let Some(moments) = shown.moments {
+                let moment = &moments[row];
+                let metric = shown.metric.name().replace('_', " ");
+                ui.label(format!("{} {metric}", format_bytes(moment.bytes)));
+                ui.weak(when(moment));
+            }
+        });
+        let position = shown.moments.map_or(0, |moments| moments[row].position());
+        if ui.available_height() < theme::LEGEND_FROM {
+            return;
+        }
+        if let Some(picture) = side.timeline.picture() {
+            let asked = Asked {
+                recording: Arc::clone(recording),
+                device: side.selection.device,
+                metric: drawn_metric(shown.metric),
+                moment: position,
+                colouring: Arc::clone(&picture.colouring),
+            };
+            side.shares.ask(ui.ctx(), &asked);
+        }
+        let legend = ScrollArea::vertical().id_salt("legend").max_height(theme::PAIR_LEGEND_HEIGHT);
+        legend.show(ui, |ui| side.shares.legend_ui(ui));
+    }
+
+    /// Both totals at the cursor, and how far they are apart.
+    fn reading_ui(&self, ui: &mut Ui, shown: &Shown<'_>) {
+        let metric = shown.metric.name().replace('_', " ");
+        let words = match self.under_cursor(shown) {
+            None => "Move the pointer over either timeline to compare both totals at that position. \
+                 A click pins it; Shift+Left and Shift+Right move it by one event."
+                .to_owned(),
+            Some(moments) => {
+                let one = |side: usize| match &moments[side] {
+                    Some(moment) => format!("{} {} ({})", ["A", "B"][side], format_bytes(moment.bytes), when(moment)),
+                    None => format!("{} has no events here", ["A", "B"][side]),
+                };
+                let delta = match moments {
+                    [Some(a), Some(b)] => {
+                        format!("  ·  B - A: {}", format_signed_bytes(i128::from(b.bytes) - i128::from(a.bytes)))
+                    }
+                    _ => String::new(),
+                };
+                format!("At the cursor, {metric}: {}  ·  {}{delta}", one(0), one(1))
+            }
+        };
+        ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+            let response = ui.add(Label::new(RichText::new(&words).weak()).truncate());
+            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &words));
+        });
+    }
+}
+
+fn moved(range: &Range<f64>, by: f64) -> Range<f64> {
+    range.start + by..range.end + by
+}

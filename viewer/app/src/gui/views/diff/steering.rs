@@ -1,0 +1,163 @@
+//! Steering: the commands that change what is looked at in a comparison.
+
+use std::sync::Arc;
+
+use eframe::egui::Context;
+use highwater_analysis::diff::DiffAt;
+use highwater_analysis::{GroupKey, Metric, Moment, TreeKey};
+
+use super::pair::Shown;
+use super::{DiffView, Look, Paint, choosers};
+use crate::command::Command;
+use crate::gui::views::group_keys::next_key;
+use crate::selection::{Axis, View};
+use crate::session::Recording;
+
+/// Share of the view that an arrow key moves.
+const STRIDE: f64 = 0.15;
+
+impl DiffView {
+    /// Whether a comparison carries out `command` itself now; none where it has nothing to do with it.
+    pub fn can(&self, command: Command) -> Option<bool> {
+        use Command as C;
+        let has_steps = || self.choices.at.iter().any(|at| matches!(at, DiffAt::Step(_) | DiffAt::StepEnd(_)));
+        let is_searching = || !self.search_text().is_empty();
+        match command {
+            C::GoToPeak
+            | C::FitAll
+            | C::ZoomIn
+            | C::ZoomOut
+            | C::ZoomInBytes
+            | C::ZoomOutBytes
+            | C::PanLeft
+            | C::PanRight
+            | C::PanUp
+            | C::PanDown
+            | C::PreviousEvent
+            | C::NextEvent
+            | C::ToggleAxis
+            | C::NextMetric
+            | C::Search
+            | C::NextLook
+            | C::NextKey
+            | C::Unpin => Some(true),
+            C::PreviousStep | C::NextStep => Some(has_steps()),
+            C::ClearSearch | C::ToggleHide => Some(is_searching()),
+            // What one recording knows and two do not.
+            C::Undo
+            | C::Redo
+            | C::PreviousPeak
+            | C::NextPeak
+            | C::PreviousOom
+            | C::NextOom
+            | C::MarkA
+            | C::MarkB
+            | C::Unmark
+            | C::ShowRange
+            | C::LargestBlock
+            | C::BlockAbove
+            | C::BlockBelow
+            | C::ZoomToBlock
+            | C::ToggleFit
+            | C::NextDevice
+            | C::SaveBelow => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Carries out `command`; whether it is one of a comparison's.
+    pub fn run(
+        &mut self,
+        ctx: &Context,
+        command: Command,
+        recordings: [&Arc<Recording>; 2],
+        paint: &mut Paint,
+    ) -> bool {
+        if self.can(command) != Some(true) {
+            return false;
+        }
+        let moments = self.moments(recordings).ok();
+        match command {
+            Command::Search => self.pair.sides[0].search.focus(),
+            Command::ClearSearch => self.search_for(ctx, recordings, ""),
+            Command::ToggleHide => paint.is_hiding = !paint.is_hiding,
+            Command::NextLook => self.choices.look = next_of(&Look::ALL, self.choices.look),
+            Command::NextKey => {
+                let first = self.choices.keys.first().copied().unwrap_or(GroupKey::Category);
+                // What one side alone has tells the sides apart; every block by itself is no group of both.
+                let is_there = |key| key != TreeKey::Block && choosers::absent_in_both(recordings, key).is_none();
+                if let TreeKey::By(key) = next_key(TreeKey::By(first), is_there) {
+                    self.choices.keys = vec![key];
+                }
+            }
+            Command::NextMetric => self.set_metric(next_of(&self.metrics(recordings), self.choices.metric)),
+            Command::PreviousStep => self.choices.shift(-1),
+            Command::NextStep => self.choices.shift(1),
+            Command::ToggleAxis => {
+                let is_event = self.pair.sides[0].selection.axis() == Axis::Event;
+                self.set_axis(recordings, moments, if is_event { Axis::Time } else { Axis::Event });
+            }
+            Command::Unpin => {
+                if !self.below.unchoose() {
+                    self.pair.unpin();
+                }
+            }
+            Command::FitAll => self.pair.fit(),
+            command => self.travel(recordings, moments, command),
+        }
+        // What a command shows is looked at, not what lies under the pointer.
+        self.pair.sides.iter_mut().for_each(|side| side.timeline.rest_pointer());
+        true
+    }
+
+    /// Moves the view of both, or the cursor.
+    fn travel(&mut self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>, command: Command) {
+        let alignment = self.alignment(recordings, moments);
+        let shown = Shown { recordings, alignment: &alignment, moments, metric: self.choices.metric };
+        let View { x, y } = self.pair.view(&shown);
+        let (width, height) = (x.end - x.start, y.end - y.start);
+        let middle = (x.start + x.end) / 2.0;
+        let wide = |factor: f64| middle - width / 2.0 * factor..middle + width / 2.0 * factor;
+        let high = |factor: f64| y.start..y.start + height * factor;
+        let aside = |share: f64| x.start + width * share..x.end + width * share;
+        let up = |share: f64| y.start + height * share..y.end + height * share;
+        let view = match command {
+            Command::GoToPeak => {
+                if let Some(moments) = moments {
+                    self.pair.show_moments(&shown, moments);
+                }
+                return;
+            }
+            Command::PreviousEvent => return self.pair.step_cursor(&shown, -1),
+            Command::NextEvent => return self.pair.step_cursor(&shown, 1),
+            Command::ZoomIn => View { x: wide(0.5), y },
+            Command::ZoomOut => View { x: wide(2.0), y },
+            Command::ZoomInBytes => View { y: high(0.5), x },
+            Command::ZoomOutBytes => View { y: high(2.0), x },
+            Command::PanLeft => View { x: aside(-STRIDE), y },
+            Command::PanRight => View { x: aside(STRIDE), y },
+            Command::PanUp => View { y: up(STRIDE), x },
+            Command::PanDown => View { y: up(-STRIDE), x },
+            _ => return,
+        };
+        self.pair.show(&shown, &view);
+    }
+
+    /// Compares another total.
+    pub(super) fn set_metric(&mut self, metric: Metric) {
+        self.choices.metric = metric;
+    }
+
+    /// Lays both out by event, or by time.
+    pub(super) fn set_axis(&mut self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>, axis: Axis) {
+        let alignment = self.alignment(recordings, moments);
+        let shown = Shown { recordings, alignment: &alignment, moments, metric: self.choices.metric };
+        self.pair.set_axis(&shown, axis);
+    }
+}
+
+/// The one of `all` that follows `now`, the first after the last.
+fn next_of<T: Copy + PartialEq>(all: &[T], now: T) -> T {
+    let row = all.iter().position(|other| *other == now).map_or(0, |row| (row + 1) % all.len().max(1));
+    all.get(row).copied().unwrap_or(now)
+}

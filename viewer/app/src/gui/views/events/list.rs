@@ -1,0 +1,128 @@
+//! List: which events are listed, found by looking at each once, off the window's thread.
+
+use std::sync::Arc;
+
+use highwater_analysis::Matches;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
+use rayon::prelude::*;
+
+use super::words::Group;
+use crate::gui::widgets::worker::Cancel;
+use crate::session::Recording;
+
+/// Which groups of kinds are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kinds(u8);
+
+impl Default for Kinds {
+    fn default() -> Self {
+        Self((1 << Group::ALL.len()) - 1)
+    }
+}
+
+impl Kinds {
+    /// Whether a group is listed.
+    pub(super) fn contains(self, group: Group) -> bool {
+        self.0 & 1 << group as u8 != 0
+    }
+
+    /// Lists a group, or does not any more.
+    pub(super) fn toggle(&mut self, group: Group) {
+        self.0 ^= 1 << group as u8;
+    }
+}
+
+/// What decides which events are listed.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// The recording.
+    pub recording: Arc<Recording>,
+    /// Row of the device.
+    pub device: usize,
+    /// The kinds.
+    pub kinds: Kinds,
+    /// The blocks of which events are listed. Events that are about no block are, whatever these are.
+    pub matches: Arc<Matches>,
+}
+
+/// The events listed, by row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Listed {
+    /// Every event, of so many.
+    All(usize),
+    /// These, in order.
+    Some(Vec<u32>),
+}
+
+impl Listed {
+    /// How many.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::All(count) => *count,
+            Self::Some(events) => events.len(),
+        }
+    }
+
+    /// The event of a row.
+    pub(super) fn event(&self, row: usize) -> Option<EventId> {
+        match self {
+            Self::All(count) => (row < *count).then_some(EventId(row as u32)),
+            Self::Some(events) => events.get(row).copied().map(EventId),
+        }
+    }
+
+    /// The row of event `id`, or where it would stand were it listed.
+    pub(super) fn row_of(&self, id: EventId) -> Result<usize, usize> {
+        match self {
+            Self::All(count) if (id.0 as usize) < *count => Ok(id.0 as usize),
+            Self::All(count) => Err(*count),
+            Self::Some(events) => events.binary_search(&id.0),
+        }
+    }
+}
+
+/// Events looked at by one thread in one go.
+const RUN: usize = 1 << 16;
+
+/// Looks at every event; `None` if that is not wanted any more.
+pub(super) fn list(wanted: &Wanted, cancel: &Cancel) -> Option<Listed> {
+    let trace = &wanted.recording.trace;
+    let device = wanted.recording.devices.get(wanted.device)?.device;
+    let count = trace.events.len();
+    let runs: Option<Vec<Vec<u32>>> = (0..count.div_ceil(RUN))
+        .into_par_iter()
+        .map(|run| {
+            let events = run * RUN..count.min((run + 1) * RUN);
+            let is_listed = |index: &usize| is_listed(trace, device, wanted, *index);
+            (!cancel.is_cancelled()).then(|| events.filter(is_listed).map(|index| index as u32).collect())
+        })
+        .collect();
+    let runs = runs?;
+    let listed = runs.iter().map(Vec::len).sum::<usize>();
+    if listed == count {
+        return Some(Listed::All(count));
+    }
+    let mut events = Vec::with_capacity(listed);
+    runs.iter().for_each(|run| events.extend_from_slice(run));
+    Some(Listed::Some(events))
+}
+
+fn is_listed(trace: &Trace, device: DeviceId, wanted: &Wanted, index: usize) -> bool {
+    let kind = trace.events.kind[index];
+    if !wanted.kinds.contains(Group::of(kind))
+        || trace.events.device[index] != device && !trace.is_everywhere(EventId(index as u32))
+    {
+        return false;
+    }
+    let matches = &wanted.matches;
+    let subject = trace.events.subject[index];
+    match kind {
+        _ if matches.is_all() => true,
+        EventKind::Alloc | EventKind::FreeRequested | EventKind::FreeCompleted | EventKind::Used => {
+            matches.contains(BlockId(subject))
+        }
+        EventKind::Tag => trace.tags.get(subject as usize).is_some_and(|(block, _)| matches.contains(*block)),
+        _ => true,
+    }
+}

@@ -1,0 +1,461 @@
+//! Events: the list of events, one row each, with search.
+
+mod words;
+mod list;
+mod search;
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Weak};
+
+use eframe::egui::{self, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
+use highwater_analysis::frames::user_line;
+use highwater_analysis::{GroupKey, Matches};
+use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{EventId, StackId, Trace};
+
+use crate::figures::moment::count_of;
+use crate::gui::scene::{Scene, Wish};
+use crate::gui::views::colouring::short_line;
+use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui, write_csv};
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::worker::Worker;
+use crate::session::Recording;
+use list::{Kinds, Listed, Wanted};
+use search::{Found, Sought};
+use words::{Facts, Group};
+
+const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number: bool) -> Column {
+    Column { name, tooltip, width, is_number, is_sortable: false }
+}
+
+const COLUMNS: [Column; 10] = [
+    column("Event", "Index of the event, from 0.", 92.0, true),
+    column("Seconds", "Time since the start of the recording.", 92.0, true),
+    column("Kind", "What happened.", 126.0, false),
+    column("Size", "Requested bytes; for a segment its size.", 84.0, true),
+    column("Block", "The block (b) or segment (s).", 78.0, false),
+    column("Category", "The category of the block.", 116.0, false),
+    column("Operation", "The operation that requested the block.", 120.0, false),
+    column("Module", "The module that requested the block.", 150.0, false),
+    column("Step, phase", "The phase of the training step.", 110.0, false),
+    column("Called by", "The innermost line of your program; for marks their text.", 0.0, false),
+];
+
+/// The columns in the order in which they are shown.
+const ORDER: [usize; 10] = [0, 1, 2, 3, 4, 5, 9, 6, 7, 8];
+
+/// The columns that have a value anywhere in `recording`.
+fn shown_columns(recording: &Recording) -> Vec<usize> {
+    let is_absent = |column: usize| match column {
+        6 => recording.absent.reason(GroupKey::Op).is_some(),
+        7 => recording.absent.reason(GroupKey::Scope).is_some(),
+        8 => recording.trace.spans.rows().is_empty(),
+        _ => false,
+    };
+    ORDER.into_iter().filter(|column| !is_absent(*column)).collect()
+}
+
+const CSV: [Column; 13] = [
+    column("event", "", 0.0, true),
+    column("time_ns", "", 0.0, true),
+    column("kind", "", 0.0, false),
+    column("device", "", 0.0, true),
+    column("size", "", 0.0, true),
+    column("block", "", 0.0, true),
+    column("segment", "", 0.0, true),
+    column("category", "", 0.0, false),
+    column("op", "", 0.0, false),
+    column("scope", "", 0.0, false),
+    column("step_phase", "", 0.0, false),
+    column("call_site", "", 0.0, false),
+    column("note", "", 0.0, false),
+];
+
+/// Call sites remembered for rows that were in view.
+const MOST_SITES: usize = 20_000;
+
+/// A list of events of a recording.
+#[derive(Debug)]
+pub struct Export {
+    recording: Arc<Recording>,
+    listed: Arc<Listed>,
+}
+
+impl Export {
+    /// Writes them as comma-separated values, in exact figures, line by line.
+    pub fn write_csv(&self, mut out: &mut dyn Write) -> io::Result<()> {
+        let trace = &self.recording.trace;
+        write_csv(&mut out, &CSV, self.listed.len(), |row, column| {
+            let facts = self.listed.event(row).and_then(|id| Some((id, Facts::of(trace, id)?)));
+            facts.map_or_else(String::new, |(id, facts)| csv_cell(trace, id, &facts, column))
+        })
+    }
+}
+
+/// The view's state.
+#[derive(Debug)]
+pub struct EventsView {
+    kinds: Kinds,
+    has_all_blocks: bool,
+    text: String,
+    table: TableState,
+    list: Worker<Wanted, Listed>,
+    /// What the list was asked for, on the recording `of`.
+    wanted: Option<(usize, Kinds, Arc<Matches>)>,
+    listed: Option<Arc<Listed>>,
+    search: Worker<Sought, Found>,
+    sought: Option<(Weak<Listed>, String)>,
+    found: Option<Found>,
+    /// Whether the first row found is gone to when the search is done.
+    is_jumping: bool,
+    is_focus_due: bool,
+    /// The event at which the table stands.
+    at: Option<EventId>,
+    /// The moment in view, and whether it is pinned, else the peak.
+    in_view: Option<(usize, bool)>,
+    of: Weak<Recording>,
+    sites: HashMap<StackId, String>,
+}
+
+impl Default for EventsView {
+    fn default() -> Self {
+        let mut memory = search::Memory::default();
+        Self {
+            kinds: Kinds::default(),
+            has_all_blocks: false,
+            text: String::new(),
+            table: TableState::default(),
+            list: Worker::new("highwater-events", |wanted, cancel| list::list(&wanted, cancel)),
+            wanted: None,
+            listed: None,
+            search: Worker::new("highwater-find", move |sought, cancel| search::search(&sought, &mut memory, cancel)),
+            sought: None,
+            found: None,
+            is_jumping: false,
+            is_focus_due: false,
+            at: None,
+            in_view: None,
+            of: Weak::new(),
+            sites: HashMap::new(),
+        }
+    }
+}
+
+impl EventsView {
+    /// Shows the list of the chosen device's events; gives what the user asks for.
+    pub fn events_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        self.refresh(ui.ctx(), scene);
+        let mut wishes = Vec::new();
+        ui.horizontal_wrapped(|ui| self.kinds_ui(ui, scene));
+        ui.horizontal_wrapped(|ui| wishes.extend(self.search_ui(ui)));
+        ui.add_space(2.0);
+        let Some(listed) = self.listed.clone() else {
+            ui.weak(self.list.failure().unwrap_or("listing events").to_owned());
+            return wishes;
+        };
+        let shades = Shades::in_ui(ui);
+        let trace = &scene.recording.trace;
+        let pinned = scene.selection.pin.and_then(|pin| event_of(pin.moment));
+        let peak = scene.index().peak(trace, scene.selection.metric).event;
+        let (found, sites) = (&self.found, &mut self.sites);
+        let shown = shown_columns(scene.recording);
+        let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
+        let cell = |row: usize, index: usize| -> Cell {
+            let index = shown.get(index).copied().unwrap_or_default();
+            let Some((id, facts)) = listed.event(row).and_then(|id| Some((id, Facts::of(trace, id)?))) else {
+                return Cell::default();
+            };
+            let mut cell = cell(trace, id, &facts, index, sites);
+            cell.is_faint |= found.as_ref().is_some_and(|found| !found.contains(row));
+            match index {
+                0 if pinned == Some(id) => cell.swatch = Some(shades.pinned),
+                2 if peak == Some(id) => cell.text += ", the peak",
+                _ => {}
+            }
+            cell
+        };
+        let tip = |row: usize, index: usize| {
+            let index = shown.get(index).copied().unwrap_or_default();
+            let id = listed.event(row)?;
+            tip(trace, id, &Facts::of(trace, id)?, index)
+        };
+        let touched = table_with_tips_ui(ui, "Events", &columns, listed.len(), &mut self.table, (cell, tip));
+        if let Some(id) = touched.chosen.and_then(|row| listed.event(row)) {
+            wishes.push(self.go_to(id));
+        }
+        if let Some(id) = touched.opened.and_then(|row| listed.event(row)) {
+            wishes.extend(Facts::of(trace, id).and_then(|facts| facts.block).map(Wish::Block));
+        }
+        wishes
+    }
+
+    /// Gives the keyboard to the search field when the view is next shown.
+    pub fn focus_search(&mut self) {
+        self.is_focus_due = true;
+    }
+
+    /// Whether a list or a search is not ready.
+    pub fn is_busy(&self) -> bool {
+        self.list.is_busy() || self.search.is_busy()
+    }
+
+    /// Waits until list and search are ready. For tests, and for pictures without a window.
+    pub fn wait(&mut self) {
+        if let Some(listed) = self.list.wait() {
+            self.take_list(listed);
+        }
+        if let Some(found) = self.search.wait() {
+            self.found = Some(found);
+        }
+    }
+
+    /// The listed events, to be written on whatever thread.
+    pub fn export(&self, scene: &Scene<'_>) -> io::Result<Export> {
+        let is_known = Weak::ptr_eq(&self.of, &Arc::downgrade(scene.recording));
+        let Some(listed) = self.listed.as_ref().filter(|_| is_known && !self.list.is_busy()) else {
+            return Err(io::Error::other("the list of events is still being computed; try again in a moment"));
+        };
+        Ok(Export { recording: Arc::clone(scene.recording), listed: Arc::clone(listed) })
+    }
+
+    /// Asks for the list that is wanted, and takes what is ready.
+    fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let of = Arc::downgrade(scene.recording);
+        if !Weak::ptr_eq(&self.of, &of) {
+            // Nothing of a recording that was read again is kept.
+            (self.of, self.wanted, self.sought) = (of, None, None);
+            (self.listed, self.found, self.at, self.in_view) = (None, None, None, None);
+            self.sites.clear();
+        }
+        if self.sites.len() > MOST_SITES {
+            self.sites.clear();
+        }
+        let none = Matches::default();
+        let matches = if self.has_all_blocks { &none } else { scene.matches };
+        let device = scene.selection.device;
+        let is_same = self.wanted.as_ref().is_some_and(|(known, kinds, known_matches)| {
+            (*known, *kinds) == (device, self.kinds) && **known_matches == *matches
+        });
+        if !is_same {
+            let (kinds, matches) = (self.kinds, Arc::new(matches.clone()));
+            self.wanted = Some((device, kinds, Arc::clone(&matches)));
+            self.list.ask(ctx, Wanted { recording: Arc::clone(scene.recording), device, kinds, matches });
+        }
+        if let Some(listed) = self.list.take() {
+            self.take_list(listed);
+        }
+        self.refresh_search(ctx, scene);
+        // The pinned moment, else the peak: the table does not follow the pointer.
+        let pinned = scene.selection.pin.map(|pin| pin.moment);
+        let peak = || scene.index().peak(&scene.recording.trace, scene.selection.metric).position();
+        let in_view = Some((pinned.unwrap_or_else(peak), pinned.is_some()));
+        if self.in_view != in_view {
+            self.in_view = in_view;
+            self.at = pinned.and_then(event_of).or(self.at);
+            self.stand();
+        }
+    }
+
+    fn take_list(&mut self, listed: Listed) {
+        self.listed = Some(Arc::new(listed));
+        self.found = None;
+        self.stand();
+    }
+
+    /// Brings the event at which the table stands into view, and chooses its row where it is listed.
+    fn stand(&mut self) {
+        self.table.chosen = None;
+        let Some(listed) = &self.listed else { return };
+        let Some(event) = self.at.or(self.in_view.and_then(|(moment, _)| event_of(moment))) else { return };
+        match listed.row_of(event) {
+            // The peak is shown, and chosen once it is pinned.
+            Ok(row) if self.at.is_some() => self.table.choose(row),
+            Ok(row) | Err(row) => self.table.reveal(row.min(listed.len().saturating_sub(1))),
+        }
+    }
+
+    fn refresh_search(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let text = self.text.trim();
+        let Some(listed) = self.listed.as_ref().filter(|_| !text.is_empty()) else {
+            if self.sought.take().is_some() {
+                self.search.cancel();
+            }
+            (self.found, self.is_jumping) = (None, false);
+            return;
+        };
+        let of = Arc::downgrade(listed);
+        let is_same = self.sought.as_ref().is_some_and(|(known, about)| Weak::ptr_eq(known, &of) && about == text);
+        if !is_same {
+            let (recording, listed) = (Arc::clone(scene.recording), Arc::clone(listed));
+            self.search.ask(ctx, Sought { recording, listed, text: text.to_owned() });
+            (self.sought, self.found) = (Some((of, text.to_owned())), None);
+        }
+        if let Some(found) = self.search.take() {
+            self.found = Some(found);
+        }
+    }
+
+    /// The buttons that list kinds, and what of the list is left out.
+    fn kinds_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
+        let has_uses = scene.recording.trace.records_uses();
+        for group in Group::ALL.into_iter().filter(|group| has_uses || *group != Group::Uses) {
+            let response = ui.selectable_label(self.kinds.contains(group), group.name());
+            if response.on_hover_text(group.tooltip()).clicked() {
+                self.kinds.toggle(group);
+            }
+        }
+        if !scene.matches.is_all() {
+            let mut is_narrowed = !self.has_all_blocks;
+            let label = ui.checkbox(&mut is_narrowed, "Only blocks that meet the search");
+            label.on_hover_text("Events without a block, such as segments and steps, are always listed.");
+            self.has_all_blocks = !is_narrowed;
+        }
+        let count = self.listed.as_ref().map_or(0, |listed| listed.len());
+        let text = match self.list.is_busy() {
+            true => "listing …".to_owned(),
+            false => count_of(count as u64, "event"),
+        };
+        ui.add(Label::new(RichText::new(text).weak()).extend());
+    }
+
+    /// The search field; gives where the user goes with it.
+    fn search_ui(&mut self, ui: &mut Ui) -> Option<Wish> {
+        let field = TextEdit::singleline(&mut self.text)
+            .desired_width(220.0)
+            .hint_text(theme::placeholder(ui, "Find in events"));
+        let response = ui.add(field);
+        response.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Find in events"));
+        let response = response.on_hover_text(
+            "Operation, module, category, kind, call site or mark; the number of an event, or b and that of a block. \
+             Enter goes to the next, Shift+Enter to the one before.",
+        );
+        if std::mem::take(&mut self.is_focus_due) {
+            response.request_focus();
+        }
+        let (is_entered, is_back) = ui.input(|input| (input.key_pressed(Key::Enter), input.modifiers.shift));
+        let is_entered = response.lost_focus() && is_entered;
+        if is_entered {
+            response.request_focus();
+        }
+        let is_idle = self.text.trim().is_empty();
+        let is_previous = ui.add_enabled(!is_idle, egui::Button::new("Previous")).clicked();
+        let is_next = ui.add_enabled(!is_idle, egui::Button::new("Next")).clicked();
+        if !is_idle {
+            ui.weak(self.count_text());
+        }
+        if is_idle || !(is_entered || is_previous || is_next || self.is_jumping) {
+            return None;
+        }
+        let Some(found) = &self.found else {
+            // Asked before the search is done: it is gone to then.
+            self.is_jumping = true;
+            return None;
+        };
+        let is_back = is_previous || is_entered && is_back;
+        let from = self.table.chosen.or(self.table.first.checked_sub(1));
+        self.is_jumping = false;
+        let row = if is_back { found.previous(from) } else { found.next(from) }?;
+        let id = self.listed.as_ref()?.event(row)?;
+        self.table.choose(row);
+        Some(self.go_to(id))
+    }
+
+    /// How many rows were found, and which of them is chosen.
+    fn count_text(&self) -> String {
+        let Some(found) = &self.found else {
+            return self.search.failure().unwrap_or("searching").to_owned();
+        };
+        let rank = self.table.chosen.and_then(|row| found.rank(row));
+        match (found.count(), rank) {
+            (0, _) => "nothing found".to_owned(),
+            (count, Some(rank)) => format!("{} of {}", format_count(rank), format_count(count)),
+            (1, None) => "1 found".to_owned(),
+            (count, None) => format!("{} found", format_count(count)),
+        }
+    }
+
+    /// Stands at an event, which is asked to be pinned.
+    fn go_to(&mut self, id: EventId) -> Wish {
+        let moment = id.0 as usize + 1;
+        (self.at, self.in_view) = (Some(id), Some((moment, true)));
+        Wish::Moment(moment)
+    }
+}
+
+/// The event right before a moment.
+fn event_of(moment: usize) -> Option<EventId> {
+    moment.checked_sub(1).map(EventId::from_index)
+}
+
+fn cell(trace: &Trace, id: EventId, facts: &Facts, column: usize, sites: &mut HashMap<StackId, String>) -> Cell {
+    let tables = &trace.tables;
+    let text = match column {
+        0 => format_count(u64::from(id.0)),
+        1 => words::seconds(trace.events.time_of(id).unwrap_or(0)),
+        2 => words::kind_name(facts.kind).to_owned(),
+        3 => facts.size.map(format_bytes).unwrap_or_default(),
+        4 => match (facts.block, facts.segment) {
+            (Some(block), _) => format!("b{}", block.0),
+            (None, Some(segment)) => format!("s{}", segment.0),
+            (None, None) => String::new(),
+        },
+        5 => {
+            let text = facts.category.map(|category| category.name().to_owned()).unwrap_or_default();
+            return Cell { text, swatch: facts.category.map(theme::category), ..Cell::default() };
+        }
+        6 => tables.op_name(facts.op).to_owned(),
+        7 => tables.scope_path(facts.scope),
+        8 => words::place(trace, id),
+        _ => {
+            let note = words::note(trace, id);
+            let site = sites.entry(facts.stack).or_insert_with(|| {
+                let line = user_line(tables, facts.stack);
+                line.map(|line| short_line(&tables.line_text(&line))).unwrap_or_default()
+            });
+            if note.is_empty() || site.is_empty() { note + site } else { format!("{note}; {site}") }
+        }
+    };
+    text.into()
+}
+
+/// What a cell leaves out: exact figures, and whole paths.
+fn tip(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> Option<String> {
+    match column {
+        1 => trace.events.time_of(id).map(|time| format!("{} ns", format_count(time))),
+        3 => facts.size.map(|size| format!("{} B", format_count(size))),
+        4 => {
+            let address = match (facts.block, facts.segment) {
+                (Some(block), _) => trace.blocks.get(block).address,
+                (None, Some(segment)) => trace.segments.get(segment).range.address,
+                (None, None) => return None,
+            };
+            Some(format!("at {address:#x}"))
+        }
+        9 => user_line(&trace.tables, facts.stack).map(|line| trace.tables.line_text(&line)),
+        _ => None,
+    }
+}
+
+fn csv_cell(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> String {
+    let or_nothing = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+    let tables = &trace.tables;
+    match column {
+        0 => id.0.to_string(),
+        1 => or_nothing(trace.events.time_of(id)),
+        2 => facts.kind.name().to_owned(),
+        3 => trace.events.device.get(id.0 as usize).map(|device| device.0.to_string()).unwrap_or_default(),
+        4 => or_nothing(facts.size),
+        5 => or_nothing(facts.block.map(|block| u64::from(block.0))),
+        6 => or_nothing(facts.segment.map(|segment| u64::from(segment.0))),
+        7 => facts.category.map(|category| category.name().to_owned()).unwrap_or_default(),
+        8 => tables.op_name(facts.op).to_owned(),
+        9 => tables.scope_path(facts.scope),
+        10 => words::place(trace, id),
+        11 => user_line(tables, facts.stack).map(|line| tables.line_text(&line)).unwrap_or_default(),
+        _ => words::note(trace, id),
+    }
+}
+
+#[cfg(test)]
+mod tests;

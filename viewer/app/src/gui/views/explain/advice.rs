@@ -1,0 +1,165 @@
+//! Advice: what could be done about the peak, each piece with its figure, its blocks and the peak that would be left; and
+//! the peak without one part after another.
+
+use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo, vec2};
+use highwater_analysis::Filter;
+use highwater_analysis::explain::Advice;
+use highwater_snapshots::units::format_bytes;
+
+use super::job::Explained;
+use super::only;
+use crate::gui::scene::Wish;
+use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
+use crate::gui::widgets::theme;
+use crate::gui::widgets::words::{step_and_phase, when};
+
+/// Width of the figures before the text, in points.
+const FIGURE_WIDTH: f32 = 84.0;
+/// Width from which on the removals have all their columns, in points.
+const ROOM_FOR_ALL: f32 = 440.0;
+
+/// Shows all advice, what lowers the peak most first.
+pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Wish> {
+    let advice = &explained.explanation.advice;
+    if advice.is_empty() {
+        ui.add(Label::new(RichText::new("No rule found anything that would lower this peak.").weak()).wrap());
+        return None;
+    }
+    let mut wish = None;
+    for (row, one) in advice.iter().enumerate() {
+        ui.horizontal_top(|ui| {
+            ui.allocate_ui(vec2(FIGURE_WIDTH, 0.0), |ui| {
+                ui.vertical(|ui| {
+                    ui.set_width(FIGURE_WIDTH);
+                    figure_ui(ui, one);
+                });
+            });
+            ui.vertical(|ui| {
+                ui.set_max_width(ui.available_width());
+                ui.add(Label::new(&one.text).wrap());
+                if can_click {
+                    wish = buttons_ui(ui, row + 1, one, filter).or(wish.take());
+                }
+            });
+        });
+        ui.add_space(4.0);
+    }
+    wish
+}
+
+/// The peak without the blocks; where that is not known, how much they hold.
+fn figure_ui(ui: &mut Ui, advice: &Advice) {
+    ui.spacing_mut().item_spacing.y = 0.0;
+    let (bytes, what) = match &advice.without {
+        Some(without) => (without.bytes, "peak without it"),
+        None => (advice.bytes, "blocks affected"),
+    };
+    ui.label(RichText::new(format_bytes(bytes)).strong());
+    ui.label(RichText::new(what).weak().size(11.0));
+}
+
+fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> Option<Wish> {
+    if advice.condition.is_none() && advice.without.is_none() {
+        return None;
+    }
+    let mut wish = None;
+    ui.horizontal_wrapped(|ui| {
+        if let Some(condition) = &advice.condition {
+            let chosen = only(condition, filter);
+            let is_chosen = chosen == Wish::Only(String::new());
+            let name = if is_chosen { "All blocks" } else { "Only these blocks" };
+            let button = ui.small_button(name);
+            button.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}: advice {number}")));
+            if button.on_hover_text(format!("Blocks with {condition}")).clicked() {
+                wish = Some(chosen);
+            }
+        }
+        if let Some(without) = &advice.without {
+            let name = "Go to the peak without it";
+            let button = ui.small_button(name);
+            button.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}: advice {number}")));
+            if button.on_hover_text(format!("{}: {}", when(without), format_bytes(without.bytes))).clicked() {
+                wish = Some(Wish::Moment(without.position()));
+            }
+        }
+    });
+    wish
+}
+
+const COLUMNS: [Column; 4] = [
+    Column {
+        name: "Without",
+        tooltip: "One part after another, each time the one that saves most of what the ones before have left.",
+        width: 0.0,
+        is_number: false,
+        is_sortable: false,
+    },
+    Column {
+        name: "Size",
+        tooltip: "What the part holds at the peak that the ones before have left.",
+        width: 80.0,
+        is_number: true,
+        is_sortable: false,
+    },
+    Column {
+        name: "Peak without it",
+        tooltip: "The peak without this part and all above it. Enter goes there.",
+        width: 104.0,
+        is_number: true,
+        is_sortable: false,
+    },
+    Column {
+        name: "New peak at",
+        tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
+        width: 124.0,
+        is_number: false,
+        is_sortable: false,
+    },
+];
+
+/// Shows the peak without one part after another, as steps down. Nothing where there is no part to do without.
+pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableState) -> Option<Wish> {
+    let (peak, removals) = (&explained.explanation.peak, &explained.explanation.removals);
+    if removals.is_empty() {
+        return None;
+    }
+    let left = |row: usize| match row.checked_sub(1) {
+        None => peak,
+        Some(row) => removals.get(row).map_or(peak, |removal| &removal.left),
+    };
+    // Where there is little room, the peak that is left leads to where it is.
+    let is_narrow = ui.available_width() < ROOM_FOR_ALL;
+    let shown: &[usize] = if is_narrow { &[0, 2] } else { &[0, 1, 2, 3] };
+    let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
+    let of = |column: usize| shown.get(column).copied().unwrap_or_default();
+    let cell = |row: usize, column: usize| -> Cell {
+        let column = of(column);
+        let removal = row.checked_sub(1).and_then(|row| removals.get(row));
+        match (column, removal) {
+            (0, None) => "nothing, as recorded".into(),
+            (0, Some(removal)) => Cell {
+                swatch: Some(theme::category(removal.cause.category)),
+                ..explained.cause_name(&removal.cause).into()
+            },
+            (1, None) => Cell::default(),
+            (1, Some(removal)) => format_bytes(removal.bytes_at_peak).into(),
+            (2, _) => {
+                let bytes = left(row).bytes;
+                let share = Some((bytes as f64 / peak.bytes.max(1) as f64) as f32);
+                Cell { share, is_link: is_narrow, ..format_bytes(bytes).into() }
+            }
+            _ => Cell { is_link: true, ..step_and_phase(left(row)).into() },
+        }
+    };
+    let tip = |row: usize, column: usize| (column + 1 == shown.len()).then(|| when(left(row)));
+    let height = (removals.len() + 2) as f32 * theme::ROW_HEIGHT + 4.0;
+    let size = vec2(ui.available_width(), height);
+    let touched = ui
+        .allocate_ui(size, |ui| {
+            ui.set_min_size(size);
+            table_with_tips_ui(ui, "Removals", &columns, removals.len() + 1, state, (cell, tip))
+        })
+        .inner;
+    let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
+    touched.opened.or(linked).map(|row| Wish::Moment(left(row).position()))
+}

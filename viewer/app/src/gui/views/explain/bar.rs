@@ -1,0 +1,202 @@
+//! Bar: what is held at the peak as one bar whose pieces add up, and what each piece means.
+
+use eframe::egui::{
+    Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, text, vec2,
+};
+use highwater_analysis::explain::{Composition, Piece};
+use highwater_analysis::{Filter, Moment};
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use super::{MetricName, only};
+use crate::figures::moment::count_of;
+use crate::gui::scene::Wish;
+use crate::gui::widgets::legend::{chip_ui, share};
+use crate::gui::widgets::theme::{self, Shades};
+
+/// Pieces below this share of the whole, in thousandths, have a common entry in the legend.
+const LEAST_ENTRY: u64 = 4;
+/// Points from one line of a pattern to the next.
+const PERIOD: f32 = 5.0;
+
+/// Shows the bar and its legend; gives what the user asks for. Where `can_click`, pieces made of blocks can be chosen.
+/// Shares are those of the requested bytes, as in the advice; what surrounds the blocks has none.
+pub(super) fn bar_ui(
+    ui: &mut Ui,
+    composition: &Composition,
+    peak: &Moment,
+    filter: &Filter,
+    can_click: bool,
+) -> Option<Wish> {
+    if composition.bytes == 0 {
+        return None;
+    }
+    let shades = Shades::in_ui(ui);
+    let looks: Vec<(Piece, u64, Color32)> = looks(composition, &shades);
+    let whole = format!("{} {}", format_bytes(composition.bytes), composition.metric.words());
+    let (rect, bar) = ui.allocate_exact_size(vec2(ui.available_width(), theme::PIECES_HEIGHT), Sense::hover());
+    let pieces = count_of(looks.len() as u64, "piece");
+    bar.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("What the peak is made of: {pieces}, {whole}")));
+    let mut wish = None;
+    let mut before = 0_u64;
+    let x = |bytes: u64| rect.left() + (f64::from(rect.width()) * bytes as f64 / composition.bytes as f64) as f32;
+    for (row, (piece, bytes, colour)) in looks.iter().enumerate() {
+        let place = Rect::from_x_y_ranges(x(before)..=x(before + bytes), rect.y_range());
+        before += bytes;
+        paint(ui.painter(), place, (*piece, *colour), &shades);
+        if place.width() < 1.0 {
+            continue;
+        }
+        let condition = piece.condition().filter(|_| can_click);
+        let sense = if condition.is_some() { Sense::CLICK } else { Sense::hover() };
+        let response = ui.interact(place, bar.id.with(row), sense);
+        let label = told(*piece, *bytes, peak);
+        response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &label));
+        label_ui(ui, place, &format!("{}  {}", piece.name(), format_bytes(*bytes)), *colour);
+        let is_chosen = condition.as_ref().is_some_and(|condition| is_in_force(condition, filter));
+        if response.hovered() || is_chosen {
+            ui.painter().rect_stroke(place, 1.0, Stroke::new(1.5, shades.strong), StrokeKind::Inside);
+        }
+        if response.clicked() {
+            wish = condition.as_ref().map(|condition| only(condition, filter));
+        }
+        hint(response, &label, condition.is_some());
+    }
+    let is_entry = |bytes: u64| u128::from(bytes) * 1000 >= u128::from(composition.bytes) * u128::from(LEAST_ENTRY);
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
+        for (piece, bytes, colour) in looks.iter().filter(|(_, bytes, _)| is_entry(*bytes)) {
+            let sign = |painter: &Painter, rect: Rect| paint(painter, rect, (*piece, *colour), &shades);
+            let part = part_of(*piece, *bytes, peak).map_or_else(String::new, |share| format!(" {share}"));
+            let amount = format!("{}{part}", format_bytes(*bytes));
+            let chip = chip_ui(ui, sign, &piece.name(), &amount, true);
+            let label = told(*piece, *bytes, peak);
+            let Some(condition) = piece.condition().filter(|_| can_click) else {
+                hint(chip, &label, false);
+                continue;
+            };
+            let chip = chip.interact(Sense::click());
+            chip.widget_info(|| {
+                let name = format!("Only blocks of {}", piece.name());
+                WidgetInfo::selected(Role::Button, true, is_in_force(&condition, filter), name)
+            });
+            if chip.hovered() || chip.has_focus() || is_in_force(&condition, filter) {
+                let line = chip.rect.shrink2(vec2(0.0, 1.0)).translate(vec2(-3.0, 0.0));
+                ui.painter().rect_stroke(line, 2.0, Stroke::new(1.0, shades.faint), StrokeKind::Inside);
+            }
+            if chip.clicked() {
+                wish = Some(only(&condition, filter));
+            }
+            hint(chip, &label, true);
+        }
+        let small: Vec<&(Piece, u64, Color32)> = looks.iter().filter(|(_, bytes, _)| !is_entry(*bytes)).collect();
+        if !small.is_empty() {
+            let bytes: u64 = small.iter().map(|(_, bytes, _)| bytes).sum();
+            let sign = |painter: &Painter, rect: Rect| {
+                painter.rect_stroke(rect, 2.0, Stroke::new(1.0, shades.faint), StrokeKind::Inside);
+            };
+            let chip = chip_ui(ui, sign, &count_of(small.len() as u64, "smaller piece"), &format_bytes(bytes), true);
+            let lines: Vec<String> = small.iter().map(|(piece, bytes, _)| told(*piece, *bytes, peak)).collect();
+            chip.on_hover_text(lines.join("\n"));
+        }
+        let sign = |painter: &Painter, rect: Rect| {
+            let at = rect.center();
+            for y in [at.y - 2.0, at.y + 2.0] {
+                painter.hline(rect.x_range(), y, Stroke::new(1.5, shades.strong));
+            }
+        };
+        chip_ui(ui, sign, &format_bytes(composition.bytes), &composition.metric.words(), true);
+        ui.weak(format!("Shares are of the {}.", base(peak)));
+    });
+    wish
+}
+
+fn hint(response: eframe::egui::Response, label: &str, can_click: bool) {
+    let more = if can_click { "\nA click shows only these blocks, another one all." } else { "" };
+    response.on_hover_text(format!("{label}{more}"));
+}
+
+/// `gradient made in backward: 2.00 GiB (2,147,483,648 B), 25% of 8.00 GiB requested`.
+fn told(piece: Piece, bytes: u64, peak: &Moment) -> String {
+    let part = part_of(piece, bytes, peak).map(|part| format!(", {part} of {}", base(peak)));
+    format!("{}: {} ({} B){}", piece.name(), format_bytes(bytes), format_count(bytes), part.unwrap_or_default())
+}
+
+/// The total whose peak is explained, of which advice gives shares, too: `8.00 GiB requested`.
+fn base(peak: &Moment) -> String {
+    format!("{} {}", format_bytes(peak.bytes), peak.metric.words())
+}
+
+/// The share of a piece in that total; none of what surrounds live blocks.
+fn part_of(piece: Piece, bytes: u64, peak: &Moment) -> Option<String> {
+    matches!(piece, Piece::Blocks { .. }).then(|| share(bytes, peak.bytes))
+}
+
+fn is_in_force(condition: &str, filter: &Filter) -> bool {
+    condition.parse::<Filter>().is_ok_and(|of_piece| of_piece == *filter)
+}
+
+/// Every piece with its colour: the category's, darker for each further phase.
+fn looks(composition: &Composition, shades: &Shades) -> Vec<(Piece, u64, Color32)> {
+    let (mut last, mut colour) = (None, theme::NEUTRAL);
+    let look = |(piece, bytes): &(Piece, u64)| {
+        let Piece::Blocks { category, .. } = piece else { return (*piece, *bytes, shades.bar) };
+        colour = if last == Some(*category) { theme::edge(colour) } else { theme::category(*category) };
+        last = Some(*category);
+        (*piece, *bytes, colour)
+    };
+    composition.pieces.iter().map(look).collect()
+}
+
+/// Paints a piece. What is no live block has a pattern, so that it can be told without colours: as in Segments level
+/// lines for what is free, slanting stripes for what waits.
+fn paint(painter: &Painter, rect: Rect, (piece, colour): (Piece, Color32), shades: &Shades) {
+    let painter = painter.with_clip_rect(rect.intersect(painter.clip_rect()));
+    // A gap to the next, where there is room for one.
+    let inner = rect.with_max_x(rect.right() - if rect.width() > 4.0 { 1.0 } else { 0.0 });
+    painter.rect_filled(inner, 0.0, colour);
+    let line = Stroke::new(1.0, shades.faint);
+    let steps = |length: f32| (0..=(length / PERIOD) as usize).map(|step| step as f32 * PERIOD);
+    match piece {
+        Piece::Blocks { .. } => {}
+        Piece::Rounding => {
+            for x in steps(inner.width()) {
+                painter.vline(inner.left() + x, inner.y_range(), line);
+            }
+        }
+        Piece::Waiting => {
+            let height = inner.height();
+            for x in steps(inner.width() + height) {
+                let foot = pos2(inner.left() + x - height, inner.bottom());
+                painter.line_segment([foot, foot + vec2(height, -height)], line);
+            }
+        }
+        Piece::Free => {
+            for y in steps(inner.height()) {
+                painter.hline(inner.x_range(), inner.top() + y, Stroke::new(1.0, shades.grid));
+            }
+        }
+        Piece::Outside => {
+            painter.rect_filled(inner, 0.0, shades.canvas);
+            painter.rect_stroke(inner, 0.0, line, StrokeKind::Inside);
+        }
+    }
+}
+
+/// Writes `words` on a piece that has room for them.
+fn label_ui(ui: &Ui, place: Rect, words: &str, colour: Color32) {
+    const MARGIN: f32 = 4.0;
+    let room = place.width() - 2.0 * MARGIN;
+    if room < 2.0 * theme::LEAST_LABEL {
+        return;
+    }
+    let ink = theme::ink(colour);
+    let mut job =
+        text::LayoutJob::single_section(words.to_owned(), TextFormat::simple(FontId::proportional(12.0), ink));
+    job.wrap = text::TextWrapping::truncate_at_width(room);
+    let galley = ui.painter().layout_job(job);
+    let at = pos2(place.left() + MARGIN, place.center().y - galley.size().y / 2.0);
+    // Patterns stay clear of letters.
+    let ground = Rect::from_min_size(at, galley.size()).expand2(vec2(2.0, 0.0));
+    ui.painter().rect_filled(ground, 2.0, colour);
+    ui.painter().galley(at, galley, ink);
+}

@@ -1,0 +1,270 @@
+//! Groups: who holds the peak, and what it would be without each: a table that can be sorted, walked and written as CSV.
+
+use std::cmp::Ordering;
+
+use eframe::egui::{Align, Button, Label, Layout, Rect, RichText, Ui, UiBuilder, vec2};
+use highwater_analysis::{GroupKey, TreeKey};
+use highwater_snapshots::units::{format_bytes, format_count, parse_bytes};
+
+use super::job::{Explained, Row};
+use crate::figures::moment::count_of;
+use crate::gui::scene::Wish;
+use crate::gui::views::group_keys::key_name;
+use crate::gui::widgets::legend::share;
+use crate::gui::widgets::table::{Cell, Column, TableState, csv, table_with_tips_ui};
+use crate::gui::widgets::theme;
+use crate::gui::widgets::words::when;
+
+/// The columns after those of the keys.
+const FIGURES: [Column; 6] = [
+    Column { name: "At the peak", tooltip: "What they hold.", width: 80.0, is_number: true, is_sortable: true },
+    Column {
+        name: "Share",
+        tooltip: "Their share of what is listed.",
+        width: 50.0,
+        is_number: true,
+        is_sortable: false,
+    },
+    Column { name: "Blocks", tooltip: "How many they are.", width: 50.0, is_number: true, is_sortable: true },
+    Column {
+        name: "Without it",
+        tooltip: "The peak if all blocks of the group were gone, those of other moments too.",
+        width: 80.0,
+        is_number: true,
+        is_sortable: true,
+    },
+    Column {
+        name: "Saves",
+        tooltip: "By how much the peak would fall: less than they hold, where it moves to another moment.",
+        width: 78.0,
+        is_number: true,
+        is_sortable: true,
+    },
+    Column {
+        name: "New peak at",
+        tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
+        width: 200.0,
+        is_number: false,
+        is_sortable: true,
+    },
+];
+
+/// What is remembered of the table.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    state: TableState,
+    /// The rows in the order shown.
+    order: Vec<usize>,
+}
+
+impl Groups {
+    /// Takes in other rows.
+    pub(super) fn renew(&mut self, explained: &Explained, has_same_keys: bool) {
+        if !has_same_keys {
+            self.state = TableState::default();
+        }
+        self.state.chosen = None;
+        self.order = order(explained, self.state.sort);
+    }
+
+    /// Shows the table, what is chosen in it, and the total.
+    pub(super) fn groups_ui(&mut self, ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Wish> {
+        let keys = explained.key.keys.list();
+        let columns = columns(&keys);
+        let whole = ui.available_rect_before_wrap();
+        ui.allocate_rect(whole, eframe::egui::Sense::hover());
+        let chosen = self.state.chosen.and_then(|row| self.order.get(row)).and_then(|row| explained.rows.get(*row));
+        let below = (theme::ROW_HEIGHT + 8.0) * if chosen.is_some() && can_click { 2.0 } else { 1.0 };
+        let place = whole.with_max_y((whole.bottom() - below).max(whole.top() + 3.0 * theme::ROW_HEIGHT));
+        let rest = Rect::from_min_max(eframe::egui::pos2(whole.left(), place.bottom()), whole.max);
+        let mut wish = None;
+        let under = UiBuilder::new().id_salt("under groups").max_rect(rest);
+        ui.scope_builder(under, |ui| {
+            total_ui(ui, explained);
+            if let Some(row) = chosen.filter(|_| can_click) {
+                wish = chosen_ui(ui, row);
+            }
+        });
+        let most = explained.rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1);
+        let row_of = |row: usize| self.order.get(row).and_then(|row| explained.rows.get(*row));
+        let cell = |row: usize, column: usize| {
+            row_of(row).map_or_else(Cell::default, |row| cell(row, &keys, column, (most, explained.bytes)))
+        };
+        let tip = |row: usize, column: usize| row_of(row).and_then(|row| tip(row, keys.len(), column));
+        let state = &mut self.state;
+        let rows = UiBuilder::new().id_salt("groups").max_rect(place);
+        let show = |ui: &mut Ui| {
+            table_with_tips_ui(ui, "Groups of the peak", &columns, explained.rows.len(), state, (cell, tip))
+        };
+        let touched = ui.scope_builder(rows, show).inner;
+        let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
+        if let Some(row) = touched.opened.or(linked).and_then(row_of) {
+            wish = Some(Wish::Moment(row.without.position()));
+        }
+        if touched.is_resorted {
+            self.order = order(explained, self.state.sort);
+        }
+        wish
+    }
+
+    /// The rows in the order shown, sizes in bytes; then what is not listed, and the total.
+    pub(super) fn csv(&self, explained: &Explained) -> String {
+        let keys = explained.key.keys.list();
+        let text = |name| Column { name, tooltip: "", width: 0.0, is_number: false, is_sortable: false };
+        let number = |name| Column { is_number: true, ..text(name) };
+        let mut columns: Vec<Column> = keys.iter().map(|key| text(key.name())).collect();
+        let figures = ["bytes_at_peak", "blocks_at_peak", "peak_without", "saved_bytes", "new_peak_step"];
+        columns.extend(figures.map(number));
+        columns.extend([text("new_peak_phase"), number("new_peak_event")]);
+        let explanation = &explained.explanation;
+        let mut lines: Vec<Vec<String>> =
+            self.order.iter().filter_map(|row| explained.rows.get(*row)).map(line).collect();
+        let mut sum = |name: String, bytes: u64| {
+            let mut line = vec![String::new(); columns.len()];
+            (line[0], line[keys.len()]) = (name, bytes.to_string());
+            lines.push(line);
+        };
+        if explanation.rest_groups > 0 {
+            sum(count_of(explanation.rest_groups, "more group"), explanation.rest_bytes);
+        }
+        sum("total".to_owned(), explained.bytes);
+        let cell = |row: usize, column: usize| lines.get(row).and_then(|line| line.get(column)).cloned();
+        csv(&columns, lines.len(), |row, column| cell(row, column).unwrap_or_default())
+    }
+}
+
+/// A row as a file has it.
+fn line(row: &Row) -> Vec<String> {
+    let number = |number: Option<u32>| number.map_or_else(String::new, |number| number.to_string());
+    let figures = [row.bytes, row.blocks, row.without.bytes, row.saved].map(|number| number.to_string());
+    let mut line = row.in_full.clone();
+    line.extend(figures);
+    line.extend([number(row.without.step), row.without.phase.to_string()]);
+    line.push(number(row.without.event.map(|event| event.0)));
+    line
+}
+
+fn columns(keys: &[GroupKey]) -> Vec<Column> {
+    let of_key = |(row, key): (usize, &GroupKey)| Column {
+        name: key_name(TreeKey::By(*key)),
+        tooltip: "What the blocks share.",
+        // The first key takes what is left; so do all whose values may be long.
+        width: if row == 0 { 0.0 } else { least_width(*key).unwrap_or(0.0) },
+        is_number: false,
+        is_sortable: true,
+    };
+    keys.iter().enumerate().map(of_key).chain(FIGURES).collect()
+}
+
+/// What the values of a key need in points, where that is little.
+fn least_width(key: GroupKey) -> Option<f32> {
+    match key {
+        GroupKey::Category | GroupKey::Lifetime => Some(126.0),
+        GroupKey::Phase => Some(80.0),
+        GroupKey::Step | GroupKey::Pool => Some(54.0),
+        GroupKey::Size | GroupKey::Stream => Some(96.0),
+        GroupKey::Op | GroupKey::Scope | GroupKey::ScopeTo(_) | GroupKey::Stack | GroupKey::Frame => None,
+    }
+}
+
+fn cell(row: &Row, keys: &[GroupKey], column: usize, (most, total): (u64, u64)) -> Cell {
+    let Some(figure) = column.checked_sub(keys.len()) else {
+        let text = row.names.get(column).cloned().unwrap_or_default();
+        let is_category = keys.get(column) == Some(&GroupKey::Category);
+        let category = highwater_snapshots::Category::ALL.iter().find(|category| category.name() == text);
+        let swatch = category.filter(|_| is_category).map(|of| theme::category(*of));
+        // Modules of one model begin alike.
+        return Cell {
+            swatch,
+            keeps_end: keys.get(column).is_some_and(|key| key.name() == GroupKey::Scope.name()),
+            ..text.into()
+        };
+    };
+    match figure {
+        0 => Cell { share: Some((row.bytes as f64 / most as f64) as f32), ..format_bytes(row.bytes).into() },
+        1 => share(row.bytes, total).into(),
+        2 => format_count(row.blocks).into(),
+        3 => format_bytes(row.without.bytes).into(),
+        4 => Cell { is_faint: row.saved == 0, ..format_bytes(row.saved).into() },
+        _ => Cell { is_link: true, ..when(&row.without).into() },
+    }
+}
+
+/// What a cell says to the last digit, or in full.
+fn tip(row: &Row, keys: usize, column: usize) -> Option<String> {
+    let exact = |bytes: u64| Some(format!("{} B", format_count(bytes)));
+    match column.checked_sub(keys) {
+        None => row.in_full.get(column).filter(|text| row.names.get(column) != Some(*text)).cloned(),
+        Some(0) => exact(row.bytes),
+        Some(3) => exact(row.without.bytes),
+        Some(4) => exact(row.saved),
+        Some(_) => None,
+    }
+}
+
+/// The rows in the order of a column; those that hold most first without one.
+fn order(explained: &Explained, sort: Option<(usize, bool)>) -> Vec<usize> {
+    let rows = &explained.rows;
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    let Some((column, is_falling)) = sort else { return order };
+    let keys = explained.key.keys.list();
+    let compare = |a: &Row, b: &Row| match column.checked_sub(keys.len()) {
+        None => by_value(keys[column], &a.in_full[column], &b.in_full[column]),
+        Some(2) => a.blocks.cmp(&b.blocks),
+        Some(3) => a.without.bytes.cmp(&b.without.bytes),
+        Some(4) => a.saved.cmp(&b.saved),
+        Some(5) => a.without.event.cmp(&b.without.event),
+        Some(_) => a.bytes.cmp(&b.bytes),
+    };
+    order.sort_by(|a, b| {
+        let order = compare(&rows[*a], &rows[*b]);
+        if is_falling { order.reverse() } else { order }
+    });
+    order
+}
+
+/// The order of two values of a key: numbers as numbers, what is none of them first.
+fn by_value(key: GroupKey, a: &str, b: &str) -> Ordering {
+    match key {
+        GroupKey::Step | GroupKey::Stream => a.parse::<u64>().ok().cmp(&b.parse().ok()),
+        GroupKey::Size => parse_bytes(a).ok().cmp(&parse_bytes(b).ok()),
+        _ => a.cmp(b),
+    }
+}
+
+fn total_ui(ui: &mut Ui, explained: &Explained) {
+    let explanation = &explained.explanation;
+    ui.separator();
+    ui.horizontal(|ui| {
+        let groups = count_of(explained.rows.len() as u64 + explanation.rest_groups, "group");
+        let mut text = format!("Total of {groups}: {}", format_bytes(explained.bytes));
+        if explanation.rest_groups > 0 {
+            let rest = count_of(explanation.rest_groups, "group");
+            text += &format!(", of which {} in {rest} that are too many to list", format_bytes(explanation.rest_bytes));
+        }
+        ui.add(Label::new(RichText::new(text).strong()).truncate());
+    });
+}
+
+/// What can be done with the chosen group.
+fn chosen_ui(ui: &mut Ui, row: &Row) -> Option<Wish> {
+    let mut wish = None;
+    ui.allocate_ui(vec2(ui.available_width(), theme::ROW_HEIGHT), |ui| {
+        ui.horizontal(|ui| {
+            let button = ui.add_enabled(row.condition.is_some(), Button::new("Only these").small());
+            let button = button.on_disabled_hover_text("No condition selects exactly these blocks.");
+            let why = row.condition.as_ref().map_or_else(String::new, |told| format!("Adds the condition {told}"));
+            if button.on_hover_text(why).clicked() {
+                wish = row.condition.clone().map(Wish::Where);
+            }
+            let there = ui.small_button("Go to the peak without it").on_hover_text(when(&row.without));
+            if there.clicked() {
+                wish = Some(Wish::Moment(row.without.position()));
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.add(Label::new(RichText::new(row.names.join(" · ")).weak()).truncate());
+            });
+        });
+    });
+    wish
+}

@@ -1,0 +1,127 @@
+//! Head: how high the peak is and when, what the conditions leave of it, and by what groups are told apart.
+
+use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo};
+use highwater_analysis::{GroupKey, TreeKey};
+use highwater_snapshots::units::format_bytes;
+
+use super::MetricName;
+use super::job::{Explained, Keys};
+use crate::gui::scene::{Scene, Wish};
+use crate::gui::views::group_keys::group_keys;
+use crate::gui::views::moment::key_ui;
+use crate::gui::widgets::legend::share;
+use crate::gui::widgets::theme::Shades;
+use crate::gui::widgets::words::{failed_requests, when};
+use crate::session::Recording;
+
+/// Shows how high the peak is, and when.
+pub(super) fn head_ui(
+    ui: &mut Ui,
+    scene: &Scene<'_>,
+    explained: &Explained,
+    is_busy: bool,
+    can_click: bool,
+) -> Option<Wish> {
+    let peak = &explained.explanation.peak;
+    let mut wish = None;
+    ui.horizontal_wrapped(|ui| {
+        ui.label(RichText::new(format!("Peak {}", format_bytes(peak.bytes))).size(18.0).strong());
+        ui.weak(format!("{}, {}", peak.metric.words(), when(peak)));
+        if can_click {
+            let button = ui.small_button("Go there");
+            button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the explained peak"));
+            if button.on_hover_text("Pin the moment of this peak, and show it in the timeline.").clicked() {
+                wish = Some(Wish::Moment(peak.position()));
+            }
+        }
+        let chosen = scene.selection.metric;
+        if !chosen.is_of_blocks() {
+            let (chosen, explained) = (chosen.words(), peak.metric.words());
+            ui.weak(format!("({chosen} is no sum over blocks: the peak of {explained} is explained)"));
+        }
+        if let Some(text) = &explained.elsewhere {
+            ui.weak(text);
+        }
+        if is_busy {
+            ui.spinner();
+            ui.weak("working it out anew");
+        }
+    });
+    wish
+}
+
+/// That requests failed on the device, so that peaks and advice hold only up to there, and the way to why.
+pub(super) fn failed_ui(ui: &mut Ui, scene: &Scene<'_>, can_click: bool) -> Option<Wish> {
+    let failed = scene.index().summary.oom_events;
+    if failed == 0 {
+        return None;
+    }
+    let requests = failed_requests(failed);
+    let mut wish = None;
+    ui.horizontal_wrapped(|ui| {
+        let text = format!("Out of memory: {requests}, so the run may need more than was recorded.");
+        ui.add(Label::new(RichText::new(text).color(Shades::in_ui(ui).warning)).wrap());
+        if can_click {
+            let button = ui.small_button("Show why it failed");
+            let tooltip = "Show the failed request in Segments: its cause, and what would have met it.";
+            wish = button.on_hover_text(tooltip).clicked().then_some(Wish::Oom);
+        }
+    });
+    wish
+}
+
+/// Shows what the conditions leave of the peak, where there are any.
+pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Wish> {
+    let (peak, group) = (&explained.explanation.peak, explained.explanation.filtered.as_ref()?);
+    let mut wish = None;
+    ui.horizontal_wrapped(|ui| {
+        ui.label(format!(
+            "{} of it ({}) are in blocks that meet the conditions. Without all such blocks the peak would be {}, {} less: \
+             {}.",
+            format_bytes(group.bytes_at_peak),
+            share(group.bytes_at_peak, peak.bytes),
+            format_bytes(group.without.bytes),
+            format_bytes(group.saved_bytes(peak)),
+            when(&group.without),
+        ));
+        if can_click {
+            let button = ui.small_button("Go there");
+            button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the peak without such blocks"));
+            if button.on_hover_text("Pin the moment at which the peak would be then.").clicked() {
+                wish = Some(Wish::Moment(group.without.position()));
+            }
+        }
+    });
+    wish
+}
+
+/// Lets the user choose by what groups are told apart.
+pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Keys, recording: &Recording) {
+    ui.horizontal_wrapped(|ui| {
+        ui.label("Groups");
+        let all: Vec<GroupKey> = group_keys(recording.deepest_scope).collect();
+        let mut first = Some(keys.first);
+        chosen_ui(ui, ["by", "Explain by"], &mut first, all.iter().copied().map(Some), recording);
+        keys.first = first.unwrap_or(keys.first);
+        keys.second = keys.second.filter(|key| *key != keys.first);
+        let others = all.iter().copied().filter(|key| *key != keys.first).map(Some);
+        let others = std::iter::once(None).chain(others);
+        chosen_ui(ui, ["then", "Explain also by"], &mut keys.second, others, recording);
+    });
+}
+
+fn chosen_ui(
+    ui: &mut Ui,
+    words: [&str; 2],
+    chosen: &mut Option<GroupKey>,
+    keys: impl Iterator<Item = Option<GroupKey>>,
+    recording: &Recording,
+) {
+    let keys: Vec<Option<TreeKey>> = keys.map(|key| key.map(TreeKey::By)).collect();
+    let mut key = chosen.map(TreeKey::By);
+    key_ui(ui, words, &mut key, &keys, &recording.absent);
+    *chosen = match key {
+        Some(TreeKey::By(key)) => Some(key),
+        Some(TreeKey::Block) | None => None,
+    };
+}

@@ -1,0 +1,213 @@
+//! Explain: why the peak is so high: what it is made of, what would be left without each part, and what could be done.
+
+mod job;
+mod bar;
+mod advice;
+mod groups;
+mod head;
+
+use std::sync::{Arc, Weak};
+
+use eframe::egui::{self, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
+use highwater_analysis::{Filter, Metric};
+
+use crate::gui::scene::{Scene, Wish};
+use crate::gui::views::timeline::drawn_metric;
+use crate::gui::widgets::room::{exact_height_ui, least_height_ui};
+use crate::gui::widgets::table::TableState;
+use crate::gui::widgets::theme;
+use crate::gui::widgets::worker::Worker;
+use crate::session::Recording;
+use groups::Groups;
+use job::{Asked, Explained, Key, Keys};
+
+/// Width that groups take before advice beside them has more than it needs, in points.
+const GROUPS_WIDTH: f32 = 880.0;
+/// Width of advice at least and at most, in points: lines neither too short nor too long to be read.
+const ADVICE_WIDTHS: [f32; 2] = [300.0, 520.0];
+/// Rows of groups in view where there is one column.
+const ROWS: f32 = 14.0;
+
+/// What a total is called in a sentence.
+trait MetricName {
+    /// `device used`.
+    fn words(&self) -> String;
+}
+
+impl MetricName for Metric {
+    fn words(&self) -> String {
+        self.name().replace('_', " ")
+    }
+}
+
+/// The wish for `condition` alone, or, where that is in force already, for none.
+fn only(condition: &str, filter: &Filter) -> Wish {
+    let is_in_force = condition.parse::<Filter>().is_ok_and(|wanted| wanted == *filter);
+    Wish::Only(if is_in_force { String::new() } else { condition.to_owned() })
+}
+
+/// The view's state.
+#[derive(Debug)]
+pub struct ExplainView {
+    keys: Keys,
+    /// Whether it is drawn for a picture, where nothing can be clicked.
+    is_picture: bool,
+    worker: Worker<Asked, Explained>,
+    asked: Option<Key>,
+    shown: Option<Explained>,
+    groups: Groups,
+    removals: TableState,
+}
+
+impl Default for ExplainView {
+    fn default() -> Self {
+        Self {
+            keys: Keys::default(),
+            is_picture: false,
+            worker: Worker::new("highwater-explain", Explained::of),
+            asked: None,
+            shown: None,
+            groups: Groups::default(),
+            removals: TableState::default(),
+        }
+    }
+}
+
+impl ExplainView {
+    /// A view without what it is changed by.
+    pub fn for_picture() -> Self {
+        Self { is_picture: true, ..Self::default() }
+    }
+
+    /// Whether an explanation is being worked out.
+    pub fn is_busy(&self) -> bool {
+        self.worker.is_busy()
+    }
+
+    /// Waits until it is there. For tests, and for pictures without a window.
+    pub fn wait(&mut self) {
+        if let Some(explained) = self.worker.wait() {
+            self.take(explained);
+        }
+    }
+
+    /// The groups as comma-separated values, in exact figures and in the order shown; none until they are known.
+    pub fn csv(&self) -> Option<String> {
+        self.shown.as_ref().map(|explained| self.groups.csv(explained))
+    }
+
+    /// Shows the view in the room that there is; where that is too little, it scrolls. Gives what the user asks for.
+    pub fn explain_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        self.refresh(ui.ctx(), scene);
+        let Some(explained) = self.shown.take() else {
+            ui.horizontal(|ui| {
+                if !self.is_picture && self.worker.failure().is_none() {
+                    ui.spinner();
+                }
+                ui.weak(self.worker.failure().unwrap_or("Working out why the peak is so high…"));
+            });
+            return Vec::new();
+        };
+        let is_wide = ui.available_width() >= theme::EXPLAIN_WIDE;
+        let wishes = if self.is_picture {
+            self.columns_ui(ui, scene, &explained)
+        } else if is_wide {
+            let show = |ui: &mut Ui| self.columns_ui(ui, scene, &explained);
+            least_height_ui(ui, "explanation", theme::EXPLAIN_LEAST, show)
+        } else {
+            let scroll = ScrollArea::vertical().id_salt("explanation").auto_shrink([false, false]);
+            scroll.show(ui, |ui| self.column_ui(ui, scene, &explained)).inner
+        };
+        self.shown = Some(explained);
+        wishes
+    }
+
+    /// Advice at the left, groups at the right.
+    fn columns_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
+        let mut wishes = self.above_ui(ui, scene, explained);
+        let at = ui.next_widget_position();
+        let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
+        ui.allocate_rect(whole, Sense::hover());
+        let middle = whole.left() + (whole.width() - GROUPS_WIDTH).clamp(ADVICE_WIDTHS[0], ADVICE_WIDTHS[1]);
+        let left = whole.with_max_x(middle - 8.0);
+        let mut left_ui = ui.new_child(UiBuilder::new().id_salt("left").max_rect(left));
+        let scroll = ScrollArea::vertical().id_salt("advice").auto_shrink([false, false]);
+        scroll.show(&mut left_ui, |ui| wishes.extend(self.advice_ui(ui, scene, explained)));
+        let line = egui::Stroke::new(1.0, theme::Shades::in_ui(ui).grid);
+        ui.painter().vline(middle, whole.y_range(), line);
+        let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
+        let mut right_ui = ui.new_child(UiBuilder::new().id_salt("right").max_rect(right));
+        wishes.extend(self.groups_ui(&mut right_ui, scene.recording, explained));
+        wishes
+    }
+
+    /// Everything in one column.
+    fn column_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
+        let mut wishes = self.above_ui(ui, scene, explained);
+        wishes.extend(self.advice_ui(ui, scene, explained));
+        ui.separator();
+        let rows = (explained.rows.len() as f32 + 1.0).clamp(4.0, ROWS);
+        let height = (rows + 4.0) * theme::ROW_HEIGHT + 20.0;
+        exact_height_ui(ui, height, |ui| wishes.extend(self.groups_ui(ui, scene.recording, explained)));
+        wishes
+    }
+
+    /// What stands above the columns.
+    fn above_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        let can_click = !self.is_picture;
+        wishes.extend(head::head_ui(ui, scene, explained, self.worker.is_busy() && can_click, can_click));
+        wishes.extend(head::failed_ui(ui, scene, can_click));
+        wishes.extend(head::filtered_ui(ui, explained, can_click));
+        let (peak, composition) = (&explained.explanation.peak, &explained.composition);
+        wishes.extend(bar::bar_ui(ui, composition, peak, scene.filter, can_click));
+        ui.add_space(4.0);
+        wishes
+    }
+
+    fn advice_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        wishes.extend(advice::advice_ui(ui, explained, scene.filter, !self.is_picture));
+        wishes.extend(advice::removals_ui(ui, explained, &mut self.removals));
+        wishes
+    }
+
+    fn groups_ui(&mut self, ui: &mut Ui, recording: &Recording, explained: &Explained) -> Option<Wish> {
+        if !self.is_picture {
+            head::keys_ui(ui, &mut self.keys, recording);
+        }
+        self.groups.groups_ui(ui, explained, !self.is_picture)
+    }
+
+    /// Asks for what is looked at, and takes in what has become ready.
+    fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let of = Arc::downgrade(scene.recording);
+        self.keys = self.keys.possible(&scene.recording.absent);
+        let (device, metric) = (scene.selection.device, drawn_metric(scene.selection.metric));
+        let is_same = self.asked.as_ref().is_some_and(|asked| {
+            Weak::ptr_eq(&asked.of, &of)
+                && (asked.device, asked.metric, asked.keys) == (device, metric, self.keys)
+                && asked.filter == *scene.filter
+        });
+        if !is_same {
+            let key = Key { of: Weak::clone(&of), device, metric, filter: scene.filter.clone(), keys: self.keys };
+            self.asked = Some(key.clone());
+            self.worker.ask(ctx, Asked { recording: Arc::clone(scene.recording), key });
+        }
+        if let Some(explained) = self.worker.take() {
+            self.take(explained);
+        }
+        // What is said of another recording or device is not even for a moment true of this one.
+        self.shown = self.shown.take().filter(|shown| Weak::ptr_eq(&shown.key.of, &of) && shown.key.device == device);
+    }
+
+    fn take(&mut self, explained: Explained) {
+        let has_same_keys = self.shown.as_ref().is_some_and(|shown| shown.key.keys == explained.key.keys);
+        self.groups.renew(&explained, has_same_keys);
+        self.removals = TableState::default();
+        self.shown = Some(explained);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Fleet: the ranks of a folder as a table: each with its peaks, and which stand out, are missing or could not be read.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use eframe::egui::{Frame, Panel, RichText, ScrollArea, Ui};
+use highwater_analysis::Metric;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use crate::answers::outliers::{RULE, Standing};
+use crate::figures::moment::count_of;
+use crate::figures::ranks::{COMPARED, Caveat, headlines, limits, notes, passed_by};
+use crate::files::fleet::{Fleet, Rank};
+use crate::gui::widgets::table::{Cell, Column, TableState, csv, table_with_tips_ui};
+use crate::gui::widgets::theme::{self, Shades};
+
+/// The view of one folder.
+#[derive(Debug)]
+pub struct FleetView {
+    fleet: Arc<Fleet>,
+    headlines: Vec<String>,
+    /// How far the recordings can be trusted.
+    limits: Vec<Caveat>,
+    standings: [Vec<Standing>; COMPARED.len()],
+    /// The ranks in the order of the table.
+    order: Vec<usize>,
+    table: TableState,
+}
+
+/// The columns.
+const COLUMNS: [Column; 12] = [
+    column("rank", "The rank; ? if it is not recorded and was taken from the file name.", 58.0, true),
+    column("host", "The machine.", 110.0, false),
+    column("events", "Number of events.", 84.0, true),
+    column("allocated", "Peak of allocated bytes.", 96.0, true),
+    column("reserved", "Peak of reserved bytes.", 96.0, true),
+    column("at event", "The event of the peak of allocated bytes.", 84.0, true),
+    column("step", "The step of that event.", 54.0, true),
+    column("phase", "The phase of that event.", 84.0, false),
+    column("end", "Allocated bytes at the end.", 96.0, true),
+    column("lost", "Number of lost events.", 64.0, true),
+    column("trust", "Whether anything was lost, inferred or guessed.", 78.0, false),
+    column("stands out", RULE, 0.0, false),
+];
+
+/// Columns that give way where there is little room, in this order.
+const GIVING_WAY: [usize; 5] = [2, 8, 1, 5, 10];
+/// Width that the last column has at least, in points.
+const LEAST_STANDING: f32 = 120.0;
+/// Share of the window's height that notes take at most where the table has not enough room.
+const NOTES_SHARE: f32 = 0.3;
+
+const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number: bool) -> Column {
+    Column { name, tooltip, width, is_number, is_sortable: true }
+}
+
+impl FleetView {
+    /// A view of `fleet`.
+    pub fn new(fleet: Arc<Fleet>) -> Self {
+        let mut table = TableState::default();
+        // Down and Enter open a rank at once.
+        table.choose(fleet.outlier(COMPARED[0]).unwrap_or(0));
+        table.focus();
+        Self {
+            headlines: headlines(&fleet),
+            limits: limits(&fleet),
+            standings: COMPARED.map(|metric| fleet.standings(metric)),
+            order: (0..fleet.ranks.len()).collect(),
+            table,
+            fleet,
+        }
+    }
+
+    /// The ranks that are shown.
+    pub fn fleet(&self) -> &Arc<Fleet> {
+        &self.fleet
+    }
+
+    /// Shows the ranks; gives the row of the one that the user opens.
+    pub fn fleet_ui(&mut self, ui: &mut Ui) -> Option<usize> {
+        let shades = Shades::in_ui(ui);
+        ui.add_space(4.0);
+        let count = count_of(self.fleet.ranks.len() as u64, "recording");
+        ui.label(RichText::new(format!("{}: {count}", self.fleet.name)).color(shades.faint));
+        for (row, sentence) in self.headlines.iter().enumerate() {
+            let text = RichText::new(sentence);
+            ui.label(if row == 0 { text.strong().size(16.0) } else { text.strong() });
+        }
+        ui.add_space(4.0);
+        let notes = Panel::bottom("notes of the folder").resizable(false).show_separator_line(false);
+        notes.frame(Frame::NONE).show(ui, |ui| self.notes_ui(ui));
+        let shown = self.shown_columns(ui.available_width() - theme::SCROLL_WIDTH - 2.0);
+        let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
+        let (order, fleet, standings) = (&self.order, &self.fleet, &self.standings);
+        let most = fleet.highest(Metric::Allocated).map_or(1, |row| fleet.ranks[row].peak(Metric::Allocated).bytes);
+        let cell = |row: usize, column: usize| {
+            let column = shown[column];
+            order.get(row).map_or_else(Cell::default, |&at| {
+                let is_out = standings.iter().any(|standings| standings[at] != Standing::Usual);
+                let text = text(&fleet.ranks[at], &standings.each_ref().map(|standings| standings[at]), column);
+                let bytes = fleet.ranks[at].peak(Metric::Allocated).bytes;
+                let share = (column == 3).then_some(bytes as f32 / most.max(1) as f32);
+                Cell { share, swatch: (column == 0 && is_out).then_some(shades.warning), ..text.into() }
+            })
+        };
+        let tip = |row: usize, _: usize| order.get(row).map(|&at| fleet.ranks[at].path.display().to_string());
+        let rows = order.len();
+        let touched = table_with_tips_ui(ui, "Ranks of the folder", &columns, rows, &mut self.table, (cell, tip));
+        let opened = touched.opened.and_then(|row| self.order.get(row)).copied();
+        if touched.is_resorted {
+            self.sort(&shown);
+        }
+        opened
+    }
+
+    /// What was compared how, what limits trust, and how a rank is opened: below the table, which is looked at first.
+    fn notes_ui(&self, ui: &mut Ui) {
+        let shades = Shades::in_ui(ui);
+        ui.add_space(4.0);
+        let table = (self.order.len() as f32 + 3.0) * theme::ROW_HEIGHT;
+        let most = (ui.available_height() - table).max(ui.ctx().content_rect().height() * NOTES_SHARE);
+        ScrollArea::vertical().id_salt("notes").max_height(most).auto_shrink([false, true]).show(ui, |ui| {
+            let open = "To open a rank, double-click its row, press Enter, or click it in the strip above.";
+            ui.label(RichText::new(open).color(shades.faint));
+            ui.label(RichText::new(format!("The rule: {RULE}.")).color(shades.faint));
+            for Caveat { is_warning, text: sentence } in &self.limits {
+                let colour = if *is_warning { shades.warning } else { shades.faint };
+                ui.label(RichText::new(sentence).color(colour));
+            }
+            if self.fleet.skipped > 0 {
+                ui.label(RichText::new(passed_by(self.fleet.skipped)).color(shades.faint));
+            }
+        });
+    }
+
+    /// The columns that have room in `width` points: without a host or lost events anywhere these have none, and where
+    /// that is not enough the less important ones give way.
+    fn shown_columns(&self, width: f32) -> Vec<usize> {
+        let ranks = &self.fleet.ranks;
+        let is_empty = |column: usize| match column {
+            1 => ranks.iter().all(|rank| rank.header.host.is_empty()),
+            6 => ranks.iter().all(|rank| rank.peak(Metric::Allocated).step.is_none()),
+            9 => ranks.iter().all(|rank| rank.trust.events_lost == 0),
+            _ => false,
+        };
+        let mut shown: Vec<usize> = (0..COLUMNS.len()).filter(|column| !is_empty(*column)).collect();
+        let needed = |shown: &[usize]| -> f32 {
+            let least = |column: &Column| if column.width == 0.0 { LEAST_STANDING } else { column.width };
+            shown.iter().map(|column| least(&COLUMNS[*column])).sum()
+        };
+        for column in GIVING_WAY {
+            if needed(&shown) > width {
+                shown.retain(|other| *other != column);
+            }
+        }
+        shown
+    }
+
+    /// The table as comma-separated values, sizes as bare bytes.
+    pub fn csv(&self) -> String {
+        let bare = |row: usize, column: usize| {
+            let at = self.order[row];
+            let rank = &self.fleet.ranks[at];
+            match number(rank, column) {
+                Some(number) => number.to_string(),
+                None => text(rank, &self.standings.each_ref().map(|standings| standings[at]), column),
+            }
+        };
+        csv(&COLUMNS, self.order.len(), bare)
+    }
+
+    /// Puts the rows in the order that the table's headings ask for; the chosen rank stays chosen.
+    fn sort(&mut self, shown: &[usize]) {
+        let chosen = self.table.chosen.and_then(|row| self.order.get(row)).copied();
+        self.order = (0..self.fleet.ranks.len()).collect();
+        if let Some((column, is_down)) =
+            self.table.sort.and_then(|(column, is_down)| Some((*shown.get(column)?, is_down)))
+        {
+            let (fleet, standings) = (&self.fleet, &self.standings);
+            let key = |&at: &usize| {
+                let rank = &fleet.ranks[at];
+                let text = text(rank, &standings.each_ref().map(|standings| standings[at]), column);
+                (number(rank, column), text)
+            };
+            if is_down {
+                self.order.sort_by_cached_key(|at| Reverse(key(at)));
+            } else {
+                self.order.sort_by_cached_key(key);
+            }
+        }
+        if let Some(row) = self.order.iter().position(|at| Some(*at) == chosen) {
+            self.table.choose(row);
+        }
+    }
+}
+
+/// The number in a column, where it is one of numbers.
+fn number(rank: &Rank, column: usize) -> Option<u64> {
+    let peak = rank.peak(Metric::Allocated);
+    match column {
+        0 => Some(u64::from(rank.rank)),
+        2 => Some(rank.events as u64),
+        3 => Some(peak.bytes),
+        4 => Some(rank.peak(Metric::Reserved).bytes),
+        5 => peak.event.map(|event| u64::from(event.0)),
+        6 => peak.step.map(u64::from),
+        8 => Some(rank.main().summary.end.allocated),
+        9 => Some(rank.trust.events_lost),
+        _ => None,
+    }
+}
+
+/// What a column says of a rank.
+fn text(rank: &Rank, standings: &[Standing; COMPARED.len()], column: usize) -> String {
+    match (column, number(rank, column)) {
+        (0, _) if rank.number().is_none() => rank.name.clone(),
+        (3 | 4 | 8, Some(bytes)) => format_bytes(bytes),
+        (_, Some(number)) => format_count(number),
+        (1, _) => rank.header.host.clone(),
+        (5, _) => "before".to_owned(),
+        (7, _) => rank.peak(Metric::Allocated).phase.name().to_owned(),
+        (10, _) => if rank.is_complete() { "complete" } else { "limited" }.to_owned(),
+        (11, _) => notes(standings).trim_start_matches('◀').trim_start().to_owned(),
+        _ => "-".to_owned(),
+    }
+}

@@ -1,0 +1,17 @@
+//! The views: timeline, moment, block, statistics, events, segments, explain, what-if, comparison, ranks.
+
+pub mod colouring;
+pub mod group_keys;
+pub mod source;
+pub mod timeline;
+pub mod block;
+pub mod events;
+pub mod segments;
+pub mod statistics;
+pub mod moment;
+pub mod explain;
+pub mod whatif;
+pub mod ranks;
+pub mod fleet;
+pub(crate) mod peaks;
+pub mod diff;

@@ -1,0 +1,231 @@
+//! Choosers: what the panel shows and how: moment or marks, the question, the view, the keys, and the way back out.
+
+use std::ops::Range;
+
+use eframe::egui::{ComboBox, Grid, Label, RichText, Role, Ui, WidgetInfo};
+use highwater_analysis::between::Question;
+use highwater_analysis::tree::NodeId;
+use highwater_analysis::{Balance, GroupKey, TreeKey};
+use highwater_snapshots::units::{format_bytes, format_signed_bytes};
+
+use super::job::Answer;
+use super::names;
+use super::tile::Act;
+use crate::gui::scene::Scene;
+use crate::gui::views::group_keys::{absent_reason, key_entry, key_label, tree_keys};
+use crate::gui::widgets::choice::{Entry, entries_ui};
+use crate::gui::widgets::words::moment_text;
+use crate::session::Recording;
+use crate::session::absent::Absent;
+
+/// How what holds memory is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Look {
+    /// Rows that can be sorted.
+    #[default]
+    Table,
+    /// Areas within areas.
+    Treemap,
+    /// Bars below bars.
+    Flame,
+}
+
+impl Look {
+    /// Every look.
+    pub const ALL: [Self; 3] = [Self::Table, Self::Treemap, Self::Flame];
+
+    /// What to call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Table => "Table",
+            Self::Treemap => "Treemap",
+            Self::Flame => "Flame",
+        }
+    }
+}
+
+/// How memory is taken apart and shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Choices {
+    /// As what.
+    pub look: Look,
+    /// By what.
+    pub first: TreeKey,
+    /// And within that by what.
+    pub second: Option<TreeKey>,
+    /// Whether stacks leave out the machinery's lines.
+    pub hides_internals: bool,
+    /// Whether stacks go from their innermost line outwards.
+    pub is_inverted: bool,
+}
+
+impl Default for Choices {
+    fn default() -> Self {
+        let first = TreeKey::By(GroupKey::Category);
+        Self { look: Look::Table, first, second: None, hides_internals: true, is_inverted: false }
+    }
+}
+
+impl Choices {
+    /// The same with the usual keys in place of those that no block has.
+    pub(super) fn possible(self, absent: &Absent) -> Self {
+        let has = |key: &TreeKey| absent_reason(absent, *key).is_none();
+        let first = if has(&self.first) { self.first } else { Self::default().first };
+        Self { first, second: self.second.filter(has), ..self }
+    }
+
+    /// Whether one of the keys is the stack.
+    pub fn is_of_stacks(&self) -> bool {
+        let stack = TreeKey::By(GroupKey::Stack);
+        self.first == stack || self.second == Some(stack)
+    }
+}
+
+/// The switch between views, the keys, and for stacks which lines and which way round.
+pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
+    let absent = &recording.absent;
+    ui.horizontal_wrapped(|ui| {
+        for look in Look::ALL {
+            ui.selectable_value(&mut choices.look, look, look.name());
+        }
+    });
+    ui.horizontal_wrapped(|ui| {
+        let keys: Vec<Option<TreeKey>> = tree_keys(recording.deepest_scope).map(Some).collect();
+        let mut first = Some(choices.first);
+        key_ui(ui, ["by", "Group by"], &mut first, &keys, absent);
+        choices.first = first.unwrap_or(choices.first);
+        if choices.first == TreeKey::Block {
+            // Nothing tells a block from itself.
+            choices.second = None;
+        } else {
+            let seconds: Vec<Option<TreeKey>> =
+                std::iter::once(None).chain(keys.iter().copied().filter(|key| *key != Some(choices.first))).collect();
+            if choices.second == Some(choices.first) {
+                choices.second = None;
+            }
+            key_ui(ui, ["then", "Then group by"], &mut choices.second, &seconds, absent);
+        }
+    });
+    if choices.is_of_stacks() {
+        ui.horizontal_wrapped(|ui| {
+            ui.checkbox(&mut choices.hides_internals, "Hide internals")
+                .on_hover_text("Hide frames of the allocator and the framework, and native frames below Python.");
+            ui.checkbox(&mut choices.is_inverted, "Innermost first")
+                .on_hover_text("Show the innermost frame first, then its callers.");
+        });
+    }
+}
+
+/// The list of keys: the word before the chosen one, and what the list is called.
+pub(crate) fn key_ui(
+    ui: &mut Ui,
+    [word, label]: [&str; 2],
+    chosen: &mut Option<TreeKey>,
+    keys: &[Option<TreeKey>],
+    absent: &Absent,
+) {
+    let nothing = || Entry::from("nothing".to_owned());
+    let entry = |key: &Option<TreeKey>| key.map_or_else(nothing, |key| key_entry(absent, key));
+    let now = chosen.map_or_else(|| "nothing".to_owned(), key_label);
+    let list = ComboBox::from_id_salt(label).selected_text(format!("{word} {now}")).height(400.0);
+    let shown = list.show_ui(ui, |ui| entries_ui(ui, chosen, keys, entry));
+    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
+}
+
+/// Whether the moment or what became of memory between the marks is looked at.
+pub(super) fn source_ui(ui: &mut Ui, shows_range: &mut bool) {
+    ui.horizontal(|ui| {
+        ui.selectable_value(shows_range, false, "Moment").on_hover_text("What is using memory at one moment.");
+        ui.selectable_value(shows_range, true, "From A to B")
+            .on_hover_text("What was allocated, freed and kept between the two marks.");
+    });
+}
+
+/// The questions with their answers in figures, which add up.
+pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balance) {
+    Grid::new("questions").num_columns(2).spacing([6.0, 1.0]).show(ui, |ui| {
+        for pair in Question::ALL.chunks(2) {
+            for &asked in pair {
+                let sum = balance.get(asked);
+                let text = RichText::new(format!("{}: {}", asked.name(), format_bytes(sum.bytes))).size(12.0);
+                let blocks = names::counted(sum.blocks, "block");
+                ui.selectable_value(question, asked, text).on_hover_text(format!("{}; {blocks}", asked.meaning()));
+            }
+            ui.end_row();
+        }
+    });
+    let [a, b] = [Question::AliveAtA, Question::AliveAtB].map(|question| balance.get(question).bytes);
+    let change = i64::try_from(i128::from(b) - i128::from(a)).unwrap_or_default();
+    ui.weak(format!(
+        "{} + {} allocated − {} freed = {} ({})",
+        format_bytes(a),
+        format_bytes(balance.born.bytes),
+        format_bytes(balance.freed.bytes),
+        format_bytes(b),
+        format_signed_bytes(change)
+    ));
+}
+
+/// Where the marks stand.
+pub(super) fn range_ui(ui: &mut Ui, scene: &Scene<'_>, marks: &Range<usize>) {
+    let trace = &scene.recording.trace;
+    let metric = scene.moment.metric;
+    for (name, position) in [("A", marks.start.min(marks.end)), ("B", marks.start.max(marks.end))] {
+        let moment = scene.index().moment(trace, metric, position);
+        let text = format!("{name}: {}", moment_text(&moment));
+        ui.add(Label::new(RichText::new(&text).weak().size(12.0)).truncate()).on_hover_text(&text);
+    }
+}
+
+/// The way to what is shown; a click goes back to any part of it. Nothing where all is shown.
+pub(super) fn breadcrumb_ui(ui: &mut Ui, answer: &Answer) -> Option<Act> {
+    /// Parts shown at the end of a long way.
+    const SHOWN: usize = 3;
+    const LETTERS: usize = 22;
+    let path = answer.tree.path(answer.focus);
+    if path.is_empty() {
+        return None;
+    }
+    let recording = &answer.request.source.recording;
+    let mut act = None;
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing.x = 3.0;
+        if ui.small_button("all").on_hover_text("Show everything.").clicked() {
+            act = Some(Act::Enter(NodeId::ROOT));
+        }
+        let left_out = path.len().saturating_sub(SHOWN);
+        if left_out > 0 {
+            ui.weak(format!("> ({left_out} more)"));
+        }
+        for &id in &path[left_out..] {
+            ui.weak(">");
+            let name = names::short(recording, &answer.tree, id);
+            let mut text: String = name.chars().take(LETTERS).collect();
+            if text.len() < name.len() {
+                text.push('…');
+            }
+            if ui.small_button(text).on_hover_text(&name).clicked() {
+                act = Some(Act::Enter(id));
+            }
+        }
+        if ui.small_button("Up").on_hover_text("Go one level up (Backspace).").clicked() {
+            act = Some(Act::Up);
+        }
+    });
+    act
+}
+
+/// What to do next, for those who see this for the first time.
+pub(super) fn hints_ui(ui: &mut Ui) {
+    ui.add_space(8.0);
+    ui.spacing_mut().item_spacing.y = 4.0;
+    let hints = [
+        "Each band is one block, from its allocation to its free.",
+        "Move the pointer over the timeline to see what is using memory at that moment. Click a band to pin its block.",
+        "The wheel zooms, dragging moves, a double click shows the block's lifetime.",
+        "P zooms to the peak, F shows everything, F1 finds any command.",
+    ];
+    for hint in hints {
+        ui.label(RichText::new(hint).weak().size(12.0));
+    }
+}

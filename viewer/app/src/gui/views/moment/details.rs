@@ -1,0 +1,89 @@
+//! Details: what can be done with the chosen node, and its single blocks, the largest first.
+
+use eframe::egui::{Align, Label, Layout, RichText, Ui};
+use highwater_analysis::between::bytes_of;
+use highwater_snapshots::BlockId;
+use highwater_snapshots::units::format_bytes;
+
+use super::job::{Answer, Chosen};
+use super::names;
+use crate::gui::widgets::table::{Cell, Column, TableState, table_ui};
+use crate::gui::widgets::theme;
+
+const COLUMNS: [Column; 3] = [
+    Column { name: "Largest blocks", tooltip: "What each is.", width: 0.0, is_number: false, is_sortable: false },
+    Column {
+        name: "Made by",
+        tooltip: "The line of the program, or the module.",
+        width: 0.0,
+        is_number: false,
+        is_sortable: false,
+    },
+    Column { name: "Bytes", tooltip: "What it holds.", width: 82.0, is_number: true, is_sortable: false },
+];
+
+/// What the user asks for of the chosen node.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Ask {
+    /// Show this block.
+    Block(BlockId),
+    /// Keep only its blocks.
+    Filter,
+    /// Choose nothing.
+    Close,
+}
+
+/// Shows the chosen node.
+pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &mut TableState) -> Option<Ask> {
+    let source = &answer.request.source;
+    let (recording, trace) = (&source.recording, &source.recording.trace);
+    let mut ask = None;
+    let node = answer.tree.node(chosen.node);
+    ui.horizontal(|ui| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            if ui.small_button("Close").on_hover_text("Choose nothing.").clicked() {
+                ask = Some(Ask::Close);
+            }
+            ui.strong(format_bytes(node.bytes));
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                let full = names::in_full(recording, &answer.tree, chosen.node).join("\n").replace("; ", "\n");
+                let name = names::label(recording, &answer.tree, chosen.node);
+                ui.add(Label::new(RichText::new(name).strong()).truncate()).on_hover_text(full);
+            });
+        });
+    });
+    ui.horizontal(|ui| {
+        let only = eframe::egui::Button::new("Only these").small();
+        let button = ui.add_enabled(chosen.condition.is_some(), only);
+        let button = button.on_disabled_hover_text("No search condition selects exactly these blocks.");
+        let why = chosen
+            .condition
+            .as_ref()
+            .map_or_else(String::new, |told| format!("Add the condition {told} to the search"));
+        if button.on_hover_text(why).clicked() {
+            ask = Some(Ask::Filter);
+        }
+        if let Some(stack) = chosen.stack
+            && ui.small_button("Copy stack").on_hover_text("Copy one of its stacks as text.").clicked()
+        {
+            ui.ctx().copy_text(trace.tables.stack_text(stack).join("\n"));
+        }
+    });
+    let blocks = &chosen.blocks;
+    let cell = |row: usize, column: usize| {
+        let Some(&id) = blocks.get(row) else {
+            return Cell::default();
+        };
+        match column {
+            0 => {
+                let category = trace.blocks.category.get(id.0 as usize).copied();
+                Cell { swatch: category.map(theme::category), ..names::block_title(trace, id).into() }
+            }
+            1 => Cell { is_faint: true, ..names::maker(trace, id).into() },
+            _ => format_bytes(bytes_of(trace, source.metric, id)).into(),
+        }
+    };
+    let touched = table_ui(ui, "Largest blocks", &COLUMNS, blocks.len(), state, cell);
+    let block = touched.chosen.or(touched.opened).and_then(|row| blocks.get(row));
+    block.map(|block| Ask::Block(*block)).or(ask)
+}

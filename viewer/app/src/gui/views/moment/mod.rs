@@ -1,0 +1,320 @@
+//! Moment: who holds memory at one moment, or what became of it between two: as table, treemap and flame graph.
+
+mod names;
+mod job;
+mod squarify;
+pub(crate) mod tile;
+mod treemap;
+mod flame;
+mod groups;
+mod details;
+mod export;
+mod choosers;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use eframe::egui::{self, RichText, Ui, UiBuilder};
+use highwater_analysis::between::Question;
+use highwater_analysis::tree::{NodeId, Part};
+use highwater_analysis::{Matches, TreeQuery};
+use highwater_snapshots::units::format_bytes;
+
+pub(crate) use choosers::key_ui;
+pub use choosers::{Choices, Look};
+
+use crate::gui::scene::{Reason, Scene, Wish};
+use crate::gui::widgets::table::TableState;
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::worker::Worker;
+use details::Ask;
+use flame::Flame;
+use job::{Answer, Clerk, Place, Request, Source, When};
+use tile::Act;
+use treemap::Treemap;
+
+/// The panel of one recording: what is chosen in it, and what was last worked out.
+#[derive(Debug)]
+pub struct MomentPanel {
+    /// How memory is taken apart and shown.
+    pub choices: Choices,
+    /// What is asked of two marks.
+    pub question: Question,
+    /// Whether two marks are looked at, where there are two, and not the moment.
+    shows_range: bool,
+    /// The marks of the last frame.
+    marks: Option<Range<usize>>,
+    focus: Place,
+    chosen: Option<Place>,
+    table: TableState,
+    blocks: TableState,
+    treemap: Treemap,
+    flame: Flame,
+    matches: Option<Arc<Matches>>,
+    worker: Worker<Request, Answer>,
+    shown: Option<Answer>,
+}
+
+impl Default for MomentPanel {
+    fn default() -> Self {
+        Self::new(Choices::default())
+    }
+}
+
+impl MomentPanel {
+    /// A panel that takes memory apart in this way.
+    pub fn new(choices: Choices) -> Self {
+        let mut clerk = Clerk::default();
+        Self {
+            choices,
+            question: Question::default(),
+            shows_range: false,
+            marks: None,
+            focus: Place::default(),
+            chosen: None,
+            table: TableState::default(),
+            blocks: TableState::default(),
+            treemap: Treemap::default(),
+            flame: Flame::default(),
+            matches: None,
+            worker: Worker::new("highwater-moment", move |request, _| Some(clerk.answer(&request))),
+            shown: None,
+        }
+    }
+
+    /// Whether what was asked for last is still being worked out.
+    pub fn is_busy(&self) -> bool {
+        self.worker.is_busy()
+    }
+
+    /// Waits until it is there. For tests and pictures without a window.
+    pub fn wait(&mut self) {
+        if let Some(answer) = self.worker.wait() {
+            self.shown = Some(answer);
+        }
+    }
+
+    /// Whether the marks are looked at, not the moment.
+    pub fn shows_range(&self) -> bool {
+        self.shows_range && self.marks.is_some()
+    }
+
+    /// Looks at the marks, where there are two, or at the moment.
+    pub fn show_range(&mut self, is_range: bool) {
+        self.shows_range = is_range;
+    }
+
+    /// What is shown as comma-separated values, with a last line for the total: the rows of the table, or every node of
+    /// the tree with its full path.
+    pub fn csv(&mut self, scene: &Scene<'_>, marks: Option<Range<usize>>) -> String {
+        self.follow(marks);
+        let request = self.request(scene);
+        let answer = match self.shown.take().filter(|shown| shown.request == request) {
+            Some(shown) => shown,
+            None => Clerk::default().answer(&request),
+        };
+        let text = match self.choices.look {
+            Look::Table => export::rows_csv(&answer),
+            Look::Treemap | Look::Flame => export::nodes_csv(&answer),
+        };
+        self.shown = Some(answer);
+        text
+    }
+
+    /// Shows the panel in the room that there is. `marks` are the moments A and B, where both are set.
+    pub fn moment_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, marks: Option<Range<usize>>) -> Vec<Wish> {
+        self.follow(marks);
+        self.choices = self.choices.possible(&scene.recording.absent);
+        self.receive(ui.ctx(), scene);
+        self.head_ui(ui, scene);
+        choosers::choices_ui(ui, &mut self.choices, scene.recording);
+        let mut wishes = Vec::new();
+        if let Some(why) = self.worker.failure() {
+            ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
+        }
+        let Some(answer) = self.shown.take() else {
+            ui.weak("Adding up…");
+            return wishes;
+        };
+        if let Some(act) = self.view_ui(ui, scene, &answer, true) {
+            self.act(act, &answer, &mut wishes);
+        }
+        if let Some(chosen) = &answer.chosen {
+            let below = ui.available_rect_before_wrap();
+            let show = |ui: &mut Ui| details::details_ui(ui, &answer, chosen, &mut self.blocks);
+            match ui.scope_builder(UiBuilder::new().id_salt("details").max_rect(below), show).inner {
+                Some(Ask::Block(block)) => wishes.push(Wish::Block(block)),
+                Some(Ask::Filter) => self.act(Act::Filter(chosen.node), &answer, &mut wishes),
+                Some(Ask::Close) => self.chosen = None,
+                None => {}
+            }
+        }
+        self.shown = Some(answer);
+        // What was chosen in this frame is worked out until the next.
+        self.ask(ui.ctx(), scene);
+        wishes
+    }
+
+    /// Takes in the marks: new ones are looked at.
+    fn follow(&mut self, marks: Option<Range<usize>>) {
+        if marks.is_some() && marks != self.marks {
+            self.shows_range = true;
+        }
+        self.marks = marks;
+    }
+
+    fn request(&mut self, scene: &Scene<'_>) -> Request {
+        let matches = match self.matches.take() {
+            Some(known) if *known == *scene.matches => known,
+            _ => Arc::new(scene.matches.clone()),
+        };
+        self.matches = Some(Arc::clone(&matches));
+        let when = match &self.marks {
+            Some(marks) if self.shows_range => When::Between(marks.start, marks.end, self.question),
+            _ => When::Moment(scene.moment.position()),
+        };
+        let Choices { first, second, hides_internals, is_inverted, .. } = self.choices;
+        let is_of_stacks = self.choices.is_of_stacks();
+        Request {
+            source: Source {
+                recording: Arc::clone(scene.recording),
+                device: scene.selection.device,
+                metric: scene.moment.metric,
+                when,
+                matches,
+            },
+            query: TreeQuery {
+                keys: std::iter::once(first).chain(second).collect(),
+                hides_internals: hides_internals && is_of_stacks,
+                is_inverted: is_inverted && is_of_stacks,
+            },
+            focus: self.focus.clone(),
+            chosen: self.chosen.clone(),
+            order: groups::order_of(&self.table),
+        }
+    }
+
+    fn ask(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let request = self.request(scene);
+        self.worker.ask_once(ctx, &request);
+    }
+
+    /// Asks for what is looked at, and takes in what has become ready.
+    fn receive(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        if let Some(answer) = self.worker.take_newest() {
+            self.shown = Some(answer);
+        }
+        // Of another device not even the last answer is worth a look. That of the recording before this one of the same
+        // file stays in sight until the next is there.
+        self.shown = self.shown.take().filter(|shown| shown.request.source.device == scene.selection.device);
+        self.ask(ctx, scene);
+    }
+
+    /// Shows what the panel shows without what it is changed by: for pictures.
+    pub fn picture_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
+        self.receive(ui.ctx(), scene);
+        if let Some(answer) = self.shown.take() {
+            self.view_ui(ui, scene, &answer, false);
+            self.shown = Some(answer);
+        }
+        self.ask(ui.ctx(), scene);
+    }
+
+    /// Which moment, and how much there is in all.
+    fn head_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
+        let big = |bytes: u64| RichText::new(format_bytes(bytes)).size(26.0).strong();
+        if let Some(marks) = self.marks.clone() {
+            choosers::source_ui(ui, &mut self.shows_range);
+            if self.shows_range {
+                let balance = self.shown.as_ref().and_then(|shown| shown.balance).unwrap_or_default();
+                ui.label(big(balance.get(self.question).bytes)).on_hover_text(self.question.meaning());
+                choosers::question_ui(ui, &mut self.question, &balance);
+                choosers::range_ui(ui, scene, &marks);
+                self.filter_hint_ui(ui, scene);
+                return;
+            }
+        }
+        let what = match scene.reason {
+            Reason::Peak => "At the peak",
+            Reason::Pointer => "Under the pointer",
+            Reason::Pinned => "At the pinned moment",
+        };
+        ui.label(RichText::new(what).weak());
+        ui.label(big(scene.moment.bytes));
+        let metric = scene.moment.metric.name().replace('_', " ");
+        ui.weak(format!("{metric} · {}", crate::gui::widgets::words::moment_text(&scene.moment)));
+        self.filter_hint_ui(ui, scene);
+    }
+
+    fn filter_hint_ui(&self, ui: &mut Ui, scene: &Scene<'_>) {
+        if !scene.filter.is_empty() {
+            ui.weak("Below: only blocks that meet the search conditions.");
+        }
+    }
+
+    /// The breadcrumb and the chosen view, with room left for what is below.
+    fn view_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, answer: &Answer, has_hints: bool) -> Option<Act> {
+        let mut act = choosers::breadcrumb_ui(ui, answer);
+        let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != Look::Table;
+        if is_for_stacks {
+            flame::roles_ui(ui);
+        }
+        let whole = ui.available_rect_before_wrap();
+        let has_hints = has_hints
+            && answer.chosen.is_none()
+            && scene.reason == Reason::Peak
+            && !self.shows_range()
+            && self.choices.look == Look::Table
+            && whole.height() > theme::HINTS_HEIGHT + 8.0 * theme::ROW_HEIGHT;
+        let below = match () {
+            () if answer.chosen.is_some() => (whole.height() * 0.42).clamp(80.0, theme::DETAILS_HEIGHT),
+            () if has_hints => theme::HINTS_HEIGHT,
+            () => 0.0,
+        };
+        let mut place = whole;
+        place.max.y = (place.max.y - below).max(place.min.y + 40.0);
+        let shown = ui.scope_builder(UiBuilder::new().id_salt("view").max_rect(place), |ui| match self.choices.look {
+            Look::Table => groups::groups_ui(ui, answer, &mut self.table),
+            Look::Treemap => self.treemap.treemap_ui(ui, answer),
+            Look::Flame => self.flame.flame_ui(ui, answer),
+        });
+        act = shown.inner.or(act);
+        if has_hints {
+            choosers::hints_ui(ui);
+        }
+        act
+    }
+
+    fn act(&mut self, act: Act, answer: &Answer, wishes: &mut Vec<Wish>) {
+        let place = |id: NodeId| job::place_of(&answer.tree, &answer.request, id);
+        match act {
+            Act::Enter(id) => self.focus = place(id),
+            Act::List(id) => (self.focus, self.choices.look) = (place(id), Look::Table),
+            Act::Up => {
+                // Out of what has a single part one goes at once, as one came in.
+                let tree = &answer.tree;
+                let mut at = answer.focus;
+                while at != NodeId::ROOT {
+                    at = tree.node(at).parent;
+                    if self.choices.look == Look::Flame || treemap::first_fork(tree, at) == at {
+                        break;
+                    }
+                }
+                self.focus = place(at);
+            }
+            Act::Choose(id) => {
+                if let Part::Block(block) = answer.tree.node(id).part {
+                    wishes.push(Wish::Block(block));
+                }
+                (self.chosen, self.blocks) = (Some(place(id)), TableState::default());
+            }
+            Act::Filter(id) => match answer.tree.condition(&answer.request.source.recording.trace, id) {
+                Some(condition) => wishes.push(Wish::Where(condition)),
+                None => wishes.push(Wish::Tell("No search condition selects exactly these blocks.".to_owned())),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

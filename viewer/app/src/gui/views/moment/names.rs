@@ -1,0 +1,155 @@
+//! Names: what to call the nodes of a tree: short on tiles and rows, in full in tooltips and files.
+
+use std::collections::HashMap;
+
+use highwater_analysis::frames::user_line;
+use highwater_analysis::tree::{NodeId, Part};
+use highwater_analysis::{GroupKey, Tree, TreeKey};
+use highwater_snapshots::{BlockId, Trace};
+
+use crate::gui::views::colouring::short_line;
+use crate::session::Recording;
+
+/// A node by itself, as a tile shows it.
+pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
+    let trace = &recording.trace;
+    match tree.node(id).part {
+        Part::Block(block) => block_title(trace, block),
+        Part::Line(_) => short_line(&tree.name(&trace.tables, id)),
+        Part::Stream(stream) => format!("stream {stream}"),
+        Part::Step(Some(step)) => format!("step {step}"),
+        Part::Step(None) => "no step".to_owned(),
+        _ => tree.name(&trace.tables, id),
+    }
+}
+
+/// A node with all that leads to it, as a row shows it: the levels after each other, of stacks the innermost line.
+pub(super) fn label(recording: &Recording, tree: &Tree, id: NodeId) -> String {
+    label_with(recording, tree, id, |lines| plain(recording, tree, lines[0]))
+}
+
+/// The same, each level of lines named by `of_lines`, which is given them innermost first.
+fn label_with(recording: &Recording, tree: &Tree, id: NodeId, of_lines: impl Fn(&[NodeId]) -> String) -> String {
+    let levels = levels(tree, id);
+    if levels.is_empty() {
+        return "all".to_owned();
+    }
+    let name = |nodes: &Vec<NodeId>| match nodes.as_slice() {
+        [.., last] if matches!(tree.node(*last).part, Part::Line(_)) => of_lines(&innermost_first(tree, nodes)),
+        [.., last] if !matches!(tree.node(*last).part, Part::Scope(_)) => plain(recording, tree, *last),
+        nodes => joined(recording, tree, nodes),
+    };
+    levels.iter().map(name).collect::<Vec<String>>().join(" · ")
+}
+
+/// Lines of a stack, the innermost first.
+fn innermost_first(tree: &Tree, lines: &[NodeId]) -> Vec<NodeId> {
+    let mut lines = lines.to_vec();
+    if !tree.query().is_inverted {
+        lines.reverse();
+    }
+    lines
+}
+
+/// Labels for those of `rows` whose stacks have one innermost line: each with the first caller that tells it apart.
+pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> HashMap<NodeId, String> {
+    let stack = TreeKey::By(GroupKey::Stack);
+    // Single blocks, of which there may be millions, are told apart by their facts.
+    if !tree.query().keys.contains(&stack) || tree.query().keys.contains(&TreeKey::Block) {
+        return HashMap::new();
+    }
+    let mut alike: HashMap<String, Vec<NodeId>> = HashMap::new();
+    for id in rows {
+        alike.entry(label(recording, tree, *id)).or_default().push(*id);
+    }
+    let mut labels = HashMap::new();
+    for group in alike.into_values().filter(|group| group.len() > 1) {
+        let stacks: Vec<Vec<String>> = group.iter().map(|id| stack_of(recording, tree, *id)).collect();
+        for (id, stack) in group.iter().zip(&stacks) {
+            let in_common = |other: &Vec<String>| stack.iter().zip(other).take_while(|(a, b)| a == b).count();
+            let others = stacks.iter().filter(|other| *other != stack);
+            let caller =
+                others.map(in_common).max().and_then(|depth| stack.get(depth.max(1)).map(|line| (depth, line)));
+            let more = match caller {
+                Some((depth, line)) if depth > 1 => format!(" < … < {line}"),
+                Some((_, line)) => format!(" < {line}"),
+                // All of its lines are the innermost ones of another stack.
+                None => String::new(),
+            };
+            let name = |lines: &[NodeId]| {
+                let line = plain(recording, tree, lines[0]);
+                if lines.len() == stack.len() { format!("{line}{more}") } else { line }
+            };
+            labels.insert(*id, label_with(recording, tree, *id, name));
+        }
+    }
+    labels
+}
+
+/// The lines of the stack that leads to `id`, the innermost first.
+fn stack_of(recording: &Recording, tree: &Tree, id: NodeId) -> Vec<String> {
+    let levels = levels(tree, id).into_iter();
+    let of_lines = levels.filter(|nodes| matches!(tree.node(nodes[0]).part, Part::Line(_)));
+    let stack = of_lines.max_by_key(Vec::len).unwrap_or_default();
+    innermost_first(tree, &stack).into_iter().map(|line| plain(recording, tree, line)).collect()
+}
+
+/// A node with all that leads to it, one text for each level: module paths with dots, stacks with semicolons.
+pub(super) fn in_full(recording: &Recording, tree: &Tree, id: NodeId) -> Vec<String> {
+    levels(tree, id).iter().map(|nodes| joined(recording, tree, nodes)).collect()
+}
+
+/// A node by itself as rows and files have it, where its key stands beside it.
+fn plain(recording: &Recording, tree: &Tree, id: NodeId) -> String {
+    match tree.node(id).part {
+        Part::Block(_) | Part::Line(_) => short(recording, tree, id),
+        _ => tree.name(&recording.trace.tables, id),
+    }
+}
+
+fn joined(recording: &Recording, tree: &Tree, nodes: &[NodeId]) -> String {
+    let is_path = nodes.iter().all(|id| matches!(tree.node(*id).part, Part::Scope(_)));
+    let names: Vec<String> = nodes.iter().map(|id| tree.name(&recording.trace.tables, *id)).collect();
+    names.join(if is_path { "." } else { "; " })
+}
+
+/// The nodes that lead to `id`, those of each level together.
+fn levels(tree: &Tree, id: NodeId) -> Vec<Vec<NodeId>> {
+    let mut levels: Vec<Vec<NodeId>> = Vec::new();
+    for at in tree.path(id) {
+        match levels.last_mut() {
+            Some(nodes) if tree.node(nodes[0]).level == tree.node(at).level => nodes.push(at),
+            _ => levels.push(vec![at]),
+        }
+    }
+    levels
+}
+
+/// The blocks at hand in a name: `activation of linear`.
+pub(super) fn block_title(trace: &Trace, id: BlockId) -> String {
+    let block = trace.blocks.get(id);
+    match trace.tables.op_name(block.op) {
+        "" => block.category.to_string(),
+        op => format!("{} of {op}", block.category),
+    }
+}
+
+/// Who made a block: the line of the program, else the module; empty if neither is known.
+pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
+    let block = trace.blocks.get(id);
+    match user_line(&trace.tables, block.stack) {
+        Some(line) => short_line(&trace.tables.line_text(&line)),
+        None => trace.tables.scope_path(block.scope),
+    }
+}
+
+/// The keys of a tree, as its picture is called.
+pub(super) fn keys(tree: &Tree) -> String {
+    tree.query().keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" and ")
+}
+
+/// A number of things: `1 block`, `2,000 blocks`.
+pub(super) fn counted(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", highwater_snapshots::units::format_count(count))
+}

@@ -1,0 +1,213 @@
+//! Treemap: who holds memory as areas, two levels deep, with a way in and out.
+
+use std::sync::Arc;
+
+use eframe::egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2};
+use highwater_analysis::Tree;
+use highwater_analysis::tree::NodeId;
+use highwater_snapshots::units::format_bytes;
+
+use super::job::Answer;
+use super::names;
+use super::squarify::squarify;
+use super::tile::{self, Act, Emphasis, Item, What};
+use crate::gui::widgets::theme;
+
+/// A tile in its place.
+#[derive(Clone, Debug)]
+pub(super) struct Tile {
+    pub(super) rect: Rect,
+    pub(super) item: Item,
+    /// 0 for parts of the focus, 1 for parts of these, and so on.
+    pub(super) depth: u8,
+    /// Whether tiles of the next depth lie in it.
+    is_filled: bool,
+    /// The outermost tile around it is that of this node.
+    part_of: Option<NodeId>,
+}
+
+/// The tiles last laid out, and for what.
+#[derive(Debug, Default)]
+pub(super) struct Treemap {
+    tiles: Vec<Tile>,
+    of: Option<(Arc<Tree>, NodeId, Rect)>,
+}
+
+/// The first node from `id` down at which there is something to tell apart.
+pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
+    let mut at = id;
+    loop {
+        let node = tree.node(at);
+        let mut children = node.children();
+        match (children.next(), children.len()) {
+            (Some(only), 0) if node.own_blocks == 0 && node.own_bytes == 0 && !tree.node(only).is_leaf() => at = only,
+            _ => return at,
+        }
+    }
+}
+
+/// How many tiles lie within each other at most: enough to see `encoder`, `layers`, `3` under a category.
+const MOST_DEPTH: u8 = 3;
+
+/// The tiles of `focus` in `rect`, outer before inner ones. At each depth they fill what they are part of.
+pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
+    let mut out = Vec::new();
+    lay_out(tree, first_fork(tree, focus), rect, None, &mut out);
+    let mut row = 0;
+    while let Some(Tile { rect, item, depth, part_of, .. }) = out.get(row).cloned() {
+        let mut inner = rect.shrink(2.0);
+        inner.min.y += theme::TILE_HEADER;
+        let has_room = inner.width() > 2.0 * theme::LEAST_LABEL && inner.height() > theme::TILE_HEADER;
+        if let What::Node(id) = item.what
+            && has_room
+            && depth < MOST_DEPTH
+            && !tree.node(id).is_leaf()
+        {
+            out[row].is_filled = true;
+            lay_out(tree, first_fork(tree, id), inner, Some((depth, part_of.unwrap_or(id))), &mut out);
+        }
+        row += 1;
+    }
+    out
+}
+
+/// Lays out the parts of `id`, which lie in a tile of some depth, and within all in one of the outermost.
+fn lay_out(tree: &Tree, id: NodeId, rect: Rect, within: Option<(u8, NodeId)>, out: &mut Vec<Tile>) {
+    let area = f64::from(rect.width() * rect.height());
+    let node = tree.node(id);
+    let least = theme::LEAST_TILE * node.bytes as f64 / area.max(1.0);
+    let mut items = tile::items(tree, id, least);
+    if node.is_leaf() && node.bytes > 0 {
+        items.push(Item { what: What::Node(id), bytes: node.bytes, blocks: u64::from(node.blocks) });
+    }
+    let weights: Vec<f64> = items.iter().map(|item| item.bytes as f64).collect();
+    let places = squarify(&weights, rect);
+    let depth = within.map_or(0, |(depth, _)| depth + 1);
+    let part_of = within.map(|(_, outermost)| outermost);
+    let tile = |(item, rect)| Tile { rect, item, depth, part_of, is_filled: false };
+    out.extend(items.into_iter().zip(places).map(tile));
+}
+
+impl Treemap {
+    /// Shows the inside of the answer's focus in the room that there is.
+    pub(super) fn treemap_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
+        let (rect, _) = ui.allocate_exact_size(ui.available_size(), Sense::hover());
+        // The keyboard stays here whatever comes and goes above.
+        let response = ui.interact(rect, ui.scope_id().with("treemap"), Sense::click());
+        response.widget_info(|| {
+            WidgetInfo::labeled(Role::Group, true, format!("Treemap by {}", names::keys(&answer.tree)))
+        });
+        let is_same = self.of.as_ref().is_some_and(|(tree, focus, place)| {
+            Arc::ptr_eq(tree, &answer.tree) && *focus == answer.focus && *place == rect
+        });
+        if !is_same {
+            self.tiles = tiles(&answer.tree, answer.focus, rect);
+            self.of = Some((Arc::clone(&answer.tree), answer.focus, rect));
+        }
+        let chosen = answer.chosen.as_ref().map(|chosen| chosen.node);
+        let mut act = None;
+        for (row, tile) in self.tiles.iter().enumerate() {
+            if tile.rect.width() < 1.0 || tile.rect.height() < 1.0 {
+                continue;
+            }
+            let outer = tile.part_of.map_or(theme::NEUTRAL, |id| tile::colour(answer, What::Node(id)));
+            let on_tile = tile::respond(ui, tile.rect, (response.id, row), answer, &tile.item);
+            let is_chosen = matches!(tile.item.what, What::Node(id) | What::Own(id) if Some(id) == chosen);
+            let emphasis = Emphasis { is_hovered: on_tile.hovered(), is_chosen };
+            let name = tile::name(answer, &tile.item);
+            let bytes = format_bytes(tile.item.bytes);
+            let texts = if tile.is_filled {
+                [tile::with_amount(ui, tile.rect, &name, &bytes), String::new()]
+            } else {
+                let bytes = Some(bytes).filter(|bytes| tile::fits(ui, tile.rect, bytes));
+                [name, bytes.unwrap_or_default()]
+            };
+            // What is inside wears the colour of what it is part of: no colour means two things.
+            let colour = match tile.item.what {
+                What::Node(id) | What::Own(id) if tile.depth > 0 => theme::instance(outer, id.0 as usize),
+                what => tile::colour(answer, what),
+            };
+            // Darker where others lie in it, so that they stand apart.
+            let colour = if tile.is_filled { theme::edge(colour) } else { colour };
+            tile::paint(ui, tile.rect, colour, [&texts[0], &texts[1]], emphasis);
+            if on_tile.clicked() {
+                response.request_focus();
+                act = self.click(answer, tile);
+            }
+            if on_tile.double_clicked()
+                && tile.depth == 0
+                && let What::Node(id) = tile.item.what
+                && answer.tree.node(id).is_leaf()
+            {
+                act = Some(Act::Filter(id));
+            }
+        }
+        tile::focus_frame(ui, &response);
+        self.walk(ui, &response, answer, chosen).or(act)
+    }
+
+    fn walk(&self, ui: &Ui, response: &eframe::egui::Response, answer: &Answer, chosen: Option<NodeId>) -> Option<Act> {
+        let walked = tile::walked(ui, response);
+        if walked.leaves {
+            return Some(Act::Up);
+        }
+        let chosen = chosen.filter(|id| self.place_of(*id).is_some());
+        if walked.by != [0, 0] {
+            let next = match chosen.and_then(|id| self.place_of(id)) {
+                Some(from) => neighbour(&self.tiles, from, walked.by),
+                None => self.tiles.iter().find_map(node_of),
+            };
+            return next.map(Act::Choose);
+        }
+        match chosen {
+            Some(id) if walked.filters => Some(Act::Filter(id)),
+            Some(id) if walked.enters => {
+                Some(if answer.tree.node(id).is_leaf() { Act::Filter(id) } else { Act::Enter(id) })
+            }
+            _ => None,
+        }
+    }
+
+    /// A click goes one level in, wherever within a tile it falls.
+    fn click(&self, answer: &Answer, tile: &Tile) -> Option<Act> {
+        let tree = &answer.tree;
+        let (What::Node(id) | What::Own(id) | What::Rest { of: id, .. }) = tile.item.what;
+        if tile.depth > 0 {
+            let outer = self.tiles.iter().filter_map(node_of);
+            return outer.into_iter().find(|outer| tree.is_within(id, *outer)).map(Act::Enter);
+        }
+        Some(match tile.item.what {
+            What::Node(_) if tree.node(id).is_leaf() => Act::Choose(id),
+            What::Node(_) => Act::Enter(id),
+            What::Own(_) | What::Rest { .. } => Act::List(id),
+        })
+    }
+
+    fn place_of(&self, id: NodeId) -> Option<Rect> {
+        self.tiles.iter().find(|tile| node_of(tile) == Some(id)).map(|tile| tile.rect)
+    }
+}
+
+/// The node of a tile among which keys walk.
+fn node_of(tile: &Tile) -> Option<NodeId> {
+    match tile.item.what {
+        What::Node(id) if tile.depth == 0 => Some(id),
+        _ => None,
+    }
+}
+
+/// The nearest tile in a direction, as the eye goes.
+fn neighbour(tiles: &[Tile], from: Rect, by: [i32; 2]) -> Option<NodeId> {
+    let center = from.center();
+    let way = |rect: &Rect| {
+        let to = pos2(center.x.clamp(rect.left(), rect.right()), center.y.clamp(rect.top(), rect.bottom()));
+        let (across, along) = if by[0] == 0 {
+            ((to.x - center.x).abs(), (rect.center().y - center.y) * by[1].signum() as f32)
+        } else {
+            ((to.y - center.y).abs(), (rect.center().x - center.x) * by[0].signum() as f32)
+        };
+        (along > 0.5).then_some(along + 2.0 * across)
+    };
+    let near = tiles.iter().filter_map(|tile| Some((way(&tile.rect)?, node_of(tile)?)));
+    near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, id)| id)
+}

@@ -1,0 +1,172 @@
+//! Cells: what the strip shows of each device of each file, or of each rank of a folder.
+
+use std::sync::{Arc, Weak};
+
+use highwater_analysis::Metric;
+use highwater_snapshots::units::format_bytes;
+
+use super::SAMPLES;
+use crate::answers::outliers::{Standing, standings};
+use crate::files::fleet::Fleet;
+use crate::gui::widgets::words::failed_requests;
+use crate::session::Recording;
+
+/// One device of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Row of the file among those that are open, or of the rank in its folder.
+    pub file: usize,
+    /// Row of the device in it.
+    pub device: usize,
+}
+
+/// What a cell shows.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    pub(super) place: Place,
+    /// `rank 3`, or the file's name; with the device where the file has several.
+    pub(super) name: String,
+    /// The same in as few letters as can be.
+    pub(super) short: String,
+    pub(super) peak: u64,
+    pub(super) baseline: u64,
+    pub(super) capacity: u64,
+    /// Requests that failed.
+    pub(super) failed: u64,
+    pub(super) standing: Standing,
+    /// The total over the recording.
+    pub(super) curve: Vec<u64>,
+}
+
+/// What the strip is of.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown<'a> {
+    /// Open files.
+    Files(&'a [&'a Arc<Recording>]),
+    /// The ranks of a folder, open or not.
+    Fleet(&'a Arc<Fleet>),
+}
+
+/// What cells were worked out for. Weak: the strip keeps nothing in memory that was closed.
+#[derive(Clone, Debug)]
+pub(super) enum Known {
+    Files(Vec<Weak<Recording>>),
+    Fleet(Weak<Fleet>),
+}
+
+impl Known {
+    pub(super) fn of(shown: Shown<'_>) -> Self {
+        match shown {
+            Shown::Files(files) => Self::Files(files.iter().map(|file| Arc::downgrade(file)).collect()),
+            Shown::Fleet(fleet) => Self::Fleet(Arc::downgrade(fleet)),
+        }
+    }
+
+    pub(super) fn is(&self, shown: Shown<'_>) -> bool {
+        match (self, shown) {
+            (Self::Files(known), Shown::Files(files)) => {
+                let same = known.iter().zip(files).all(|(known, file)| known.as_ptr() == Arc::as_ptr(file));
+                known.len() == files.len() && same
+            }
+            (Self::Fleet(known), Shown::Fleet(fleet)) => known.as_ptr() == Arc::as_ptr(fleet),
+            _ => false,
+        }
+    }
+}
+
+impl Cell {
+    pub(super) fn words(&self, metric: Metric) -> String {
+        let metric = metric.name().replace('_', " ");
+        let mut words = format!("{}: {metric} memory peaks at {}", self.name, format_bytes(self.peak));
+        if self.capacity > 0 {
+            let share = self.peak as f64 / self.capacity as f64 * 100.0;
+            words += &format!(", {share:.0} % of {}", format_bytes(self.capacity));
+        }
+        if self.baseline > 0 {
+            words += &format!("; {} of it were live before the recording", format_bytes(self.baseline));
+        }
+        words += ".";
+        if self.failed > 0 {
+            words += &format!(" {} (out of memory).", failed_requests(self.failed));
+        }
+        if let Some(told) = self.standing.words() {
+            words += &format!(" This is {told}.");
+        }
+        words
+    }
+}
+
+/// The cells of what is shown, in its order; peaks of comparable devices are compared.
+pub(super) fn cells(shown: Shown<'_>, metric: Metric) -> Vec<Cell> {
+    let mut cells = match shown {
+        Shown::Files(files) => of_files(files, metric),
+        Shown::Fleet(fleet) => of_fleet(fleet, metric),
+    };
+    // Devices of one capacity are comparable.
+    let comparable: Vec<(u64, u64)> = cells.iter().map(|cell| (cell.capacity, cell.peak)).collect();
+    for (cell, standing) in cells.iter_mut().zip(standings(&comparable)) {
+        cell.standing = standing;
+    }
+    cells
+}
+
+/// The main device of each rank of a folder.
+fn of_fleet(fleet: &Fleet, metric: Metric) -> Vec<Cell> {
+    let at = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
+    let cell = |(row, rank): (usize, &crate::files::fleet::Rank)| {
+        let (look, peak) = (rank.main(), rank.peak(metric).bytes);
+        Cell {
+            place: Place { file: row, device: rank.main },
+            name: rank.label(),
+            short: rank.number().map_or_else(|| rank.name.clone(), |rank| rank.to_string()),
+            peak,
+            baseline: look.baseline.get(metric).min(peak),
+            capacity: look.summary.capacity_bytes,
+            failed: rank.devices.iter().map(|look| look.summary.oom_events).sum(),
+            standing: Standing::Usual,
+            curve: look.curves[at].clone(),
+        }
+    };
+    fleet.ranks.iter().enumerate().map(cell).collect()
+}
+
+/// The cells of all files, by rank where it is known, then by name and device.
+fn of_files(files: &[&Arc<Recording>], metric: Metric) -> Vec<Cell> {
+    let mut cells: Vec<(Option<u32>, Cell)> = Vec::new();
+    for (file, recording) in files.iter().enumerate() {
+        let rank = recording.trace.header.rank;
+        for (device, index) in recording.devices.iter().enumerate() {
+            let (mut name, mut short) = match rank {
+                Some(rank) => (format!("rank {rank}"), rank.to_string()),
+                None => (recording.name.clone(), (file + 1).to_string()),
+            };
+            if recording.devices.len() > 1 {
+                name += &format!(", device {}", index.device.0);
+                short =
+                    if files.len() > 1 { format!("{short}:{}", index.device.0) } else { index.device.0.to_string() };
+            }
+            let peak = index.peak(&recording.trace, metric).bytes;
+            cells.push((
+                rank,
+                Cell {
+                    place: Place { file, device },
+                    name,
+                    short,
+                    peak,
+                    baseline: index.series.baseline().get(metric).min(peak),
+                    capacity: index.summary.capacity_bytes,
+                    failed: index.summary.oom_events,
+                    standing: Standing::Usual,
+                    curve: index.series.samples(&recording.trace, metric, index.moments.clone(), SAMPLES),
+                },
+            ));
+        }
+    }
+    cells.sort_by(|(a_rank, a), (b_rank, b)| {
+        let key = |rank: &Option<u32>| rank.map_or((1, 0), |rank| (0, rank));
+        let by_name = || (a_rank.is_none() && b_rank.is_none()).then(|| a.name.cmp(&b.name));
+        let by_place = (a.place.file, a.place.device).cmp(&(b.place.file, b.place.device));
+        key(a_rank).cmp(&key(b_rank)).then(by_name().unwrap_or(by_place)).then(by_place)
+    });
+    cells.into_iter().map(|(_, cell)| cell).collect()
+}

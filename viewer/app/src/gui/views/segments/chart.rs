@@ -1,0 +1,336 @@
+//! Chart: the map of one moment: every segment with its pieces, row by row.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use eframe::egui::{
+    Color32, ColorImage, EventFilter, Key, Modifiers, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle,
+    TextureOptions, Ui, WidgetInfo, pos2, vec2,
+};
+use highwater_analysis::addresses::{AddressMap, Content, Piece};
+use highwater_snapshots::units::format_bytes;
+
+use super::facts::{piece_lines, segment_lines, tooltip_ui};
+use super::known::State;
+use super::layout::{Layout, MOST_ZOOM, Strip};
+use super::look::{PERIOD, Paint, is_same};
+use crate::gui::scene::Wish;
+use crate::gui::views::colouring::Colouring;
+use crate::gui::widgets::theme;
+
+/// What the drawn rows depend on.
+#[derive(Clone)]
+struct Drawn {
+    state: Arc<State>,
+    colouring: Option<Arc<Colouring>>,
+    /// Width, rows in view, zoom, first row.
+    size: [usize; 4],
+    is_normalised: bool,
+    is_dark: bool,
+    scale: usize,
+}
+
+impl Drawn {
+    fn is_same(&self, other: &Self) -> bool {
+        self.has_same_layout(other)
+            && is_same(self.colouring.as_ref(), other.colouring.as_ref())
+            && self.size == other.size
+            && (self.is_dark, self.scale) == (other.is_dark, other.scale)
+    }
+
+    fn has_same_layout(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+            && self.is_normalised == other.is_normalised
+            && self.size[1..3] == other.size[1..3]
+    }
+}
+
+/// The chart's state.
+#[derive(Default)]
+pub(super) struct Chart {
+    /// Every segment in a row of its own, as wide as any other; else all to one scale.
+    pub(super) is_normalised: bool,
+    /// Doublings of the scale.
+    pub(super) zoom: u32,
+    first: usize,
+    turned: f32,
+    layout: Layout,
+    drawn: Option<(Drawn, TextureHandle)>,
+    /// The address that the keyboard is at.
+    cursor: Option<u64>,
+}
+
+impl std::fmt::Debug for Chart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chart").field("zoom", &self.zoom).field("first", &self.first).finish_non_exhaustive()
+    }
+}
+
+/// What is marked in the chart.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marked {
+    /// The first address of the chosen segment.
+    pub(super) segment: Option<u64>,
+    /// Bytes in the way of a failed request.
+    pub(super) range: Option<Range<u64>>,
+}
+
+/// What was done to the chart.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// The row of the segment that was clicked, or that the keyboard came to.
+    pub(super) segment: Option<usize>,
+    pub(super) wish: Option<Wish>,
+}
+
+impl Chart {
+    /// Brings the row with `address` into view.
+    pub(super) fn show(&mut self, address: u64) {
+        self.cursor = Some(address);
+        if let Some(strip) = self.layout.strips.iter().find(|strip| strip.addresses.contains(&address)) {
+            self.first = strip.row.saturating_sub(2);
+        }
+    }
+
+    /// Shows the chart in the room that there is.
+    pub(super) fn chart_ui(
+        &mut self,
+        ui: &mut Ui,
+        (state, colouring): (&Arc<State>, Option<&Arc<Colouring>>),
+        paint: &Paint<'_>,
+        marked: &Marked,
+    ) -> Chosen {
+        let (rect, response) = ui.allocate_exact_size(ui.available_size().max(vec2(80.0, 40.0)), Sense::click());
+        let map = &state.map;
+        let label = format!(
+            "Address map: {} segments, {} pieces, {} held",
+            map.segments.len(),
+            map.pieces.len(),
+            format_bytes(map.usage.held())
+        );
+        let pitch = theme::MAP_ROW_HEIGHT + theme::MAP_ROW_GAP;
+        let in_view = ((rect.height() / pitch) as usize).max(1);
+        self.lay_out(state, (colouring, paint), rect, in_view, ui);
+        let mut chosen = self.walk(ui, &response, state, in_view);
+        response.widget_info(|| {
+            let at = self.cursor.and_then(|address| map.piece_at(address));
+            let at = at.map_or_else(String::new, |(_, piece)| format!("; at {}", brief(paint, piece)));
+            WidgetInfo::labeled(Role::Canvas, true, format!("{label}{at}"))
+        });
+        if let Some((_, texture)) = &self.drawn {
+            let place = Rect::from_min_size(rect.min, vec2(rect.width(), in_view as f32 * pitch));
+            let all = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
+            ui.painter().with_clip_rect(rect).image(texture.id(), place, all, Color32::WHITE);
+        }
+        self.marks(ui, rect, in_view, map, (paint, marked), response.has_focus());
+        let under = response.hover_pos().and_then(|at| {
+            let row = self.first + ((at.y - rect.top()) / pitch).max(0.0) as usize;
+            let share = f64::from((at.x - rect.left()) / rect.width());
+            self.layout.in_rows(row..row + 1).iter().find_map(|strip| Some((strip.segment, strip.address_at(share)?)))
+        });
+        if let Some((segment, address)) = under
+            && let Some((held, piece)) = map.piece_at(address)
+        {
+            if response.clicked() {
+                response.request_focus();
+                self.cursor = Some(piece.addresses.start);
+                chosen.segment = Some(segment);
+                chosen.wish = piece.content.block().map(Wish::Block);
+            }
+            let colour = piece.content.block().map(|block| paint.block(block, false));
+            response.on_hover_ui_at_pointer(|ui| {
+                tooltip_ui(ui, colour, &piece_lines(paint.trace, piece, map.moment));
+                ui.separator();
+                tooltip_ui(ui, None, &segment_lines(held));
+            });
+        }
+        chosen
+    }
+
+    /// Makes layout and picture anew where they have changed.
+    fn lay_out(
+        &mut self,
+        state: &Arc<State>,
+        (colouring, paint): (Option<&Arc<Colouring>>, &Paint<'_>),
+        rect: Rect,
+        in_view: usize,
+        ui: &Ui,
+    ) {
+        let width = ((rect.width() * ui.ctx().pixels_per_point()) as usize).clamp(1, 8192);
+        let mut now = Drawn {
+            state: Arc::clone(state),
+            colouring: colouring.map(Arc::clone),
+            size: [width, in_view, self.zoom as usize, self.first],
+            is_normalised: self.is_normalised,
+            is_dark: ui.visuals().dark_mode,
+            scale: paint.scale,
+        };
+        if self.drawn.as_ref().is_none_or(|(drawn, _)| !drawn.has_same_layout(&now)) {
+            self.layout = match self.is_normalised {
+                true => Layout::one_each(&state.map, &state.order),
+                false => Layout::to_scale(&state.map, &state.order, in_view, self.zoom),
+            };
+        }
+        if ui.rect_contains_pointer(rect) {
+            let pitch = theme::MAP_ROW_HEIGHT + theme::MAP_ROW_GAP;
+            self.turned -= ui.input(|input| input.smooth_scroll_delta().y) / pitch;
+            let whole = self.turned.trunc();
+            self.turned -= whole;
+            self.first = (self.first as i64 + whole as i64).max(0) as usize;
+        }
+        self.first = self.first.min(self.layout.rows.saturating_sub(in_view));
+        now.size[3] = self.first;
+        if self.drawn.as_ref().is_some_and(|(drawn, _)| drawn.is_same(&now)) {
+            return;
+        }
+        let image = self.image(&state.map, paint, width, in_view);
+        let texture = match self.drawn.take() {
+            Some((_, mut texture)) => {
+                texture.set(image, TextureOptions::NEAREST);
+                texture
+            }
+            None => ui.ctx().load_texture("address map", image, TextureOptions::NEAREST),
+        };
+        self.drawn = Some((now, texture));
+    }
+
+    /// The rows in view as pixels.
+    fn image(&self, map: &AddressMap, paint: &Paint<'_>, width: usize, in_view: usize) -> ColorImage {
+        let tall = theme::MAP_ROW_HEIGHT as usize * paint.scale;
+        let pitch = (theme::MAP_ROW_HEIGHT + theme::MAP_ROW_GAP) as usize * paint.scale;
+        let mut pixels = vec![Color32::TRANSPARENT; width * pitch * in_view];
+        for strip in self.layout.in_rows(self.first..self.first + in_view) {
+            let top = (strip.row - self.first) * pitch;
+            // Patterns repeat: their first lines are painted, the others copied.
+            let painted = tall.min(PERIOD * paint.scale);
+            let across = strip.pixels(width);
+            for (x, content, is_wide, is_end) in columns(map, strip, width) {
+                let is_edge = is_end && is_wide && matches!(content, Content::Live(_));
+                for y in 0..painted {
+                    let colour = paint.pixel(Some(content), x, y, is_wide);
+                    if let Some(pixel) = pixels.get_mut((top + y) * width + x) {
+                        *pixel = if is_edge { theme::edge(colour) } else { colour };
+                    }
+                }
+            }
+            for y in painted..tall {
+                let from = (top + y % painted) * width;
+                pixels.copy_within(from + across.start..from + across.end, (top + y) * width + across.start);
+            }
+        }
+        ColorImage::new([width, pitch * in_view], pixels)
+    }
+
+    /// Outlines of the chosen segment, of what stands in the way, and of the piece that the keyboard is at.
+    fn marks(
+        &self,
+        ui: &Ui,
+        rect: Rect,
+        in_view: usize,
+        map: &AddressMap,
+        (paint, marked): (&Paint<'_>, &Marked),
+        has_focus: bool,
+    ) {
+        let pitch = theme::MAP_ROW_HEIGHT + theme::MAP_ROW_GAP;
+        let painter = ui.painter().with_clip_rect(rect.expand(2.0));
+        let outline = |addresses: &Range<u64>, stroke: Stroke| {
+            for strip in self.layout.in_rows(self.first..self.first + in_view) {
+                if addresses.start >= strip.addresses.end || strip.addresses.start >= addresses.end {
+                    continue;
+                }
+                let top = rect.top() + (strip.row - self.first) as f32 * pitch;
+                let x = |address| rect.left() + strip.share_of(address) as f32 * rect.width();
+                let (left, right) = (x(addresses.start), x(addresses.end));
+                let place =
+                    Rect::from_min_max(pos2(left, top), pos2(right.max(left + 2.0), top + theme::MAP_ROW_HEIGHT));
+                painter.rect_stroke(place, 1.0, stroke, StrokeKind::Outside);
+            }
+        };
+        let chosen = marked.segment.and_then(|address| map.segment_at(address)).and_then(|row| map.segments.get(row));
+        if let Some(segment) = chosen {
+            outline(&segment.addresses, Stroke::new(2.0, paint.shades.pinned));
+        }
+        if let Some(range) = &marked.range {
+            outline(range, Stroke::new(2.5, paint.shades.warning));
+        }
+        if let Some((_, piece)) = self.cursor.filter(|_| has_focus).and_then(|address| map.piece_at(address)) {
+            outline(&piece.addresses, Stroke::new(1.5, paint.shades.cursor));
+        }
+    }
+
+    /// Follows the keys while the chart has the keyboard: left and right to the next piece, up and down to the next
+    /// segment, plus and minus to scale, Enter for the block.
+    fn walk(&mut self, ui: &Ui, response: &Response, state: &State, in_view: usize) -> Chosen {
+        let map = &state.map;
+        let mut chosen = Chosen::default();
+        if !response.has_focus() || map.pieces.is_empty() {
+            return chosen;
+        }
+        let filter = EventFilter { tab: false, horizontal_arrows: true, vertical_arrows: true, escape: false };
+        ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, filter));
+        let pressed = |key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as i64;
+        self.zoom = (i64::from(self.zoom) + pressed(Key::Plus) + pressed(Key::Equals) - pressed(Key::Minus))
+            .clamp(0, i64::from(MOST_ZOOM)) as u32;
+        let by_piece = pressed(Key::ArrowRight) - pressed(Key::ArrowLeft);
+        let by_segment = pressed(Key::ArrowDown) - pressed(Key::ArrowUp);
+        let now = self.cursor.and_then(|address| map.segment_at(address));
+        let now = now.or(state.order.first().copied()).unwrap_or(0);
+        let moved = |row: usize, by: i64, count: usize| (row as i64 + by).clamp(0, count as i64 - 1) as usize;
+        let next = match by_segment {
+            0 if by_piece == 0 => None,
+            0 => {
+                let at = self.cursor.unwrap_or(map.segments[now].addresses.start);
+                let piece = map.pieces.partition_point(|piece| piece.addresses.end <= at);
+                map.pieces.get(moved(piece, by_piece, map.pieces.len())).map(|piece| piece.addresses.start)
+            }
+            by => {
+                let row = state.order.iter().position(|row| *row == now).unwrap_or(0);
+                let segment = state.order.get(moved(row, by, state.order.len()));
+                segment.and_then(|row| map.segments.get(*row)).map(|segment| segment.addresses.start)
+            }
+        };
+        if let Some(address) = next {
+            self.cursor = Some(address);
+            chosen.segment = map.segment_at(address);
+            if let Some(strip) = self.layout.strips.iter().find(|strip| strip.addresses.contains(&address)) {
+                self.first = self.first.min(strip.row).max((strip.row + 1).saturating_sub(in_view));
+            }
+        }
+        if pressed(Key::Enter) > 0 {
+            let piece = self.cursor.and_then(|address| map.piece_at(address));
+            chosen.wish = piece.and_then(|(_, piece)| piece.content.block()).map(Wish::Block);
+        }
+        chosen
+    }
+}
+
+/// The pixels of a strip from left to right: what is at each one's centre, whether its piece is wide enough to be told
+/// from its neighbours, and whether it is the last of its piece.
+fn columns<'a>(
+    map: &'a AddressMap,
+    strip: &'a Strip,
+    width: usize,
+) -> impl Iterator<Item = (usize, Content, bool, bool)> + 'a {
+    let pieces = map.segments.get(strip.segment).map_or(&[][..], |segment| map.pieces_of(segment));
+    let byte_width = strip.row_bytes as f64 / width as f64;
+    let mut at = pieces.partition_point(|piece| piece.addresses.end <= strip.addresses.start);
+    strip.pixels(width).filter_map(move |x| {
+        let address = strip.address_at((x as f64 + 0.5) / width as f64)?;
+        while pieces.get(at).is_some_and(|piece| piece.addresses.end <= address) {
+            at += 1;
+        }
+        let piece = pieces.get(at)?;
+        let is_wide = piece.bytes() as f64 >= byte_width * theme::TALL_BAND as f64;
+        let is_end = piece.addresses.end as f64 <= address as f64 + byte_width;
+        Some((x, piece.content, is_wide, is_end))
+    })
+}
+
+fn brief(paint: &Paint<'_>, piece: &Piece) -> String {
+    let of = piece.content.block().map_or_else(String::new, |block| {
+        let row = block.0 as usize;
+        let category = paint.trace.blocks.category.get(row).map_or("", |category| category.name());
+        format!(", {category}")
+    });
+    format!("{:#x}: {}{of}, {}", piece.addresses.start, piece.content.name(), format_bytes(piece.bytes()))
+}

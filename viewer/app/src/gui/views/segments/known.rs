@@ -1,0 +1,119 @@
+//! Known: what is worked out of a recording's addresses, once a device, and the state of one moment.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use highwater_analysis::addresses::fit::driver_free;
+use highwater_analysis::addresses::{AddressIndex, AddressMap, FailedRequest, LaneAxis, Room, rooms};
+use highwater_snapshots::EventId;
+use highwater_snapshots::alloc_rules::AllocRules;
+
+use crate::answers::oom_analysis::OomAnalysis;
+use crate::answers::replays::analyse;
+use crate::session::Recording;
+
+/// The address index of one device, and its axis, each made by the first thread that needs it.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// Of what.
+    pub(super) recording: Arc<Recording>,
+    /// Row of the device.
+    pub(super) device: usize,
+    index: OnceLock<AddressIndex>,
+    axis: OnceLock<LaneAxis>,
+}
+
+impl Known {
+    pub(super) fn new(recording: &Arc<Recording>, device: usize) -> Arc<Self> {
+        let (index, axis) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { recording: Arc::clone(recording), device, index, axis })
+    }
+
+    pub(super) fn index(&self) -> &AddressIndex {
+        let device = self.recording.devices[self.device].device;
+        self.index.get_or_init(|| AddressIndex::build(&self.recording.trace, device))
+    }
+
+    pub(super) fn axis(&self) -> &LaneAxis {
+        self.axis.get_or_init(|| LaneAxis::build(&self.recording.trace, self.index()))
+    }
+}
+
+/// Which state is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) known: Arc<Known>,
+    pub(super) moment: usize,
+    /// The out-of-memory to be taken apart, beside one that stands at the moment itself.
+    pub(super) oom: Option<EventId>,
+}
+
+impl PartialEq for Question {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.known, &other.known) && self.moment == other.moment && self.oom == other.oom
+    }
+}
+
+/// All that the view tells of one moment.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) map: AddressMap,
+    /// By home.
+    pub(super) rooms: Vec<Room>,
+    /// Segments as they are listed and laid out: by home, then by address.
+    pub(super) order: Vec<usize>,
+    /// The device's failed requests.
+    pub(super) ooms: Vec<EventId>,
+    pub(super) failed: Option<FailedRequest>,
+}
+
+impl State {
+    /// Answers `question`.
+    pub(super) fn of(question: &Question) -> Arc<Self> {
+        let Question { known, moment, oom } = question;
+        let trace = &known.recording.trace;
+        let device = &known.recording.devices[known.device];
+        let index = known.index();
+        let map = AddressMap::at(trace, index, &device.live, &device.series, *moment);
+        let facts = trace.device_facts(device.device);
+        let rules = AllocRules::of(facts);
+        let free = driver_free(facts.map_or(0, |facts| facts.capacity_bytes), &map.totals);
+        let rooms = rooms(&map, &rules, free);
+        let mut order: Vec<usize> = (0..map.segments.len()).collect();
+        order.sort_by_key(|row| (map.segments[*row].home, *row));
+        let ooms = index.ooms().to_vec();
+        // The state before a failed request and the state after it are the same.
+        let beside = ooms.iter().find(|event| (event.0 as usize..=event.0 as usize + 1).contains(moment));
+        let event = oom.or(beside.copied());
+        let failed = event.and_then(|event| FailedRequest::of(trace, index, &device.live, &device.series, event));
+        Arc::new(Self { map, rooms, order, ooms, failed })
+    }
+}
+
+/// Which failed request is analysed. It does not keep the recording.
+#[derive(Clone, Debug)]
+pub(super) struct OomKey {
+    known: Weak<Known>,
+    event: EventId,
+}
+
+impl PartialEq for OomKey {
+    fn eq(&self, other: &Self) -> bool {
+        Weak::ptr_eq(&self.known, &other.known) && self.event == other.event
+    }
+}
+
+impl OomKey {
+    pub(super) fn new(known: &Arc<Known>, failed: &FailedRequest) -> Self {
+        Self { known: Arc::downgrade(known), event: failed.event }
+    }
+
+    /// Replays up to the request; none where the recording is not looked at any more.
+    pub(super) fn analyse(self) -> Option<(Self, Arc<OomAnalysis>)> {
+        let known = self.known.upgrade()?;
+        let trace = &known.recording.trace;
+        let device = known.recording.devices.get(known.device)?;
+        let failed = FailedRequest::of(trace, known.index(), &device.live, &device.series, self.event)?;
+        let analysis = analyse(trace, failed, &device.live)?;
+        Some((self, Arc::new(analysis)))
+    }
+}

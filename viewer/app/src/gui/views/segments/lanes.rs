@@ -1,0 +1,309 @@
+//! Lanes: every address that was ever held, over time, exactly under the timeline.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use eframe::egui::{
+    Align2, Color32, ColorImage, FontId, Rect, Role, Sense, Shape, Stroke, TextureHandle, TextureOptions, Ui,
+    WidgetInfo, pos2, vec2,
+};
+use highwater_analysis::addresses::lanes::raster;
+use highwater_analysis::addresses::{Content, Home, LaneRaster, LaneWindow};
+use highwater_analysis::bands::Across;
+use highwater_snapshots::units::format_bytes;
+
+use super::facts::{content_lines, tooltip_ui};
+use super::known::Known;
+use super::look::{Paint, is_same};
+use crate::gui::scene::{Scene, Wish};
+use crate::gui::views::colouring::Colouring;
+use crate::gui::views::timeline::{Picture, PlotFrame};
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::worker::Worker;
+use crate::selection::View;
+
+/// The timeline that the lanes lie under: they share its horizontal place, and the moments of its columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Under<'a> {
+    /// Where its plot lies.
+    pub frame: &'a PlotFrame,
+    /// What it shows.
+    pub picture: &'a Picture,
+}
+
+/// What is to be painted.
+#[derive(Clone)]
+struct Request {
+    known: Arc<Known>,
+    /// Of the timeline's columns.
+    moments: Vec<usize>,
+    /// Where they lie on its axis.
+    across: Range<f64>,
+    /// Addresses that are shown alone.
+    only: Option<Range<u64>>,
+    height: usize,
+    colouring: Arc<Colouring>,
+    is_dark: bool,
+    scale: usize,
+}
+
+impl PartialEq for Request {
+    fn eq(&self, other: &Self) -> bool {
+        self.has_same_spots(other)
+            && is_same(Some(&self.colouring), Some(&other.colouring))
+            && (self.is_dark, self.scale) == (other.is_dark, other.scale)
+    }
+}
+
+impl Request {
+    fn has_same_spots(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.known, &other.known)
+            && self.moments == other.moments
+            && self.across == other.across
+            && self.only == other.only
+            && self.height == other.height
+    }
+}
+
+/// What was painted.
+struct Painted {
+    raster: Arc<LaneRaster>,
+    places: Range<u64>,
+    image: Option<ColorImage>,
+    /// The axis by home, each with its name.
+    homes: Vec<(String, Range<u64>)>,
+}
+
+/// The lanes, and the thread that paints them.
+pub(super) struct Lanes {
+    worker: Worker<Request, (Request, Painted)>,
+    shown: Option<(Request, Painted, TextureHandle)>,
+}
+
+impl std::fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lanes").field("is_shown", &self.shown.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        let mut last = None;
+        let worker = Worker::new("highwater-lanes", move |request, _| {
+            let painted = paint(&request, &mut last);
+            Some((request, painted))
+        });
+        Self { worker, shown: None }
+    }
+}
+
+impl Lanes {
+    pub(super) fn is_busy(&self) -> bool {
+        self.worker.is_busy()
+    }
+
+    pub(super) fn wait(&mut self, ctx: &eframe::egui::Context) {
+        let answer = self.worker.wait();
+        self.keep(ctx, answer);
+    }
+
+    /// Shows the lanes in `height` points; `only` shows those addresses alone.
+    pub(super) fn lanes_ui(
+        &mut self,
+        ui: &mut Ui,
+        scene: &Scene<'_>,
+        (known, under): (&Arc<Known>, Under<'_>),
+        only: Option<Range<u64>>,
+        height: f32,
+    ) -> Option<Wish> {
+        let answer = self.worker.take_newest();
+        self.keep(ui.ctx(), answer);
+        let (whole, _) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
+        let mut rect = whole;
+        (rect.min.x, rect.max.x) = (under.frame.rect.left(), under.frame.rect.right());
+        self.ask(ui, (known, under), only, rect);
+        let shades = Shades::in_ui(ui);
+        ui.painter().rect_filled(rect, 2.0, shades.canvas);
+        let response = ui.interact(rect, ui.scope_id().with("address lanes"), Sense::click());
+        let is_shown = self.shown.as_ref().filter(|(request, ..)| Arc::ptr_eq(&request.known, known));
+        let Some((request, painted, texture)) = is_shown else {
+            let label = format!("Address lanes: {}", self.worker.failure().unwrap_or("being drawn"));
+            response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
+            return None;
+        };
+        // On the axis addresses grow downwards.
+        let places = -(painted.places.end as f64)..-(painted.places.start as f64);
+        let frame = PlotFrame { rect, view: View { x: under.frame.view.x.clone(), y: places.clone() } };
+        let pictured = View { x: request.across.clone(), y: places };
+        ui.painter().add(frame.image(texture.id(), &pictured, &(f64::MIN..f64::MAX)));
+        let label = format!(
+            "Address lanes: {} of addresses over time in {} pools, {} moments",
+            format_bytes(painted.places.end - painted.places.start),
+            painted.homes.len(),
+            painted.raster.moments.len()
+        );
+        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
+        homes_ui(ui, &frame, whole.left(), painted, &shades);
+        let trace = &scene.recording.trace;
+        let x = frame.screen_x(scene.selection.middle_of(trace, scene.moment.position()));
+        if rect.x_range().contains(x) {
+            ui.painter().vline(x, rect.y_range(), Stroke::new(1.0, shades.cursor));
+        }
+        let pointer = response.hover_pos().or(response.interact_pointer_pos())?;
+        let (moment, content, address) = spot_at(&frame, (request, painted), pointer)?;
+        let is_clicked = response.clicked();
+        let paint = Paint { trace, colouring: Some(&request.colouring), shades, scale: 1 };
+        response.on_hover_ui_at_pointer(|ui| {
+            let lines = content_lines(trace, content, address, moment);
+            tooltip_ui(ui, content.and_then(Content::block).map(|block| paint.block(block, false)), &lines);
+        });
+        is_clicked.then(|| match content.and_then(Content::block) {
+            Some(block) => Wish::Block(block),
+            None => Wish::Moment(moment),
+        })
+    }
+
+    fn ask(&mut self, ui: &Ui, (known, under): (&Arc<Known>, Under<'_>), only: Option<Range<u64>>, rect: Rect) {
+        let scale = ui.ctx().pixels_per_point();
+        let longest = ui.input(|input| input.max_texture_side).max(1);
+        let window = &under.picture.request.window;
+        let across = match &window.across {
+            Across::Moments(x) | Across::Nanos(x) => x.clone(),
+        };
+        let request = Request {
+            known: Arc::clone(known),
+            moments: under.picture.raster.columns.iter().map(|column| column.moment).collect(),
+            across,
+            only,
+            height: ((rect.height() * scale).round() as usize).clamp(1, longest),
+            colouring: Arc::clone(&under.picture.colouring),
+            is_dark: ui.visuals().dark_mode,
+            scale: (scale.round() as usize).max(1),
+        };
+        self.worker.ask_once(ui.ctx(), &request);
+    }
+
+    fn keep(&mut self, ctx: &eframe::egui::Context, answer: Option<(Request, Painted)>) {
+        let Some((request, mut painted)) = answer else { return };
+        let Some(image) = painted.image.take() else { return };
+        let texture = match self.shown.take() {
+            Some((_, _, mut texture)) => {
+                texture.set(image, TextureOptions::NEAREST);
+                texture
+            }
+            None => ctx.load_texture("address lanes", image, TextureOptions::NEAREST),
+        };
+        self.shown = Some((request, painted, texture));
+    }
+}
+
+/// The moment, what is there, and the address under the pointer.
+fn spot_at(
+    frame: &PlotFrame,
+    (request, painted): (&Request, &Painted),
+    pointer: eframe::egui::Pos2,
+) -> Option<(usize, Option<Content>, Option<u64>)> {
+    let raster = &painted.raster;
+    let width = request.across.end - request.across.start;
+    let column = (frame.x_at(pointer.x) - request.across.start) / width * raster.moments.len() as f64;
+    let column = (column >= 0.0).then_some(column as usize)?;
+    let moment = *raster.moments.get(column)?;
+    let share = ((pointer.y - frame.rect.top()) / frame.rect.height()).clamp(0.0, 0.999_999);
+    let y = (share * raster.height as f32) as usize;
+    let window = LaneWindow { moments: Vec::new(), places: painted.places.clone(), height: raster.height };
+    let address = request.known.axis().at(window.place_at(y)).map(|(_, address)| address);
+    Some((moment, raster.spot(column, y), address))
+}
+
+/// Names and borders of pools, where there is room for them.
+fn homes_ui(ui: &Ui, frame: &PlotFrame, left: f32, painted: &Painted, shades: &Shades) {
+    let mut free_from = f32::MIN;
+    for (name, places) in &painted.homes {
+        let top = frame.screen_y(-(places.start as f64)).max(frame.rect.top());
+        let bottom = frame.screen_y(-(places.end as f64)).min(frame.rect.bottom());
+        if bottom <= top {
+            continue;
+        }
+        if top > frame.rect.top() + 1.0 {
+            ui.painter().hline(frame.rect.x_range(), top, Stroke::new(1.0, shades.step_border));
+        }
+        let font = FontId::proportional(10.5);
+        let room = Rect::from_min_max(pos2(left, top), pos2(frame.rect.left() - 3.0, bottom));
+        if bottom - top >= 11.0 && top >= free_from {
+            let painter = ui.painter().with_clip_rect(room);
+            let at = room.right_top() + vec2(0.0, 0.0);
+            let (pool, stream) = name.split_once(", ").unwrap_or((name, ""));
+            painter.text(at, Align2::RIGHT_TOP, pool.trim_start_matches("private "), font.clone(), shades.faint);
+            free_from = top + 11.0;
+            if bottom - top >= 24.0 && !stream.is_empty() {
+                painter.text(at + vec2(0.0, 12.0), Align2::RIGHT_TOP, stream, font, shades.faint);
+                free_from += 12.0;
+            }
+        }
+        let response = ui.interact(room, ui.scope_id().with(("home", name)), Sense::hover());
+        response.on_hover_text(format!("{name}: {} of addresses", format_bytes(places.end - places.start)));
+    }
+    ui.painter().add(Shape::rect_stroke(
+        frame.rect,
+        2.0,
+        Stroke::new(1.0, shades.grid),
+        eframe::egui::StrokeKind::Outside,
+    ));
+}
+
+/// Paints on the worker's thread; what was last found is used again where only colours change.
+fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRaster>)>) -> Painted {
+    let Request { known, only, height, .. } = request;
+    let trace = &known.recording.trace;
+    let axis = known.axis();
+    let known_spots = last.take().filter(|(former, ..)| former.has_same_spots(request));
+    let (places, spots) = known_spots.map_or_else(
+        || {
+            let wanted = only.clone().and_then(|only| axis.places(only).max_by_key(|place| place.end - place.start));
+            let places = wanted.unwrap_or(0..axis.bytes());
+            let window = LaneWindow { moments: request.moments.clone(), places: places.clone(), height: *height };
+            let live = &known.recording.devices[known.device].live;
+            (places, Arc::new(raster(trace, known.index(), axis, live, &window)))
+        },
+        |(_, places, spots)| (places, spots),
+    );
+    *last = Some((request.clone(), places.clone(), Arc::clone(&spots)));
+    let theme = if request.is_dark { eframe::egui::Theme::Dark } else { eframe::egui::Theme::Light };
+    let shades = Shades::of(theme);
+    let paint = Paint { trace, colouring: Some(&request.colouring), shades, scale: request.scale };
+    let image = image_of(&spots, &paint);
+    let mut homes: Vec<(String, Range<u64>)> = Vec::new();
+    let mut former: Option<Option<Home>> = None;
+    for lane in axis.lanes() {
+        match homes.last_mut().filter(|_| former == Some(lane.home)) {
+            Some((_, all)) => all.end = lane.place().end,
+            None => {
+                let name = lane.home.map_or_else(|| "no segment known".to_owned(), |home| home.text());
+                homes.push((name, lane.place()));
+            }
+        }
+        former = Some(lane.home);
+    }
+    Painted { raster: spots, places, image: Some(image), homes }
+}
+
+/// The raster in colour, its columns turned into rows.
+fn image_of(raster: &LaneRaster, paint: &Paint<'_>) -> ColorImage {
+    let (width, height) = (raster.moments.len(), raster.height);
+    let mut pixels = vec![Color32::TRANSPARENT; width * height];
+    for (x, column) in raster.spots.chunks(height.max(1)).enumerate() {
+        let mut from = 0;
+        while from < column.len() {
+            let same = column[from..].iter().take_while(|spot| **spot == column[from]).count();
+            let is_tall = same >= theme::TALL_BAND;
+            for y in from..from + same {
+                let colour = paint.pixel(column[from], x, y, is_tall);
+                // A line parts two blocks that are tall enough to be told apart.
+                let is_edge = is_tall && y + 1 == from + same && matches!(column[from], Some(Content::Live(_)));
+                pixels[y * width + x] = if is_edge { theme::edge(colour) } else { colour };
+            }
+            from += same;
+        }
+    }
+    ColorImage::new([width, height], pixels)
+}

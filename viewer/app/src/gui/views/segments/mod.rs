@@ -1,0 +1,439 @@
+//! Segments: where blocks lie in memory: lanes of addresses over time, the exact map of a moment, the segments as a
+//! table, and why a request did not fit.
+
+mod known;
+mod look;
+mod facts;
+mod layout;
+mod lanes;
+mod chart;
+mod list;
+mod oom;
+
+use std::sync::Arc;
+
+use eframe::egui::{self, RichText, Ui, vec2};
+use highwater_analysis::addresses::{Home, Room};
+use highwater_snapshots::EventId;
+use highwater_snapshots::units::format_bytes;
+
+pub use lanes::Under;
+
+use crate::answers::oom_analysis::OomAnalysis;
+use crate::figures::moment::count_of;
+use crate::gui::scene::{Scene, Wish};
+use crate::gui::widgets::room::least_height_ui;
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::worker::Worker;
+use chart::{Chart, Marked};
+use known::{Known, OomKey, Question, State};
+use lanes::Lanes;
+use list::List;
+use look::{Legend, Paint};
+
+/// Share of the view's height that the analysis of a failed request takes at most.
+const OOM_SHARE: f32 = 0.6;
+
+/// The view's state.
+#[derive(Debug)]
+pub struct SegmentsView {
+    known: Option<Arc<Known>>,
+    worker: Worker<Question, (Question, Arc<State>)>,
+    state: Option<Arc<State>>,
+    /// Replays up to a failed request.
+    tester: Worker<OomKey, (OomKey, Arc<OomAnalysis>)>,
+    /// The last failed request that was tested.
+    tested: Option<(OomKey, Arc<OomAnalysis>)>,
+    lanes: Lanes,
+    chart: Chart,
+    list: List,
+    legend: Legend,
+    /// The first address of the chosen segment: segments of other moments may begin there, too.
+    chosen: Option<u64>,
+    /// Whether the lanes show the chosen segment alone.
+    is_alone: bool,
+    /// The failed request that is looked at, while its moment is.
+    oom: Option<EventId>,
+    /// Whether it is drawn for a picture: then there is nothing to press.
+    is_picture: bool,
+    /// Whether the map marks the range to free.
+    shows_relief: bool,
+    /// What has the chart or the table to bring into view, when it is known.
+    wanted: Option<u64>,
+}
+
+impl Default for SegmentsView {
+    fn default() -> Self {
+        Self {
+            known: None,
+            worker: Worker::new("highwater-segments", |question, _| {
+                let state = State::of(&question);
+                Some((question, state))
+            }),
+            state: None,
+            tester: Worker::new("highwater-oom", |key: OomKey, _| key.analyse()),
+            tested: None,
+            lanes: Lanes::default(),
+            chart: Chart::default(),
+            list: List::default(),
+            legend: Legend::default(),
+            chosen: None,
+            is_alone: false,
+            oom: None,
+            shows_relief: false,
+            wanted: None,
+            is_picture: false,
+        }
+    }
+}
+
+impl SegmentsView {
+    /// A view for a picture, with nothing to press.
+    pub fn for_picture() -> Self {
+        Self { is_picture: true, ..Self::default() }
+    }
+
+    /// Whether something that was asked for is still being worked out.
+    pub fn is_busy(&self) -> bool {
+        self.lanes.is_busy() || self.worker.is_busy() || self.tester.is_busy()
+    }
+
+    /// Waits until all that was asked for is there. For tests, and pictures without a window.
+    pub fn wait(&mut self, ctx: &egui::Context) {
+        self.lanes.wait(ctx);
+        if let Some((question, state)) = self.worker.wait() {
+            self.keep(&question, state);
+        }
+        self.tested = self.tester.wait().or(self.tested.take());
+    }
+
+    /// The table of segments as comma-separated values, sizes in bytes; none until it is known.
+    pub fn csv(&mut self) -> Option<String> {
+        let state = self.state.clone()?;
+        Some(self.list.csv(&state))
+    }
+
+    /// Shows the view in the room that there is; where that is too little, it scrolls. With `under` the lanes lie exactly
+    /// under that timeline; there are none without it, or where a low view has room for the map alone.
+    pub fn segments_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
+        let visible = ui.available_height();
+        if self.is_picture {
+            return self.whole_ui(ui, scene, (under, visible));
+        }
+        let is_failure = self.shows_failure(scene);
+        let mut show = |ui: &mut Ui| self.whole_ui(ui, scene, (under, visible));
+        // The analysis of a failed request scrolls on its own, and the map stays below it.
+        if is_failure && visible >= theme::FAILURE_LEAST {
+            return show(ui);
+        }
+        least_height_ui(ui, "segments", theme::SEGMENTS_LEAST, show)
+    }
+
+    /// Whether the analysis of a failed request is shown.
+    pub fn shows_failure(&self, scene: &Scene<'_>) -> bool {
+        let failed = self.state.as_ref().and_then(|state| state.failed.as_ref());
+        failed.is_some_and(|failed| self.is_looked_at(scene, failed.event))
+    }
+
+    /// Shows all of the view, of which `visible` points are seen without scrolling: the map begins within these.
+    fn whole_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, (under, visible): (Option<Under<'_>>, f32)) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        let known = self.known(scene);
+        self.ask(ui.ctx(), scene, &known);
+        if let Some((question, state)) = self.worker.take_newest() {
+            self.keep(&question, state);
+        }
+        let Some(state) = self.state.clone() else {
+            ui.weak(self.worker.failure().unwrap_or("Computing the address map…"));
+            return wishes;
+        };
+        let colouring = under.map(|under| Arc::clone(&under.picture.colouring));
+        let paint = Paint {
+            trace: &scene.recording.trace,
+            colouring: colouring.as_deref().or(scene.colouring),
+            shades: Shades::in_ui(ui),
+            scale: (ui.ctx().pixels_per_point().round() as usize).max(1),
+        };
+        let top = ui.next_widget_position().y;
+        let failed = state.failed.as_ref().filter(|failed| self.is_looked_at(scene, failed.event));
+        // Where there is little room, the request that failed is more important than the sums of the segments.
+        if failed.is_none() || visible >= theme::FAILURE_WITH_SUMS {
+            headline_ui(ui, &state);
+        }
+        ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, &paint, &mut wishes));
+        // Why a request failed is what is looked for first.
+        if let Some(failed) = failed {
+            let key = OomKey::new(&known, failed);
+            if self.tested.as_ref().is_none_or(|(of, _)| *of != key) {
+                self.tester.ask_once(ui.ctx(), &key);
+            }
+            self.tested = self.tester.take().or(self.tested.take());
+            let tested = self.tested.as_ref().filter(|(of, _)| *of == key);
+            let analysis = tested.map(|(_, analysis)| &**analysis);
+            // The map stays in view below it.
+            let used = ui.next_widget_position().y - top;
+            let most = (visible * OOM_SHARE).min(visible - used - theme::MAP_BELOW_FAILURE).max(theme::MAP_LEAST);
+            let asked = oom::failed_ui(ui, failed, analysis, &paint, (self.is_picture, most));
+            wishes.extend(asked.wish);
+            if asked.show_relief
+                && let Some(relief) = &failed.relief
+            {
+                (self.shows_relief, self.wanted) = (true, Some(relief.address));
+            }
+        }
+        let room = ui.available_height().min(visible - (ui.next_widget_position().y - top));
+        if let Some(under) = under.filter(|_| room >= theme::LANES_LEAST + theme::MAP_LEAST) {
+            let only = self.chosen.filter(|_| self.is_alone).and_then(|address| {
+                let row = state.map.segment_at(address)?;
+                state.map.segments.get(row).map(|segment| segment.addresses.clone())
+            });
+            let height = (room * 0.3).clamp(theme::LANES_LEAST, theme::LANES_MOST);
+            wishes.extend(self.lanes.lanes_ui(ui, scene, (&known, under), only, height));
+            ui.add_space(4.0);
+        }
+        self.map_ui(ui, &state, colouring.as_ref(), &paint, &mut wishes);
+        wishes
+    }
+
+    /// Map and table, side by side where there is room.
+    fn map_ui(
+        &mut self,
+        ui: &mut Ui,
+        state: &Arc<State>,
+        colouring: Option<&Arc<crate::gui::views::colouring::Colouring>>,
+        paint: &Paint<'_>,
+        wishes: &mut Vec<Wish>,
+    ) {
+        if state.map.segments.is_empty() {
+            ui.weak(nothing_held(state));
+            return;
+        }
+        let room = ui.available_size().max(vec2(200.0, theme::MAP_LEAST));
+        let is_wide = room.x >= theme::SEGMENTS_TABLE_WIDTH * 1.8;
+        // Half of little room shows neither map nor table.
+        let has_table = is_wide || room.y >= 2.0 * theme::MAP_LEAST;
+        let sizes = match is_wide {
+            true => {
+                [vec2(room.x - theme::SEGMENTS_TABLE_WIDTH - 8.0, room.y), vec2(theme::SEGMENTS_TABLE_WIDTH, room.y)]
+            }
+            false if !has_table => [room, vec2(room.x, 0.0)],
+            false => [vec2(room.x, room.y * 0.55 - 4.0), vec2(room.x, room.y * 0.45 - 4.0)],
+        };
+        let at = ui.next_widget_position();
+        let places = [
+            egui::Rect::from_min_size(at, sizes[0]),
+            egui::Rect::from_min_size(
+                at + if is_wide { vec2(sizes[0].x + 8.0, 0.0) } else { vec2(0.0, sizes[0].y + 4.0) },
+                sizes[1],
+            ),
+        ];
+        ui.allocate_rect(egui::Rect::from_min_size(at, room), egui::Sense::hover());
+        let relief = state.failed.as_ref().and_then(|failed| failed.relief.as_ref());
+        let range = relief
+            .filter(|_| self.shows_relief)
+            .map(|relief| relief.address..relief.address.saturating_add(relief.free));
+        if let Some(address) = self.wanted.take() {
+            self.chart.show(address);
+            if let Some(row) = state.map.segment_at(address) {
+                self.chosen = Some(state.map.segments[row].addresses.start);
+                self.list.show(row);
+            }
+        }
+        let marked = Marked { segment: self.chosen, range };
+        let mut map = ui.new_child(egui::UiBuilder::new().max_rect(places[0]).id_salt("map"));
+        let chosen = self.chart.chart_ui(&mut map, (state, colouring), paint, &marked);
+        if let Some(segment) = chosen.segment.and_then(|row| state.map.segments.get(row)) {
+            self.chosen = Some(segment.addresses.start);
+            self.list.show(chosen.segment.unwrap_or(0));
+        }
+        wishes.extend(chosen.wish);
+        if !has_table {
+            return;
+        }
+        let mut table = ui.new_child(egui::UiBuilder::new().max_rect(places[1]).id_salt("table"));
+        let touched = self.list.list_ui(&mut table, state, self.chosen);
+        if let Some(segment) = touched.chosen.and_then(|row| state.map.segments.get(row)) {
+            self.chosen = Some(segment.addresses.start);
+            self.chart.show(segment.addresses.start);
+        }
+        if touched.opened.is_some() {
+            self.is_alone = !self.is_alone;
+        }
+    }
+
+    fn tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, paint: &Paint<'_>, wishes: &mut Vec<Wish>) {
+        self.legend.legend_ui(ui, paint);
+        if self.is_picture {
+            return;
+        }
+        ui.separator();
+        if ui.max_rect().width() < theme::SEGMENTS_WIDE {
+            ui.menu_button("Map", |ui| self.map_tools_ui(ui, state, wishes));
+        } else {
+            self.map_tools_ui(ui, state, wishes);
+        }
+        let shown = state.failed.as_ref().and_then(|failed| state.ooms.iter().position(|oom| *oom == failed.event));
+        if let Some(event) = oom::choice_ui(ui, state, shown).oom.and_then(|row| state.ooms.get(row)) {
+            self.oom = Some(*event);
+            self.shows_relief = false;
+            wishes.push(Wish::Moment(event.0 as usize + 1));
+        }
+    }
+
+    /// How the map is drawn, and what can be done with the table.
+    fn map_tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, wishes: &mut Vec<Wish>) {
+        let tooltip = "Draw every segment in its own row at full width; otherwise all segments have one scale.";
+        ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
+        let tooltip = "Draw the map with twice as many rows (+ while the map has the focus).";
+        if ui.small_button("Larger").on_hover_text(tooltip).clicked() {
+            self.chart.zoom = (self.chart.zoom + 1).min(layout::MOST_ZOOM);
+        }
+        if ui
+            .small_button("Smaller")
+            .on_hover_text("Draw the map with half as many rows (- while the map has the focus).")
+            .clicked()
+        {
+            self.chart.zoom = self.chart.zoom.saturating_sub(1);
+        }
+        let tooltip = "Show only the chosen segment in the lanes (Enter in the table).";
+        ui.add_enabled_ui(self.chosen.is_some(), |ui| {
+            ui.toggle_value(&mut self.is_alone, "Only this segment").on_hover_text(tooltip);
+        });
+        let copied = ui.small_button("Copy table").on_hover_text("Copy the table of segments as CSV.");
+        if copied.clicked() {
+            ui.ctx().copy_text(self.list.csv(state));
+            wishes.push(Wish::Tell(format!("Copied {} segments as CSV.", state.order.len())));
+        }
+    }
+
+    fn known(&mut self, scene: &Scene<'_>) -> Arc<Known> {
+        let device = scene.selection.device;
+        let is_it = |known: &&Arc<Known>| Arc::ptr_eq(&known.recording, scene.recording) && known.device == device;
+        if let Some(known) = self.known.as_ref().filter(is_it) {
+            return Arc::clone(known);
+        }
+        let known = Known::new(scene.recording, device);
+        self.known = Some(Arc::clone(&known));
+        (self.state, self.chosen, self.oom, self.wanted) = (None, None, None, None);
+        self.tested = None;
+        (self.is_alone, self.shows_relief) = (false, false);
+        known
+    }
+
+    fn ask(&mut self, ctx: &egui::Context, scene: &Scene<'_>, known: &Arc<Known>) {
+        let moment = scene.moment.position();
+        // A failed request stays in view while its moment does.
+        self.oom = self.oom.filter(|event| is_beside(*event, moment));
+        self.worker.ask_once(ctx, &Question { known: Arc::clone(known), moment, oom: self.oom });
+    }
+
+    fn keep(&mut self, question: &Question, state: Arc<State>) {
+        if self.known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &question.known)) {
+            self.state = Some(state);
+        }
+    }
+
+    fn is_looked_at(&self, scene: &Scene<'_>, event: EventId) -> bool {
+        self.oom == Some(event) || is_beside(event, scene.moment.position())
+    }
+}
+
+/// Whether `moment` is right before or right after `event`.
+fn is_beside(event: EventId, moment: usize) -> bool {
+    (event.0 as usize..=event.0 as usize + 1).contains(&moment)
+}
+
+/// What is held, in one sentence, and in a tooltip pool by pool.
+fn headline_ui(ui: &mut Ui, state: &State) {
+    let text = headline(state);
+    let size = if ui.available_width() < theme::SEGMENTS_WIDE { 13.0 } else { 15.0 };
+    let response = ui.label(RichText::new(&text).size(size).strong());
+    response.on_hover_ui(|ui| {
+        ui.set_max_width(2.0 * theme::TOOLTIP_WIDTH);
+        for room in &state.rooms {
+            ui.label(room_text(room));
+        }
+        if !state.map.is_exact() {
+            let (held, reserved) = (state.map.usage.held(), state.map.totals.reserved);
+            ui.label(format!(
+                "The segments add up to {}, but the recorded total is {}: releases are missing from the recording.",
+                format_bytes(held),
+                format_bytes(reserved)
+            ));
+        }
+    });
+    let (live, waiting) = state.map.stray_bytes();
+    if live + waiting > 0 && !state.map.segments.is_empty() {
+        let strays = count_of(state.map.strays.len() as u64, "block");
+        let text = format!(
+            "{} in {strays} not in the map: outside the known segments, or overlapping other blocks.",
+            format_bytes(live + waiting)
+        );
+        ui.label(RichText::new(text).color(Shades::in_ui(ui).warning));
+    }
+}
+
+fn headline(state: &State) -> String {
+    let map = &state.map;
+    if map.segments.is_empty() {
+        return nothing_held(state);
+    }
+    let usage = &map.usage;
+    let bytes = format_bytes;
+    // Private pools serve nobody else.
+    let common = || state.rooms.iter().filter(|room| room.home.private.is_none());
+    let streams = common().map(|room| room.home.stream).collect::<std::collections::BTreeSet<_>>().len();
+    let largest = common().max_by_key(|room| room.fits).filter(|room| room.fits > 0);
+    let of_stream = |home: &Home| if streams > 1 { format!(" (stream {})", home.stream.0) } else { String::new() };
+    let fits = match largest {
+        Some(room) => {
+            format!("largest request that fits: {} from the cache{}", bytes(room.fits), of_stream(&room.home))
+        }
+        None => "no request fits in the cache".to_owned(),
+    };
+    let with = common().filter_map(|room| room.fits_with_driver).max();
+    let with = with.map_or_else(String::new, |most| format!(", {} with new memory from the driver", bytes(most)));
+    let unmapped = match usage.unmapped {
+        0 => String::new(),
+        unmapped => format!(", beside {} of addresses not mapped", bytes(unmapped)),
+    };
+    format!(
+        "Reserved {}: {} requested, {} rounding, {} waiting, {} free in {}{unmapped}; {fits}{with}",
+        bytes(usage.held()),
+        bytes(usage.requested),
+        bytes(usage.rounding),
+        bytes(usage.waiting),
+        bytes(usage.free),
+        count_of(usage.holes, "range")
+    )
+}
+
+/// Why there is no map.
+fn nothing_held(state: &State) -> String {
+    let map = &state.map;
+    match map.strays.len() {
+        0 => "No segments are reserved at this moment.".to_owned(),
+        strays if map.totals.reserved == 0 => format!(
+            "No segments are known at this moment, only {} of {}: the recording has no segments, or a release is missing.",
+            count_of(strays as u64, "block"),
+            format_bytes(map.totals.active)
+        ),
+        strays => format!("{} outside the known segments.", count_of(strays as u64, "block")),
+    }
+}
+
+fn room_text(room: &Room) -> String {
+    let usage = &room.usage;
+    let with =
+        room.fits_with_driver.map_or_else(String::new, |most| format!(", with the driver {}", format_bytes(most)));
+    format!(
+        "{}: {} in {}, {} allocated, {} waiting, {} free; fits {}{with}",
+        room.home.text(),
+        format_bytes(usage.held()),
+        count_of(room.segments, "segment"),
+        format_bytes(usage.allocated()),
+        format_bytes(usage.waiting),
+        format_bytes(usage.free),
+        format_bytes(room.fits)
+    )
+}

@@ -1,0 +1,242 @@
+//! Oom: a failed request: how full the device was, who filled it, why the request failed, and what would have helped.
+
+use eframe::egui::{
+    Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
+    WidgetInfo, pos2, vec2,
+};
+use highwater_analysis::addresses::{FailedRequest, WayOut};
+use highwater_analysis::holders::Holders;
+use highwater_snapshots::Category;
+use highwater_snapshots::units::format_bytes;
+
+use super::known::State;
+use super::look::Paint;
+use crate::answers::oom_analysis::OomAnalysis;
+use crate::figures::moment::count_of;
+use crate::figures::requests::requested;
+use crate::gui::scene::Wish;
+use crate::gui::widgets::fit;
+use crate::gui::widgets::theme::{self, Shades};
+
+/// Height that margins and border add to the account, in points.
+const FRAME: f32 = 14.0;
+
+/// What was done.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Show this one of the failed requests.
+    pub(super) oom: Option<usize>,
+    /// Show the range to free.
+    pub(super) show_relief: bool,
+    pub(super) wish: Option<Wish>,
+}
+
+/// A line to go through the failed requests, of which `current` is shown.
+pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> Asked {
+    let mut asked = Asked::default();
+    let count = state.ooms.len();
+    if count == 0 {
+        return asked;
+    }
+    let shades = Shades::in_ui(ui);
+    let text = match current {
+        Some(row) => format!("Why it failed ({} of {count})", row + 1),
+        None => format!("Why {} failed", count_of(count as u64, "request")),
+    };
+    let mut go = |ui: &mut Ui, name: &str, row: Option<usize>, tooltip: &str| {
+        let button = eframe::egui::Button::new(RichText::new(name).color(shades.warning));
+        let response = ui.add_enabled(row.is_some(), button).on_hover_text(tooltip);
+        if response.clicked() {
+            asked.oom = row;
+        }
+    };
+    go(ui, &text, Some(current.unwrap_or(0)), "Show the moment of the failed request, and why it did not fit.");
+    if count > 1 {
+        go(ui, "Previous", current.and_then(|row| row.checked_sub(1)), "Show the failed request before this one.");
+        let next = current.map(|row| row + 1).filter(|row| *row < count);
+        go(ui, "Next", next, "Show the failed request after this one.");
+    }
+    asked
+}
+
+/// The failed request: why it failed and what would have helped in full width; below, the request beside the largest free
+/// ranges, and the blocks that are live. At most `most` points high. `analysis` is there once the replays are done.
+pub(super) fn failed_ui(
+    ui: &mut Ui,
+    failed: &FailedRequest,
+    analysis: Option<&OomAnalysis>,
+    paint: &Paint<'_>,
+    (is_picture, most): (bool, f32),
+) -> Asked {
+    let mut asked = Asked::default();
+    let frame = eframe::egui::Frame::group(ui.style());
+    frame.show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        ScrollArea::vertical().id_salt("failed").min_scrolled_height(0.0).max_height(most - FRAME).show(ui, |ui| {
+            ui.scope(|ui| words_ui(ui, failed, analysis, paint));
+            ui.add_space(4.0);
+            let has_third = ui.available_width() > theme::OOM_PANEL_WIDE;
+            ui.columns(if has_third { 3 } else { 2 }, |sides| match sides {
+                [picture, blocks] => {
+                    bars_ui(picture, failed, paint);
+                    facts_ui(picture, failed);
+                    blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
+                }
+                [picture, facts, blocks] => {
+                    bars_ui(picture, failed, paint);
+                    facts_ui(facts, failed);
+                    blocks_ui(blocks, failed, analysis, is_picture, &mut asked);
+                }
+                _ => {}
+            });
+        });
+    });
+    asked
+}
+
+/// What was asked for, how full the device was, who filled it, why it failed, and what would have helped.
+fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, paint: &Paint<'_>) {
+    let Some(analysis) = analysis else {
+        ui.strong(format!("{} requested", format_bytes(failed.requested)));
+        ui.horizontal(|ui| {
+            ui.spinner();
+            ui.weak("Replaying the recording up to this request…");
+        });
+        return;
+    };
+    let headline = format!("{}: {}.", requested(paint.trace, analysis), analysis.fill());
+    ui.add(Label::new(RichText::new(headline).strong()).wrap());
+    ui.spacing_mut().item_spacing.y = 1.0;
+    // What would have helped comes right after the cause: a low panel shows these without scrolling.
+    let sentences =
+        [Some(analysis.cause_text()), analysis.helps(), Some(analysis.reason_text()), analysis.does_not_help()];
+    let notes = failed.notes.iter().map(|note| format!("Note: {note}."));
+    for text in sentences.into_iter().flatten().chain(notes) {
+        ui.add(Label::new(text).wrap());
+    }
+}
+
+fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
+    let bytes = format_bytes;
+    let stream = failed.likely_stream.map_or(String::new(), |stream| format!(", probably stream {}", stream.0));
+    let outside = failed.outside.map(|outside| {
+        let of = failed.capacity.map_or_else(String::new, |all| format!(" of {}", bytes(all)));
+        ("outside the allocator", format!("{}{of}", bytes(outside)))
+    });
+    let rows = [
+        ("rounded to", format!("{}, {} pool{stream}", bytes(failed.rounded), failed.pool)),
+        ("needed from the driver", bytes(failed.from_driver)),
+        ("free on the device", bytes(failed.device_free)),
+        ("allocated", format!("{} of {} reserved", bytes(failed.allocated), bytes(failed.reserved))),
+        ("waiting for streams", bytes(failed.waiting)),
+        ("free in its pool", bytes(failed.free_in_pool)),
+        ("free elsewhere", bytes(failed.free_elsewhere)),
+    ];
+    Grid::new("failed facts").num_columns(2).spacing(vec2(12.0, 1.0)).show(ui, |ui| {
+        for (name, value) in rows.into_iter().chain(outside) {
+            ui.weak(name);
+            ui.label(value);
+            ui.end_row();
+        }
+    });
+}
+
+/// The largest holders, and the fewest bytes of live blocks to free.
+fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, is_picture: bool, asked: &mut Asked) {
+    if let Some(analysis) = analysis {
+        ui.strong("Live blocks (allocated bytes)");
+        holders_ui(ui, &analysis.holders);
+    }
+    let Some(way_out) = failed.way_out() else { return };
+    ui.horizontal_wrapped(|ui| {
+        let count = way_out.blocks().len();
+        let blocks = count_of(count as u64, "block");
+        let title = format!("To free: {} allocated in {blocks}", format_bytes(way_out.bytes()));
+        let response = ui.strong(title);
+        if let Some(text) = analysis.and_then(OomAnalysis::way_out_text) {
+            response.on_hover_text(text);
+        }
+        if is_picture {
+            return;
+        }
+        let tooltip = "Show the range that becomes free in the map.";
+        if matches!(way_out, WayOut::Range(_)) && ui.small_button("Show in the map").on_hover_text(tooltip).clicked() {
+            asked.show_relief = true;
+        }
+        if let Some(block) = way_out.blocks().first()
+            && ui.small_button("Show its first block").clicked()
+        {
+            asked.wish = Some(Wish::Block(*block));
+        }
+    });
+    if let Some(holders) = analysis.and_then(|analysis| analysis.way_out.as_ref()) {
+        holders_ui(ui, holders);
+    }
+}
+
+/// Groups of blocks, a line each.
+fn holders_ui(ui: &mut Ui, holders: &Holders) {
+    for group in &holders.groups {
+        let named: Vec<&str> = group.key.iter().map(String::as_str).filter(|part| *part != "(none)").collect();
+        let blocks = count_of(group.blocks.len() as u64, "block");
+        ui.horizontal(|ui| {
+            let category = group.key.first().and_then(|name| Category::from_name(name));
+            theme::swatch_ui(ui, category.map_or(theme::NEUTRAL, theme::category));
+            let text = format!("{}, {blocks}: {}", format_bytes(group.bytes), named.join(" "));
+            let place = named.last().copied().unwrap_or_default();
+            let lead = text.strip_suffix(place).unwrap_or_default();
+            let font = TextStyle::Body.resolve(ui.style());
+            let room = ui.available_width() - fit::width(ui, lead, &font);
+            let shown = fit::fitted(ui, place, &font, room, false).map(|place| format!("{lead}{place}"));
+            ui.add(Label::new(shown.as_ref().unwrap_or(&text)).truncate()).on_hover_text(&text);
+        });
+    }
+    if holders.rest_bytes > 0 {
+        ui.weak(format!("{} in further groups", format_bytes(holders.rest_bytes)));
+    }
+}
+
+/// A bar for the request and one for each of the largest free ranges, to one scale.
+fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
+    let shades = &paint.shades;
+    ui.weak("The request, and the largest free ranges of its pool, to one scale:");
+    let longest = failed.holes.first().map_or(0, |hole| hole.bytes).max(failed.rounded).max(1);
+    let several = failed.holes.iter().any(|hole| Some(hole.home) != failed.holes.first().map(|first| first.home));
+    bar_ui(
+        ui,
+        (failed.rounded, longest),
+        shades.warning,
+        &format!("{} requested", format_bytes(failed.rounded)),
+        shades,
+    );
+    for hole in &failed.holes {
+        let home = if several { format!(", {}", hole.home.text()) } else { String::new() };
+        let text = format!("{} free at {:#x}{home}", format_bytes(hole.bytes), hole.address);
+        bar_ui(ui, (hole.bytes, longest), shades.bar, &text, shades);
+    }
+    let device = format!("{} free on the device", format_bytes(failed.device_free));
+    bar_ui(ui, (failed.device_free.min(longest), longest), Color32::TRANSPARENT, &device, shades);
+    if failed.holes.is_empty() {
+        ui.weak("Nothing is free in segments of its pool.");
+    }
+}
+
+fn bar_ui(ui: &mut Ui, (bytes, longest): (u64, u64), colour: Color32, text: &str, shades: &Shades) {
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), theme::ROW_HEIGHT - 2.0), Sense::hover());
+    let width = (rect.width() * (bytes as f64 / longest as f64) as f32).max(1.0);
+    let bar = Rect::from_min_size(rect.min, vec2(width, rect.height()));
+    let painter = ui.painter().with_clip_rect(rect);
+    painter.rect_filled(bar, 0.0, colour);
+    painter.rect_stroke(bar, 0.0, Stroke::new(1.0, shades.strong), StrokeKind::Inside);
+    let font = FontId::proportional(12.0);
+    let galley = painter.layout_no_wrap(text.to_owned(), font.clone(), shades.strong);
+    // Beside the bar where there is room, else on it.
+    let (x, ink) = if width + galley.size().x + 8.0 < rect.width() {
+        (bar.right() + 6.0, shades.strong)
+    } else {
+        (rect.left() + 6.0, if colour == shades.warning { shades.canvas } else { shades.strong })
+    };
+    painter.text(pos2(x, rect.center().y), Align2::LEFT_CENTER, text, font, ink);
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, text));
+    response.on_hover_text(text);
+}

@@ -1,0 +1,144 @@
+//! Bars: one column of a sheet as a chart. Labels that have no room are left out; the pointer tells every bar exactly.
+
+use eframe::egui::{FontId, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::sheet::{Sheet, Value};
+use crate::gui::widgets::theme::{self, Shades};
+
+/// Shows column `measure` of a sheet; gives the row of the bar that was clicked. `chosen` is marked.
+pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option<usize>) -> Option<usize> {
+    let shades = Shades::in_ui(ui);
+    let size = vec2(ui.available_width().max(60.0), theme::CHART_HEIGHT);
+    let (rect, response) = ui.allocate_exact_size(size, Sense::CLICK);
+    let length = |row: usize| sheet.value(row, measure).length().unwrap_or(0);
+    let rows = sheet.lines.len();
+    let largest = (0..rows).max_by_key(|row| (length(*row), std::cmp::Reverse(*row)));
+    let name = sheet.columns.get(measure).map_or("", |column| column.name);
+    let told = |row: usize| {
+        let value = sheet.value(row, measure);
+        let exact = value.exact().filter(|exact| *exact != value.text());
+        let exact = exact.map_or_else(String::new, |exact| format!(" ({exact})"));
+        format!("{}: {}{exact}", sheet.value(row, 0).text(), value.text())
+    };
+    let label = match largest {
+        Some(row) => format!("{}, {name}: {rows} bars, the largest at {}", sheet.name, told(row)),
+        None => format!("{}, {name}: no bars", sheet.name),
+    };
+    response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &label));
+    ui.painter().rect_filled(rect, 2.0, shades.canvas);
+    let largest = largest?;
+    let most = length(largest).max(1);
+    let font = FontId::proportional(11.0);
+    let text_height = ui.fonts_mut(|fonts| fonts.row_height(&font)) + 3.0;
+    let plot = Rect::from_min_max(rect.min + vec2(0.0, text_height), rect.max - vec2(0.0, text_height));
+    // Few bars stay bars.
+    let plot = plot.with_max_x(plot.right().min(plot.left() + rows as f32 * theme::WIDEST_BAR));
+    let place = Place { left: plot.left(), width: plot.width(), rows };
+    let over = response.hover_pos().filter(|at| plot.x_range().contains(at.x));
+    let pointed = over.map(|at| place.largest_at(at.x, length));
+    let chosen_x = chosen.map(|row| place.x(row));
+    // Where bars are thinner than a point, each point shows the largest of its bars.
+    let step = place.bar().max(1.0);
+    let mut x = plot.left();
+    while x < plot.right() - 0.01 {
+        let row = place.largest_at(x + step / 2.0, length);
+        let height = (length(row) as f64 / most as f64) as f32 * plot.height();
+        let gap = if step > 3.0 { 1.0 } else { 0.0 };
+        let bar = Rect::from_min_max(
+            pos2(x, plot.bottom() - height),
+            pos2((x + step - gap).min(plot.right()), plot.bottom()),
+        );
+        let is_chosen = chosen_x.is_some_and(|chosen| (x - 0.01..x + step - 0.01).contains(&chosen));
+        let colour = if is_chosen || pointed == Some(row) { shades.strong } else { shades.curve };
+        if length(row) > 0 {
+            // What there is, is seen.
+            ui.painter().rect_filled(
+                Rect::from_min_max(pos2(bar.left(), bar.top().min(plot.bottom() - 1.0)), bar.max),
+                0.0,
+                colour,
+            );
+        }
+        x += step;
+    }
+    let heading = format!("{name}, up to {}", sheet.value(largest, measure).text());
+    ui.painter().text(rect.min + vec2(4.0, 1.0), eframe::egui::Align2::LEFT_TOP, heading, font.clone(), shades.faint);
+    let mut free_from = plot.left();
+    for row in place.labelled() {
+        let text = sheet.value(row, 0).text();
+        let galley = ui.painter().layout_no_wrap(text, font.clone(), shades.faint);
+        let left = (place.x(row) + place.bar() / 2.0 - galley.size().x / 2.0).max(plot.left());
+        if left >= free_from && left + galley.size().x <= plot.right() {
+            free_from = left + galley.size().x + 8.0;
+            ui.painter().galley(pos2(left, plot.bottom() + 1.0), galley, shades.faint);
+        }
+    }
+    let is_clicked = response.clicked();
+    if let Some(row) = pointed {
+        response.on_hover_text_at_pointer(told(row));
+    }
+    pointed.filter(|_| is_clicked)
+}
+
+/// Where bars lie.
+struct Place {
+    left: f32,
+    width: f32,
+    rows: usize,
+}
+
+impl Place {
+    /// The width of a bar, which may be far less than a point.
+    fn bar(&self) -> f32 {
+        self.width / self.rows.max(1) as f32
+    }
+
+    /// The left edge of a bar.
+    fn x(&self, row: usize) -> f32 {
+        self.left + (f64::from(self.width) * row as f64 / self.rows.max(1) as f64) as f32
+    }
+
+    /// The row with the longest bar among those of the point that `x` is in.
+    fn largest_at(&self, x: f32, length: impl Fn(usize) -> u64) -> usize {
+        let row = |x: f32| {
+            let share = f64::from((x - self.left) / self.width).clamp(0.0, 1.0);
+            ((share * self.rows as f64) as usize).min(self.rows.saturating_sub(1))
+        };
+        if self.bar() >= 1.0 {
+            return row(x);
+        }
+        let point = self.left + (x - self.left).floor();
+        let (first, end) = (row(point), row(point + 1.0).max(row(point) + 1));
+        (first..end).max_by_key(|row| (length(*row), std::cmp::Reverse(*row))).unwrap_or(first)
+    }
+
+    /// Rows whose labels are tried: never more than have room at the least.
+    fn labelled(&self) -> impl Iterator<Item = usize> {
+        let most = (self.width / 12.0).max(1.0) as usize;
+        (0..self.rows).step_by(self.rows.div_ceil(most).max(1))
+    }
+}
+
+/// The text of the first column, by which bars are called.
+pub(super) fn step_name(step: Option<u32>, is_before: bool) -> Value {
+    Value::Text(match (step, is_before) {
+        (Some(step), _) => step.to_string(),
+        (None, true) => "before".to_owned(),
+        (None, false) => "outside".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_bars_thinner_than_a_point_the_largest_is_shown_and_each_row_lies_under_one_point() {
+        let place = Place { left: 10.0, width: 100.0, rows: 10_000 };
+        let length = |row: usize| if row == 4242 { 9 } else { 1 };
+        assert_eq!(place.largest_at(10.0 + 42.5, length), 4242);
+        assert_eq!(place.largest_at(10.0 + 43.5, length), 4300);
+        let wide = Place { left: 0.0, width: 100.0, rows: 4 };
+        assert_eq!([0.0, 24.0, 26.0, 99.0, 100.0].map(|x| wide.largest_at(x, |_| 1)), [0, 0, 1, 3, 3]);
+        assert!(place.labelled().count() <= 9);
+    }
+}

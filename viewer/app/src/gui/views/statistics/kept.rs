@@ -1,0 +1,183 @@
+//! Kept: the blocks that are allocated in the recording and never freed, by source line or module, and which of them leak.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use highwater_analysis::frames::stack_lines;
+use highwater_analysis::growth::{Leaks, StepWindow};
+use highwater_analysis::holders::Holders;
+use highwater_analysis::lifetime::Lifetime;
+use highwater_analysis::{GroupKey, LiveIndex, Matches, Metric};
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{BlockId, Category, StackId, Trace};
+
+use super::sheet::{Line, Sheet, Value};
+use super::sheets::{number, words};
+use crate::figures::leaks::leak_texts;
+use crate::gui::filter::terms::condition_of;
+use crate::gui::scene::Wish;
+use crate::gui::views::timeline::drawn_metric;
+use crate::gui::widgets::table::Column;
+use crate::session::absent::Absent;
+
+/// Steps that are listed for a row.
+const LISTED_STEPS: usize = 12;
+
+/// What is kept on the device of `live`, of the blocks among `matches`: the leaks in sentences, as `highwater growth` prints
+/// them, and every source line with what it keeps.
+pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Metric, matches: &Matches) -> Sheet {
+    let metric = drawn_metric(metric);
+    let window = StepWindow::of(trace, live.device(), None, None).ok();
+    let leaks = window.as_ref().map(|window| Leaks::of(trace, live, metric, window, matches)).unwrap_or_default();
+    let is_kept = |id: &BlockId| {
+        let block = trace.blocks.get(*id);
+        block.device == live.device() && matches.contains(*id) && Lifetime::of(trace, &block) == Lifetime::Kept
+    };
+    let blocks: Vec<BlockId> = (0..trace.blocks.len()).map(|row| BlockId(row as u32)).filter(is_kept).collect();
+    let keys = keys(trace, absent);
+    let steps = window.as_ref().map_or(0, |window| window.steps.len());
+    let groups = groups(trace, &blocks, &keys, &leaks);
+    let row = |(key, blocks)| Row::of(trace, metric, (key, blocks), (&leaks, steps));
+    let mut rows: Vec<Row> = groups.into_iter().map(row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse((row.leaked, row.bytes)));
+    let lead = if rows.is_empty() {
+        let nothing = "Nothing allocated in this recording is live at its end.";
+        let none_found = "None of the blocks that meet the search is allocated in this recording and live at its end.";
+        vec![if matches.is_all() { nothing } else { none_found }.to_owned()]
+    } else {
+        lead(absent, &leaks, steps)
+    };
+    let lines = rows.into_iter().map(|row| row.line(&keys)).collect();
+    Sheet { name: "Kept", columns: columns(&keys), lines, measure: Some(1), lead }
+}
+
+/// By what blocks are grouped: the source line, the module, and the category, each where the recording has it. Guessed
+/// categories would split what one line keeps.
+fn keys(trace: &Trace, absent: &Absent) -> Vec<GroupKey> {
+    let mut keys = vec![GroupKey::Frame, GroupKey::Scope];
+    keys.retain(|key| absent.reason(*key).is_none());
+    if keys.first() != Some(&GroupKey::Frame) || !trace.trust.categories_guessed {
+        keys.push(GroupKey::Category);
+    }
+    keys
+}
+
+/// The blocks by `keys`. Blocks of several lines that leak together, through a line that calls them, have that line.
+fn groups(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], leaks: &Leaks) -> BTreeMap<Vec<String>, Vec<BlockId>> {
+    let leaking: HashSet<&str> = leaks.lines.iter().map(|leak| leak.line.as_str()).collect();
+    let mut callers: HashMap<StackId, Option<String>> = HashMap::new();
+    let mut caller = |stack: StackId| {
+        let found = callers.entry(stack).or_insert_with(|| {
+            let mut lines = stack_lines(&trace.tables, stack).into_iter().map(|line| line.text);
+            lines.find(|line| leaking.contains(line.as_str()))
+        });
+        found.clone()
+    };
+    let mut groups: BTreeMap<Vec<String>, Vec<BlockId>> = BTreeMap::new();
+    for group in Holders::of(trace, blocks, keys, usize::MAX).groups {
+        for id in group.blocks {
+            let mut key = group.key.clone();
+            if keys.first() == Some(&GroupKey::Frame)
+                && !leaking.contains(key[0].as_str())
+                && let Some(line) = caller(trace.blocks.stack[id.0 as usize])
+            {
+                key[0] = line;
+            }
+            groups.entry(key).or_default().push(id);
+        }
+    }
+    groups
+}
+
+/// The verdict on leaks.
+fn lead(absent: &Absent, leaks: &Leaks, steps: usize) -> Vec<String> {
+    match steps {
+        0 => absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect(),
+        1 => vec!["One whole step only: a leak cannot be told from first allocations.".to_owned()],
+        _ if leaks.lines.is_empty() => vec!["No source line keeps memory of every step.".to_owned()],
+        _ => leak_texts(&leaks.lines, steps),
+    }
+}
+
+fn columns(keys: &[GroupKey]) -> Vec<Column> {
+    let of_key = |key: &GroupKey, is_first: bool| match key {
+        GroupKey::Frame => words("Line", "The source line that allocated the blocks.", 0.0),
+        GroupKey::Scope => words("Module", "The module that allocated the blocks.", if is_first { 0.0 } else { 160.0 }),
+        _ => words("Category", "The category of the blocks.", if is_first { 0.0 } else { 130.0 }),
+    };
+    let figures = [
+        number("Kept", "Bytes allocated in the recording and never freed.", 84.0),
+        number("A step", "Bytes that a leak keeps of each step on average; 0 where nothing leaks.", 76.0),
+        number(
+            "Leaked",
+            "Bytes that leaks keep, of the steps in which leaks are looked for: the second to the last whole one.",
+            84.0,
+        ),
+    ];
+    let rest = [
+        number("Blocks", "Number of blocks.", 76.0),
+        number("Steps", "Number of steps that leave bytes.", 70.0),
+        words("From", "These steps, with the bytes that each leaves.", 240.0),
+    ];
+    let first = keys.first().map(|key| of_key(key, true));
+    let others = keys.iter().skip(1).map(|key| of_key(key, false));
+    first.into_iter().chain(figures).chain(others).chain(rest).collect()
+}
+
+/// What one group keeps.
+struct Row {
+    key: Vec<String>,
+    bytes: u64,
+    leaked: u64,
+    per_step: u64,
+    blocks: u64,
+    /// Bytes by the step in which they were allocated; none outside all steps.
+    by_step: BTreeMap<Option<u32>, u64>,
+}
+
+impl Row {
+    fn of(
+        trace: &Trace,
+        metric: Metric,
+        (key, blocks): (Vec<String>, Vec<BlockId>),
+        (leaks, steps): (&Leaks, usize),
+    ) -> Self {
+        let (mut bytes, mut leaked) = (0_u64, 0_u64);
+        let mut by_step: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+        for &id in &blocks {
+            let size = highwater_analysis::between::bytes_of(trace, metric, id);
+            bytes += size;
+            leaked += if leaks.blocks.contains(&id) { size } else { 0 };
+            let step = trace.spans.at(trace.blocks.alloc[id.0 as usize]).and_then(|span| span.step);
+            *by_step.entry(step).or_default() += size;
+        }
+        let per_step = leaked.div_ceil(steps.max(1) as u64);
+        Self { key, bytes, leaked, per_step, blocks: blocks.len() as u64, by_step }
+    }
+
+    /// The steps with what each leaves.
+    fn steps_text(&self) -> String {
+        let one = |(step, bytes): (&Option<u32>, &u64)| {
+            let step = step.map_or_else(|| "outside".to_owned(), |step| format!("step {step}"));
+            format!("{step}: {}", format_bytes(*bytes))
+        };
+        let listed: Vec<String> = self.by_step.iter().take(LISTED_STEPS).map(one).collect();
+        let more = self.by_step.len().saturating_sub(LISTED_STEPS);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{more}", listed.join(", "))
+    }
+
+    fn line(self, keys: &[GroupKey]) -> Line {
+        let of_key = |(key, text): (&GroupKey, &String)| match (key, Category::from_name(text)) {
+            (GroupKey::Category, Some(category)) => Value::Category(category),
+            (GroupKey::Scope, _) => Value::Path(text.clone()),
+            _ => Value::Text(text.clone()),
+        };
+        let mut named = keys.iter().zip(&self.key).map(of_key);
+        let figures = [Value::Bytes(self.bytes), Value::Bytes(self.per_step), Value::Bytes(self.leaked)];
+        let mut values: Vec<Value> = named.next().into_iter().chain(figures).chain(named).collect();
+        let steps = self.by_step.keys().filter(|step| step.is_some()).count() as u64;
+        values.extend([Value::Count(self.blocks), Value::Count(steps), Value::Text(self.steps_text())]);
+        let condition = condition_of(keys, &self.key);
+        Line { values, wish: condition.map(|condition| Wish::Where(format!("lifetime=kept {condition}"))) }
+    }
+}

@@ -1,0 +1,278 @@
+//! Statistics: a recording in figures: steps, what stays from them, sizes, lifetimes, and what the numbers rest on.
+
+mod sheet;
+mod bars;
+mod sheets;
+mod kept;
+
+use std::io::{self, Write};
+use std::sync::{Arc, Weak};
+
+use eframe::egui::{ComboBox, Label, RichText, Role, Ui, WidgetInfo};
+use highwater_analysis::statistics::{Question, Statistics, TrustNote, trust_notes};
+use highwater_analysis::{Matches, Metric};
+
+use crate::figures::moment::count_of;
+use crate::gui::scene::{Scene, Wish};
+use crate::gui::widgets::table::{TableState, table_with_tips_ui, write_csv};
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::worker::Worker;
+use crate::session::Recording;
+use sheet::Sheet;
+
+/// What is counted.
+#[derive(Debug)]
+struct Asked {
+    recording: Arc<Recording>,
+    device: usize,
+    metric: Metric,
+    matches: Arc<Matches>,
+}
+
+/// What was counted.
+#[derive(Debug)]
+struct Counted {
+    of: Weak<Recording>,
+    sheets: Vec<Sheet>,
+    notes: Vec<TrustNote>,
+}
+
+impl Counted {
+    fn of(asked: &Asked) -> Option<Self> {
+        let trace = &asked.recording.trace;
+        let index = asked.recording.devices.get(asked.device)?;
+        let peak = index.peak(trace, asked.metric);
+        let statistics = Statistics::of(trace, &Question { peak, live: &index.live, matches: &asked.matches });
+        let kept = kept::kept(trace, &asked.recording.absent, &index.live, asked.metric, &asked.matches);
+        let sheets = vec![
+            sheets::steps(&statistics),
+            kept,
+            sheets::sizes(&statistics),
+            sheets::lifetimes(&statistics),
+            sheets::lived(&statistics),
+            sheets::facts(trace, &statistics),
+        ];
+        Some(Self { of: Arc::downgrade(&asked.recording), sheets, notes: trust_notes(trace) })
+    }
+}
+
+/// What is remembered of a sheet.
+#[derive(Debug, Default)]
+struct Page {
+    table: TableState,
+    order: Vec<usize>,
+    measure: Option<usize>,
+}
+
+/// The sheets in their order.
+const SHEETS: [&str; 6] = ["Steps", "Kept", "Sizes", "Freed when", "Lifetime in events", "Recording"];
+
+/// What each sheet answers, in its place.
+const ANSWERS: [&str; 6] = [
+    "Memory of each step. Double click or Enter shows the step in the timeline.",
+    "What was made and never freed: is there something that grows with every step? Double click or Enter shows only \
+     that.",
+    "Block sizes, in powers of two. Double click or Enter shows only blocks of that size.",
+    "How long the blocks are live, in phases and steps. Double click or Enter shows only these.",
+    "Lifetimes of blocks, in events.",
+    "The origin of the recording, the allocator settings, and what limits the accuracy of the numbers.",
+];
+
+/// The view's state.
+#[derive(Debug)]
+pub struct StatisticsView {
+    shown: usize,
+    pages: [Page; ANSWERS.len()],
+    worker: Worker<Asked, Counted>,
+    asked: Option<Key>,
+    counted: Option<Counted>,
+}
+
+/// What was asked last. It does not keep the recording: a file that is read again leaves memory at once.
+#[derive(Debug)]
+struct Key {
+    of: Weak<Recording>,
+    device: usize,
+    metric: Metric,
+    matches: Arc<Matches>,
+}
+
+impl Default for StatisticsView {
+    fn default() -> Self {
+        Self {
+            shown: 0,
+            pages: Default::default(),
+            worker: Worker::new("highwater-statistics", |asked, _| Counted::of(&asked)),
+            asked: None,
+            counted: None,
+        }
+    }
+}
+
+impl StatisticsView {
+    /// Shows the statistics of the chosen device; gives what the user asks for.
+    pub fn statistics_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        self.refresh(ui, scene);
+        let Some(counted) = &self.counted else {
+            ui.weak(self.worker.failure().unwrap_or("counting").to_owned());
+            return Vec::new();
+        };
+        let mut wishes = Vec::new();
+        ui.horizontal_wrapped(|ui| {
+            for (index, sheet) in counted.sheets.iter().enumerate() {
+                let answer = ANSWERS.get(index).copied().unwrap_or_default();
+                if ui.selectable_label(self.shown == index, sheet.name).on_hover_text(answer).clicked() {
+                    self.shown = index;
+                }
+            }
+            if self.worker.is_busy() {
+                ui.weak("counting");
+            } else if !scene.matches.is_all() {
+                ui.weak("only blocks that meet the search");
+            }
+        });
+        let (Some(sheet), Some(page)) = (counted.sheets.get(self.shown), self.pages.get_mut(self.shown)) else {
+            return wishes;
+        };
+        if sheet.measure.is_none() {
+            notes_ui(ui, &counted.notes);
+        }
+        for (row, text) in sheet.lead.iter().enumerate() {
+            let text = RichText::new(text);
+            ui.add(Label::new(if row == 0 { text.strong() } else { text }).wrap());
+        }
+        if sheet.lines.is_empty() && !sheet.lead.is_empty() {
+            return wishes;
+        }
+        let chosen = page.table.chosen.and_then(|row| page.order.get(row)).copied();
+        let measures = sheet.measures();
+        let default = sheet.measure.filter(|measure| measures.contains(measure));
+        let measure = page.measure.filter(|measure| measures.contains(measure)).or(default);
+        // Where there is little room, it is the table's.
+        if let Some(mut measure) = measure.filter(|_| ui.available_height() >= theme::LEAST_WITH_CHART) {
+            measure_ui(ui, sheet, &measures, &mut measure);
+            page.measure = Some(measure);
+            if let Some(row) = bars::bars_ui(ui, sheet, measure, chosen)
+                && let Some(at) = page.order.iter().position(|other| *other == row)
+            {
+                page.table.choose(at);
+            }
+            ui.add_space(4.0);
+        }
+        let row_of = |row: usize| page.order.get(row).copied().unwrap_or(usize::MAX);
+        let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
+        let tip = |row: usize, column: usize| sheet.value(row_of(row), column).exact();
+        let (name, rows) = (sheet.name, page.order.len());
+        let columns = sheet.shown_columns(ui.available_width() - theme::SCROLL_WIDTH - 2.0);
+        let left_out = sheet.columns.len() - columns.len();
+        if left_out > 0 {
+            let text = format!("{} in a wider panel and in the saved table", count_of(left_out as u64, "more column"));
+            ui.weak(RichText::new(text).size(11.5));
+        }
+        let touched = table_with_tips_ui(ui, name, columns, rows, &mut page.table, (cell, tip));
+        if let Some(line) = touched.opened.and_then(|row| sheet.lines.get(row_of(row))) {
+            wishes.extend(line.wish.clone());
+        }
+        if touched.is_resorted {
+            page.order = sheet.order(page.table.sort);
+        }
+        wishes
+    }
+
+    /// Shows the sheet of this name.
+    pub fn show(&mut self, name: &str) {
+        self.shown = SHEETS.iter().position(|sheet| *sheet == name).unwrap_or(self.shown);
+    }
+
+    /// Shows the next sheet, after the last the first.
+    pub fn show_next(&mut self) {
+        self.shown = (self.shown + 1) % SHEETS.len();
+    }
+
+    /// What is shown: `Steps`, `Kept` …
+    pub fn shown(&self) -> &'static str {
+        self.counted.as_ref().map_or("", |_| SHEETS[self.shown])
+    }
+
+    /// Whether something is being counted.
+    pub fn is_busy(&self) -> bool {
+        self.worker.is_busy()
+    }
+
+    /// Waits until everything is counted. For tests, and for pictures without a window.
+    pub fn wait(&mut self) {
+        if let Some(counted) = self.worker.wait() {
+            self.take(counted);
+        }
+    }
+
+    /// Writes the sheet that is shown as comma-separated values, in exact figures and in the order shown.
+    pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
+        let page = self.pages.get(self.shown);
+        let sheet = self.counted.as_ref().and_then(|counted| counted.sheets.get(self.shown));
+        let Some((sheet, page)) = sheet.zip(page) else {
+            return Err(io::Error::other("the statistics are still being computed; try again in a moment"));
+        };
+        write_csv(out, &sheet.columns, page.order.len(), |row, column| {
+            page.order.get(row).map_or_else(String::new, |row| sheet.value(*row, column).bare())
+        })
+    }
+
+    fn refresh(&mut self, ui: &Ui, scene: &Scene<'_>) {
+        let (device, metric) = (scene.selection.device, scene.selection.metric);
+        let of = Arc::downgrade(scene.recording);
+        let is_same = self.asked.as_ref().is_some_and(|asked| {
+            Weak::ptr_eq(&asked.of, &of)
+                && (asked.device, asked.metric) == (device, metric)
+                && *asked.matches == *scene.matches
+        });
+        if !is_same {
+            let (recording, matches) = (Arc::clone(scene.recording), Arc::new(scene.matches.clone()));
+            self.asked = Some(Key { of: Weak::clone(&of), device, metric, matches: Arc::clone(&matches) });
+            self.worker.ask(ui.ctx(), Asked { recording, device, metric, matches });
+        }
+        if let Some(counted) = self.worker.take() {
+            self.take(counted);
+        }
+        if self.counted.as_ref().is_some_and(|counted| !Weak::ptr_eq(&counted.of, &of)) {
+            self.counted = None;
+        }
+    }
+
+    fn take(&mut self, counted: Counted) {
+        for (page, sheet) in self.pages.iter_mut().zip(&counted.sheets) {
+            page.order = sheet.order(page.table.sort);
+            page.table.chosen = None;
+        }
+        self.counted = Some(counted);
+    }
+}
+
+/// What limits trust, in words.
+fn notes_ui(ui: &mut Ui, notes: &[TrustNote]) {
+    if notes.is_empty() {
+        ui.label("Nothing was lost, inferred or guessed: every number is exact.");
+    }
+    let warning = Shades::in_ui(ui).warning;
+    for note in notes {
+        ui.colored_label(warning, format!("{}.", note.fact));
+        ui.indent(&note.fact, |ui| ui.label(note.means));
+    }
+    ui.add_space(6.0);
+}
+
+/// Which column bars show.
+fn measure_ui(ui: &mut Ui, sheet: &Sheet, measures: &[usize], measure: &mut usize) {
+    let name = |column: usize| sheet.columns.get(column).map_or("", |column| column.name);
+    let chosen = ComboBox::from_id_salt(("bars", sheet.name)).selected_text(format!("bars: {}", name(*measure)));
+    let shown = chosen.show_ui(ui, |ui| {
+        for &column in measures {
+            ui.selectable_value(measure, column, name(column));
+        }
+    });
+    let label = format!("Bars show {}", name(*measure));
+    shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, &label));
+}
+
+#[cfg(test)]
+mod tests;

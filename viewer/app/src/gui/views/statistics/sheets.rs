@@ -1,0 +1,220 @@
+//! Sheets: the statistics of a device as sheets, and all that is known of its recording.
+
+use highwater_analysis::Metric;
+use highwater_analysis::statistics::{Bin, RangeBin, Statistics};
+use highwater_snapshots::Trace;
+use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
+
+use super::bars::step_name;
+use super::sheet::{Line, Sheet, Value};
+use crate::gui::scene::Wish;
+use crate::gui::widgets::table::Column;
+
+pub(super) const fn number(name: &'static str, tooltip: &'static str, width: f32) -> Column {
+    Column { name, tooltip, width, is_number: true, is_sortable: true }
+}
+
+pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32) -> Column {
+    Column { name, tooltip, width, is_number: false, is_sortable: true }
+}
+
+/// What each step did.
+pub(super) fn steps(statistics: &Statistics) -> Sheet {
+    let metric = statistics.metric;
+    let is_sampled = statistics.steps.iter().any(|row| row.peak.device_used > 0);
+    let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
+    let mut columns = vec![
+        words("Step", "The training step; events before, between and after steps have rows of their own.", 70.0),
+        number("Peak", "The peak of the chosen total in the step.", 84.0),
+        number("Change", "End less start.", 84.0),
+        number("Kept", "Bytes allocated in the step and never freed.", 84.0),
+        number("Events", "Number of events of the device.", 76.0),
+        number("Lasted", "Time from the first event of the step to the last.", 84.0),
+        number("Allocations", "Number of blocks allocated in the step.", 84.0),
+        number("Bytes made", "Bytes allocated in the step, summed over its blocks.", 84.0),
+        number("Frees", "Number of blocks freed in the step.", 76.0),
+        number("Start", "The chosen total before the step.", 84.0),
+        number("End", "The chosen total after the step.", 84.0),
+        number("Peak change", "The peak minus the peak of the previous row.", 88.0),
+        number("Kept blocks", "Number of blocks allocated in the step and never freed.", 84.0),
+        number("Requested peak", "The peak of requested bytes in the step.", 104.0),
+        number("Allocated peak", "The peak of allocated bytes in the step.", 104.0),
+        number("Active peak", "The peak of active bytes in the step.", 92.0),
+        number("Reserved peak", "The peak of reserved bytes in the step.", 100.0),
+    ];
+    if is_sampled {
+        columns.push(number("Device used peak", "The peak of the memory in use on the whole device.", 118.0));
+    }
+    let rows = &statistics.steps;
+    let has_begun = |index: usize| rows[..index].iter().any(|row| row.step.is_some());
+    let lines = rows.iter().enumerate().map(|(index, row)| {
+        let before = index.checked_sub(1).and_then(|before| rows.get(before));
+        let made = if metric == Metric::Requested { row.requested } else { row.allocated };
+        let mut values = vec![
+            step_name(row.step, !has_begun(index)),
+            Value::Bytes(row.peak.get(metric)),
+            Value::Change(row.growth(metric)),
+            Value::Bytes(row.kept.bytes),
+            Value::Count(row.events),
+            row.times_ns.map_or(Value::Nothing, |(first, last)| Value::Nanos(last.saturating_sub(first))),
+            Value::Count(row.allocations),
+            Value::Bytes(made),
+            Value::Count(row.frees),
+            Value::Bytes(row.start.get(metric)),
+            Value::Bytes(row.end.get(metric)),
+            before.map_or(Value::Nothing, |before| Value::Change(row.peak_growth(before, metric))),
+            Value::Count(row.kept.blocks),
+        ];
+        values.extend(metrics.clone().map(|metric| Value::Bytes(row.peak.get(metric))));
+        // The state before the first event belongs to the first row.
+        let first = if row.range.start == 0 { 0 } else { row.range.start as usize + 1 };
+        Line { values, wish: Some(Wish::Span(first..row.range.end as usize + 1)) }
+    });
+    let lines = lines.collect();
+    Sheet { name: "Steps", columns, lines, measure: Some(1), lead: Vec::new() }
+}
+
+const OF_BINS: [Column; 5] = [
+    number("Blocks", "Number of blocks over the whole recording.", 90.0),
+    number("Bytes", "Sum of their bytes; reused memory counts each time.", 100.0),
+    number("Blocks at peak", "Number of these blocks that are live at the peak.", 110.0),
+    number("Bytes at peak", "Bytes of these blocks at the peak.", 110.0),
+    number("Share of peak", "Share of these bytes in the peak.", 100.0),
+];
+
+fn of_bin(name: String, bin: &Bin, whole: &Bin, wish: Option<String>) -> Line {
+    let share = crate::gui::widgets::legend::share(bin.at_peak.bytes, whole.at_peak.bytes);
+    let values = vec![
+        Value::Text(name),
+        Value::Count(bin.all.blocks),
+        Value::Bytes(bin.all.bytes),
+        Value::Count(bin.at_peak.blocks),
+        Value::Bytes(bin.at_peak.bytes),
+        Value::Text(share),
+    ];
+    Line { values, wish: wish.map(Wish::Where) }
+}
+
+fn bins(name: &'static str, first: Column, lines: Vec<Line>, measure: usize) -> Sheet {
+    let columns = std::iter::once(first).chain(OF_BINS).collect();
+    Sheet { name, columns, lines, measure: Some(measure), lead: Vec::new() }
+}
+
+/// Blocks by size.
+pub(super) fn sizes(statistics: &Statistics) -> Sheet {
+    let key = if statistics.metric == Metric::Requested { "size" } else { "allocated" };
+    let line = |row: &RangeBin| {
+        let name = if row.to == 0 { "0 B".to_owned() } else { format!("from {}", format_bytes(row.from)) };
+        let wish = format!("{key}>={} {key}<={}", row.from, row.to);
+        of_bin(name, &row.bin, &statistics.blocks, Some(wish))
+    };
+    let lines = statistics.sizes.iter().map(line).collect();
+    bins("Sizes", words("Size", "Sizes from this one up to the next row's.", 0.0), lines, 1)
+}
+
+/// Blocks by lifetime.
+pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
+    let lines = statistics.lifetimes.iter().map(|row| {
+        let wish = format!("lifetime={}", row.life.word());
+        of_bin(row.life.name().to_owned(), &row.bin, &statistics.blocks, Some(wish))
+    });
+    bins(
+        "Freed when",
+        words("Freed when", "How long the blocks are live, in phases and steps.", 124.0),
+        lines.collect(),
+        4,
+    )
+}
+
+/// Blocks by the number of events that they live.
+pub(super) fn lived(statistics: &Statistics) -> Sheet {
+    let line = |row: &RangeBin| {
+        let name = match (row.from, row.to) {
+            (from, to) if from == to => format!("{from}"),
+            (from, to) => format!("{} to {}", format_count(from), format_count(to)),
+        };
+        of_bin(name, &row.bin, &statistics.blocks, None)
+    };
+    let mut lines: Vec<Line> = statistics.lived.by_events.iter().map(line).collect();
+    lines.push(of_bin("not known".to_owned(), &statistics.lived.open, &statistics.blocks, None));
+    let tooltip = "Events from a block's allocation to the request of its free. Of blocks made before the recording or \
+                   not freed in it that is not known.";
+    bins("Lifetime in events", words("Lifetime in events", tooltip, 118.0), lines, 1)
+}
+
+/// All that is known of the recording, its device and its allocator.
+pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
+    let columns = vec![
+        // The value stands beside its name, also where the panel is narrow.
+        words("Fact", "What is known.", 0.0),
+        words("Value", "Its value.", 168.0),
+        words("About", "What the fact is about.", 90.0),
+    ];
+    let mut rows: Vec<(&str, String, String)> = Vec::new();
+    let mut add = |about, fact: &str, value: String| {
+        if !value.is_empty() {
+            rows.push((about, fact.to_owned(), value));
+        }
+    };
+    let header = &trace.header;
+    add("recorder", "Recorded by", header.recorder.clone());
+    add("recorder", "Program", header.program.clone());
+    add("recorder", "Machine", header.host.clone());
+    add("recorder", "Process", if header.pid > 0 { header.pid.to_string() } else { String::new() });
+    let rank = header.rank.map(|rank| match header.world_size {
+        Some(world) => format!("{rank} of {world}"),
+        None => rank.to_string(),
+    });
+    add("recorder", "Rank", rank.unwrap_or_default());
+    add("recorder", "Level", header.level.clone());
+    add("recorder", "Clock", header.clock.clone());
+    let kept = header.ring_capacity.map(|events| format!("the last {} events", format_count(events)));
+    add("recorder", "Keeps", kept.unwrap_or_default());
+    header.facts.iter().for_each(|(name, value)| add("recorder", name, value.clone()));
+    if let (Some(first), Some(last)) = (statistics.first_time_ns, statistics.last_time_ns) {
+        let lasted = last.saturating_sub(first);
+        add("recording", "Time", format!("{} ({} ns)", format_nanos(lasted), format_count(lasted)));
+    }
+    add("recording", "Events of the device", format_count(statistics.events));
+    let numbered = statistics.steps.iter().filter(|row| row.step.is_some()).count();
+    add("recording", "Steps", format_count(numbered as u64));
+    if let Some(device) = trace.device_facts(statistics.device) {
+        add("device", "Name", device.name.clone());
+        let capacity = if device.capacity_bytes > 0 { exact(device.capacity_bytes) } else { String::new() };
+        add("device", "Memory", capacity);
+        add("device", "Driver", device.driver.clone());
+        device.settings.iter().for_each(|(name, value)| add("setting", name, value.clone()));
+    }
+    let allocator = &statistics.allocator;
+    let count = format_count;
+    add("driver", "Segments allocated", count(allocator.segment_allocs));
+    add("driver", "Segments freed", count(allocator.segment_frees));
+    add("driver", "Page mappings", count(allocator.maps));
+    add("driver", "Page unmappings", count(allocator.unmaps));
+    add("driver", "Bytes allocated", exact(allocator.obtained_bytes));
+    add("driver", "Bytes given back", exact(allocator.returned_bytes));
+    add("driver", "Segments allocated right after a release", count(allocator.obtained_after_release));
+    add("driver", "Requests that failed", count(allocator.ooms));
+    let loss = allocator.allocated_bytes.saturating_sub(allocator.requested_bytes);
+    let share = crate::gui::widgets::legend::share(loss, allocator.allocated_bytes);
+    add("allocator", "Rounding, sum over all blocks", format!("{} ({share})", exact(loss)));
+    add("allocator", "Rounding at the peak", exact(allocator.rounding_at_peak));
+    add("allocator", "Different addresses", count(allocator.addresses));
+    if allocator.addresses > 0 {
+        let uses = statistics.blocks.all.blocks as f64 / allocator.addresses as f64;
+        add("allocator", "Blocks at each address", format!("{uses:.2} on average"));
+    }
+    let line = |(about, fact, value): (&str, String, String)| Line {
+        values: vec![Value::Text(fact), Value::Text(value), Value::Text(about.to_owned())],
+        wish: None,
+    };
+    let lines = rows.into_iter().map(line).collect();
+    Sheet { name: "Recording", columns, lines, measure: None, lead: Vec::new() }
+}
+
+fn exact(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format_bytes(bytes),
+        _ => format!("{} ({} B)", format_bytes(bytes), format_count(bytes)),
+    }
+}

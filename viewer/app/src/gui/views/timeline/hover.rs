@@ -1,0 +1,38 @@
+//! Hover: what is under the pointer, in a few lines.
+
+use eframe::egui::Ui;
+use highwater_snapshots::units::format_bytes;
+
+use super::Hover;
+use super::picture::drawn_metric;
+use crate::gui::views::colouring::Entry;
+use crate::gui::widgets::theme::swatch_ui;
+use crate::gui::widgets::words::{life, moment_text, size, title};
+use crate::selection::Selection;
+use crate::session::Recording;
+
+/// Shows it.
+pub(super) fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection, hover: Hover, entry: Option<&Entry>) {
+    let trace = &recording.trace;
+    let metric = drawn_metric(selection.metric);
+    if let Some(id) = hover.block {
+        let block = trace.blocks.get(id);
+        ui.horizontal(|ui| {
+            if let Some(entry) = entry {
+                swatch_ui(ui, entry.colour);
+            }
+            ui.strong(format!("{}  {}", format_bytes(size(&block, metric)), title(trace, &block)));
+        });
+        if block.scope.is_some() {
+            ui.label(trace.tables.scope_path(block.scope));
+        }
+        ui.label(life(trace, id));
+        if let Some(entry) = entry.filter(|entry| entry.name != block.category.name()) {
+            ui.weak(&entry.name);
+        }
+        ui.add_space(6.0);
+    }
+    let moment = recording.devices[selection.device].moment(trace, metric, hover.moment);
+    ui.label(format!("{} {metric} in all", format_bytes(hover.total)));
+    ui.weak(moment_text(&moment));
+}

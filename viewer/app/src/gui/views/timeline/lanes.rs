@@ -1,0 +1,272 @@
+//! Lanes: steps and phases above the plot, with labels only where there is room for them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use eframe::egui::text::{LayoutJob, TextFormat, TextWrapping};
+use eframe::egui::{Align2, Color32, FontId, Galley, Painter, Rect, Stroke, pos2};
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{Phase, StringId, Trace};
+
+use super::frame::PlotFrame;
+use crate::gui::widgets::theme::{self, Shades};
+use crate::selection::Selection;
+use crate::session::Recording;
+use crate::session::regions::Region;
+
+/// Size of a lane's letters, in points.
+const LETTERS: f32 = 11.5;
+
+/// One cell of a lane: a run of events.
+struct Cell<T> {
+    events: Range<u32>,
+    colour: Color32,
+    what: T,
+}
+
+/// A lane on the screen.
+struct Lane<'a> {
+    painter: Painter,
+    rect: Rect,
+    frame: &'a PlotFrame,
+    trace: &'a Trace,
+    selection: &'a Selection,
+    shades: &'a Shades,
+}
+
+/// The height of all lanes of a recording, in points.
+pub(super) fn height(recording: &Recording) -> f32 {
+    let regions = &recording.regions;
+    let lanes = [has_steps(recording), has_phases(recording), !regions.notes.is_empty()];
+    let count = lanes.into_iter().filter(|is_there| *is_there).count() + regions.rows.len();
+    count as f32 * theme::LANE_HEIGHT
+}
+
+/// Paints the lanes into `rect`, in line with the plot: steps, phases, the program's own regions, its notes.
+pub(super) fn paint(
+    painter: &Painter,
+    rect: Rect,
+    frame: &PlotFrame,
+    recording: &Recording,
+    selection: &Selection,
+    shades: &Shades,
+) {
+    let lane = |row: f32, name: &str| {
+        let top = rect.top() + row * theme::LANE_HEIGHT;
+        let left_top = pos2(frame.rect.left(), top);
+        let right_bottom = pos2(frame.rect.right(), top + theme::LANE_HEIGHT - 1.0);
+        let rect = Rect::from_min_max(left_top, right_bottom);
+        let font = FontId::proportional(LETTERS);
+        let place = pos2(rect.left() - 8.0, rect.center().y);
+        painter.text(place, Align2::RIGHT_CENTER, name, font, shades.faint);
+        let painter = painter.with_clip_rect(rect);
+        let trace = &recording.trace;
+        Lane { painter, rect, frame, trace, selection, shades }
+    };
+    let mut row = -1.0;
+    let mut next = |name: &str| {
+        row += 1.0;
+        lane(row, name)
+    };
+    if has_steps(recording) {
+        paint_steps(&next("step"), &recording.steps);
+    }
+    if has_phases(recording) {
+        paint_phases(&next("phase"));
+    }
+    let regions = &recording.regions;
+    for (row, cells) in regions.rows.iter().enumerate() {
+        let name = match row {
+            0 => "region".to_owned(),
+            2 if regions.left_out > 0 => format!("+{} inner", format_count(regions.left_out as u64)),
+            _ => String::new(),
+        };
+        paint_regions(&next(&name), cells);
+    }
+    if !regions.notes.is_empty() {
+        paint_notes(&next("note"), &regions.notes);
+    }
+}
+
+fn has_steps(recording: &Recording) -> bool {
+    !recording.steps.is_empty()
+}
+
+/// Without any step or phase event the one span says nothing.
+fn has_phases(recording: &Recording) -> bool {
+    recording.trace.spans.rows().len() > 1
+}
+
+/// The places on the axis at which the steps in view begin, for lines through the plot; none where they would lie too
+/// close to part anything.
+pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: &Selection) -> Vec<f64> {
+    let shown = in_view(&recording.steps, |(_, events)| events.clone(), frame, &recording.trace, selection);
+    if shown.len() > (frame.rect.width() / 24.0) as usize {
+        return Vec::new();
+    }
+    let places = shown.iter().filter(|(_, events)| events.start > 0);
+    let places = places.map(|(_, events)| selection.x_of_events(&recording.trace, events.clone()).start);
+    places.filter(|x| frame.view.x.contains(x)).collect()
+}
+
+/// Those of `rows`, which are in order, that reach into the view.
+fn in_view<'a, T>(
+    rows: &'a [T],
+    events: impl Fn(&T) -> Range<u32>,
+    frame: &PlotFrame,
+    trace: &Trace,
+    selection: &Selection,
+) -> &'a [T] {
+    let place = |row: &T| selection.x_of_events(trace, events(row));
+    let first = rows.partition_point(|row| place(row).end < frame.view.x.start);
+    let after = rows.partition_point(|row| place(row).start <= frame.view.x.end);
+    &rows[first..after.max(first)]
+}
+
+fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
+    let shown = in_view(steps, |(_, events)| events.clone(), lane.frame, lane.trace, lane.selection);
+    let Some((last, _)) = shown.last() else {
+        return;
+    };
+    let widest = lane.text(format!("step {last}")).size().x;
+    let mean = lane.rect.width() / shown.len() as f32;
+    let cell = |row: usize| {
+        let (step, events) = &shown[row];
+        Cell { events: events.clone(), colour: lane.shades.step(*step), what: *step }
+    };
+    if widest + 6.0 <= mean {
+        lane.paint(shown.len(), cell, |step, room| {
+            let galley = lane.text(format!("step {step}"));
+            (galley.size().x <= room).then_some(galley)
+        });
+        return;
+    }
+    // Too narrow for words: bare numbers, and only every so many.
+    let number = lane.text(last.to_string()).size().x + 12.0;
+    let every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
+    let every = every.into_iter().find(|every| *every as f32 * mean >= number).unwrap_or(100_000);
+    lane.paint(shown.len(), cell, |step, _| step.is_multiple_of(every).then(|| lane.text(step.to_string())));
+}
+
+fn paint_phases(lane: &Lane<'_>) {
+    let rows = lane.trace.spans.rows();
+    let shown = in_view(rows, |span| span.first.0..span.end.0, lane.frame, lane.trace, lane.selection);
+    let cell = |row: usize| {
+        let span = &shown[row];
+        Cell { events: span.first.0..span.end.0, colour: lane.shades.phase(span.phase), what: span.phase }
+    };
+    lane.paint(shown.len(), cell, |phase, room| {
+        let names = [phase.name(), short(*phase)].into_iter().filter(|_| room > 8.0);
+        names.map(|name| lane.text(name.to_owned())).find(|galley| galley.size().x <= room)
+    });
+}
+
+fn paint_regions(lane: &Lane<'_>, regions: &[Region]) {
+    let shown = in_view(regions, |region| region.events.clone(), lane.frame, lane.trace, lane.selection);
+    let cell = |row: usize| {
+        let region = &shown[row];
+        Cell { events: region.events.clone(), colour: lane.shades.step(row as u32), what: region.name }
+    };
+    lane.paint(shown.len(), cell, |name, room| {
+        (room > 8.0).then(|| lane.text_within(lane.trace.tables.string(*name), room))
+    });
+}
+
+/// Notes: a tick each, and its words where they touch neither the next tick nor the words before.
+fn paint_notes(lane: &Lane<'_>, notes: &[(usize, StringId)]) {
+    let place = |moment: usize| lane.selection.x_of(lane.trace, moment);
+    let shown = notes.partition_point(|(moment, _)| place(*moment) < lane.frame.view.x.start)
+        ..notes.partition_point(|(moment, _)| place(*moment) <= lane.frame.view.x.end);
+    let at = |row: usize| lane.frame.screen_x(place(notes[row].0));
+    let mut row = shown.start;
+    while row < shown.end {
+        let (text, x) = (notes[row].1, at(row));
+        lane.painter.vline(x, lane.rect.y_range(), Stroke::new(1.5, lane.shades.cursor));
+        let next = notes.get(row + 1).map_or(lane.rect.right(), |(next, _)| lane.frame.screen_x(place(*next)));
+        let room = next.min(lane.rect.right()) - x - 8.0;
+        if room > 24.0 {
+            let galley = lane.text_within(lane.trace.tables.string(text), room);
+            let place = pos2(x + 4.0, lane.rect.center().y - galley.size().y / 2.0);
+            lane.painter.galley(place, galley, lane.shades.strong);
+        }
+        row = first_not(row + 1..shown.end, |row| at(row) < x + 1.0);
+    }
+}
+
+/// The first of `rows` for which `is_before`, which holds up to some row and for none after it, does not hold.
+fn first_not(rows: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (rows.start, rows.end.max(rows.start));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if is_before(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// A phase in few letters.
+const fn short(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Setup => "set",
+        Phase::Forward => "fwd",
+        Phase::Backward => "bwd",
+        Phase::Optimizer => "opt",
+        Phase::ZeroGrad => "zero",
+        Phase::Other => "…",
+    }
+}
+
+impl Lane<'_> {
+    fn text(&self, text: String) -> Arc<Galley> {
+        let font = FontId::proportional(LETTERS);
+        self.painter.layout_no_wrap(text, font, self.shades.strong)
+    }
+
+    /// Text cut to `room` points.
+    fn text_within(&self, text: &str, room: f32) -> Arc<Galley> {
+        let format = TextFormat::simple(FontId::proportional(LETTERS), self.shades.strong);
+        let mut job = LayoutJob::single_section(text.to_owned(), format);
+        job.break_on_newline = false;
+        job.wrap = TextWrapping::truncate_at_width(room);
+        self.painter.layout_job(job)
+    }
+
+    /// Paints `count` cells, which are in order, and over them the labels that `label` gives for a cell and the room in
+    /// it; a label never touches the one before it. Cells that would end within the point in which the last one ended
+    /// are left to it, so that no more are painted, or looked at, than the lane is wide.
+    fn paint<T>(&self, count: usize, cell: impl Fn(usize) -> Cell<T>, label: impl Fn(&T, f32) -> Option<Arc<Galley>>) {
+        let edges = |events: Range<u32>| {
+            let x = self.selection.x_of_events(self.trace, events);
+            let [left, right] = [x.start, x.end].map(|x| self.frame.screen_x(x));
+            (left.max(self.rect.left()), right.min(self.rect.right()))
+        };
+        let mut painted_to = self.rect.left();
+        let mut labelled_to = self.rect.left() - 4.0;
+        let mut labels = Vec::new();
+        let mut next = 0;
+        loop {
+            let row = first_not(next..count, |row| edges(cell(row).events).1 < painted_to + 1.0);
+            if row == count {
+                break;
+            }
+            next = row + 1;
+            let cell = cell(row);
+            let (left, right) = edges(cell.events);
+            let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
+            let corners = [pos2(left.max(painted_to), self.rect.top()), pos2(right - gap, self.rect.bottom())];
+            let cell_rect = Rect::from_min_max(corners[0], corners[1]);
+            self.painter.rect_filled(cell_rect, 2.0, cell.colour);
+            painted_to = right;
+            if let Some(galley) = label(&cell.what, right - left - 6.0) {
+                let middle = (left + right) / 2.0;
+                let place = pos2(middle - galley.size().x / 2.0, self.rect.center().y - galley.size().y / 2.0);
+                if place.x > labelled_to + 4.0 && place.x + galley.size().x <= self.rect.right() {
+                    labelled_to = place.x + galley.size().x;
+                    labels.push((place, galley));
+                }
+            }
+        }
+        for (place, galley) in labels {
+            self.painter.galley(place, galley, self.shades.strong);
+        }
+    }
+}

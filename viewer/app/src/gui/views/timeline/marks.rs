@@ -1,0 +1,287 @@
+//! Marks: what lies on top of the bands: the peak, the moment under the pointer, and the outlines of blocks.
+
+use std::ops::Range;
+
+use eframe::egui::{self, Align2, Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
+use highwater_analysis::Moment;
+use highwater_snapshots::units::format_bytes;
+
+use super::frame::PlotFrame;
+use super::labels::Labels;
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::words::when;
+use crate::selection::Axis;
+
+/// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
+/// outside the view, a label at the side where it is. The label stands where `is_clear` of lines, if there is such a place.
+pub(super) fn paint_peak(
+    painter: &Painter,
+    frame: &PlotFrame,
+    x: f64,
+    peak: &Moment,
+    (labels, is_clear): (&mut Labels, impl Fn(Rect) -> bool),
+    shades: &Shades,
+) {
+    let painter = painter.with_clip_rect(frame.rect);
+    let title = format!("Peak {}", format_bytes(peak.bytes));
+    let title = painter.layout_no_wrap(title, FontId::proportional(14.0), shades.on_peak);
+    let place = pos2(frame.screen_x(x), frame.screen_y(peak.bytes as f64));
+    let is_left = place.x < frame.rect.left();
+    if is_left || place.x > frame.rect.right() {
+        let size = title.size() + vec2(30.0, 8.0);
+        let left = if is_left { frame.rect.left() + 6.0 } else { frame.rect.right() - 6.0 - size.x };
+        let rect = Rect::from_min_size(pos2(left, frame.rect.top() + 6.0), size);
+        painter.rect_filled(rect, 4.0, shades.peak);
+        let (tip, text) =
+            if is_left { (rect.left() + 6.0, rect.left() + 20.0) } else { (rect.right() - 6.0, rect.left() + 8.0) };
+        let base = if is_left { tip + 8.0 } else { tip - 8.0 };
+        let middle = rect.center().y;
+        let arrow = vec![pos2(tip, middle), pos2(base, middle - 5.0), pos2(base, middle + 5.0)];
+        painter.add(Shape::convex_polygon(arrow, shades.on_peak, Stroke::NONE));
+        painter.galley(pos2(text, rect.top() + 4.0), title, shades.on_peak);
+        labels.add(rect);
+        return;
+    }
+    let below = painter.layout_no_wrap(when(peak), FontId::proportional(11.5), shades.on_peak);
+    let size = vec2(title.size().x.max(below.size().x) + 16.0, title.size().y + below.size().y + 8.0);
+    let low = vec2(title.size().x + below.size().x + 24.0, title.size().y + 6.0);
+    let point = pos2(place.x, place.y.clamp(frame.rect.top(), frame.rect.bottom()));
+    let fallback = peak_places(frame.rect, point, size)[0];
+    let places = [size, low].into_iter().flat_map(|size| peak_places(frame.rect, point, size));
+    let mut places = places.filter(|place| frame.rect.contains_rect(*place));
+    let rect = places.find(|place| is_clear(place.expand(2.0))).unwrap_or(fallback);
+    dashed(&painter, point, pos2(point.x, frame.rect.bottom()), shades.peak);
+    painter.rect_filled(rect, 4.0, shades.peak);
+    painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);
+    let beside = if rect.height() < size.y {
+        vec2(16.0 + title.size().x, 3.0 + title.size().y - below.size().y)
+    } else {
+        vec2(8.0, 4.0 + title.size().y)
+    };
+    painter.galley(rect.left_top() + beside, below, shades.on_peak);
+    diamond(&painter, point, 5.5, shades.peak, shades.on_peak);
+    labels.add(rect);
+    labels.add(Rect::from_center_size(point, egui::Vec2::splat(11.0)));
+}
+
+/// How many places farther from the peak are tried to either side, and how many below each other.
+const PEAK_STEPS: usize = 10;
+const PEAK_ROWS: usize = 12;
+
+/// Where the label of the peak at `point` may stand, the best first: above it, beside it at the upper edge, and below it
+/// within the bands.
+fn peak_places(plot: Rect, point: Pos2, size: egui::Vec2) -> Vec<Rect> {
+    let left_most = plot.left() + 4.0;
+    let clamped = |left: f32| left.clamp(left_most, (plot.right() - size.x - 4.0).max(left_most));
+    let has_room_above = point.y - size.y - 10.0 >= plot.top();
+    let sides = if point.x + size.x + 16.0 < plot.right() {
+        [point.x + 12.0, point.x - size.x - 12.0]
+    } else {
+        [point.x - size.x - 12.0, point.x + 12.0]
+    };
+    let mut corners = Vec::new();
+    if has_room_above {
+        let lefts = [point.x - size.x / 2.0, point.x - size.x, point.x];
+        corners.extend(lefts.map(|left| pos2(clamped(left), point.y - size.y - 10.0)));
+    }
+    for top in [plot.top() + 4.0, point.y + 12.0] {
+        corners.extend(sides.map(|left| pos2(clamped(left), top)));
+    }
+    // Below its own line, over bands of which the label hides no edge; else farther away.
+    corners.push(pos2(clamped(point.x - size.x / 2.0), point.y + 12.0));
+    let columns = (0..=PEAK_STEPS)
+        .flat_map(|step| sides.map(|left| clamped(left + (left - point.x).signum() * step as f32 * NOTE_STEP)));
+    let rows = (0..PEAK_ROWS).map(|row| plot.top() + 4.0 + row as f32 * NOTE_STEP / 2.0);
+    corners.extend(columns.flat_map(|left| rows.clone().map(move |top| pos2(left, top))));
+    corners.into_iter().map(|corner| Rect::from_min_size(corner, size)).collect()
+}
+
+/// Paints mark A or B: a line from top to bottom with its name at the foot, or at the top where the foot is taken.
+pub(super) fn paint_mark(
+    painter: &Painter,
+    frame: &PlotFrame,
+    x: f64,
+    name: &str,
+    labels: &mut Labels,
+    shades: &Shades,
+) {
+    let painter = painter.with_clip_rect(frame.rect);
+    let x = frame.screen_x(x);
+    let size = vec2(16.0, 16.0);
+    let foot = pos2(x, frame.rect.bottom() - size.y);
+    let left = vec2(-size.x, 0.0);
+    let top = pos2(x, frame.rect.top());
+    // At last clear of a peak of next to nothing.
+    let aside = vec2(size.x / 2.0, 0.0);
+    let places =
+        [foot, foot + left, top, top + left, foot + aside, foot + left - aside].map(|at| Rect::from_min_size(at, size));
+    for [from, to] in labels.beside(x, frame.rect.top(), frame.rect.bottom()) {
+        painter.vline(x, from..=to, Stroke::new(1.5, shades.mark));
+    }
+    let flag = labels.claim(frame.rect.expand(0.5), places).unwrap_or(places[0]);
+    painter.rect_filled(flag, 0.0, shades.mark);
+    painter.text(flag.center(), Align2::CENTER_CENTER, name, FontId::proportional(12.0), shades.on_peak);
+}
+
+/// Tints what lies between the marks.
+pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f64; 2], shades: &Shades) {
+    let across = egui::Rangef::new(frame.screen_x(from), frame.screen_x(to));
+    let rect = Rect::from_x_y_ranges(across, frame.rect.y_range()).intersect(frame.rect);
+    painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.09));
+}
+
+/// Paints the requests that could not be met: a line and a cross each, and words beside it, near the foot or wherever no
+/// label lies; one label for those that lie close.
+pub(crate) fn paint_ooms(
+    painter: &Painter,
+    frame: &PlotFrame,
+    places: impl Iterator<Item = f64>,
+    labels: &mut Labels,
+    shades: &Shades,
+) {
+    let painter = painter.with_clip_rect(frame.rect);
+    let mut painted_to = f32::MIN;
+    for x in places.filter(|x| frame.view.x.contains(x)).map(|x| frame.screen_x(x)) {
+        if x < painted_to + 1.0 {
+            continue;
+        }
+        painted_to = x;
+        for [from, to] in labels.beside(x, frame.rect.top(), frame.rect.bottom()) {
+            painter.vline(x, from..=to, Stroke::new(1.0, shades.warning.gamma_multiply(0.7)));
+        }
+        // Whole also where the recording ends in it.
+        let x = x.clamp(frame.rect.left() + 7.0, frame.rect.right() - 7.0);
+        let words = painter.layout_no_wrap("out of memory".to_owned(), FontId::proportional(12.0), shades.warning);
+        let rows = [frame.rect.bottom() - 28.0, frame.rect.center().y, frame.rect.top() + 12.0];
+        let beside = rows.into_iter().flat_map(|y| {
+            [x + 9.0, x - 9.0 - words.size().x].map(|left| Rect::from_min_size(pos2(left, y - 8.0), words.size()))
+        });
+        let place = labels.claim(frame.rect, beside);
+        let center = pos2(x, place.map_or(rows[0], |place| place.top() + 8.0));
+        theme::cross(&painter, center, 5.0, shades);
+        if let Some(place) = place {
+            painter.rect_filled(place, 2.0, shades.canvas);
+            painter.galley(place.min, words, shades.warning);
+        }
+    }
+}
+
+/// Paints a ruler from `from` to `to` on the axes, and `words` on what lies between.
+pub(super) fn paint_ruler(
+    painter: &Painter,
+    frame: &PlotFrame,
+    [from, to]: [[f64; 2]; 2],
+    words: &str,
+    shades: &Shades,
+) {
+    let painter = painter.with_clip_rect(frame.rect);
+    let place = |[x, bytes]: [f64; 2]| pos2(frame.screen_x(x), frame.screen_y(bytes));
+    let rect = Rect::from_two_pos(place(from), place(to));
+    painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.15));
+    painter.rect_stroke(rect, 0.0, Stroke::new(1.5, shades.mark), egui::StrokeKind::Middle);
+    let galley = painter.layout_no_wrap(words.to_owned(), FontId::proportional(13.0), shades.on_peak);
+    let size = galley.size() + vec2(12.0, 6.0);
+    let left =
+        (rect.center().x - size.x / 2.0).clamp(frame.rect.left(), (frame.rect.right() - size.x).max(frame.rect.left()));
+    let above = rect.top() - size.y - 6.0;
+    let top = if above >= frame.rect.top() { above } else { rect.bottom() + 6.0 };
+    let label = Rect::from_min_size(pos2(left, top.min(frame.rect.bottom() - size.y)), size);
+    painter.rect_filled(label, 4.0, shades.peak);
+    painter.galley(label.min + vec2(6.0, 3.0), galley, shades.on_peak);
+}
+
+/// Paints the moment under the pointer: a line from top to bottom and the total on it.
+pub(super) fn paint_cursor(painter: &Painter, frame: &PlotFrame, x: f64, total: u64, shades: &Shades) {
+    let painter = painter.with_clip_rect(frame.rect);
+    let x = frame.screen_x(x);
+    painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.cursor.gamma_multiply(0.6)));
+    diamond(&painter, pos2(x, frame.screen_y(total as f64)), 4.0, shades.cursor, shades.canvas);
+}
+
+/// Paints the outline of a block that covers `bytes` in each column; column `i` begins at `edges(i)` on the axis.
+pub(super) fn paint_outline(
+    painter: &Painter,
+    frame: &PlotFrame,
+    bytes: &[Option<Range<u64>>],
+    edges: impl Fn(usize) -> f64,
+    colours: [Color32; 2],
+) {
+    let painter = painter.with_clip_rect(frame.rect.expand(1.0));
+    let mut at = 0;
+    while at < bytes.len() {
+        let Some(end) = bytes[at..].iter().position(Option::is_none).map(|length| at + length).or(Some(bytes.len()))
+        else {
+            return;
+        };
+        let mut upper = Vec::new();
+        let mut lower = Vec::new();
+        for (column, range) in
+            bytes[at..end].iter().enumerate().filter_map(|(offset, range)| Some((at + offset, range.as_ref()?)))
+        {
+            for x in [edges(column), edges(column + 1)] {
+                let x = frame.screen_x(x);
+                push(&mut upper, pos2(x, frame.screen_y(range.end as f64)));
+                push(&mut lower, pos2(x, frame.screen_y(range.start as f64)));
+            }
+        }
+        lower.reverse();
+        upper.append(&mut lower);
+        if upper.len() > 2 {
+            painter.add(Shape::closed_line(upper.clone(), Stroke::new(4.0, colours[1])));
+            painter.add(Shape::closed_line(upper, Stroke::new(2.0, colours[0])));
+        }
+        at = end + 1;
+    }
+}
+
+/// Adds a corner; one that only prolongs the last level stretch replaces its end.
+fn push(corners: &mut Vec<Pos2>, corner: Pos2) {
+    if let [.., before, last] = corners.as_mut_slice()
+        && before.y == last.y
+        && last.y == corner.y
+    {
+        *last = corner;
+        return;
+    }
+    corners.push(corner);
+}
+
+fn diamond(painter: &Painter, center: Pos2, radius: f32, fill: Color32, border: Color32) {
+    let corner = |x: f32, y: f32| center + vec2(x, y) * radius;
+    let corners = vec![corner(0.0, -1.0), corner(1.0, 0.0), corner(0.0, 1.0), corner(-1.0, 0.0)];
+    painter.add(Shape::convex_polygon(corners, fill, Stroke::new(1.5, border)));
+}
+
+fn dashed(painter: &Painter, from: Pos2, to: Pos2, colour: Color32) {
+    painter.extend(Shape::dashed_line(&[from, to], Stroke::new(1.0, colour.gamma_multiply(0.8)), 4.0, 4.0));
+}
+
+/// Paints what the horizontal axis counts, beside its ticks.
+pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, shades: &Shades) {
+    let name = if axis == Axis::Event { "event" } else { "time" };
+    let place = frame.rect.left_bottom() + vec2(-8.0, 14.0);
+    painter.text(place, Align2::RIGHT_CENTER, name, FontId::proportional(11.5), shades.faint);
+}
+
+/// Points between two places at which a note is tried.
+const NOTE_STEP: f32 = 24.0;
+
+/// Paints words at the upper edge of the plot, for what is outside the view: as far right as there is a place that no
+/// label takes and that `is_clear` of what the plot shows; nowhere where there is none.
+pub(crate) fn paint_note(
+    painter: &Painter,
+    frame: &PlotFrame,
+    text: &str,
+    labels: &mut Labels,
+    is_clear: impl Fn(Rect) -> bool,
+    colour: Color32,
+) {
+    let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.5), colour);
+    let size = galley.size();
+    let right = frame.rect.right_top() + vec2(-8.0 - size.x, 4.0);
+    let steps = ((frame.rect.width() - size.x) / NOTE_STEP).max(0.0) as usize;
+    let places = (0..=steps).map(|step| Rect::from_min_size(right - vec2(step as f32 * NOTE_STEP, 0.0), size));
+    if let Some(place) = labels.claim(frame.rect, places.filter(|place| is_clear(place.expand(2.0)))) {
+        painter.galley(place.min, galley, colour);
+    }
+}

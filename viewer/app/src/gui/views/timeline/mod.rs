@@ -1,0 +1,443 @@
+//! Timeline: every live block as a band in a stack over time, with axes, lanes, lines, the peak and the overview.
+
+mod axis;
+mod frame;
+mod labels;
+mod lanes;
+mod marks;
+mod picture;
+mod overview;
+mod lines;
+mod plot;
+mod hover;
+mod pointer;
+
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
+use highwater_analysis::bands::{Across, Stack, Window};
+use highwater_analysis::{Matches, Metric, Totals};
+use highwater_snapshots::BlockId;
+use highwater_snapshots::units::format_bytes;
+
+pub use frame::PlotFrame;
+pub(crate) use labels::Labels;
+pub(crate) use marks::{paint_axis_name, paint_note, paint_ooms};
+pub use picture::{Picture, Stacking, drawn_metric};
+pub(crate) use plot::ruled;
+pub(crate) use pointer::wheel;
+
+use crate::gui::views::colouring::ColourBy;
+use crate::gui::widgets::theme::{self, Shades};
+use crate::selection::{Axis, Selection, View};
+use crate::session::Recording;
+use picture::{Painter, Part, Request};
+
+/// How the bands look.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// What colours mean.
+    pub colour_by: ColourBy,
+    /// The order of the stack.
+    pub stacking: Stacking,
+    /// Whether the totals are drawn as lines.
+    pub has_lines: bool,
+    /// Whether the whole recording is shown below the plot.
+    pub has_overview: bool,
+    /// Which blocks keep their colour.
+    pub matches: Arc<Matches>,
+    /// Whether the others are left out of the stack.
+    pub is_hiding: bool,
+}
+
+/// What is under the pointer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hover {
+    /// Events that have happened by that moment.
+    pub moment: usize,
+    /// The block, if the pointer is on one.
+    pub block: Option<BlockId>,
+    /// The drawn total at that moment, in bytes.
+    pub total: u64,
+}
+
+/// The timeline of one recording.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    painter: Option<Painter>,
+    /// The recording that is shown.
+    of: Weak<Recording>,
+    detail: Option<Shown>,
+    whole: Option<Shown>,
+    /// Where the plot was last drawn.
+    frame: Option<PlotFrame>,
+    hover: Option<Hover>,
+    /// The stack last asked for, with its total and moment.
+    stack: Option<((Metric, usize), Arc<Stack>)>,
+    /// What of the overview the pointer holds.
+    hold: Option<overview::Hold>,
+    /// Where a ruler was begun, on the axes.
+    ruler: Option<[f64; 2]>,
+    /// Whether the user moved the view in the last frame.
+    is_moving: bool,
+    /// Whether the pointer rests where it was when a command was given: then it points at nothing.
+    is_resting: bool,
+    /// The columns that the block under the pointer covers, as far as pixels show it.
+    hovered_outline: Option<(BlockId, Vec<Option<Range<u64>>>)>,
+}
+
+/// A picture on the graphics card.
+struct Shown {
+    picture: Picture,
+    texture: TextureHandle,
+    view: View,
+}
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shown").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+impl Shown {
+    /// Where column `index` begins on the axis.
+    fn edge(&self, index: usize) -> f64 {
+        let View { x, .. } = &self.view;
+        x.start + (x.end - x.start) * index as f64 / self.picture.raster.columns.len().max(1) as f64
+    }
+}
+
+/// Pixels of a picture's longer side at most, whatever the graphics card takes.
+const LONGEST_SIDE: usize = 8192;
+/// Pixels of the picture of the whole.
+const WHOLE_SIZE: [usize; 2] = [1024, 384];
+
+impl Timeline {
+    /// Where the plot was last drawn.
+    pub fn frame(&self) -> Option<&PlotFrame> {
+        self.frame.as_ref()
+    }
+
+    /// What is under the pointer.
+    pub fn hover(&self) -> Option<Hover> {
+        self.hover
+    }
+
+    /// The picture of the visible part, or of the whole until that is ready.
+    pub fn picture(&self) -> Option<&Picture> {
+        let shown = self.detail.as_ref().filter(|shown| self.is_of(shown));
+        shown.or(self.whole.as_ref().filter(|shown| self.is_of(shown))).map(|shown| &shown.picture)
+    }
+
+    /// Whether the picture of what is in view is still being drawn.
+    pub fn is_drawing(&self) -> bool {
+        self.painter.as_ref().is_some_and(Painter::is_busy)
+    }
+
+    /// Lets the pointer point at nothing until it moves again: what a command shows is looked at.
+    pub fn rest_pointer(&mut self) {
+        (self.is_resting, self.hover, self.hovered_outline) = (true, None, None);
+    }
+
+    /// Goes over to `recording`, which was read later from the same file. The pictures stay in sight until those of the
+    /// new recording are there, but nothing is looked up in them any more.
+    pub fn renew(&mut self, recording: &Arc<Recording>) {
+        self.of = Arc::downgrade(recording);
+        (self.stack, self.hovered_outline, self.hover) = (None, None, None);
+    }
+
+    fn is_of(&self, shown: &Shown) -> bool {
+        self.of.as_ptr() == Arc::as_ptr(&shown.picture.request.recording)
+    }
+
+    /// The picture that is seen at `x` on the axis.
+    fn shown_at(&self, x: f64) -> Option<&Shown> {
+        let is_there = |shown: &&Shown| self.is_of(shown) && shown.view.x.contains(&x);
+        self.detail.as_ref().filter(is_there).or(self.whole.as_ref().filter(is_there))
+    }
+
+    /// Whether wheel or pointer moved the view in the last frame.
+    pub fn is_moving(&self) -> bool {
+        self.is_moving
+    }
+
+    /// Takes in the pictures that have become ready: at the beginning of a frame, so that all of it shows the same.
+    pub fn receive(&mut self, ctx: &egui::Context) {
+        let ready = self.painter.as_mut().map(Painter::take).unwrap_or_default();
+        self.keep(ctx, ready);
+    }
+
+    /// Waits until what is in view has been drawn.
+    pub fn wait(&mut self, ctx: &egui::Context) {
+        let ready = self.painter.as_mut().map(Painter::wait).unwrap_or_default();
+        self.keep(ctx, ready);
+    }
+
+    /// The stack at `moment`, in the order of the picture; `None` until there is one.
+    pub fn stack(&mut self, recording: &Recording, selection: &Selection, moment: usize) -> Option<Arc<Stack>> {
+        self.forget_others(selection);
+        let key = (drawn_metric(selection.metric), moment);
+        if let Some((_, stack)) = self.stack.as_ref().filter(|(known, _)| *known == key) {
+            return Some(Arc::clone(stack));
+        }
+        let bands = Arc::clone(&self.picture()?.bands);
+        let index = &recording.devices[selection.device];
+        let stack = Arc::new(bands.stack(&recording.trace, &index.live, key.0, moment));
+        self.stack = Some((key, Arc::clone(&stack)));
+        Some(stack)
+    }
+
+    /// Drops what was drawn of another device, or on another axis.
+    fn forget_others(&mut self, selection: &Selection) {
+        let is_other = |shown: &Shown| {
+            let request = &shown.picture.request;
+            let axis = match request.window.across {
+                Across::Moments(_) => Axis::Event,
+                Across::Nanos(_) => Axis::Time,
+            };
+            request.device != selection.device || axis != selection.axis()
+        };
+        for slot in [&mut self.whole, &mut self.detail] {
+            if slot.as_ref().is_some_and(is_other) {
+                *slot = None;
+                (self.stack, self.hovered_outline, self.hover) = (None, None, None);
+            }
+        }
+    }
+
+    /// Shows the timeline and lets the user move in it.
+    pub fn timeline_ui(&mut self, ui: &mut Ui, recording: &Arc<Recording>, selection: &mut Selection, look: &Look) {
+        if self.of.as_ptr() != Arc::as_ptr(recording) {
+            self.renew(recording);
+        }
+        self.forget_others(selection);
+        self.is_moving = false;
+        let shades = Shades::in_ui(ui);
+        ui.spacing_mut().item_spacing.y = 2.0;
+        let lanes = lanes::height(recording);
+        let lanes = ui.allocate_space(vec2(ui.available_width(), lanes)).1;
+        // Painted last, when it is known where the plot lies; shown beneath everything else.
+        let background = ui.painter().add(Shape::Noop);
+        // A low window has room for the plot alone.
+        let has_overview =
+            look.has_overview && ui.available_height() >= theme::LEAST_WITH_OVERVIEW + theme::OVERVIEW_HEIGHT;
+        let overview = if has_overview { theme::OVERVIEW_HEIGHT + 6.0 } else { theme::AXIS_NAME_HEIGHT };
+        let height = (ui.available_height() - overview).max(theme::LEAST_PLOT);
+        let (response, rect) = self.plot_ui(ui, recording, selection, look, height);
+        let frame = PlotFrame { rect, view: selection.view().clone() };
+        let mut beneath = self.beneath(&frame, recording, selection, &shades);
+        beneath.extend(self.images(&frame, &selection.whole(recording).x));
+        ui.painter().set(background, Shape::Vec(beneath));
+        lanes::paint(ui.painter(), lanes, &frame, recording, selection, &shades);
+        paint_axis_name(ui.painter(), &frame, selection.axis(), &shades);
+        self.marks(ui, &frame, recording, selection, &shades);
+        self.point(ui, &response, &frame, recording, selection);
+        if has_overview {
+            self.overview(ui, recording, selection);
+        }
+        self.ask(ui.ctx(), &frame, recording, selection, look);
+        self.frame = Some(frame);
+    }
+
+    /// The picture of what is in view, and beside it, where that is not drawn yet, the picture of the whole; nothing
+    /// beyond the recording, which lies `inside`.
+    fn images(&self, frame: &PlotFrame, inside: &Range<f64>) -> Vec<Shape> {
+        let image = |shown: &Option<Shown>, within: Range<f64>| {
+            let shown = shown.as_ref()?;
+            let within = within.start.max(inside.start)..within.end.min(inside.end);
+            Some(frame.image(shown.texture.id(), &shown.view, &within))
+        };
+        let drawn = self.detail.as_ref().map_or(f64::MAX..f64::MAX, |detail| detail.view.x.clone());
+        let images = [
+            image(&self.whole, f64::MIN..drawn.start),
+            image(&self.whole, drawn.end..f64::MAX),
+            image(&self.detail, f64::MIN..f64::MAX),
+        ];
+        images.into_iter().flatten().collect()
+    }
+
+    fn marks(&self, ui: &Ui, frame: &PlotFrame, recording: &Recording, selection: &Selection, shades: &Shades) {
+        let painter = ui.painter();
+        let trace = &recording.trace;
+        let index = &recording.devices[selection.device];
+        if let Some(shown) = &self.detail {
+            let edges = |column: usize| shown.edge(column);
+            if let Some((_, outline)) = &self.hovered_outline {
+                marks::paint_outline(
+                    painter,
+                    frame,
+                    outline,
+                    edges,
+                    [shades.cursor, shades.canvas.gamma_multiply(0.5)],
+                );
+            }
+            if selection.pin.is_some_and(|pin| pin.block == shown.picture.request.outlined) {
+                let colours = [shades.pinned, shades.canvas];
+                marks::paint_outline(painter, frame, &shown.picture.outline, edges, colours);
+            }
+        }
+        if let Some(range) = selection.range() {
+            let x = [range.start, range.end].map(|moment| selection.middle_of(trace, moment));
+            marks::paint_between(painter, frame, x, shades);
+        }
+        let peak = index.peak(trace, selection.metric);
+        let middle = selection.middle_of(trace, peak.position());
+        let mut labels = Labels::default();
+        let capacity = index.summary.capacity_bytes;
+        let capacity_y = frame.screen_y(capacity as f64);
+        let is_clear = |place: egui::Rect| {
+            !(capacity > 0 && place.y_range().contains(capacity_y)) && self.meets_no_line(frame, place)
+        };
+        marks::paint_peak(painter, frame, middle, &peak, (&mut labels, is_clear), shades);
+        for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
+            if let Some(moment) = mark {
+                let x = selection.middle_of(trace, *moment);
+                marks::paint_mark(painter, frame, x, name, &mut labels, shades);
+            }
+        }
+        if let Some(hover) = self.hover {
+            marks::paint_cursor(painter, frame, selection.middle_of(trace, hover.moment), hover.total, shades);
+        } else if let Some(pin) = selection.pin {
+            let total = index.moment(trace, drawn_metric(selection.metric), pin.moment).bytes;
+            marks::paint_cursor(painter, frame, selection.middle_of(trace, pin.moment), total, shades);
+        }
+        let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
+        let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
+        paint_ooms(painter, frame, ooms, &mut labels, shades);
+        if capacity as f64 > frame.view.y.end {
+            let text = format!("capacity {} is above this view", format_bytes(capacity));
+            paint_note(painter, frame, &text, &mut labels, |place| self.lies_below(frame, place), shades.faint);
+        }
+    }
+
+    /// The totals of the columns that lie over or under `place`.
+    fn totals_at<'a>(&'a self, frame: &PlotFrame, place: egui::Rect) -> impl Iterator<Item = &'a Totals> {
+        let shown = self.detail.as_ref().or(self.whole.as_ref());
+        let columns =
+            shown.into_iter().flat_map(|shown| shown.picture.totals.iter().enumerate().map(move |of| (shown, of)));
+        let is_over = move |(shown, (column, _)): &(&Shown, (usize, &Totals))| {
+            let left = frame.screen_x(shown.edge(*column));
+            left <= place.right() && frame.screen_x(shown.edge(*column + 1)) >= place.left()
+        };
+        columns.filter(is_over).map(|(_, (_, totals))| totals)
+    }
+
+    /// Whether all totals lie below `place`, so that no band and no line meets it.
+    fn lies_below(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
+        let highest = |totals: &Totals| Metric::ALL.into_iter().map(|metric| totals.get(metric)).max();
+        let mut tops = self.totals_at(frame, place).filter_map(highest);
+        tops.all(|bytes| frame.screen_y(bytes as f64) > place.bottom())
+    }
+
+    /// Whether the line of no total crosses `place`: it lies above all of them, or within the bands.
+    fn meets_no_line(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
+        let is_clear = |totals: &Totals| {
+            Metric::ALL.into_iter().all(|metric| !place.y_range().contains(frame.screen_y(totals.get(metric) as f64)))
+        };
+        // From column to column a line may jump over the place.
+        let sides: Vec<bool> = self
+            .totals_at(frame, place)
+            .map(|totals| frame.screen_y(totals.get(Metric::Requested) as f64) > place.bottom())
+            .collect();
+        self.totals_at(frame, place).all(is_clear) && sides.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
+    fn overview(&mut self, ui: &mut Ui, recording: &Recording, selection: &mut Selection) {
+        let Some(shown) = &self.whole else { return };
+        let trace = &recording.trace;
+        let peak = recording.devices[selection.device].peak(trace, selection.metric);
+        let overview = overview::Overview {
+            picture: &shown.picture,
+            whole: View { x: shown.view.x.clone(), y: selection.whole(recording).y },
+            view: selection.view(),
+            metric: selection.metric,
+            peak_x: selection.middle_of(trace, peak.position()),
+            marks: selection.marks.map(|mark| mark.map(|moment| selection.middle_of(trace, moment))),
+        };
+        ui.add_space(4.0);
+        let hold = &mut self.hold;
+        let inset = ui.horizontal(|ui| {
+            ui.add_space(theme::AXIS_WIDTH);
+            overview::overview_ui(ui, &overview, hold)
+        });
+        self.is_moving |= self.hold.is_some();
+        if let Some(x) = inset.inner {
+            let y = selection.view().y.clone();
+            selection.show(recording, View { x, y });
+        }
+    }
+
+    /// Asks for the pictures of what is in view, and of the whole.
+    fn ask(
+        &mut self,
+        ctx: &egui::Context,
+        frame: &PlotFrame,
+        recording: &Arc<Recording>,
+        selection: &Selection,
+        look: &Look,
+    ) {
+        let wake = ctx.clone();
+        let painter = match &mut self.painter {
+            Some(painter) => painter,
+            none => match Painter::start(move || wake.request_repaint()) {
+                Ok(painter) => none.insert(painter),
+                // Without a thread there is no picture; axes, lines and tables still work.
+                Err(_) => return,
+            },
+        };
+        let request = |view: &View, [width, height]: [usize; 2]| {
+            let across = match selection.axis() {
+                Axis::Event => Across::Moments(view.x.clone()),
+                Axis::Time => Across::Nanos(view.x.clone()),
+            };
+            let bytes = view.y.start.max(0.0) as u64..view.y.end.ceil().max(0.0) as u64;
+            let window = Window { metric: drawn_metric(selection.metric), across, width, bytes, height };
+            Request {
+                recording: Arc::clone(recording),
+                device: selection.device,
+                window,
+                colour_by: look.colour_by,
+                stacking: look.stacking,
+                matches: Arc::clone(&look.matches),
+                is_hiding: look.is_hiding && !look.matches.is_all(),
+                outlined: selection.pin.and_then(|pin| pin.block),
+            }
+        };
+        let scale = ctx.pixels_per_point();
+        let longest = ctx.input(|input| input.max_texture_side).clamp(1, LONGEST_SIDE);
+        let pixels = |points: f32| ((points * scale).round() as usize).clamp(1, longest);
+        let size = [pixels(frame.rect.width()), pixels(frame.rect.height())];
+        painter.ask(Part::Detail, request(&frame.view, size));
+        let whole = Request { outlined: None, ..request(&selection.whole(recording), WHOLE_SIZE) };
+        painter.ask(Part::Whole, whole);
+    }
+
+    /// Puts finished pictures on the graphics card.
+    fn keep(&mut self, ctx: &egui::Context, ready: Vec<(Part, Picture)>) {
+        for (part, mut picture) in ready {
+            let Some(image) = picture.image.take() else {
+                continue;
+            };
+            let window = &picture.request.window;
+            let x = match &window.across {
+                Across::Moments(x) | Across::Nanos(x) => x.clone(),
+            };
+            let view = View { x, y: window.bytes.start as f64..window.bytes.end as f64 };
+            let (slot, name, options) = match part {
+                Part::Whole => (&mut self.whole, "whole", TextureOptions::LINEAR),
+                Part::Detail => (&mut self.detail, "detail", TextureOptions::NEAREST),
+            };
+            let texture = match slot.take() {
+                Some(Shown { mut texture, .. }) => {
+                    texture.set(image, options);
+                    texture
+                }
+                None => ctx.load_texture(name, image, options),
+            };
+            *slot = Some(Shown { picture, texture, view });
+            self.stack = None;
+            self.hovered_outline = None;
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Picture: the bands as pixels, drawn on a thread of its own whenever the view changes.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+
+use eframe::egui::{Color32, ColorImage};
+use highwater_analysis::bands::{Bands, Column, Raster, Window, column_totals};
+use highwater_analysis::{Matches, Metric, Totals};
+use highwater_snapshots::BlockId;
+use rayon::prelude::*;
+
+use crate::gui::views::colouring::{ColourBy, Colouring};
+use crate::gui::widgets::theme;
+use crate::session::Recording;
+
+/// The order in which bands lie on each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Stacking {
+    /// Baseline first, then in the order of allocation.
+    #[default]
+    Age,
+    /// Blocks of one colour together.
+    Colour,
+}
+
+/// What is to be drawn.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The recording.
+    pub recording: Arc<Recording>,
+    /// Row of the device.
+    pub device: usize,
+    /// The visible part, as a grid of pixels.
+    pub window: Window,
+    /// What colours mean.
+    pub colour_by: ColourBy,
+    /// The order of the stack.
+    pub stacking: Stacking,
+    /// Which blocks keep their colour.
+    pub matches: Arc<Matches>,
+    /// Whether the others are left out of the stack.
+    pub is_hiding: bool,
+    /// A block to be followed through the picture.
+    pub outlined: Option<BlockId>,
+}
+
+impl PartialEq for Request {
+    fn eq(&self, other: &Self) -> bool {
+        self.has_same_colours(other)
+            && self.has_same_order(other)
+            && self.window == other.window
+            && self.outlined == other.outlined
+    }
+}
+
+impl Request {
+    fn has_same_colours(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.recording, &other.recording)
+            && self.device == other.device
+            && self.window.metric == other.window.metric
+            && self.colour_by == other.colour_by
+            && self.has_same_matches(other)
+    }
+
+    fn has_same_matches(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.matches, &other.matches) || self.matches.is_all() && other.matches.is_all()
+    }
+
+    fn has_same_order(&self, other: &Self) -> bool {
+        let is_by_colour = self.stacking == Stacking::Colour;
+        let hides_the_same = self.is_hiding == other.is_hiding && (!self.is_hiding || self.has_same_matches(other));
+        hides_the_same
+            && Arc::ptr_eq(&self.recording, &other.recording)
+            && self.device == other.device
+            && self.stacking == other.stacking
+            && (!is_by_colour || self.colour_by == other.colour_by && self.window.metric == other.window.metric)
+    }
+}
+
+/// What was drawn.
+#[derive(Debug)]
+pub struct Picture {
+    /// For what.
+    pub request: Request,
+    /// The block under each pixel, and each column's moment.
+    pub raster: Arc<Raster>,
+    /// The largest of each total in each column.
+    pub totals: Arc<Vec<Totals>>,
+    /// The pixels, until they have become a texture.
+    pub image: Option<ColorImage>,
+    /// The bytes that the outlined block covers in each column.
+    pub outline: Vec<Option<Range<u64>>>,
+    /// The colours, and what they mean.
+    pub colouring: Arc<Colouring>,
+    /// The stacking order.
+    pub bands: Arc<Bands>,
+}
+
+impl Picture {
+    /// What lies at a place, in shares of the picture's width from the left and of its height from the bottom: the column,
+    /// whose moment and total are exact, and the block of the pixel there. A lookup, whatever is alive then.
+    pub fn at(&self, across: f64, up: f64) -> Option<(Column, Option<BlockId>)> {
+        let (width, height) = (self.raster.columns.len(), self.raster.height);
+        // A share outside the picture is that of its nearest pixel across, and of none up.
+        let x = ((across.max(0.0) * width as f64) as usize).min(width.checked_sub(1)?);
+        let is_inside = (0.0..1.0).contains(&up);
+        let block = is_inside.then(|| self.raster.block_at(x, (up * height as f64) as usize)).flatten();
+        Some((*self.raster.columns.get(x)?, block))
+    }
+
+    /// The bytes that the pixels of `block` stand for, column by column: as exact as the picture, and by halving.
+    pub fn covered_by(&self, block: BlockId) -> Vec<Option<Range<u64>>> {
+        let window = &self.request.window;
+        let span = u128::from(window.bytes.end.saturating_sub(window.bytes.start));
+        let byte = |y: usize| window.bytes.start + (span * y as u128 / self.raster.height.max(1) as u128) as u64;
+        let pixels = self.bands.pixels_of(&self.raster, block).into_iter();
+        pixels.map(|pixels| pixels.map(|pixels| byte(pixels.start)..byte(pixels.end))).collect()
+    }
+}
+
+/// Which of the two pictures: they are drawn independently, so that each shows its last request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The whole recording, coarsely: the overview, and what shows until the detail is there.
+    Whole,
+    /// The visible part.
+    Detail,
+}
+
+/// The thread that draws.
+#[derive(Debug)]
+pub(super) struct Painter {
+    requests: Sender<(Part, Request)>,
+    pictures: Receiver<(Part, Picture)>,
+    asked: [Option<Request>; 2],
+    pending: [bool; 2],
+}
+
+impl Painter {
+    /// Starts the thread. `wake` is called on it when a picture is ready.
+    pub(super) fn start(wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+        let (requests, inbox) = channel::<(Part, Request)>();
+        let (outbox, pictures) = channel();
+        let work = move || {
+            let mut studio = Studio::default();
+            while let Ok(first) = inbox.recv() {
+                // Only the last request for each part is still wanted.
+                let mut wanted = [None, None];
+                for (part, request) in std::iter::once(first).chain(inbox.try_iter()) {
+                    wanted[part as usize] = Some((part, request));
+                }
+                for (part, request) in wanted.into_iter().flatten() {
+                    if outbox.send((part, studio.draw(part, request))).is_err() {
+                        return;
+                    }
+                    wake();
+                }
+            }
+        };
+        std::thread::Builder::new().name("highwater-paint".to_owned()).spawn(work)?;
+        Ok(Self { requests, pictures, asked: [None, None], pending: [false, false] })
+    }
+
+    /// Asks for a picture, unless it is the one that was asked for last.
+    pub(super) fn ask(&mut self, part: Part, request: Request) {
+        if self.asked[part as usize].as_ref() == Some(&request) {
+            return;
+        }
+        self.asked[part as usize] = Some(request.clone());
+        self.pending[part as usize] = self.requests.send((part, request)).is_ok();
+    }
+
+    /// The pictures that have become ready.
+    pub(super) fn take(&mut self) -> Vec<(Part, Picture)> {
+        let mut ready: Vec<(Part, Picture)> = Vec::new();
+        loop {
+            match self.pictures.try_recv() {
+                Ok(picture) => ready.push(picture),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    // The thread has broken off: nothing comes any more.
+                    self.pending = [false; 2];
+                    break;
+                }
+            }
+        }
+        self.note(&ready);
+        ready
+    }
+
+    /// Waits until everything asked for is ready. For tests and pictures without a window.
+    pub(super) fn wait(&mut self) -> Vec<(Part, Picture)> {
+        let mut ready = self.take();
+        while self.is_busy() {
+            let Ok(next) = self.pictures.recv() else {
+                self.pending = [false; 2];
+                break;
+            };
+            self.note(std::slice::from_ref(&next));
+            ready.push(next);
+        }
+        ready
+    }
+
+    /// Whether something asked for is not ready.
+    pub(super) fn is_busy(&self) -> bool {
+        self.pending.contains(&true)
+    }
+
+    fn note(&mut self, ready: &[(Part, Picture)]) {
+        for (part, picture) in ready {
+            if self.asked[*part as usize].as_ref() == Some(&picture.request) {
+                self.pending[*part as usize] = false;
+            }
+        }
+    }
+}
+
+/// What does not depend on colours.
+#[derive(Clone)]
+struct Drawn {
+    raster: Arc<Raster>,
+    totals: Arc<Vec<Totals>>,
+}
+
+/// What the thread keeps between pictures.
+#[derive(Default)]
+struct Studio {
+    colouring: Option<(Request, Arc<Colouring>)>,
+    bands: Option<(Request, Arc<Bands>)>,
+    rasters: [Option<(Request, Drawn)>; 2],
+}
+
+impl Studio {
+    fn draw(&mut self, part: Part, request: Request) -> Picture {
+        let colouring = self.colouring(&request);
+        let bands = self.bands(&request, &colouring);
+        let Drawn { raster, totals } = self.drawn(part, &request, &bands);
+        let index = &request.recording.devices[request.device];
+        let metric = request.window.metric;
+        let outline = request.outlined.map_or_else(Vec::new, |block| {
+            bands.outline(&request.recording.trace, &index.live, metric, &raster.columns, block)
+        });
+        let image = Some(image_of(&raster, &colouring));
+        Picture { request, raster, totals, image, outline, colouring, bands }
+    }
+
+    fn colouring(&mut self, request: &Request) -> Arc<Colouring> {
+        if let Some((_, colouring)) = self.colouring.as_ref().filter(|(known, _)| known.has_same_colours(request)) {
+            return Arc::clone(colouring);
+        }
+        let Request { recording, device, colour_by, matches, window, .. } = request;
+        let colouring = Arc::new(Colouring::build(recording, *device, *colour_by, window.metric, matches));
+        self.colouring = Some((request.clone(), Arc::clone(&colouring)));
+        colouring
+    }
+
+    fn bands(&mut self, request: &Request, colouring: &Colouring) -> Arc<Bands> {
+        if let Some((_, bands)) = self.bands.as_ref().filter(|(known, _)| known.has_same_order(request)) {
+            return Arc::clone(bands);
+        }
+        let trace = &request.recording.trace;
+        let device = request.recording.devices[request.device].device;
+        let bands = match request.stacking {
+            Stacking::Age => Bands::in_block_order(trace, device),
+            Stacking::Colour => Bands::grouped(trace, device, |id| colouring.entry(id) as u8),
+        };
+        let matches = &request.matches;
+        let bands = if request.is_hiding { bands.showing(trace, |id| matches.contains(id)) } else { bands };
+        let bands = Arc::new(bands);
+        self.bands = Some((request.clone(), Arc::clone(&bands)));
+        bands
+    }
+
+    fn drawn(&mut self, part: Part, request: &Request, bands: &Bands) -> Drawn {
+        let known = self.rasters[part as usize].as_ref();
+        let known = known.filter(|(known, _)| known.has_same_order(request) && known.window == request.window);
+        if let Some((_, drawn)) = known {
+            return drawn.clone();
+        }
+        let trace = &request.recording.trace;
+        let index = &request.recording.devices[request.device];
+        let (raster, totals) = rayon::join(
+            || Arc::new(bands.raster(trace, &index.live, &index.series, &request.window)),
+            || Arc::new(column_totals(trace, &index.series, &request.window)),
+        );
+        let drawn = Drawn { raster, totals };
+        self.rasters[part as usize] = Some((request.clone(), drawn.clone()));
+        drawn
+    }
+}
+
+/// Columns and rows of the squares in which columns turn into rows: what a thread's cache holds.
+const SQUARE: usize = 32;
+
+/// The raster in colour, its columns turned into rows from the top down.
+fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
+    let (width, height) = (raster.columns.len(), raster.height);
+    let mut upright = vec![Color32::TRANSPARENT; width * height];
+    let columns = upright.par_chunks_mut(height.max(1)).zip(raster.blocks.par_chunks(height.max(1)));
+    columns.with_min_len(SQUARE).for_each(|(colours, column)| colour_column(column, colouring, colours));
+    let mut pixels = vec![Color32::TRANSPARENT; width * height];
+    pixels.par_chunks_mut((SQUARE * width).max(1)).enumerate().for_each(|(strip, pixels)| {
+        for left in (0..width).step_by(SQUARE) {
+            for (row, pixels) in pixels.chunks_mut(width).enumerate() {
+                let y = height - 1 - (strip * SQUARE + row);
+                let right = (left + SQUARE).min(width);
+                for (x, pixel) in (left..right).zip(&mut pixels[left..right]) {
+                    *pixel = upright[x * height + y];
+                }
+            }
+        }
+    });
+    ColorImage::new([width, height], pixels)
+}
+
+/// Pixels from which on a band looks like one.
+const TALL: usize = 5;
+
+/// The colours of a column's pixels, band by band. A band of some height has a lightness of its own, and a darker line on
+/// top where another band lies on it; thinner bands melt into an even area of their colour.
+fn colour_column(column: &[BlockId], colouring: &Colouring, colours: &mut [Color32]) {
+    let mut start = 0;
+    for band in column.chunk_by(|below, above| below == above) {
+        let end = start + band.len();
+        if let (Some(&block), Some(colours)) =
+            (band.first().filter(|block| block.is_some()), colours.get_mut(start..end))
+        {
+            if band.len() < TALL {
+                colours.fill(colouring.colour(block));
+            } else {
+                let colour = colouring.instance_colour(block);
+                colours.fill(colour);
+                let has_neighbour = column.get(end).is_some_and(|above| above.is_some());
+                if let Some(top) = colours.last_mut().filter(|_| has_neighbour) {
+                    *top = theme::edge(colour);
+                }
+            }
+        }
+        start = end;
+    }
+}
+
+/// The metric whose sum over blocks is drawn for `metric`.
+pub fn drawn_metric(metric: Metric) -> Metric {
+    if metric.is_of_blocks() { metric } else { Metric::Active }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_analysis::bands::Across;
+    use highwater_snapshots::text::trace_from_text;
+
+    fn request(colour_by: ColourBy) -> Request {
+        let text = "baseline w 40 parameter\nalloc a 40 activation\nfree a\nalloc g 40 gradient";
+        let recording = Arc::new(Recording::new("test", None, trace_from_text(text).unwrap()));
+        let across = Across::Moments(0.0..5.0);
+        let window = Window { metric: Metric::Requested, across, width: 5, bytes: 0..80, height: 10 };
+        let (stacking, matches) = (Stacking::Age, Arc::new(Matches::default()));
+        Request {
+            recording,
+            device: 0,
+            window,
+            colour_by,
+            stacking,
+            matches,
+            is_hiding: false,
+            outlined: Some(BlockId(1)),
+        }
+    }
+
+    #[test]
+    fn pixels_wear_the_colours_of_their_blocks_and_the_last_request_wins() {
+        let mut painter = Painter::start(|| {}).unwrap();
+        let last = request(ColourBy::Category);
+        painter.ask(Part::Detail, request(ColourBy::Op));
+        painter.ask(Part::Detail, last.clone());
+        let (_, picture) = painter.wait().pop().unwrap();
+        assert!(picture.request == last && !painter.is_busy());
+        let image = picture.image.as_ref().unwrap();
+        let at = |x: usize, y: usize| image.pixels[y * 5 + x];
+        assert_eq!(at(0, 0), Color32::TRANSPARENT);
+        let colour = |row: u32| picture.colouring.instance_colour(BlockId(row));
+        assert_eq!([at(0, 9), at(1, 0), at(4, 0)], [colour(0), colour(1), colour(2)]);
+        assert_eq!(at(4, 5), theme::edge(colour(0)), "a line parts two bands");
+        let followed: Vec<bool> = picture.outline.iter().map(Option::is_some).collect();
+        assert_eq!(followed, [false, true, false, false, false]);
+        assert_eq!(picture.outline[1], Some(40..80));
+        assert_eq!(picture.covered_by(BlockId(1)), picture.outline);
+        let at = |across: f64, up: f64| picture.at(across, up).map(|(column, block)| (column.moment, block));
+        assert_eq!(at(0.3, 0.6), Some((1, Some(BlockId(1)))));
+        assert_eq!(at(0.5, 0.6), Some((2, None)), "nothing lies above the total");
+        assert_eq!(at(7.0, 0.1), Some((4, Some(BlockId(0)))));
+        assert_eq!(at(0.3, -0.1), Some((1, None)));
+    }
+
+    #[test]
+    fn every_pixel_of_a_large_picture_lands_in_its_place() {
+        let request = request(ColourBy::Category);
+        let (width, height) = (3 * SQUARE + 5, 2 * SQUARE + 7);
+        let index = &request.recording.devices[0];
+        let window = Window { width, height, ..request.window.clone() };
+        let trace = &request.recording.trace;
+        let bands = Bands::in_block_order(trace, index.device);
+        let raster = bands.raster(trace, &index.live, &index.series, &window);
+        let colouring = Colouring::build(&request.recording, 0, ColourBy::Category, window.metric, &request.matches);
+        let image = image_of(&raster, &colouring);
+        for x in 0..width {
+            let mut colours = vec![Color32::TRANSPARENT; height];
+            colour_column(raster.column(x), &colouring, &mut colours);
+            let shown: Vec<Color32> = (0..height).rev().map(|row| image.pixels[row * width + x]).collect();
+            assert_eq!(shown, colours);
+            assert_eq!(colours.contains(&Color32::TRANSPARENT), raster.block_at(x, height - 1).is_none());
+        }
+    }
+
+    #[test]
+    fn bands_too_thin_to_be_told_apart_are_one_even_area() {
+        let text: String = (0..8).map(|block| format!("alloc b{block} 10 activation\n")).collect();
+        let recording = Recording::new("thin", None, trace_from_text(&text).unwrap());
+        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &Arc::default());
+        let thin = [BlockId(0), BlockId(1), BlockId(1), BlockId(2), BlockId(3), BlockId(4)];
+        let base = theme::category(highwater_snapshots::Category::Activation);
+        let coloured = |column: &[BlockId]| {
+            let mut colours = vec![Color32::TRANSPARENT; column.len()];
+            colour_column(column, &colouring, &mut colours);
+            colours
+        };
+        assert_eq!(coloured(&thin), [base; 6]);
+        let tall = [BlockId(5); TALL];
+        assert_eq!(coloured(&tall), [theme::instance(base, 5); TALL]);
+        let below = [[BlockId(4); TALL].as_slice(), &[BlockId(5), BlockId::NONE]].concat();
+        let colours = coloured(&below);
+        let own = theme::instance(base, 4);
+        assert_eq!(colours, [own, own, own, own, theme::edge(own), base, Color32::TRANSPARENT]);
+    }
+}

@@ -1,0 +1,112 @@
+//! Plot: axes with their ticks, the grid, and the lines of the totals.
+
+use std::ops::Range;
+
+use eframe::egui::{self, Rect, Role, Shape, Stroke, Ui, Vec2, WidgetInfo, vec2};
+use egui_plot::{AxisHints, GridMark, Plot};
+
+use super::axis::{Tick, across_ticks, byte_ticks};
+use super::frame::PlotFrame;
+use super::{Look, Timeline, drawn_metric, lanes};
+use crate::gui::widgets::theme::{self, Shades};
+use crate::selection::{Axis, Selection, View};
+use crate::session::Recording;
+
+impl Timeline {
+    /// Axes and lines. The plot's own bounds follow the selection: it moves nothing by itself.
+    pub(super) fn plot_ui(
+        &self,
+        ui: &mut Ui,
+        recording: &Recording,
+        selection: &Selection,
+        look: &Look,
+        height: f32,
+    ) -> (egui::Response, Rect) {
+        let View { x, y } = selection.view().clone();
+        let room = self.frame.as_ref().map_or(vec2(800.0, 400.0), |frame| frame.rect.size());
+        let plot = ruled(Plot::new("timeline"), selection.axis(), selection.view(), room);
+        let plot = plot.height(height).show_background(false).show_grid(false);
+        let lines = self.lines(recording, selection, look, &Shades::in_ui(ui));
+        let shown = plot.show(ui, |plot| {
+            plot.set_plot_bounds_x(x.start..=x.end);
+            plot.set_plot_bounds_y(y.start..=y.end);
+            for line in lines {
+                plot.line(line);
+            }
+        });
+        let label =
+            format!("Timeline of {}: {} memory stacked by block", recording.name, drawn_metric(selection.metric));
+        shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
+        (shown.response, *shown.transform.frame())
+    }
+
+    /// What lies beneath the bands: canvas, grid and borders of steps.
+    pub(super) fn beneath(
+        &self,
+        frame: &PlotFrame,
+        recording: &Recording,
+        selection: &Selection,
+        shades: &Shades,
+    ) -> Vec<Shape> {
+        let View { x, y } = &frame.view;
+        let [per_x, per_y] = frame.units_per_point();
+        // Beyond the recording there is no canvas: the view reaches there beside a longer one.
+        let inside = selection.whole(recording).x;
+        let edges = [inside.start, inside.end].map(|at| frame.screen_x(at.clamp(x.start, x.end)));
+        let canvas = Rect::from_x_y_ranges(edges[0]..=edges[1].max(edges[0]), frame.rect.y_range());
+        let mut shapes = vec![Shape::rect_filled(canvas, 2.0, shades.canvas)];
+        let grid = Stroke::new(1.0, shades.grid);
+        let up = byte_ticks(y, per_y * theme::Y_TICK_DISTANCE);
+        shapes.extend(up.iter().map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)));
+        let across = across_ticks(selection.axis(), x, per_x * theme::X_TICK_DISTANCE);
+        let faint = Stroke::new(1.0, shades.grid.gamma_multiply(0.5));
+        shapes.extend(across.iter().map(|tick| Shape::vline(frame.screen_x(tick.value), frame.rect.y_range(), faint)));
+        let stroke = Stroke::new(1.0, shades.step_border);
+        let borders = lanes::step_borders(frame, recording, selection);
+        shapes.extend(borders.iter().map(|at| Shape::vline(frame.screen_x(*at), frame.rect.y_range(), stroke)));
+        shapes
+    }
+}
+
+/// `plot` with the axes of the timeline for `view`, drawn in about as much `room`. It moves nothing by itself: its bounds
+/// are set by who shows it.
+pub(crate) fn ruled<'a>(plot: Plot<'a>, axis: Axis, view: &View, room: Vec2) -> Plot<'a> {
+    let View { x, y } = view;
+    let across = across_ticks(axis, x, (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE);
+    let up = byte_ticks(y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
+    // A label at either end would touch the other axis's, or be cut off.
+    let edge = (x.end - x.start) / f64::from(room.x) * theme::X_LABEL_HALF;
+    let labelled = x.start + edge..x.end - edge;
+    plot.show_x(false)
+        .show_y(false)
+        .allow_zoom(false)
+        .allow_scroll(false)
+        .allow_drag(false)
+        .allow_axis_zoom_drag(false)
+        .allow_boxed_zoom(false)
+        .allow_double_click_reset(false)
+        .x_grid_spacer(marks_of(&across))
+        .y_grid_spacer(marks_of(&up))
+        .custom_x_axes(vec![AxisHints::new_x().formatter(labels_of(&across, &labelled))])
+        .custom_y_axes(vec![
+            AxisHints::new_y().formatter(labels_of(&up, &(f64::MIN..f64::MAX))).min_thickness(theme::AXIS_WIDTH),
+        ])
+}
+
+/// The ticks in the form that the plot takes.
+fn marks_of(ticks: &[Tick]) -> impl Fn(egui_plot::GridInput) -> Vec<GridMark> + 'static {
+    let step_size = ticks.windows(2).map(|pair| pair[1].value - pair[0].value).next().unwrap_or(f64::MAX);
+    let marks: Vec<GridMark> = ticks.iter().map(|tick| GridMark { value: tick.value, step_size }).collect();
+    move |_| marks.clone()
+}
+
+/// The labels of the ticks within `labelled`.
+fn labels_of(
+    ticks: &[Tick],
+    labelled: &Range<f64>,
+) -> impl Fn(GridMark, &std::ops::RangeInclusive<f64>) -> String + 'static {
+    let ticks: Vec<Tick> = ticks.iter().filter(|tick| labelled.contains(&tick.value)).cloned().collect();
+    move |mark, _| {
+        ticks.iter().find(|tick| tick.value == mark.value).map_or_else(String::new, |tick| tick.label.clone())
+    }
+}

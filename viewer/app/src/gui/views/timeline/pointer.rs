@@ -1,0 +1,153 @@
+//! Pointer: what is under it, and what wheel, drag and click do.
+
+use std::ops::Range;
+
+use eframe::egui::{self, Response, Tooltip, Ui};
+use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
+use highwater_snapshots::{BlockId, EventId};
+
+use super::frame::PlotFrame;
+use super::hover::hover_ui;
+use super::{Hover, Timeline, marks};
+use crate::gui::widgets::theme::{self, Shades};
+use crate::selection::{Pin, Selection};
+use crate::session::Recording;
+
+/// Points of the wheel that double or halve the visible part.
+const WHEEL_OCTAVE: f32 = 160.0;
+
+impl Timeline {
+    /// Follows the pointer: hover, click, drag and wheel.
+    pub(super) fn point(
+        &mut self,
+        ui: &Ui,
+        response: &Response,
+        frame: &PlotFrame,
+        recording: &Recording,
+        selection: &mut Selection,
+    ) {
+        self.measure(ui, response, frame, recording, selection);
+        let is_panning = self.ruler.is_none() && response.dragged_by(egui::PointerButton::Primary)
+            || response.dragged_by(egui::PointerButton::Middle);
+        if is_panning {
+            self.is_moving = true;
+            let [per_x, per_y] = frame.units_per_point();
+            let moved = response.drag_delta();
+            selection.pan(recording, [-f64::from(moved.x) * per_x, f64::from(moved.y) * per_y]);
+            ui.ctx().set_cursor_icon(egui::CursorIcon::Grabbing);
+        }
+        let is_used = ui.input(|input| {
+            let has_moved = input.events.iter().any(|event| matches!(event, egui::Event::PointerMoved(_)));
+            has_moved || input.pointer.any_down() || input.smooth_scroll_delta() != egui::Vec2::ZERO
+        });
+        self.is_resting &= !is_used;
+        let hovered = response.hover_pos().filter(|_| !response.dragged() && !self.is_resting);
+        let inside = selection.whole(recording).x;
+        let hovered = hovered.filter(|at| inside.contains(&frame.x_at(at.x)));
+        self.hover = hovered.and_then(|at| self.under(at, frame));
+        let is_block = |block: BlockId| self.hover.is_some_and(|hover| hover.block == Some(block));
+        if self.hovered_outline.as_ref().is_some_and(|(block, _)| !is_block(*block)) {
+            self.hovered_outline = None;
+        }
+        let Some(at) = response.hover_pos() else {
+            return;
+        };
+        self.is_moving |= wheel(ui, at, frame, recording, selection);
+        let Some(hover) = self.hover else { return };
+        if response.clicked() {
+            selection.pin = Some(Pin { block: hover.block, moment: hover.moment });
+        }
+        if response.double_clicked()
+            && let Some(block) = hover.block
+        {
+            selection.go_to_block(recording, block);
+        }
+        if self.hovered_outline.is_none()
+            && let Some(block) = hover.block
+        {
+            let covered = self.detail.as_ref().map(|shown| shown.picture.covered_by(block));
+            self.hovered_outline = Some((block, covered.unwrap_or_default()));
+        }
+        let colouring = self.picture().map(|picture| &picture.colouring);
+        let entry =
+            hover.block.zip(colouring).and_then(|(block, colouring)| colouring.entries.get(colouring.entry(block)));
+        let tooltip = Tooltip::always_open(
+            ui.ctx().clone(),
+            ui.layer_id(),
+            response.id.with("under the pointer"),
+            egui::PopupAnchor::Pointer,
+        );
+        tooltip.gap(16.0).show(|ui| {
+            ui.set_max_width(theme::TOOLTIP_WIDTH);
+            hover_ui(ui, recording, selection, hover, entry);
+        });
+    }
+
+    /// The ruler: drawn out with Shift held, it tells how far apart two places are on both axes; it stays until the
+    /// pointer lets go.
+    fn measure(
+        &mut self,
+        ui: &Ui,
+        response: &Response,
+        frame: &PlotFrame,
+        recording: &Recording,
+        selection: &Selection,
+    ) {
+        let place = |at: egui::Pos2| [frame.x_at(at.x), frame.bytes_at(at.y)];
+        let is_begun =
+            response.drag_started_by(egui::PointerButton::Primary) && ui.input(|input| input.modifiers.shift);
+        if is_begun {
+            self.ruler = ui.input(|input| input.pointer.press_origin()).map(place);
+        }
+        let pointer = response.interact_pointer_pos().filter(|_| response.dragged());
+        let Some((from, to)) = self.ruler.zip(pointer.map(place)) else {
+            self.ruler = None;
+            return;
+        };
+        let bytes = format_bytes((to[1] - from[1]).abs() as u64);
+        let moments = [from[0], to[0]].map(|x| selection.moment_at(&recording.trace, x));
+        let events = format_count(moments[0].abs_diff(moments[1]) as u64);
+        let times = moments.map(|moment| {
+            moment
+                .checked_sub(1)
+                .and_then(|index| recording.trace.events.time_of(EventId::from_index(index)))
+                .unwrap_or(0)
+        });
+        let words = format!("{bytes}  ·  {events} events  ·  {}", format_nanos(times[0].abs_diff(times[1])));
+        marks::paint_ruler(ui.painter(), frame, [from, to], &words, &Shades::in_ui(ui));
+    }
+
+    /// What lies at a place on the screen: the moment and the block of the pixel that is shown there.
+    pub fn under(&self, at: egui::Pos2, frame: &PlotFrame) -> Option<Hover> {
+        let (x, bytes) = (frame.x_at(at.x), frame.bytes_at(at.y));
+        let shown = self.shown_at(x)?;
+        let share = |value: f64, of: &Range<f64>| (value - of.start) / (of.end - of.start);
+        let (column, block) = shown.picture.at(share(x, &shown.view.x), share(bytes, &shown.view.y))?;
+        Some(Hover { moment: column.moment, block, total: column.bytes })
+    }
+}
+
+/// Zooms along the axis around the pointer; with Alt along the bytes; with Ctrl, or by pinching, along both. A wheel
+/// that also turns sideways moves along the axis. Tells whether anything moved.
+pub(crate) fn wheel(
+    ui: &Ui,
+    at: egui::Pos2,
+    frame: &PlotFrame,
+    recording: &Recording,
+    selection: &mut Selection,
+) -> bool {
+    let (turned, pinched, is_alt) =
+        ui.input(|input| (input.smooth_scroll_delta(), input.zoom_delta(), input.modifiers.alt));
+    let center = [frame.x_at(at.x), frame.bytes_at(at.y)];
+    if pinched != 1.0 {
+        let factor = 1.0 / f64::from(pinched);
+        selection.zoom(recording, [factor, factor], center);
+    } else if turned.y != 0.0 {
+        let factor = f64::from((-turned.y / WHEEL_OCTAVE).exp2());
+        selection.zoom(recording, if is_alt { [1.0, factor] } else { [factor, 1.0] }, center);
+    }
+    if turned.x != 0.0 {
+        selection.pan(recording, [-f64::from(turned.x) * frame.units_per_point()[0], 0.0]);
+    }
+    pinched != 1.0 || turned != egui::Vec2::ZERO
+}

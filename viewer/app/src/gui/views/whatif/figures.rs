@@ -1,0 +1,187 @@
+//! Figures: peaks as recorded beside those that would have been, and common settings beside each other, as tables.
+
+use eframe::egui::{Ui, UiBuilder, vec2};
+use highwater_analysis::Metric;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use super::job::{Other, Replayed};
+use crate::answers::prediction::{Figures, Prediction};
+use crate::figures::predicted::{Compared, Settings, compared, difference, tried};
+use crate::gui::scene::Wish;
+use crate::gui::widgets::table::{Cell, Column, TableState, Touched, csv, table_with_tips_ui};
+use crate::gui::widgets::theme;
+use crate::gui::widgets::words::{step_and_phase, when};
+
+const fn number(name: &'static str, tooltip: &'static str) -> Column {
+    Column { name, tooltip, width: 80.0, is_number: true, is_sortable: false }
+}
+
+const fn text(name: &'static str, tooltip: &'static str, width: f32) -> Column {
+    Column { name, tooltip, width, is_number: false, is_sortable: false }
+}
+
+const PEAKS: [Column; 5] = [
+    text("Peak of", "Each total has a peak of its own.", 110.0),
+    number("Recorded", "The peak as it was recorded."),
+    number("What if", "The peak as it would have been."),
+    Column { width: 84.0, ..number("Difference", "What the change makes of it.") },
+    text("New peak at", "Where the peak would be. A click goes there, and so does Enter.", 0.0),
+];
+
+const TRIED: [Column; 6] = [
+    text("Settings", "A click replays with these settings, and so does Enter.", 0.0),
+    number("Allocated", "The peak of allocated memory."),
+    number("Reserved", "The peak of reserved memory."),
+    Column {
+        width: 108.0,
+        ..number("Reserved − active", "The peak of reserved memory less the peak of active memory.")
+    },
+    Column { width: 146.0, ..number("Reserved vs. recorded", "Peak of reserved memory minus that of the recording.") },
+    text("How it ends", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
+];
+
+/// Width from which on the table of settings has all its columns, in points.
+const ROOM_FOR_ALL: f32 = 816.0;
+/// Width from which on the table of peaks names events, in points.
+const ROOM_FOR_EVENTS: f32 = 590.0;
+
+/// Height of a table of so many rows.
+fn height(rows: usize) -> f32 {
+    (rows as f32 + 1.0) * theme::ROW_HEIGHT + 4.0
+}
+
+/// Shows the table in the height that its rows need.
+fn whole_table_ui(
+    ui: &mut Ui,
+    (label, columns): (&str, &[Column]),
+    rows: usize,
+    state: &mut TableState,
+    cells: (impl FnMut(usize, usize) -> Cell, impl FnMut(usize, usize) -> Option<String>),
+) -> Touched {
+    let room = vec2(ui.available_width(), height(rows) + theme::SCROLL_WIDTH);
+    let (_, place) = ui.allocate_space(room);
+    let show = |ui: &mut Ui| table_with_tips_ui(ui, label, columns, rows, state, cells);
+    ui.scope_builder(UiBuilder::new().id_salt(label).max_rect(place), show).inner
+}
+
+/// Shows the peaks; gives the moment that was clicked.
+pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Wish> {
+    let rows = compared(&replayed.prediction.measured, &other.changed.figures);
+    let told = |row: &Compared| row.peak.as_ref().map(|peak| other.told(peak));
+    let place = if ui.available_width() < ROOM_FOR_EVENTS { step_and_phase } else { when };
+    let cell = |row: usize, column: usize| {
+        let Some(row) = rows.get(row) else { return Cell::default() };
+        let [before, after] = row.bytes;
+        match column {
+            0 => row.name.as_str().into(),
+            1 => format_bytes(before).into(),
+            2 => format_bytes(after).into(),
+            3 => Cell { is_faint: before == after, ..difference(before, after).into() },
+            _ => told(row).map_or_else(Cell::default, |peak| Cell { is_link: true, ..place(&peak).into() }),
+        }
+    };
+    let tip = |row: usize, column: usize| {
+        let row = rows.get(row)?;
+        if column + 1 == PEAKS.len() {
+            return told(row).map(|peak| when(&peak));
+        }
+        let bytes = row.bytes;
+        let exact = *bytes.get(column.checked_sub(1)?)?;
+        Some(format!("{} B", format_count(exact)))
+    };
+    let touched = whole_table_ui(ui, ("Peaks, recorded and what if", &PEAKS), rows.len(), state, (cell, tip));
+    let linked = touched.chosen.filter(|_| touched.column == Some(PEAKS.len() - 1));
+    let row = touched.opened.or(linked).and_then(|row| rows.get(row))?;
+    told(row).map(|peak| Wish::Moment(peak.position()))
+}
+
+/// Shows the settings that were tried; gives those that were clicked.
+pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
+    let rows = tried(&replayed.prediction);
+    let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
+    // Where there is little room, the figures that are compared stay.
+    let shown: &[usize] = if ui.available_width() < ROOM_FOR_ALL { &[0, 2, 5] } else { &[0, 1, 2, 3, 4, 5] };
+    let columns: Vec<Column> = shown.iter().map(|column| TRIED[*column]).collect();
+    let of = |column: usize| shown.get(column).copied().unwrap_or_default();
+    let cell = |row: usize, column: usize| {
+        let column = of(column);
+        let Some(row) = rows.get(row) else { return Cell::default() };
+        let [allocated, reserved, unused] = figures_of(row.figures);
+        match column {
+            0 => Cell { is_link: row.asked.is_some(), ..row.name.into() },
+            1 => format_bytes(allocated).into(),
+            2 => format_bytes(reserved).into(),
+            3 => format_bytes(unused).into(),
+            4 => Cell { is_faint: before == reserved, ..difference(before, reserved).into() },
+            _ => row.end.as_str().into(),
+        }
+    };
+    let tip = |row: usize, column: usize| {
+        let exact = *figures_of(rows.get(row)?.figures).get(of(column).checked_sub(1)?)?;
+        Some(format!("{} B", format_count(exact)))
+    };
+    let touched = whole_table_ui(ui, ("Settings tried", &columns), rows.len(), state, (cell, tip));
+    // Walking the rows by keys replays nothing; a click does, wherever in the row.
+    let clicked = touched.chosen.filter(|_| touched.column.is_some());
+    let row = touched.opened.or(clicked).and_then(|row| rows.get(row))?;
+    row.asked.map(str::to_owned)
+}
+
+/// The peaks of allocated and reserved memory, and how far reserved lies beyond active.
+fn figures_of(figures: &Figures) -> [u64; 3] {
+    let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| figures.peak_bytes(metric));
+    [allocated, reserved, figures.reserved_beyond_active()]
+}
+
+/// The table that is shown as comma-separated values, sizes in bytes, events those of the recording.
+pub(super) fn figures_csv(replayed: &Replayed) -> String {
+    match replayed.other() {
+        Some(other) => peaks_csv(&replayed.prediction, &other),
+        None => tried_csv(&replayed.prediction),
+    }
+}
+
+fn peaks_csv(prediction: &Prediction, other: &Other<'_>) -> String {
+    let columns = [
+        text("peak_of", "", 0.0),
+        number("recorded_bytes", ""),
+        number("changed_bytes", ""),
+        number("step", ""),
+        text("phase", "", 0.0),
+        number("event", ""),
+    ];
+    let rows = compared(&prediction.measured, &other.changed.figures);
+    csv(&columns, rows.len(), |row, column| {
+        let Compared { name, bytes: [before, after], peak } = &rows[row];
+        let peak = peak.as_ref().map(|peak| other.told(peak));
+        let cell = match column {
+            0 => Some(name.clone()),
+            1 => Some(before.to_string()),
+            2 => Some(after.to_string()),
+            3 => peak.and_then(|peak| peak.step).map(|step| step.to_string()),
+            4 => peak.map(|peak| peak.phase.to_string()),
+            _ => peak.and_then(|peak| peak.event).map(|event| event.0.to_string()),
+        };
+        cell.unwrap_or_default()
+    })
+}
+
+fn tried_csv(prediction: &Prediction) -> String {
+    let columns = [
+        text("settings", "", 0.0),
+        number("allocated_bytes", ""),
+        number("reserved_bytes", ""),
+        number("reserved_beyond_active_bytes", ""),
+        number("oom_event", ""),
+    ];
+    let rows = tried(prediction);
+    csv(&columns, rows.len(), |row, column| {
+        let Settings { name, figures, oom, .. } = &rows[row];
+        let bytes = column.checked_sub(1).and_then(|column| figures_of(figures).get(column).copied());
+        match (column, bytes) {
+            (0, _) => (*name).to_owned(),
+            (_, Some(bytes)) => bytes.to_string(),
+            _ => oom.map_or_else(String::new, |event| event.0.to_string()),
+        }
+    })
+}

@@ -1,0 +1,296 @@
+//! Form: what is to be changed, as text with common values to choose from; mistakes stand beside the field that has them.
+
+use eframe::egui::{Align, ComboBox, Key, Label, Layout, RichText, Role, TextEdit, Ui, WidgetInfo, vec2};
+use highwater_analysis::Filter;
+use highwater_snapshots::units::parse_bytes;
+use highwater_snapshots::{DeviceId, Trace};
+
+use crate::answers::prediction::{Change, DEVICE_SIZES, Part, in_words};
+use crate::answers::replays::check_settings;
+use crate::gui::widgets::theme::{self, Shades};
+
+/// What can be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Settings,
+    Capacity,
+    Without,
+    UntilLastUse,
+    Scale,
+}
+
+/// A value to choose, and what to say of it.
+type Choice = (&'static str, &'static str);
+
+const SETTINGS: [Choice; 5] = [
+    ("expandable_segments:True", "Segments grow page by page, so that what is free lies together."),
+    ("max_split_size_mb:128", "Blocks beyond 128 MiB are not split, and only reused for requests about as large."),
+    (
+        "roundup_power2_divisions:8",
+        "Sizes are rounded up to eighths between powers of two, so that more of them are equal.",
+    ),
+    ("garbage_collection_threshold:0.8", "Segments without blocks are given back once 80% of the device is held."),
+    ("default", "No settings at all, whatever was recorded."),
+];
+const FILTERS: [Choice; 5] = [
+    ("category=gradient", "Gradients."),
+    ("category=activation", "What forward keeps for backward."),
+    ("category=optimizer_state", "What the optimizer keeps from step to step."),
+    ("category=temporary", "Intermediate results."),
+    ("category=workspace", "What libraries ask for to work in."),
+];
+/// Parts that can be chosen.
+const PARTS: [Part; 2] = [Part { numerator: 1, denominator: 2 }, Part { numerator: 1, denominator: 4 }];
+
+impl Field {
+    const ALL: [Self; 5] = [Self::Settings, Self::Capacity, Self::Without, Self::UntilLastUse, Self::Scale];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Settings => "Settings",
+            Self::Capacity => "Device size",
+            Self::Without => "Without",
+            Self::UntilLastUse => "Until last use",
+            Self::Scale => "Scale to",
+        }
+    }
+
+    const fn hint(self) -> &'static str {
+        match self {
+            Self::Settings => "expandable_segments:True",
+            Self::Capacity => "24GiB",
+            Self::Without | Self::UntilLastUse => "category=gradient",
+            Self::Scale => "category=activation",
+        }
+    }
+
+    const fn tooltip(self) -> &'static str {
+        match self {
+            Self::Settings => {
+                "Allocator settings as in PYTORCH_CUDA_ALLOC_CONF, put over the recorded ones, or over the defaults if they \
+                 begin with 'default'."
+            }
+            Self::Capacity => {
+                "Device memory: whether the run fits, and where it fails if not. Drivers keep a little of it."
+            }
+            Self::Without => "Blocks to leave out, in the language of the search box.",
+            Self::UntilLastUse => "Blocks to free right after their last use.",
+            Self::Scale => "Blocks to scale in size: half of f32 is what bf16 takes.",
+        }
+    }
+
+    const fn choices(self) -> &'static [Choice] {
+        match self {
+            Self::Settings => &SETTINGS,
+            Self::Capacity => &DEVICE_SIZES,
+            Self::Without | Self::UntilLastUse | Self::Scale => &FILTERS,
+        }
+    }
+}
+
+/// A change, and the words for it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Applied {
+    /// Its device is set where it is asked for.
+    pub(super) change: Change,
+    pub(super) words: String,
+}
+
+impl Applied {
+    /// Whether it is for certain blocks.
+    pub(super) fn is_of_blocks(&self) -> bool {
+        !(self.change.without.is_empty() && self.change.until_last_use.is_empty() && self.change.scale.is_empty())
+    }
+}
+
+/// What the user did to the form in this frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Apply,
+    Reset,
+}
+
+/// What was typed, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Form {
+    /// Whether the first field takes the keyboard when next shown.
+    wants_focus: bool,
+    texts: [String; Field::ALL.len()],
+    mistakes: [Option<String>; Field::ALL.len()],
+    /// The row of the chosen part.
+    part: usize,
+}
+
+impl Form {
+    /// Puts `text` in place of what stands in `field`.
+    pub(super) fn set(&mut self, field: Field, text: &str) {
+        text.clone_into(&mut self.texts[field as usize]);
+        self.mistakes[field as usize] = None;
+    }
+
+    /// Gives the keyboard to the first field when next shown.
+    pub(super) fn focus(&mut self) {
+        self.wants_focus = true;
+    }
+
+    /// Whether the same is typed in both, white space aside.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let has_parts = self.text(Field::Scale).is_some();
+        Field::ALL.into_iter().all(|field| self.text(field) == other.text(field))
+            && (!has_parts || self.part == other.part)
+    }
+
+    /// What is wrong with the field of this name. For tests.
+    #[cfg(test)]
+    pub(super) fn mistake(&self, name: &str) -> Option<&str> {
+        let field = Field::ALL.into_iter().find(|field| field.name() == name)?;
+        self.mistakes[field as usize].as_deref()
+    }
+
+    /// What stands in `field`; none where that is nothing.
+    fn text(&self, field: Field) -> Option<&str> {
+        Some(self.texts[field as usize].trim()).filter(|text| !text.is_empty())
+    }
+
+    /// The change that is asked for, on `device`; none where something is wrong with it, which is noted.
+    pub(super) fn apply(&mut self, trace: &Trace, device: DeviceId, has_uses: bool) -> Option<Applied> {
+        let mut mistakes: [Option<String>; Field::ALL.len()] = Default::default();
+        let mut note = |field: Field, why: String| mistakes[field as usize] = Some(why);
+        let settings = self.text(Field::Settings);
+        if let Some(Err(why)) = settings.map(|text| check_settings(trace, device, text)) {
+            note(Field::Settings, why);
+        }
+        let capacity = match self.text(Field::Capacity).map(parse_bytes) {
+            Some(Err(why)) => {
+                note(Field::Capacity, why);
+                None
+            }
+            Some(Ok(bytes)) => Some(bytes),
+            None => None,
+        };
+        let mut filter = |field: Field| -> Option<(&str, Filter)> {
+            let text = self.text(field)?;
+            match text.parse() {
+                Ok(filter) => Some((text, filter)),
+                Err(why) => {
+                    note(field, why);
+                    None
+                }
+            }
+        };
+        let without = filter(Field::Without);
+        // What cannot be asked of this recording may stand there from another one.
+        let until_last_use = if has_uses { filter(Field::UntilLastUse) } else { None };
+        let part = PARTS[self.part.min(PARTS.len() - 1)];
+        let scale = filter(Field::Scale);
+        let texts =
+            |one: &Option<(&'_ str, Filter)>| one.iter().map(|(text, _)| (*text).to_owned()).collect::<Vec<_>>();
+        let (removed, shortened) = (texts(&without), texts(&until_last_use));
+        let [removed, shortened] = [&removed, &shortened].map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
+        let scaled: Vec<(Part, &str)> = scale.iter().map(|(text, _)| (part, *text)).collect();
+        let words = in_words(settings, capacity, [&removed, &shortened], &scaled);
+        let filters = |one: Option<(&str, Filter)>| one.into_iter().map(|(_, filter)| filter).collect::<Vec<_>>();
+        let change = Change {
+            device,
+            alloc_conf: settings.map(str::to_owned),
+            capacity,
+            without: filters(without),
+            until_last_use: filters(until_last_use),
+            scale: filters(scale).into_iter().map(|filter| (part, filter)).collect(),
+        };
+        self.mistakes = mistakes;
+        self.mistakes.iter().all(Option::is_none).then_some(Applied { change, words })
+    }
+
+    /// Shows the fields; gives what the user did. `no_uses` says why the recording has no uses, where it has none.
+    pub(super) fn form_ui(&mut self, ui: &mut Ui, no_uses: Option<&str>, is_busy: bool) -> Option<Act> {
+        let mut act = None;
+        for field in Field::ALL {
+            let problem = no_uses.filter(|_| field == Field::UntilLastUse);
+            ui.horizontal(|ui| act = self.field_ui(ui, field, problem.is_none()).or(act));
+            if let Some(problem) = problem {
+                told_ui(ui, problem, Shades::in_ui(ui).faint);
+            } else if let Some(why) = &self.mistakes[field as usize] {
+                told_ui(ui, why, Shades::in_ui(ui).warning);
+            }
+        }
+        ui.horizontal(|ui| {
+            ui.add_space(theme::FORM_LABELS + ui.spacing().item_spacing.x);
+            let button = ui.button("Apply").on_hover_text("Replay with the change (Enter in a field).");
+            button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Replay with the change"));
+            if button.clicked() {
+                act = Some(Act::Apply);
+            }
+            if ui.button("Reset").on_hover_text("Change nothing, and try common settings.").clicked() {
+                act = Some(Act::Reset);
+            }
+            if is_busy {
+                ui.spinner();
+                ui.weak("replaying…");
+            }
+        });
+        act
+    }
+
+    fn field_ui(&mut self, ui: &mut Ui, field: Field, is_usable: bool) -> Option<Act> {
+        let mut act = None;
+        let room = vec2(theme::FORM_LABELS, ui.spacing().interact_size.y);
+        let label = ui.allocate_ui_with_layout(room, Layout::left_to_right(Align::Center), |ui| {
+            ui.set_min_size(room);
+            let label = ui.label(field.name());
+            if field == Field::Scale {
+                self.part_ui(ui);
+            }
+            label
+        });
+        let choose = 62.0 + ui.spacing().item_spacing.x;
+        ui.add_enabled_ui(is_usable, |ui| {
+            let width = (ui.available_width() - choose).max(80.0);
+            let edit =
+                TextEdit::singleline(&mut self.texts[field as usize]).hint_text(theme::placeholder(ui, field.hint()));
+            let edit = ui.add(edit.desired_width(width)).labelled_by(label.inner.id);
+            if field == Field::ALL[0] && std::mem::take(&mut self.wants_focus) {
+                edit.request_focus();
+            }
+            if edit.changed() {
+                self.mistakes[field as usize] = None;
+            }
+            if edit.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter)) {
+                act = Some(Act::Apply);
+            }
+            edit.on_hover_text(field.tooltip());
+            let menu = ui.menu_button("Choose", |ui| {
+                for (value, about) in field.choices() {
+                    if ui.button(*value).on_hover_text(*about).clicked() {
+                        self.set(field, value);
+                        act = Some(Act::Apply);
+                        ui.close();
+                    }
+                }
+            });
+            let name = format!("Choose: {}", field.name());
+            menu.response.widget_info(|| WidgetInfo::labeled(Role::Button, is_usable, &name));
+        });
+        act
+    }
+
+    fn part_ui(&mut self, ui: &mut Ui) {
+        let name = |row: usize| format!("{}/{}", PARTS[row].numerator, PARTS[row].denominator);
+        let now = name(self.part.min(PARTS.len() - 1));
+        let list = ComboBox::from_id_salt("part").selected_text(&now).width(0.0);
+        let shown = list.show_ui(ui, |ui| {
+            for row in 0..PARTS.len() {
+                ui.selectable_value(&mut self.part, row, name(row));
+            }
+        });
+        shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("Part {now}")));
+    }
+}
+
+/// A sentence below a field.
+fn told_ui(ui: &mut Ui, text: &str, colour: eframe::egui::Color32) {
+    ui.horizontal(|ui| {
+        ui.add_space(theme::FORM_LABELS + ui.spacing().item_spacing.x);
+        ui.add(Label::new(RichText::new(text).size(12.0).color(colour)).wrap());
+    });
+}

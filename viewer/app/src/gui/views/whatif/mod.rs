@@ -1,0 +1,357 @@
+//! What-if: what the same requests would have taken with other settings, on another device, or without some blocks: a
+//! form for the change, peaks before and after, and the predicted curve over the measured one.
+
+mod form;
+mod job;
+mod curve;
+mod plot;
+mod figures;
+mod notes;
+
+use std::sync::{Arc, Weak};
+
+use eframe::egui::{self, Label, Rect, RichText, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use highwater_analysis::LastUses;
+use highwater_snapshots::Trace;
+
+use crate::figures::predicted;
+use crate::files::discard::discard;
+use crate::gui::scene::{Scene, Wish};
+use crate::gui::widgets::table::TableState;
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::worker::Worker;
+use form::{Act, Applied, Field, Form};
+use job::{Answer, Asked, Key, Opening, Other, Replayed};
+use plot::CurveView;
+
+pub use job::Predicted;
+
+/// Share of the width that the form takes.
+const FORM_SHARE: f32 = 0.43;
+
+/// Opacity of a result that is not of what stands in the form.
+const FORMER_OPACITY: f32 = 0.45;
+
+/// The view's state.
+#[derive(Debug)]
+pub struct WhatIfView {
+    form: Form,
+    /// What the form held when it was last applied, without mistakes.
+    sent: Form,
+    /// The change that is replayed.
+    applied: Applied,
+    worker: Worker<Asked, Answer>,
+    /// Of which recording and device the last question was.
+    asked: Option<(Weak<crate::session::Recording>, usize)>,
+    shown: Option<Answer>,
+    /// Whether that recording says when blocks of that device are used.
+    has_uses: bool,
+    peaks: TableState,
+    tried: TableState,
+    curve: CurveView,
+    opener: Worker<Opening, Predicted>,
+    predicted: Option<Predicted>,
+}
+
+impl Default for WhatIfView {
+    fn default() -> Self {
+        Self {
+            form: Form::default(),
+            sent: Form::default(),
+            applied: Applied::default(),
+            worker: Worker::new("highwater-what-if", Answer::to),
+            asked: None,
+            shown: None,
+            has_uses: false,
+            peaks: TableState::default(),
+            tried: TableState::default(),
+            curve: CurveView::default(),
+            opener: Worker::new("highwater-predicted", Predicted::of),
+            predicted: None,
+        }
+    }
+}
+
+impl WhatIfView {
+    /// Whether anything is being worked out.
+    pub fn is_busy(&self) -> bool {
+        self.worker.is_busy() || self.curve.is_busy() || self.opener.is_busy()
+    }
+
+    /// Waits until it is there. For tests, and for pictures without a window.
+    pub fn wait(&mut self) {
+        if let Some(answer) = self.worker.wait() {
+            self.take(answer);
+        }
+        self.curve.wait();
+        self.predicted = self.opener.wait().or(self.predicted.take());
+    }
+
+    /// Gives the keyboard to the first field of the form.
+    pub fn focus(&mut self) {
+        self.form.focus();
+    }
+
+    /// A recording that is to be opened, once it is ready.
+    pub fn take_predicted(&mut self) -> Option<Predicted> {
+        self.predicted.take().or_else(|| self.opener.take())
+    }
+
+    /// The figures as comma-separated values; none until they are known.
+    pub fn csv(&self) -> Option<String> {
+        let answer = self.shown.as_ref()?;
+        answer.outcome.as_ref().ok().map(|replayed| figures::figures_csv(replayed))
+    }
+
+    /// Shows the view in the room that there is; where that is too little, it scrolls. Gives what the user asks for.
+    pub fn whatif_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        self.refresh(ui.ctx(), scene);
+        if ui.available_width() >= theme::WHATIF_WIDE {
+            return self.columns_ui(ui, scene);
+        }
+        let scroll = ScrollArea::vertical().id_salt("what if").auto_shrink([false, false]);
+        scroll.show(ui, |ui| self.column_ui(ui, scene)).inner
+    }
+
+    /// The change at the left, what comes of it at the right; where that is too low for both tables and curves it scrolls.
+    fn columns_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        let at = ui.next_widget_position();
+        let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
+        ui.allocate_rect(whole, Sense::hover());
+        let form = (whole.width() * FORM_SHARE).clamp(theme::FORM_WIDTHS[0], theme::FORM_WIDTHS[1]);
+        let middle = whole.left() + form + 8.0;
+        let left = whole.with_max_x(middle - 8.0);
+        let mut left_ui = ui.new_child(UiBuilder::new().id_salt("change").max_rect(left));
+        let scroll = ScrollArea::vertical().id_salt("change").auto_shrink([false, false]);
+        let mut wishes = scroll.show(&mut left_ui, |ui| self.change_ui(ui, scene)).inner;
+        ui.painter().vline(middle, whole.y_range(), egui::Stroke::new(1.0, Shades::in_ui(ui).grid));
+        let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
+        let mut right_ui = ui.new_child(UiBuilder::new().id_salt("outcome").max_rect(right));
+        let mut outcome_ui = |ui: &mut Ui| {
+            self.grey_out_former(ui);
+            wishes.extend(self.verdict_ui(ui, scene));
+            wishes.extend(self.details_ui(ui, scene));
+        };
+        if right.height() >= theme::WHATIF_LEAST {
+            outcome_ui(&mut right_ui);
+        } else {
+            let scroll = ScrollArea::vertical().id_salt("outcome").auto_shrink([false, false]);
+            scroll.show(&mut right_ui, |ui| {
+                ui.set_max_height(theme::WHATIF_LEAST);
+                outcome_ui(ui);
+            });
+        }
+        wishes
+    }
+
+    /// Everything in one column: the verdict and its figures first, so that they are in view without scrolling.
+    fn column_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        let verdict_ui = |ui: &mut Ui| {
+            self.grey_out_former(ui);
+            self.verdict_ui(ui, scene)
+        };
+        let mut wishes: Vec<Wish> = ui.scope(verdict_ui).inner.into_iter().collect();
+        ui.separator();
+        wishes.extend(self.form_ui(ui, scene));
+        ui.separator();
+        let room = vec2(ui.available_width(), theme::CURVE_LEAST + 2.0 * theme::ROW_HEIGHT);
+        ui.scope(|ui| {
+            ui.set_max_height(room.y);
+            if self.former_input().is_some() {
+                ui.multiply_opacity(FORMER_OPACITY);
+            }
+            wishes.extend(self.details_ui(ui, scene));
+        });
+        wishes.extend(self.notes_ui(ui));
+        wishes
+    }
+
+    fn change_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        let mut wishes = self.form_ui(ui, scene);
+        ui.separator();
+        wishes.extend(self.notes_ui(ui));
+        wishes
+    }
+
+    fn notes_ui(&self, ui: &mut Ui) -> Option<Wish> {
+        let answer = self.shown.as_ref()?;
+        notes::notes_ui(ui, &answer.key.applied, answer.outcome.as_ref().ok()?)
+    }
+
+    /// Shows the form, and replays with what is applied.
+    fn form_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+        let problem = (!self.has_uses).then(|| no_uses(&scene.recording.trace));
+        match self.form.form_ui(ui, problem, self.worker.is_busy()) {
+            Some(Act::Apply) => self.apply(ui.ctx(), scene),
+            Some(Act::Reset) => {
+                self.form = Form::default();
+                self.apply(ui.ctx(), scene);
+            }
+            None => {}
+        }
+        Vec::new()
+    }
+
+    fn apply(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let device = scene.index().device;
+        if let Some(applied) = self.form.apply(&scene.recording.trace, device, self.has_uses) {
+            self.applied = applied;
+            self.sent = self.form.clone();
+            self.ask(ctx, scene);
+        }
+    }
+
+    /// The change that the result in view is of, where something else stands in the form or is being replayed.
+    fn former_input(&self) -> Option<&str> {
+        let shown = &self.shown.as_ref()?.key.applied;
+        let is_former = !self.form.is_same(&self.sent) || shown.words != self.applied.words;
+        is_former.then_some(if shown.words.is_empty() { "no change" } else { &shown.words })
+    }
+
+    /// Says that a result is not of what stands in the form, and makes all that follows grey; nothing where it is.
+    fn grey_out_former(&self, ui: &mut Ui) {
+        if let Some(input) = self.former_input() {
+            let text = RichText::new(format!("Result for the previous input ({input})"));
+            ui.add(Label::new(text.color(Shades::in_ui(ui).warning)).wrap());
+            ui.multiply_opacity(FORMER_OPACITY);
+        }
+    }
+
+    /// What came of the change: the verdict and the peaks, or that nothing is changed yet.
+    fn verdict_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Option<Wish> {
+        let Some(answer) = self.shown.take() else {
+            ui.horizontal(|ui| {
+                if self.worker.failure().is_none() {
+                    ui.spinner();
+                }
+                ui.weak(self.worker.failure().unwrap_or("Replaying the recording…"));
+            });
+            return None;
+        };
+        let wish = match &answer.outcome {
+            Err(why) => {
+                let words =
+                    RichText::new(format!("The recording cannot be replayed: {why}.")).color(Shades::in_ui(ui).warning);
+                ui.add(Label::new(words).wrap());
+                None
+            }
+            Ok(replayed) => match replayed.other() {
+                Some(other) => self.changed_ui(ui, scene, &answer.key.applied, (replayed, &other)),
+                None => {
+                    let text = RichText::new(predicted::unchanged(&replayed.prediction)).size(15.0).strong();
+                    ui.add(Label::new(text).wrap());
+                    None
+                }
+            },
+        };
+        self.shown = Some(answer);
+        wish
+    }
+
+    /// The curves of the change; without one the settings that were tried.
+    fn details_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Option<Wish> {
+        let answer = self.shown.take()?;
+        let wish = match &answer.outcome {
+            Ok(replayed) if replayed.other().is_some() => self.curve.curve_ui(ui, scene, replayed),
+            Ok(replayed) => self.tried_ui(ui, scene, replayed),
+            Err(_) => None,
+        };
+        // A click on settings asks anew, and until the answer comes this one stays.
+        self.shown = Some(answer);
+        wish
+    }
+
+    /// The verdict and the peaks.
+    fn changed_ui(
+        &mut self,
+        ui: &mut Ui,
+        scene: &Scene<'_>,
+        applied: &Applied,
+        (replayed, other): (&Arc<Replayed>, &Other<'_>),
+    ) -> Option<Wish> {
+        let has_capacity = applied.change.capacity.is_some();
+        let verdict = predicted::verdict(&replayed.prediction, other.changed, &applied.words, has_capacity);
+        let shades = Shades::in_ui(ui);
+        let colour = if other.changed.oom.is_some() { shades.warning } else { shades.strong };
+        ui.add(Label::new(RichText::new(verdict).size(15.0).strong().color(colour)).wrap());
+        ui.horizontal_wrapped(|ui| {
+            let name = || format!("{}, what if {}", scene.recording.name, applied.words);
+            let mut open = |ui: &mut Ui, words: &str, label: &str, tooltip: &str, compares: bool| {
+                let button = ui.add_enabled(!self.opener.is_busy(), egui::Button::new(words).small());
+                button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
+                if button.on_hover_text(tooltip).clicked() {
+                    let trace = Arc::clone(&other.changed.trace);
+                    self.opener.ask(ui.ctx(), Opening { name: name(), trace, compares });
+                }
+            };
+            let tooltip = "Show the recording as it would have been in a tab of its own, with all views.";
+            open(ui, "Open as a recording", "Open what is predicted as a recording", tooltip, false);
+            let tooltip = "Set the recording beside what it would have been, and show what makes the difference.";
+            open(ui, "Compare", "Compare the recording with what is predicted", tooltip, true);
+            if self.opener.is_busy() {
+                ui.spinner();
+            }
+        });
+        figures::peaks_ui(ui, replayed, other, &mut self.peaks)
+    }
+
+    /// The settings that were tried.
+    fn tried_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, replayed: &Replayed) -> Option<Wish> {
+        ui.weak("The same requests with common settings. Click one to see its peaks and curve.");
+        if let Some(settings) = figures::tried_ui(ui, replayed, &mut self.tried) {
+            self.form.set(Field::Settings, &settings);
+            self.apply(ui.ctx(), scene);
+        }
+        None
+    }
+
+    /// Asks anew where another recording or device is looked at, and takes in what has become ready.
+    fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let (of, device) = (Arc::downgrade(scene.recording), scene.selection.device);
+        let is_same = |(asked, on): &(Weak<_>, usize)| Weak::ptr_eq(asked, &of) && *on == device;
+        if !self.asked.as_ref().is_some_and(is_same) {
+            self.has_uses = LastUses::of(&scene.recording.trace, scene.index().device).is_some();
+            if !self.has_uses && !self.applied.change.until_last_use.is_empty() {
+                self.applied = Applied::default();
+            }
+            self.ask(ctx, scene);
+        }
+        if let Some(answer) = self.worker.take() {
+            self.take(answer);
+        }
+        // What is said of another recording or device is not even for a moment true of this one.
+        let is_of = |answer: &Answer| Weak::ptr_eq(&answer.key.of, &of) && answer.key.device == device;
+        if self.shown.as_ref().is_some_and(|answer| !is_of(answer)) {
+            self.shown = None;
+        }
+    }
+
+    fn ask(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+        let (of, device) = (Arc::downgrade(scene.recording), scene.selection.device);
+        self.asked = Some((Weak::clone(&of), device));
+        let key = Key { of, device, applied: self.applied.clone() };
+        self.worker.ask(ctx, Asked { recording: Arc::clone(scene.recording), key });
+    }
+
+    fn take(&mut self, answer: Answer) {
+        (self.peaks, self.tried) = (TableState::default(), TableState::default());
+        let former = self.shown.replace(answer);
+        // Millions of rows are given back elsewhere: the window goes on.
+        if let Some(Ok(former)) = former.map(|former| former.outcome) {
+            let held = Arc::downgrade(&former);
+            discard(former, held);
+        }
+    }
+}
+
+/// Why blocks cannot be freed after their last use.
+fn no_uses(trace: &Trace) -> &'static str {
+    if trace.header.recorder == "PyTorch" {
+        "Not available: PyTorch does not record when blocks are used."
+    } else {
+        "Not available: the recording does not say when blocks are used (record with --uses)."
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Notes: what was changed, what is not known, where the replay leaves the recording, and what the allocator says where
+//! it ends.
+
+use eframe::egui::{Grid, Label, RichText, Role, Ui, WidgetInfo, vec2};
+use highwater_snapshots::EventId;
+use highwater_snapshots::units::format_bytes;
+
+use super::form::Applied;
+use super::job::Replayed;
+use crate::answers::prediction::{Changed, Failed};
+use crate::figures::moment::when;
+use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, settings_and_memory};
+use crate::gui::scene::Wish;
+use crate::gui::widgets::theme::Shades;
+
+/// Shows them; gives the moment that was clicked.
+pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Wish> {
+    let unchanged = &replayed.prediction.unchanged;
+    let mut wish = None;
+    if let Some(changed) = &replayed.prediction.changed {
+        wish = changed_ui(ui, applied, changed);
+    }
+    let changed = replayed.prediction.changed.as_ref();
+    for text in changed.map_or(&unchanged.assumptions, |changed| &changed.assumptions) {
+        warning_ui(ui, &format!("Assumed: {text}."));
+    }
+    if unchanged.takes_lowest_address {
+        plain_ui(ui, LOWEST_ADDRESS);
+    }
+    if let Some(differs) = &unchanged.divergence {
+        warning_ui(ui, &deviation(differs));
+        wish = there_ui(ui, "Go there", "Go to where the replay leaves the recording", differs.event).or(wish);
+        for cause in &unchanged.causes {
+            warning_ui(ui, &format!("Perhaps since {cause}."));
+        }
+    }
+    wish
+}
+
+fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Wish> {
+    let mut wish = None;
+    if let Some(oom) = &changed.oom {
+        wish = there_ui(ui, "Go to the request that fails", "Go to the request that fails", oom.event);
+        Grid::new("request that fails").num_columns(2).spacing(vec2(12.0, 1.0)).show(ui, |ui| {
+            for (name, value) in failed_rows(oom) {
+                ui.weak(name);
+                ui.label(value);
+                ui.end_row();
+            }
+        });
+        ui.add_space(4.0);
+    }
+    let sentences = concerned(changed);
+    for sentence in &sentences {
+        plain_ui(ui, sentence);
+    }
+    if applied.is_of_blocks() && sentences.is_empty() {
+        warning_ui(ui, NO_BLOCK);
+    }
+    plain_ui(ui, &settings_and_memory(changed));
+    wish
+}
+
+/// The sizes at a request that fails.
+fn failed_rows(oom: &Failed) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        ("fails at", when(Some(oom.event), oom.step, Some(oom.phase))),
+        ("requested", format_bytes(oom.requested)),
+        ("in live blocks", format_bytes(oom.allocated)),
+        ("reserved", format_bytes(oom.reserved)),
+    ];
+    rows.extend(oom.suffices.map(|bytes| ("large enough", format!("a device of {}", format_bytes(bytes)))));
+    rows
+}
+
+fn plain_ui(ui: &mut Ui, text: &str) {
+    ui.add(Label::new(RichText::new(text).size(12.5)).wrap());
+}
+
+fn warning_ui(ui: &mut Ui, text: &str) {
+    let colour = Shades::in_ui(ui).warning;
+    ui.add(Label::new(RichText::new(text).size(12.5).color(colour)).wrap());
+}
+
+/// A button that leads to the state after `event`.
+fn there_ui(ui: &mut Ui, name: &str, label: &str, event: EventId) -> Option<Wish> {
+    let button = ui.small_button(name);
+    button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
+    button.on_hover_text("Pin that moment, and show it in the timeline.").clicked().then(|| {
+        let event = event.index().map_or(0, |index| index + 1);
+        Wish::Moment(event)
+    })
+}

@@ -1,0 +1,12 @@
+//! Parts that several views use: colours, tables, keys, layout, background work.
+
+pub mod theme;
+pub mod words;
+pub mod keys;
+pub mod layout;
+pub mod choice;
+pub mod fit;
+pub mod room;
+pub mod table;
+pub mod worker;
+pub mod legend;

@@ -1,0 +1,203 @@
+//! Paint: headings, rows and cells of a table.
+
+use eframe::egui::{
+    self, Align2, FontId, Id, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
+};
+
+use super::{Cell, Column, TableState, Touched, keys};
+use crate::gui::widgets::fit::fitted;
+use crate::gui::widgets::theme::{self, Shades};
+
+/// A table as it lies in this frame.
+pub(super) struct Frame<'a> {
+    pub label: &'a str,
+    pub columns: &'a [Column],
+    /// The left edges of the columns, relative to the table's, and after them the right end.
+    pub across: Vec<f32>,
+    pub rows: usize,
+    /// Where rows lie.
+    pub body: Rect,
+    pub id: Id,
+}
+
+impl Frame<'_> {
+    fn column(&self, index: usize, rows: Rect) -> Rect {
+        let edge = |index: usize| rows.left() + self.across.get(index).copied().unwrap_or(0.0);
+        Rect::from_min_max(pos2(edge(index), rows.top()), pos2(edge(index + 1), rows.bottom()))
+    }
+
+    /// The column that lies at `x`.
+    fn column_at(&self, x: f32, rows: Rect) -> Option<usize> {
+        (0..self.columns.len()).find(|index| self.column(*index, rows).x_range().contains(x))
+    }
+
+    /// The headings; whether one was clicked, which sorts by it, first the largest, then the smallest.
+    pub(super) fn heads_ui(&self, ui: &Ui, rect: Rect, state: &mut TableState) -> bool {
+        let shades = Shades::in_ui(ui);
+        let label = self.label;
+        let head = Rect::from_min_size(rect.min, vec2(rect.width(), theme::ROW_HEIGHT));
+        let mut is_resorted = false;
+        for (index, column) in self.columns.iter().enumerate() {
+            let whole = self.column(index, head).translate(vec2(-state.aside, 0.0));
+            let place = whole.intersect(head);
+            let sense = if column.is_sortable { Sense::click() } else { Sense::hover() };
+            let response = ui.interact(place, self.id.with(("head", index)), sense);
+            let order = state.sort.filter(|(by, _)| *by == index).map(|(_, is_falling)| is_falling);
+            // Words, not signs: the built-in fonts lack arrows.
+            let text = match order {
+                Some(true) => format!("{} (largest first)", column.name),
+                Some(false) => format!("{} (smallest first)", column.name),
+                None => column.name.to_owned(),
+            };
+            if column.is_sortable {
+                response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Sort {label} by {text}")));
+            } else {
+                response.widget_info(|| WidgetInfo::labeled(Role::ColumnHeader, true, column.name));
+            }
+            if column.is_sortable && response.clicked() {
+                state.sort = Some((index, order != Some(true)));
+                (state.first, state.chosen, is_resorted) = (0, None, true);
+            }
+            if !place.is_positive() {
+                continue;
+            }
+            let mark = match order {
+                Some(true) => " v",
+                Some(false) => " ^",
+                None => "",
+            };
+            let colour = if order.is_some() || response.hovered() { shades.strong } else { shades.faint };
+            let painter = ui.painter().with_clip_rect(place);
+            let format = egui::TextFormat::simple(FontId::proportional(12.0), colour);
+            let mut job = egui::text::LayoutJob::single_section(format!("{}{mark}", column.name), format);
+            job.wrap = egui::text::TextWrapping::truncate_at_width((whole.width() - 8.0).max(8.0));
+            let galley = painter.layout_job(job);
+            let (anchor, at) = match column.is_number {
+                true => (Align2::RIGHT_CENTER, whole.right_center() - vec2(6.0, 0.0)),
+                false => (Align2::LEFT_CENTER, whole.left_center() + vec2(6.0, 0.0)),
+            };
+            painter.galley(anchor.anchor_size(at, galley.size()).min, galley, colour);
+            if response.has_focus() {
+                painter.rect_stroke(place, 2.0, Stroke::new(1.0, shades.strong), StrokeKind::Inside);
+            }
+            let has_none = column.tooltip.is_empty();
+            response.on_hover_text(if has_none { column.name } else { column.tooltip });
+        }
+        ui.painter().hline(rect.x_range(), head.bottom(), Stroke::new(1.0, shades.grid));
+        is_resorted
+    }
+
+    /// The rows in view; gives the widget of the chosen one.
+    pub(super) fn rows_ui(
+        &self,
+        ui: &Ui,
+        response: &Response,
+        state: &mut TableState,
+        mut cell: impl FnMut(usize, usize) -> Cell,
+        mut tip: impl FnMut(usize, usize) -> Option<String>,
+        touched: &mut Touched,
+    ) -> Option<Id> {
+        let shades = Shades::in_ui(ui);
+        let body = self.body;
+        let in_view = (body.height() / theme::ROW_HEIGHT).ceil() as usize;
+        let pointer = ui.input(|input| input.pointer.hover_pos());
+        let mut chosen = None;
+        for row in state.first..self.rows.min(state.first.saturating_add(in_view)) {
+            let top = body.top() + (row - state.first) as f32 * theme::ROW_HEIGHT;
+            let whole = Rect::from_min_size(pos2(body.left(), top), vec2(body.width(), theme::ROW_HEIGHT));
+            let place = whole.intersect(body);
+            // The table takes the keyboard, not each of its rows: Tab leaves it at once.
+            let on_row = ui.interact(place, self.id.with(row), Sense::CLICK);
+            if on_row.clicked() {
+                response.request_focus();
+                (state.chosen, touched.chosen) = (Some(row), Some(row));
+                let at = on_row.interact_pointer_pos();
+                touched.column = at.and_then(|at| self.column_at(at.x, whole));
+            }
+            if on_row.double_clicked() {
+                touched.opened = Some(row);
+            }
+            if on_row.hovered() {
+                touched.hovered = Some(row);
+            }
+            let is_chosen = state.chosen == Some(row);
+            if is_chosen || on_row.hovered() {
+                let colour = if is_chosen { shades.chosen } else { shades.bar.gamma_multiply(0.6) };
+                ui.painter().rect_filled(place, 2.0, colour);
+            }
+            let mut words = Vec::with_capacity(self.columns.len());
+            let mut told = None;
+            for (index, column) in self.columns.iter().enumerate() {
+                let cell = cell(row, index);
+                let whole = self.column(index, whole);
+                let seen = whole.intersect(body);
+                let is_cut = seen.is_positive() && cell_ui(ui, whole, seen, column, &cell, &shades);
+                if on_row.hovered() && pointer.is_some_and(|pointer| seen.contains(pointer)) {
+                    let more = tip(row, index);
+                    told = match (is_cut, more) {
+                        (true, Some(more)) if more != cell.text => Some(format!("{}\n{more}", cell.text)),
+                        (true, _) => Some(cell.text.clone()),
+                        (false, more) => more,
+                    };
+                }
+                words.push(cell.text);
+            }
+            if is_chosen {
+                chosen = Some(on_row.id);
+                if response.has_focus() {
+                    ui.painter().rect_stroke(place, 2.0, Stroke::new(1.0, shades.faint), StrokeKind::Inside);
+                }
+                if keys::is_copying(ui, response) {
+                    keys::copy(ui.ctx(), &words);
+                }
+            }
+            on_row.widget_info(|| WidgetInfo::selected(Role::Row, true, is_chosen, words.join(" · ")));
+            ui.ctx().accesskit_node_builder(on_row.id, |node| node.set_row_index(row));
+            if let Some(told) = told {
+                on_row.on_hover_text_at_pointer(told);
+            }
+        }
+        chosen
+    }
+}
+
+/// Paints a cell that lies at `whole` and of which `seen` is in view; whether its text is cut off.
+fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column, cell: &Cell, shades: &Shades) -> bool {
+    let painter = ui.painter().with_clip_rect(seen);
+    if let Some(share) = cell.share {
+        let mut bar = whole.shrink2(vec2(1.0, 1.0));
+        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+        bar.set_width((bar.width() * share).max(1.0));
+        painter.rect_filled(bar, 2.0, shades.bar);
+    }
+    let middle = whole.center().y;
+    let mut left = whole.left() + 6.0;
+    if let Some(colour) = cell.swatch {
+        let field = vec2(theme::SWATCH, theme::SWATCH);
+        painter.rect_filled(Rect::from_center_size(pos2(left + field.x / 2.0, middle), field), 2.0, colour);
+        left += field.x + 6.0;
+    }
+    let colour = match cell {
+        Cell { is_link: true, .. } => ui.visuals().hyperlink_color,
+        Cell { is_faint: true, .. } => shades.faint,
+        _ => shades.strong,
+    };
+    let format = egui::TextFormat::simple(FontId::proportional(13.0), colour);
+    let room = (whole.right() - left - 6.0).max(8.0);
+    let text = fitted(ui, &cell.text, &format.font_id, room, cell.keeps_end).unwrap_or_default();
+    let is_shortened = *text != *cell.text;
+    let mut job = egui::text::LayoutJob::single_section(text.into_owned(), format);
+    job.break_on_newline = false;
+    job.wrap = egui::text::TextWrapping::truncate_at_width(room);
+    let galley = painter.layout_job(job);
+    let is_cut = is_shortened || galley.elided || seen.width() + 0.5 < whole.width();
+    let x = if column.is_number { whole.right() - 6.0 - galley.size().x } else { left };
+    painter.galley(pos2(x, middle - galley.size().y / 2.0), galley, colour);
+    is_cut
+}
+
+/// The handle of a scroll bar.
+pub(super) fn handle(ui: &Ui, place: Rect, is_held: bool) {
+    let shades = Shades::in_ui(ui);
+    ui.painter().rect_filled(place, 3.0, if is_held { shades.faint } else { shades.grid });
+}

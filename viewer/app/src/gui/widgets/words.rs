@@ -1,0 +1,109 @@
+//! Words: what moments and blocks are called, wherever they are named.
+
+use highwater_analysis::{Metric, Moment};
+use highwater_snapshots::trace::Block;
+use highwater_snapshots::units::{format_count, format_nanos};
+use highwater_snapshots::{BlockId, EventId, Trace};
+
+use crate::figures::moment::count_of;
+
+/// When a moment is, in words: `step 1, optimizer, event 2,345`.
+pub fn when(moment: &Moment) -> String {
+    let Some(event) = moment.event else {
+        return "before the first event".to_owned();
+    };
+    let step = moment.step.map_or_else(String::new, |step| format!("step {step}, "));
+    let phase = moment.known_phase().map_or_else(String::new, |phase| format!("{phase}, "));
+    format!("{step}{phase}event {}", format_count(u64::from(event.0)))
+}
+
+/// The step and phase of a moment, where there is no room for [`when`]: `step 1, backward`.
+pub fn step_and_phase(moment: &Moment) -> String {
+    match (moment.event, moment.step) {
+        (None, _) => when(moment),
+        (_, Some(step)) => format!("step {step}, {}", moment.phase),
+        (_, None) => moment.known_phase().map_or_else(|| when(moment), |phase| phase.to_string()),
+    }
+}
+
+/// A moment in words: where in the recording, and when.
+pub fn moment_text(moment: &Moment) -> String {
+    let time = moment.time_ns.map_or_else(String::new, |time| format!(", at {}", format_nanos(time)));
+    format!("{}{time}", when(moment))
+}
+
+/// What to call a block: its category and the operation that made it.
+pub fn title(trace: &Trace, block: &Block) -> String {
+    match trace.tables.op_name(block.op) {
+        "" => block.category.to_string(),
+        op => format!("{} of {op}", block.category),
+    }
+}
+
+/// The bytes of a block that count for a total.
+pub fn size(block: &Block, metric: Metric) -> u64 {
+    if metric == Metric::Requested { block.requested } else { block.allocated }
+}
+
+/// From when to when a block lives, in words.
+pub fn life(trace: &Trace, id: BlockId) -> String {
+    // The event at which such a block's free was requested stands for none of the recording.
+    if trace.was_waiting_at_start(id) {
+        return "Freed before the recording, waiting for a stream".to_owned();
+    }
+    let block = trace.blocks.get(id);
+    let made = if block.is_baseline() { "before the recording".to_owned() } else { phase(trace, block.alloc) };
+    let Some(end) = block.free_requested.index() else {
+        return format!("Live from {made} to the end");
+    };
+    let first = block.alloc.index().unwrap_or(0);
+    let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0);
+    let lasted = format_nanos(time(end).saturating_sub(time(first)));
+    let events = count_of(end.saturating_sub(first) as u64, "event");
+    let freed = phase(trace, block.free_requested);
+    let within = if made == freed { format!("within {made}") } else { format!("from {made} to {freed}") };
+    format!("Live for {events} ({lasted}), {within}")
+}
+
+/// Step and phase at an event: `step 3 backward`.
+pub fn phase(trace: &Trace, event: EventId) -> String {
+    let Some(span) = trace.spans.at(event) else {
+        return String::new();
+    };
+    let step = span.step.map_or_else(String::new, |step| format!("step {step} "));
+    format!("{step}{}", span.phase)
+}
+
+/// Whether something of a recording was lost, or is wrong in its file; routine facts are no reason to warn.
+pub fn has_losses(trace: &Trace) -> bool {
+    !trace.trust.limits().is_empty() || !trace.problems.is_empty()
+}
+
+/// How many requests failed: `1 request failed`.
+pub fn failed_requests(count: u64) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} request{plural} failed", format_count(count))
+}
+
+/// An event with its time; `none` where there is no event.
+pub fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
+    match trace.events.time_of(event) {
+        Some(time) => format!("event {}, {}", format_count(u64::from(event.0)), format_nanos(time)),
+        None => none.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_rules_worked_out_is_no_loss() {
+        let mut trace = Trace::default();
+        (trace.trust.sizes_inferred, trace.trust.categories_guessed, trace.trust.baseline_inferred) =
+            (7549, true, true);
+        assert!(!has_losses(&trace));
+        trace.trust.events_lost = 1;
+        assert!(has_losses(&trace));
+    }
+}

@@ -1,0 +1,140 @@
+//! FileLook: how a file was looked at, so that it looks the same when it is opened again.
+
+use std::path::PathBuf;
+
+use highwater_analysis::Metric;
+use highwater_snapshots::DeviceId;
+use serde::{Deserialize, Serialize};
+
+use crate::gui::views::colouring::ColourBy;
+use crate::gui::views::timeline::Stacking;
+use crate::selection::{Axis, Selection, View};
+use crate::session::Recording;
+
+/// What was chosen for one file. What is not stored is as it is for a file that is new.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FileLook {
+    /// The file.
+    pub path: PathBuf,
+    /// The ordinal of the device.
+    pub device: u16,
+    /// The total.
+    pub metric: Metric,
+    /// What the horizontal axis counts.
+    pub axis: Axis,
+    /// What colours meant, and how bands lay on each other.
+    pub colours: Option<(ColourBy, Stacking)>,
+    /// The events that the recording had: only then is the view that of the same moments.
+    pub events: usize,
+    /// From where to where the view went on the axis, if not all of it was shown.
+    pub x: Option<[f64; 2]>,
+    /// The same in bytes.
+    pub y: Option<[f64; 2]>,
+}
+
+impl FileLook {
+    /// How `recording` is looked at; `None` if it has no file to be opened again.
+    pub fn of(recording: &Recording, selection: &Selection, colour_by: ColourBy, stacking: Stacking) -> Option<Self> {
+        let (view, whole) = (selection.view(), selection.whole(recording));
+        Some(Self {
+            path: recording.path.clone()?,
+            device: recording.devices.get(selection.device)?.device.0,
+            metric: selection.metric,
+            axis: selection.axis(),
+            colours: Some((colour_by, stacking)),
+            events: recording.trace.events.len(),
+            x: (view.x != whole.x).then_some([view.x.start, view.x.end]),
+            y: (view.y != whole.y).then_some([view.y.start, view.y.end]),
+        })
+    }
+
+    /// Looks at `recording` in this way, as far as that is possible.
+    pub fn apply(&self, recording: &Recording, selection: &mut Selection) {
+        let device = DeviceId(self.device);
+        let Some(device) = recording.devices.iter().position(|index| index.device == device) else {
+            return;
+        };
+        if device != selection.device {
+            selection.set_device(recording, device);
+        }
+        if recording.devices[device].summary.peaks.iter().any(|peak| peak.metric == self.metric) {
+            selection.set_metric(recording, self.metric);
+        }
+        selection.set_axis(recording, self.axis);
+        let is_sound = |range: &[f64; 2]| range.iter().all(|end| end.is_finite()) && range[0] < range[1];
+        if self.events != recording.trace.events.len() || (self.x.is_none() && self.y.is_none()) {
+            return;
+        }
+        let mut view: View = selection.view().clone();
+        if let Some([start, end]) = self.x.filter(is_sound) {
+            view.x = start..end;
+        }
+        if let Some([start, end]) = self.y.filter(is_sound) {
+            view.y = start..end;
+        }
+        selection.show(recording, view);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    const TEXT: &str = "alloc x 5 device=1\nalloc a 100 t=10us\nalloc y 50 device=1\nalloc b 300\nfree y device=1";
+
+    fn recording(text: &str) -> Recording {
+        Recording::new("a.snap", Some(PathBuf::from("/a.snap")), trace_from_text(text).unwrap())
+    }
+
+    fn look(recording: &Recording) -> (Selection, FileLook) {
+        let mut selection = Selection::new(recording);
+        selection.set_device(recording, 1);
+        selection.set_metric(recording, Metric::Allocated);
+        selection.set_axis(recording, Axis::Time);
+        selection.zoom(recording, [0.5, 0.5], [2000.0, 10.0]);
+        let look = FileLook::of(recording, &selection, ColourBy::Op, Stacking::Colour).unwrap();
+        (selection, look)
+    }
+
+    #[test]
+    fn a_file_opened_again_looks_as_it_was_left() {
+        let recording = recording(TEXT);
+        let (left, look) = look(&recording);
+        let stored = serde_json::to_string(&look).unwrap();
+        let look: FileLook = serde_json::from_str(&stored).unwrap();
+        let mut selection = Selection::new(&recording);
+        look.apply(&recording, &mut selection);
+        assert_eq!((selection.device, selection.metric, selection.axis()), (1, Metric::Allocated, Axis::Time));
+        assert_eq!(selection.view(), left.view());
+        assert_eq!(look.colours, Some((ColourBy::Op, Stacking::Colour)));
+    }
+
+    #[test]
+    fn a_file_that_has_changed_shows_all_of_itself() {
+        let (_, look) = look(&recording(TEXT));
+        let longer = recording(&format!("{TEXT}\nalloc z 1 device=1"));
+        let mut selection = Selection::new(&longer);
+        look.apply(&longer, &mut selection);
+        assert_eq!((selection.device, selection.axis()), (1, Axis::Time));
+        assert_eq!(*selection.view(), selection.whole(&longer));
+        let other = recording("alloc a 10");
+        let mut selection = Selection::new(&other);
+        look.apply(&other, &mut selection);
+        assert_eq!((selection.device, selection.metric), (0, Metric::default()));
+    }
+
+    #[test]
+    fn views_that_cannot_be_are_not_taken() {
+        let recording = recording(TEXT);
+        let mut selection = Selection::new(&recording);
+        let whole = selection.view().clone();
+        let events = recording.trace.events.len();
+        let strange = FileLook { events, x: Some([5.0, 1.0]), y: Some([f64::NAN, 2.0]), ..FileLook::default() };
+        strange.apply(&recording, &mut selection);
+        assert_eq!(*selection.view(), whole);
+        let without = Recording::new("made", None, trace_from_text(TEXT).unwrap());
+        assert_eq!(FileLook::of(&without, &Selection::new(&without), ColourBy::Op, Stacking::Age), None);
+    }
+}

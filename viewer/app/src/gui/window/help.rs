@@ -1,0 +1,65 @@
+//! Help: the list of keys, and what this program is.
+
+use eframe::egui::{Grid, Id, Label, Modal, RichText, ScrollArea, Ui};
+
+use crate::command::Command;
+use crate::gui::widgets::keys;
+use crate::gui::widgets::theme;
+
+/// What is shown over everything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// Every command with its keys.
+    Keys,
+    /// Name, version, purpose and licence.
+    About,
+}
+
+/// What the program is, in a sentence.
+const PURPOSE: &str = "Highwater shows where GPU memory goes: what was allocated, when, by which line of your program, \
+                       and what the peak is made of.";
+
+impl Help {
+    /// Shows it; gives whether it stays open.
+    pub fn help_ui(self, ui: &Ui) -> bool {
+        let mut is_open = true;
+        let modal = Modal::new(Id::unique("help")).show(ui.ctx(), |ui| {
+            ui.set_width(theme::HELP_WIDTH.min(ui.ctx().content_rect().width() - 60.0));
+            match self {
+                Self::Keys => keys_ui(ui),
+                Self::About => about_ui(ui),
+            }
+            ui.add_space(6.0);
+            if ui.button("Close").clicked() {
+                is_open = false;
+            }
+        });
+        is_open && !modal.should_close()
+    }
+}
+
+fn keys_ui(ui: &mut Ui) {
+    ui.heading("Keys");
+    ui.weak("In tables, treemaps, flame graphs and maps: arrows move, Enter opens, Escape leaves.");
+    ui.add_space(4.0);
+    let most = (ui.ctx().content_rect().height() - 180.0).max(120.0);
+    ScrollArea::vertical().max_height(most).auto_shrink([false, true]).show(ui, |ui| {
+        Grid::new("keys").num_columns(3).striped(true).spacing([14.0, 4.0]).show(ui, |ui| {
+            for command in Command::ALL {
+                let shown: Vec<String> = command.keys().iter().map(|key| keys::shown(key)).collect();
+                ui.label(command.name());
+                ui.label(RichText::new(shown.join(" or ")).strong());
+                ui.add(Label::new(RichText::new(command.tooltip()).weak()).wrap());
+                ui.end_row();
+            }
+        });
+    });
+}
+
+fn about_ui(ui: &mut Ui) {
+    ui.heading(format!("Highwater {}", env!("CARGO_PKG_VERSION")));
+    ui.label(PURPOSE);
+    ui.weak(format!("Licence: {}", env!("CARGO_PKG_LICENSE")));
+    ui.add_space(4.0);
+    ui.label("Every question that the app answers has a command: see `highwater --help`.");
+}

@@ -1,0 +1,84 @@
+//! Palette: all commands in one list, found by typing.
+
+use eframe::egui::{self, Align2, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea, TextEdit, Ui};
+
+use crate::command::Command;
+use crate::gui::widgets::theme;
+
+/// Distance of the palette from the window's upper edge, in points.
+const PALETTE_TOP: f32 = 60.0;
+
+/// The open palette.
+#[derive(Debug, Default)]
+pub struct Palette {
+    text: String,
+    chosen: usize,
+}
+
+/// What became of the palette in this frame.
+pub enum Choice {
+    /// It stays open.
+    None,
+    /// It was closed.
+    Closed,
+    /// A command was chosen.
+    Run(Command),
+}
+
+impl Palette {
+    /// Shows the palette; `is_usable` tells which commands can be run now.
+    pub fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Choice {
+        let found: Vec<Command> =
+            Command::search(&self.text).into_iter().filter(|command| is_usable(*command)).collect();
+        self.chosen = self.chosen.min(found.len().saturating_sub(1));
+        let mut choice = Choice::None;
+        // The upper edge stays where it is, however many commands are found.
+        let id = Id::unique("palette");
+        let area = Modal::default_area(id).anchor(Align2::CENTER_TOP, [0.0, PALETTE_TOP]);
+        let most = (ui.ctx().content_rect().height() - 2.0 * PALETTE_TOP - 90.0).clamp(80.0, 360.0);
+        let modal = Modal::new(id).area(area).show(ui.ctx(), |ui| {
+            ui.set_width(460.0);
+            let (up, down, enter) = ui.input_mut(|input| {
+                let mut pressed = |key| input.consume_key(Modifiers::NONE, key);
+                (pressed(Key::ArrowUp), pressed(Key::ArrowDown), pressed(Key::Enter))
+            });
+            self.chosen = (self.chosen + usize::from(down)).saturating_sub(usize::from(up));
+            self.chosen = self.chosen.min(found.len().saturating_sub(1));
+            let hint = theme::placeholder(ui, "Find a command: memory, leak, export …");
+            let search = TextEdit::singleline(&mut self.text).hint_text(hint).desired_width(f32::INFINITY);
+            let search = ui.add(search);
+            search.widget_info(|| egui::WidgetInfo::labeled(egui::Role::TextInput, true, "Find a command"));
+            search.request_focus();
+            ui.add_space(4.0);
+            let mut about = found.get(self.chosen).copied();
+            ScrollArea::vertical().max_height(most).show(ui, |ui| {
+                for (row, &command) in found.iter().enumerate() {
+                    let key = command.keys().first().copied().unwrap_or_default();
+                    let name = egui::Button::selectable(row == self.chosen, command.name());
+                    let response = ui.add_sized(
+                        [ui.available_width(), 22.0],
+                        name.shortcut_text(crate::gui::widgets::keys::shown(key)),
+                    );
+                    if response.hovered() {
+                        about = Some(command);
+                    }
+                    if response.clicked() {
+                        choice = Choice::Run(command);
+                    }
+                }
+                if found.is_empty() {
+                    ui.label(RichText::new("No command matches.").weak());
+                }
+            });
+            // Below the list, where it covers no command.
+            if let Some(command) = about {
+                ui.separator();
+                ui.add(Label::new(RichText::new(command.tooltip()).weak()).wrap());
+            }
+            if let Some(&command) = found.get(self.chosen).filter(|_| enter) {
+                choice = Choice::Run(command);
+            }
+        });
+        if modal.should_close() && matches!(choice, Choice::None) { Choice::Closed } else { choice }
+    }
+}

@@ -1,0 +1,117 @@
+//! PathField: a field for a path, for systems without file dialogs.
+
+use std::path::{Path, PathBuf};
+
+use eframe::egui::{self, Id, Key, Label, Modal, RichText, Role, TextEdit, Ui, WidgetInfo};
+
+use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::window::dialog::Ask;
+
+/// The open field.
+#[derive(Debug)]
+pub struct PathField {
+    ask: Ask,
+    text: String,
+    is_focused: bool,
+}
+
+/// What became of the field in this frame.
+#[derive(Debug)]
+pub enum Entered {
+    /// It stays open.
+    None,
+    /// It was closed.
+    Cancelled,
+    /// A path was entered.
+    Path(PathBuf),
+}
+
+impl PathField {
+    /// A field for the path that `ask` needs; one to save at begins with the name that is suggested.
+    pub fn new(ask: Ask) -> Self {
+        let folder = std::env::current_dir().unwrap_or_default();
+        let text = match &ask {
+            Ask::Save(task) => folder.join(task.name()).display().to_string(),
+            Ask::File | Ask::Folder => String::new(),
+        };
+        Self { ask, text, is_focused: false }
+    }
+
+    /// What the path is for.
+    pub fn into_ask(self) -> Ask {
+        self.ask
+    }
+
+    /// Shows the field over everything else.
+    pub fn path_field_ui(&mut self, ui: &Ui) -> Entered {
+        let mut entered = Entered::None;
+        let modal = Modal::new(Id::unique("path field")).show(ui.ctx(), |ui| {
+            ui.set_width(theme::TOOLTIP_WIDTH);
+            ui.strong(self.ask.title());
+            ui.weak("This system has no file dialog (desktop portal or zenity). Enter a path.");
+            let hint = if matches!(self.ask, Ask::Folder) { "/path/to/folder" } else { "/path/to/file" };
+            let hint = theme::placeholder(ui, hint);
+            let field = ui.add(TextEdit::singleline(&mut self.text).hint_text(hint).desired_width(f32::INFINITY));
+            field.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Path"));
+            if !std::mem::replace(&mut self.is_focused, true) {
+                field.request_focus();
+            }
+            let path = absolute(&self.text);
+            let problem = self.problem(&path);
+            let replaces = matches!(self.ask, Ask::Save(_)) && path.is_file();
+            let (text, colour) = match (problem.as_deref(), replaces) {
+                (Some(problem), _) => (problem, Shades::in_ui(ui).warning),
+                (None, true) => ("The file exists and will be replaced.", Shades::in_ui(ui).faint),
+                (None, false) => ("", Shades::in_ui(ui).faint),
+            };
+            let text = RichText::new(if self.text.is_empty() { "" } else { text }).color(colour);
+            ui.add(Label::new(text).wrap());
+            let has_entered = ui.input(|input| input.key_pressed(Key::Enter));
+            ui.horizontal(|ui| {
+                let name = match (&self.ask, replaces) {
+                    (Ask::Save(_), true) => "Replace",
+                    (Ask::Save(_), false) => "Save",
+                    (Ask::File | Ask::Folder, _) => "Open",
+                };
+                let button = ui.add_enabled(problem.is_none(), egui::Button::new(name));
+                if button.clicked() || has_entered && problem.is_none() {
+                    entered = Entered::Path(path.clone());
+                }
+                if ui.button("Cancel").clicked() {
+                    entered = Entered::Cancelled;
+                }
+            });
+        });
+        if modal.should_close() && matches!(entered, Entered::None) { Entered::Cancelled } else { entered }
+    }
+
+    /// Why `path` cannot be used.
+    fn problem(&self, path: &Path) -> Option<String> {
+        if self.text.trim().is_empty() {
+            return Some("Enter a path.".to_owned());
+        }
+        let shown = path.display();
+        match self.ask {
+            Ask::File if !path.exists() => Some(format!("cannot open {shown}: no such file; check the path")),
+            Ask::Folder if !path.exists() => Some(format!("cannot open {shown}: no such folder; check the path")),
+            Ask::Folder if !path.is_dir() => Some(format!("cannot open {shown}: not a folder; use Open… for a file")),
+            Ask::Save(_) if path.is_dir() => Some(format!("cannot save to {shown}: it is a folder; add a file name")),
+            Ask::Save(_) if !path.parent().is_some_and(Path::is_dir) => {
+                let folder = path.parent().unwrap_or(path).display();
+                Some(format!("cannot save to {shown}: no folder {folder}; create it first"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The path that was typed, with `~` for the home folder, from the current folder on.
+fn absolute(text: &str) -> PathBuf {
+    let text = text.trim();
+    let home = std::env::home_dir().filter(|_| text == "~" || text.starts_with("~/"));
+    let path = match home {
+        Some(home) => home.join(text.trim_start_matches('~').trim_start_matches('/')),
+        None => PathBuf::from(text),
+    };
+    std::path::absolute(&path).unwrap_or(path)
+}

@@ -1,0 +1,128 @@
+//! Saving: writes a picture or a table to the path that the user chose, on a background thread, and reports how it went.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use crate::files::destination::{io_error, write_whole};
+
+/// Writes the file at the path that was chosen; else says why not, in a sentence.
+type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
+
+/// What is to be written.
+pub struct Task {
+    /// What the dialog is called.
+    title: &'static str,
+    /// The name that it suggests.
+    name: String,
+    /// What kinds of file there are, each with its endings.
+    kinds: &'static [(&'static str, &'static [&'static str])],
+    write: WriteTo,
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Task").field("title", &self.title).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Task {
+    /// A picture of `what`, which `write` writes as PNG or SVG by the path's ending.
+    pub fn picture(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
+        let kinds: &[(&str, &[&str])] = &[("PNG", &["png"]), ("SVG", &["svg"])];
+        Self { title: "Save a picture", name: format!("{what}.png"), kinds, write: Box::new(write) }
+    }
+
+    /// A picture of the window, which `write` writes as PNG.
+    pub fn window(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
+        let name = format!("{what}.png");
+        Self { title: "Save the window", name, kinds: &[("PNG", &["png"])], write: Box::new(write) }
+    }
+
+    /// A table of `what`, whose lines `write` writes.
+    pub fn table(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Self {
+        let write = move |path: &Path| {
+            let written = write_whole(path, |out| {
+                let mut out = BufWriter::new(out);
+                write(&mut out).and_then(|()| out.flush()).map_err(io_error)
+            });
+            written.map(|_| ()).map_err(|why| why.to_string())
+        };
+        let name = format!("{what}.csv");
+        Self { title: "Save a table", name, kinds: &[("CSV", &["csv"])], write: Box::new(write) }
+    }
+
+    /// The title of the dialog that asks for a path.
+    pub fn title(&self) -> &'static str {
+        self.title
+    }
+
+    /// The file name that is suggested.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kinds of file, each with its endings.
+    pub fn kinds(&self) -> &'static [(&'static str, &'static [&'static str])] {
+        self.kinds
+    }
+
+    /// Writes to `path`, to which the first ending is added where it has none.
+    pub fn write(self, path: &Path) -> Result<PathBuf, String> {
+        let mut path = path.to_owned();
+        if path.extension().is_none() {
+            path.set_extension(self.kinds[0].1[0]);
+        }
+        (self.write)(&path).map(|()| path)
+    }
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct Saving {
+    outcome: Receiver<Result<PathBuf, String>>,
+}
+
+impl Saving {
+    /// Writes to `path`. `wake` is called when it is done.
+    pub fn start(task: Task, path: PathBuf, wake: impl FnOnce() + Send + 'static) -> Self {
+        let (sender, outcome) = channel();
+        let failed = sender.clone();
+        let work = move || {
+            // The window may be closed by now.
+            let _ = sender.send(task.write(&path));
+            wake();
+        };
+        if let Err(why) = std::thread::Builder::new().name("highwater-save".to_owned()).spawn(work) {
+            let _ = failed.send(Err(format!("cannot write the file: {why}")));
+        }
+        Self { outcome }
+    }
+
+    /// Once it is known: where it was written, or why not.
+    pub fn poll(&self) -> Option<Result<PathBuf, String>> {
+        match self.outcome.try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err("cannot write the file: internal error".to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_written_whole_under_a_name_with_its_ending() {
+        let folder = tempfile::tempdir().unwrap();
+        let task = Task::table("moment", |out| out.write_all(b"a,b\n"));
+        let path = task.write(&folder.path().join("mine")).unwrap();
+        assert_eq!(path, folder.path().join("mine.csv"));
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "a,b\n");
+        let task = Task::table("moment", |_| Err(io::Error::other("not ready")));
+        let why = task.write(&folder.path().join("other.csv")).unwrap_err();
+        assert!(why.contains("not ready"), "{why}");
+        assert!(!folder.path().join("other.csv").exists(), "half a table");
+    }
+}

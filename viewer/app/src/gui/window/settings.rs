@@ -1,0 +1,207 @@
+//! Settings: what the app remembers from one start to the next: choices, recent files, and how each file was looked at.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::gui::views::colouring::ColourBy;
+use crate::gui::views::moment::Choices;
+use crate::gui::views::timeline::Stacking;
+use crate::gui::widgets::layout::{Bottom, Side};
+use crate::gui::window::file_look::FileLook;
+
+/// Files kept in the list.
+const MOST_RECENT: usize = 10;
+/// Files of which it is kept how they were looked at.
+const MOST_LOOKS: usize = 50;
+
+/// Choices that outlive a recording. Stored as a JSON text, of which each part is read by itself: what an older or newer
+/// program wrote differently costs that part alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Files opened lately, the last one first.
+    pub recent: Vec<PathBuf>,
+    /// What colours mean.
+    pub colour_by: ColourBy,
+    /// The order of the stack.
+    pub stacking: Stacking,
+    /// Whether totals are drawn as lines.
+    pub has_lines: bool,
+    /// Whether lines and letters are stronger than usual.
+    pub has_contrast: bool,
+    /// Whether blocks that do not meet the conditions are hidden, not only dimmed.
+    pub is_hiding: bool,
+    /// How memory is taken apart and shown at a moment.
+    pub choices: Choices,
+    /// The view at the side of the timeline.
+    pub side: Side,
+    /// The view below the timeline.
+    pub bottom: Option<Bottom>,
+    /// How files were looked at, the last one first.
+    looks: Vec<FileLook>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            recent: Vec::new(),
+            colour_by: ColourBy::default(),
+            stacking: Stacking::default(),
+            has_lines: true,
+            has_contrast: false,
+            is_hiding: false,
+            choices: Choices::default(),
+            side: Side::Moment,
+            bottom: None,
+            looks: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Puts `path` first in the list of recent files.
+    pub fn remember(&mut self, path: &Path) {
+        self.forget(path);
+        self.recent.insert(0, path.to_owned());
+        self.recent.truncate(MOST_RECENT);
+    }
+
+    /// Takes `path` off the list of recent files.
+    pub fn forget(&mut self, path: &Path) {
+        self.recent.retain(|known| known != path);
+    }
+
+    /// How the file at `path` was looked at when it was last closed.
+    pub fn look(&self, path: &Path) -> Option<&FileLook> {
+        self.looks.iter().find(|look| look.path == path)
+    }
+
+    /// Remembers how a file is looked at.
+    pub fn keep_look(&mut self, look: FileLook) {
+        self.looks.retain(|known| known.path != look.path);
+        self.looks.insert(0, look);
+        self.looks.truncate(MOST_LOOKS);
+    }
+
+    fn to_json(&self) -> String {
+        let Self { recent, colour_by, stacking, has_lines, has_contrast, is_hiding, choices, side, bottom, looks } =
+            self;
+        serde_json::json!({
+            "recent": recent,
+            "colour_by": colour_by,
+            "stacking": stacking,
+            "has_lines": has_lines,
+            "has_contrast": has_contrast,
+            "is_hiding": is_hiding,
+            "choices": choices,
+            "side": side,
+            "bottom": bottom,
+            "looks": looks,
+        })
+        .to_string()
+    }
+
+    fn from_json(text: &str) -> Self {
+        let mut settings = Self::default();
+        let Ok(Value::Object(mut parts)) = serde_json::from_str(text) else {
+            return settings;
+        };
+        take(&mut parts, "recent", &mut settings.recent);
+        take(&mut parts, "colour_by", &mut settings.colour_by);
+        take(&mut parts, "stacking", &mut settings.stacking);
+        take(&mut parts, "has_lines", &mut settings.has_lines);
+        take(&mut parts, "has_contrast", &mut settings.has_contrast);
+        take(&mut parts, "is_hiding", &mut settings.is_hiding);
+        take(&mut parts, "choices", &mut settings.choices);
+        take(&mut parts, "side", &mut settings.side);
+        take(&mut parts, "bottom", &mut settings.bottom);
+        let mut looks: Vec<Value> = Vec::new();
+        take(&mut parts, "looks", &mut looks);
+        settings.looks = looks.into_iter().filter_map(|look| serde_json::from_value(look).ok()).collect();
+        settings.recent.truncate(MOST_RECENT);
+        settings.looks.truncate(MOST_LOOKS);
+        settings
+    }
+}
+
+/// Puts part `name` in place of `into`, if it is there and can be read.
+fn take<T: DeserializeOwned>(parts: &mut Map<String, Value>, name: &str, into: &mut T) {
+    let value = parts.remove(name).and_then(|value| serde_json::from_value(value).ok());
+    if let Some(value) = value {
+        *into = value;
+    }
+}
+
+impl Serialize for Settings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.to_json())
+    }
+}
+
+impl<'de> Deserialize<'de> for Settings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self::from_json(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_file_comes_first_and_none_comes_twice() {
+        let mut settings = Settings::default();
+        for name in ["a", "b", "a"] {
+            settings.remember(Path::new(name));
+        }
+        assert_eq!(settings.recent, [Path::new("a"), Path::new("b")]);
+        for number in 0..20 {
+            settings.remember(Path::new(&number.to_string()));
+        }
+        assert_eq!(settings.recent.len(), MOST_RECENT);
+        settings.forget(Path::new("19"));
+        assert_eq!(settings.recent[0], Path::new("18"));
+    }
+
+    fn look(name: &str) -> FileLook {
+        FileLook { path: PathBuf::from(name), device: 3, ..FileLook::default() }
+    }
+
+    #[test]
+    fn looks_of_the_last_files_are_kept_and_come_back_from_storage() {
+        let mut settings = Settings {
+            colour_by: ColourBy::Scope(2),
+            has_lines: false,
+            has_contrast: true,
+            side: Side::Statistics,
+            bottom: Some(Bottom::Events),
+            ..Settings::default()
+        };
+        settings.remember(Path::new("a"));
+        for number in 0..60 {
+            settings.keep_look(look(&number.to_string()));
+        }
+        settings.keep_look(look("30"));
+        assert_eq!(settings.looks.len(), MOST_LOOKS);
+        assert!(settings.look(Path::new("9")).is_none());
+        let stored = serde_json::to_string(&settings).unwrap();
+        let back: Settings = serde_json::from_str(&stored).unwrap();
+        assert_eq!(back, settings);
+        assert_eq!(back.look(Path::new("30")).unwrap().device, 3);
+    }
+
+    #[test]
+    fn what_cannot_be_read_costs_itself_alone() {
+        let text = r#"{
+            "recent": ["a"], "colour_by": "Flavour", "has_lines": false, "new": 7,
+            "looks": [{"path": "a", "axis": "Sideways"}, {"path": "b", "device": 1, "unheard": []}, 5]
+        }"#;
+        let settings = Settings::from_json(text);
+        assert_eq!((settings.recent.len(), settings.colour_by, settings.has_lines), (1, ColourBy::default(), false));
+        let known: Vec<&Path> = settings.looks.iter().map(|look| look.path.as_path()).collect();
+        assert_eq!(known, [Path::new("b")]);
+        assert_eq!(Settings::from_json("(recent: [])"), Settings::default());
+    }
+}

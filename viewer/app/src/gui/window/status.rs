@@ -1,0 +1,159 @@
+//! Status: the line at the bottom: the device and how large it is, then the file and how far it can be trusted.
+
+use eframe::egui::{Align, FontSelection, Label, Layout, Link, RichText, Role, TextStyle, Ui, WidgetInfo, WidgetText};
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use crate::command::Command;
+use crate::gui::widgets::theme::Shades;
+use crate::gui::widgets::words::{failed_requests, has_losses};
+use crate::session::Recording;
+
+/// The part of the line's width that the file's name may take.
+const NAME_SHARE: f32 = 0.3;
+/// Stands before what is said of the whole file.
+const FILE: &str = "File: ";
+/// Between two facts.
+const SEPARATOR: &str = "  ·  ";
+
+/// Shows the line: the device first, then the file; gives the command that was clicked. What has no room is left out,
+/// the least important first, and shown where the pointer rests on the line.
+pub fn status_ui(
+    ui: &mut Ui,
+    recording: &Recording,
+    device: usize,
+    [is_drawing, is_following]: [bool; 2],
+) -> Option<Command> {
+    let mut chosen = None;
+    let all = ui.available_width();
+    ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+        if is_following {
+            let key = Command::ToggleFollow.keys()[0];
+            let tooltip = format!("The app reads the file while the program writes it ({key} stops).");
+            ui.label(RichText::new("following").weak()).on_hover_text(tooltip);
+        }
+        if is_drawing {
+            ui.label(RichText::new("drawing…").weak());
+        }
+        ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+            let failed = failed(recording, device);
+            let trust = Trust::of(recording);
+            // What is said of the file has its room first.
+            let gap = ui.spacing().item_spacing.x;
+            let name = (width(ui, FILE) + width(ui, &recording.name) + 1.0).min(all * NAME_SHARE);
+            let needed = [failed.as_deref().unwrap_or_default(), &trust.short].map(|text| width(ui, text) + gap);
+            let room = ui.available_width() - name - needed.iter().sum::<f32>() - 4.0 * gap;
+            facts_ui(ui, &facts(recording, device), room);
+            ui.separator();
+            let path = recording.path.as_ref().map(|path| path.display().to_string());
+            ui.scope(|ui| {
+                ui.set_max_width(name);
+                let name = ui.add(Label::new(format!("{FILE}{}", recording.name)).truncate());
+                name.on_hover_text(path.as_deref().unwrap_or(&recording.name));
+            });
+            chosen = failed.and_then(|text| failed_ui(ui, text));
+            trust_ui(ui, &trust);
+        });
+    });
+    chosen
+}
+
+/// How many requests failed in the file, and on which devices; none where none did.
+fn failed(recording: &Recording, device: usize) -> Option<String> {
+    let failed = |row: usize| recording.devices[row].summary.oom_events;
+    let all: u64 = (0..recording.devices.len()).map(failed).sum();
+    if all == 0 {
+        return None;
+    }
+    let mut text = failed_requests(all);
+    if recording.devices.len() > 1 || failed(device) < all {
+        let on: Vec<String> = (0..recording.devices.len())
+            .filter(|row| failed(*row) > 0)
+            .map(|row| recording.devices[row].device.0.to_string())
+            .collect();
+        let plural = if on.len() == 1 { "" } else { "s" };
+        text += &format!(" on device{plural} {}", on.join(", "));
+    }
+    Some(text)
+}
+
+/// `text` as a link to the next failed request.
+fn failed_ui(ui: &mut Ui, text: String) -> Option<Command> {
+    let text = RichText::new(text).color(Shades::in_ui(ui).warning);
+    let tooltip = format!("Out of memory. {} ({})", Command::NextOom.tooltip(), Command::NextOom.keys()[0]);
+    ui.add(Link::new(text)).on_hover_text(tooltip).clicked().then_some(Command::NextOom)
+}
+
+/// The facts of a device, the most important first.
+fn facts(recording: &Recording, device: usize) -> Vec<String> {
+    let summary = &recording.devices[device].summary;
+    let mut facts = vec![recording.device_label(device)];
+    if summary.capacity_bytes > 0 {
+        facts.push(format_bytes(summary.capacity_bytes));
+    }
+    facts.push(format!("{} events", format_count(summary.events)));
+    facts.push(format!("{} allocations", format_count(summary.allocs)));
+    if summary.baseline_bytes > 0 {
+        facts.push(format!("{} live before the recording", format_bytes(summary.baseline_bytes)));
+    }
+    facts
+}
+
+/// As many of `facts` as `room` points have room for, at least the first.
+fn facts_ui(ui: &mut Ui, facts: &[String], room: f32) {
+    let texts = (1..=facts.len()).rev().map(|count| facts[..count].join(SEPARATOR));
+    let shown = texts.into_iter().find(|text| width(ui, text) <= room);
+    let text = shown.or(facts.first().cloned()).unwrap_or_default();
+    ui.scope(|ui| {
+        ui.set_max_width(room.max(0.0));
+        ui.add(Label::new(RichText::new(text).weak()).truncate()).on_hover_text(facts.join(SEPARATOR));
+    });
+}
+
+/// What limits how far the figures of a file can be trusted.
+#[derive(Debug)]
+struct Trust {
+    sentences: Vec<String>,
+    is_warning: bool,
+    /// How many sentences there are, or that there are none.
+    short: String,
+}
+
+impl Trust {
+    fn of(recording: &Recording) -> Self {
+        let trace = &recording.trace;
+        let problems = trace.problems.iter().map(|problem| problem.what.clone());
+        let sentences: Vec<String> = trace.trust_sentences().into_iter().chain(problems).collect();
+        let is_warning = has_losses(trace);
+        let thing = if is_warning { "warning" } else { "note" };
+        let plural = if sentences.len() == 1 { "" } else { "s" };
+        let short = match sentences.len() {
+            0 => "complete recording".to_owned(),
+            count => format!("{count} {thing}{plural}"),
+        };
+        Self { sentences, is_warning, short }
+    }
+}
+
+/// Shows the first sentence where there is room, else how many there are.
+fn trust_ui(ui: &mut Ui, trust: &Trust) {
+    let Trust { sentences, is_warning, short } = trust;
+    let Some(first) = sentences.first() else {
+        let tooltip = "Nothing was lost, inferred or guessed: every number is exact.";
+        ui.add(Label::new(RichText::new(short).weak()).truncate()).on_hover_text(tooltip);
+        return;
+    };
+    let long = if sentences.len() == 1 { first.clone() } else { format!("{first} (and {} more)", sentences.len() - 1) };
+    let text = RichText::new(if width(ui, &long) <= ui.available_width() { &long } else { short });
+    let text = if *is_warning { text.color(Shades::in_ui(ui).warning) } else { text.weak() };
+    let response = ui.add(Label::new(text).truncate());
+    // A screen reader has room for all of it.
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, sentences.join("; ")));
+    response.on_hover_text(sentences.join("\n"));
+}
+
+/// The width of `text` on one line.
+fn width(ui: &Ui, text: &str) -> f32 {
+    let text = WidgetText::from(text);
+    let font = FontSelection::Style(TextStyle::Body);
+    text.into_galley(ui, Some(eframe::egui::TextWrapMode::Extend), f32::INFINITY, font).size().x
+}

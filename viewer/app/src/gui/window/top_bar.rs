@@ -1,0 +1,277 @@
+//! TopBar: menus, and below them what is shown and how: device, total, colours, axis, filter.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use eframe::egui::{Button, ScrollArea, Ui};
+use highwater_analysis::{GroupKey, Metric};
+
+use crate::command::Command;
+use crate::gui::filter::search::{Place, Search};
+use crate::gui::views::colouring::ColourBy;
+use crate::gui::views::timeline::Stacking;
+use crate::gui::widgets::choice::{Entry, choice_ui};
+use crate::gui::widgets::keys;
+use crate::gui::widgets::theme;
+use crate::gui::window::tabs::{Tab, distinct_names};
+use crate::selection::{Axis, Selection};
+use crate::session::Recording;
+
+/// The menus: what each is called, and its commands in groups.
+const MENUS: [(&str, &[&[Command]]); 6] = {
+    use Command as C;
+    [
+        (
+            "File",
+            &[
+                &[C::Open, C::OpenFolder, C::Reload, C::ToggleFollow, C::Close],
+                &[C::ShowRanks, C::NextFile, C::PreviousFile, C::Compare],
+                &[C::SavePicture, C::Screenshot, C::CopyTable, C::SaveTable, C::SaveBelow],
+                &[C::Quit],
+            ],
+        ),
+        (
+            "View",
+            &[
+                &[
+                    C::ShowMoment,
+                    C::ShowBlock,
+                    C::ShowStatistics,
+                    C::ShowKept,
+                    C::ShowSegments,
+                    C::ShowEvents,
+                    C::ShowExplain,
+                    C::ShowWhatIf,
+                ],
+                &[C::NextLook, C::NextKey],
+                &[C::FitAll, C::ZoomIn, C::ZoomOut, C::ZoomInBytes, C::ZoomOutBytes, C::ToggleFit],
+                &[C::ToggleAxis, C::NextMetric, C::NextDevice, C::ToggleLines],
+                &[C::ToggleTheme, C::ToggleContrast, C::ScaleUp, C::ScaleDown, C::ScaleReset],
+            ],
+        ),
+        (
+            "Colour",
+            &[
+                &[
+                    C::ColourByCategory,
+                    C::ColourByScope,
+                    C::ColourByOp,
+                    C::ColourByCallSite,
+                    C::ColourByLifetime,
+                    C::ColourByStream,
+                ],
+                &[C::DeeperScope, C::ShallowerScope, C::ToggleStacking],
+            ],
+        ),
+        (
+            "Go",
+            &[
+                &[C::Undo, C::Redo],
+                &[C::GoToPeak, C::PreviousPeak, C::NextPeak, C::PreviousOom, C::NextOom],
+                &[C::PreviousStep, C::NextStep, C::PreviousEvent, C::NextEvent],
+                &[C::PanLeft, C::PanRight, C::PanUp, C::PanDown],
+                &[C::LargestBlock, C::BlockAbove, C::BlockBelow, C::ZoomToBlock, C::Unpin],
+            ],
+        ),
+        ("Find", &[&[C::Search, C::ClearSearch, C::ToggleHide], &[C::MarkA, C::MarkB, C::ShowRange, C::Unmark]]),
+        ("Help", &[&[C::Palette, C::ShowKeys], &[C::About]]),
+    ]
+};
+
+/// What was chosen in the menus.
+pub enum Picked {
+    /// A command.
+    Command(Command),
+    /// A recent file.
+    File(PathBuf),
+}
+
+/// Shows the menus; gives what was chosen. `recent` files stand in the first of them.
+pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> bool) -> Option<Picked> {
+    let mut chosen = None;
+    for (name, groups) in MENUS {
+        let most = ui.ctx().content_rect().height() - theme::MENU_MARGIN;
+        let commands_ui = |ui: &mut Ui| {
+            ui.set_min_width(230.0);
+            for (row, group) in groups.iter().enumerate() {
+                if row > 0 {
+                    ui.separator();
+                }
+                for &command in *group {
+                    let key = command.keys().first().copied().map(keys::shown).unwrap_or_default();
+                    let button = Button::new(command.name()).shortcut_text(key);
+                    let response = ui.add_enabled(is_usable(command), button).on_hover_text(command.tooltip());
+                    if response.clicked() {
+                        chosen = Some(Picked::Command(command));
+                        ui.close();
+                    }
+                    if command == Command::OpenFolder
+                        && let Some(path) = recent_ui(ui, recent)
+                    {
+                        chosen = Some(Picked::File(path));
+                        ui.close();
+                    }
+                }
+            }
+        };
+        // In a low window the menu scrolls.
+        ui.menu_button(name, |ui| {
+            ScrollArea::vertical().max_height(most).min_scrolled_height(most).show(ui, commands_ui)
+        });
+    }
+    chosen
+}
+
+/// The list of recent files; gives the one that was chosen.
+fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
+    let tab = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Tab { name, path: Some(path.clone()) }
+    };
+    let names = distinct_names(&recent.iter().map(tab).collect::<Vec<_>>());
+    let mut chosen = None;
+    ui.add_enabled_ui(!recent.is_empty(), |ui| {
+        ui.menu_button("Recent files", |ui| {
+            for (path, name) in recent.iter().zip(&names) {
+                if ui.button(name).on_hover_text(path.display().to_string()).clicked() {
+                    chosen = Some(path.clone());
+                }
+            }
+        });
+    });
+    chosen
+}
+
+/// What the user changed in the tool bar.
+pub enum Change {
+    /// Another device, by row.
+    Device(usize),
+    /// Another total.
+    Metric(Metric),
+    /// Other colours.
+    ColourBy(ColourBy),
+    /// Another order of the stack.
+    Stacking(Stacking),
+    /// Another axis.
+    Axis(Axis),
+    /// Other conditions.
+    Search(String),
+    /// A command.
+    Run(Command),
+}
+
+/// What the tool bar shows.
+pub struct Shown<'a> {
+    /// The recording.
+    pub recording: &'a Arc<Recording>,
+    /// What is looked at.
+    pub selection: &'a Selection,
+    /// How many events have happened at the moment that the panels show.
+    pub position: usize,
+    /// What colours mean.
+    pub colour_by: ColourBy,
+    /// The order of the stack.
+    pub stacking: Stacking,
+    /// The box of conditions.
+    pub search: &'a mut Search,
+    /// Whether blocks that do not meet them are hidden.
+    pub is_hiding: &'a mut bool,
+}
+
+/// Shows the tool bar; gives what was changed.
+pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
+    let mut change = None;
+    let recording = shown.recording;
+    let mut offer = |next: Change| change = Some(next);
+    ui.horizontal_wrapped(|ui| {
+        for command in [Command::GoToPeak, Command::FitAll] {
+            let key = keys::shown(command.keys()[0]);
+            let name = if command == Command::GoToPeak { "Peak" } else { "Everything" };
+            let button = ui.add(Button::new(name).shortcut_text(key)).on_hover_text(command.tooltip());
+            if button.clicked() {
+                offer(Change::Run(command));
+            }
+        }
+        ui.separator();
+        if recording.devices.len() > 1 {
+            let name = |row: &usize| recording.device_label(*row);
+            let rows: Vec<usize> = (0..recording.devices.len()).collect();
+            if let Some(row) = named_ui(ui, "Device", &shown.selection.device, &rows, name) {
+                offer(Change::Device(row));
+            }
+        }
+        let metrics = metrics_of(recording, shown.selection.device);
+        let name = |metric: &Metric| metric.name().replace('_', " ");
+        if let Some(metric) = named_ui(ui, "Total", &shown.selection.metric, &metrics, name) {
+            offer(Change::Metric(metric));
+        }
+        let entry = |by: &ColourBy| Entry { name: by.label(), problem: colouring_problem(recording, *by) };
+        if let Some(by) = named_ui(ui, "Colour by", &shown.colour_by, &colourings_of(recording), entry) {
+            offer(Change::ColourBy(by));
+        }
+        let name = |stacking: &Stacking| if *stacking == Stacking::Age { "age" } else { "colour" }.to_owned();
+        if let Some(next) = named_ui(ui, "Stack by", &shown.stacking, &[Stacking::Age, Stacking::Colour], name) {
+            offer(Change::Stacking(next));
+        }
+        ui.label("Across");
+        for (axis, name) in [(Axis::Event, "events"), (Axis::Time, "time")] {
+            let response = ui.selectable_label(shown.selection.axis() == axis, name);
+            if response.on_hover_text(Command::ToggleAxis.tooltip()).clicked() {
+                offer(Change::Axis(axis));
+            }
+        }
+        let at = Place { device: shown.selection.device, metric: shown.selection.metric, position: shown.position };
+        if let Some(text) = shown.search.search_ui(ui, recording, Some(at), shown.is_hiding) {
+            offer(Change::Search(text));
+        }
+    });
+    change
+}
+
+/// A list with its name before it.
+fn named_ui<T: Clone + PartialEq, E: Into<Entry>>(
+    ui: &mut Ui,
+    name: &str,
+    now: &T,
+    all: &[T],
+    entry: impl Fn(&T) -> E,
+) -> Option<T> {
+    ui.label(name);
+    choice_ui(ui, name, now, all, entry)
+}
+
+/// The totals that a device has.
+pub fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
+    recording.devices[device].summary.peaks.iter().map(|peak| peak.metric).collect()
+}
+
+/// What blocks can be coloured by; what no block of the recording has cannot be chosen.
+fn colourings_of(recording: &Recording) -> Vec<ColourBy> {
+    let scopes = (1..=recording.deepest_scope.max(1)).map(ColourBy::Scope);
+    let rest = [ColourBy::Op, ColourBy::CallSite, ColourBy::Lifetime, ColourBy::Stream];
+    std::iter::once(ColourBy::Category).chain(scopes).chain(rest).collect()
+}
+
+/// Why blocks cannot be coloured so.
+pub fn colouring_problem(recording: &Recording, by: ColourBy) -> Option<&'static str> {
+    let key = match by {
+        ColourBy::Scope(_) => GroupKey::Scope,
+        ColourBy::Op => GroupKey::Op,
+        ColourBy::CallSite => GroupKey::Frame,
+        _ => return None,
+    };
+    recording.absent.reason(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_one_place_in_the_menus() {
+        for &command in Command::ALL {
+            let places = MENUS.iter().flat_map(|(_, groups)| groups.iter().flat_map(|group| group.iter()));
+            assert_eq!(places.filter(|other| **other == command).count(), 1, "{}", command.name());
+        }
+    }
+}

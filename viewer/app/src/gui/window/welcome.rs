@@ -1,0 +1,287 @@
+//! Welcome: what the window shows while nothing is open: how to begin, recent files, examples, and what one will see.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use eframe::egui::{Button, FontId, Label, ProgressBar, RichText, Role, ScrollArea, Ui, WidgetInfo, vec2};
+use highwater_snapshots::units::format_bytes;
+
+use crate::command::Command;
+use crate::example::{Example, Running};
+use crate::files::loader::Loading;
+use crate::gui::widgets::keys;
+use crate::gui::window::recents::{Fact, Recents};
+
+/// What the user chose on the page.
+pub enum Wish {
+    /// Ask for a file.
+    Ask,
+    /// Open this file.
+    Open(PathBuf),
+    /// Remove this file from the list.
+    Forget(PathBuf),
+    /// Record this example and open it.
+    Record(Example),
+}
+
+/// The page.
+#[derive(Debug, Default)]
+pub struct Welcome {
+    recents: Recents,
+}
+
+/// Width of the text in points.
+const WIDTH: f32 = 620.0;
+
+/// What makes a snapshot in PyTorch.
+const PYTORCH: &str = "torch.cuda.memory._record_memory_history()   # before the steps\ntorch.cuda.memory._dump_snapshot(\"s.pickle\")  # after them";
+
+/// What one will see.
+const SEEN: [&str; 3] = [
+    "Every block of memory is a band from its allocation to its free; its colour shows its category.",
+    "The peak is marked, and a table beside the timeline shows what is using memory there.",
+    "A click on a band shows the line of your program that allocated the block.",
+];
+
+impl Welcome {
+    /// Shows the page. `examples` can be recorded; `running` is being recorded.
+    pub fn welcome_ui(
+        &mut self,
+        ui: &mut Ui,
+        recent: &[PathBuf],
+        examples: &[Example],
+        running: Option<&Running>,
+    ) -> Option<Wish> {
+        let ctx = ui.ctx().clone();
+        self.recents.refresh(recent, move || ctx.request_repaint());
+        let mut wish = None;
+        ScrollArea::vertical().auto_shrink([false, false]).show(ui, |ui| {
+            let width = WIDTH.min(ui.available_width() - 16.0);
+            ui.add_space((ui.available_height() * 0.07).max(8.0));
+            ui.horizontal(|ui| {
+                ui.add_space(((ui.available_width() - width) / 2.0).max(0.0));
+                ui.vertical(|ui| {
+                    ui.set_width(width);
+                    head_ui(ui, &mut wish);
+                    self.recents_ui(ui, recent, &mut wish);
+                    examples_ui(ui, examples, running, &mut wish);
+                    pytorch_ui(ui);
+                    seen_ui(ui);
+                });
+            });
+        });
+        wish
+    }
+
+    fn recents_ui(&self, ui: &mut Ui, recent: &[PathBuf], wish: &mut Option<Wish>) {
+        if recent.is_empty() {
+            return;
+        }
+        heading_ui(ui, "Recent");
+        let now = SystemTime::now();
+        for path in recent {
+            let name = file_name(path);
+            let fact = self.recents.fact(path, now);
+            ui.horizontal(|ui| {
+                let (text, told) = match &fact {
+                    Fact::Missing => (RichText::new(&name).size(14.5).weak().strikethrough(), "missing"),
+                    Fact::There(facts) => (RichText::new(&name).size(14.5), facts.as_str()),
+                    Fact::Unknown => (RichText::new(&name).size(14.5), ""),
+                };
+                if fact == Fact::Missing {
+                    ui.label(text).on_hover_text(path.display().to_string());
+                } else if ui.link(text).on_hover_text(path.display().to_string()).clicked() {
+                    *wish = Some(Wish::Open(path.clone()));
+                }
+                let folder = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+                let about = [told, folder.as_str()].into_iter().filter(|text| !text.is_empty());
+                let about = about.collect::<Vec<_>>().join("  in ");
+                let room = ui.available_width() - 60.0;
+                ui.scope(|ui| {
+                    ui.set_max_width(room.max(40.0));
+                    ui.add(Label::new(RichText::new(about).weak()).truncate());
+                });
+                if fact == Fact::Missing {
+                    let forget = ui.add(Button::new("Forget").small());
+                    forget.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Forget {name}")));
+                    if forget.on_hover_text("Remove this file from the list.").clicked() {
+                        *wish = Some(Wish::Forget(path.clone()));
+                    }
+                }
+            });
+        }
+    }
+}
+
+fn heading_ui(ui: &mut Ui, text: &str) {
+    ui.add_space(14.0);
+    ui.label(RichText::new(text).strong().size(15.0));
+    ui.add_space(2.0);
+}
+
+fn head_ui(ui: &mut Ui, wish: &mut Option<Wish>) {
+    ui.label(RichText::new("Highwater").font(FontId::proportional(38.0)).strong());
+    ui.label(RichText::new("shows where GPU memory goes").size(16.0).weak());
+    ui.add_space(12.0);
+    ui.horizontal(|ui| {
+        let open = Button::new(RichText::new("Open a recording…").size(16.0)).min_size(vec2(0.0, 30.0));
+        if ui.add(open).on_hover_text(Command::Open.tooltip()).clicked() {
+            *wish = Some(Wish::Ask);
+        }
+        let key = Command::Open.keys().first().copied().map(keys::shown).unwrap_or_default();
+        ui.label(RichText::new(format!("{key}, or drop a file here")).weak());
+    });
+    ui.add_space(2.0);
+    let kinds = "A .snap file, or a PyTorch memory snapshot: pickle, JSON or saved page; also gzipped.";
+    ui.label(RichText::new(kinds).weak());
+}
+
+/// The training steps that can be recorded here; without the engine, how to get one elsewhere.
+fn examples_ui(ui: &mut Ui, examples: &[Example], running: Option<&Running>, wish: &mut Option<Wish>) {
+    if examples.is_empty() {
+        heading_ui(ui, "No recording yet? Make one on the command line");
+        ui.label(RichText::new("highwater record vit-l-16 --device meta --out step.snap").monospace());
+        return;
+    }
+    heading_ui(ui, "No recording yet? Record an example");
+    ui.label(RichText::new("Records a training step to the byte; needs no GPU and takes a moment.").weak());
+    for &example in examples {
+        ui.horizontal(|ui| {
+            let button = ui.add_enabled(running.is_none(), Button::new(example.title).min_size(vec2(96.0, 0.0)));
+            let title = example.title;
+            button.widget_info(|| WidgetInfo::labeled(Role::Button, running.is_none(), format!("Record {title}")));
+            let command = format!("highwater record {} --device meta", example.name);
+            if button.on_hover_text(command).clicked() {
+                *wish = Some(Wish::Record(example));
+            }
+            ui.add(Label::new(RichText::new(example.about).weak()).wrap());
+        });
+    }
+    if let Some(running) = running {
+        recording_ui(ui, running);
+    }
+}
+
+/// Shows an example that is being recorded.
+pub fn recording_ui(ui: &mut Ui, running: &Running) {
+    let (time, bytes) = running.progress();
+    ui.horizontal(|ui| {
+        ui.spinner();
+        let title = running.example().title;
+        ui.label(format!("Recording {title}: {} s, {} written", time.as_secs(), format_bytes(bytes)));
+    });
+    ui.ctx().request_repaint_after(std::time::Duration::from_millis(500));
+}
+
+fn pytorch_ui(ui: &mut Ui) {
+    heading_ui(ui, "From PyTorch");
+    ui.horizontal(|ui| {
+        ui.label(RichText::new(PYTORCH).monospace());
+        let copy = ui.add(Button::new("Copy"));
+        copy.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Copy the lines for PyTorch"));
+        if copy.on_hover_text("Copy these two lines.").clicked() {
+            ui.ctx().copy_text(PYTORCH.to_owned());
+        }
+    });
+}
+
+fn seen_ui(ui: &mut Ui) {
+    heading_ui(ui, "What you see");
+    for sentence in SEEN {
+        ui.label(sentence);
+    }
+    let key = |command: Command| command.keys().first().copied().map(keys::shown).unwrap_or_default();
+    let keys = format!(
+        "{} goes to the peak, {} shows everything, {} finds any command.",
+        key(Command::GoToPeak),
+        key(Command::FitAll),
+        key(Command::Palette)
+    );
+    ui.add_space(2.0);
+    ui.label(RichText::new(keys).weak());
+}
+
+/// Shows a file on its way in; gives whether the user calls it off.
+pub fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
+    let (stage, share) = loading.progress();
+    ui.horizontal(|ui| {
+        ui.spinner();
+        let name = file_name(loading.path());
+        ui.label(format!("{stage}: {name}")).on_hover_text(loading.path().display().to_string());
+        ui.add(ProgressBar::new(share).desired_width(180.0).show_percentage());
+        ui.button("Cancel").on_hover_text(format!("Stop reading {name}.")).clicked()
+    })
+    .inner
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use eframe::egui::Vec2;
+    use egui_kittest::Harness;
+    use egui_kittest::kittest::Queryable as _;
+
+    use super::*;
+
+    const EXAMPLES: &[Example] = &[Example { name: "gpt2", title: "GPT-2", about: "A language model." }];
+
+    type Wishes = Rc<RefCell<Vec<Wish>>>;
+
+    fn harness(recent: Vec<PathBuf>, examples: &'static [Example]) -> (Harness<'static>, Wishes) {
+        let wishes = Wishes::default();
+        let (heard, mut welcome) = (Rc::clone(&wishes), Welcome::default());
+        let mut harness = Harness::builder().with_size(Vec2::new(900.0, 800.0)).build_ui(move |ui| {
+            heard.borrow_mut().extend(welcome.welcome_ui(ui, &recent, examples, None));
+        });
+        harness.run_steps(2);
+        (harness, wishes)
+    }
+
+    #[test]
+    fn the_page_teaches_how_to_begin_and_what_one_will_see() {
+        let (mut harness, wishes) = harness(Vec::new(), EXAMPLES);
+        harness.get_by_label_contains("or drop a file here");
+        harness.get_by_label_contains("_record_memory_history()");
+        assert!(SEEN.iter().all(|sentence| harness.query_by_label(sentence).is_some()));
+        harness.get_by_label_contains("P goes to the peak");
+        harness.get_by_label("Open a recording…").click();
+        harness.run_steps(2);
+        harness.get_by_label("Record GPT-2").click();
+        harness.run_steps(2);
+        let wishes = wishes.borrow();
+        assert!(matches!(wishes[..], [Wish::Ask, Wish::Record(example)] if example.name == "gpt2"));
+        harness.get_by_label("Copy the lines for PyTorch");
+    }
+
+    #[test]
+    fn a_build_without_examples_says_how_to_get_one() {
+        let (harness, _) = harness(Vec::new(), &[]);
+        harness.get_by_label("highwater record vit-l-16 --device meta --out step.snap");
+        assert!(harness.query_by_label_contains("Record GPT-2").is_none());
+    }
+
+    #[test]
+    fn recent_files_are_opened_and_missing_ones_can_be_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let (there, gone) = (folder.path().join("a.snap"), folder.path().join("b.snap"));
+        std::fs::write(&there, [0; 2048]).unwrap();
+        let (mut harness, wishes) = harness(vec![there.clone(), gone.clone()], &[]);
+        while harness.query_by_label("Forget b.snap").is_none() {
+            harness.run_steps(1);
+            std::thread::yield_now();
+        }
+        harness.get_by_label_contains("2 KiB, just now");
+        harness.get_by_label("a.snap").click();
+        harness.run_steps(2);
+        harness.get_by_label("Forget b.snap").click();
+        harness.run_steps(2);
+        let wishes = wishes.borrow();
+        assert!(matches!(&wishes[..], [Wish::Open(a), Wish::Forget(b)] if *a == there && *b == gone));
+    }
+}

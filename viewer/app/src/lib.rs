@@ -1,0 +1,13 @@
+//! The desktop app as a library that reads no arguments, and the answers, figures and sentences that it shares with the
+//! command line. Each module uses only the modules declared above it.
+
+pub mod answers;
+pub mod session;
+pub mod files;
+pub mod figures;
+pub mod selection;
+pub mod command;
+pub mod history;
+pub mod example;
+#[cfg(feature = "gui")]
+pub mod gui;

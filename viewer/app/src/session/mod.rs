@@ -1,0 +1,175 @@
+//! Session: an open recording with the indices that questions about it need, built once.
+
+pub mod absent;
+pub mod regions;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use highwater_analysis::summary::{self, DeviceSummary};
+use highwater_analysis::{LiveIndex, Metric, Moment, Series};
+use highwater_snapshots::{DeviceId, EventId, Trace};
+use rayon::prelude::*;
+
+use self::absent::Absent;
+use self::regions::Regions;
+
+/// A recording as the app holds it: immutable, shared between the window and the threads that draw.
+#[derive(Debug)]
+pub struct Recording {
+    /// Where it was read from; none for one that was handed over in memory.
+    pub path: Option<PathBuf>,
+    /// What to call it.
+    pub name: String,
+    /// The recording; one that was predicted is shared with the view that predicted it.
+    pub trace: Arc<Trace>,
+    /// Its devices, by ordinal; at least one.
+    pub devices: Vec<DeviceIndex>,
+    /// Its training steps in order, each with its events.
+    pub steps: Vec<(u32, Range<u32>)>,
+    /// What the program named and noted, and the requests that could not be met.
+    pub regions: Regions,
+    /// The number of parts in the longest module path.
+    pub deepest_scope: usize,
+    /// The keys for which no block has a value.
+    pub absent: Absent,
+}
+
+/// The indices of one device.
+#[derive(Debug)]
+pub struct DeviceIndex {
+    /// The device.
+    pub device: DeviceId,
+    /// Its totals.
+    pub series: Series,
+    /// Its live blocks.
+    pub live: LiveIndex,
+    /// What is known of it.
+    pub summary: DeviceSummary,
+    /// The moments at which anything happens on it: from one before its first event to one past its last.
+    pub moments: Range<usize>,
+}
+
+impl Recording {
+    /// Builds the indices of every device.
+    pub fn new(name: impl Into<String>, path: Option<PathBuf>, trace: impl Into<Arc<Trace>>) -> Self {
+        let trace: Arc<Trace> = trace.into();
+        let mut ids = trace.device_ids();
+        if ids.is_empty() {
+            ids.push(DeviceId::default());
+        }
+        let devices = ids.into_par_iter().map(|device| DeviceIndex::build(&trace, device));
+        let others = || {
+            let steps = steps_of(&trace);
+            (Regions::of(&trace, &steps), Absent::of(&trace, !steps.is_empty()), steps, deepest_scope(&trace))
+        };
+        let (devices, (regions, absent, steps, deepest_scope)) = rayon::join(|| devices.collect(), others);
+        Self { path, name: name.into(), devices, steps, regions, deepest_scope, absent, trace }
+    }
+
+    /// The row of the device that most people mean.
+    pub fn main_device(&self) -> usize {
+        let main = self.trace.main_device();
+        self.devices.iter().position(|index| index.device == main).unwrap_or(0)
+    }
+
+    /// What to call device `row`: its ordinal, and its name if that is known.
+    pub fn device_label(&self, row: usize) -> String {
+        let index = &self.devices[row];
+        match index.summary.name.as_str() {
+            "" => format!("device {}", index.device.0),
+            name => format!("{}: {name}", index.device.0),
+        }
+    }
+}
+
+impl DeviceIndex {
+    fn build(trace: &Trace, device: DeviceId) -> Self {
+        // The series goes over the events, in parallel by itself; the live blocks over the blocks.
+        let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
+        let is_ours = |at: &DeviceId| *at == device;
+        let first = trace.events.device.iter().position(is_ours);
+        let last = trace.events.device.iter().rposition(is_ours);
+        let moments = first.unwrap_or(0)..last.map_or(0, |last| last + 1) + 1;
+        Self { device, summary: summary::of_device(trace, &series), series, live, moments }
+    }
+
+    /// The first moment at which `metric` is largest.
+    pub fn peak(&self, trace: &Trace, metric: Metric) -> Moment {
+        self.summary.peaks.iter().find(|peak| peak.metric == metric).copied().unwrap_or_else(|| {
+            // A total that was never sampled has no peak of its own.
+            Moment::at(trace, &self.series, metric, None)
+        })
+    }
+
+    /// The moment after `position` events.
+    pub fn moment(&self, trace: &Trace, metric: Metric, position: usize) -> Moment {
+        let event = position.checked_sub(1).map(EventId::from_index);
+        Moment::at(trace, &self.series, metric, event.filter(|event| (event.0 as usize) < trace.events.len()))
+    }
+}
+
+/// The number of parts in the longest module path; parents stand before their children.
+fn deepest_scope(trace: &Trace) -> usize {
+    let scopes = &trace.tables.scopes;
+    let mut depths: Vec<usize> = Vec::with_capacity(scopes.len());
+    for scope in scopes {
+        let parent = scope.parent.index().and_then(|parent| depths.get(parent));
+        depths.push(parent.copied().unwrap_or(0) + 1);
+    }
+    depths.into_iter().max().unwrap_or(0)
+}
+
+/// The steps in order, each with its events; one pass, where asking for each step's events would cost a pass each.
+fn steps_of(trace: &Trace) -> Vec<(u32, Range<u32>)> {
+    let mut steps: Vec<(u32, Range<u32>)> = Vec::new();
+    for span in trace.spans.rows() {
+        let Some(step) = span.step else { continue };
+        match steps.last_mut().filter(|(last, _)| *last == step) {
+            Some((_, events)) => events.end = span.end.0,
+            None => steps.push((step, span.first.0..span.end.0)),
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn a_recording_knows_its_devices_their_peaks_and_where_they_live() {
+        let text = "
+            alloc x 5 device=1
+            alloc a 10 @net.layer.0
+            alloc b 30
+            free a
+            alloc c 40 device=1
+        ";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        assert_eq!(recording.devices.len(), 2);
+        assert_eq!(recording.deepest_scope, 3);
+        assert_eq!(recording.device_label(recording.main_device()), "device 1");
+        let peak = recording.devices[0].peak(&recording.trace, Metric::Requested);
+        assert_eq!((peak.bytes, peak.position()), (40, 3));
+        assert_eq!(recording.devices[0].moments, 1..6);
+        assert_eq!(recording.devices[1].moments, 0..7);
+    }
+
+    #[test]
+    fn steps_know_their_events() {
+        let text = "alloc a 1\nstep 0\nphase forward\nalloc b 1\nstep 1\nalloc c 1";
+        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
+        assert_eq!(recording.steps, [(0, 1..4), (1, 4..6)]);
+    }
+
+    #[test]
+    fn an_empty_recording_opens_with_one_device_and_nothing_on_it() {
+        let recording = Recording::new("empty", None, Trace::default());
+        let peak = recording.devices[0].peak(&recording.trace, Metric::Requested);
+        assert_eq!((peak.bytes, peak.event), (0, None));
+        assert_eq!(recording.devices[0].moment(&recording.trace, Metric::Active, 7).event, None);
+    }
+}

@@ -1,0 +1,179 @@
+//! Devices: which devices an answer covers, and how its first line names them.
+
+use highwater_analysis::Metric;
+use highwater_snapshots::{DeviceId, Trace};
+
+use crate::cli::input::recording::{check_metric, choose_device};
+use crate::cli::output::outcome::Failure;
+
+const HOST: &str = "host memory";
+
+/// What the first line of an answer about `device` begins with: `On device 1 of 3: ` where the recording has several
+/// devices, else nothing.
+pub fn on_device(trace: &Trace, device: DeviceId) -> String {
+    on_devices(trace, &[device])
+}
+
+/// The same of an answer about several devices: `On all 3 devices: `, `On devices 0, 2 of 3: `.
+pub fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
+    match where_phrase(trace, devices) {
+        Some((preposition, phrase)) => format!("{}{} {phrase}: ", preposition[..1].to_uppercase(), &preposition[1..]),
+        None => String::new(),
+    }
+}
+
+/// Where something of `device` was, for the middle of a sentence: ` on device 1 of 3` where the recording has several
+/// devices, else nothing.
+pub fn where_on(trace: &Trace, device: DeviceId) -> String {
+    where_phrase(trace, &[device]).map_or_else(String::new, |(preposition, phrase)| format!(" {preposition} {phrase}"))
+}
+
+fn where_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<(&'static str, String)> {
+    let phrase = phrase(trace, devices)?;
+    Some((if phrase == HOST { "in" } else { "on" }, phrase))
+}
+
+/// `device 1 of 3`, `all 3 devices`, `devices 0, 2 of 3`, `host memory`; `None` where the recording has one device only.
+pub fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
+    let known = trace.device_ids();
+    if known.len() < 2 {
+        return None;
+    }
+    let is_host = |device: &DeviceId| trace.is_host_memory(*device);
+    let gpus = known.iter().filter(|device| !is_host(device)).count();
+    let named: Vec<String> =
+        devices.iter().filter(|device| !is_host(device)).map(|device| device.0.to_string()).collect();
+    let of = if gpus > 1 { format!(" of {gpus}") } else { String::new() };
+    let host = devices.iter().any(is_host).then_some(HOST);
+    let gpus = match named.as_slice() {
+        [] => None,
+        [one] => Some(format!("device {one}{of}")),
+        all if all.len() == gpus => Some(format!("all {gpus} devices")),
+        some => Some(format!("devices {}{of}", some.join(", "))),
+    };
+    let parts: Vec<String> = gpus.into_iter().chain(host.map(str::to_owned)).collect();
+    (!parts.is_empty()).then(|| parts.join(" and "))
+}
+
+/// The devices that a verdict covers: the one that was asked for, which must be in the recording, else all; host memory
+/// only where it is asked for or there is nothing else.
+pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Failure> {
+    if wanted.is_some() {
+        return Ok(vec![choose_device(trace, wanted)?]);
+    }
+    let known = trace.device_ids();
+    let gpus: Vec<DeviceId> = known.iter().copied().filter(|device| !trace.is_host_memory(*device)).collect();
+    Ok(match (gpus.is_empty(), known.is_empty()) {
+        (false, _) => gpus,
+        (true, false) => known,
+        (true, true) => vec![trace.main_device()],
+    })
+}
+
+/// The devices that are compared: those that are asked for, which must be in their recordings, else the default ones.
+pub fn compared_devices(
+    traces: [&Trace; 2],
+    wanted: [Option<u16>; 2],
+    metric: Metric,
+) -> Result<[DeviceId; 2], Failure> {
+    let mut devices = default_devices(traces);
+    for (side, device) in devices.iter_mut().enumerate() {
+        if wanted[side].is_some() {
+            *device = choose_device(traces[side], wanted[side]).map_err(|failure| of_side(failure, side))?;
+        }
+        check_metric(traces[side], *device, metric).map_err(|failure| of_side(failure, side))?;
+    }
+    Ok(devices)
+}
+
+/// The devices to compare by default: the same one in both recordings where both have it, by preference the one that ran
+/// out of memory. Where both recordings ran out of memory, on each side the device that did.
+fn default_devices([a, b]: [&Trace; 2]) -> [DeviceId; 2] {
+    let main = [a, b].map(Trace::main_device);
+    let shared = |side: usize| {
+        let device = main[side];
+        [a, b].iter().all(|trace| trace.device_ids().contains(&device)).then_some([device; 2])
+    };
+    match [a, b].map(|trace| !trace.ooms.is_empty()) {
+        // Each ran out of memory on a device of its own.
+        [true, true] => main,
+        [false, true] => shared(1).or_else(|| shared(0)).unwrap_or(main),
+        _ => shared(0).or_else(|| shared(1)).unwrap_or(main),
+    }
+}
+
+/// A failure with the side that it is of, 0 for A and 1 for B, where that can be said.
+pub fn of_side(failure: Failure, side: usize) -> Failure {
+    match failure {
+        Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::text::trace_from_text;
+    use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
+
+    use super::*;
+
+    fn trace(devices: &[u16], host: Option<u16>) -> Trace {
+        let lines = devices.iter().map(|device| format!("alloc d{device} 10 device={device}\n"));
+        let mut trace = trace_from_text(&lines.collect::<String>()).unwrap();
+        trace.devices = host
+            .map(|device| DeviceFacts {
+                device: DeviceId(device),
+                driver: PINNED_DRIVER.to_owned(),
+                ..DeviceFacts::default()
+            })
+            .into_iter()
+            .collect();
+        trace
+    }
+
+    #[test]
+    fn first_lines_name_the_device_where_there_are_several() {
+        let on = |trace: &Trace, devices: &[u16]| {
+            on_devices(trace, &devices.iter().map(|device| DeviceId(*device)).collect::<Vec<_>>())
+        };
+        assert_eq!(on(&trace(&[0], None), &[0]), "");
+        let three = trace(&[0, 1, 4], None);
+        assert_eq!(on(&three, &[4]), "On device 4 of 3: ");
+        assert_eq!(on(&three, &[0, 4]), "On devices 0, 4 of 3: ");
+        assert_eq!(on(&three, &[0, 1, 4]), "On all 3 devices: ");
+        assert_eq!(on_device(&three, DeviceId(1)), "On device 1 of 3: ");
+        let pinned = trace(&[0, 255], Some(255));
+        assert_eq!(on(&pinned, &[0]), "On device 0: ", "host memory is no second GPU");
+        assert_eq!(on(&pinned, &[255]), "In host memory: ");
+        assert_eq!(where_on(&pinned, DeviceId(255)), " in host memory");
+        assert_eq!(where_on(&three, DeviceId(4)), " on device 4 of 3");
+        assert_eq!(where_on(&trace(&[0], None), DeviceId(0)), "");
+        assert_eq!(on(&pinned, &[0, 255]), "On device 0 and host memory: ");
+    }
+
+    #[test]
+    fn recordings_are_compared_on_the_devices_that_ran_out_of_memory() {
+        let plain = trace(&[0, 1, 2], None);
+        let out_of_memory = |device: u16| {
+            let text =
+                format!("alloc a 5 device=0\nalloc b 5 device=1\nalloc c 5 device=2\noom 9 free=0 device={device}\n");
+            trace_from_text(&text).unwrap()
+        };
+        let devices = |a: &Trace, b: &Trace| default_devices([a, b]).map(|device| device.0);
+        assert_eq!(devices(&plain, &out_of_memory(2)), [2, 2]);
+        assert_eq!(devices(&out_of_memory(1), &plain), [1, 1]);
+        assert_eq!(devices(&out_of_memory(1), &out_of_memory(2)), [1, 2]);
+        assert_eq!(devices(&trace(&[3], None), &trace(&[4], None)), [3, 4]);
+    }
+
+    #[test]
+    fn a_verdict_covers_every_gpu_unless_one_device_is_asked_for() {
+        let of = |trace: &Trace, wanted| covered(trace, wanted).map(|all| all.iter().map(|device| device.0).collect());
+        let all: Vec<u16> = of(&trace(&[0, 2, 255], Some(255)), None).unwrap();
+        assert_eq!(all, [0, 2]);
+        assert_eq!(of(&trace(&[0, 2], None), Some(2)).unwrap(), [2]);
+        assert_eq!(of(&trace(&[0, 255], Some(255)), Some(255)).unwrap(), [255]);
+        assert_eq!(of(&trace(&[255], Some(255)), None).unwrap(), [255]);
+        assert!(of(&trace(&[0], None), Some(3)).unwrap_err().to_string().contains("no such device; it has 0"));
+    }
+}

@@ -1,0 +1,5 @@
+//! What commands read: recordings, devices, rules for categories.
+
+pub mod recording;
+pub mod devices;
+pub mod categories;

@@ -1,0 +1,192 @@
+//! Recording: what every command asks of its file first: read it, choose a device, keep only some blocks.
+
+use std::io::IsTerminal as _;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use highwater_analysis::{Filter, Metric};
+use highwater_app::figures::moment::count_of;
+use highwater_app::files::fleet::{Fleet, Inputs, why_unreadable};
+use highwater_app::files::is_stdin;
+use highwater_pytorch::open::{open_file, open_stream};
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::format::Progress;
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{DeviceId, Trace};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::output::outcome::Failure;
+
+/// A recording that was read, and what it was read from.
+pub use highwater_pytorch::open::Opened as Recording;
+
+/// A file of this many bytes is read before anybody wonders.
+const QUICK_BYTES: u64 = 16 << 20;
+
+/// Reads the recording `file`, or standard input for `-`. Fails too where the file is cut off or damaged so that no event
+/// can be read.
+pub fn read(file: &Path) -> Result<Recording, Failure> {
+    let recording = read_any(file)?;
+    if recording.trace.is_unreadable() {
+        return Err(Failure::Unreadable { file: file.to_owned(), why: why_unreadable(&recording.trace) });
+    }
+    Ok(recording)
+}
+
+/// As [`read`], but also where no event can be read. On a terminal a bar shows the progress of a large file.
+pub fn read_any(file: &Path) -> Result<Recording, Failure> {
+    if file.is_dir() {
+        let text =
+            "is a folder; name one of the recordings in it (`info`, `diff` and `convert --to parquet` take folders)";
+        return Err(Failure::Usage(format!("{} {text}", file.display())));
+    }
+    let is_quick = std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
+    let doing =
+        if is_stdin(file) { "reading standard input".to_owned() } else { format!("reading {}", file.display()) };
+    let bar = if is_quick { ProgressBar::hidden() } else { reading_bar(doing) };
+    let mut watch = |now: Progress| {
+        show(&bar, now);
+        ControlFlow::Continue(())
+    };
+    let opened =
+        if is_stdin(file) { open_stream(std::io::stdin().lock(), &mut watch) } else { open_file(file, &mut watch) };
+    bar.finish_and_clear();
+    opened.map_err(|source| Failure::Read { file: file.to_owned(), source })
+}
+
+/// A bar on standard error for the reading of a file; nothing where that is no terminal.
+fn reading_bar(doing: String) -> ProgressBar {
+    let bar = spinner(doing);
+    let template = "{spinner} {msg} {bytes}{prefix} ({elapsed})";
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+    bar
+}
+
+/// Shows how far reading is: a bar where it is known how much there is.
+fn show(bar: &ProgressBar, now: Progress) {
+    if now.bytes != u64::MAX && bar.length() != Some(now.bytes) {
+        let template = "{spinner} {msg} [{bar:24}] {bytes} of {total_bytes}{prefix} ({elapsed})";
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+        bar.set_length(now.bytes);
+    }
+    bar.set_position(now.bytes_read);
+    if now.events > 0 {
+        bar.set_prefix(format!(", {} events", format_count(now.events)));
+    }
+}
+
+/// Reads and sums up the recordings of `folder`, each by `open`; on a terminal a bar shows how many are done. Fails where
+/// the folder cannot be listed, or none of its files is a recording that can be read.
+pub fn read_fleet(
+    folder: &Path,
+    open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync,
+) -> Result<Fleet, Failure> {
+    let inputs = list(&[folder.to_owned()])?;
+    let fleet = read_inputs(&inputs, open);
+    if fleet.ranks.is_empty() {
+        return Err(Failure::Usage(nothing_to_read(&fleet)));
+    }
+    Ok(fleet)
+}
+
+/// The files that `paths` stand for.
+pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
+    Inputs::of(paths).map_err(|source| {
+        let path = paths.first().cloned().unwrap_or_default();
+        Failure::Read { file: path.clone(), source: highwater_snapshots::Error::Io { doing: "list", source, path } }
+    })
+}
+
+/// Reads and sums up `inputs`, each by `open`; on a terminal a bar shows how many are done.
+pub fn read_inputs(inputs: &Inputs, open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync) -> Fleet {
+    let bar = counting_bar(format!("reading {}", inputs.name()), inputs.len());
+    let watch = |done: usize| {
+        bar.set_position(done as u64);
+        ControlFlow::Continue(())
+    };
+    let fleet = Fleet::read(inputs, open, watch);
+    bar.finish_and_clear();
+    fleet.unwrap_or_default()
+}
+
+/// Why there is nothing to tell of `fleet`.
+pub fn nothing_to_read(fleet: &Fleet) -> String {
+    let reason = |(path, why): &(PathBuf, String)| {
+        let path = path.display().to_string();
+        if why.contains(&path) { why.clone() } else { format!("{path}: {why}") }
+    };
+    match (fleet.unread.as_slice(), fleet.skipped) {
+        ([], 0) => format!("{}: the folder is empty; name one with recordings in it", fleet.name),
+        ([], skipped) => format!("{}: no recording among its {}", fleet.name, count_of(skipped as u64, "file")),
+        ([one], _) => reason(one),
+        ([first, ..], _) => {
+            let count = count_of(fleet.unread.len() as u64, "file");
+            format!("{}: none of {count} can be read; the first: {}", fleet.name, reason(first))
+        }
+    }
+}
+
+/// A bar on standard error for work on many files; nothing where that is no terminal.
+pub fn counting_bar(doing: String, count: usize) -> ProgressBar {
+    let bar = spinner(doing);
+    let template = "{spinner} {msg} [{bar:24}] {human_pos} of {human_len} ({elapsed})";
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+    bar.set_length(count as u64);
+    bar
+}
+
+/// A spinner on standard error while something takes long; nothing where that is no terminal.
+pub fn spinner(doing: String) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("the template is well formed");
+    let spinner = ProgressBar::new_spinner().with_style(style).with_message(doing);
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
+}
+
+/// The device that was asked for, which must be in the recording; else the default one.
+pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
+    let Some(wanted) = wanted.map(DeviceId) else {
+        return Ok(trace.main_device());
+    };
+    let known = trace.device_ids();
+    if known.contains(&wanted) {
+        return Ok(wanted);
+    }
+    let known: Vec<String> = known.iter().map(|device| device.0.to_string()).collect();
+    let have = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(Failure::Usage(format!("--device {}: the recording has no such device; it has {have}", wanted.0)))
+}
+
+/// Says why `metric` cannot be asked of `device`, or with a filter.
+pub fn check_metric(trace: &Trace, device: DeviceId, metric: Metric) -> Result<(), Failure> {
+    let is_sample = |row: usize| trace.events.kind[row] == EventKind::DeviceUsed && trace.events.device[row] == device;
+    if metric == Metric::DeviceUsed && !(0..trace.events.len()).any(is_sample) {
+        let text = "--metric device_used: the recording has no samples of what the driver says is in use; \
+                    ask for reserved, or record with device-used samples";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether the recording says which operations or modules allocated; PyTorch's do not.
+pub fn names_operations(trace: &Trace) -> bool {
+    !trace.tables.scopes.is_empty() || trace.tables.ops.iter().any(|op| op.name.is_some())
+}
+
+/// Makes every block that `filter` leaves out count nothing, so that totals and peaks are of the others alone.
+/// Events keep their numbers.
+pub fn keep_only(trace: &mut Trace, filter: &Filter) {
+    if filter.is_empty() {
+        return;
+    }
+    let mut matcher = filter.on(trace);
+    let left_out: Vec<usize> = trace.blocks.ids().filter(|&id| !matcher.matches(id)).map(|id| id.0 as usize).collect();
+    for row in left_out {
+        trace.blocks.requested[row] = 0;
+        trace.blocks.allocated[row] = 0;
+    }
+}

@@ -1,0 +1,142 @@
+//! Caveats: what limits how far an answer can be trusted, in figures and in words.
+
+use std::io;
+
+use highwater_app::figures::moment::count_of;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::trace::Trust;
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{DeviceId, Trace};
+use serde::Serialize;
+
+use crate::cli::output::page::Page;
+
+/// The facts of [`Trust`] and what else limits trust, and whether there is any of that.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrustFigures {
+    complete: bool,
+    #[serde(flatten)]
+    facts: Trust,
+    /// Steps or phases rest on annotations that were guessed from stacks.
+    phases_guessed: bool,
+    /// Uses of blocks that were not alive, which the facts of a file leave to its reader.
+    unmatched_uses: u64,
+}
+
+impl TrustFigures {
+    /// Those of `trace`.
+    pub fn of(trace: &Trace) -> Self {
+        Self {
+            complete: trace.is_complete(),
+            facts: trace.trust.clone(),
+            phases_guessed: trace.phases_are_guessed(),
+            unmatched_uses: trace.trust.unmatched_uses,
+        }
+    }
+}
+
+/// What is wrong with the file, a sentence each.
+pub fn problem_texts(trace: &Trace) -> Vec<String> {
+    trace.problems.iter().map(ToString::to_string).collect()
+}
+
+/// Says before the answer that the recording, called `name` among several, is cut off or could not be read in full;
+/// nothing where it was.
+pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
+    if !trace.is_partial() {
+        return Ok(());
+    }
+    let events = match trace.events.len() as u64 {
+        0 => "no event".to_owned(),
+        count => count_of(count, "event"),
+    };
+    let unread: Vec<_> = trace.problems.iter().filter(|problem| problem.offset.is_some()).collect();
+    let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    if trace.lacks_index_only() {
+        let text = format!(
+            "{name}Incomplete file: all {events} were read; only the index at its end is missing or damaged, which \
+             `highwater convert FILE NEW.snap` writes anew."
+        );
+        return warn(&text, page);
+    }
+    let why = match unread.as_slice() {
+        [] => "it was cut off, or is still being written".to_owned(),
+        [problem] => problem.to_string(),
+        [problem, more @ ..] => format!("{problem}, and {}", count_of(more.len() as u64, "more problem")),
+    };
+    warn(&format!("{name}Incomplete recording: {events} could be read: {why}."), page)
+}
+
+fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
+    page.broken(0, text).iter().try_for_each(|line| page.warning(line))
+}
+
+/// How many requests failed on `devices`.
+pub fn failed_requests(trace: &Trace, devices: &[DeviceId]) -> u64 {
+    if trace.ooms.is_empty() {
+        return 0;
+    }
+    let is_failed = |(kind, device): &(&EventKind, &DeviceId)| **kind == EventKind::Oom && devices.contains(device);
+    trace.events.kind.iter().zip(&trace.events.device).filter(is_failed).count() as u64
+}
+
+/// That requests failed on `devices`, so that peaks and advice hold only up to there; `None` if none did.
+pub fn out_of_memory(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
+    let failed = failed_requests(trace, devices);
+    let requests = count_of(failed, "request");
+    (failed > 0).then(|| {
+        format!("Out of memory: {requests} failed, so the run may need more than was recorded; see `highwater oom`.")
+    })
+}
+
+/// At most so many problems are told where they are not what was asked for.
+const TOLD: usize = 5;
+
+/// Says what limits trust, and what is wrong with the file; nothing where nothing does.
+pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
+    print_of(trace, "", page)
+}
+
+/// The same of one of several recordings, which is called `name`.
+pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
+    let bare = bare_stacks(trace);
+    if trace.is_complete() && trace.problems.is_empty() && bare.is_none() {
+        return Ok(());
+    }
+    let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
+    page.gap()?;
+    for sentence in trace.trust.limits() {
+        warn(&format!("Trust{of}: {sentence}."), page)?;
+    }
+    for problem in trace.problems.iter().take(TOLD) {
+        warn(&format!("Problem{of}: {problem}"), page)?;
+    }
+    if trace.problems.len() > TOLD {
+        let more = trace.problems.len() - TOLD;
+        page.warning(&format!("Problem{of}: … and {more} more; `highwater verify` lists them"))?;
+    }
+    let routine = trace.routine_sentences();
+    if !routine.is_empty() {
+        for line in page.broken(0, &format!("Note{of}: {}.", routine.join("; "))) {
+            page.hint(&line)?;
+        }
+    }
+    if let Some(sentence) = bare {
+        page.hint(&sentence)?;
+    }
+    Ok(())
+}
+
+/// Says that stacks have addresses in place of functions, where most of their frames do.
+fn bare_stacks(trace: &Trace) -> Option<String> {
+    let in_modules = trace.tables.frames.iter().filter(|frame| frame.module.is_some());
+    let (frames, bare) =
+        in_modules.fold((0_u64, 0_u64), |(all, bare), frame| (all + 1, bare + u64::from(frame.line_count == 0)));
+    (bare > frames / 2).then(|| {
+        let counts = [bare, frames].map(format_count);
+        format!(
+            "Stacks: {} of {} frames are bare addresses; `highwater symbolize FILE` finds their functions and lines.",
+            counts[0], counts[1]
+        )
+    })
+}

@@ -1,0 +1,12 @@
+//! What commands print: pages, tables, hints for the next command, exit status.
+
+pub mod outcome;
+pub mod table;
+mod terminal;
+pub mod page;
+pub mod shell;
+pub mod rerun;
+pub mod caveats;
+pub mod key_cells;
+pub mod answer;
+pub mod markdown;

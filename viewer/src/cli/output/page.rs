@@ -1,0 +1,257 @@
+//! Page: where a command's answer is written: a terminal of some width and colour, a pipe, or a test.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _, Write};
+
+use serde::Serialize;
+
+use highwater_snapshots::line_text::shorten_line;
+
+use crate::cli::output::table::Table;
+use crate::cli::output::terminal::columns;
+
+/// An answer on its way out.
+pub struct Page<'a> {
+    out: &'a mut dyn Write,
+    /// Characters in a line, where that is limited.
+    width: Option<usize>,
+    is_coloured: bool,
+}
+
+/// Lines are never broken to fewer characters.
+const LEAST_WIDTH: usize = 40;
+
+/// Stands between a command to try next and what it is for.
+const PURPOSE: &str = "   ";
+
+const BOLD: &str = "\x1b[1m";
+const DIM: &str = "\x1b[2m";
+const YELLOW: &str = "\x1b[33m";
+const PLAIN: &str = "\x1b[0m";
+
+impl<'a> Page<'a> {
+    /// Without colour and as wide as needed: a pipe, a file.
+    pub fn plain(out: &'a mut dyn Write) -> Self {
+        Self { out, width: None, is_coloured: false }
+    }
+
+    /// As standard output is now: its width, and colours if it is a terminal and the environment allows them
+    /// (`NO_COLOR`, `TERM=dumb`).
+    pub fn for_stdout(out: &'a mut dyn Write) -> Self {
+        if !io::stdout().is_terminal() {
+            return Self::plain(out);
+        }
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { out, width: Some(columns()), is_coloured: !is_set("NO_COLOR") && !is_dumb }
+    }
+
+    /// As a terminal of `width` columns without colour.
+    pub fn of_width(out: &'a mut dyn Write, width: usize) -> Self {
+        Self { out, width: Some(width), is_coloured: false }
+    }
+
+    /// Characters in a line, where that is limited.
+    pub fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    /// The answer, in a sentence.
+    pub fn headline(&mut self, text: &str) -> io::Result<()> {
+        self.text(BOLD, text)
+    }
+
+    /// A line of plain text, broken between words where it is wider than the page.
+    pub fn line(&mut self, text: &str) -> io::Result<()> {
+        self.text("", text)
+    }
+
+    /// An empty line.
+    pub fn gap(&mut self) -> io::Result<()> {
+        writeln!(self.out)
+    }
+
+    /// `text` in lines that fit the page, broken between words, each after `indent` spaces.
+    pub fn broken(&self, indent: usize, text: &str) -> Vec<String> {
+        let width = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
+        wrapped(text, width).into_iter().map(|line| " ".repeat(indent) + &line).collect()
+    }
+
+    /// Something that limits how far the answer can be trusted.
+    pub fn warning(&mut self, text: &str) -> io::Result<()> {
+        self.text(YELLOW, text)
+    }
+
+    /// What to ask next, or a remark. A command to try stays on one line, so that it can be pasted; what it is for goes to
+    /// the next line where both are too wide.
+    pub fn hint(&mut self, text: &str) -> io::Result<()> {
+        match text.split_once(PURPOSE).filter(|_| text.starts_with("Next: ")) {
+            Some((command, purpose)) if self.is_too_wide(text) => {
+                self.styled(DIM, command)?;
+                self.broken(2, purpose).iter().try_for_each(|line| self.styled(DIM, line))
+            }
+            Some(_) => self.styled(DIM, text),
+            None => self.text(DIM, text),
+        }
+    }
+
+    /// A source line after `indent` spaces, shortened where it is wider than the page.
+    pub fn source_line(&mut self, indent: usize, text: &str) -> io::Result<()> {
+        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
+        let line = " ".repeat(indent) + &shorten_line(text, room);
+        self.styled("", &line)
+    }
+
+    /// A table, its titles dimmed.
+    pub fn table(&mut self, table: &Table) -> io::Result<()> {
+        for (position, line) in table.lines(self.width).iter().enumerate() {
+            self.styled(if position == 0 { DIM } else { "" }, line)?;
+        }
+        Ok(())
+    }
+
+    /// One JSON object and a line end.
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), serde_json::Error> {
+        serde_json::to_writer_pretty(&mut *self.out, value)?;
+        writeln!(self.out).map_err(serde_json::Error::io)
+    }
+
+    /// The writer itself, for what is streamed.
+    pub fn raw(&mut self) -> &mut dyn Write {
+        self.out
+    }
+
+    fn is_too_wide(&self, text: &str) -> bool {
+        self.width.is_some_and(|width| text.chars().count() > width)
+    }
+
+    /// Writes `text`, broken between words where it is wider than the page; the lines keep its indentation.
+    fn text(&mut self, style: &str, text: &str) -> io::Result<()> {
+        if !self.is_too_wide(text) {
+            return self.styled(style, text);
+        }
+        let words = text.trim_start_matches(' ');
+        let lines = self.broken(text.len() - words.len(), words);
+        lines.iter().try_for_each(|line| self.styled(style, line))
+    }
+
+    /// Writes one line as it is.
+    fn styled(&mut self, style: &str, text: &str) -> io::Result<()> {
+        let text = printable(text);
+        if self.is_coloured && !style.is_empty() {
+            writeln!(self.out, "{style}{text}{PLAIN}")
+        } else {
+            writeln!(self.out, "{text}")
+        }
+    }
+}
+
+/// `text` in lines of at most `width` characters, broken between words, but never between a number and its unit.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut words = text.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let unit = words.next_if(|next| is_number(word) && is_unit(next));
+        let word = unit.map_or_else(|| Cow::Borrowed(word), |unit| Cow::Owned(format!("{word} {unit}")));
+        let line = lines.last_mut().expect("there is always one");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.into_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(&word);
+        }
+    }
+    lines
+}
+
+/// Whether `word` is a number: `5.58`, `(1,234`, `−3`.
+fn is_number(word: &str) -> bool {
+    let digits = word.trim_start_matches(|c: char| "([+−-~".contains(c));
+    digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(|c| c.is_ascii_digit() || ".,".contains(c))
+}
+
+/// Whether `word` is a unit, with what punctuation follows: `GiB`, `ms).`.
+fn is_unit(word: &str) -> bool {
+    const UNITS: [&str; 12] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ns", "µs", "ms", "s", "%"];
+    UNITS.contains(&word.trim_end_matches(|c: char| ".,;:!?)]".contains(c)))
+}
+
+/// A line without control characters: names come from files, and must not move the cursor or change a terminal.
+pub fn printable(line: &str) -> Cow<'_, str> {
+    if line.contains(char::is_control) {
+        Cow::Owned(line.replace(char::is_control, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::table::Column;
+
+    #[test]
+    fn long_text_breaks_between_words_and_loses_none() {
+        let text = "one two three four five";
+        assert_eq!(wrapped(text, 9), ["one two", "three", "four five"]);
+        assert_eq!(wrapped(text, 100), [text]);
+        assert_eq!(wrapped("incomprehensibilities", 5), ["incomprehensibilities"]);
+    }
+
+    #[test]
+    fn a_number_keeps_its_unit() {
+        assert_eq!(wrapped("needs 260 MiB, or more", 10), ["needs", "260 MiB,", "or more"]);
+        assert_eq!(wrapped("of (5.58 GiB) of 6 GiB", 9), ["of", "(5.58 GiB)", "of 6 GiB"]);
+        assert_eq!(wrapped("in 11 steps", 5), ["in 11", "steps"], "only units belong to numbers");
+    }
+
+    fn at_width(width: usize, print: impl FnOnce(&mut Page<'_>) -> io::Result<()>) -> Vec<String> {
+        let mut out = Vec::new();
+        print(&mut Page::of_width(&mut out, width)).unwrap();
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_kind_of_text_is_broken_to_the_page_and_keeps_its_indentation() {
+        let text = "  ".to_owned() + &"some words ".repeat(20);
+        let kinds: [fn(&mut Page<'_>, &str) -> io::Result<()>; 4] = [
+            |page, text| page.headline(text),
+            |page, text| page.line(text),
+            |page, text| page.warning(text),
+            |page, text| page.hint(text),
+        ];
+        for kind in kinds {
+            let lines = at_width(60, |page| kind(page, text.trim_end()));
+            assert!(lines.len() > 3, "{lines:?}");
+            assert!(lines.iter().all(|line| line.starts_with("  some") || line.starts_with("  words")), "{lines:?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= 60), "{lines:?}");
+        }
+        let lines = at_width(60, |page| page.source_line(2, &format!("/home/{}/net.py:12 f", "folder/".repeat(20))));
+        assert!(lines.len() == 1 && lines[0].chars().count() <= 60 && lines[0].contains("net.py:12"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_command_to_try_stays_on_one_line() {
+        let command = format!("Next: highwater peak {}.snap --by frame", "long".repeat(15));
+        let lines = at_width(60, |page| page.hint(&format!("{command}   for the lines of code behind it")));
+        assert_eq!(lines, [command.as_str(), "  for the lines of code behind it"]);
+        let short = "Next: highwater peak a.snap   for more";
+        assert_eq!(at_width(60, |page| page.hint(short)), [short]);
+    }
+
+    #[test]
+    fn control_characters_in_names_do_not_reach_the_terminal() {
+        let mut out = Vec::new();
+        let mut page = Page { out: &mut out, width: None, is_coloured: true };
+        page.headline("a\x1b[2Jb").unwrap();
+        page.line("c\x07\u{9b}d").unwrap();
+        let mut table = Table::new(vec![Column::text("op")]);
+        table.push(vec!["e\x1b]0;title\x07f".to_owned()]);
+        page.table(&table).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let own = text.replace(BOLD, "").replace(DIM, "").replace(PLAIN, "").replace('\n', "");
+        assert_eq!(own, "a\u{fffd}[2Jbc\u{fffd}\u{fffd}d  op  e\u{fffd}]0;title\u{fffd}f");
+    }
+}

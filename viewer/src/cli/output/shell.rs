@@ -1,0 +1,77 @@
+//! Shell: commands to try next, written so that they can be pasted.
+
+use std::path::Path;
+
+use clap::CommandFactory as _;
+use highwater_app::files::is_stdin;
+
+use crate::args::{Arguments, Given};
+
+/// `Next: highwater peak step.snap --by op,scope   for …`.
+pub fn next_command(command: &[&str], file: &Path, options: &[&str], what_for: &str) -> String {
+    next_with(command, &[file], options, &Given::default(), what_for)
+}
+
+/// The same of several files, with those of the `given` options that the command takes and `options` does not have.
+pub fn next_with(command: &[&str], files: &[&Path], options: &[&str], given: &Given, what_for: &str) -> String {
+    let name = |file: &&Path| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
+    let mut words: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+    words.extend(files.iter().map(name));
+    words.extend(options.iter().map(|word| (*word).to_owned()));
+    for (option, value) in given.options() {
+        let word = format!("--{option}");
+        if !options.contains(&word.as_str()) && takes(command, option, value) {
+            words.extend([word, quoted(value)]);
+        }
+    }
+    format!("Next: highwater {}   {what_for}", words.join(" "))
+}
+
+/// Whether `command` has `option` and takes `value` for it.
+fn takes(command: &[&str], option: &str, value: &str) -> bool {
+    let all = Arguments::command();
+    let Some(command) = command.first().and_then(|name| all.find_subcommand(name)) else { return false };
+    command.get_arguments().find(|argument| argument.get_long() == Some(option)).is_some_and(|argument| {
+        let possible = argument.get_possible_values();
+        possible.is_empty() || possible.iter().any(|one| one.matches(value, false))
+    })
+}
+
+/// A word as a shell takes it: in single quotes where it has more than plain letters.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::Command;
+
+    #[test]
+    fn file_names_with_spaces_can_be_pasted() {
+        let next = next_command(&["peak"], Path::new("my run's.snap"), &["--top", "5"], "for more");
+        assert_eq!(next, r"Next: highwater peak 'my run'\''s.snap' --top 5   for more");
+        assert!(next_command(&["peak"], Path::new("-"), &[], "").contains("peak FILE"));
+    }
+
+    #[test]
+    fn given_options_are_carried_on_where_the_next_command_takes_them() {
+        let words =
+            "highwater peak a.snap --device 1 --at 12 --metric reserved --where size>1 --categories none --top 3";
+        let Some(Command::Peak(peak)) = Arguments::try_parse_from(words.split(' ')).unwrap().command else { panic!() };
+        let next =
+            |command: &str, options: &[&str]| next_with(&[command], &[Path::new("a.snap")], options, &peak.given(), "");
+        let same = "--device 1 --at 12 --metric reserved --where 'size>1' --categories none";
+        assert_eq!(next("peak", &["--by", "frame"]).trim(), format!("Next: highwater peak a.snap --by frame {same}"));
+        let explain = next("explain", &[]);
+        let expected = "Next: highwater explain a.snap --device 1 --where 'size>1' --categories none";
+        assert_eq!(explain.trim(), expected, "it has no --at, and its totals are of blocks");
+        assert!(next("peak", &["--at", "end"]).contains("--at end --device 1 --metric"), "what is stated counts");
+    }
+}

@@ -1,0 +1,46 @@
+//! Terminal: how wide standard output is, where it is a terminal.
+
+/// The width of a terminal that does not say how wide it is.
+const USUAL_WIDTH: usize = 80;
+
+/// Columns of the terminal, or of `COLUMNS` where it does not say, or 80.
+pub(crate) fn columns() -> usize {
+    let set = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|width| *width > 0);
+    columns_of_stdout().or_else(set).unwrap_or(USUAL_WIDTH)
+}
+
+#[cfg(unix)]
+fn columns_of_stdout() -> Option<usize> {
+    columns_of(std::io::stdout())
+}
+
+/// Columns of a terminal, also where it says that it has no rows; none where it does not say.
+#[cfg(unix)]
+fn columns_of(terminal: impl std::os::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+#[cfg(not(unix))]
+fn columns_of_stdout() -> Option<usize> {
+    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::termios::{Winsize, tcsetwinsize};
+
+    use super::*;
+
+    #[test]
+    fn a_terminal_without_rows_has_its_columns() {
+        let terminal = std::fs::File::options().read(true).write(true).open("/dev/ptmx").expect("pseudoterminals");
+        let columns = |ws_col: u16, ws_row: u16| {
+            tcsetwinsize(&terminal, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+            columns_of(&terminal)
+        };
+        assert_eq!(columns(100, 0), Some(100));
+        assert_eq!(columns(120, 40), Some(120));
+        assert_eq!(columns(0, 0), None);
+    }
+}
