@@ -36,8 +36,8 @@ impl Question {
     /// Its name, as menus have it.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::AliveAtA => "alive at A",
-            Self::AliveAtB => "alive at B",
+            Self::AliveAtA => "live at A",
+            Self::AliveAtB => "live at B",
             Self::Kept => "kept",
             Self::Born => "born",
             Self::Freed => "freed",
@@ -48,12 +48,12 @@ impl Question {
     /// Which blocks it asks for, in words.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::AliveAtA => "alive at A, whatever becomes of them",
-            Self::AliveAtB => "alive at B, however old",
-            Self::Kept => "alive at A and still alive at B",
-            Self::Born => "born between A and B and alive at B: the growth",
-            Self::Freed => "alive at A and freed by B",
-            Self::ShortLived => "born after A and freed by B",
+            Self::AliveAtA => "live at A, whether freed later or not",
+            Self::AliveAtB => "live at B, whenever allocated",
+            Self::Kept => "live at A and still live at B",
+            Self::Born => "allocated between A and B and live at B: the growth",
+            Self::Freed => "live at A and freed by B",
+            Self::ShortLived => "allocated after A and freed by B",
         }
     }
 }

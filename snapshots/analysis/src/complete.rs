@@ -38,7 +38,7 @@ pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Compl
     };
     let is_word = !written.is_empty() && !OPERATORS.iter().any(|(operator, _)| written.contains(operator));
     if found.is_empty() && is_word && !written.starts_with('"') {
-        let what = "plain word: in stack, scope, op or category".to_owned();
+        let what = "text in the stack, scope, op or category".to_owned();
         found.push(Completion {
             range: term.start..term.end.max(cursor),
             text: text[term.start..term.end.max(cursor)].to_owned(),
@@ -179,8 +179,7 @@ fn values(key: Key, operator: Operator, written: &str, chosen: &[String], vocabu
     let mut found: Vec<Completion> = first.into_iter().chain(second).map(offer).collect();
     if matches!(key, Key::Size | Key::Allocated) && !matches!(operator, Operator::Is | Operator::IsNot) {
         let round = ["1KiB", "1MiB", "10MiB", "100MiB", "1GiB"].into_iter().filter(|text| text.starts_with(written));
-        let round =
-            round.map(|text| Completion { range: 0..0, text: text.to_owned(), what: "a round size".to_owned() });
+        let round = round.map(|text| Completion { range: 0..0, text: text.to_owned(), what: "round size".to_owned() });
         found.splice(0..0, round);
     }
     found
@@ -216,7 +215,7 @@ fn usual_operator(key: Key) -> &'static str {
 fn operator_words(operator: Operator) -> &'static str {
     match operator {
         Operator::Is => "is one of",
-        Operator::IsNot => "is none of",
+        Operator::IsNot => "is not one of",
         Operator::Contains => "contains",
         Operator::ContainsNot => "does not contain",
         Operator::Less => "less than",
@@ -228,20 +227,20 @@ fn operator_words(operator: Operator) -> &'static str {
 
 fn key_words(key: Key) -> &'static str {
     match key {
-        Key::Category => "what the block is for: parameter, activation …",
-        Key::Op => "the operation that asked for it",
-        Key::Scope => "the module in which that was: encoder.layers.3",
-        Key::Phase => "the part of the training step in which it was made",
-        Key::Pool => "the allocator's pool: small, large or a private one such as (0,1)",
-        Key::Lifetime => "how long it lives: phase, step, steps, kept …",
-        Key::Stack => "the whole stack that made it",
-        Key::Frame => "any one line of that stack",
-        Key::Size => "the bytes asked for: 4096, 1MiB",
-        Key::Allocated => "the bytes after the allocator's rounding",
-        Key::Step => "the training step in which it was made",
-        Key::Stream => "the stream that it was allocated for",
-        Key::Device => "the device's ordinal",
-        Key::Any => "a plain word",
+        Key::Category => "category of the block: parameter, activation …",
+        Key::Op => "operation that allocated the block",
+        Key::Scope => "module that allocated the block: encoder.layers.3",
+        Key::Phase => "phase of the allocation: forward, backward …",
+        Key::Pool => "allocator pool: small, large, or a private one such as (0,1)",
+        Key::Lifetime => "lifetime of the block: phase, step, steps, kept …",
+        Key::Stack => "whole call stack of the allocation",
+        Key::Frame => "any single frame of the call stack",
+        Key::Size => "requested size: 4096, 1MiB",
+        Key::Allocated => "size after the allocator's rounding",
+        Key::Step => "training step of the allocation",
+        Key::Stream => "stream of the allocation",
+        Key::Device => "device ordinal",
+        Key::Any => "plain word",
     }
 }
 
@@ -249,7 +248,7 @@ fn word_words(key: Key, word: &Word) -> String {
     let plural = if word.blocks == 1 { "" } else { "s" };
     let figures = format!("{} in {} block{plural}", format_bytes(word.bytes), format_count(word.blocks));
     match key {
-        Key::Frame | Key::Stack => "a line of stacks".to_owned(),
+        Key::Frame | Key::Stack => "line in call stacks".to_owned(),
         Key::Size | Key::Allocated => match word.text.parse() {
             Ok(bytes) => format!("{}: {figures}", format_bytes(bytes)),
             Err(_) => figures,

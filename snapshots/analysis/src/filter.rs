@@ -142,7 +142,7 @@ impl Term {
             return Err(format!("'{text}': unknown key '{name}'{hint}; keys are {}", known()));
         };
         let Some((spelling, operator)) = OPERATORS.iter().find(|(spelling, _)| rest.starts_with(spelling)) else {
-            return Err(format!("'{text}': after '{name}' one of = != ~ !~ < <= > >= must follow"));
+            return Err(format!("'{text}': expected one of = != ~ !~ < <= > >= after '{name}'"));
         };
         let is_ordering = matches!(operator, Operator::Less | Operator::AtMost | Operator::More | Operator::AtLeast);
         if key.is_number() != is_ordering && !matches!(operator, Operator::Is | Operator::IsNot) {
@@ -178,7 +178,7 @@ impl Key {
             Self::Op | Self::Scope | Self::Stack | Self::Frame | Self::Any => Ok(Value::Text(text.to_owned())),
             Self::Size | Self::Allocated => parse_bytes(text).map(Value::Number),
             Self::Step | Self::Stream | Self::Device => {
-                text.parse().map(Value::Number).map_err(|_| format!("'{text}' is not a whole number"))
+                text.parse().map(Value::Number).map_err(|_| format!("invalid value '{text}': expected a whole number"))
             }
         }
     }
@@ -225,7 +225,7 @@ fn split_terms(text: &str) -> Result<Vec<String>, String> {
         }
     }
     if is_quoted {
-        return Err(format!("'{text}': a double quote is not closed"));
+        return Err(format!("'{text}': unclosed double quote"));
     }
     terms.retain(|term| !term.trim_matches(QUOTED).is_empty());
     Ok(terms)
@@ -351,8 +351,8 @@ mod tests {
         assert!(why("category=weights").contains("parameter"));
         assert!(why("size~3").contains("takes = != < <= > >="));
         assert!(why("category>3").contains("takes = != ~ !~"));
-        assert!(why("scope~\"a b").contains("not closed"));
-        assert!(why("step>one").contains("not a whole number"));
+        assert!(why("scope~\"a b").contains("unclosed"));
+        assert!(why("step>one").contains("expected a whole number"));
         assert!(why("catgeory=x").contains("unknown key 'catgeory' (did you mean 'category'?); keys are"));
         assert!(why("category=gradiant").contains("(did you mean 'gradient'?)"));
         assert!(why("lifetime=long").contains("values are always, before, phase, step, steps, kept"));

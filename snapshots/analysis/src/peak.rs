@@ -130,7 +130,7 @@ pub fn beside_blocks(metric: Metric, totals: &Totals) -> (bool, Vec<(&'static st
     }
     let held = if metric == Metric::Reserved { totals.reserved } else { totals.device_used };
     if held < totals.reserved || totals.reserved < totals.active {
-        return (false, vec![("(less than the allocator holds)", held)]);
+        return (false, vec![("(less than reserved)", held)]);
     }
     let free = ("(free in segments)", totals.reserved - totals.active);
     (true, vec![free, ("(outside the allocator)", held - totals.reserved)])

@@ -330,7 +330,7 @@ fn verify_names_overlaps_and_sizes_that_cannot_be() {
     trace.blocks.address[1] = 256;
     trace.blocks.allocated[0] = 400;
     let told: Vec<String> = verify::verify(&trace).iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["block 0 has 400 bytes although 512 were asked for", "blocks 0 and 1 overlap at address 0x100",]);
+    assert_eq!(told, ["block 0 has 400 bytes, but 512 were requested", "blocks 0 and 1 overlap at address 0x100",]);
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl Drop for Teller<'_> {
 }
 
 fn check_times(trace: &Trace, devices: &[DeviceId], problems: &mut Vec<Problem>) {
-    let mut teller = Teller::new(problems, "times that run backwards");
+    let mut teller = Teller::new(problems, "events out of order");
     for (index, pair) in trace.events.time_ns.windows(2).enumerate() {
         let device = trace.events.device[index];
         if pair[1] < pair[0] && device == trace.events.device[index + 1] && devices.contains(&device) {
@@ -78,29 +78,29 @@ fn check_times(trace: &Trace, devices: &[DeviceId], problems: &mut Vec<Problem>)
 }
 
 fn check_sizes(trace: &Trace, devices: &[DeviceId], problems: &mut Vec<Problem>) {
-    let mut teller = Teller::new(problems, "blocks smaller than asked for");
+    let mut teller = Teller::new(problems, "blocks smaller than requested");
     for row in 0..trace.blocks.len() {
         let (requested, allocated) = (trace.blocks.requested[row], trace.blocks.allocated[row]);
         let device = trace.blocks.device[row];
         if allocated < requested && devices.contains(&device) {
             let on = on(device, devices);
-            teller.tell(|| format!("{on}block {row} has {allocated} bytes although {requested} were asked for"));
+            teller.tell(|| format!("{on}block {row} has {allocated} bytes, but {requested} were requested"));
         }
     }
 }
 
 fn check_handles(trace: &Trace, problems: &mut Vec<Problem>) {
-    let mut teller = Teller::new(problems, "rows that the tables do not have");
+    let mut teller = Teller::new(problems, "references beyond the end of a table");
     let tables = &trace.tables;
     let stacks = trace.events.stack.iter().chain(&trace.blocks.stack);
     for stack in stacks.filter(|stack| stack.index().is_some_and(|index| index >= tables.stacks.len())) {
-        teller.tell(|| format!("{stack:?} is named, but the stack table has {} rows", tables.stacks.len()));
+        teller.tell(|| format!("{stack:?} is out of range: the stack table has {} rows", tables.stacks.len()));
     }
     for op in trace.blocks.op.iter().filter(|op| op.index().is_some_and(|index| index >= tables.ops.len())) {
-        teller.tell(|| format!("{op:?} is named, but the op table has {} rows", tables.ops.len()));
+        teller.tell(|| format!("{op:?} is out of range: the op table has {} rows", tables.ops.len()));
     }
     for scope in trace.blocks.scope.iter().filter(|id| id.index().is_some_and(|index| index >= tables.scopes.len())) {
-        teller.tell(|| format!("{scope:?} is named, but the scope table has {} rows", tables.scopes.len()));
+        teller.tell(|| format!("{scope:?} is out of range: the scope table has {} rows", tables.scopes.len()));
     }
 }
 
@@ -154,7 +154,8 @@ fn check_sums(trace: &Trace, device: DeviceId, problems: &mut Vec<Problem>) {
     for (metric, sum) in [(Metric::Requested, requested), (Metric::Allocated, allocated), (Metric::Active, active)] {
         if end.get(metric) != sum {
             let total = end.get(metric);
-            let text = format!("device {}: live blocks sum to {sum} bytes {metric}, the events to {total}", device.0);
+            let text =
+                format!("device {}: live blocks sum to {sum} bytes {metric}, but the events to {total}", device.0);
             problems.push(Problem::new(text));
         }
     }

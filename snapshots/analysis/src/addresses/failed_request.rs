@@ -32,11 +32,11 @@ pub enum Verdict {
     Fragmentation,
     /// Freed blocks still wait for another stream.
     Waiting,
-    /// Free ranges of another pool or another stream would hold it.
+    /// Free ranges of another pool or another stream would fit it.
     Elsewhere,
     /// The driver had the memory: a limit of the process or of the settings.
     Limit,
-    /// A free range would hold it: the same request would probably succeed now.
+    /// A free range would fit it: the same request would probably succeed now.
     Transient,
     /// The settings round requests up too far.
     Rounding,
@@ -51,7 +51,7 @@ impl Verdict {
             Self::Waiting => "freed blocks that wait for another stream",
             Self::Elsewhere => "free memory held by another pool or stream",
             Self::Limit => "a memory limit below the device's capacity",
-            Self::Transient => "a failure that a retry would not have had",
+            Self::Transient => "a transient failure: a retry would succeed",
             Self::Rounding => "rounding by roundup_power2_divisions",
         }
     }
@@ -279,7 +279,7 @@ impl FailedRequest {
         if self.from_driver <= self.device_free {
             let why = format!(
                 "the driver had {} free, and {} were needed: a limit such as per_process_memory_fraction, or memory that \
-                 the driver cannot give in one piece",
+                 the driver cannot provide in one piece",
                 bytes(self.device_free),
                 bytes(self.from_driver)
             );
@@ -288,34 +288,31 @@ impl FailedRequest {
         if let Some(hole) = own {
             let range = format!("a free range of {}", bytes(hole.bytes));
             return if !rules.may_take(hole.bytes, needed) {
-                let why = format!("{range} would hold it, but max_split_size keeps such ranges for larger requests");
+                let why = format!("{range} would fit it, but max_split_size keeps such ranges for larger requests");
                 (Verdict::Fragmentation, why)
             } else if others {
                 let why = format!(
-                    "{range} of the {} would hold it, so the request probably came from another stream or pool, which is \
+                    "{range} of the {} would fit it, so the request probably came from another stream or pool, which is \
                      not recorded",
                     hole.home.text()
                 );
                 (Verdict::Elsewhere, why)
             } else {
                 let why = format!(
-                    "{range} at {:#x} would hold it: PyTorch does not search its cache again after waiting for streams",
+                    "{range} at {:#x} would fit it: PyTorch does not search its cache again after waiting for streams",
                     hole.address
                 );
                 (Verdict::Transient, why)
             };
         }
         if let Some(hole) = other {
-            let why = format!(
-                "a free range of {} would hold it, but serves only the {}",
-                bytes(hole.bytes),
-                hole.home.text()
-            );
+            let why =
+                format!("a free range of {} would fit it, but belongs to the {}", bytes(hole.bytes), hole.home.text());
             return (Verdict::Elsewhere, why);
         }
         if after_waiting >= needed {
             let why = format!(
-                "{} wait for another stream; once they are free, a range of {} would hold it",
+                "{} wait for another stream; once they are free, a range of {} would fit it",
                 bytes(self.waiting),
                 bytes(after_waiting)
             );
@@ -333,7 +330,7 @@ impl FailedRequest {
         }
         if idle >= needed {
             let why = format!(
-                "{} are free in segments of other pools or streams, which do not serve it; its own pool has {} free",
+                "{} are free in segments of other pools or streams, which cannot serve it; its own pool has {} free",
                 bytes(self.free_elsewhere),
                 bytes(self.free_in_pool)
             );
@@ -345,7 +342,8 @@ impl FailedRequest {
             bytes(self.device_free)
         );
         if idle.saturating_add(self.waiting) >= needed {
-            let why = format!("{free}; with the {} that wait for another stream they are enough", bytes(self.waiting));
+            let why =
+                format!("{free}; with the {} waiting for another stream, that would be enough", bytes(self.waiting));
             return (Verdict::Waiting, why);
         }
         (Verdict::Capacity, format!("only {free}, for a request of {}", bytes(needed)))
@@ -358,12 +356,12 @@ impl FailedRequest {
             && outside >= self.rounded
         {
             let note =
-                format!("{} of the device's {} are held outside this allocator", bytes(outside), bytes(capacity));
+                format!("{} of the device's {} are in use outside this allocator", bytes(outside), bytes(capacity));
             self.notes.push(note);
         }
         let (live, waiting) = map.stray_bytes();
         if live + waiting > 0 {
-            let note = format!("{} of blocks lie in no segment that was recorded", bytes(live + waiting));
+            let note = format!("{} of blocks are outside all recorded segments", bytes(live + waiting));
             self.notes.push(note);
         }
     }

@@ -59,7 +59,7 @@ impl FromStr for Allowance {
             let parts = digits.parse::<u64>().map_err(|_| format!("'{text}' is too large"))?;
             return Ok(Self::Share(parts));
         }
-        let wrong = || format!("'{text}' is neither a share nor a size: write 5% or 200MiB");
+        let wrong = || format!("'{text}': expected a share or a size, such as 5% or 200MiB");
         if text.ends_with('%') {
             return Err(wrong());
         }

@@ -61,11 +61,11 @@ impl<'a> Measure<'a> {
     fn category(&self, category: Category) -> Result<Measured, String> {
         let Asked { trace, series, .. } = self.asked;
         if !self.metric.is_of_blocks() {
-            return Err(format!("{} is no sum over blocks, and so has no categories", self.metric));
+            return Err(format!("{} is not a sum over blocks, so it has no categories", self.metric));
         }
         let says_none = trace.blocks.category.iter().all(|known| *known == Category::Unknown);
         if says_none && category != Category::Unknown && !trace.blocks.is_empty() {
-            return Err("the recording says no categories; let them be worked out with --categories guess".to_owned());
+            return Err("the recording has no categories; infer them with --categories guess".to_owned());
         }
         let all = self.categories.get_or_init(|| largest_of_categories(trace, series.device(), self.metric));
         let Largest { bytes, event } = all[category as usize];

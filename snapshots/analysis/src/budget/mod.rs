@@ -60,7 +60,7 @@ impl Budget {
         match self {
             Self::Peak(_) => format!("peak of {total}"),
             Self::Reserved(_) => "peak of reserved".to_owned(),
-            Self::Category(category, _) => format!("most {} at once", category.name().replace('_', " ")),
+            Self::Category(category, _) => format!("peak of {}", category.name().replace('_', " ")),
             Self::Phase(phase, _) => format!("peak of {total} in {phase}"),
             Self::Growth(allowance) => format!("peak of {total}, at most {allowance} above the baseline"),
             Self::StepGrowth(_) => format!("growth of {total} per step"),
@@ -119,7 +119,7 @@ fn measured(own: &Measure<'_>, other: Option<&Measure<'_>>, budget: Budget) -> R
     let before = other.and_then(|other| other.of(&budget).ok());
     let limit_bytes = match (budget, &before) {
         (Budget::Growth(allowance), Some(before)) => before.bytes.saturating_add(allowance.of(before.bytes)),
-        (Budget::Growth(_), None) => return Err("there is no baseline to compare with".to_owned()),
+        (Budget::Growth(_), None) => return Err("no baseline recording to compare with".to_owned()),
         (
             Budget::Peak(limit)
             | Budget::Reserved(limit)
@@ -149,7 +149,7 @@ fn measured(own: &Measure<'_>, other: Option<&Measure<'_>>, budget: Budget) -> R
 
 fn step_growth(asked: Asked<'_>, baseline: Option<Asked<'_>>, metric: Metric, limit: u64) -> Result<Outcome, String> {
     if !metric.is_of_blocks() {
-        return Err(format!("{metric} is no sum over blocks, of which some could survive a step"));
+        return Err(format!("{metric} is not a sum over blocks, so its growth per step cannot be measured"));
     }
     let keys = culprit_keys(asked.trace);
     let filter = super::filter::Filter::default();

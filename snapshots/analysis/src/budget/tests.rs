@@ -146,12 +146,12 @@ fn what_cannot_be_measured_is_refused() {
         why(Metric::Requested, Budget::Growth(Allowance::Bytes(1))).starts_with("max-growth: there is no baseline")
     );
     assert!(
-        why(Metric::Reserved, Budget::Category(Category::Gradient, 1)).contains("max gradient: reserved is no sum")
+        why(Metric::Reserved, Budget::Category(Category::Gradient, 1)).contains("max gradient: reserved is not a sum")
     );
     assert!(why(Metric::Reserved, Budget::StepGrowth(1)).contains("no sum over blocks"));
     let nameless = Run::of("alloc a 5 < main");
     let refused = check(nameless.asked(), None, Metric::Requested, &[Budget::Category(Category::Gradient, 1)]);
-    assert!(refused[0].as_ref().unwrap_err().contains("says no categories"));
+    assert!(refused[0].as_ref().unwrap_err().contains("has no categories"));
     let refused = check(nameless.asked(), None, Metric::Requested, &[Budget::StepGrowth(1)]);
     assert!(refused[0].as_ref().unwrap_err().contains("no steps"));
     assert!(why(Metric::Requested, Budget::StepGrowth(1)).contains("one whole step"), "the first is none to tell by");

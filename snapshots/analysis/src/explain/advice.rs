@@ -115,8 +115,8 @@ impl Scene<'_> {
         };
         let text = format!(
             "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps only their inputs \
-             and recomputes the rest, one module at a time (at most {} each){repeats}. A run with it shows the peak that is \
-             left.{}",
+             and recomputes the rest, one module at a time (at most {} each){repeats}. Run with it to \
+             measure the new peak.{}",
             format_bytes(bytes),
             self.share(bytes),
             numbers.len(),
@@ -203,8 +203,8 @@ impl Scene<'_> {
             return None;
         }
         let text = format!(
-            "{} ({}) are held but not used again: {}. Free each after its last use, and keep nothing saved or returned \
-             beyond it: {}.",
+            "{} ({}) are live but not used again: {}. Free each after its last use, and do not save or \
+             return it for longer: {}.",
             format_bytes(bytes),
             self.share(bytes),
             idle.categories(),
@@ -302,7 +302,7 @@ impl Scene<'_> {
         if has_backward || self.failed.is_some() || self.trace.trust.unfinished || freed * 2 < bytes_of_all(&|_| true) {
             return "";
         }
-        " The recording has no backward: if none is to follow, run forward under `torch.no_grad()`, which keeps none of \
+        " The recording has no backward: for inference, run forward under `torch.no_grad()`, which keeps none of \
          them."
     }
 }

@@ -99,7 +99,7 @@ impl Explanation {
     /// # Panics
     /// If the metric is no sum over blocks.
     pub fn of(trace: &Trace, series: &Series, live: &LiveIndex, query: &ExplainQuery<'_>) -> Self {
-        assert!(query.metric.is_of_blocks(), "only a sum over blocks can be explained by blocks");
+        assert!(query.metric.is_of_blocks(), "only a metric that is a sum over blocks can be explained");
         let peak = Moment::peak(trace, series, query.metric);
         let at_peak = live.before_position(trace, query.metric, peak.position());
         let matches = (!query.filter.is_empty()).then(|| Matches::of(trace, query.filter));

@@ -249,7 +249,7 @@ fn what_is_held_but_not_used_again_is_told_with_the_peak_without_it() {
     assert_eq!((idle.without.bytes, idle.without.phase), (2300, Phase::Backward));
     let advice = explanation.advice.iter().find(|one| one.remedy == Remedy::FreeAfterLastUse).expect("it is much");
     assert!(
-        advice.text.starts_with("680 B (23 %) are held but not used again: temporary 610 B, buffer 70 B. "),
+        advice.text.starts_with("680 B (23 %) are live but not used again: temporary 610 B, buffer 70 B. "),
         "{}",
         advice.text
     );
@@ -444,7 +444,7 @@ fn temporaries_of_one_parameter_at_a_time_promise_nothing_of_foreach() {
     let advice = fused(one);
     assert!(advice.text.contains("one parameter at a time. In-place") && !advice.text.contains("foreach"));
     assert_eq!(advice.without, None);
-    assert!(fused(&one.replace("adam.py:4", "adam.py:3")).text.contains("one without foreach"));
+    assert!(fused(&one.replace("adam.py:4", "adam.py:3")).text.contains("one with foreach=False"));
 }
 
 #[test]

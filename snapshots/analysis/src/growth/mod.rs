@@ -121,7 +121,7 @@ impl Growth {
         query: &GrowthQuery<'_>,
     ) -> Self {
         let metric = query.metric;
-        assert!(metric.is_of_blocks(), "only a sum over blocks grows by blocks");
+        assert!(metric.is_of_blocks(), "only a metric that is a sum over blocks has growth by blocks");
         let matches = Matches::of(trace, query.filter);
         let events = window.events();
         let chosen = |question| {

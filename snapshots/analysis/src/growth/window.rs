@@ -62,7 +62,7 @@ impl fmt::Display for Cut {
                 write!(f, "has no {listed}")
             }
             Self::FreesModel => f.write_str("frees the model"),
-            Self::AllocatesLittle => f.write_str("allocates next to nothing"),
+            Self::AllocatesLittle => f.write_str("allocates almost nothing"),
         }
     }
 }
@@ -88,7 +88,7 @@ pub fn has_steps(trace: &Trace, device: DeviceId) -> bool {
 }
 
 /// Why growth cannot be told, and what to do.
-const NO_STEPS: &str = "the recording has no steps: nothing marks them, and no optimizer step was recognized; mark them \
+const NO_STEPS: &str = "the recording has no steps: none are marked, and no optimizer step was recognized; mark them \
     with scope::step(i) in Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch";
 
 /// A step as the spans have it.
@@ -190,10 +190,9 @@ impl StepWindow {
                 "Counted from step {}: the first step of a recording allocates what later steps reuse.",
                 self.from()
             )),
-            FirstStep::Only => Some(format!(
-                "Counted over step {} alone: its growth may be allocations that are made once.",
-                self.from()
-            )),
+            FirstStep::Only => {
+                Some(format!("Counted over step {} only: its growth may be one-time allocations.", self.from()))
+            }
         };
         let last = match &self.last {
             LastStep::Asked | LastStep::Last => None,

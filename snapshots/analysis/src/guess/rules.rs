@@ -53,20 +53,22 @@ impl Rules {
                 self.uses_builtin = false;
                 Ok(())
             }
-            (Some("builtin"), ..) => Err(format!("'{line}': write 'builtin off', or leave the line out")),
+            (Some("builtin"), ..) => Err(format!("'{line}': expected 'builtin off', or no such line")),
             (Some(name), Some("if"), Some(_)) => {
                 let category = Category::from_name(name).ok_or_else(|| no_category(name))?;
                 let conditions = after_words(line, 2);
                 let filter: Filter = conditions.parse()?;
                 if filter.is_empty() {
-                    return Err(format!("'{line}': no condition after 'if'; write one such as {name} if size>=1MiB"));
+                    return Err(format!(
+                        "'{line}': missing condition after 'if'; write one, such as {name} if size>=1MiB"
+                    ));
                 }
                 self.own.push((category, filter));
                 Ok(())
             }
             (Some(name), ..) => {
                 Category::from_name(name).ok_or_else(|| no_category(name))?;
-                Err(format!("'{line}': after '{name}' write 'if' and conditions, such as {name} if size>=1MiB"))
+                Err(format!("'{line}': expected 'if' and conditions after '{name}', such as {name} if size>=1MiB"))
             }
         }
     }
@@ -97,7 +99,7 @@ fn after_words(line: &str, count: usize) -> &str {
 
 fn no_category(name: &str) -> String {
     let names: Vec<&str> = Category::ALL.iter().map(|category| category.name()).collect();
-    format!("no category '{name}': write one of {}, then 'if' and conditions", names.join(", "))
+    format!("unknown category '{name}': expected one of {}, then 'if' and conditions", names.join(", "))
 }
 
 /// The part of a line before a `#` that stands outside double quotes, at its beginning or after a space.
@@ -140,11 +142,13 @@ mod tests {
     #[test]
     fn mistakes_name_the_line_and_what_to_write() {
         let why = |text: &str| text.parse::<Rules>().unwrap_err().to_string();
-        assert!(why("\nweights if size>1").starts_with("line 2: no category 'weights': write one of parameter"));
-        assert!(why("gradient").contains("write 'if' and conditions, such as gradient if size"));
+        assert!(
+            why("\nweights if size>1").starts_with("line 2: unknown category 'weights': expected one of parameter")
+        );
+        assert!(why("gradient").contains("'if' and conditions after 'gradient', such as gradient if size"));
         assert!(why("gradient if").contains("such as gradient if size"));
         assert!(why("gradient if\t").contains("such as gradient if size"));
-        assert!(why("gradient when size>1").contains("after 'gradient' write 'if'"));
+        assert!(why("gradient when size>1").contains("expected 'if' and conditions after 'gradient'"));
         assert!(why("builtin on").contains("builtin off"));
         assert!(why("gradient if colour=red").contains("line 1: 'colour=red': unknown key 'colour'"));
     }

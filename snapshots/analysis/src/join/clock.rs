@@ -22,8 +22,8 @@ impl Clock {
         for part in parts {
             let started_us = known(part).unwrap_or_else(|| {
                 if let Some((name, _)) = first_known {
-                    let what = "does not say at what time of day it began, and is laid at the beginning of";
-                    warnings.push(format!("{} {what} {name}; --offset moves it", part.name));
+                    let what = "has no start time and is placed at the start of";
+                    warnings.push(format!("{} {what} {name}; use --offset to move it", part.name));
                 }
                 first_known.map_or(0, |(_, started)| started)
             });
@@ -55,7 +55,7 @@ fn gaps(parts: &[Part<'_>], starts: &[i128]) -> Vec<String> {
         if let Some((end, before)) = reach.filter(|(end, _)| first > *end) {
             let gap = format_nanos(u64::try_from(first - end).unwrap_or(u64::MAX));
             warnings.push(format!(
-                "{name} begins {gap} after {before} ends: they do not overlap in time; --offset moves one if the clocks differ"
+                "{name} begins {gap} after {before} ends: they do not overlap in time; use --offset if the clocks differ"
             ));
         }
         if reach.is_none_or(|(end, _)| last > end) {

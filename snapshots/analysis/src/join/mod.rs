@@ -55,7 +55,7 @@ pub struct Joined {
 pub fn join(parts: &[Part<'_>]) -> Result<Joined> {
     let rows: usize = parts.iter().map(|part| part.trace.events.len() + part.trace.blocks.len()).sum();
     if rows + parts.iter().map(|part| part.trace.segments.len()).sum::<usize>() >= u32::MAX as usize {
-        let what = "together the recordings have more than 2^32 events and blocks, which no recording can hold";
+        let what = "the recordings together have more than 2^32 events and blocks, more than one recording can hold";
         return Err(Error::Encode { what: what.to_owned() });
     }
     let clock = Clock::of(parts);
@@ -231,7 +231,7 @@ impl LeftOut {
             .filter(|(count, ..)| *count > 0)
             .map(|(count, one, many)| format!("{} {}", format_count(*count), if *count == 1 { one } else { many }))
             .collect();
-        (!told.is_empty()).then(|| format!("{} of {name}: steps and phases are those of {speaker}", told.join(", ")))
+        (!told.is_empty()).then(|| format!("{} of {name}: steps and phases are taken from {speaker}", told.join(", ")))
     }
 }
 
