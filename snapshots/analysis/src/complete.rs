@@ -1,4 +1,4 @@
-//! Complete: what could come next in a text of the `--where` language: keys, operators, values of the recording.
+//! Completes text of the `--where` language: keys, operators, and values of the recording.
 
 use std::ops::Range;
 
@@ -7,21 +7,21 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::filter::{KEYS, Key, OPERATORS, Operator, name_length};
 use super::vocabulary::{Vocabulary, Word};
 
-/// One way to go on.
+/// A completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The bytes of the text that it replaces.
     pub range: Range<usize>,
-    /// By what: the cursor then stands after it.
+    /// The replacement; the cursor moves to its end.
     pub text: String,
-    /// What it is, in a few words.
+    /// A short description.
     pub what: String,
 }
 
-/// Completions offered at most.
+/// Maximum number of completions.
 pub const MOST_COMPLETIONS: usize = 12;
 
-/// What could come at byte `cursor` of `text`, best first.
+/// The completions at byte `cursor` of `text`, best first.
 pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Completion> {
     let cursor = (0..=cursor.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     let term = Term::around(text, cursor);
@@ -49,12 +49,12 @@ pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Compl
     found
 }
 
-/// The term that the cursor is in, and in it the value.
+/// The term under the cursor, and its value.
 struct Term {
     start: usize,
-    /// Where the value under the cursor begins: after the last comma, or where the term begins.
+    /// Where the value under the cursor begins: after the last comma, or at the start of the term.
     value: usize,
-    /// Where it ends.
+    /// End of the value.
     end: usize,
 }
 
@@ -75,20 +75,20 @@ impl Term {
             }
         }
         if is_quoted {
-            // An open quote swallows all that follows: that stays.
+            // An open quote swallows everything after it; the text behind the cursor is kept.
             term.end = cursor;
         }
         term
     }
 }
 
-/// Keys that begin with, or hold, what is written; and after a whole key its operators.
+/// Keys that begin with or contain the typed text, and, after a complete key, its operators.
 fn keys(text: &str, term: &Term, cursor: usize) -> Vec<Completion> {
     let written = &text[term.start..cursor];
     let rest = &text[cursor..];
     let name_end = cursor + rest.find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(rest.len());
     let range = term.start..name_end;
-    // Behind the name an operator may stand already.
+    // An operator may already follow the name.
     let has_operator = OPERATORS.iter().any(|(spelling, _)| text[name_end..].starts_with(spelling));
     let mut found = Vec::new();
     if let Some((name, key)) = KEYS.iter().find(|(name, _)| *name == written && name_end == cursor)
@@ -149,7 +149,7 @@ fn after_key(
         offer.range = value..term.end.max(cursor);
     }
     if rest.len() == spelling.len() {
-        // `>` may yet become `>=`.
+        // `>` may become `>=`.
         let longer = begun(rest, true);
         found.truncate(MOST_COMPLETIONS - longer.len());
         found.extend(longer);
@@ -157,11 +157,11 @@ fn after_key(
     found
 }
 
-/// Values that begin with `written`, then those that hold it, each the heaviest first.
+/// Values that begin with `written`, then those that contain it, each ordered by bytes, largest first.
 fn values(key: Key, operator: Operator, written: &str, chosen: &[String], vocabulary: &Vocabulary) -> Vec<Completion> {
     let small = written.to_lowercase();
     let is_part = matches!(operator, Operator::Contains | Operator::ContainsNot);
-    // A whole stack is a text of many lines: nobody writes that.
+    // A whole stack spans many lines, so nobody types it.
     let words = if key == Key::Stack && !is_part { &[] } else { vocabulary.words(key) };
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let fitting = words.iter().filter(|word| (is_part || word.is_whole) && !chosen.contains(&word.text));
