@@ -1,4 +1,4 @@
-//! Verify: the invariants of a recording, checked against what the file says.
+//! Checks the invariants of a recording.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use super::metric::Metric;
 use super::replay::{Effect, baseline_effects, effects};
 use super::series::Series;
 
-/// At most so many problems of one kind are told; the rest are counted.
+/// Maximum number of problems reported per kind; the rest are counted.
 const TOLD: usize = 5;
 
-/// Everything in `trace` that contradicts itself. Empty for a sound recording; what was found wrong while reading
-/// stands in [`Trace::problems`] and is not repeated.
+/// Finds contradictions in `trace`. Empty for a sound recording; problems found while reading are in
+/// [`Trace::problems`] and not repeated.
 pub fn verify(trace: &Trace) -> Vec<Problem> {
     verify_devices(trace, &trace.device_ids())
 }
 
-/// As [`verify`], of what happened on `devices` only; tables, which all devices share, are checked as a whole.
+/// Like [`verify`], but only for `devices`; the tables, which all devices share, are checked completely.
 pub fn verify_devices(trace: &Trace, devices: &[DeviceId]) -> Vec<Problem> {
     let mut problems = Vec::new();
     check_times(trace, devices, &mut problems);
@@ -32,12 +32,12 @@ pub fn verify_devices(trace: &Trace, devices: &[DeviceId]) -> Vec<Problem> {
     problems
 }
 
-/// What a problem on `device` begins with where several are checked.
+/// The prefix of a problem on `device` if several devices are checked.
 fn on(device: DeviceId, devices: &[DeviceId]) -> String {
     if devices.len() > 1 { format!("device {}: ", device.0) } else { String::new() }
 }
 
-/// Tells the first few of many and counts the rest.
+/// Reports the first few problems of a kind and counts the rest.
 struct Teller<'a> {
     problems: &'a mut Vec<Problem>,
     what: &'static str,
@@ -104,7 +104,7 @@ fn check_handles(trace: &Trace, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Active blocks may not overlap.
+/// Checks that active blocks do not overlap.
 fn check_addresses(trace: &Trace, device: DeviceId, on: &str, problems: &mut Vec<Problem>) {
     let mut teller = Teller::new(problems, "blocks that overlap others");
     let mut active: BTreeMap<u64, usize> = BTreeMap::new();
@@ -134,8 +134,8 @@ fn check_addresses(trace: &Trace, device: DeviceId, on: &str, problems: &mut Vec
     }
 }
 
-/// What the table of blocks says is alive at the end must equal what the events add up to, and no total may exceed the
-/// one around it.
+/// Checks that the blocks live at the end add up to the totals of the events, and that no total exceeds the one around
+/// it.
 fn check_sums(trace: &Trace, device: DeviceId, problems: &mut Vec<Problem>) {
     let series = Series::build(trace, device);
     let end = series.end(trace);

@@ -32,11 +32,11 @@ pub enum Verdict {
     Fragmentation,
     /// Freed blocks still wait for another stream.
     Waiting,
-    /// Free ranges of another pool or another stream would fit it.
+    /// Free ranges of another pool or another stream is large enough.
     Elsewhere,
     /// The driver had the memory: a limit of the process or of the settings.
     Limit,
-    /// A free range would fit it: the same request would probably succeed now.
+    /// A free range is large enough: the same request would probably succeed now.
     Transient,
     /// The settings round requests up too far.
     Rounding,
@@ -288,18 +288,18 @@ impl FailedRequest {
         if let Some(hole) = own {
             let range = format!("a free range of {}", bytes(hole.bytes));
             return if !rules.may_take(hole.bytes, needed) {
-                let why = format!("{range} would fit it, but max_split_size keeps such ranges for larger requests");
+                let why = format!("{range} is large enough, but max_split_size keeps such ranges for larger requests");
                 (Verdict::Fragmentation, why)
             } else if others {
                 let why = format!(
-                    "{range} of the {} would fit it, so the request probably came from another stream or pool, which is \
+                    "{range} of the {} is large enough, so the request probably came from another stream or pool, which is \
                      not recorded",
                     hole.home.text()
                 );
                 (Verdict::Elsewhere, why)
             } else {
                 let why = format!(
-                    "{range} at {:#x} would fit it: PyTorch does not search its cache again after waiting for streams",
+                    "{range} at {:#x} is large enough: PyTorch does not search its cache again after waiting for streams",
                     hole.address
                 );
                 (Verdict::Transient, why)
@@ -307,12 +307,12 @@ impl FailedRequest {
         }
         if let Some(hole) = other {
             let why =
-                format!("a free range of {} would fit it, but belongs to the {}", bytes(hole.bytes), hole.home.text());
+                format!("a free range of {} is large enough, but belongs to the {}", bytes(hole.bytes), hole.home.text());
             return (Verdict::Elsewhere, why);
         }
         if after_waiting >= needed {
             let why = format!(
-                "{} wait for another stream; once they are free, a range of {} would fit it",
+                "{} wait for another stream; once they are free, a range of {} is large enough",
                 bytes(self.waiting),
                 bytes(after_waiting)
             );

@@ -1,15 +1,15 @@
-//! Notes: what limits trust in a recording, each fact with what it means for the numbers.
+//! The facts that limit trust in a recording, with their effect on the numbers.
 
 use serde::Serialize;
 
 use highwater_snapshots::trace::{Trace, Trust};
 
-/// A fact that limits trust, and what follows from it.
+/// A fact that limits trust, and its effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TrustNote {
-    /// The fact, in plain words.
+    /// The fact.
     pub fact: String,
-    /// What it means for the numbers.
+    /// Its effect on the numbers.
     pub means: &'static str,
 }
 
