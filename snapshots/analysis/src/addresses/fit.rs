@@ -68,8 +68,8 @@ pub fn rooms(map: &AddressMap, rules: &AllocRules, driver_free: Option<u64>) -> 
     rooms.into_values().collect()
 }
 
-/// The driver's free memory: the capacity minus the last sample of the memory in use, or without one, minus `reserved`.
-/// `None` if the capacity is unknown.
+/// The driver's free memory: the capacity minus the larger of `device_used` and `reserved`. `None` if the capacity is
+/// 0, which means unknown.
 pub fn driver_free(capacity: u64, totals: &Totals) -> Option<u64> {
     (capacity > 0).then(|| capacity.saturating_sub(totals.device_used.max(totals.reserved)))
 }

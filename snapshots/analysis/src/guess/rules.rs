@@ -1,7 +1,8 @@
-//! Rules: a file of rules of the user's own, which come before the built-in ones.
+//! Reads a file of user-defined category rules, which take precedence over the built-in ones.
 //!
-//! One rule a line, `CATEGORY if CONDITIONS`; the first whose conditions a block meets gives its category. Conditions
-//! are those of [`Filter`], all of which must hold. `#` begins a comment; `builtin off` leaves out the built-in rules.
+//! One rule per line, `CATEGORY if CONDITIONS`; the first rule whose conditions a block meets determines its category.
+//! Conditions are those of [`Filter`], all of which must hold. `#` begins a comment; `builtin off` disables the
+//! built-in rules.
 //!
 //! ```text
 //! # Adam's state, also where it is kept by a wrapper
@@ -16,7 +17,7 @@ use highwater_snapshots::Category;
 use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::trace::Trace;
 
-/// What decides categories that a recording does not say.
+/// Rules for categories that a recording does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     own: Vec<(Category, Filter)>,
@@ -24,7 +25,7 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// The built-in rules alone.
+    /// Only the built-in rules.
     fn default() -> Self {
         Self { own: Vec::new(), uses_builtin: true }
     }
@@ -33,10 +34,10 @@ impl Default for Rules {
 impl std::str::FromStr for Rules {
     type Err = Error;
 
-    /// Reads a rules file. Errors name the line, and what to write instead.
+    /// Parses a rules file. Errors name the line and the expected text.
     fn from_str(text: &str) -> Result<Self> {
         let mut rules = Self::default();
-        // Editors of Windows put a byte order mark in front.
+        // Windows editors add a byte order mark.
         for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             rules.take(without_comment(line).trim()).map_err(|what| Error::Text { line: index + 1, what })?;
         }
@@ -73,17 +74,17 @@ impl Rules {
         }
     }
 
-    /// Whether the built-in rules follow.
+    /// Whether the built-in rules are also used.
     pub fn uses_builtin(&self) -> bool {
         self.uses_builtin
     }
 
-    /// Whether these are the built-in rules alone.
+    /// Whether only the built-in rules are used.
     pub fn is_builtin_alone(&self) -> bool {
         self.own.is_empty() && self.uses_builtin
     }
 
-    /// For each block, by its row, the category of the first rule of the file that it meets.
+    /// For each block, by row, the category of the first user-defined rule that it meets.
     pub(super) fn own_categories(&self, trace: &Trace) -> Vec<Option<Category>> {
         let mut filters: Vec<_> = self.own.iter().map(|(category, filter)| (*category, filter.on(trace))).collect();
         let first = |id| filters.iter_mut().find_map(|(category, filter)| filter.matches(id).then_some(*category));
@@ -91,7 +92,7 @@ impl Rules {
     }
 }
 
-/// What follows the first `count` words of `line`, whatever white space separates them.
+/// The rest of `line` after the first `count` words, with any white space between them.
 fn after_words(line: &str, count: usize) -> &str {
     (0..count)
         .fold(line.trim(), |rest, _| rest.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start()))
@@ -102,7 +103,7 @@ fn no_category(name: &str) -> String {
     format!("unknown category '{name}': expected one of {}, then 'if' and conditions", names.join(", "))
 }
 
-/// The part of a line before a `#` that stands outside double quotes, at its beginning or after a space.
+/// The part of a line before a `#` that is outside double quotes, at the start or after a space.
 fn without_comment(line: &str) -> &str {
     let mut is_quoted = false;
     let mut is_after_space = true;

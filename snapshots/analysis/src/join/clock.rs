@@ -1,14 +1,14 @@
-//! Clock: the axis of time that recordings are laid on, and gaps between them.
+//! Places recordings on a common time axis, and finds gaps between them.
 
 use super::Part;
 use highwater_snapshots::units::format_nanos;
 
-/// Where the recordings lie on one axis.
+/// The positions of the recordings on the common axis.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// The beginning of the axis; 0 where no recording knows the time of day.
+    /// The start of the axis; 0 if no recording has a start time.
     pub(super) origin_unix_us: u64,
-    /// What is added to the times of each recording, in nanoseconds.
+    /// Offset added to the times of each recording, in nanoseconds.
     pub(super) shifts_ns: Vec<u64>,
     pub(super) warnings: Vec<String>,
 }
@@ -37,7 +37,7 @@ impl Clock {
     }
 }
 
-/// A sentence for each stretch of time between two recordings in which nothing is recorded.
+/// A warning for each period between two recordings in which nothing is recorded.
 fn gaps(parts: &[Part<'_>], starts: &[i128]) -> Vec<String> {
     let mut ranges: Vec<(i128, i128, &str)> = parts
         .iter()
