@@ -1,4 +1,4 @@
-//! Temporaries: advice on intermediate results that are live at a peak.
+//! Advice on temporaries that are live at a peak.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ impl Scene<'_> {
             self.share(bytes),
             self.live_at_once(&blocks)
         );
-        // Code that treats parameters one by one makes each intermediate result at a place of its own.
+        // Code that handles parameters one by one has a separate call site for each intermediate result.
         let mut places = HashSet::new();
         let is_of_many = blocks.iter().any(|id| {
             let block = self.trace.blocks.get(*id);
