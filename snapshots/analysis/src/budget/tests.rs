@@ -1,4 +1,4 @@
-//! Budgets on small recordings: what is measured, and who is blamed.
+//! Tests of budgets on small recordings: measured values and named causes.
 
 use super::*;
 use crate::{LiveIndex, Series};
@@ -33,7 +33,8 @@ impl Run {
     }
 }
 
-/// A step of a net of `layers` layers, whose middle has `width` numbers in layer 2, and 100 in the others.
+/// A training step of a network of `layers` layers, with `width` elements in the middle of layer 2, and 100 in the
+/// others.
 fn net(layers: usize, width: u64, optimizer: &str) -> String {
     let mut text = String::new();
     let wide = |layer: usize| if layer == 2 { width } else { 100 };

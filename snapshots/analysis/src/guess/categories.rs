@@ -50,28 +50,28 @@ use highwater_snapshots::{Category, Phase};
 
 /// A summary of the built-in rules, first match first, for help texts and documentation.
 pub const RULES: &str = "\
-category         made by                      and
-workspace        cuBLAS or cuDNN, as scratch
-temporary        an optimizer                 freed in the same run of it
+category         allocated by                 and
+workspace        cuBLAS or cuDNN scratch
+temporary        an optimizer                 freed in the same run
 optimizer_state  an optimizer                 freed later, or never
-temporary        set-up of a module           freed before anything else runs
+temporary        module set-up                freed before anything else runs
 buffer           register_buffer and the like freed later, or never
-parameter        set-up of a module           freed later, or never
-activation       forward, first or once more  freed from autograd's saved tensors
-buffer           code of a KV cache           not kept for backward
-parameter        a program's own constructor  never freed; as large as a gradient or state
-temporary        backward                     freed in the same run of it
+parameter        module set-up                freed later, or never
+activation       forward or recomputation     freed from autograd's saved tensors
+buffer           KV cache code                not kept for backward
+parameter        a user-defined constructor   never freed; size of a gradient or state
+temporary        backward                     freed in the same run
 gradient         backward                     freed later, or never
-temporary        a checkpoint, once more      freed while it computes
-activation       a checkpoint, once more      freed later in backward
-temporary        forward                      freed in the same run of it
+temporary        checkpoint recomputation     freed during recomputation
+activation       checkpoint recomputation     freed later in backward
+temporary        forward                      freed in the same run
 activation       forward                      freed later, or never (last run)
 input            a data loader
 input            other code between steps     freed in forward or later
 activation       other code                   freed from autograd's saved tensors
 unknown          anything else
 Blocks whose life is cut short by an out-of-memory error, another exception or the end of
-the recording count as others from the same call stack do, else as never freed.
+the recording are treated like others from the same call stack, else as never freed.
 ";
 
 /// Guesses the categories of a trace's blocks.

@@ -1,4 +1,4 @@
-//! Examples: an allocator and the driver below it, ranks, clocks that differ, and a recording of PyTorch.
+//! Examples of joining: an allocator and the driver below it, ranks, different clocks, and a PyTorch recording.
 
 use std::path::Path;
 
@@ -71,13 +71,13 @@ fn an_allocator_and_the_driver_below_it_share_one_axis() {
     assert_eq!(trace.devices[1].capacity_bytes, 8 << 30);
     assert_eq!(joined.lost, ["1 step of driver: steps and phases are taken from allocator"]);
     assert_eq!(joined.warnings, [""; 0]);
-    // The driver's blocks stand in the phases of the program.
+    // The driver's blocks are in the program's phases.
     assert_eq!(trace.spans.steps(), [0]);
     assert_eq!(trace.spans.at(EventId(3)).unwrap().phase, Phase::Forward);
     assert_eq!(trace.spans.at(EventId(9)).unwrap().phase, Phase::Backward);
     let peak = |device| Series::build(trace, DeviceId(device)).peak(trace, Metric::Requested).0;
     assert_eq!((peak(0), peak(1)), (4096 + 1000, 2_097_152 + 512));
-    // Tables hold what both have once.
+    // Rows that both recordings have occur once in the tables.
     let count = |text: &str| trace.tables.strings.iter().filter(|known| *known == text).count();
     assert_eq!((count("main"), count("note"), count("cudaMalloc")), (1, 1, 1));
     let attributes: Vec<&str> = trace.attributes.iter().map(|fact| trace.tables.string(fact.value)).collect();
