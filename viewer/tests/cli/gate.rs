@@ -159,7 +159,7 @@ fn what_check_cannot_do_is_refused_and_leaves_nothing() {
         ("step.snap --budgets missing.toml", "missing.toml"),
         ("step.snap --max-growth 5%", "--max-growth needs --baseline FILE"),
         ("step.snap --baseline missing.snap --max-growth 5%", "missing.snap"),
-        ("step.snap --baseline step.snap --max-growth 5apples", "write 5% or 200MiB"),
+        ("step.snap --baseline step.snap --max-growth 5apples", "such as 5% or 200MiB"),
         ("- --baseline - --max-growth 5%", "not both"),
         ("step.snap --max-peak lots", "for example 512MiB"),
         ("step.snap --max weights=3", "no category 'weights'"),

@@ -51,7 +51,7 @@ impl Verdict {
             Self::Waiting => "freed blocks that wait for another stream",
             Self::Elsewhere => "free memory held by another pool or stream",
             Self::Limit => "a memory limit below the device's capacity",
-            Self::Transient => "a transient failure: a retry would succeed",
+            Self::Transient => "a transient failure (a retry would succeed)",
             Self::Rounding => "rounding by roundup_power2_divisions",
         }
     }

@@ -144,12 +144,12 @@ fn what_cannot_be_measured_is_refused() {
     let why = |metric, budget| check(run.asked(), None, metric, &[budget]).remove(0).unwrap_err();
     assert!(why(Metric::Requested, Budget::Phase(Phase::ZeroGrad, 1)).contains("it has forward, backward"));
     assert!(
-        why(Metric::Requested, Budget::Growth(Allowance::Bytes(1))).starts_with("max-growth: there is no baseline")
+        why(Metric::Requested, Budget::Growth(Allowance::Bytes(1))).starts_with("max-growth: no baseline")
     );
     assert!(
         why(Metric::Reserved, Budget::Category(Category::Gradient, 1)).contains("max gradient: reserved is not a sum")
     );
-    assert!(why(Metric::Reserved, Budget::StepGrowth(1)).contains("no sum over blocks"));
+    assert!(why(Metric::Reserved, Budget::StepGrowth(1)).contains("not a sum over blocks"));
     let nameless = Run::of("alloc a 5 < main");
     let refused = check(nameless.asked(), None, Metric::Requested, &[Budget::Category(Category::Gradient, 1)]);
     assert!(refused[0].as_ref().unwrap_err().contains("has no categories"));
