@@ -143,9 +143,7 @@ fn what_cannot_be_measured_is_refused() {
     let run = Run::of(&net(2, 100, ""));
     let why = |metric, budget| check(run.asked(), None, metric, &[budget]).remove(0).unwrap_err();
     assert!(why(Metric::Requested, Budget::Phase(Phase::ZeroGrad, 1)).contains("it has forward, backward"));
-    assert!(
-        why(Metric::Requested, Budget::Growth(Allowance::Bytes(1))).starts_with("max-growth: no baseline")
-    );
+    assert!(why(Metric::Requested, Budget::Growth(Allowance::Bytes(1))).starts_with("max-growth: no baseline"));
     assert!(
         why(Metric::Reserved, Budget::Category(Category::Gradient, 1)).contains("max gradient: reserved is not a sum")
     );
