@@ -262,7 +262,7 @@ mod tests {
         let temporary = |id: BlockId| trace.blocks.category[id.0 as usize] == highwater_snapshots::Category::Temporary;
         let grouped = Grouped::one(&trace, temporary);
         let found = absences(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
-        // 2000 bytes fewer, and yet the peak falls by 600 alone: it has moved to the activation.
+        // 2000 bytes fewer, yet the peak falls by only 600: it moves to the activation.
         assert_eq!(found, [[Absence { bytes: 3400, event: Some(EventId(0)) }]]);
     }
 

@@ -185,12 +185,12 @@ fn values(key: Key, operator: Operator, written: &str, chosen: &[String], vocabu
     found
 }
 
-/// A value without its quotes.
+/// Removes the quotes of a value.
 fn bare(text: &str) -> String {
     text.replace('"', "")
 }
 
-/// A value as it must be written.
+/// Adds quotes to a value if needed.
 fn quoted(text: &str) -> String {
     if text.contains([' ', '\t', ',']) { format!("\"{text}\"") } else { text.to_owned() }
 }
@@ -203,7 +203,7 @@ fn fits(key: Key, operator: Operator) -> bool {
     }
 }
 
-/// The operator that most people want after a key.
+/// The most common operator for a key.
 fn usual_operator(key: Key) -> &'static str {
     match key {
         Key::Scope | Key::Stack | Key::Frame => "~",
@@ -280,7 +280,7 @@ mod tests {
         complete(text, text.len(), &vocabulary()).into_iter().map(|offer| offer.text).collect()
     }
 
-    /// The text once the first offer is taken.
+    /// The text after accepting the first completion.
     fn taken(text: &str, cursor: usize) -> String {
         let offer = complete(text, cursor, &vocabulary()).into_iter().next().unwrap();
         let mut text = text.to_owned();

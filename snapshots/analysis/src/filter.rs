@@ -23,7 +23,7 @@ use super::pools::{BlockPool, Pools};
 ///
 /// | word | freed |
 /// |---|---|
-/// | `phase` | in the phase in which the block was made |
+/// | `phase` | in the phase of the allocation |
 /// | `step` | in a later phase of the same step |
 /// | `steps` | in a later step |
 /// | `kept` | never: live at the end |

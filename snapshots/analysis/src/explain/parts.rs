@@ -54,7 +54,7 @@ pub struct Removal {
     pub cause: Cause,
     /// Its bytes at the peak left by the previous removals.
     pub bytes_at_peak: u64,
-    /// The peak that is left.
+    /// The remaining peak.
     pub left: Moment,
 }
 

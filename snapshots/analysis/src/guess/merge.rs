@@ -17,7 +17,7 @@ pub struct Stretch {
     pub phase: Phase,
     /// The first event.
     pub first: EventId,
-    /// One past the last event. A phase that touched no memory is empty.
+    /// One past the last event. A phase without allocations or frees is empty.
     pub end: EventId,
     /// The device that determines it.
     pub device: DeviceId,
@@ -195,7 +195,7 @@ mod tests {
         let mut trace = training(lines);
         guess(&mut trace, &Rules::default());
         assert_eq!(guessed(&trace), [("forward", 1, 3)]);
-        // A program that goes on with as many bytes is still in its phase.
+        // A program that then allocates as many bytes is still in its phase.
         let mut trace = training(&format!("{lines}alloc again 4096 < F\n"));
         guess(&mut trace, &Rules::default());
         assert_eq!(guessed(&trace), [("forward", 1, 8)]);

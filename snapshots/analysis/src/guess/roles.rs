@@ -41,7 +41,7 @@ pub enum Role {
     OptimizerState,
     /// An optimizer is built or restored.
     OptimizerInit,
-    /// Gradients are dropped.
+    /// Gradients are cleared.
     ZeroGrad,
     /// A kernel library allocates scratch space.
     Workspace,

@@ -5,7 +5,7 @@
 //! built-in rules.
 //!
 //! ```text
-//! # Adam's state, also where it is kept by a wrapper
+//! # Adam's state, even if a wrapper keeps it
 //! optimizer_state if stack~adam.py lifetime=kept
 //! activation if frame~model.py:88 size>=1MiB
 //! unknown if scope~debug

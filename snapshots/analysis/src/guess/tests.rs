@@ -165,7 +165,7 @@ fn stacks_of_frees_tell_zero_grad_from_the_optimizer_without_the_lives_of_blocks
 fn without_an_optimizer_no_step_is_guessed() {
     let mut trace = training("alloc h 5 < F\nalloc g 9\nfree g\nfree h < M\n");
     guess(&mut trace, &Rules::default());
-    // What frees the last block is neither.
+    // The events that free the last block belong to neither.
     assert_eq!(guessed(&trace), [("forward", 0, 1), ("backward", 1, 4)]);
 }
 
@@ -238,7 +238,7 @@ fn what_a_failed_request_frees_is_what_other_blocks_of_its_line_are() {
     let [again, _] = step_of_two_lines("1", "");
     let unwound = "oom 4096 free=0 < F\nfree t1 < F\nfree h1 < F\n";
     assert_eq!(of_last_step(&format!("{forward}{rest}{again}{unwound}")), ["activation", "temporary"]);
-    // Another exception leaves no trace of its own; the failed request may be another device's.
+    // Another exception is not recorded; the failed request may be another device's.
     assert_eq!(of_last_step(&format!("{forward}{rest}{again}free t1 < F\nfree h1 < F\n")), ["activation", "temporary"]);
     let [other, other_rest] = step_of_two_lines("0", " device=1");
     let both = format!("{other}{other_rest}{again}{}", unwound.replace("free=0", "free=0 device=1"));

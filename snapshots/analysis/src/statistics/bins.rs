@@ -65,12 +65,12 @@ pub struct LifetimeRow {
     pub bin: Bin,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn word<S: Serializer>(life: &Lifetime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(life.word())
 }
 
-/// Blocks by the number of events from their alloc to the request of their free.
+/// Blocks by the number of events from their allocation to the request of their free.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lived {
     /// Blocks allocated and freed in the recording.

@@ -73,9 +73,9 @@ pub struct AllocatorFigures {
     pub segment_allocs: u64,
     /// Segments released.
     pub segment_frees: u64,
-    /// Times that pages were mapped into an expandable segment.
+    /// Number of times pages were mapped into an expandable segment.
     pub maps: u64,
-    /// Times that pages were unmapped.
+    /// Number of times pages were unmapped.
     pub unmaps: u64,
     /// Bytes obtained or mapped.
     pub obtained_bytes: u64,

@@ -25,7 +25,7 @@ pub enum TreeKey {
 }
 
 impl TreeKey {
-    /// Every key, as menus list them.
+    /// Every key, in menu order.
     pub fn all() -> impl Iterator<Item = Self> {
         GroupKey::ALL.iter().copied().map(Self::By).chain([Self::Block])
     }
