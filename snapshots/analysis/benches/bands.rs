@@ -1,8 +1,8 @@
-//! Bands: how long the indices of a recording take to build, and a picture of all or part of it.
+//! Benchmarks building the indexes of a recording, and drawing all or part of it.
 //!
-//! `cargo bench -p highwater-analysis --bench bands`. `HIGHWATER_BENCH_EVENTS` sets how many events, several numbers
-//! separated by commas; 100,000 and 1,140,000 if unset. `HIGHWATER_BENCH_BLOCKS` sets how many blocks are freed oldest
-//! first; 10,000 and 1,000,000 if unset. With `HIGHWATER_BENCH_CPU` set, times are those of all threads together.
+//! `cargo bench -p highwater-analysis --bench bands`. `HIGHWATER_BENCH_EVENTS` sets the numbers of events, separated by
+//! commas; default 100,000 and 1,140,000. `HIGHWATER_BENCH_BLOCKS` sets the numbers of blocks freed oldest first;
+//! default 10,000 and 1,000,000. With `HIGHWATER_BENCH_CPU` set, times are CPU times of all threads together.
 
 #[path = "../../benches/generated/cpu_time.rs"]
 mod cpu_time;
@@ -24,7 +24,7 @@ use cpu_time::CpuTime;
 const WIDTH: usize = 1400;
 const HEIGHT: usize = 600;
 
-/// All that stands between a file and its first picture, but for colours and the window.
+/// Everything between a file and its first drawing, except colours and the window.
 fn first_picture(bytes: &[u8]) -> (Trace, Raster, Vec<Totals>) {
     let device = DeviceId(0);
     let trace = read_bytes(bytes).unwrap();

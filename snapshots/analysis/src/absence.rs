@@ -1,10 +1,10 @@
-//! Absence: what the peak would be without the blocks of a group, for all groups in one pass over the events.
+//! Computes the peak without the blocks of a group, for all groups in one pass over the events.
 //!
-//! Without a group, the total at any moment is less by what the group holds then. While the group neither gains nor
-//! loses a block, that is a constant: the largest total of such a stretch, less the constant, is the largest of what
-//! would be left. So a group is looked at only when one of its blocks comes or goes, and all that is asked of the
-//! recording is the largest total since an earlier moment. A stack of totals that were not exceeded since answers that
-//! by binary search: the pass takes n log n steps for n events, however many groups there are.
+//! Without a group, the total at any moment is lower by the bytes the group has live then. While the group neither
+//! gains nor loses a block, that is a constant, so the largest remaining total of such a stretch is its largest total
+//! minus the constant. A group is therefore looked at only when one of its blocks is allocated or freed, and needs only
+//! the largest total since an earlier moment. A monotonic stack of totals answers that by binary search: the pass takes
+//! O(n log n) for n events, whatever the number of groups.
 
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
@@ -12,39 +12,39 @@ use highwater_snapshots::trace::Trace;
 use super::metric::Metric;
 use super::replay::{Effect, baseline_effects, effects};
 
-/// A block that belongs to no group.
+/// Marks a block that belongs to no group.
 pub const NO_GROUP: u32 = u32::MAX;
 
-/// Blocks in groups: the group of every row of the trace's blocks, or [`NO_GROUP`].
+/// The group of every row of the trace's blocks, or [`NO_GROUP`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grouped {
-    /// By block.
+    /// The group of each block.
     pub group_of: Vec<u32>,
-    /// How many groups there are.
+    /// Number of groups.
     pub groups: usize,
 }
 
 impl Grouped {
-    /// One group, of the blocks that `is_member` picks.
+    /// One group of the blocks for which `is_member` is true.
     pub fn one(trace: &Trace, is_member: impl Fn(BlockId) -> bool) -> Self {
         let of = |id| if is_member(id) { 0 } else { NO_GROUP };
         Self { group_of: trace.blocks.ids().map(of).collect(), groups: 1 }
     }
 }
 
-/// What a peak would be without some blocks.
+/// The peak without some blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Absence {
-    /// The largest total that would be left, in bytes.
+    /// The largest remaining total, in bytes.
     pub bytes: u64,
-    /// The first event after which it would be reached; none for the state before the first.
+    /// The first event after which it is reached; `None` for the state before the first event.
     pub event: Option<EventId>,
 }
 
-/// For each of `columns`, what the peak of `metric` on `device` would be without each of its groups. Blocks of which
-/// `is_gone` says so are left out of everything.
+/// Computes, for each of `columns`, the peak of `metric` on `device` without each of its groups. Blocks for which
+/// `is_gone` is true are left out everywhere.
 ///
-/// `metric` is one that is a sum over blocks; others count as `active`.
+/// A `metric` that is not a sum over blocks counts as `active`.
 pub fn absences(
     trace: &Trace,
     device: DeviceId,
@@ -60,7 +60,7 @@ pub fn absences(
         unexceeded: Vec::new(),
         is_gone,
     };
-    // State 0 is the one before the first event, state i the one after event i − 1.
+    // State 0 precedes the first event; state i follows event i − 1.
     baseline_effects(trace, device, |effect| {
         pass.take(effect, 0);
     });
@@ -84,7 +84,7 @@ struct Pass<'a, F> {
     metric: Metric,
     total: u64,
     columns: Vec<Column<'a>>,
-    /// States whose totals no later state has exceeded so far, with these totals, which never rise.
+    /// States whose totals no later state has exceeded so far, with those totals, in non-increasing order.
     unexceeded: Vec<(u32, u64)>,
     is_gone: F,
 }
@@ -95,14 +95,14 @@ struct Column<'a> {
     rows: Vec<Row>,
 }
 
-/// A group while events pass.
+/// The running state of a group during the pass.
 #[derive(Clone, Copy, Default)]
 struct Row {
-    /// What it holds.
+    /// Bytes of its live blocks.
     held: u64,
-    /// The first state in which it holds that.
+    /// The first state in which it has these bytes.
     since: u32,
-    /// The largest total without it in all states before, and the first that has it.
+    /// The largest total without the group in all earlier states, and the first state that has it.
     best: Option<(u64, u32)>,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Column<'a> {
 }
 
 impl Row {
-    /// Takes into account the states from `since` on, up to but not including `state`.
+    /// Accounts for the states from `since` up to but not including `state`.
     fn settle(&mut self, unexceeded: &[(u32, u64)], state: u32) {
         if self.since >= state {
             return;
@@ -130,7 +130,7 @@ impl Row {
 }
 
 impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
-    /// Applies what leads to `state`; whether a block that counts came or went.
+    /// Applies the effect that leads to `state`; returns whether a counted block was allocated or freed.
     fn take(&mut self, effect: Effect, state: u32) -> bool {
         let Some((row, comes)) = effect.of_block(self.metric) else { return false };
         if (self.is_gone)(BlockId(row as u32)) {
@@ -149,7 +149,7 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
         true
     }
 
-    /// Notes the total of `state`.
+    /// Records the total of `state`.
     fn reach(&mut self, state: u32) {
         while self.unexceeded.last().is_some_and(|(_, total)| *total < self.total) {
             self.unexceeded.pop();
@@ -173,7 +173,7 @@ mod tests {
     use crate::Series;
     use highwater_snapshots::text::trace_from_text;
 
-    /// The largest total without the blocks of a group, state by state, as the definition has it.
+    /// The largest total without the blocks of a group, computed state by state from the definition.
     fn by_definition(trace: &Trace, metric: Metric, is_left_out: impl Fn(BlockId) -> bool) -> Absence {
         let ends = if matches!(metric, Metric::Requested | Metric::Allocated) {
             &trace.blocks.free_requested
@@ -262,7 +262,7 @@ mod tests {
         let temporary = |id: BlockId| trace.blocks.category[id.0 as usize] == highwater_snapshots::Category::Temporary;
         let grouped = Grouped::one(&trace, temporary);
         let found = absences(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
-        // 2000 bytes fewer, and yet the peak falls by 600 alone: it has moved to the activation.
+        // 2000 bytes fewer, yet the peak falls by only 600: it moves to the activation.
         assert_eq!(found, [[Absence { bytes: 3400, event: Some(EventId(0)) }]]);
     }
 

@@ -1,14 +1,14 @@
-//! Alike stacks: stacks that have the same source lines, though they were captured at different addresses.
+//! Finds call stacks that have the same source lines although they were captured at different addresses.
 //!
-//! A compiler may inline a function twice into one line, or unroll a loop: the addresses differ, the lines do not, and a
-//! reader sees one stack.
+//! A compiler may inline a function twice into one line, or unroll a loop: the addresses differ, the lines do not, and
+//! both show as one stack.
 
 use std::collections::HashMap;
 
 use highwater_snapshots::ids::{ModuleId, StackId};
 use highwater_snapshots::tables::{SourceLine, Tables};
 
-/// What a reader sees of a frame.
+/// The part of a frame that is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Seen<'a> {
     Lines(&'a [SourceLine]),
@@ -16,14 +16,14 @@ enum Seen<'a> {
     Nothing,
 }
 
-/// For each stack, the first one with the same lines.
+/// For each stack, the first stack with the same lines.
 #[derive(Debug)]
 pub(super) struct AlikeStacks {
     first: Vec<StackId>,
 }
 
 impl AlikeStacks {
-    /// Of all stacks of `tables`, in one pass.
+    /// Compares all stacks of `tables` in one pass.
     pub(super) fn of(tables: &Tables) -> Self {
         let mut frame_codes: HashMap<Seen<'_>, u32> = HashMap::new();
         let mut seen: HashMap<(StackId, u32), StackId> = HashMap::new();
@@ -38,14 +38,14 @@ impl AlikeStacks {
             };
             let next = frame_codes.len() as u32;
             let code = *frame_codes.entry(text).or_insert(next);
-            // A parent stands before its children; in a damaged file it may not, and then counts for itself.
+            // A parent precedes its children. In a damaged file it may not; then it counts as itself.
             let parent = stack.parent.index().and_then(|parent| first.get(parent)).copied().unwrap_or(stack.parent);
             first.push(*seen.entry((parent, code)).or_insert(StackId(row as u32)));
         }
         Self { first }
     }
 
-    /// The first stack with the lines of `stack`; itself where the recording has no such row.
+    /// The first stack with the lines of `stack`; `stack` itself if the recording has no such row.
     pub(super) fn first(&self, stack: StackId) -> StackId {
         stack.index().and_then(|row| self.first.get(row)).copied().unwrap_or(stack)
     }

@@ -1,4 +1,4 @@
-//! Between: what became of memory from one moment to another: kept, born, freed, short-lived, to the byte.
+//! Classifies the blocks of two moments: kept, born, freed and short-lived.
 
 use std::ops::Range;
 
@@ -10,34 +10,34 @@ use highwater_snapshots::trace::Trace;
 use super::live::LiveIndex;
 use super::metric::Metric;
 
-/// What is asked of two moments A and B, of which A is the earlier.
+/// A class of blocks relative to two moments A and B, where A is the earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
-    /// Alive at A.
+    /// Live at A.
     AliveAtA,
-    /// Alive at B.
+    /// Live at B.
     AliveAtB,
-    /// Alive at A and at B.
+    /// Live at A and at B.
     Kept,
-    /// Born between them and alive at B: the growth.
+    /// Allocated between A and B and live at B: the growth.
     #[default]
     Born,
-    /// Alive at A and freed by B.
+    /// Live at A and freed by B.
     Freed,
-    /// Born between them and freed by B.
+    /// Allocated after A and freed by B.
     ShortLived,
 }
 
 impl Question {
-    /// Every question.
+    /// Every class.
     pub const ALL: [Self; 6] = [Self::AliveAtA, Self::AliveAtB, Self::Kept, Self::Born, Self::Freed, Self::ShortLived];
 
-    /// Its name, as menus have it.
+    /// The name for menus.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::AliveAtA => "alive at A",
-            Self::AliveAtB => "alive at B",
+            Self::AliveAtA => "live at A",
+            Self::AliveAtB => "live at B",
             Self::Kept => "kept",
             Self::Born => "born",
             Self::Freed => "freed",
@@ -45,24 +45,24 @@ impl Question {
         }
     }
 
-    /// Which blocks it asks for, in words.
+    /// Describes the blocks of the class.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::AliveAtA => "alive at A, whatever becomes of them",
-            Self::AliveAtB => "alive at B, however old",
-            Self::Kept => "alive at A and still alive at B",
-            Self::Born => "born between A and B and alive at B: the growth",
-            Self::Freed => "alive at A and freed by B",
-            Self::ShortLived => "born after A and freed by B",
+            Self::AliveAtA => "live at A, whether freed later or not",
+            Self::AliveAtB => "live at B, whenever allocated",
+            Self::Kept => "live at A and still live at B",
+            Self::Born => "allocated between A and B and live at B: the growth",
+            Self::Freed => "live at A and freed by B",
+            Self::ShortLived => "allocated after A and freed by B",
         }
     }
 }
 
-/// The blocks that `question` asks for, in block order. A moment is the state after so many events; `moments` is from A
-/// to B, in either order. Blocks count as `metric` has them alive; metrics that are no sums over blocks count the
-/// active ones.
+/// The blocks of the class `question`, in block order. A moment is the number of events that have happened; `moments`
+/// holds A and B in either order. Whether a block is live depends on `metric`; metrics that are not sums over blocks
+/// use the active blocks.
 ///
-/// Costs the blocks alive at A or B and the blocks born between, not the recording.
+/// The cost grows with the blocks live at A or B and those allocated between, not with the recording.
 pub fn blocks_between(
     trace: &Trace,
     live: &LiveIndex,
@@ -82,12 +82,12 @@ pub fn blocks_between(
     }
 }
 
-/// Bytes and number of blocks.
+/// A number of blocks and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sum {
-    /// Their bytes: requested or rounded ones, as the metric has it.
+    /// Bytes of the blocks: requested or rounded, depending on the metric.
     pub bytes: u64,
-    /// How many they are.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
@@ -102,7 +102,7 @@ impl Sum {
     }
 }
 
-/// The answers to all questions in figures: alive at A, less freed, plus born, is alive at B.
+/// The sums of all classes: live at A, minus freed, plus born, is live at B.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Balance {
     /// See [`Question::Kept`].
@@ -116,7 +116,8 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Adds up the blocks that `is_counted` lets pass. Costs the blocks alive at A and those born between.
+    /// Adds up the blocks for which `is_counted` is true. The cost grows with the blocks live at A and those allocated
+    /// between.
     pub fn of(
         trace: &Trace,
         live: &LiveIndex,
@@ -137,7 +138,7 @@ impl Balance {
         balance
     }
 
-    /// The answer to one question.
+    /// The sum of one class.
     pub fn get(&self, question: Question) -> Sum {
         match question {
             Question::AliveAtA => self.kept.plus(self.freed),
@@ -150,7 +151,7 @@ impl Balance {
     }
 }
 
-/// A block's bytes: requested ones for that metric, else rounded ones.
+/// A block's bytes: requested bytes for that metric, else rounded bytes.
 #[inline]
 pub fn bytes_of(trace: &Trace, metric: Metric, id: BlockId) -> u64 {
     let column = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
@@ -163,14 +164,14 @@ fn ordered(trace: &Trace, moments: Range<usize>) -> (usize, usize) {
     (a.min(b), a.max(b))
 }
 
-/// Whether `id`, which was alive, is so no more once events `0..position` have happened.
+/// Whether `id`, which was live, has ended once events `0..position` have happened.
 fn has_ended(trace: &Trace, metric: Metric, id: BlockId, position: usize) -> bool {
     let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
     let ends = if ends_at_request { &trace.blocks.free_requested } else { &trace.blocks.free_completed };
     ends[id.0 as usize].index().is_some_and(|event| event < position)
 }
 
-/// The blocks of the index's device whose alloc is one of events `a..b`: rows stand in the order of these.
+/// The blocks of the index's device allocated by events `a..b`; rows are in the order of their allocations.
 fn born(trace: &Trace, live: &LiveIndex, a: usize, b: usize) -> impl Iterator<Item = BlockId> {
     let blocks = &trace.blocks;
     let first = blocks.alloc.partition_point(|alloc| alloc.index().is_none_or(|event| event < a));
@@ -186,7 +187,8 @@ mod tests {
     use highwater_snapshots::DeviceId;
     use highwater_snapshots::text::trace_from_text;
 
-    /// Two devices, a block that waits for a stream, one that waits from before, a missing free, a block born and gone.
+    /// Two devices, a block that waits for a stream, a baseline block that waits, a missing free, and a short-lived
+    /// block.
     const LIVES: &str = "
         baseline w 1000/1024
         baseline v 30/512 waiting

@@ -1,4 +1,4 @@
-//! Breakdown: bytes of a set of blocks by category, op, scope and the other keys; the groups add up to the whole.
+//! Breaks the bytes of a set of blocks down by category, op, scope and other keys; the groups add up to the total.
 
 use std::collections::HashMap;
 
@@ -14,33 +14,32 @@ use super::metric::Metric;
 /// Blocks that share the values of all keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// The values of the keys, in the order of the keys.
+    /// The key values, in the order of the keys.
     pub key: Vec<String>,
-    /// Their bytes.
+    /// Bytes of the blocks.
     pub bytes: u64,
-    /// How many they are.
+    /// Number of blocks.
     pub blocks: u64,
-    /// The stack, where that is one of the keys.
+    /// The call stack, if it is one of the keys.
     #[serde(skip)]
     pub stack: StackId,
 }
 
-/// A set of blocks in groups, largest first.
+/// The groups of a set of blocks, largest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Breakdown {
-    /// The bytes of all groups and the rest.
+    /// Bytes of all groups, listed or not.
     pub total: u64,
-    /// The largest groups.
+    /// The listed groups.
     pub groups: Vec<Group>,
-    /// The bytes of the groups that are not listed.
+    /// Bytes of the groups that are not listed.
     pub rest_bytes: u64,
-    /// How many groups are not listed.
+    /// Number of groups that are not listed.
     pub rest_groups: u64,
 }
 
 impl Breakdown {
-    /// Groups `blocks` by `keys`, counting bytes as `metric` does (requested bytes, else rounded ones), and lists the
-    /// `top` largest groups. `beside` are bytes that no block accounts for, each a group of its own, by name.
+    /// Groups `blocks` by the keys of `grouping`, counting requested bytes if that is `metric`, else rounded bytes.
     pub fn of(trace: &Trace, metric: Metric, blocks: &[BlockId], grouping: &Grouping<'_>) -> Self {
         let keys = grouping.keys;
         let mut sums: HashMap<Vec<u64>, (u64, u64)> = HashMap::new();
@@ -67,7 +66,7 @@ impl Breakdown {
         let total = rows.iter().map(|(_, bytes, _)| bytes).sum();
         let rest = rows.split_off(grouping.top.min(rows.len()));
         let group = |(name, bytes, blocks): &(Named<'_>, u64, u64)| {
-            // Names are made for what is listed alone: a recording may have a million stacks.
+            // Names are built only for listed groups: a recording may have a million stacks.
             let key = match name {
                 Named::Beside(name) => keys.iter().map(|_| (*name).to_owned()).collect(),
                 Named::Blocks(code) => keys.iter().zip(code).map(|(&key, &code)| coder.label(key, code)).collect(),
@@ -93,15 +92,15 @@ impl Breakdown {
 /// How blocks are grouped.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouping<'a> {
-    /// By what.
+    /// The keys to group by.
     pub keys: &'a [GroupKey],
-    /// Bytes that no block accounts for, each a group of its own.
+    /// Bytes that belong to no block, each a group with this name.
     pub beside: &'a [(&'a str, u64)],
-    /// How many groups are listed.
+    /// Number of groups to list.
     pub top: usize,
 }
 
-/// A group before it has its names.
+/// A group before its names are built.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Named<'a> {
     Blocks(Vec<u64>),

@@ -1,4 +1,4 @@
-//! Coder: a block's value of a key as a number, and such a number as text; all blocks in groups by such numbers.
+//! Encodes a block's key values as numbers, decodes them to text, and groups all blocks of a device by them.
 
 use std::collections::HashMap;
 
@@ -17,25 +17,25 @@ use super::pools::{BlockPool, Pools};
 
 const NO_STEP: u64 = u64::MAX;
 
-/// Turns a block's value of a key into a number, and such a number into text.
+/// Encodes a block's value of a key as a number, and decodes such a number to text.
 pub(super) struct Coder<'a> {
     trace: &'a Trace,
     pools: Pools,
-    /// The user lines met so far.
+    /// The user lines seen so far.
     lines: Interner<SourceLine>,
-    /// The user line of each stack met so far.
+    /// The user line of each stack seen so far.
     line_of: HashMap<StackId, u64>,
-    /// Made when a stack is asked for.
+    /// Built when a stack is first encoded.
     alike: Option<AlikeStacks>,
 }
 
 impl<'a> Coder<'a> {
-    /// For the blocks of `trace`.
+    /// Creates a coder for the blocks of `trace`.
     pub(super) fn new(trace: &'a Trace) -> Self {
         Self { trace, pools: Pools::of(trace), lines: Interner::default(), line_of: HashMap::new(), alike: None }
     }
 
-    /// The number that stands for `block`'s value of `key`.
+    /// The code of `block`'s value of `key`.
     pub(super) fn code(&mut self, block: &Block, key: GroupKey) -> u64 {
         let trace = self.trace;
         match key {
@@ -66,7 +66,7 @@ impl<'a> Coder<'a> {
         }
     }
 
-    /// The text of a value.
+    /// The text of a code.
     pub(super) fn label(&self, key: GroupKey, code: u64) -> String {
         let tables = &self.trace.tables;
         let or_none = |text: &str| {
@@ -101,23 +101,23 @@ fn name_of(name: Option<&'static str>) -> String {
     name.unwrap_or("(none)").to_owned()
 }
 
-/// A size that two different sizes never share: binary units where they are whole, else bytes.
+/// Formats a size so that two different sizes never read the same: binary units where exact, else bytes.
 fn exact_size(bytes: u64) -> String {
     let text = format_bytes(bytes);
     if text.contains('.') { format!("{bytes} B") } else { text }
 }
 
-/// The blocks of a device in groups, each with the values that its blocks share.
+/// The blocks of a device in groups, each with its key values.
 pub(super) struct Groups<'a> {
     keys: &'a [GroupKey],
     coder: Coder<'a>,
-    /// By block.
+    /// The group of each block.
     pub(super) grouped: Grouped,
     codes: Vec<Vec<u64>>,
 }
 
 impl<'a> Groups<'a> {
-    /// Groups the blocks of `device` that `is_counted` picks by `keys`.
+    /// Groups the blocks of `device` for which `is_counted` is true by `keys`.
     pub(super) fn of(
         trace: &'a Trace,
         device: DeviceId,
@@ -148,17 +148,17 @@ impl<'a> Groups<'a> {
         Self { keys, coder, grouped: Grouped { group_of, groups: codes.len() }, codes }
     }
 
-    /// The values that the blocks of group `number` share, one a key.
+    /// The codes of group `number`, one per key.
     pub(super) fn codes(&self, number: usize) -> &[u64] {
         &self.codes[number]
     }
 
-    /// These values in words.
+    /// The texts of these codes.
     pub(super) fn names(&self, number: usize) -> Vec<String> {
         self.keys.iter().zip(&self.codes[number]).map(|(&key, &code)| self.coder.label(key, code)).collect()
     }
 
-    /// The stack of the blocks, where that is one of the keys.
+    /// The call stack of the group, if it is one of the keys.
     pub(super) fn stack(&self, number: usize) -> StackId {
         let pairs = self.keys.iter().zip(&self.codes[number]);
         pairs

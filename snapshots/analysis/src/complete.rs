@@ -1,4 +1,4 @@
-//! Complete: what could come next in a text of the `--where` language: keys, operators, values of the recording.
+//! Completes text of the `--where` language: keys, operators, and values of the recording.
 
 use std::ops::Range;
 
@@ -7,21 +7,21 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::filter::{KEYS, Key, OPERATORS, Operator, name_length};
 use super::vocabulary::{Vocabulary, Word};
 
-/// One way to go on.
+/// A completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The bytes of the text that it replaces.
     pub range: Range<usize>,
-    /// By what: the cursor then stands after it.
+    /// The replacement; the cursor moves to its end.
     pub text: String,
-    /// What it is, in a few words.
+    /// A short description.
     pub what: String,
 }
 
-/// Completions offered at most.
+/// Maximum number of completions.
 pub const MOST_COMPLETIONS: usize = 12;
 
-/// What could come at byte `cursor` of `text`, best first.
+/// The completions at byte `cursor` of `text`, best first.
 pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Completion> {
     let cursor = (0..=cursor.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     let term = Term::around(text, cursor);
@@ -38,7 +38,7 @@ pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Compl
     };
     let is_word = !written.is_empty() && !OPERATORS.iter().any(|(operator, _)| written.contains(operator));
     if found.is_empty() && is_word && !written.starts_with('"') {
-        let what = "plain word: in stack, scope, op or category".to_owned();
+        let what = "text in the stack, scope, op or category".to_owned();
         found.push(Completion {
             range: term.start..term.end.max(cursor),
             text: text[term.start..term.end.max(cursor)].to_owned(),
@@ -49,12 +49,12 @@ pub fn complete(text: &str, cursor: usize, vocabulary: &Vocabulary) -> Vec<Compl
     found
 }
 
-/// The term that the cursor is in, and in it the value.
+/// The term under the cursor, and its value.
 struct Term {
     start: usize,
-    /// Where the value under the cursor begins: after the last comma, or where the term begins.
+    /// Where the value under the cursor begins: after the last comma, or at the start of the term.
     value: usize,
-    /// Where it ends.
+    /// End of the value.
     end: usize,
 }
 
@@ -75,20 +75,20 @@ impl Term {
             }
         }
         if is_quoted {
-            // An open quote swallows all that follows: that stays.
+            // An open quote swallows everything after it; the text behind the cursor is kept.
             term.end = cursor;
         }
         term
     }
 }
 
-/// Keys that begin with, or hold, what is written; and after a whole key its operators.
+/// Keys that begin with or contain the typed text, and, after a complete key, its operators.
 fn keys(text: &str, term: &Term, cursor: usize) -> Vec<Completion> {
     let written = &text[term.start..cursor];
     let rest = &text[cursor..];
     let name_end = cursor + rest.find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(rest.len());
     let range = term.start..name_end;
-    // Behind the name an operator may stand already.
+    // An operator may already follow the name.
     let has_operator = OPERATORS.iter().any(|(spelling, _)| text[name_end..].starts_with(spelling));
     let mut found = Vec::new();
     if let Some((name, key)) = KEYS.iter().find(|(name, _)| *name == written && name_end == cursor)
@@ -149,7 +149,7 @@ fn after_key(
         offer.range = value..term.end.max(cursor);
     }
     if rest.len() == spelling.len() {
-        // `>` may yet become `>=`.
+        // `>` may become `>=`.
         let longer = begun(rest, true);
         found.truncate(MOST_COMPLETIONS - longer.len());
         found.extend(longer);
@@ -157,11 +157,11 @@ fn after_key(
     found
 }
 
-/// Values that begin with `written`, then those that hold it, each the heaviest first.
+/// Values that begin with `written`, then those that contain it, each ordered by bytes, largest first.
 fn values(key: Key, operator: Operator, written: &str, chosen: &[String], vocabulary: &Vocabulary) -> Vec<Completion> {
     let small = written.to_lowercase();
     let is_part = matches!(operator, Operator::Contains | Operator::ContainsNot);
-    // A whole stack is a text of many lines: nobody writes that.
+    // A whole stack spans many lines, so nobody types it.
     let words = if key == Key::Stack && !is_part { &[] } else { vocabulary.words(key) };
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let fitting = words.iter().filter(|word| (is_part || word.is_whole) && !chosen.contains(&word.text));
@@ -179,19 +179,18 @@ fn values(key: Key, operator: Operator, written: &str, chosen: &[String], vocabu
     let mut found: Vec<Completion> = first.into_iter().chain(second).map(offer).collect();
     if matches!(key, Key::Size | Key::Allocated) && !matches!(operator, Operator::Is | Operator::IsNot) {
         let round = ["1KiB", "1MiB", "10MiB", "100MiB", "1GiB"].into_iter().filter(|text| text.starts_with(written));
-        let round =
-            round.map(|text| Completion { range: 0..0, text: text.to_owned(), what: "a round size".to_owned() });
+        let round = round.map(|text| Completion { range: 0..0, text: text.to_owned(), what: "round size".to_owned() });
         found.splice(0..0, round);
     }
     found
 }
 
-/// A value without its quotes.
+/// Removes the quotes of a value.
 fn bare(text: &str) -> String {
     text.replace('"', "")
 }
 
-/// A value as it must be written.
+/// Adds quotes to a value if needed.
 fn quoted(text: &str) -> String {
     if text.contains([' ', '\t', ',']) { format!("\"{text}\"") } else { text.to_owned() }
 }
@@ -204,7 +203,7 @@ fn fits(key: Key, operator: Operator) -> bool {
     }
 }
 
-/// The operator that most people want after a key.
+/// The most common operator for a key.
 fn usual_operator(key: Key) -> &'static str {
     match key {
         Key::Scope | Key::Stack | Key::Frame => "~",
@@ -216,7 +215,7 @@ fn usual_operator(key: Key) -> &'static str {
 fn operator_words(operator: Operator) -> &'static str {
     match operator {
         Operator::Is => "is one of",
-        Operator::IsNot => "is none of",
+        Operator::IsNot => "is not one of",
         Operator::Contains => "contains",
         Operator::ContainsNot => "does not contain",
         Operator::Less => "less than",
@@ -228,20 +227,20 @@ fn operator_words(operator: Operator) -> &'static str {
 
 fn key_words(key: Key) -> &'static str {
     match key {
-        Key::Category => "what the block is for: parameter, activation …",
-        Key::Op => "the operation that asked for it",
-        Key::Scope => "the module in which that was: encoder.layers.3",
-        Key::Phase => "the part of the training step in which it was made",
-        Key::Pool => "the allocator's pool: small, large or a private one such as (0,1)",
-        Key::Lifetime => "how long it lives: phase, step, steps, kept …",
-        Key::Stack => "the whole stack that made it",
-        Key::Frame => "any one line of that stack",
-        Key::Size => "the bytes asked for: 4096, 1MiB",
-        Key::Allocated => "the bytes after the allocator's rounding",
-        Key::Step => "the training step in which it was made",
-        Key::Stream => "the stream that it was allocated for",
-        Key::Device => "the device's ordinal",
-        Key::Any => "a plain word",
+        Key::Category => "category of the block: parameter, activation …",
+        Key::Op => "operation that allocated the block",
+        Key::Scope => "module that allocated the block: encoder.layers.3",
+        Key::Phase => "phase of the allocation: forward, backward …",
+        Key::Pool => "allocator pool: small, large, or a private one such as (0,1)",
+        Key::Lifetime => "lifetime of the block: phase, step, steps, kept …",
+        Key::Stack => "whole call stack of the allocation",
+        Key::Frame => "any single frame of the call stack",
+        Key::Size => "requested size: 4096, 1MiB",
+        Key::Allocated => "size after the allocator's rounding",
+        Key::Step => "training step of the allocation",
+        Key::Stream => "stream of the allocation",
+        Key::Device => "device ordinal",
+        Key::Any => "plain word",
     }
 }
 
@@ -249,7 +248,7 @@ fn word_words(key: Key, word: &Word) -> String {
     let plural = if word.blocks == 1 { "" } else { "s" };
     let figures = format!("{} in {} block{plural}", format_bytes(word.bytes), format_count(word.blocks));
     match key {
-        Key::Frame | Key::Stack => "a line of stacks".to_owned(),
+        Key::Frame | Key::Stack => "line in call stacks".to_owned(),
         Key::Size | Key::Allocated => match word.text.parse() {
             Ok(bytes) => format!("{}: {figures}", format_bytes(bytes)),
             Err(_) => figures,
@@ -281,7 +280,7 @@ mod tests {
         complete(text, text.len(), &vocabulary()).into_iter().map(|offer| offer.text).collect()
     }
 
-    /// The text once the first offer is taken.
+    /// The text after accepting the first completion.
     fn taken(text: &str, cursor: usize) -> String {
         let offer = complete(text, cursor, &vocabulary()).into_iter().next().unwrap();
         let mut text = text.to_owned();

@@ -1,7 +1,7 @@
-//! Device spans: the steps and phases of one device.
+//! The steps and phases of one device.
 //!
-//! Steps are marked for the whole program. With several devices, some train, load or evaluate while others wait: a step
-//! in which a device waits is not one of its steps, or it would look as if every leak paused there.
+//! Steps are marked for the whole program. With several devices, some train, load or evaluate while others wait. A step
+//! in which a device waits is not counted as its step, or every leak would seem to pause there.
 
 use std::collections::HashMap;
 
@@ -16,8 +16,8 @@ struct Activity {
     other: bool,
 }
 
-/// The spans of `trace` in order, without the steps in which other devices have events and `device` has none. What lies
-/// outside all steps stays.
+/// The spans of `trace` in order, without the steps in which other devices have events and `device` has none. Spans
+/// outside all steps are kept.
 pub fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
     let mut steps: HashMap<u32, Activity> = HashMap::new();
     for span in trace.spans.rows() {
@@ -32,14 +32,14 @@ pub fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
     trace.spans.rows().iter().filter(|span| span.step.is_none_or(is_ours)).copied().collect()
 }
 
-/// The numbers of a device's steps, each once, in order of appearance.
+/// The step numbers of a device, each once, in order of appearance.
 pub fn device_steps(trace: &Trace, device: DeviceId) -> Vec<u32> {
     let mut seen = std::collections::HashSet::new();
     let steps = device_spans(trace, device).into_iter().filter_map(|span| span.step);
     steps.filter(|step| seen.insert(*step)).collect()
 }
 
-/// Whether `device` has events in a span, or no device has.
+/// Whether `device`, or no device at all, has events in `span`.
 pub fn is_of_device(trace: &Trace, device: DeviceId, span: &Span) -> bool {
     let found = activity_in(trace, device, span);
     found.own || !found.other

@@ -1,4 +1,4 @@
-//! Ends: the latest end of every run of blocks, by which those that outlive a moment are found without asking the rest.
+//! A pyramid of the latest ends of blocks, which finds the blocks that outlive a moment without visiting the others.
 
 use std::ops::Range;
 
@@ -6,19 +6,20 @@ use rayon::prelude::*;
 
 use highwater_snapshots::ids::EventId;
 
-/// Children of a node: one cache line of ends.
+/// Children per node: one cache line of ends.
 const FAN_OUT: usize = 16;
 
-/// A pyramid over the blocks' ends: on its lowest level the latest of 16 blocks, on each further one of 16 nodes.
+/// A pyramid over the blocks' ends: the lowest level has the latest end of each 16 blocks, each further level that of
+/// 16 nodes.
 ///
-/// A fifteenth of the column that it stands on: the blocks' own rows are its leaves.
+/// It takes a fifteenth of the memory of the column it covers, whose rows are its leaves.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     levels: Vec<Vec<u32>>,
 }
 
 impl Ends {
-    /// The pyramid over `ends`, of which only the rows that `is_ours` lets pass count.
+    /// Builds the pyramid over `ends`, counting only rows for which `is_ours` is true.
     pub(super) fn build(ends: &[EventId], is_ours: impl Fn(usize) -> bool + Sync) -> Self {
         let of_run = |(run, ends): (usize, &[EventId])| {
             let rows = ends.iter().enumerate().filter(|(row, _)| is_ours(run * FAN_OUT + row));
@@ -33,8 +34,8 @@ impl Ends {
         Self { levels }
     }
 
-    /// Tells `each`, in order, every row of `rows` whose runs have an end at event `limit` or later, as far as it has one
-    /// itself. Gives the number of ends that were read.
+    /// Calls `each`, in order, for every row of `rows` that ends at event `limit` or later. Returns the number of ends
+    /// read.
     pub(super) fn reaching(
         &self,
         ends: &[EventId],
@@ -64,7 +65,7 @@ impl Ends {
         let children = node * FAN_OUT..(node + 1) * FAN_OUT;
         if level > 0 {
             let below = children.start..children.end.min(self.levels[level - 1].len());
-            // Nodes beside the range hold nothing that is asked for.
+            // Skip nodes outside the range.
             let reach = FAN_OUT.pow(level as u32);
             let first = (search.rows.start / reach).max(below.start);
             let after = search.rows.end.div_ceil(reach).min(below.end);
@@ -80,13 +81,13 @@ impl Ends {
         1 + read
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory used, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.levels.iter().map(|level| level.capacity() * size_of::<u32>()).sum()
     }
 }
 
-/// What is asked for.
+/// The parameters of a search.
 struct Search<'a> {
     ends: &'a [EventId],
     rows: Range<usize>,

@@ -1,4 +1,4 @@
-//! Extremes: the peaks of a total along a recording, each of which stands out from what lies around it.
+//! Finds the local peaks of a total that stand out from their surroundings.
 
 use highwater_snapshots::trace::Trace;
 
@@ -9,23 +9,23 @@ use super::series::Series;
 /// A local peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extreme {
-    /// Events that have happened by then: the first moment at which this height is reached.
+    /// Number of events that have happened when this height is first reached.
     pub moment: usize,
-    /// The total then, in bytes.
+    /// The total at that moment, in bytes.
     pub bytes: u64,
 }
 
 /// The local peaks of `metric`, in order: moments from which the total falls by at least `least_fall` bytes before it
-/// rises above them, and to which it rose by as much from the lowest moment since the peak before. The ends of the
-/// recording count as valleys. With a fall of 0 it is taken as 1.
+/// rises above them, and to which it rose by as much from the lowest moment since the previous peak. Both ends of the
+/// recording count as valleys. A fall of 0 counts as 1.
 ///
-/// One walk over the events of the series' device.
+/// Takes one walk over the events of the series' device.
 pub fn peaks(trace: &Trace, series: &Series, metric: Metric, least_fall: u64) -> Vec<Extreme> {
     let least_fall = least_fall.max(1);
     let mut replay = Replay::new(trace, series.device());
     let first = Extreme { moment: 0, bytes: replay.totals().get(metric) };
     let mut found = Vec::new();
-    // While the total climbs, the highest moment since the last valley; while it falls, the lowest since the last peak.
+    // While the total rises, the highest moment since the last valley; while it falls, the lowest since the last peak.
     let (mut highest, mut lowest, mut is_climbing) = (first, first.bytes, true);
     let mut bytes = first.bytes;
     while replay.step().is_some() {
@@ -43,7 +43,7 @@ pub fn peaks(trace: &Trace, series: &Series, metric: Metric, least_fall: u64) ->
             (is_climbing, highest) = (true, Extreme { moment: replay.position(), bytes });
         }
     }
-    // What the recording ends on is a peak if it was climbed to; a recording that never falls ends on its only one.
+    // The end counts as a peak if the total rose to it; a recording that never falls has only that peak.
     let has_risen = highest.moment > 0 || found.is_empty();
     if is_climbing && has_risen && bytes > 0 {
         found.push(highest);

@@ -1,4 +1,4 @@
-//! Filter: the `--where` language, `category=activation size>=1MiB scope~block.3`.
+//! Parses and applies the `--where` language: `category=activation size>=1MiB scope~block.3`.
 
 use highwater_snapshots::category::{Category, Phase, Pool};
 use highwater_snapshots::ids::BlockId;
@@ -11,23 +11,24 @@ use super::pools::{BlockPool, Pools};
 
 /// Conditions that a block must all meet.
 ///
-/// Terms are separated by spaces; each is a key, an operator and a value, or a plain word or quoted phrase, which is met
-/// where stack, scope, op or category contain it, in whatever case. Values with spaces stand in double quotes;
-/// several values, separated by commas, mean any of them. Keys with text (`category op scope phase pool lifetime stack
-/// frame`) take `=`, `!=`, `~` (contains) and `!~`; keys with numbers (`size allocated step stream device`) take `=`,
-/// `!=`, `<`, `<=`, `>`, `>=`. `size` is the requested bytes, and takes units.
+/// Terms are separated by spaces. Each is a key, an operator and a value, or a plain word or quoted phrase, which
+/// matches where the stack, scope, op or category contains it, ignoring case. Values with spaces are written in double
+/// quotes; several values separated by commas mean any of them. Text keys (`category op scope phase pool lifetime stack
+/// frame`) take `=`, `!=`, `~` (contains) and `!~`; number keys (`size allocated step stream device`) take `=`, `!=`,
+/// `<`, `<=`, `>`, `>=`. `size` is the requested bytes, and takes units.
 ///
-/// `stack` is the whole text of a stack, innermost frame first, with a line break between frames; `frame` is met by any
-/// single frame, `model.py:88 forward`, and negated by none. `lifetime` is one of
+/// `stack` is the whole text of a call stack, innermost frame first, with a line break between frames; `frame` matches
+/// any single frame, `model.py:88 forward`, or with a negated operator, stacks without such a frame. `lifetime` is one
+/// of
 ///
 /// | word | freed |
 /// |---|---|
-/// | `phase` | in the phase in which the block was made |
+/// | `phase` | in the phase of the allocation |
 /// | `step` | in a later phase of the same step |
 /// | `steps` | in a later step |
-/// | `kept` | never: alive at the end |
-/// | `before` | in the recording, from before which it is |
-/// | `always` | never, and from before the recording |
+/// | `kept` | never: live at the end |
+/// | `before` | in the recording, but allocated before it |
+/// | `always` | never, and allocated before the recording |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     terms: Vec<Term>,
@@ -55,7 +56,7 @@ pub(super) enum Key {
     Step,
     Stream,
     Device,
-    /// Of a plain word: the text of stack, scope, op and category. It has no name.
+    /// A plain word, matched against stack, scope, op and category; has no name.
     Any,
 }
 
@@ -115,12 +116,12 @@ impl std::str::FromStr for Filter {
 }
 
 impl Filter {
-    /// Whether it lets every block pass.
+    /// Whether every block passes.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Makes the filter ready for the blocks of `trace`.
+    /// Binds the filter to the blocks of `trace`.
     pub fn on<'a>(&'a self, trace: &'a Trace) -> BlockFilter<'a> {
         let names_pools = self.terms.iter().any(|term| term.key == Key::Pool);
         let pools = if names_pools { Pools::of(trace) } else { Pools::default() };
@@ -142,7 +143,7 @@ impl Term {
             return Err(format!("'{text}': unknown key '{name}'{hint}; keys are {}", known()));
         };
         let Some((spelling, operator)) = OPERATORS.iter().find(|(spelling, _)| rest.starts_with(spelling)) else {
-            return Err(format!("'{text}': after '{name}' one of = != ~ !~ < <= > >= must follow"));
+            return Err(format!("'{text}': expected one of = != ~ !~ < <= > >= after '{name}'"));
         };
         let is_ordering = matches!(operator, Operator::Less | Operator::AtMost | Operator::More | Operator::AtLeast);
         if key.is_number() != is_ordering && !matches!(operator, Operator::Is | Operator::IsNot) {
@@ -178,18 +179,18 @@ impl Key {
             Self::Op | Self::Scope | Self::Stack | Self::Frame | Self::Any => Ok(Value::Text(text.to_owned())),
             Self::Size | Self::Allocated => parse_bytes(text).map(Value::Number),
             Self::Step | Self::Stream | Self::Device => {
-                text.parse().map(Value::Number).map_err(|_| format!("'{text}' is not a whole number"))
+                text.parse().map(Value::Number).map_err(|_| format!("invalid value '{text}': expected a whole number"))
             }
         }
     }
 }
 
-/// The length of what could be a key at the beginning of `term`.
+/// The length of what could be a key at the start of `term`.
 pub(super) fn name_length(term: &str) -> usize {
     term.find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(term.len())
 }
 
-/// The text of a term that is a plain word or began with a quote; `None` where an operator makes it a condition.
+/// The text of a term that is a plain word or starts with a quote; `None` if an operator makes it a condition.
 fn plain_words(term: &str) -> Option<&str> {
     if let Some(phrase) = term.strip_prefix(QUOTED) {
         return Some(phrase);
@@ -199,10 +200,10 @@ fn plain_words(term: &str) -> Option<&str> {
     (!is_condition).then_some(term)
 }
 
-/// Stands at the beginning of a term that began with a double quote: a character that no name has.
+/// Marks the start of a quoted term; a character that occurs in no name.
 const QUOTED: char = '\u{1e}';
 
-/// Stands for a comma within double quotes: a character that no name has.
+/// Replaces a comma within double quotes; a character that occurs in no name.
 const QUOTED_COMMA: char = '\u{1f}';
 
 /// Splits at spaces outside double quotes.
@@ -218,20 +219,20 @@ fn split_terms(text: &str) -> Result<Vec<String>, String> {
                     term.push(QUOTED);
                 }
             }
-            // Kept apart from the commas between values until the values are split.
+            // Distinguished from the commas between values until the values are split.
             ',' if is_quoted => terms.last_mut().expect("one term at least").push(QUOTED_COMMA),
             ' ' | '\t' if !is_quoted => terms.push(String::new()),
             c => terms.last_mut().expect("one term at least").push(c),
         }
     }
     if is_quoted {
-        return Err(format!("'{text}': a double quote is not closed"));
+        return Err(format!("'{text}': unclosed double quote"));
     }
     terms.retain(|term| !term.trim_matches(QUOTED).is_empty());
     Ok(terms)
 }
 
-/// A filter bound to a trace. Text conditions are decided once for each op, scope or stack, not for each block.
+/// A filter bound to a trace. Text conditions are evaluated once per op, scope or stack, not per block.
 #[derive(Clone, Debug)]
 pub struct BlockFilter<'a> {
     trace: &'a Trace,
@@ -239,7 +240,7 @@ pub struct BlockFilter<'a> {
     terms: Vec<(&'a Term, TextCache)>,
 }
 
-/// For each handle asked so far, whether it matches, by the key whose table it is of.
+/// Whether a handle matches, by the key of its table and the handle.
 type TextCache = std::collections::HashMap<(Key, u32), bool>;
 
 impl BlockFilter<'_> {
@@ -284,7 +285,7 @@ impl Term {
         self.holds_number(number)
     }
 
-    /// Whether the op, the scope or the stack of `block` is meant, which is decided once for each.
+    /// Whether the op, scope or stack of `block` matches; evaluated once for each.
     fn holds_cached(&self, trace: &Trace, block: &Block, key: Key, cache: &mut TextCache) -> bool {
         let handle = match key {
             Key::Op => block.op.0,
@@ -306,7 +307,7 @@ impl Term {
         self.holds_any(std::iter::once(text))
     }
 
-    /// Whether one of `texts` is meant, or for a negated operator, none of them.
+    /// Whether one of `texts` matches, or for a negated operator, none of them.
     fn holds_any<'t>(&self, mut texts: impl Iterator<Item = &'t str>) -> bool {
         let mut any = |test: fn(&str, &str) -> bool| {
             let is_meant = |text: &str, value: &Value| matches!(value, Value::Text(wanted) if test(text, wanted));
@@ -351,8 +352,8 @@ mod tests {
         assert!(why("category=weights").contains("parameter"));
         assert!(why("size~3").contains("takes = != < <= > >="));
         assert!(why("category>3").contains("takes = != ~ !~"));
-        assert!(why("scope~\"a b").contains("not closed"));
-        assert!(why("step>one").contains("not a whole number"));
+        assert!(why("scope~\"a b").contains("unclosed"));
+        assert!(why("step>one").contains("expected a whole number"));
         assert!(why("catgeory=x").contains("unknown key 'catgeory' (did you mean 'category'?); keys are"));
         assert!(why("category=gradiant").contains("(did you mean 'gradient'?)"));
         assert!(why("lifetime=long").contains("values are always, before, phase, step, steps, kept"));

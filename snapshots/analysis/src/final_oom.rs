@@ -1,15 +1,15 @@
-//! Final OOM: whether a recording ends because memory ran out, so that what would have come next was not recorded.
+//! Detects whether a recording ends with an out-of-memory error, so that later allocations are missing.
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::{PINNED_DRIVER, Trace};
 
-/// A program that still allocates this many blocks after a failed request goes on.
+/// A program that allocates this many blocks after a failed request has recovered.
 const MOST_BLOCKS: usize = 100;
 
-/// The failed request with which `trace` ends; none if the program went on after its last failed request. It went on if it
-/// then allocated at least as many bytes as that request asked for, or 100 blocks: a program that retries with a smaller
-/// batch does, one that unwinds and reports the failure does not. Host memory does not count.
+/// The failed request with which `trace` ends; `None` if the program recovered from its last failed request. It
+/// recovered if it then allocated at least as many bytes as requested, or 100 blocks: a program that retries with a
+/// smaller batch does, one that unwinds and reports the failure does not. Host memory does not count.
 pub fn final_oom(trace: &Trace) -> Option<EventId> {
     let events = &trace.events;
     let is_host =
@@ -27,7 +27,7 @@ pub fn final_oom(trace: &Trace) -> Option<EventId> {
     Some(EventId::from_index(last))
 }
 
-/// The failed request with which `trace` ends, where it is one of `device`.
+/// The failed request with which `trace` ends, if it is one of `device`.
 pub fn final_oom_on(trace: &Trace, device: DeviceId) -> Option<EventId> {
     final_oom(trace).filter(|event| trace.events.device[event.0 as usize] == device)
 }

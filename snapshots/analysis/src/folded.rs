@@ -1,4 +1,4 @@
-//! Folded: what is using memory at the peak, as the lines that flame graph programs read.
+//! Writes what is using memory at the peak in the folded format that flame graph programs read.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -12,15 +12,15 @@ use super::metric::Metric;
 use super::peak::Moment;
 use super::series::Series;
 
-/// Stands for the stack of a block that has none.
+/// The line of blocks without a call stack.
 const NO_STACK: &str = "(no stack)";
 
-/// Writes the blocks that are live when requested bytes peak on the main device: a line for each stack, its frames from
-/// the outermost to the innermost with `;` between them, a space, and the bytes. In the order of the lines. Returns what
-/// this form cannot hold, as a sentence.
+/// Writes the blocks that are live at the peak of requested bytes on the main device: one line per call stack, with its
+/// frames from the outermost to the innermost separated by `;`, a space, and the bytes, sorted by line. Returns a
+/// sentence about what this format cannot hold.
 ///
 /// # Errors
-/// If `out` cannot be written to.
+/// If writing to `out` fails.
 pub fn write_folded<W: Write>(out: W, trace: &Trace) -> io::Result<String> {
     let device = trace.main_device();
     let series = Series::build(trace, device);
@@ -36,7 +36,7 @@ pub fn write_folded<W: Write>(out: W, trace: &Trace) -> io::Result<String> {
             *bytes_of.entry(block.stack).or_default() += block.requested;
         }
     }
-    // Stacks that differ in addresses alone read the same.
+    // Stacks that differ only in addresses read the same.
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (stack, bytes) in bytes_of {
         *lines.entry(line(trace, stack)).or_default() += bytes;

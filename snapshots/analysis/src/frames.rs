@@ -1,4 +1,4 @@
-//! Frames: the lines of a stack as people read them, and the line that stands for the whole stack.
+//! The display lines of a call stack, and the single line that represents the whole stack.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use highwater_snapshots::tables::{SourceLine, Tables};
 
 pub(crate) use super::owners::is_python;
 
-/// Functions that record or obtain memory for whoever calls them: even where a stack has nothing else they say nothing.
+/// Functions that record or allocate memory for their callers; never representative, even if a stack has nothing else.
 const ALLOCATING: &[&str] =
     &["torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::empty_"];
 
-/// What obtains memory and records it, within frameworks.
+/// Functions within frameworks that allocate memory and record it.
 const ALLOCATORS: &[&str] = &[
     "highwater_inject::",
     "highwater_recorder::",
@@ -27,37 +27,37 @@ const ALLOCATORS: &[&str] = &[
     "at::detail::empty_",
 ];
 
-/// Parts of paths of such functions.
+/// Path fragments of such functions' files.
 const ALLOCATOR_FILES: &[&str] = &["/engine/allocator/src/", "/engine/src/alloc/", "/recorder/src/"];
 
-/// What a line begins with that tells which node torch.fx generated the code for, and from which line of the model.
+/// Prefix of a line that names the node for which torch.fx generated the code, and the line of the model.
 const GENERATED: &str = "torch.fx: ";
 
-/// Whether `line` is an allocator's, or of what records it: how memory was obtained, not what for.
+/// Whether `line` belongs to an allocator or to a recorder: how memory was requested, not what for.
 pub fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
     let function = bare_name(tables.string(line.function));
     ALLOCATORS.iter().any(|prefix| function.starts_with(prefix))
         || ALLOCATOR_FILES.iter().any(|part| tables.string(line.file).contains(part))
 }
 
-/// A line of a stack as a person reads it.
+/// A line of a call stack for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackLine {
-    /// As [`Tables::line_text`] writes it, or the module and address where the frame could not be resolved.
+    /// The text from [`Tables::line_text`], or the module and address if the frame could not be resolved.
     pub text: String,
-    /// Whether it is one of those that a person looks for: the user's own, or where there are none, those of the first
-    /// [`LineOwner`] that occurs.
+    /// Whether it is a line that users look for: their own, or if there are none, those of the first [`LineOwner`] that
+    /// occurs.
     pub is_program: bool,
 }
 
-/// The lines of a stack, innermost first. In a stack with lines in Python, all others are the framework's.
+/// The lines of a stack, innermost first. In a stack with Python lines, all others are the framework's.
 pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
     let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame));
     let has_python = lines().any(|line| is_python(tables.string(line.file)));
     let has_files = lines().any(|line| line.line > 0);
     let owner_of = |line: &SourceLine| match is_python(tables.string(line.file)) {
         false if has_python => LineOwner::Framework,
-        // The entry point that a compiler makes: a program's own has a file, as its other lines do.
+        // The entry point that a compiler generates: a program's own has a file, as its other lines do.
         false if has_files && line.line == 0 && tables.string(line.function) == "main" => LineOwner::Framework,
         _ => LineOwner::of(tables, line),
     };
@@ -76,15 +76,15 @@ pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
     texts.into_iter().zip(owners).map(line).collect()
 }
 
-/// The owner whose lines stand for a stack with lines of `owners`; `None` where all are of frameworks.
+/// The owner whose lines represent a stack with lines of `owners`; `None` if all are of frameworks.
 pub(super) fn leading_owner(owners: impl Iterator<Item = LineOwner>) -> Option<LineOwner> {
     owners.min().filter(|owner| *owner < LineOwner::Framework)
 }
 
-/// The line that stands for a stack: the innermost of the user's own lines, at best one whose number is known, since a
-/// program in Python has libraries below it of which no source is known. Else the first that there is of these: the
-/// innermost line of a library, of a layer, the line that names a node of autograd, a line of no known owner, one in
-/// Python, one that is not the allocator's, the innermost.
+/// The line that represents a stack: the innermost of the user's own lines, preferably one with a line number, since a
+/// Python program has libraries below it whose source is unknown. Otherwise the first that exists of: the innermost
+/// line of a library, of a layer, the line that names an autograd node, a line of unknown owner, a Python line, a line
+/// outside the allocator, the innermost line.
 pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
     let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame)).copied();
     let function = |line: &SourceLine| tables.string(line.function);
@@ -111,13 +111,13 @@ pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
         .or_else(|| lines().next())
 }
 
-/// A stack in short: the lines that a person looks for, innermost first, and how many others are left out. Where all are
-/// of frameworks, [`user_line`] stands for all.
+/// A short form of a stack: the lines that users look for, innermost first, and the number of lines left out. If all
+/// are of frameworks, [`user_line`] represents them.
 pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
     shorten(tables, stack, &stack_lines(tables, stack), None)
 }
 
-/// The stack with `lines` in short, with the line at `beside` whatever it is.
+/// Shortens the stack with `lines`, keeping the line at `beside` in any case.
 fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<usize>) -> Vec<String> {
     let mut chosen: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].is_program).collect();
     if chosen.is_empty() {
@@ -136,8 +136,8 @@ fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<
     shown
 }
 
-/// Several stacks, each as [`short_stack`] has it. Stacks that differ only in lines of libraries also show the innermost
-/// line in which they differ, in its place, so that no two read the same.
+/// The short forms of several stacks, as from [`short_stack`]. Stacks that differ only in lines of libraries also show
+/// the innermost line in which they differ, at its position, so that no two read the same.
 pub fn short_stacks(tables: &Tables, stacks: &[StackId]) -> Vec<Vec<String>> {
     let mut shown: Vec<Vec<String>> = stacks.iter().map(|&stack| short_stack(tables, stack)).collect();
     let mut alike: HashMap<&[String], Vec<usize>> = HashMap::new();
@@ -161,7 +161,7 @@ mod tests {
     use highwater_snapshots::ids::{FrameId, ModuleId, StringId};
     use highwater_snapshots::tables::{Frame, Stack};
 
-    /// A stack of functions, files and lines, innermost first.
+    /// Builds a stack of functions, files and lines, innermost first.
     fn stack_of(lines: &[(&str, &str, u32)]) -> (Tables, StackId) {
         let mut tables = Tables::default();
         let mut parent = StackId::NONE;
@@ -176,7 +176,7 @@ mod tests {
         (tables, parent)
     }
 
-    /// The line that stands for a stack.
+    /// The line that represents a stack.
     fn users(stack: &[(&str, &str, u32)]) -> String {
         let (tables, stack) = stack_of(stack);
         tables.line_text(&user_line(&tables, stack).unwrap())

@@ -1,13 +1,13 @@
-//! GroupKey: what blocks can be grouped by.
+//! The keys by which blocks can be grouped.
 
 use std::fmt;
 
 use highwater_snapshots::suggest::did_you_mean;
 
-/// Declares the keys with their spelling.
+/// Declares the keys with their names.
 macro_rules! keys {
     ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
-        /// What blocks are grouped by.
+        /// A key by which blocks are grouped.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         pub enum GroupKey {
             $($(#[$doc])* $variant,)+
@@ -16,10 +16,10 @@ macro_rules! keys {
         }
 
         impl GroupKey {
-            /// Every key, the module path whole.
+            /// Every key, with the whole module path.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The name of the key, whatever its depth.
+            /// The name of the key, without the depth.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)+
@@ -31,7 +31,7 @@ macro_rules! keys {
 }
 
 keys! {
-    /// What the block is for.
+    /// The category of the block.
     Category = "category",
     /// The operation's name.
     Op = "op",
@@ -43,7 +43,7 @@ keys! {
     Step = "step",
     /// The whole stack of the allocation.
     Stack = "stack",
-    /// The innermost source line that is not machinery.
+    /// The innermost source line that is neither an allocator's nor a framework's.
     Frame = "frame",
     /// The exact requested size.
     Size = "size",
@@ -51,12 +51,15 @@ keys! {
     Stream = "stream",
     /// The allocator's pool.
     Pool = "pool",
-    /// How long it lives, in phases and steps.
+    /// How long the block lives, in phases and steps.
     Lifetime = "lifetime",
 }
 
 impl GroupKey {
-    /// Reads a comma-separated list of keys.
+    /// Parses a comma-separated list of keys.
+    ///
+    /// # Errors
+    /// If a key is unknown or its depth is invalid.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, String> {
         let known = || Self::ALL.iter().map(|key| key.name()).collect::<Vec<_>>().join(", ");
         text.split(',')
@@ -78,7 +81,7 @@ impl GroupKey {
     }
 }
 
-/// Spelt as it is read.
+/// Formats a key as [`GroupKey::parse_list`] reads it.
 impl fmt::Display for GroupKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Holders: the groups of a set of blocks that hold most bytes, each with its blocks.
+//! Groups a set of blocks and lists the largest groups with their blocks.
 
 use std::collections::HashMap;
 
@@ -11,30 +11,30 @@ use super::group_key::GroupKey;
 /// Blocks that share the values of all keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The values of the keys, in the order of the keys.
+    /// The key values, in the order of the keys.
     pub key: Vec<String>,
-    /// Bytes of the blocks, rounded as the allocator does.
+    /// Bytes of the blocks, including the allocator's rounding.
     pub bytes: u64,
-    /// The blocks, in the order in which they were given.
+    /// The blocks, in the order of the input.
     pub blocks: Vec<BlockId>,
 }
 
-/// A set of blocks in groups, largest first.
+/// The groups of a set of blocks, largest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
     /// The keys of the groups.
     pub keys: Vec<GroupKey>,
-    /// The largest groups.
+    /// The listed groups.
     pub groups: Vec<Holder>,
     /// Bytes of all groups.
     pub total: u64,
-    /// How many groups are not listed.
+    /// Number of groups that are not listed.
     pub rest_groups: u64,
-    /// Their bytes.
+    /// Bytes of the groups that are not listed.
     pub rest_bytes: u64,
 }
 
-/// What a group adds up to.
+/// The sums of a group.
 #[derive(Default)]
 struct Sum {
     bytes: u64,
@@ -58,7 +58,7 @@ impl Holders {
         let total = rows.iter().map(|(_, sum)| sum.bytes).sum();
         let rest = rows.split_off(top.min(rows.len()));
         let holder = |(code, Sum { bytes, blocks }): (Vec<u64>, Sum)| {
-            // A recording may have a million stacks: names are made only for what is listed.
+            // Names are built only for listed groups: a recording may have a million stacks.
             let key = keys.iter().zip(code).map(|(key, code)| coder.label(*key, code)).collect();
             Holder { key, bytes, blocks }
         };
@@ -86,7 +86,7 @@ mod tests {
         let listed: Vec<_> =
             holders.groups.iter().map(|one| (one.key[0].as_str(), one.bytes, one.blocks.clone())).collect();
         let both = vec![BlockId(0), BlockId(2)];
-        // Of equal size, the category that is named first in the list of categories.
+        // Of equal sizes, the category listed first in the list of categories.
         assert_eq!(listed, [("gradient", 1024, vec![BlockId(1)]), ("activation", 1024, both)]);
         assert_eq!((holders.rest_groups, holders.rest_bytes + 2048), (1, holders.total));
     }

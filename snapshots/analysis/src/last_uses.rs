@@ -1,9 +1,9 @@
-//! Last uses: when each block of a recording is used for the last time, as far as it can be known.
+//! Finds the last use of each block, as far as a recording shows it.
 //!
-//! Only recordings that say when blocks are used can tell. A block that is freed in the recording is idle from its last use
-//! on, or from its allocation if it has none. One that is kept to the end, or to the failed request with which the
-//! recording ends, might have been used later: it counts only if a whole step goes by after its last use, another begins,
-//! and it is not used in either.
+//! Needs a recording with uses of blocks. A block that is freed in the recording is idle from its last use on, or from
+//! its allocation if it has none. A block that is kept to the end, or to the failed request with which the recording
+//! ends, might have been used later: it counts only if a whole step passes after its last use, another step begins, and
+//! it is used in neither.
 
 use crate::device_spans::device_steps;
 use highwater_snapshots::Category;
@@ -12,19 +12,20 @@ use highwater_snapshots::trace::Trace;
 
 use super::final_oom::final_oom;
 
-/// When the blocks of a device are used for the last time.
+/// The last uses of the blocks of one device.
 #[derive(Clone, Copy, Debug)]
 pub struct LastUses<'a> {
     trace: &'a Trace,
     device: DeviceId,
-    /// Kept blocks count if they are not used from here on: the first event of the last step that another follows.
+    /// Kept blocks count if they are not used from here on: the first event of the last step that is followed by
+    /// another.
     kept_until: Option<EventId>,
-    /// The failed request with which the recording ends: its exception frees what would have been used.
+    /// The failed request with which the recording ends: its exception frees blocks that would have been used.
     failed: Option<EventId>,
 }
 
 impl<'a> LastUses<'a> {
-    /// None where no use on `device` is recorded.
+    /// Prepares the last uses on `device`; `None` if no use on it is recorded.
     pub fn of(trace: &'a Trace, device: DeviceId) -> Option<Self> {
         let mut used = trace.blocks.last_use.iter().zip(&trace.blocks.device);
         if !trace.records_uses() || !used.any(|(event, of)| event.is_some() && *of == device) {
@@ -35,8 +36,8 @@ impl<'a> LastUses<'a> {
         Some(Self { trace, device, kept_until: whole.map(|events| EventId(events.start)), failed: final_oom(trace) })
     }
 
-    /// The event after which a block is idle, which is none for one that never was used and was there from the start;
-    /// `None` where nobody can say that it is.
+    /// The event after which a block is idle: no event for a baseline block that is never used; `None` if it is not
+    /// known to be idle.
     pub fn end(&self, row: usize) -> Option<EventId> {
         let blocks = &self.trace.blocks;
         let (last_use, alloc) = (blocks.last_use[row], blocks.alloc[row]);

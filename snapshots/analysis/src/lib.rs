@@ -1,7 +1,7 @@
-//! Questions about a recording: pure functions of a trace, and the plain structs that they return.
+//! Analysis of a recording: pure functions of a trace that return plain structs.
 //!
-//! Command line and app print the same structs. One state machine ([`replay`]) knows what an event does to the totals;
-//! everything else folds over it.
+//! The command line and the app print the same structs. One state machine ([`replay`]) defines how an event changes the
+//! totals; everything else is a fold over it.
 
 pub mod metric;
 pub mod replay;

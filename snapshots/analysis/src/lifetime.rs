@@ -1,4 +1,4 @@
-//! Lifetime: when a block was made and how long it lives, in phases and steps.
+//! When blocks are allocated and how long they live, in phases and steps.
 
 use highwater_snapshots::ids::EventId;
 use highwater_snapshots::trace::{Block, Trace};
@@ -6,9 +6,9 @@ use highwater_snapshots::trace::{Block, Trace};
 /// How long a block lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lifetime {
-    /// Alive before the recording and at its end.
+    /// Live before the recording and at its end.
     Always,
-    /// Alive before the recording, freed in it.
+    /// Live before the recording, freed in it.
     FreedBaseline,
     /// Freed in the phase of its allocation.
     Phase,
@@ -16,7 +16,7 @@ pub enum Lifetime {
     Step,
     /// Freed in a later step.
     Steps,
-    /// Alive at the end.
+    /// Live at the end.
     Kept,
 }
 
@@ -24,7 +24,7 @@ impl Lifetime {
     /// Every lifetime.
     pub const ALL: [Self; 6] = [Self::Always, Self::FreedBaseline, Self::Phase, Self::Step, Self::Steps, Self::Kept];
 
-    /// Its name, as tables and legends have it.
+    /// The name for tables and legends.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Always => "whole recording",
@@ -36,7 +36,7 @@ impl Lifetime {
         }
     }
 
-    /// The one word for it in conditions.
+    /// The word for it in conditions.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Always => "always",
@@ -63,7 +63,7 @@ impl Lifetime {
     }
 }
 
-/// The phase in which a block was made; the baseline counts as setup.
+/// The phase in which a block was allocated; baseline blocks count as setup.
 pub fn phase_of(trace: &Trace, block: &Block) -> highwater_snapshots::Phase {
     if block.is_baseline() {
         return highwater_snapshots::Phase::Setup;
@@ -71,7 +71,7 @@ pub fn phase_of(trace: &Trace, block: &Block) -> highwater_snapshots::Phase {
     trace.spans.at(block.alloc).map_or(highwater_snapshots::Phase::Other, |span| span.phase)
 }
 
-/// The step in which a block was made; none for the baseline and before the first step.
+/// The step in which a block was allocated; `None` for baseline blocks and before the first step.
 pub fn step_of(trace: &Trace, block: &Block) -> Option<u32> {
     if block.is_baseline() { None } else { trace.spans.at(block.alloc)?.step }
 }

@@ -1,4 +1,4 @@
-//! LiveIndex: which blocks hold memory at any event, without walking the recording from its start.
+//! Finds the live blocks at any event without walking the recording from its start.
 
 use std::ops::Range;
 
@@ -10,19 +10,19 @@ use super::metric::Metric;
 
 /// The live blocks of one device at any event.
 ///
-/// Blocks stand in the order of their alloc events, so those that live at a moment are the ones, among the first so many,
-/// that end later. A pyramid of latest ends finds them: a question costs what it answers, whatever lies before.
+/// Blocks are in the order of their alloc events, so those live at a moment are the blocks allocated by then that end
+/// later. A pyramid of latest ends finds them: the cost grows with the result, not with the length of the recording.
 #[derive(Clone, Debug)]
 pub struct LiveIndex {
     device: DeviceId,
-    /// By free requested.
+    /// Ends at free requested.
     live: Ends,
-    /// By free completed.
+    /// Ends at free completed.
     active: Ends,
 }
 
 impl LiveIndex {
-    /// Goes over the blocks once, in parallel.
+    /// Builds the index in one parallel pass over the blocks.
     pub fn build(trace: &Trace, device: DeviceId) -> Self {
         let blocks = &trace.blocks;
         let is_ours = |row: usize| blocks.device.get(row) == Some(&device);
@@ -51,15 +51,15 @@ impl LiveIndex {
         self.before_position(trace, metric, id.0 as usize + 1)
     }
 
-    /// The blocks that events `events` made and that count towards `metric` once they have all happened, in block order.
+    /// The blocks allocated by `events` that count towards `metric` once all of these have happened, in block order.
     pub fn born_in(&self, trace: &Trace, metric: Metric, events: Range<usize>) -> Vec<BlockId> {
         let mut out = Vec::new();
         self.lasting(trace, metric, Some(events.start), events.end, |row| out.push(BlockId(row as u32)));
         out
     }
 
-    /// Tells `each` the rows of the blocks, in block order, that count towards `metric` once events `0..position` have
-    /// happened: of those alone that were made by event `from` or later, where that is given. Gives the numbers read.
+    /// Calls `each`, in block order, with the rows of the blocks that count towards `metric` once events `0..position`
+    /// have happened; only those allocated by event `from` or later, if given. Returns the number of ends read.
     pub(super) fn lasting(
         &self,
         trace: &Trace,
@@ -77,7 +77,7 @@ impl LiveIndex {
             Metric::Requested | Metric::Allocated => (&blocks.free_requested, &self.live),
             _ => (&blocks.free_completed, &self.active),
         };
-        // Blocks whose free was requested before the first event have it noted at the first.
+        // A free that was requested before the first event is recorded at the first event.
         let is_start = position == 0 && matches!(metric, Metric::Requested | Metric::Allocated);
         pyramid.reaching(ends, rows, position as u32, &mut |row| {
             let was_waiting = is_start && trace.was_waiting_at_start(BlockId(row as u32));
@@ -87,7 +87,7 @@ impl LiveIndex {
         })
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory used, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.live.memory_bytes() + self.active.memory_bytes()
     }

@@ -1,4 +1,4 @@
-//! Matches: which blocks of a recording meet a filter, one bit a block, with what they add up to.
+//! The set of blocks that pass a filter, one bit per block, with their totals.
 
 use rayon::prelude::*;
 
@@ -7,20 +7,20 @@ use highwater_snapshots::trace::Trace;
 
 use super::filter::Filter;
 
-/// The blocks that meet a filter.
+/// The blocks that pass a filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matches {
-    /// One bit a block; empty where all blocks meet it.
+    /// One bit per block; empty if all blocks pass.
     words: Vec<u64>,
     blocks: u64,
     requested: u64,
 }
 
-/// Rows asked by one thread in one go: long enough that what a filter remembers of stacks and scopes pays off.
+/// Rows per task: enough for a filter's caches of stacks and scopes to pay off.
 const RUN: usize = 1 << 16;
 
 impl Matches {
-    /// Asks `filter` about every block, in parallel.
+    /// Evaluates `filter` on every block, in parallel.
     pub fn of(trace: &Trace, filter: &Filter) -> Self {
         let rows = trace.blocks.len();
         if filter.is_empty() {
@@ -44,24 +44,24 @@ impl Matches {
         Self { words, blocks, requested }
     }
 
-    /// Whether the filter that was asked lets every block pass.
+    /// Whether the filter lets every block pass.
     pub fn is_all(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Whether `block` meets the filter.
+    /// Whether `block` passes.
     #[inline]
     pub fn contains(&self, block: BlockId) -> bool {
         let row = block.0 as usize;
         self.words.is_empty() || self.words.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
-    /// How many blocks meet it, on all devices.
+    /// Number of blocks that pass, on all devices.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// The bytes that they asked for, over the whole recording.
+    /// Their requested bytes, over the whole recording.
     pub fn requested(&self) -> u64 {
         self.requested
     }

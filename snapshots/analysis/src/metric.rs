@@ -1,4 +1,4 @@
-//! Metric: the five totals, never mixed up.
+//! The five memory totals: requested, allocated, active, reserved and device used.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Bytes asked for by live blocks, unrounded; a block is live from alloc to free requested.
+    /// Bytes requested for live blocks, unrounded; a block is live from alloc to free requested.
     #[default]
     Requested,
     /// The same blocks after the allocator's rounding.
     Allocated,
-    /// Allocated, and blocks freed but still waiting for another stream.
+    /// Allocated, plus blocks freed but still waiting for another stream.
     Active,
-    /// Bytes held from the driver: segments and mapped pages.
+    /// Bytes obtained from the driver: segments and mapped pages.
     Reserved,
-    /// What the driver says is in use on the whole device.
+    /// Bytes in use on the whole device, as reported by the driver.
     DeviceUsed,
 }
 
 impl Metric {
-    /// Every metric, from the program's bytes out to the device's.
+    /// Every metric, from the program's bytes to the device's.
     pub const ALL: [Self; 5] = [Self::Requested, Self::Allocated, Self::Active, Self::Reserved, Self::DeviceUsed];
 
-    /// Metrics that are sums over blocks.
+    /// The metrics that are sums over blocks.
     pub const OF_BLOCKS: [Self; 3] = [Self::Requested, Self::Allocated, Self::Active];
 
-    /// The one spelling, in tables and on the command line.
+    /// The name in tables and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Requested => "requested",
@@ -37,7 +37,7 @@ impl Metric {
         }
     }
 
-    /// The metric spelt `name`, if there is one.
+    /// The metric with this name, if any.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.name() == name)
     }
@@ -70,7 +70,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// One of the five.
+    /// The value of `metric`.
     #[inline]
     pub fn get(&self, metric: Metric) -> u64 {
         match metric {
@@ -82,7 +82,7 @@ impl Totals {
         }
     }
 
-    /// The larger of each total.
+    /// The larger value of each total.
     pub fn max(&self, other: &Self) -> Self {
         Self {
             requested: self.requested.max(other.requested),

@@ -1,24 +1,24 @@
-//! Owners: whose code a source line is, worked out from its function and path.
+//! Determines whose code a source line is, from its function and path.
 
 use highwater_snapshots::tables::{SourceLine, Tables, UNKNOWN_FILE};
 
-/// Whose code a line is, from the user's own outwards. The line that stands for a stack is the innermost of the first
-/// owner that occurs in it.
+/// Whose code a line is, from the user's own outwards. A stack is represented by the innermost line of the first owner
+/// that occurs in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LineOwner {
     /// The user's own program.
     Program,
-    /// A library that holds models or training loops: installed Python packages, fetched crates, the models and
-    /// scenarios of Highwater's engine.
+    /// A library with models or training loops: installed Python packages, fetched crates, the models and scenarios of
+    /// Highwater's engine.
     Library,
-    /// Layers of a framework for Rust.
+    /// Layers of a Rust framework.
     Layer,
     /// Frameworks, allocators, runtimes: how memory was requested, not what for.
     Framework,
 }
 
 impl LineOwner {
-    /// Every owner, the first that leads first.
+    /// Every owner, in order of precedence.
     pub const ALL: [Self; 4] = [Self::Program, Self::Library, Self::Layer, Self::Framework];
 
     /// The owner of `line`.
@@ -35,18 +35,18 @@ impl LineOwner {
     }
 }
 
-/// Whether `file` is Python's: a source file, or code without one such as `<string>`.
+/// Whether `file` is a Python file, or Python code without a file such as `<string>`.
 pub(crate) fn is_python(file: &str) -> bool {
     file.ends_with(".py") || file.starts_with('<') || file.contains("/ipykernel_")
 }
 
-/// Python packages that are frameworks: PyTorch and what stands between it and models.
+/// Python packages that count as frameworks: PyTorch and the packages between it and models.
 const PYTHON_FRAMEWORKS: &[&str] = &["torch/", "torchgen/", "functorch/", "torch_xla/", "triton/", "numpy/", "einops/"];
 
-/// Parts of paths of such code outside a folder of packages.
+/// Path fragments of such code outside a package folder.
 const PYTHON_FRAMEWORK_PATHS: &[&str] = &["/pytorch/torch/", "/torchinductor_", "<frozen "];
 
-/// Parts of paths of libraries that are run from a checkout, as an editable installation does: the folder of the
+/// Path fragments of libraries that are run from a checkout, such as an editable installation: the folder of the
 /// repository around that of its package.
 const CHECKOUTS: &[&str] = &[
     "/accelerate/src/accelerate/",
@@ -80,13 +80,13 @@ fn of_python(file: &str) -> LineOwner {
     if CHECKOUTS.iter().any(|part| file.contains(part)) { LineOwner::Library } else { LineOwner::Program }
 }
 
-/// Whether a path in lower case lies in the library that comes with Python: `/usr/lib/python3.12/threading.py`,
+/// Whether a lower-case path is in the Python standard library: `/usr/lib/python3.12/threading.py`,
 /// `c:/python312/lib/threading.py`, `c:/users/me/miniconda3/envs/a/lib/runpy.py`.
 fn is_of_interpreter(file: &str) -> bool {
     if file.contains("/lib/python3") || file.contains("/lib64/python3") {
         return true;
     }
-    // On Windows the folder of an installation holds `lib` directly.
+    // On Windows, the installation folder contains `lib` directly.
     let installation = file.rsplit_once("/lib/").map(|(before, _)| before).filter(|before| before.contains(":/"));
     let mut folders = installation.unwrap_or_default().rsplit('/');
     let (name, parent) = (folders.next().unwrap_or_default(), folders.next().unwrap_or_default());
@@ -97,14 +97,14 @@ fn is_of_interpreter(file: &str) -> bool {
         || ["envs", "versions"].contains(&parent)
 }
 
-/// Functions whose names say that they are a framework's, beside those of [`FRAMEWORK_CRATES`].
+/// Name prefixes of framework functions, besides the crates in [`FRAMEWORK_CRATES`].
 const FRAMEWORK_FUNCTIONS: &[&str] = &[
-    // What the compiler makes of `#[global_allocator]`: its line is the program's.
+    // What the compiler generates for `#[global_allocator]`: its line is the program's.
     "__rustc::",
     "__rust_",
     "__libc_start",
     "_start",
-    // PyTorch, CPython, and what starts their threads.
+    // PyTorch, CPython, and functions that start their threads.
     "at::",
     "c10::",
     "torch::",
@@ -116,7 +116,7 @@ const FRAMEWORK_FUNCTIONS: &[&str] = &[
     "start_thread",
 ];
 
-/// Crates that are frameworks, allocators or runtimes; where a name ends in `_`, all crates that begin with it.
+/// Crates that are frameworks, allocators or runtimes; a name that ends in `_` covers all crates that begin with it.
 const FRAMEWORK_CRATES: &[&str] = &[
     "alloc",
     "burn_autodiff",
@@ -146,11 +146,11 @@ const FRAMEWORK_CRATES: &[&str] = &[
     "std",
 ];
 
-/// Crates of layers.
+/// Crates with layers.
 const LAYER_CRATES: &[&str] = &["burn_core", "burn_nn", "burn_optim", "candle_nn", "candle_optimisers"];
 
-/// Parts of paths of Rust's own libraries, and of crates in their repositories: an inlined function is known by its
-/// bare name, so its file must say whose it is. Matched against paths that begin with `/`.
+/// Path fragments of Rust's own libraries, and of crates in their repositories: an inlined function has only its bare
+/// name, so its file must decide. Matched against paths that begin with `/`.
 const FRAMEWORK_FILES: &[&str] = &[
     "/rustc/",
     "/rustlib/src/rust/library/",
@@ -166,13 +166,13 @@ const FRAMEWORK_FILES: &[&str] = &[
 /// Folders of fetched crates.
 const FETCHED: &[&str] = &["/registry/src/", "/git/checkouts/"];
 
-/// Folders of CPython's sources in C.
+/// Folders of CPython's C sources.
 const CPYTHON_FOLDERS: &[&str] = &["/Include/", "/Modules/", "/Objects/", "/Python/"];
 
 fn of_native(function: &str, file: &str) -> LineOwner {
     if file == UNKNOWN_FILE || function == UNKNOWN_FILE {
-        // A library without symbols: PyTorch names its functions by whatever symbol lies next, or not at all, and then
-        // gives the address within the library as the line number.
+        // A library without symbols: PyTorch names its functions after whatever symbol is next to them, or not at all,
+        // and then gives the address within the library as the line number.
         return LineOwner::Framework;
     }
     let bare = bare_name(function);
@@ -187,7 +187,7 @@ fn of_native(function: &str, file: &str) -> LineOwner {
         rooted = format!("/{file}");
         &rooted
     };
-    // The name of the crate decides where the function has one, since folders may be called anything.
+    // The crate name decides if the function has one, since folders may have any name.
     if let Some((name, rest)) = crate_of(bare) {
         return match name {
             "highwater_engine" => of_engine(rest),
@@ -205,29 +205,29 @@ fn of_native(function: &str, file: &str) -> LineOwner {
     }
 }
 
-/// The function's name without what may stand before the name of its crate: `<&dyn app::Net as Module>::forward`.
+/// The function's name without anything before its crate: `<&dyn app::Net as Module>::forward`.
 pub(super) fn bare_name(function: &str) -> &str {
     function.trim_start_matches(['<', '&', '(']).trim_start_matches("mut ").trim_start_matches("dyn ")
 }
 
-/// The crate of a qualified name in Rust, and the path within it.
+/// The crate of a qualified Rust name, and the path within it.
 fn crate_of(function: &str) -> Option<(&str, &str)> {
     let (name, rest) = function.split_once("::")?;
     let is_snake = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     (!name.is_empty() && name.chars().all(is_snake)).then_some((name, rest))
 }
 
-/// The modules of the engine, former ones among them: a bare name in one of their files is the engine's.
+/// The modules of the engine, including former ones: a bare name in one of their files belongs to the engine.
 const ENGINE_MODULES: &[&str] = &[
     "alloc", "autograd", "backend", "device", "models", "nn", "ops", "optim", "replay", "scenario", "storage", "tensor",
 ];
 
-/// Whether `path`, of a function or file within a crate, lies in `module`.
+/// Whether `path`, of a function or file within a crate, is in `module`.
 fn is_module(path: &str, module: &str) -> bool {
     path.strip_prefix(module).is_some_and(|rest| rest.starts_with(['/', '.', ':']))
 }
 
-/// The owner of `path` within the engine: a scenario's own code leads where no user's is.
+/// The owner of `path` within the engine: a scenario's own code represents a stack that has no user code.
 fn of_engine(path: &str) -> LineOwner {
     match path {
         path if is_module(path, "models") || is_module(path, "scenario") => LineOwner::Library,
@@ -243,7 +243,7 @@ fn of_crate(name: &str) -> Option<LineOwner> {
     if is_in(FRAMEWORK_CRATES) { Some(LineOwner::Framework) } else { is_in(LAYER_CRATES).then_some(LineOwner::Layer) }
 }
 
-/// The owner of a file in a folder into which cargo fetches crates: `…/registry/src/index/name-1.2.3/src/lib.rs`.
+/// The owner of a file in a folder of crates fetched by cargo: `…/registry/src/index/name-1.2.3/src/lib.rs`.
 fn of_fetched(path: &str) -> Option<LineOwner> {
     let (_, rest) = FETCHED.iter().find_map(|folder| path.split_once(folder))?;
     let folders = rest.split('/').skip(1).take_while(|folder| *folder != "src");
@@ -256,13 +256,13 @@ fn of_fetched(path: &str) -> Option<LineOwner> {
     Some(known.unwrap_or(LineOwner::Library))
 }
 
-/// Whether a function in C++ with its return type before its name, as templates have it, is PyTorch's.
+/// Whether a C++ function with its return type before its name, as templates have it, belongs to PyTorch.
 fn is_of_pytorch(function: &str) -> bool {
     let head = function.split('(').next().unwrap_or_default();
     head.split(' ').skip(1).any(|word| ["at::", "c10::", "torch::"].iter().any(|prefix| word.starts_with(prefix)))
 }
 
-/// Whether a function in C is CPython's: `PyNumber_Add`, `_PyEval_EvalFrameDefault`, or one in its sources.
+/// Whether a C function belongs to CPython: `PyNumber_Add`, `_PyEval_EvalFrameDefault`, or one in its sources.
 fn is_of_cpython(function: &str, file: &str) -> bool {
     let api = function.trim_start_matches('_').strip_prefix("Py");
     let is_api =

@@ -1,4 +1,4 @@
-//! Peak: when a total was largest, and who held memory then or at any other moment.
+//! Moments of a recording, such as a total's peak, and what is using memory at them.
 
 use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
@@ -17,19 +17,19 @@ use super::series::Series;
 pub struct Moment {
     /// The device.
     pub device: DeviceId,
-    /// The total that is looked at.
+    /// The total.
     pub metric: Metric,
     /// Its value in bytes.
     pub bytes: u64,
-    /// The event; none for the moment before the first.
+    /// The event; `None` for the moment before the first event.
     pub event: Option<EventId>,
     /// The event's time, in nanoseconds since the recording's origin.
     pub time_ns: Option<u64>,
-    /// The step it lies in.
+    /// The step of the moment.
     pub step: Option<u32>,
-    /// The phase it lies in.
+    /// The phase of the moment.
     pub phase: Phase,
-    /// Whether the recording has steps or phases at all. Without any, the phase is setup throughout and says nothing.
+    /// Whether the recording has steps or phases. Without any, the phase is always setup and carries no information.
     pub has_phase: bool,
 }
 
@@ -50,16 +50,16 @@ impl Moment {
         }
     }
 
-    /// The phase it lies in; none where the recording has no phases.
+    /// The phase of the moment; `None` if the recording has no phases.
     pub fn known_phase(&self) -> Option<Phase> {
         self.has_phase.then_some(self.phase)
     }
 
-    /// The moment at which `metric` is largest: the first, unless that lies in the recording's first step and a later
-    /// step reaches the very same in the same phase, which then stands for all.
+    /// The moment at which `metric` is largest: the first such moment, unless it is in the recording's first step and a
+    /// later step reaches exactly the same value in the same phase; then that later moment.
     ///
-    /// The first step makes what the later ones find, such as an optimizer's state; where steps repeat to the byte, a
-    /// later one shows how every step goes. [`reached_elsewhere`](super::phases::reached_elsewhere) tells the others.
+    /// The first step allocates state that later steps reuse, such as an optimizer's; if steps repeat exactly, a later
+    /// one is representative. [`reached_elsewhere`](super::phases::reached_elsewhere) lists the others.
     pub fn peak(trace: &Trace, series: &Series, metric: Metric) -> Self {
         let (bytes, event) = series.peak(trace, metric);
         let repeated = event.and_then(|event| Self::repeat_after_first_step(trace, series, metric, (bytes, event)));
@@ -76,32 +76,32 @@ impl Moment {
         let step = first.step.filter(|step| device_steps(trace, series.device()).first() == Some(step))?;
         let after = trace.spans.step_range(step)?.end as usize;
         let (again, event) = series.largest(trace, metric, after..trace.events.len())?;
-        // A total that merely stays as high into the next step is not reached there.
+        // A total that only stays as high into the next step is not reached there.
         let is_reached = series.before_position(trace, after).get(metric) < bytes;
         let is_alike = trace.spans.at(event).is_some_and(|span| span.phase == first.phase);
         (again == bytes && is_reached && is_alike).then_some(event)
     }
 
-    /// How many events have happened by then.
+    /// Number of events that have happened by then.
     pub fn position(&self) -> usize {
         self.event.map_or(0, |id| id.0 as usize + 1)
     }
 }
 
-/// A moment and who holds memory then.
+/// A moment and a breakdown of its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// When, and how much.
+    /// The moment and its bytes.
     pub moment: Moment,
-    /// By whom; its total is the moment's bytes, unless a filter leaves blocks out.
+    /// The breakdown; its total is the moment's bytes, unless a filter leaves blocks out.
     pub breakdown: Breakdown,
 }
 
 impl Peak {
-    /// Who holds memory at `moment`, by `keys`, among the blocks that pass `filter`.
+    /// Breaks down the memory at `moment` by `keys`, counting the blocks that pass `filter`.
     ///
-    /// For `reserved` and `device_used`, which are no sums over blocks, the bytes beside the blocks stand as groups of
-    /// their own, so that the groups still add up; a filter leaves them out.
+    /// For `reserved` and `device_used`, which are not sums over blocks, the bytes outside blocks are groups of their
+    /// own, so that the groups still add up; a filter leaves them out.
     pub fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: Moment, query: &Query<'_>) -> Self {
         let totals = series.before_position(trace, moment.position());
         let mut blocks: Vec<BlockId> = live.before_position(trace, moment.metric, moment.position());
@@ -122,27 +122,28 @@ impl Peak {
     }
 }
 
-/// The bytes of `metric` that no block accounts for, by name, and whether blocks account for the others: not where the
-/// driver reports less than is held, since no split of that can be true. Nothing for metrics that are sums over blocks.
+/// The bytes of `metric` that belong to no block, by name, and whether blocks account for the remaining bytes. They do
+/// not if the driver reports less than is reserved, since no split of that can be true. Empty for metrics that are sums
+/// over blocks.
 pub fn beside_blocks(metric: Metric, totals: &Totals) -> (bool, Vec<(&'static str, u64)>) {
     if metric.is_of_blocks() {
         return (true, Vec::new());
     }
     let held = if metric == Metric::Reserved { totals.reserved } else { totals.device_used };
     if held < totals.reserved || totals.reserved < totals.active {
-        return (false, vec![("(less than the allocator holds)", held)]);
+        return (false, vec![("(less than reserved)", held)]);
     }
     let free = ("(free in segments)", totals.reserved - totals.active);
     (true, vec![free, ("(outside the allocator)", held - totals.reserved)])
 }
 
-/// How a moment is taken apart.
+/// How a moment is broken down.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
-    /// What to group by.
+    /// The keys to group by.
     pub keys: &'a [GroupKey],
-    /// How many groups to list.
+    /// Number of groups to list.
     pub top: usize,
-    /// Which blocks to look at.
+    /// The blocks to count.
     pub filter: &'a Filter,
 }

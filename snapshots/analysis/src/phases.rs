@@ -1,4 +1,4 @@
-//! Phases: what each step and phase did to a total.
+//! The effect of each step and phase on a total.
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId};
@@ -13,7 +13,7 @@ use super::replay::{Effect, Replay, baseline_effects, effects};
 /// One phase of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseRow {
-    /// The step; none before the first.
+    /// The step; `None` before the first.
     pub step: Option<u32>,
     /// The phase.
     pub phase: Phase,
@@ -21,20 +21,21 @@ pub struct PhaseRow {
     pub first: EventId,
     /// Its last event.
     pub last: EventId,
-    /// The total before its first event.
+    /// The total before the first event.
     pub start_bytes: u64,
-    /// The largest total from its start to its end.
+    /// The largest total from start to end.
     pub peak_bytes: u64,
-    /// The first event that reaches the peak; none where the start is never exceeded.
+    /// The first event that reaches the peak; `None` if the start is never exceeded.
     pub peak_event: Option<EventId>,
-    /// The total after its last event.
+    /// The total after the last event.
     pub end_bytes: u64,
-    /// What the peak was made of, largest first: of blocks, so that for `reserved` and `device_used` it falls short.
+    /// Bytes by category at the peak, largest first: of blocks only, so less than the peak for `reserved` and
+    /// `device_used`.
     pub at_peak: Vec<(Category, u64)>,
 }
 
-/// The phases of `device`, in order. Those in which nothing was allocated or freed are left out, except optimizer phases
-/// of its steps, where no memory is an answer, unless another device works in them.
+/// The phases of `device`, in order. Phases without allocations or frees are left out, except optimizer phases of its
+/// steps, where no memory is a result, unless another device works in them.
 pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     let mut rows = Vec::new();
     let mut replay = Replay::new(trace, device);
@@ -73,8 +74,8 @@ pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> 
     rows
 }
 
-/// Where else a peak is reached: for each other phase that is as high, the first moment there. Steps that repeat
-/// exactly all have the same peak.
+/// The other phases that reach the same peak: the first moment of each. Steps that repeat exactly all have the same
+/// peak.
 pub fn reached_elsewhere(trace: &Trace, peak: &Moment) -> Vec<Moment> {
     let rows = phases(trace, peak.device, peak.metric).into_iter();
     rows.filter(|row| row.peak_bytes == peak.bytes && row.peak_event != peak.event)
@@ -86,7 +87,7 @@ pub fn reached_elsewhere(trace: &Trace, peak: &Moment) -> Vec<Moment> {
         .collect()
 }
 
-/// Bytes by category, kept while events pass.
+/// Running sums of bytes by category.
 #[derive(Clone)]
 struct Held {
     device: DeviceId,
@@ -116,7 +117,7 @@ impl Held {
         }
     }
 
-    /// Applies event `id`; whether it was one of memory on this device.
+    /// Applies event `id`; returns whether it affected memory of this device.
     fn apply(&mut self, trace: &Trace, id: EventId) -> bool {
         let index = id.0 as usize;
         if trace.events.device[index] != self.device {
@@ -124,7 +125,7 @@ impl Held {
         }
         let mut has_effect = trace.events.kind[index] == EventKind::Oom;
         effects(trace, index, |effect| {
-            // What the driver says is in use is read at the bounds of phases, also of those that do nothing.
+            // The driver's figure is read at the bounds of phases, even of phases that do nothing.
             has_effect |= self.metric == Metric::DeviceUsed || !matches!(effect, Effect::Samples(_));
             self.take(trace, effect);
         });

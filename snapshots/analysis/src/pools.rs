@@ -1,4 +1,4 @@
-//! Pools: the allocator's pool of each block, the private pools of PyTorch's graphs and programs among them.
+//! The allocator's pool of each block, including private pools of PyTorch's graphs and programs.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use highwater_snapshots::trace::{Block, Owner, Trace};
 /// A pool of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockPool {
-    /// One of the two that everything shares.
+    /// One of the two shared pools.
     Shared(Pool),
     /// A private pool, by PyTorch's number: `(0,1)`.
     Private(u32, u32),
 }
 
-/// Set in the number of a private pool.
+/// Set in the code of a private pool.
 const PRIVATE: u64 = 1 << 63;
 
 impl BlockPool {
-    /// A number that stands for it.
+    /// The pool as a number.
     pub fn code(self) -> u64 {
         match self {
             Self::Shared(pool) => pool as u64,
@@ -27,7 +27,7 @@ impl BlockPool {
         }
     }
 
-    /// The pool of such a number.
+    /// The pool with such a number.
     pub fn from_code(code: u64) -> Self {
         if code & PRIVATE == 0 {
             return Self::Shared(Pool::from_code(code as u8).unwrap_or(Pool::Large));
@@ -35,7 +35,7 @@ impl BlockPool {
         Self::Private(((code & !PRIVATE) >> 32) as u32, code as u32)
     }
 
-    /// Reads what [`Display`](std::fmt::Display) writes.
+    /// Parses the format of [`Display`](std::fmt::Display).
     pub fn from_name(name: &str) -> Option<Self> {
         if let Some(pool) = Pool::from_name(name) {
             return Some(Self::Shared(pool));
@@ -57,13 +57,13 @@ impl std::fmt::Display for BlockPool {
 /// The private pools of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Pools {
-    /// By device and first address, the end and the pool of the last segment there.
+    /// By device and first address: the end and the pool of the last segment there.
     private: BTreeMap<(DeviceId, u64), (u64, BlockPool)>,
     has_facts: bool,
 }
 
 impl Pools {
-    /// Finds the segments of private pools: O(segments).
+    /// Collects the segments of private pools in O(segments).
     pub fn of(trace: &Trace) -> Self {
         let mut pools = Self { has_facts: !trace.attributes.is_empty(), ..Self::default() };
         if !pools.has_facts {
@@ -80,7 +80,7 @@ impl Pools {
         pools
     }
 
-    /// The pool of `block`: as its allocation says, else as its segment does.
+    /// The pool of `block`: from its allocation, else from its segment.
     pub fn pool(&self, trace: &Trace, block: &Block) -> BlockPool {
         let shared = BlockPool::Shared(block.pool);
         if !self.has_facts {

@@ -1,4 +1,4 @@
-//! Replay: the one place that knows what an event does to blocks, segments and totals.
+//! The state machine that defines how events change blocks, segments and totals.
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
@@ -6,10 +6,10 @@ use highwater_snapshots::trace::Trace;
 
 use super::metric::{Metric, Totals};
 
-/// What an event does. Blocks are named by their row.
+/// An effect of an event. Blocks are identified by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// A block begins to live.
+    /// A block becomes live.
     Begins(usize),
     /// A block's free is requested: it leaves `requested` and `allocated`.
     EndsLive(usize),
@@ -17,15 +17,15 @@ pub enum Effect {
     EndsActive(usize),
     /// Bytes are obtained from the driver.
     Holds(u64),
-    /// Bytes are given back to the driver.
+    /// Bytes are released to the driver.
     GivesBack(u64),
-    /// The driver says how many bytes are in use on the device.
+    /// The driver reports the bytes in use on the device.
     Samples(u64),
 }
 
 impl Effect {
-    /// The row of the block that begins or ceases to count towards `metric` by it, and whether it begins. Metrics that
-    /// are no sums over blocks count the active ones.
+    /// The row of the block that the effect adds to or removes from `metric`, and whether it adds it. Metrics that are
+    /// not sums over blocks count active blocks.
     #[inline]
     pub fn of_block(self, metric: Metric) -> Option<(usize, bool)> {
         let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
@@ -38,7 +38,7 @@ impl Effect {
     }
 }
 
-/// Tells `each` what event `index` does; most events do one thing, some none or two.
+/// Calls `each` with the effects of event `index`; most events have one, some none or two.
 #[inline]
 pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
     let subject = trace.events.subject[index];
@@ -59,7 +59,7 @@ pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
         }
         EventKind::FreeRequested if BlockId(subject).is_some() => each(Effect::EndsLive(row)),
         EventKind::FreeCompleted if BlockId(subject).is_some() => {
-            // Where the request was not recorded, the completion ends both.
+            // If the request was not recorded, the completion ends both.
             if trace.blocks.free_requested[row] == event && !trace.was_waiting_at_start(BlockId(subject)) {
                 each(Effect::EndsLive(row));
             }
@@ -74,9 +74,9 @@ pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
     }
 }
 
-/// Tells `each` what was there on `device` before the first event.
+/// Calls `each` with the baseline: what exists on `device` before the first event.
 pub fn baseline_effects(trace: &Trace, device: DeviceId, mut each: impl FnMut(Effect)) {
-    // Baseline rows stand first.
+    // Baseline rows come first.
     for row in 0..trace.blocks.alloc.partition_point(|alloc| !alloc.is_some()) {
         if trace.blocks.device[row] == device {
             each(Effect::Begins(row));
@@ -109,14 +109,14 @@ impl Totals {
             }
             Effect::EndsActive(row) => self.active -= blocks.allocated[row],
             Effect::Holds(bytes) => self.reserved += bytes,
-            // Saturates where the segment is unknown, which the trace's trust facts count.
+            // Saturates if the segment is unknown, which the trace's trust facts count.
             Effect::GivesBack(bytes) => self.reserved = self.reserved.saturating_sub(bytes),
             Effect::Samples(bytes) => self.device_used = bytes,
         }
     }
 }
 
-/// Walks the events and keeps the totals of one device.
+/// Walks the events and tracks the totals of one device.
 #[derive(Clone, Debug)]
 pub struct Replay<'a> {
     trace: &'a Trace,
@@ -126,19 +126,19 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// The state before the first event: the baseline.
+    /// Starts before the first event, with the baseline.
     pub fn new(trace: &'a Trace, device: DeviceId) -> Self {
         let mut totals = Totals::default();
         baseline_effects(trace, device, |effect| totals.apply(trace, effect));
         Self { trace, device, next: 0, totals }
     }
 
-    /// Goes on from totals known to hold before event `next`.
+    /// Resumes from the totals before event `next`.
     pub(super) fn resume(trace: &'a Trace, device: DeviceId, next: usize, totals: Totals) -> Self {
         Self { trace, device, next, totals }
     }
 
-    /// The totals now.
+    /// The current totals.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -148,7 +148,7 @@ impl<'a> Replay<'a> {
         self.next
     }
 
-    /// Applies the next event, of whatever device; gives its id, or `None` after the last.
+    /// Applies the next event, of any device; returns its id, or `None` after the last.
     #[inline]
     pub fn step(&mut self) -> Option<EventId> {
         let index = self.next;

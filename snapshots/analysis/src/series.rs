@@ -1,4 +1,4 @@
-//! Series: the totals of one device over all events, with the largest of any range at hand.
+//! The totals of one device over all events, with fast queries for the largest total of a range.
 
 use std::ops::Range;
 
@@ -11,44 +11,44 @@ use highwater_snapshots::trace::Trace;
 use super::metric::{Metric, Totals};
 use super::replay::{Replay, effects};
 
-/// Events of the device between two checkpoints, about: a seek replays at most so many.
+/// Approximate number of the device's events between two checkpoints: a seek replays at most this many.
 const STRIDE: usize = 64;
-/// Nodes of the pyramid that one of the next level joins.
+/// Pyramid nodes per node of the next level.
 const FAN_OUT: usize = 8;
-/// Fewest events that are worth a thread's while.
+/// Minimum number of events per parallel task.
 const PART: usize = 1 << 16;
-/// Where a part's totals begin to count until it is known what came before it: all sizes of a trace together stay
-/// below, so that neither end of the numbers is reached.
+/// The offset at which a part's totals start until the totals before it are known: the sum of all sizes in a trace
+/// stays below it, so totals neither overflow nor underflow.
 const SEA_LEVEL: u64 = 1 << 62;
 
-/// The totals of one device, ready to be asked at any event and over any range.
+/// The totals of one device, at any event and over any range.
 ///
-/// Holds a checkpoint for each 64 events of the device, and above them a pyramid of maxima: asking costs at most three
+/// Holds a checkpoint per 64 events of the device, and a pyramid of maxima above them: a query costs at most three
 /// strides of replay and a logarithm.
 #[derive(Clone, Debug)]
 pub struct Series {
     device: DeviceId,
     len: usize,
-    /// Events between two checkpoints; those of other devices count, but cost next to nothing.
+    /// Events between two checkpoints; events of other devices count, but cost almost nothing.
     stride: usize,
     /// Totals before event `i * stride`.
     before: Vec<Totals>,
-    /// Level 0: the maxima after each event of a stride; each further level joins eight of the former.
+    /// Level 0: the maxima after each event of a stride; each further level joins eight nodes of the previous one.
     maxima: Vec<Vec<Totals>>,
 }
 
 impl Series {
-    /// Walks the trace once, in parallel.
+    /// Builds the series in one parallel pass over the trace.
     pub fn build(trace: &Trace, device: DeviceId) -> Self {
         let len = trace.events.len();
         let ours = trace.events.device.par_iter().with_min_len(PART).filter(|at| **at == device).count();
-        // So that the series of many devices take no more room together than that of one.
+        // The series of many devices together take no more memory than that of one.
         let stride = (STRIDE * (len / ours.max(1)).clamp(1, 1 << 10)).next_power_of_two();
         let part = PART.max(len / (4 * rayon::current_num_threads())).next_multiple_of(stride);
         Self::build_by(trace, device, stride, part)
     }
 
-    /// The series with a checkpoint every `stride` events, from parts of `part` events, a multiple of that.
+    /// Builds the series with a checkpoint every `stride` events, from parts of `part` events, a multiple of `stride`.
     fn build_by(trace: &Trace, device: DeviceId, stride: usize, part: usize) -> Self {
         let len = trace.events.len();
         let baseline = Replay::new(trace, device).totals();
@@ -118,7 +118,7 @@ impl Series {
     }
 
     /// `count` samples of `metric` over the states after `range`'s events, each the largest of its share: a small curve
-    /// in which every peak is seen. Each costs what [`Self::largest`] does.
+    /// that shows every peak. Each costs as much as [`Self::largest`].
     pub fn samples(&self, trace: &Trace, metric: Metric, range: Range<usize>, count: usize) -> Vec<u64> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         let count = count.max(1);
@@ -131,26 +131,26 @@ impl Series {
         shares.map(|events| walk.largest(metric, events.start + 1..events.end + 1).1).collect()
     }
 
-    /// The largest value of `metric` over the recording and the first event that reaches it; `None` as event where the
+    /// The largest value of `metric` over the recording and the first event that reaches it; `None` as event if the
     /// baseline is never exceeded.
     pub fn peak(&self, trace: &Trace, metric: Metric) -> (u64, Option<EventId>) {
         let (moment, bytes) = self.walk(trace).largest(metric, 0..self.len + 1);
         (bytes, moment.checked_sub(1).map(EventId::from_index))
     }
 
-    /// Begins to ask about ranges that follow each other: what lies between is not walked twice.
+    /// Starts a walk for queries about ranges in ascending order: events between them are not replayed twice.
     pub fn walk<'a>(&'a self, trace: &'a Trace) -> Walk<'a> {
         let replay = Replay::resume(trace, self.device, 0, self.baseline());
         Walk { series: self, trace, replay, events: 0 }
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory used, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let rows = self.before.capacity() + self.maxima.iter().map(Vec::capacity).sum::<usize>();
         rows * size_of::<Totals>()
     }
 
-    /// Offers the fewest nodes that cover `strides`, each with its level.
+    /// Calls `offer` with the fewest nodes that cover `strides`, each with its level.
     fn cover(&self, strides: Range<usize>, mut offer: impl FnMut(usize, usize, &Totals)) {
         let (mut low, mut high, mut level) = (strides.start, strides.end.min(self.maxima[0].len()), 0);
         while low < high {
@@ -184,7 +184,7 @@ impl Series {
     }
 }
 
-/// A walk over the moments of a series from left to right: a moment is a number of events that have happened.
+/// A walk over the moments of a series from left to right; a moment is the number of events that have happened.
 #[derive(Debug)]
 pub struct Walk<'a> {
     series: &'a Series,
@@ -200,7 +200,8 @@ impl Walk<'_> {
         self.replay.totals()
     }
 
-    /// The moment among `moments`, which are not none, at which `metric` is largest, the first of several; and its value.
+    /// The moment among `moments`, which are not empty, at which `metric` is largest (the first of several), and its
+    /// value.
     pub fn largest(&mut self, metric: Metric, moments: Range<usize>) -> (usize, u64) {
         let mut best = (moments.start.min(self.series.len), self.totals_at(moments.start).get(metric));
         self.each_piece(&moments, |walk, piece| match piece {
@@ -214,7 +215,7 @@ impl Walk<'_> {
                 if let Some((bytes, stride)) = largest.filter(|(bytes, _)| *bytes > best.1) {
                     walk.seek(stride * walk.series.stride);
                     while walk.replay.totals().get(metric) != bytes && walk.step() {}
-                    // The state at the stride's start belongs to the one before, and has been looked at there.
+                    // The state at the stride's start belongs to the previous stride and was checked there.
                     best = (walk.replay.position(), bytes);
                 }
             }
@@ -222,7 +223,7 @@ impl Walk<'_> {
         best
     }
 
-    /// The largest value of each total among `moments`, each on its own.
+    /// The largest value of each total among `moments`, each independently.
     pub fn largest_of_each(&mut self, moments: Range<usize>) -> Totals {
         let mut largest = self.totals_at(moments.start);
         self.each_piece(&moments, |walk, piece| match piece {
@@ -232,13 +233,13 @@ impl Walk<'_> {
         largest
     }
 
-    /// Events walked one by one so far.
+    /// Number of events replayed so far.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// From the first moment, where the walk stands, tells `each` the others, one by one to the next checkpoint and from
-    /// the last one on, and what lies between as strides.
+    /// Calls `each` for the moments after the current one: one by one up to the next checkpoint and from the last
+    /// checkpoint on, and as whole strides between them.
     fn each_piece(&mut self, moments: &Range<usize>, mut each: impl FnMut(&mut Self, Piece)) {
         let stride = self.series.stride;
         let last = moments.end.saturating_sub(1).min(self.series.len);
@@ -260,7 +261,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes to `moment`: on from where the walk stands, or from the nearest checkpoint before it.
+    /// Seeks to `moment`: from the current position, or from the nearest checkpoint before it.
     fn seek(&mut self, moment: usize) {
         let series = self.series;
         let moment = moment.min(series.len);
@@ -282,13 +283,13 @@ impl Walk<'_> {
 
 /// A piece of a range of moments.
 enum Piece {
-    /// The totals at the moment at which the walk stands.
+    /// The totals at the current moment.
     Moment(Totals),
     /// Whole strides: the moments after each of their events.
     Strides(Range<usize>),
 }
 
-/// What is known of a part of the events without what came before it: the sums over blocks count from sea level.
+/// The totals of a part of the events, without what precedes it: sums over blocks start at [`SEA_LEVEL`].
 struct Part {
     before: Vec<Totals>,
     maxima: Vec<Totals>,
@@ -314,7 +315,7 @@ impl Part {
     }
 }
 
-/// `totals` with the sums over blocks counted on from those of `start`.
+/// Rebases the sums over blocks in `totals` on those of `start`.
 fn from_sea_level(totals: &Totals, start: &Totals) -> Totals {
     let raise = |bytes: u64, start: u64| bytes.wrapping_sub(SEA_LEVEL).wrapping_add(start);
     Totals {
@@ -325,8 +326,8 @@ fn from_sea_level(totals: &Totals, start: &Totals) -> Totals {
     }
 }
 
-/// What is held from the driver, and what it said last, at the start of each part. Such events are few, so that a look
-/// at the kinds is all that this costs.
+/// The reserved bytes and the last driver sample at the start of each part. Such events are few, so this costs little
+/// more than a scan of the event kinds.
 fn held_at_parts(trace: &Trace, device: DeviceId, part: usize, baseline: &Totals) -> Vec<Totals> {
     let kinds = &trace.events.kind;
     let is_told = |index: &usize| {
@@ -361,7 +362,7 @@ mod tests {
     use super::*;
     use highwater_snapshots::text::trace_from_text;
 
-    /// Two hundred events on two devices, with segments given back that were never held, and samples.
+    /// Two hundred events on two devices, with releases of unknown segments, and samples.
     fn text() -> String {
         let event = |index: u64| {
             let (bytes, device) = (index * 37 % 90, index / 3 % 2);
@@ -430,7 +431,7 @@ mod tests {
 
     #[test]
     fn samples_miss_no_peak_whether_walked_or_looked_up() {
-        // Blocks of growing size, each freed at once, and one that stands out.
+        // Blocks of growing size, each freed immediately, and one outlier.
         let text: String = (0..40_000).map(|n| format!("alloc b{n} {}\nfree b{n}\n", 10 + n % 7)).collect();
         let text = text.replace("alloc b33000 ", "alloc b33000 9000");
         let trace = trace_from_text(&text).unwrap();

@@ -1,4 +1,4 @@
-//! Summary: what is in a recording, on one page.
+//! A one-page summary of each device of a recording.
 
 use rayon::prelude::*;
 
@@ -11,47 +11,47 @@ use super::metric::{Metric, Totals};
 use super::peak::Moment;
 use super::series::Series;
 
-/// What is known of one device of a recording.
+/// A summary of one device of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSummary {
-    /// The ordinal.
+    /// The device ordinal.
     pub device: DeviceId,
-    /// The name, empty if unknown.
+    /// The device name; empty if unknown.
     pub name: String,
-    /// Memory in bytes, 0 if unknown.
+    /// Device memory in bytes; 0 if unknown.
     pub capacity_bytes: u64,
-    /// Its events, marks that carry it among them; steps and phases aside.
+    /// Number of its events, including its marks, but not steps and phases.
     pub events: u64,
-    /// Its alloc events.
+    /// Number of alloc events.
     pub allocs: u64,
-    /// Its free-requested events.
+    /// Number of free-requested events.
     pub frees: u64,
-    /// Its uses of blocks.
+    /// Number of uses of blocks.
     pub uses: u64,
-    /// Segments and mappings obtained, the baseline's included.
+    /// Number of segments and mappings obtained, including the baseline's.
     pub segments: u64,
-    /// Requested bytes of the blocks alive before the first event.
+    /// Requested bytes of the blocks live before the first event.
     pub baseline_bytes: u64,
     /// The totals after the last event.
     pub end: Totals,
-    /// The peak of each metric; of `device_used` only where it was sampled.
+    /// The peak of each metric; of `device_used` only if it was sampled.
     pub peaks: Vec<Moment>,
-    /// Its failed requests.
+    /// Number of failed requests.
     pub oom_events: u64,
-    /// Its steps, whole or not.
+    /// Number of steps, whole or not.
     pub steps: u64,
-    /// Time of its first event, in nanoseconds since the recording's origin.
+    /// Time of the first event, in nanoseconds since the recording's origin.
     pub first_time_ns: Option<u64>,
-    /// Time of its last event.
+    /// Time of the last event.
     pub last_time_ns: Option<u64>,
 }
 
-/// Sums up every device.
+/// Summarizes every device.
 pub fn summarize(trace: &Trace) -> Vec<DeviceSummary> {
     trace.device_ids().into_iter().map(|device| of_device(trace, &Series::build(trace, device))).collect()
 }
 
-/// Sums up the device of `series`.
+/// Summarizes the device of `series`.
 pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
     let device = series.device();
     let facts = trace.device_facts(device);
@@ -80,7 +80,7 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
     }
 }
 
-/// How often each kind of event comes on `device`, steps and phases aside, and its first and last time.
+/// The number of events of each kind on `device`, without steps and phases, and its first and last time.
 fn count(trace: &Trace, device: DeviceId) -> (Counts, Option<(u64, u64)>) {
     let events = &trace.events;
     let of_run = |(run, kinds): (usize, &[EventKind])| {
@@ -105,10 +105,10 @@ fn count(trace: &Trace, device: DeviceId) -> (Counts, Option<(u64, u64)>) {
 
 type Counts = [u64; EventKind::ALL.len()];
 
-/// Events that one thread counts in one go.
+/// Events per parallel task.
 const RUN: usize = 1 << 16;
 
-/// The range over both ranges of times.
+/// The smallest range that includes both.
 fn join(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> Option<(u64, u64)> {
     match (one, other) {
         (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),

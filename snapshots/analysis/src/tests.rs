@@ -1,4 +1,4 @@
-//! Small traces in text notation against answers worked out by hand.
+//! Checks small traces in text notation against expected values computed by hand.
 
 use super::*;
 use highwater_snapshots::event::{Event, EventKind};
@@ -35,7 +35,7 @@ fn two_steps() -> Trace {
     trace_from_text(TWO_STEPS).expect("the text is right")
 }
 
-/// The totals after every event, added up anew from the blocks that are live then: slow, and independent of replay.
+/// The totals after every event, recomputed from the blocks live then: slow, and independent of replay.
 fn totals_by_hand(trace: &Trace, device: DeviceId, position: usize) -> Totals {
     let is_past = |event: EventId| event.index().is_some_and(|index| index < position);
     let mut totals = Totals::default();
@@ -289,7 +289,7 @@ fn frees_that_were_not_recorded_are_counted_and_totals_stay_right() {
 
 #[test]
 fn the_live_index_and_the_series_agree_far_from_any_checkpoint() {
-    // Forty thousand events: a floor of blocks that grows, and a sawtooth on top.
+    // Forty thousand events: a growing base of blocks with a sawtooth on top.
     let mut text = String::new();
     for i in 0..10_000 {
         text += &format!("alloc k{i} {}\nalloc s{i} {}\nfree s{i}\n", 1 + i % 7, 100 + (i * 37) % 1000);
@@ -330,7 +330,7 @@ fn verify_names_overlaps_and_sizes_that_cannot_be() {
     trace.blocks.address[1] = 256;
     trace.blocks.allocated[0] = 400;
     let told: Vec<String> = verify::verify(&trace).iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["block 0 has 400 bytes although 512 were asked for", "blocks 0 and 1 overlap at address 0x100",]);
+    assert_eq!(told, ["block 0 has 400 bytes, but 512 were requested", "blocks 0 and 1 overlap at address 0x100",]);
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn the_default_device_ran_out_of_memory_or_has_the_highest_peak() {
     assert_eq!(main(&format!("baseline w 90 device=2\n{small}alloc d 80 device=1\nalloc e 20 device=2\n")), 2);
     assert_eq!(main("alloc a 10 device=1\nfree a device=1\nalloc b 10 device=1\nalloc c 15 device=2\n"), 2, "no sum");
     assert_eq!(main("alloc a 10 device=1\nalloc b 10 device=2\n"), 1, "the first of equal ones");
-    // A failed request decides; of several devices that ran out, the higher peak does.
+    // A failed request decides; among several devices that ran out, the one with the higher peak.
     let failed = "alloc d 50 device=1\nalloc e 40 device=2\nalloc f 70 device=3\noom 100 free=1 device=2\n";
     assert_eq!(main(failed), 2);
     assert_eq!(main(&format!("{failed}oom 100 free=1 device=1\n")), 1);

@@ -1,4 +1,4 @@
-//! Verify: the invariants of a recording, checked against what the file says.
+//! Checks the invariants of a recording.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use super::metric::Metric;
 use super::replay::{Effect, baseline_effects, effects};
 use super::series::Series;
 
-/// At most so many problems of one kind are told; the rest are counted.
+/// Maximum number of problems reported per kind; the rest are counted.
 const TOLD: usize = 5;
 
-/// Everything in `trace` that contradicts itself. Empty for a sound recording; what was found wrong while reading
-/// stands in [`Trace::problems`] and is not repeated.
+/// Finds contradictions in `trace`. Empty for a sound recording; problems found while reading are in
+/// [`Trace::problems`] and not repeated.
 pub fn verify(trace: &Trace) -> Vec<Problem> {
     verify_devices(trace, &trace.device_ids())
 }
 
-/// As [`verify`], of what happened on `devices` only; tables, which all devices share, are checked as a whole.
+/// Like [`verify`], but only for `devices`; the tables, which all devices share, are checked completely.
 pub fn verify_devices(trace: &Trace, devices: &[DeviceId]) -> Vec<Problem> {
     let mut problems = Vec::new();
     check_times(trace, devices, &mut problems);
@@ -32,12 +32,12 @@ pub fn verify_devices(trace: &Trace, devices: &[DeviceId]) -> Vec<Problem> {
     problems
 }
 
-/// What a problem on `device` begins with where several are checked.
+/// The prefix of a problem on `device` if several devices are checked.
 fn on(device: DeviceId, devices: &[DeviceId]) -> String {
     if devices.len() > 1 { format!("device {}: ", device.0) } else { String::new() }
 }
 
-/// Tells the first few of many and counts the rest.
+/// Reports the first few problems of a kind and counts the rest.
 struct Teller<'a> {
     problems: &'a mut Vec<Problem>,
     what: &'static str,
@@ -66,7 +66,7 @@ impl Drop for Teller<'_> {
 }
 
 fn check_times(trace: &Trace, devices: &[DeviceId], problems: &mut Vec<Problem>) {
-    let mut teller = Teller::new(problems, "times that run backwards");
+    let mut teller = Teller::new(problems, "events out of order");
     for (index, pair) in trace.events.time_ns.windows(2).enumerate() {
         let device = trace.events.device[index];
         if pair[1] < pair[0] && device == trace.events.device[index + 1] && devices.contains(&device) {
@@ -78,33 +78,33 @@ fn check_times(trace: &Trace, devices: &[DeviceId], problems: &mut Vec<Problem>)
 }
 
 fn check_sizes(trace: &Trace, devices: &[DeviceId], problems: &mut Vec<Problem>) {
-    let mut teller = Teller::new(problems, "blocks smaller than asked for");
+    let mut teller = Teller::new(problems, "blocks smaller than requested");
     for row in 0..trace.blocks.len() {
         let (requested, allocated) = (trace.blocks.requested[row], trace.blocks.allocated[row]);
         let device = trace.blocks.device[row];
         if allocated < requested && devices.contains(&device) {
             let on = on(device, devices);
-            teller.tell(|| format!("{on}block {row} has {allocated} bytes although {requested} were asked for"));
+            teller.tell(|| format!("{on}block {row} has {allocated} bytes, but {requested} were requested"));
         }
     }
 }
 
 fn check_handles(trace: &Trace, problems: &mut Vec<Problem>) {
-    let mut teller = Teller::new(problems, "rows that the tables do not have");
+    let mut teller = Teller::new(problems, "references beyond the end of a table");
     let tables = &trace.tables;
     let stacks = trace.events.stack.iter().chain(&trace.blocks.stack);
     for stack in stacks.filter(|stack| stack.index().is_some_and(|index| index >= tables.stacks.len())) {
-        teller.tell(|| format!("{stack:?} is named, but the stack table has {} rows", tables.stacks.len()));
+        teller.tell(|| format!("{stack:?} is out of range: the stack table has {} rows", tables.stacks.len()));
     }
     for op in trace.blocks.op.iter().filter(|op| op.index().is_some_and(|index| index >= tables.ops.len())) {
-        teller.tell(|| format!("{op:?} is named, but the op table has {} rows", tables.ops.len()));
+        teller.tell(|| format!("{op:?} is out of range: the op table has {} rows", tables.ops.len()));
     }
     for scope in trace.blocks.scope.iter().filter(|id| id.index().is_some_and(|index| index >= tables.scopes.len())) {
-        teller.tell(|| format!("{scope:?} is named, but the scope table has {} rows", tables.scopes.len()));
+        teller.tell(|| format!("{scope:?} is out of range: the scope table has {} rows", tables.scopes.len()));
     }
 }
 
-/// Active blocks may not overlap.
+/// Checks that active blocks do not overlap.
 fn check_addresses(trace: &Trace, device: DeviceId, on: &str, problems: &mut Vec<Problem>) {
     let mut teller = Teller::new(problems, "blocks that overlap others");
     let mut active: BTreeMap<u64, usize> = BTreeMap::new();
@@ -134,8 +134,8 @@ fn check_addresses(trace: &Trace, device: DeviceId, on: &str, problems: &mut Vec
     }
 }
 
-/// What the table of blocks says is alive at the end must equal what the events add up to, and no total may exceed the
-/// one around it.
+/// Checks that the blocks live at the end add up to the totals of the events, and that no total exceeds the one around
+/// it.
 fn check_sums(trace: &Trace, device: DeviceId, problems: &mut Vec<Problem>) {
     let series = Series::build(trace, device);
     let end = series.end(trace);
@@ -154,7 +154,8 @@ fn check_sums(trace: &Trace, device: DeviceId, problems: &mut Vec<Problem>) {
     for (metric, sum) in [(Metric::Requested, requested), (Metric::Allocated, allocated), (Metric::Active, active)] {
         if end.get(metric) != sum {
             let total = end.get(metric);
-            let text = format!("device {}: live blocks sum to {sum} bytes {metric}, the events to {total}", device.0);
+            let text =
+                format!("device {}: live blocks sum to {sum} bytes {metric}, but the events to {total}", device.0);
             problems.push(Problem::new(text));
         }
     }

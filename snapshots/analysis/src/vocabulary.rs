@@ -1,4 +1,4 @@
-//! Vocabulary: the values that occur in a recording, by the keys of the `--where` language, heaviest first.
+//! The values that occur in a recording for each key of the `--where` language, largest first.
 
 use std::collections::HashMap;
 
@@ -18,36 +18,36 @@ use super::pools::{BlockPool, Pools};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: String,
-    /// The same in small letters.
+    /// The value in lower case.
     pub(super) small: String,
     /// Requested bytes of its blocks.
     pub(super) bytes: u64,
     pub(super) blocks: u64,
-    /// Whether a block has this very value: a scope may have blocks in the scopes below it only.
+    /// Whether a block has exactly this value: a scope may have blocks only in its child scopes.
     pub(super) is_whole: bool,
 }
 
-/// The values that occur in one recording. Built once, in time in proportion to its blocks and tables; asked at each
+/// The values that occur in one recording. Built once, in time proportional to its blocks and tables; queried at each
 /// keystroke.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     words: HashMap<Key, Vec<Word>>,
 }
 
-/// Different sizes, steps and streams that are kept; there may be as many as blocks.
+/// Maximum number of distinct sizes, steps and streams that are kept; a recording may have as many as blocks.
 const MOST_NUMBERS: usize = 1 << 16;
 
-/// Blocks that one thread counts in one go.
+/// Blocks per parallel task.
 const RUN: usize = 1 << 16;
 
 /// Bytes and blocks.
 type Sum = (u64, u64);
 
-/// What blocks add up to, by the code of each value.
+/// The sums of blocks by the code of each value.
 #[derive(Default)]
 struct Sums {
     fixed: [[Sum; 16]; 3],
-    /// By the code of each pool, private ones among them.
+    /// By the code of each pool, including private ones.
     pools: HashMap<u64, Sum>,
     tables: [HashMap<u32, Sum>; 3],
     numbers: [HashMap<u64, Sum>; 5],
@@ -125,7 +125,7 @@ impl Sums {
 }
 
 impl Vocabulary {
-    /// That of `trace`.
+    /// Builds the vocabulary of `trace`.
     pub fn of(trace: &Trace) -> Self {
         let rows = trace.blocks.len();
         let pools = Pools::of(trace);
@@ -149,7 +149,7 @@ impl Vocabulary {
         Self { words }
     }
 
-    /// The values of `key`, heaviest first; those of a stack are its frames.
+    /// The values of `key`, largest first; for stacks, their frames.
     pub(super) fn words(&self, key: Key) -> &[Word] {
         let key = if key == Key::Stack { Key::Frame } else { key };
         self.words.get(&key).map_or(&[], Vec::as_slice)
@@ -164,7 +164,7 @@ fn fixed_names(key: Key) -> Vec<&'static str> {
     }
 }
 
-/// Words that blocks have, heaviest first.
+/// Words that occur in blocks, largest first.
 fn sorted<T: Into<String>>(sums: impl Iterator<Item = (T, Sum)>) -> Vec<Word> {
     let occur = sums.filter(|(_, (_, blocks))| *blocks > 0);
     let mut words: Vec<Word> = occur.map(|(text, (bytes, blocks))| word(text.into(), bytes, blocks, true)).collect();
@@ -181,7 +181,7 @@ fn sort(words: &mut [Word]) {
     words.par_sort_by(|a, b| (b.bytes, b.blocks, &a.text).cmp(&(a.bytes, a.blocks, &b.text)));
 }
 
-/// Operations by name: many have the same.
+/// Operations by name: several may share one.
 fn op_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
     let mut by_name: HashMap<&str, Sum> = HashMap::new();
     for (&op, &sum) in sums {
@@ -193,7 +193,7 @@ fn op_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
     sorted(by_name.into_iter())
 }
 
-/// Scopes with what lies below them. Parents stand before their children.
+/// Scopes, including the blocks of their child scopes. Parents precede their children.
 fn scope_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
     let own = |row: usize| sums.get(&(row as u32)).copied().unwrap_or_default();
     let mut whole: Vec<Sum> = (0..tables.scopes.len()).map(own).collect();
@@ -203,7 +203,7 @@ fn scope_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
             add(&mut whole[parent], sum);
         }
     }
-    // Strange files may have a path twice.
+    // A damaged file may have a path twice.
     let mut by_path: HashMap<String, (Sum, bool)> = HashMap::new();
     for (row, sum) in whole.into_iter().enumerate().filter(|(_, (_, blocks))| *blocks > 0) {
         let entry = by_path.entry(tables.scope_path(highwater_snapshots::ScopeId(row as u32))).or_default();
@@ -216,8 +216,8 @@ fn scope_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
     words
 }
 
-/// The source lines of all frames; the program's before those of libraries. A frame that calls itself counts once for each
-/// call, so that its figures only tell its place in the list.
+/// The source lines of all frames, the program's before those of libraries. A recursive frame counts once per call, so
+/// its sums only determine its position in the list.
 fn frame_words(tables: &Tables, sums: &HashMap<u32, Sum>) -> Vec<Word> {
     let own = |row: usize| sums.get(&(row as u32)).copied().unwrap_or_default();
     let mut whole: Vec<Sum> = (0..tables.stacks.len()).map(own).collect();

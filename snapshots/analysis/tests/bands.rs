@@ -1,4 +1,4 @@
-//! Bands: the stacked layout against exact pictures, and its cost against frees × live blocks.
+//! Tests the drawing of bands against exact results, and its cost against frees × live blocks.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ impl Opened {
         self.bands.raster(&self.trace, &self.live, &self.series, window)
     }
 
-    /// One column a moment, one pixel for each `unit` bytes.
+    /// One column per moment, one pixel per `unit` bytes.
     fn whole(&self, metric: Metric, unit: u64, height: usize) -> Window {
         let width = self.trace.events.len() + 1;
         let across = Across::Moments(0.0..width as f64);
@@ -35,7 +35,7 @@ impl Opened {
     }
 }
 
-/// The picture as text, a digit a block, the stack's top first; below it each column's moment and total.
+/// The drawing as text, a digit per block, the top of the stack first; below it each column's moment and total.
 fn text_of(raster: &Raster) -> String {
     let mut out = String::new();
     for y in (0..raster.height).rev() {
@@ -293,15 +293,15 @@ fn blocks_freed_oldest_first_cost_pixels_and_live_blocks_alone() {
         raster.cost
     };
     let cost = cost(10_000);
-    // A column's moment is at most two strides of 64 and the largest one between away.
+    // A column's moment is at most two strides of 64 and the largest stride between away.
     assert!(cost.events <= 3 * 64 * width as u64, "{cost:?}");
-    // Blocks × frees would be 100 million, and blocks × columns 4 million: a pixel looks into one pile of 64.
+    // Blocks × frees would be 100 million, and blocks × columns 4 million: a pixel searches one pile of 64.
     assert!(cost.visits < 2_500_000, "{cost:?}");
 }
 
 #[test]
 fn a_picture_costs_no_more_where_it_spans_more_events() {
-    // Steps of a hundred short-lived blocks over ten that stay.
+    // Steps of a hundred short-lived blocks over ten that are kept.
     let cost = |steps: usize| {
         let mut text: String = (0..10).map(|kept| format!("alloc k{kept} 64\n")).collect();
         for step in 0..steps {

@@ -1,4 +1,4 @@
-//! Bands by hand: pictures of random recordings at any zoom against a layout that adds up every block.
+//! Tests drawings of random recordings at any zoom against a layout that adds up every block.
 
 use std::fmt::Write as _;
 
@@ -9,8 +9,8 @@ use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 use proptest::prelude::*;
 
-/// Events as a text, from numbers that say which block begins or ends: with frees that wait, blocks of no bytes, several
-/// devices, samples, segments, a block that is replaced, and a baseline of which one block waits.
+/// Events as text, from numbers that select the block to allocate or free: with frees that wait, empty blocks, several
+/// devices, samples, segments, a block that is replaced, and a baseline with a waiting block.
 fn text_of_numbers(numbers: &[u16]) -> String {
     let mut text = String::from("baseline w0 40 parameter\nbaseline w1 24/32 parameter device=1\nbaseline w2 8/16\n");
     let mut alive: Vec<(usize, bool)> = Vec::new();
@@ -47,7 +47,7 @@ fn text_of_numbers(numbers: &[u16]) -> String {
     text
 }
 
-/// The columns and pixels of `window` by the book: every moment's total from every block, every pixel by adding up.
+/// The columns and pixels of `window` from the definition: every moment's total and every pixel summed over all blocks.
 fn by_hand(
     trace: &Trace,
     device: DeviceId,

@@ -201,7 +201,7 @@ mod tests {
         assert!(why("[category]\nweights = 3").contains("no category 'weights': they are parameter"));
         assert!(why("[phase]\nnight = 3").contains("no phase 'night'"));
         assert!(why("metric = \"weight\"").contains("they are requested"));
-        assert!(why("growth = \"5 apples\"").contains("write 5% or 200MiB"));
+        assert!(why("growth = \"5 apples\"").contains("such as 5% or 200MiB"));
         assert!(why("peak = -3").starts_with("line 1"), "{}", why("peak = -3"));
         assert!(why("peak 3").starts_with("line 1"));
     }

@@ -25,7 +25,7 @@ fn check_says_which_budgets_are_kept_and_who_broke_the_others() {
                         rule                what                            limit     actual    headroom
               exceeded  max-peak            peak of requested              20 KiB  20.98 KiB     −1000 B
               met       max-reserved        peak of reserved                4 MiB      4 MiB         0 B
-              met       max gradient        most gradient at once           4 KiB      4 KiB         0 B
+              met       max gradient        peak of gradient                4 KiB      4 KiB         0 B
               exceeded  max-phase backward  peak of requested in backward   1 KiB  11.91 KiB  −10.91 KiB
 
             max-peak: 1000 B over the limit, at event 11, step 0, optimizer.
@@ -51,7 +51,7 @@ fn check_compares_with_a_baseline() {
 
                         rule            what                                                   limit     actual   headroom   baseline
               exceeded  max-growth      peak of requested, at most 5 % above the baseline  17.83 KiB  20.98 KiB  −3.15 KiB  16.98 KiB
-              met       max activation  most activation at once                                3 KiB   2.93 KiB       72 B   5.86 KiB
+              met       max activation  peak of activation                                     3 KiB   2.93 KiB       72 B   5.86 KiB
 
             max-growth: 3.15 KiB over the limit, at event 11, step 0, optimizer.
               temporaries grew 4 KiB at the peak (from 0 B to 4 KiB).
@@ -159,7 +159,7 @@ fn what_check_cannot_do_is_refused_and_leaves_nothing() {
         ("step.snap --budgets missing.toml", "missing.toml"),
         ("step.snap --max-growth 5%", "--max-growth needs --baseline FILE"),
         ("step.snap --baseline missing.snap --max-growth 5%", "missing.snap"),
-        ("step.snap --baseline step.snap --max-growth 5apples", "write 5% or 200MiB"),
+        ("step.snap --baseline step.snap --max-growth 5apples", "such as 5% or 200MiB"),
         ("- --baseline - --max-growth 5%", "not both"),
         ("step.snap --max-peak lots", "for example 512MiB"),
         ("step.snap --max weights=3", "no category 'weights'"),
@@ -170,7 +170,7 @@ fn what_check_cannot_do_is_refused_and_leaves_nothing() {
             "max-phase setup: the recording has no such phase; it has forward, backward",
         ),
         ("step.snap --max-step-growth 0", "one whole step"),
-        ("step.snap --max activation=1B --metric reserved", "reserved is no sum over blocks"),
+        ("step.snap --max activation=1B --metric reserved", "reserved is not a sum over blocks"),
         ("step.snap --max-peak 1B --device 7", "no such device"),
         ("step.snap --max-peak 1B --metric device_used", "no samples"),
         ("step.snap --max-peak 1B --markdown step.snap", "that is a file to be read"),

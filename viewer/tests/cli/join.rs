@@ -42,7 +42,7 @@ fn two_recordings_become_one_with_a_device_for_each() {
     assert_eq!(own["peak_requested"], alone("step.snap")["requested"]["bytes"]);
     assert_eq!(own["peak_reserved"], alone("step.snap")["reserved"]["bytes"]);
     assert_eq!(driver["peak_requested"], alone("driver.snap")["requested"]["bytes"]);
-    assert_eq!(joined["lost"], json!(["1 step of driver: steps and phases are those of step"]));
+    assert_eq!(joined["lost"], json!(["1 step of driver: steps and phases are taken from step"]));
     assert_eq!(joined["warnings"], json!([]));
     let trace = read_file(&folder.path().join("both.snap")).unwrap();
     assert!(trace.events.time_ns.is_sorted());
@@ -60,7 +60,7 @@ fn people_are_told_which_device_is_which_and_what_is_left_out() {
     for told in [
         "26 events of 2 recordings on one axis of time.",
         "cuda:0 (driver) driver.snap",
-        "Lost: 1 step of driver: steps and phases are those of step.",
+        "Lost: 1 step of driver: steps and phases are taken from step.",
         "Times: driver begins 3600.000 s after step ends",
         "Next: highwater both.snap for all devices in the app",
     ] {

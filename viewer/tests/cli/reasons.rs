@@ -118,7 +118,7 @@ fn explain_tells_what_is_held_but_not_used_again_where_that_was_recorded() {
           category   scope   held    share                blocks
           temporary  head   2 KiB  100.0 %  ████████████       1"#]]
     .assert_eq(told);
-    assert!(words.contains("• 2 KiB (18 %) are held but not used again: temporary 2 KiB. Free"), "{words}");
+    assert!(words.contains("• 2 KiB (18 %) are live but not used again: temporary 2 KiB. Free"), "{words}");
     let figures = json(trace, "explain used.snap --json");
     assert_eq!((&figures["idle"]["bytes"], &figures["idle"]["peak"]["bytes"]), (&2048.into(), &9216.into()));
     let all_used = "alloc a 1024 activation\nused a\nalloc b 512\nused a\nused b\nfree a";

@@ -1,4 +1,4 @@
-//! Axis: every address that was ever held, one after the other without the gaps between.
+//! An axis of all addresses that were ever reserved, without the gaps between them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,39 +10,39 @@ use super::map::span_of;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 
-/// A run of addresses, and its place on the axis.
+/// A range of addresses, and its position on the axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// The addresses.
     pub addresses: Range<u64>,
-    /// Where they begin on the axis, in bytes.
+    /// Its start on the axis, in bytes.
     pub start: u64,
-    /// Whose segment held them first; none where blocks lay in no segment that the recording knows.
+    /// The pool and stream of its first segment; `None` for blocks outside all recorded segments.
     pub home: Option<Home>,
 }
 
 impl Lane {
-    /// Its place on the axis.
+    /// Its range on the axis.
     pub fn place(&self) -> Range<u64> {
         self.start..self.start + (self.addresses.end - self.addresses.start)
     }
 }
 
-/// All addresses that a device ever held, by pool and stream and then by address, gaps left out.
+/// All addresses that a device ever reserved, ordered by pool and stream, then by address, without gaps.
 ///
-/// An address keeps its place for the whole recording, also while it is not held: what is drawn on one height is the
-/// same memory throughout. A range that served several pools stands with the first.
+/// An address keeps its position for the whole recording, even while it is not reserved, so the same height always
+/// shows the same memory. A range that served several pools is placed with the first.
 #[derive(Clone, Debug, Default)]
 pub struct LaneAxis {
-    /// By address, apart from each other.
+    /// By address, disjoint.
     lanes: Vec<Lane>,
-    /// Rows of `lanes` by their place.
+    /// Rows of `lanes` in axis order.
     order: Vec<u32>,
     bytes: u64,
 }
 
 impl LaneAxis {
-    /// The axis of what `index` knows, and of blocks outside of that.
+    /// Builds the axis from `index`, and from blocks outside its segments.
     pub fn build(trace: &Trace, index: &AddressIndex) -> Self {
         let mut claimed = Claimed::default();
         for extent in index.extents() {
@@ -72,24 +72,24 @@ impl LaneAxis {
         Self { lanes, order, bytes }
     }
 
-    /// Its length.
+    /// Its length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The lanes in the order of their places.
+    /// The lanes in axis order.
     pub fn lanes(&self) -> impl ExactSizeIterator<Item = &Lane> {
         self.order.iter().map(|row| &self.lanes[*row as usize])
     }
 
-    /// The lane at a place on the axis, and the address there.
+    /// The lane at a position on the axis, and the address there.
     pub fn at(&self, place: u64) -> Option<(&Lane, u64)> {
         let row = self.order.partition_point(|row| self.lanes[*row as usize].place().end <= place);
         let lane = self.order.get(row).and_then(|row| self.lanes.get(*row as usize))?;
         Some((lane, lane.addresses.start + place.checked_sub(lane.start)?))
     }
 
-    /// Where `addresses` lie on the axis: one range for each lane that they touch.
+    /// The positions of `addresses` on the axis: one range per lane that they overlap.
     pub fn places(&self, addresses: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.lanes.partition_point(|lane| lane.addresses.end <= addresses.start);
         let touched = self.lanes[first..].iter().take_while(move |lane| lane.addresses.start < addresses.end);
@@ -101,14 +101,14 @@ impl LaneAxis {
     }
 }
 
-/// Ranges that belong to somebody: end and whose, by their start.
+/// Assigned ranges by start address: the end and the home.
 #[derive(Default)]
 struct Claimed {
     ranges: BTreeMap<u64, (u64, Option<Home>)>,
 }
 
 impl Claimed {
-    /// Gives what is nobody's of `addresses` to `home`.
+    /// Assigns the unassigned parts of `addresses` to `home`.
     fn claim(&mut self, addresses: Range<u64>, home: Option<Home>) {
         let mut from = addresses.start;
         let before = self.ranges.range(..=addresses.start).next_back().map(|(_, (end, _))| *end);
@@ -127,7 +127,7 @@ impl Claimed {
     }
 }
 
-/// Where blocks lay that lay in nothing held, joined where they touch.
+/// The ranges of blocks outside all segments, merged where they touch.
 fn homeless(trace: &Trace, index: &AddressIndex, claimed: &Claimed) -> Vec<Range<u64>> {
     let mut known: Vec<Range<u64>> = Vec::new();
     for (&start, &(end, _)) in &claimed.ranges {

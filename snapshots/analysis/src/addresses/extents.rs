@@ -1,4 +1,4 @@
-//! Extents: which ranges of addresses were held from the driver, and when.
+//! The ranges of addresses that were reserved from the driver over time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -10,46 +10,46 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId, SegmentId, StreamId};
 use highwater_snapshots::trace::{Owner, SegmentRole, Trace};
 
-/// A range that was held without a change for some time: a whole segment, or a part of what was mapped at once.
+/// A range that was reserved without a change for some time: a whole segment, or a part of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where, in bytes.
+    /// The address range.
     pub addresses: Range<u64>,
-    /// At which moments; to the largest number where it is held at the end.
+    /// The moments; up to the largest number if it is still reserved at the end.
     pub moments: Range<usize>,
-    /// What it serves.
+    /// The pool and stream it serves.
     pub home: Home,
-    /// The row of the trace that obtained it.
+    /// The row of the trace's segments that reserved it.
     pub row: SegmentId,
-    /// The expandable segment that it is a mapped part of, a row of [`AddressIndex::growing`].
+    /// The expandable segment that it is a mapped part of, as a row of [`AddressIndex::growing`].
     pub growing: Option<u32>,
 }
 
 impl Extent {
-    /// Whether it is held at `moment`.
+    /// Whether it is reserved at `moment`.
     pub fn is_held(&self, moment: usize) -> bool {
         self.moments.contains(&moment)
     }
 }
 
-/// Which requests may be served from a segment. Ordered as the view shows them: private pools after the others.
+/// The pool and stream that a segment serves. Ordered as in the view: private pools after the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Home {
-    /// The private pool (of a captured graph, or of the program), by PyTorch's number; none for the pools of all.
+    /// The private pool (of a captured graph, or of the program), by PyTorch's number; `None` for the shared pools.
     pub private: Option<(u64, u64)>,
-    /// Small or large requests.
+    /// The pool for small or large requests.
     pub pool: Pool,
-    /// Of which stream.
+    /// The stream.
     pub stream: StreamId,
 }
 
 impl Home {
-    /// `large pool, stream 0`, `small pool 0.1, stream 7`.
+    /// Formats it: `large pool, stream 0`, `small pool 0.1, stream 7`.
     pub fn text(&self) -> String {
         format!("{}, stream {}", self.pool_text(), self.stream.0)
     }
 
-    /// `large pool`, `private small pool 0.1`.
+    /// Formats the pool: `large pool`, `private small pool 0.1`.
     pub fn pool_text(&self) -> String {
         match self.private {
             Some((first, second)) => format!("private {} pool {first}.{second}", self.pool),
@@ -58,17 +58,17 @@ impl Home {
     }
 }
 
-/// An expandable segment: all ranges that were ever mapped side by side for one home. What of it is not mapped at a
-/// moment is reserved address space without memory, as far as the recording can know it.
+/// An expandable segment: all adjacent ranges ever mapped for one home. Parts that are not mapped at a moment are
+/// reserved address space without memory, as far as the recording shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growing {
-    /// All that was ever mapped.
+    /// Every address that was ever mapped.
     pub addresses: Range<u64>,
-    /// The moments at which anything of it was mapped.
+    /// The moments at which any part was mapped.
     pub moments: Vec<Range<usize>>,
 }
 
-/// What one device held, when: built once, from its segments alone.
+/// The reserved ranges of one device over time; built once, from its segments only.
 #[derive(Clone, Debug)]
 pub struct AddressIndex {
     device: DeviceId,
@@ -78,7 +78,7 @@ pub struct AddressIndex {
 }
 
 impl AddressIndex {
-    /// Walks the segments of `device`, which are few, and notes its failed requests.
+    /// Builds the index from the segments of `device`, which are few, and collects its failed requests.
     pub fn build(trace: &Trace, device: DeviceId) -> Self {
         let mut walk = Walk { trace, held: BTreeMap::new(), extents: Vec::new() };
         for (moment, row, is_obtained) in changes(trace, device) {
@@ -98,7 +98,7 @@ impl AddressIndex {
         self.device
     }
 
-    /// All ranges ever held, in the order in which they were obtained.
+    /// All ranges ever reserved, in order of reservation.
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
@@ -108,18 +108,18 @@ impl AddressIndex {
         &self.growing
     }
 
-    /// Whether the recording knows of no segment: other recorders may tell of blocks alone.
+    /// Whether the recording has no segments: some recorders only record blocks.
     pub fn is_empty(&self) -> bool {
         self.extents.is_empty()
     }
 
-    /// The device's requests that could not be met, in order.
+    /// The device's failed requests, in order.
     pub fn ooms(&self) -> &[EventId] {
         &self.ooms
     }
 }
 
-/// What happens to segments, in order: the moment from which on it holds, the row, and whether memory was obtained.
+/// The changes of segments, in order: the first moment after the change, the row, and whether memory was obtained.
 fn changes(trace: &Trace, device: DeviceId) -> Vec<(usize, SegmentId, bool)> {
     let segments = &trace.segments;
     let mut changes = Vec::new();
@@ -155,9 +155,9 @@ fn span_of(trace: &Trace, row: SegmentId) -> Range<u64> {
 /// The state between two changes.
 struct Walk<'a> {
     trace: &'a Trace,
-    /// What is held, by its first address; no two overlap. `moments` is open to the right.
+    /// The currently reserved ranges by start address, disjoint. `moments` is still open.
     held: BTreeMap<u64, Extent>,
-    /// What is held no longer.
+    /// The ranges that are no longer reserved.
     extents: Vec<Extent>,
 }
 
@@ -167,12 +167,12 @@ impl Walk<'_> {
         if addresses.is_empty() {
             return;
         }
-        // Held twice can only mean that a release is missing.
+        // An overlap can only mean that a release is missing.
         self.give_back(&addresses, moment);
         let range = self.trace.segments.range[row.0 as usize];
         let home = Home { private: private_pool(self.trace, row), pool: range.pool, stream: range.stream };
         let is_mapping = self.trace.segments.role[row.0 as usize] == SegmentRole::Mapping;
-        // Which expandable segment it belongs to is known when all mappings are.
+        // The expandable segment is determined once all mappings are known.
         let growing = is_mapping.then_some(u32::MAX);
         let extent = Extent { addresses, moments: moment..usize::MAX, home, row, growing };
         self.held.insert(extent.addresses.start, extent);
@@ -185,7 +185,7 @@ impl Walk<'_> {
             }
             let Some(held) = self.held.remove(&start) else { break };
             let end = held.addresses.end;
-            // What is left of it is the same memory: it goes on in parts, each of which was there from the start.
+            // What remains is the same memory: it continues in parts, each of which existed from the start.
             let part = |addresses: Range<u64>| Extent { addresses, ..held.clone() };
             let mut released = part(start.max(gone.start)..end.min(gone.end));
             released.moments.end = moment;
@@ -208,7 +208,7 @@ impl Walk<'_> {
     }
 }
 
-/// Joins mapped ranges that ever lay side by side for one home, and tells each its expandable segment.
+/// Merges mapped ranges that were ever adjacent for one home, and assigns each its expandable segment.
 fn growing_of(extents: &mut [Extent]) -> Vec<Growing> {
     let mut homes: HashMap<Home, Vec<usize>> = HashMap::new();
     for (row, extent) in extents.iter().enumerate().filter(|(_, extent)| extent.growing.is_some()) {

@@ -1,4 +1,4 @@
-//! Failed request: an out-of-memory, with the sizes around it, the suspected cause, and the fewest live bytes to free.
+//! Describes an out-of-memory: the sizes around it, the suspected cause, and the fewest live bytes to free.
 
 use std::collections::BTreeSet;
 
@@ -17,33 +17,33 @@ use highwater_snapshots::ids::{BlockId, EventId, StreamId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
-/// Free ranges that are listed.
+/// Number of free ranges to list.
 const SHOWN_HOLES: usize = 8;
-/// How many events are searched for the stream of the last allocation.
+/// Number of events to search for the stream of the last allocation.
 const FAR_BACK: usize = 65_536;
 
-/// The cause of an out-of-memory. [`FailedRequest`] suspects one from sizes alone; only a replay can prove it.
+/// The cause of an out-of-memory. [`FailedRequest`] suspects one from sizes only; only a replay can prove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The device has too little memory for what is live.
+    /// The device has too little memory for the live blocks.
     Capacity,
     /// Enough bytes are free for the request, but not in one range.
     Fragmentation,
     /// Freed blocks still wait for another stream.
     Waiting,
-    /// Free ranges of another pool or another stream would hold it.
+    /// Free ranges of another pool or another stream are large enough.
     Elsewhere,
-    /// The driver had the memory: a limit of the process or of the settings.
+    /// The driver had enough memory: a limit of the process or of the settings applied.
     Limit,
-    /// A free range would hold it: the same request would probably succeed now.
+    /// A free range is large enough: the same request would probably succeed now.
     Transient,
     /// The settings round requests up too far.
     Rounding,
 }
 
 impl Verdict {
-    /// In a few words.
+    /// A short description.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Capacity => "capacity",
@@ -51,18 +51,18 @@ impl Verdict {
             Self::Waiting => "freed blocks that wait for another stream",
             Self::Elsewhere => "free memory held by another pool or stream",
             Self::Limit => "a memory limit below the device's capacity",
-            Self::Transient => "a failure that a retry would not have had",
+            Self::Transient => "a transient failure (a retry would succeed)",
             Self::Rounding => "rounding by roundup_power2_divisions",
         }
     }
 }
 
-/// Live blocks without which a request would fit.
+/// Live blocks to free so that a request fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayOut<'a> {
-    /// Neighbours in one segment, whose range would become free.
+    /// Neighbouring blocks in one segment, whose range would become free.
     Range(&'a Relief),
-    /// Blocks that keep whole segments or pages from going back to the driver.
+    /// Blocks that keep whole segments or pages from being released to the driver.
     Segments(&'a Release),
 }
 
@@ -83,7 +83,7 @@ impl WayOut<'_> {
         }
     }
 
-    /// Whether no other blocks of its kind would do with fewer bytes.
+    /// Whether no other set of this kind has fewer bytes.
     pub fn is_smallest(&self) -> bool {
         match self {
             Self::Range(_) => true,
@@ -91,7 +91,7 @@ impl WayOut<'_> {
         }
     }
 
-    /// What becomes free: `a range of 20 MiB at 0x0`, `3 segments with 60 MiB in all`.
+    /// Describes what becomes free: `a range of 20 MiB at 0x0`, `3 segments with 60 MiB in all`.
     pub fn freed(&self) -> String {
         let count = |count: u64, noun: &str| match count {
             0 => None,
@@ -114,72 +114,72 @@ impl WayOut<'_> {
 /// A free range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Hole {
-    /// Its first byte.
+    /// Address of its first byte.
     pub address: u64,
-    /// Its length.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Whose requests it serves.
+    /// The pool and stream it belongs to.
     pub home: Home,
 }
 
-/// An out-of-memory and the sizes around it, in bytes.
+/// An out-of-memory event and the sizes around it, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FailedRequest {
     /// The event.
     pub event: EventId,
     /// Its time, in nanoseconds since the recording's origin.
     pub time_ns: Option<u64>,
-    /// The operation that asked; empty if unknown.
+    /// The operation that made the request; empty if unknown.
     pub op: String,
-    /// The module in which that was; empty if unknown.
+    /// The module that made the request; empty if unknown.
     pub scope: String,
-    /// What the program asked for.
+    /// Requested size.
     pub requested: u64,
-    /// The same, rounded as the allocator does.
+    /// Requested size after the allocator's rounding.
     pub rounded: u64,
     /// The pool that serves such requests.
     pub pool: Pool,
-    /// The stream that probably asked, which is not recorded: that of the last allocation with the same stack, or else of
-    /// the last one before it. None if there was none.
+    /// The stream that probably made the request; it is not recorded, so this is the stream of the last allocation with
+    /// the same call stack, else of the last allocation before it. `None` if there was none.
     pub likely_stream: Option<StreamId>,
-    /// What the driver was asked for.
+    /// Size that was requested from the driver.
     pub from_driver: u64,
-    /// What the driver said was free.
+    /// Free memory as reported by the driver.
     pub device_free: u64,
-    /// The device's memory; none if unknown.
+    /// The device's memory; `None` if unknown.
     pub capacity: Option<u64>,
-    /// Held by others on the device, or by the driver itself; none if the capacity is unknown.
+    /// Memory used by others on the device or by the driver itself; `None` if the capacity is unknown.
     pub outside: Option<u64>,
-    /// Held from the driver.
+    /// Reserved from the driver.
     pub reserved: u64,
-    /// In live blocks.
+    /// Allocated by live blocks.
     pub allocated: u64,
-    /// In blocks that wait for a stream.
+    /// In freed blocks that wait for a stream.
     pub waiting: u64,
-    /// Free in segments of the pool that the request belongs to, of the likely stream.
+    /// Free in segments of the request's pool and likely stream.
     pub free_in_pool: u64,
     /// Free in all other segments.
     pub free_elsewhere: u64,
-    /// The pools and streams that hold segments, in order.
+    /// The pools and streams that have segments, in order.
     pub homes: Vec<Home>,
-    /// The largest free ranges of that pool, of all streams, largest first.
+    /// The largest free ranges of that pool, on any stream, largest first.
     pub holes: Vec<Hole>,
-    /// The cause that the sizes suggest; not tested.
+    /// The cause that the sizes suggest; not proven.
     pub suspected: Verdict,
-    /// Why that is suspected: a clause without a full stop.
+    /// The reason for the suspicion: a clause without a full stop.
     pub reason: String,
-    /// What else may matter, a clause each.
+    /// Other facts that may matter, a clause each.
     pub notes: Vec<String>,
-    /// The fewest bytes of neighbouring live blocks whose absence would make it fit into one segment of its pool; none
-    /// where no segment is long enough, or nothing needs to go.
+    /// The fewest bytes of neighbouring live blocks to free so that the request fits into one segment of its pool;
+    /// `None` if no segment is large enough, or nothing needs to be freed.
     pub relief: Option<Relief>,
-    /// The fewest bytes of live blocks without which whole segments could go back to the driver, so that it has what the
-    /// request needs; none where that is impossible, or nothing needs to go.
+    /// The fewest bytes of live blocks to free so that enough whole segments can be released to the driver for the
+    /// request; `None` if that is impossible, or nothing needs to be freed.
     pub release: Option<Release>,
 }
 
 impl FailedRequest {
-    /// The failed request `event`; none if that is no out-of-memory of the device of `index`.
+    /// Describes the failed request `event`; `None` if it is not an out-of-memory on the device of `index`.
     pub fn of(trace: &Trace, index: &AddressIndex, live: &LiveIndex, series: &Series, event: EventId) -> Option<Self> {
         let row = event.index().filter(|row| *row < trace.events.len())?;
         if trace.events.kind[row] != EventKind::Oom || trace.events.device[row] != index.device() {
@@ -234,39 +234,39 @@ impl FailedRequest {
         Some(failed)
     }
 
-    /// Bytes that the largest free range lacks for the request.
+    /// Bytes missing from the largest free range for the request.
     pub fn lacking(&self) -> u64 {
         self.rounded.saturating_sub(self.holes.first().map_or(0, |hole| hole.bytes))
     }
 
-    /// The fewest bytes of live blocks without which the request would fit; none where no set of blocks is enough.
+    /// The smaller of the two sets of live blocks to free; `None` if no set of blocks is enough.
     pub fn way_out(&self) -> Option<WayOut<'_>> {
         let range = self.relief.as_ref().map(WayOut::Range);
         let segments = self.release.as_ref().map(WayOut::Segments);
         range.into_iter().chain(segments).min_by_key(WayOut::bytes)
     }
 
-    /// The free ranges and segments that serve other streams and pools than the request's, each once.
+    /// The pools and streams of free ranges and segments that cannot serve the request, each once.
     pub fn other_homes(&self) -> Vec<Home> {
         self.homes.iter().filter(|home| !self.is_home(home)).copied().collect()
     }
 
-    /// Whether `home` serves the request.
+    /// Whether `home` can serve the request.
     fn is_home(&self, home: &Home) -> bool {
         let is_stream = self.likely_stream.is_none_or(|stream| home.stream == stream);
         home.private.is_none() && home.pool == self.pool && is_stream
     }
 
-    /// The cause that the sizes suggest, and why.
+    /// The cause that the sizes suggest, and the reason.
     fn suspect(&self, map: &AddressMap, rules: &AllocRules) -> (Verdict, String) {
         let needed = self.rounded;
         let bytes = format_bytes;
         let mut fitting = self.holes.iter().filter(|hole| hole.bytes >= needed);
         let other = fitting.clone().next();
         let own = fitting.find(|hole| self.is_home(&hole.home));
-        // The stream that asked is not recorded: where others hold the same pool, a hole may not serve the request.
+        // The stream of the request is not recorded: if others have segments in the same pool, a hole may not serve it.
         let others = self.homes.iter().any(|home| home.pool == self.pool && !self.is_home(home));
-        // Within a segment, returned blocks and free ranges beside them become one free range.
+        // Within a segment, waiting blocks and adjacent free ranges merge into one free range.
         let homely = map.segments.iter().filter(|segment| self.is_home(&segment.home));
         let after_waiting = homely.map(|segment| longest_idle(map, segment)).max().unwrap_or(0);
         let in_pool = self.free_in_pool.saturating_add(self.device_free);
@@ -279,7 +279,7 @@ impl FailedRequest {
         if self.from_driver <= self.device_free {
             let why = format!(
                 "the driver had {} free, and {} were needed: a limit such as per_process_memory_fraction, or memory that \
-                 the driver cannot give in one piece",
+                 the driver cannot provide in one piece",
                 bytes(self.device_free),
                 bytes(self.from_driver)
             );
@@ -288,18 +288,18 @@ impl FailedRequest {
         if let Some(hole) = own {
             let range = format!("a free range of {}", bytes(hole.bytes));
             return if !rules.may_take(hole.bytes, needed) {
-                let why = format!("{range} would hold it, but max_split_size keeps such ranges for larger requests");
+                let why = format!("{range} is large enough, but max_split_size keeps such ranges for larger requests");
                 (Verdict::Fragmentation, why)
             } else if others {
                 let why = format!(
-                    "{range} of the {} would hold it, so the request probably came from another stream or pool, which is \
+                    "{range} of the {} is large enough, so the request probably came from another stream or pool, which is \
                      not recorded",
                     hole.home.text()
                 );
                 (Verdict::Elsewhere, why)
             } else {
                 let why = format!(
-                    "{range} at {:#x} would hold it: PyTorch does not search its cache again after waiting for streams",
+                    "{range} at {:#x} is large enough: PyTorch does not search its cache again after waiting for streams",
                     hole.address
                 );
                 (Verdict::Transient, why)
@@ -307,7 +307,7 @@ impl FailedRequest {
         }
         if let Some(hole) = other {
             let why = format!(
-                "a free range of {} would hold it, but serves only the {}",
+                "a free range of {} is large enough, but belongs to the {}",
                 bytes(hole.bytes),
                 hole.home.text()
             );
@@ -315,7 +315,7 @@ impl FailedRequest {
         }
         if after_waiting >= needed {
             let why = format!(
-                "{} wait for another stream; once they are free, a range of {} would hold it",
+                "{} wait for another stream; once they are free, a range of {} is large enough",
                 bytes(self.waiting),
                 bytes(after_waiting)
             );
@@ -333,7 +333,7 @@ impl FailedRequest {
         }
         if idle >= needed {
             let why = format!(
-                "{} are free in segments of other pools or streams, which do not serve it; its own pool has {} free",
+                "{} are free in segments of other pools or streams, which cannot serve it; its own pool has {} free",
                 bytes(self.free_elsewhere),
                 bytes(self.free_in_pool)
             );
@@ -345,30 +345,31 @@ impl FailedRequest {
             bytes(self.device_free)
         );
         if idle.saturating_add(self.waiting) >= needed {
-            let why = format!("{free}; with the {} that wait for another stream they are enough", bytes(self.waiting));
+            let why =
+                format!("{free}; with the {} waiting for another stream, that would be enough", bytes(self.waiting));
             return (Verdict::Waiting, why);
         }
         (Verdict::Capacity, format!("only {free}, for a request of {}", bytes(needed)))
     }
 
-    /// What else may matter, whatever the cause.
+    /// Adds facts that may matter, whatever the cause.
     fn add_notes(&mut self, map: &AddressMap) {
         let bytes = format_bytes;
         if let (Some(outside), Some(capacity)) = (self.outside, self.capacity)
             && outside >= self.rounded
         {
             let note =
-                format!("{} of the device's {} are held outside this allocator", bytes(outside), bytes(capacity));
+                format!("{} of the device's {} are in use outside this allocator", bytes(outside), bytes(capacity));
             self.notes.push(note);
         }
         let (live, waiting) = map.stray_bytes();
         if live + waiting > 0 {
-            let note = format!("{} of blocks lie in no segment that was recorded", bytes(live + waiting));
+            let note = format!("{} of blocks are outside all recorded segments", bytes(live + waiting));
             self.notes.push(note);
         }
     }
 
-    /// The live blocks without which the request would fit, in both ways.
+    /// Finds the live blocks to free, in both ways.
     fn find_ways_out(&mut self, trace: &Trace, map: &AddressMap, rules: &AllocRules) {
         if matches!(self.suspected, Verdict::Limit | Verdict::Transient) {
             return;
@@ -409,8 +410,8 @@ fn longest_idle(map: &AddressMap, segment: &HeldSegment) -> u64 {
     longest
 }
 
-/// The stream that probably asked at event `row`: that of the last allocation on the device with the same stack, or else
-/// of the last one of all.
+/// The stream that probably made the request at event `row`: that of the last allocation on the device with the same
+/// call stack, else of the last allocation of all.
 fn stream_before(trace: &Trace, index: &AddressIndex, row: usize) -> Option<StreamId> {
     let events = &trace.events;
     let is_alloc = |row: &usize| events.kind[*row] == EventKind::Alloc && events.device[*row] == index.device();

@@ -1,4 +1,4 @@
-//! Fit: the largest request that would be served, pool by pool and stream by stream.
+//! Computes the largest request that would succeed, by pool and stream.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,28 @@ use super::map::{AddressMap, Content, HeldSegment, Piece, Usage};
 use crate::metric::Totals;
 use highwater_snapshots::alloc_rules::AllocRules;
 
-/// One home's segments together, and what they could serve.
+/// The segments of one pool and stream, and the requests they could serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Room {
-    /// Whose requests.
+    /// The pool and stream.
     pub home: Home,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
     /// How their bytes are used.
     pub usage: Usage,
-    /// The largest request that fits into what is held; 0 where none does.
+    /// The largest request that fits into reserved memory; 0 if none does.
     pub fits: u64,
-    /// The first address of the free range that would serve it.
+    /// The start address of the free range that would serve it.
     pub address: Option<u64>,
-    /// The largest request that fits when the driver gives all that it has left; none where its capacity is unknown,
-    /// or the pool is a private one.
+    /// The largest request that fits if the driver provides all its free memory; `None` if the capacity is unknown, or
+    /// the pool is private.
     pub fits_with_driver: Option<u64>,
 }
 
-/// The rooms of `map`, in the order of their homes. `driver_free` is what the driver could still give, in bytes.
+/// The rooms of `map`, in the order of their homes. `driver_free` is the driver's free memory, in bytes.
 pub fn rooms(map: &AddressMap, rules: &AllocRules, driver_free: Option<u64>) -> Vec<Room> {
     let mut rooms: BTreeMap<Home, Room> = BTreeMap::new();
-    // Before it gives up, the allocator hands segments that are wholly free back to the driver.
+    // Before it fails, the allocator releases entirely free segments to the driver.
     let is_returnable = |segment: &&HeldSegment| {
         let is_free = segment.usage.free == segment.usage.held();
         is_free && !segment.is_expandable && segment.home.private.is_none()
@@ -68,13 +68,13 @@ pub fn rooms(map: &AddressMap, rules: &AllocRules, driver_free: Option<u64>) -> 
     rooms.into_values().collect()
 }
 
-/// What the driver could still give: the capacity, less what is in use by its last word, or by us alone. None where
-/// the capacity is unknown.
+/// The driver's free memory: the capacity minus the larger of `device_used` and `reserved`. `None` if the capacity is
+/// 0, which means unknown.
 pub fn driver_free(capacity: u64, totals: &Totals) -> Option<u64> {
     (capacity > 0).then(|| capacity.saturating_sub(totals.device_used.max(totals.reserved)))
 }
 
-/// The longest free range of an expandable segment when up to `bytes` of pages are mapped into it, or behind its end.
+/// The longest free range of an expandable segment if up to `bytes` of pages are mapped into it or after its end.
 fn grown(pieces: &[Piece], bytes: u64, page: u64) -> u64 {
     let budget = bytes / page.max(1) * page.max(1);
     let mut longest = 0;
@@ -99,7 +99,7 @@ fn grown(pieces: &[Piece], bytes: u64, page: u64) -> u64 {
         });
         longest = longest.max(if is_stopped { length } else { length.saturating_add(left) });
     }
-    // The segment can grow behind its last block, too.
+    // The segment can also grow after its last block.
     longest.max(budget)
 }
 

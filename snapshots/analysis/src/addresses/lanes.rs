@@ -1,7 +1,7 @@
-//! Lanes: what lay at each address over time, as a picture of what is on screen.
+//! Draws the use of each address over time, for the visible window.
 //!
-//! Nothing is walked event by event. A block covers a rectangle: the columns whose moments it lives at, and the rows of
-//! its addresses. Blocks that live between two columns, or between two rows, cost two lookups and no more.
+//! Nothing is walked event by event. A block covers a rectangle: the columns of the moments at which it is live, and
+//! the rows of its addresses. A block that falls between two columns, or between two rows, costs only two lookups.
 
 use std::ops::Range;
 
@@ -15,22 +15,22 @@ use crate::metric::Metric;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 
-/// Fewest columns that are worth a starting state of their own.
+/// Minimum number of columns that are worth a separate starting state.
 const MIN_COLUMNS: usize = 32;
 
-/// What is at each pixel's centre.
+/// The content at each pixel's centre.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneRaster {
-    /// Column by column, each from the top of the axis down; none where nothing is held.
+    /// Column by column, each from the top of the axis down; `None` where nothing is reserved.
     pub spots: Vec<Option<Content>>,
-    /// Pixels in a column.
+    /// Pixels per column.
     pub height: usize,
     /// The moment of each column.
     pub moments: Vec<usize>,
 }
 
 impl LaneRaster {
-    /// What is at pixel `y`, from the top, of column `x`.
+    /// The content at pixel `y`, from the top, of column `x`.
     pub fn spot(&self, x: usize, y: usize) -> Option<Content> {
         if y >= self.height {
             return None;
@@ -39,19 +39,19 @@ impl LaneRaster {
     }
 }
 
-/// What a picture of lanes shows.
+/// The window of a drawing of lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneWindow {
-    /// The moment of each column, in order: those of the timeline's columns, so that both pictures agree.
+    /// The moment of each column, in order: the same as the timeline's columns, so that both drawings agree.
     pub moments: Vec<usize>,
-    /// The part of the axis, in bytes.
+    /// The visible part of the axis, in bytes.
     pub places: Range<u64>,
-    /// Pixels in a column.
+    /// Pixels per column.
     pub height: usize,
 }
 
 impl LaneWindow {
-    /// The place on the axis at the centre of pixel `y`.
+    /// The position on the axis at the centre of pixel `y`.
     pub fn place_at(&self, y: usize) -> u64 {
         let span = u128::from(self.places.end.saturating_sub(self.places.start));
         let height = self.height.max(1) as u128;
@@ -59,8 +59,8 @@ impl LaneWindow {
     }
 }
 
-/// The picture of `window`. `live` is of the same trace and device. Costs the blocks alive at its start and those
-/// allocated within it, each a few lookups, and the pixels.
+/// Draws `window`. `live` must be of the same trace and device. Costs a few lookups for each block live at its start or
+/// allocated within it, plus the pixels.
 pub fn raster(
     trace: &Trace,
     index: &AddressIndex,
@@ -78,7 +78,7 @@ pub fn raster(
     LaneRaster { spots, height, moments: window.moments.clone() }
 }
 
-/// Some neighbouring columns.
+/// Some adjacent columns.
 struct Canvas<'a> {
     spots: &'a mut [Option<Content>],
     moments: &'a [usize],
@@ -103,7 +103,7 @@ impl Canvas<'_> {
         for id in live.before_position(trace, Metric::Active, first) {
             self.block(trace, id);
         }
-        // Blocks stand in the order of their allocations.
+        // Blocks are in the order of their allocations.
         let after = |moment: usize| {
             trace.blocks.alloc.partition_point(|event| event.index().is_none_or(|event| event < moment))
         };

@@ -1,4 +1,4 @@
-//! Map: what lies at each address that is held at one moment, to the byte.
+//! The content of every reserved address at one moment.
 
 use std::ops::Range;
 
@@ -10,23 +10,23 @@ use crate::live::LiveIndex;
 use crate::metric::{Metric, Totals};
 use crate::series::Series;
 
-/// What fills a piece of a segment.
+/// The content of a piece of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
-    /// What the program asked for, in a live block.
+    /// The requested bytes of a live block.
     Live(BlockId),
-    /// What the allocator's rounding added to a live block.
+    /// The bytes added to a live block by rounding.
     Rounding(BlockId),
-    /// A block that the program has freed, but another stream may still use.
+    /// A block that is freed but waits for another stream.
     Waiting(BlockId),
-    /// Nothing: memory that can be handed out.
+    /// Free memory.
     Hole,
-    /// Address space of an expandable segment that has no memory now. Counts towards no total.
+    /// Address space of an expandable segment without memory at the moment. Part of no total.
     Unmapped,
 }
 
 impl Content {
-    /// The block that it belongs to.
+    /// The block that it belongs to, if any.
     pub fn block(self) -> Option<BlockId> {
         match self {
             Self::Live(block) | Self::Rounding(block) | Self::Waiting(block) => Some(block),
@@ -34,7 +34,7 @@ impl Content {
         }
     }
 
-    /// What to call it.
+    /// The display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Live(_) => "live block",
@@ -46,17 +46,17 @@ impl Content {
     }
 }
 
-/// A run of bytes of a segment with one content; never empty.
+/// A range of bytes of a segment with one content; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where.
+    /// The address range.
     pub addresses: Range<u64>,
-    /// What is there.
+    /// The content.
     pub content: Content,
 }
 
 impl Piece {
-    /// Its length.
+    /// Its length in bytes.
     pub fn bytes(&self) -> u64 {
         self.addresses.end - self.addresses.start
     }
@@ -65,11 +65,11 @@ impl Piece {
 /// How the bytes of one or more segments are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Usage {
-    /// Asked for by live blocks.
+    /// Requested for live blocks.
     pub requested: u64,
     /// Added to them by rounding.
     pub rounding: u64,
-    /// Of blocks that wait for a stream.
+    /// In blocks that wait for a stream.
     pub waiting: u64,
     /// In holes.
     pub free: u64,
@@ -77,9 +77,9 @@ pub struct Usage {
     pub unmapped: u64,
     /// The largest hole.
     pub largest_hole: u64,
-    /// Live and waiting blocks.
+    /// Number of live and waiting blocks.
     pub blocks: u64,
-    /// Holes.
+    /// Number of holes.
     pub holes: u64,
 }
 
@@ -89,12 +89,12 @@ impl Usage {
         self.requested + self.rounding
     }
 
-    /// Bytes held from the driver.
+    /// Bytes reserved from the driver.
     pub fn held(&self) -> u64 {
         self.allocated() + self.waiting + self.free
     }
 
-    /// Adds what another segment has.
+    /// Adds the usage of another segment.
     pub fn add(&mut self, other: &Self) {
         self.requested += other.requested;
         self.rounding += other.rounding;
@@ -122,24 +122,24 @@ impl Usage {
     }
 }
 
-/// A segment as it is at one moment: one from the driver, or an expandable one with all its mapped parts.
+/// A segment at one moment: one from the driver, or an expandable one with all its mapped parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSegment {
-    /// From its first to its last address; an expandable one's unmapped parts are within.
+    /// From its first to its last address, including an expandable segment's unmapped parts.
     pub addresses: Range<u64>,
-    /// Whose requests it serves.
+    /// The pool and stream that it serves.
     pub home: Home,
     /// Whether it is mapped page by page.
     pub is_expandable: bool,
-    /// The row of the trace that obtained it, or its first part.
+    /// The row of the trace's segments for it, or for its first part.
     pub row: SegmentId,
-    /// Its pieces in [`AddressMap::pieces`]: they cover its addresses exactly.
+    /// Its pieces in [`AddressMap::pieces`]; they cover its addresses exactly.
     pub pieces: Range<usize>,
-    /// How its bytes are used. [`Usage::held`] is what it counts in `reserved`.
+    /// How its bytes are used. [`Usage::held`] is its part of `reserved`.
     pub usage: Usage,
 }
 
-/// A block that the map has no place for.
+/// A block that could not be placed in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stray {
     /// The block.
@@ -148,26 +148,26 @@ pub struct Stray {
     pub bytes: u64,
     /// Whether it waits for a stream.
     pub is_waiting: bool,
-    /// Why it has no place.
+    /// Why it could not be placed.
     pub why: Astray,
 }
 
-/// Why a block has no place in the map.
+/// Why a block could not be placed in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Astray {
-    /// It lies in no segment that the recording knows, or not wholly in one.
+    /// It is outside all recorded segments, or only partly inside one.
     Outside,
-    /// A younger block lies where it lies: its free was not recorded.
+    /// A younger block has the same address: its free was not recorded.
     Covered,
 }
 
-/// All that one device holds at one moment, byte by byte.
+/// All memory that one device has reserved at one moment, byte by byte.
 ///
-/// Pieces add up to the segments, and segments to `reserved`; blocks in segments and strays to `allocated`, and to
-/// `active` with those that wait.
+/// Pieces add up to the segments, and segments to `reserved`; blocks in segments and strays add up to `allocated`, and
+/// with the waiting ones to `active`.
 #[derive(Clone, Debug)]
 pub struct AddressMap {
-    /// Events that have happened by then.
+    /// Number of events that have happened by then.
     pub moment: usize,
     /// The totals.
     pub totals: Totals,
@@ -175,14 +175,14 @@ pub struct AddressMap {
     pub segments: Vec<HeldSegment>,
     /// The pieces of all segments, by address.
     pub pieces: Vec<Piece>,
-    /// Blocks without a place, by address.
+    /// Blocks that could not be placed, by address.
     pub strays: Vec<Stray>,
     /// How the bytes of all segments are used.
     pub usage: Usage,
 }
 
 impl AddressMap {
-    /// The map of what `index` holds at `moment`. Costs a question to `live` and the sorting of its answer.
+    /// Builds the map of `index` at `moment`. Costs a query to `live` and sorting its result.
     pub fn at(trace: &Trace, index: &AddressIndex, live: &LiveIndex, series: &Series, moment: usize) -> Self {
         let mut map = Self {
             moment,
@@ -200,7 +200,7 @@ impl AddressMap {
         map
     }
 
-    /// Whether the held bytes are the `reserved` of the totals: not so where releases are missing from the recording.
+    /// Whether the mapped bytes equal the `reserved` total; false if releases are missing from the recording.
     pub fn is_exact(&self) -> bool {
         self.usage.held() == self.totals.reserved
     }
@@ -212,7 +212,7 @@ impl AddressMap {
         Some((segment, pieces.get(pieces.partition_point(|piece| piece.addresses.end <= address))?))
     }
 
-    /// The row of the segment that covers `address`.
+    /// The index of the segment that covers `address`.
     pub fn segment_at(&self, address: u64) -> Option<usize> {
         let row = self.segments.partition_point(|segment| segment.addresses.end <= address);
         self.segments.get(row).filter(|segment| segment.addresses.start <= address).map(|_| row)
@@ -223,7 +223,7 @@ impl AddressMap {
         self.pieces.get(segment.pieces.clone()).unwrap_or_default()
     }
 
-    /// The bytes of strays that are live, and of those that wait.
+    /// The bytes of live strays, and of waiting ones.
     pub fn stray_bytes(&self) -> (u64, u64) {
         self.strays.iter().fold((0, 0), |(live, waiting), stray| match stray.is_waiting {
             true => (live, waiting + stray.bytes),
@@ -231,7 +231,7 @@ impl AddressMap {
         })
     }
 
-    /// Sorts active `blocks` by address and keeps those that lie wholly in one of `runs` and under no other.
+    /// Sorts active `blocks` by address and keeps those that are entirely in one of `runs` and covered by no other.
     fn place(&mut self, trace: &Trace, mut blocks: Vec<BlockId>, runs: &[Range<u64>]) -> Vec<BlockId> {
         blocks.retain(|id| trace.blocks.allocated[id.0 as usize] > 0);
         blocks.sort_unstable_by_key(|id| (trace.blocks.address[id.0 as usize], id.0));
@@ -270,7 +270,7 @@ impl AddressMap {
         self.strays.push(Stray { block, bytes: trace.blocks.allocated[block.0 as usize], is_waiting, why });
     }
 
-    /// Makes the segments of what is held, each with its pieces.
+    /// Creates the segments of `held`, each with its pieces.
     fn fill(&mut self, trace: &Trace, index: &AddressIndex, held: &[&Extent], placed: &[BlockId]) {
         let mut next = 0;
         let mut at = 0;
@@ -283,7 +283,7 @@ impl AddressMap {
             let Some(last) = parts.last() else { break };
             let mut addresses = first.addresses.start..last.addresses.end;
             if let Some(whole) = first.growing.and_then(|row| index.growing().get(row as usize)) {
-                // Others may hold parts of it by now.
+                // Others may have reserved parts of it since.
                 let before = at.checked_sub(1).and_then(|row| held.get(row)).map_or(0, |before| before.addresses.end);
                 let before = before.max(self.segments.last().map_or(0, |segment| segment.addresses.end));
                 let after = held.get(at + parts.len()).map_or(u64::MAX, |after| after.addresses.start);
@@ -338,7 +338,7 @@ impl AddressMap {
     }
 }
 
-/// Held ranges in which a block may lie: mapped ranges that touch and belong together are one.
+/// Reserved ranges in which a block may be: adjacent mapped ranges of one segment are merged.
 fn mapped_runs(held: &[&Extent]) -> Vec<Range<u64>> {
     let mut runs: Vec<(Range<u64>, Option<u32>)> = Vec::new();
     for extent in held {

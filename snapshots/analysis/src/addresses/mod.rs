@@ -1,7 +1,7 @@
-//! Addresses: where blocks lie in the segments, what is free between them, and why a request did not fit.
+//! Where blocks are in the segments, what is free between them, and why a request did not fit.
 //!
-//! An [`AddressIndex`] knows which ranges were held when; an [`AddressMap`] what lies at every address at one moment;
-//! [`LaneAxis`] and [`lanes`] draw addresses over time; a [`FailedRequest`] says why memory ran out.
+//! An [`AddressIndex`] has the reserved ranges over time, an [`AddressMap`] the content of every address at one moment;
+//! [`LaneAxis`] and [`lanes`] draw addresses over time; a [`FailedRequest`] explains why memory ran out.
 
 pub mod extents;
 pub mod map;

@@ -1,10 +1,10 @@
-//! Release: the fewest bytes of live blocks whose absence would empty whole segments, or pages of segments that grow, so
-//! that the driver gets back what a request lacks.
+//! Finds the fewest bytes of live blocks to free so that whole segments, or pages of expandable segments, can be
+//! released to the driver for a failed request.
 //!
-//! Before it gives up, the allocator gives back every segment that is wholly free. Which segments are emptied at the
-//! least cost is a knapsack, and sizes are multiples of a unit (2 MiB in practice): it is solved exactly, in units times
-//! segments. Of segments of one size only the cheapest can be among the answer. Pages of a segment that grows stand in a
-//! row: a block that reaches into several is paid for once.
+//! Before it fails, the allocator releases every segment that is entirely free. Which segments to empty at the least
+//! cost is a knapsack problem, with sizes in multiples of a unit (2 MiB in practice). It is solved exactly, in time
+//! units times segments. Of segments of one size only the cheapest can be part of the solution. Pages of an expandable
+//! segment are in a row: a block that spans several is counted once.
 
 use serde::Serialize;
 
@@ -13,36 +13,36 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 
-/// A larger table than of so many numbers is not made; the answer then need not be the smallest.
+/// Maximum size of the table; beyond it, the result need not be the smallest.
 const MOST_STEPS: u64 = 1 << 26;
 
-/// Live blocks that keep segments or pages from going back to the driver.
+/// Live blocks that keep segments or pages from being released to the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Release {
     /// Bytes of the live blocks.
     pub bytes: u64,
-    /// Bytes that the driver would get back.
+    /// Bytes that would be released to the driver.
     pub returned: u64,
-    /// Segments that would be empty.
+    /// Number of segments that would be empty.
     pub segments: u64,
-    /// Pages of segments that grow that would be.
+    /// Number of pages of expandable segments that would be empty.
     pub pages: u64,
-    /// Whether no other segments and pages would do with fewer bytes.
+    /// Whether no other segments and pages need fewer bytes.
     pub is_smallest: bool,
     /// The live blocks, by address.
     pub blocks: Vec<BlockId>,
 }
 
-/// Something that goes back to the driver as a whole.
+/// A unit that is released to the driver as a whole.
 struct Cell {
-    /// Its bytes.
+    /// Its size.
     gain: u64,
-    /// Bytes of the live blocks that reach into it.
+    /// Bytes of the live blocks that overlap it.
     alone: u64,
-    /// Of these, the ones that do not also reach into the cell before it.
+    /// The part of `alone` in blocks that do not also overlap the previous cell.
     after: u64,
     is_page: bool,
-    /// Whether blocks may reach into it from the cell before it.
+    /// Whether blocks of the previous cell may extend into it.
     is_chained: bool,
     /// The live blocks, by row of [`Cells::blocks`].
     blocks: std::ops::Range<usize>,
@@ -54,8 +54,8 @@ struct Cells {
     blocks: Vec<BlockId>,
 }
 
-/// What would have to go so that the driver gets back `short` bytes; none where nothing is short, or all that there is
-/// would not do. Private pools give nothing back.
+/// The blocks to free so that `short` bytes can be released; `None` if nothing is missing, or releasing everything
+/// would not be enough. Private pools release nothing.
 pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) -> Option<Release> {
     let mut cells = Cells::default();
     for segment in map.segments.iter().filter(|segment| segment.home.private.is_none()) {
@@ -87,7 +87,7 @@ pub fn release(trace: &Trace, map: &AddressMap, rules: &AllocRules, short: u64) 
 
 impl Cells {
     fn add(&mut self, map: &AddressMap, segment: &HeldSegment, rules: &AllocRules) {
-        // What is wholly free was not given back: nobody's absence would change that.
+        // An entirely free segment was not released, so freeing blocks would not change that.
         if segment.usage.blocks == 0 {
             return;
         }
@@ -114,7 +114,8 @@ impl Cells {
         self.add_pages(map, segment, rules.page(segment.home.pool), (first, &spans));
     }
 
-    /// The pages of a segment that grows, each wholly mapped; `spans` are its live blocks, of which the first is `first`.
+    /// Adds the pages of an expandable segment, each fully mapped; `spans` are its live blocks, starting with block
+    /// `first`.
     fn add_pages(
         &mut self,
         map: &AddressMap,
@@ -158,7 +159,7 @@ impl Cells {
         }
     }
 
-    /// Of whole segments of one size, keeps the cheapest, as many as could be needed.
+    /// Of whole segments of one size, keeps the cheapest, up to the number that could be needed.
     fn drop_hopeless(&mut self, short: u64) {
         let mut order: Vec<usize> = (0..self.rows.len()).filter(|&row| !self.rows[row].is_page).collect();
         order.sort_by_key(|&row| (self.rows[row].gain, self.rows[row].alone, row));
@@ -173,21 +174,21 @@ impl Cells {
         self.rows.retain(|_| kept.next().unwrap_or(false));
     }
 
-    /// The rows that give `short` bytes at the least cost; none where that would take too long to find.
+    /// The rows that release `short` bytes at the least cost; `None` if the search would take too long.
     fn cheapest(&self, short: u64) -> Option<Vec<usize>> {
         let unit = self.rows.iter().fold(0, |unit, cell| greatest_common_divisor(unit, cell.gain)).max(1);
         let needed = short.div_ceil(unit);
         let table = needed.checked_add(1)?.checked_mul(self.rows.len() as u64).filter(|steps| *steps <= MOST_STEPS)?;
         let width = usize::try_from(needed + 1).ok()?;
-        // Whether the row is taken, by row, by units that are still needed, and by whether the row before it was taken.
+        // Whether the row is taken, by row, by units still needed, and by whether the previous row was taken.
         let mut is_taken = vec![[0_u64; 2]; usize::try_from(table.div_ceil(64)).ok()?];
-        // The least cost of so many units from the rows behind, by whether the row before them was taken.
+        // The least cost of that many units from later rows, by whether the row before them was taken.
         let mut costs = [vec![u64::MAX; width], vec![u64::MAX; width]];
         (costs[0][0], costs[1][0]) = (0, 0);
         for (row, cell) in self.rows.iter().enumerate().rev() {
             let gain = usize::try_from(cell.gain / unit).ok()?;
             let price = [cell.alone, if cell.is_chained { cell.after } else { cell.alone }];
-            // From many units down: what is read, of fewer units, is still that of the rows behind.
+            // In descending order, so that the entries read, for fewer units, still belong to the later rows.
             for left in (0..width).rev() {
                 let (without, with) = (costs[0][left], costs[1][left.saturating_sub(gain)]);
                 for before in [0, 1] {
@@ -214,7 +215,7 @@ impl Cells {
         Some(chosen)
     }
 
-    /// Rows that give `short` bytes, the cheapest for their size first, without those that are not needed in the end.
+    /// Rows that release `short` bytes, cheapest for their size first, without those that turn out unnecessary.
     fn greedy(&self, short: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let price = |row: &usize| u128::from(self.rows[*row].alone);
@@ -303,7 +304,7 @@ mod tests {
                 assert_eq!(price(&cells, &chosen), least, "{rows:?} for {short}: {chosen:?}");
                 assert!(gain(&chosen) >= short && gain(&cells.greedy(short)) >= short);
             }
-            // Without chains, as many of each size as could be needed are enough.
+            // Without chains, the number of each size that could be needed is enough.
             cells.rows.iter_mut().for_each(|cell| (cell.is_chained, cell.is_page) = (false, false));
             let before = cells.cheapest(short).unwrap();
             let costs = price(&cells, &before);
@@ -312,12 +313,12 @@ mod tests {
         }
     }
 
-    /// The one out-of-memory of `text`, on a device of 100 MiB whose segments begin at multiples of 1 GiB.
+    /// The only out-of-memory of `text`, on a device of 100 MiB whose segments start at multiples of 1 GiB.
     fn failed(text: &str, settings: &str) -> FailedRequest {
         let mut trace = trace_from_text(text).unwrap();
         let mut next = std::collections::HashMap::new();
         for row in 0..trace.blocks.len() {
-            // The stream says which segment a block lies in.
+            // The stream gives the segment of a block.
             let segment = std::mem::take(&mut trace.blocks.stream[row].0);
             let at = next.entry(segment).or_insert(segment << 30);
             trace.blocks.address[row] = *at;
@@ -336,7 +337,7 @@ mod tests {
 
     #[test]
     fn emptied_segments_make_room_where_no_segment_is_long_enough() {
-        // Segments of 20 MiB: in the first 16 MiB live, in the second 6, in the third 3 and in a small one 1 MiB.
+        // Segments of 20 MiB: 16 MiB live in the first, 6 in the second, 3 in the third, and 1 MiB in a small one.
         let text = "segment_alloc 0x40000000 20971520\nalloc a 16777216 stream=1\n\
                     segment_alloc 0x80000000 20971520\nalloc b 6291456 activation #relu @net stream=2\n\
                     segment_alloc 0xc0000000 20971520\nalloc c 3145728 gradient #matmul @net stream=3\n\
@@ -357,7 +358,7 @@ mod tests {
 
     #[test]
     fn pages_of_a_segment_that_grows_are_emptied_where_fewest_bytes_reach_into_them() {
-        // Pages of 20 MiB with blocks of 15, 10, 30 and 5 MiB: the second lies in two pages, the third in two more.
+        // Pages of 20 MiB with blocks of 15, 10, 30 and 5 MiB: the second spans two pages, the third two more.
         let text = "segment_map 0x40000000 62914560\nalloc a 15728640 stream=1\nalloc b 10485760 stream=1\n\
                     alloc c 31457280 stream=1\nalloc d 5242880 stream=1\noom 62914560 free=";
         let told = |free: u64| {

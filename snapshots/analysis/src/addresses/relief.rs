@@ -1,26 +1,26 @@
-//! Relief: the fewest bytes of neighbouring live blocks whose absence would make room for a request.
+//! Finds the fewest bytes of neighbouring live blocks to free so that a request fits.
 
 use serde::Serialize;
 
 use super::map::{AddressMap, Content, HeldSegment};
 use highwater_snapshots::ids::BlockId;
 
-/// Live blocks next to each other, in one segment, that stand in the way of a request.
+/// Neighbouring live blocks in one segment that prevent a request from fitting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Relief {
-    /// The first address of the range that would become free.
+    /// The start address of the range that would become free.
     pub address: u64,
     /// The length of that range.
     pub free: u64,
     /// Bytes of the live blocks in it: no other range of the pool that is long enough has fewer.
     pub bytes: u64,
-    /// Bytes in it that wait for a stream, and would be free without anybody's doing.
+    /// Bytes in it that wait for a stream, and will become free anyway.
     pub waiting: u64,
     /// The live blocks, by address.
     pub blocks: Vec<BlockId>,
 }
 
-/// The cheapest range of `needed` bytes among `segments` of `map`; none where no segment is that long. An expandable
+/// The cheapest range of `needed` bytes among `segments` of `map`; `None` if no segment is that long. An expandable
 /// segment may grow by `tail` bytes.
 pub fn relief<'a>(
     map: &'a AddressMap,
@@ -56,17 +56,18 @@ pub fn relief<'a>(
     })
 }
 
-/// Neighbouring pieces, and bytes behind the end of the segment.
+/// Neighbouring pieces, and bytes after the end of the segment.
 struct Window {
     pieces: std::ops::Range<usize>,
     beyond: u64,
 }
 
-/// A window slides over the segment: for each end the shortest that is long enough, which holds the fewest live bytes.
+/// Slides a window over the segment: for each end, the shortest one that is long enough, which has the fewest live
+/// bytes.
 fn cheapest(map: &AddressMap, segment: &HeldSegment, needed: u64, tail: u64) -> Option<(u64, Window)> {
     let pieces = map.pieces_of(segment);
     let length = |row: usize| pieces.get(row).map_or(0, |piece| piece.bytes());
-    // Blocks go as a whole: a block's rounding never goes without what was asked for.
+    // Blocks are freed as a whole: a block's rounding stays with its requested bytes.
     let is_seam = |row: usize| {
         !matches!(pieces.get(row).map(|piece| piece.content), Some(Content::Rounding(of))
         if row > 0 && pieces[row - 1].content == Content::Live(of))
@@ -84,14 +85,14 @@ fn cheapest(map: &AddressMap, segment: &HeldSegment, needed: u64, tail: u64) -> 
         }
         free += length(row);
         price += cost(row);
-        // The end of a segment may reach beyond it; within it, a block ends with its rounding.
+        // The window may extend past the end of a segment; within it, a block ends with its rounding.
         let is_last = pieces[row + 1..].iter().all(|piece| piece.content == Content::Unmapped);
         let beyond = if is_last { tail } else { 0 };
         if !is_seam(row + 1) {
             continue;
         }
         loop {
-            // The next piece that a window may begin with.
+            // The next piece that may begin a window.
             let mut next = first + 1;
             while next <= row && !is_seam(next) {
                 next += 1;

@@ -1,4 +1,4 @@
-//! Maps, lanes and autopsies against answers worked out byte by byte, without any of their indices.
+//! Checks maps, lanes and out-of-memory analyses byte by byte against expected values computed without the indexes.
 
 use super::fit::driver_free;
 use super::*;
@@ -24,7 +24,7 @@ impl Asked {
         Self { trace, index, live, series }
     }
 
-    /// Blocks lie one after the other from `first` on, unless `addresses` say otherwise.
+    /// Blocks are placed one after the other from `first` on, unless `addresses` overrides them.
     fn of(text: &str, addresses: &[u64]) -> Self {
         let mut trace = trace_from_text(text).unwrap();
         for (row, address) in addresses.iter().enumerate() {
@@ -62,7 +62,7 @@ fn words(map: &AddressMap) -> Vec<String> {
     map.segments.iter().map(|held| map.pieces_of(held).iter().map(piece).collect::<Vec<_>>().join(", ")).collect()
 }
 
-/// What holds at every sum of a map, whatever the recording.
+/// Checks the invariants of a map's sums, which hold for any recording.
 fn check_sums(map: &AddressMap) {
     let mut usage = Usage::default();
     for segment in &map.segments {
@@ -82,7 +82,7 @@ fn check_sums(map: &AddressMap) {
     assert_eq!(map.is_exact(), usage.held() == map.totals.reserved);
 }
 
-/// The content of every byte at `moment`, from the rows of the trace alone.
+/// The content of every byte at `moment`, computed only from the rows of the trace.
 fn by_hand(trace: &Trace, moment: usize, bytes: usize) -> Vec<Option<Content>> {
     let is_past = |event: EventId| event.index().is_some_and(|event| event < moment);
     let mut memory = vec![None; bytes];
@@ -94,7 +94,7 @@ fn by_hand(trace: &Trace, moment: usize, bytes: usize) -> Vec<Option<Content>> {
         paint(segment.range.address, segment.range.bytes, Some(Content::Unmapped));
     }
     for event in 0..=moment {
-        // Moment 0 has the baseline alone.
+        // Moment 0 has only the baseline.
         for id in trace.segments.ids() {
             let segment = trace.segments.get(id);
             let now = event.checked_sub(1).map_or(EventId::NONE, EventId::from_index);
@@ -125,15 +125,15 @@ fn by_hand(trace: &Trace, moment: usize, bytes: usize) -> Vec<Option<Content>> {
     memory
 }
 
-/// A little allocator at work: first fit in segments of 64 bytes that come and go, and in pages of 16 bytes that are
-/// mapped and unmapped side by side from address 1024 on.
+/// A small allocator: first fit in segments of 64 bytes that are allocated and released, and in adjacent pages of 16
+/// bytes that are mapped and unmapped from address 1024 on.
 fn random_trace(seed: u64) -> Trace {
     let mut state = seed;
     let mut random = move |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    // None: not held; some: free or not.
+    // `None`: not reserved; `Some`: whether it is free.
     let mut memory: Vec<Option<bool>> = vec![None; 1280];
     let (mut text, mut addresses, mut live, mut waiting) = (String::new(), Vec::new(), Vec::new(), Vec::new());
     let mut names = 0;
@@ -200,7 +200,7 @@ fn every_byte_of_random_recordings_is_told_as_it_was() {
             assert!(map.is_exact() && map.strays.is_empty(), "seed {seed}, moment {moment}");
             for (address, expected) in by_hand(&asked.trace, moment, 1280).into_iter().enumerate() {
                 let told = map.piece_at(address as u64).map(|(_, piece)| piece.content);
-                // An expandable segment of which nothing is mapped is no segment.
+                // An expandable segment without mapped pages is not a segment.
                 if told.is_some() || expected != Some(Content::Unmapped) {
                     assert_eq!(told, expected, "seed {seed}, moment {moment}, address {address}");
                 }
@@ -316,7 +316,7 @@ fn the_largest_request_that_fits_is_told_by_pool_and_stream() {
     let fits = [(0, MIB, None), (0, 10 * MIB - 1024, None), (7, 4 * MIB, None), (8, 0, None)];
     assert_eq!(told(None), fits, "small requests end at 1 MiB, and large ones begin there");
     let with = told(Some(30 * MIB)).into_iter().map(|(_, _, with)| with).collect::<Vec<_>>();
-    // Segments that are wholly free are given back first: 4 MiB, and somewhat less than one.
+    // Entirely free segments are released first: 4 MiB, and slightly less than one.
     assert_eq!(with, [MIB, 34 * MIB, 34 * MIB, 34 * MIB].map(Some));
 }
 
@@ -337,7 +337,7 @@ fn an_expandable_segment_grows_behind_its_end_and_between_its_parts() {
     trace.blocks.address[2] = 0x640_0000 + 20 * MIB;
     let map = Asked::new(trace).end();
     let told = rooms(&map, &rules, Some(50 * MIB));
-    // 30 MiB free, 20 not mapped, 20 free, then the block at the very end: behind it, two pages.
+    // 30 MiB free, 20 not mapped, 20 free, then the block at the very end: after it, two pages.
     assert_eq!((told[0].fits, told[0].fits_with_driver), (30 * MIB, Some(70 * MIB)));
 }
 
@@ -359,7 +359,7 @@ fn with_capacity(mut asked: Asked, capacity_bytes: u64) -> Asked {
 
 const MIB: u64 = 1 << 20;
 
-/// A segment of 64 MiB with blocks of 8 MiB in it, of which those named are freed, and then a request of 20 MiB.
+/// A segment of 64 MiB with blocks of 8 MiB, of which `freed` are freed, and then a request of 20 MiB.
 fn crowded(freed: &str, oom: &str) -> Asked {
     let mut text = "segment_alloc 0x0 67108864\n".to_owned();
     for name in "abcdefgh".chars() {

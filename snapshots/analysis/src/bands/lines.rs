@@ -1,4 +1,4 @@
-//! Lines: the largest value of every total in each column of a window.
+//! The largest value of every total in each column of a window.
 
 use rayon::prelude::*;
 
@@ -8,8 +8,8 @@ use highwater_snapshots::trace::Trace;
 
 use super::{Window, run_of};
 
-/// For each column the largest of each total among the column's moments: each on its own, so that they need not have
-/// been reached together. Costs the columns, not the events that they span.
+/// The largest value of each total among the moments of each column; the totals need not peak together. The cost grows
+/// with the columns, not with the events they span.
 pub fn column_totals(trace: &Trace, series: &Series, window: &Window) -> Vec<Totals> {
     let run = run_of(window.width);
     let mut totals = vec![Totals::default(); window.width];

@@ -1,10 +1,10 @@
-//! Bands: every live block as a band in a stack over time, laid out for what is on screen.
+//! Draws every live block as a band in a stack over time, for the visible window.
 //!
-//! The usual layout keeps for each block the offset it had after every free below it, which costs frees × live blocks.
-//! Here no layout is kept at all. A column's moment and total are looked up in the pyramid of [`Series`], the blocks
-//! that differ from the column before in the pyramid of [`LiveIndex`], and the live blocks lie in piles that a pixel's
-//! centre is found in by sums. A picture costs its pixels and, at worst, the blocks alive at its columns' moments:
-//! never the events that it spans. All of it is exact at every zoom.
+//! The usual layout stores each block's offset after every free below it, which costs frees × live blocks. Here no
+//! layout is stored. A column's moment and total come from the pyramid of [`Series`], the blocks that differ from the
+//! previous column from the pyramid of [`LiveIndex`], and the live blocks are kept in piles with chunk sums, in which
+//! the block at a pixel's centre is found. The cost grows with the pixels and, at worst, the blocks live at the
+//! columns' moments, never with the events in the window. The result is exact at every zoom level.
 
 mod window;
 mod lines;
@@ -28,55 +28,55 @@ use walker::Walker;
 
 /// The rank of blocks that are left out of the stack.
 const HIDDEN: u8 = u8::MAX;
-/// Fewest columns that are worth a starting state of their own.
+/// Minimum number of columns that are worth a separate starting state.
 const MIN_COLUMNS: usize = 32;
 
 /// The stacking order of one device's blocks: by rank, and in block order within a rank.
 #[derive(Clone, Debug)]
 pub struct Bands {
     device: DeviceId,
-    /// The rank of each block of the trace; empty where all have the same.
+    /// The rank of each block of the trace; empty if all are equal.
     ranks: Vec<u8>,
     rank_count: usize,
 }
 
-/// A picture as the block under each pixel.
+/// A drawing as the block at each pixel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raster {
-    /// The block at each pixel's centre, column by column, each from the bottom up; none above the total.
+    /// The block at each pixel's centre, column by column, each from the bottom up; [`BlockId::NONE`] above the total.
     pub blocks: Vec<BlockId>,
-    /// Pixels in a column.
+    /// Pixels per column.
     pub height: usize,
     /// The columns, from left to right.
     pub columns: Vec<Column>,
-    /// What it took.
+    /// The cost of drawing it.
     pub cost: Cost,
 }
 
-/// A column of a picture: the moment among those it spans at which the total is largest, so that no peak is lost.
+/// A column of a drawing: of the moments it spans, the one at which the total is largest, so that no peak is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Events that have happened by then.
+    /// Number of events that have happened by then.
     pub moment: usize,
-    /// The exact total then, in bytes.
+    /// The exact total at that moment, in bytes.
     pub bytes: u64,
 }
 
 impl Column {
-    /// The event after which this is the state; none for the baseline.
+    /// The event that leads to this state; `None` for the baseline.
     pub fn event(&self) -> Option<EventId> {
         self.moment.checked_sub(1).map(EventId::from_index)
     }
 }
 
-/// What a picture took, in operations.
+/// The cost of a drawing, in operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Events applied one by one, to find the columns' moments.
+    /// Events applied one by one to find the columns' moments.
     pub events: u64,
-    /// Blocks put on a pile.
+    /// Blocks added to a pile.
     pub blocks: u64,
-    /// Other numbers looked at: ends of blocks, sums of piles, blocks in them.
+    /// Other values read: ends of blocks, sums of piles, blocks in them.
     pub visits: u64,
 }
 
@@ -91,14 +91,14 @@ impl std::ops::AddAssign for Cost {
 /// The whole stack at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Events that have happened by then.
+    /// Number of events that have happened by then.
     pub moment: usize,
-    /// Blocks from the bottom up, each with the bytes it covers; blocks of no bytes are left out.
+    /// Blocks from the bottom up, each with the bytes it covers; empty blocks are left out.
     pub bands: Vec<(BlockId, Range<u64>)>,
 }
 
 impl Stack {
-    /// The block that covers byte `offset`, and the bytes that it covers; `None` from the total on.
+    /// The block that covers byte `offset`, and the bytes it covers; `None` at or above the total.
     pub fn band_at(&self, offset: u64) -> Option<&(BlockId, Range<u64>)> {
         let after = self.bands.partition_point(|(_, bytes)| bytes.end <= offset);
         self.bands.get(after)
@@ -111,24 +111,24 @@ impl Stack {
 }
 
 impl Raster {
-    /// The pixels of column `x`, from the bottom up; none where there is no such column.
+    /// The pixels of column `x`, from the bottom up; empty if the column does not exist.
     pub fn column(&self, x: usize) -> &[BlockId] {
         self.blocks.get(x * self.height..(x + 1) * self.height).unwrap_or_default()
     }
 
-    /// The block at pixel `y` from the bottom of column `x`: what is under a pointer there.
+    /// The block at pixel `y` from the bottom of column `x`.
     pub fn block_at(&self, x: usize, y: usize) -> Option<BlockId> {
         self.column(x).get(y).copied().filter(|block| block.is_some())
     }
 }
 
 impl Bands {
-    /// Stacks the blocks of `device` in block order: baseline at the bottom, then as they were allocated.
+    /// Stacks the blocks of `device` in block order: baseline at the bottom, then by allocation.
     pub fn in_block_order(_trace: &Trace, device: DeviceId) -> Self {
         Self { device, ranks: Vec::new(), rank_count: 1 }
     }
 
-    /// Stacks the blocks of `device` by the rank, below 255, that `rank_of` gives them, and in block order within a rank.
+    /// Stacks the blocks of `device` by rank, below 255, as given by `rank_of`, and in block order within a rank.
     pub fn grouped(trace: &Trace, device: DeviceId, rank_of: impl Fn(BlockId) -> u8 + Sync) -> Self {
         let rows = 0..trace.blocks.len();
         let ranks: Vec<u8> =
@@ -137,7 +137,7 @@ impl Bands {
         Self { device, ranks, rank_count }
     }
 
-    /// The same order without the blocks that `is_shown` refuses: those above come down on those below.
+    /// The same order with only the blocks for which `is_shown` is true; the others leave no gaps.
     pub fn showing(mut self, trace: &Trace, is_shown: impl Fn(BlockId) -> bool + Sync) -> Self {
         self.ranks.resize(trace.blocks.len(), 0);
         let ranks = self.ranks.par_iter_mut().with_min_len(1 << 14).enumerate();
@@ -150,14 +150,14 @@ impl Bands {
         self.device
     }
 
-    /// The picture of `window`: for each column the moment with the largest total, for each pixel the block at its
-    /// centre. `live` and `series` are those of the same trace and device.
+    /// Draws `window`: for each column the moment with the largest total, for each pixel the block at its centre.
+    /// `live` and `series` must be of the same trace and device.
     pub fn raster(&self, trace: &Trace, live: &LiveIndex, series: &Series, window: &Window) -> Raster {
         let (width, height) = (window.width, window.height);
         let mut blocks = vec![BlockId::NONE; width * height];
         let bytes_at: Vec<u64> = (0..height).map(|y| window.byte_at(y)).collect();
         let run = run_of(width);
-        // Each run of columns starts from the index of live blocks and walks on alone.
+        // Each run of columns starts from the index of live blocks and continues independently.
         let painted = blocks.par_chunks_mut((run * height).max(1)).enumerate().map(|(index, pixels)| {
             let mut walker = Walker::new(self, trace, live, window.metric);
             let columns = columns_of(trace, series, window, index * run..((index + 1) * run).min(width));
@@ -200,7 +200,7 @@ impl Bands {
         Stack { moment, bands: bands.filter(|(_, bytes)| !bytes.is_empty()).collect() }
     }
 
-    /// The bytes that `block` covers in each of `columns`, which go from left to right; `None` where it is not alive.
+    /// The bytes that `block` covers in each of `columns`, from left to right; `None` where it is not live.
     pub fn outline(
         &self,
         trace: &Trace,
@@ -231,8 +231,8 @@ impl Bands {
         outline
     }
 
-    /// The pixels of `block` in each column of `raster`, a picture in this stacking order, from the bottom up; `None`
-    /// where it has none. By halving, since a column's blocks lie in stacking order.
+    /// The pixels of `block` in each column of `raster`, which must have this stacking order, from the bottom up;
+    /// `None` if it has none. Uses binary search, since a column's blocks are in stacking order.
     pub fn pixels_of(&self, raster: &Raster, block: BlockId) -> Vec<Option<Range<usize>>> {
         let key = self.key(block);
         let of_column = |x: usize| {
@@ -250,7 +250,7 @@ impl Bands {
         self.ranks.get(block.0 as usize).copied().unwrap_or(0)
     }
 
-    /// What blocks are stacked by.
+    /// The sort key of blocks.
     #[inline]
     fn key(&self, block: BlockId) -> (u8, BlockId) {
         (self.rank(block), block)
@@ -261,12 +261,12 @@ impl Bands {
     }
 }
 
-/// How many columns one thread does in one go.
+/// Number of columns per task.
 fn run_of(width: usize) -> usize {
     width.div_ceil(rayon::current_num_threads()).max(MIN_COLUMNS)
 }
 
-/// The metric whose sum over blocks stands for `metric`.
+/// The metric to use for the blocks of `metric`.
 fn of_blocks(metric: Metric) -> Metric {
     if metric.is_of_blocks() { metric } else { Metric::Active }
 }
@@ -276,8 +276,8 @@ fn size_of(trace: &Trace, metric: Metric, row: usize) -> u64 {
     if metric == Metric::Requested { trace.blocks.requested[row] } else { trace.blocks.allocated[row] }
 }
 
-/// For each column of `run` the moment with the largest total among its own, the first of several; and the events that
-/// were walked to find them.
+/// For each column of `run`, its moment with the largest total (the first of several), and the number of events walked
+/// to find them.
 fn columns_of(trace: &Trace, series: &Series, window: &Window, run: Range<usize>) -> (Vec<Column>, u64) {
     let metric = of_blocks(window.metric);
     let mut walk = series.walk(trace);

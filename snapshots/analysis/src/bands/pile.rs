@@ -1,23 +1,23 @@
-//! Pile: the live blocks of one rank from the bottom up, in chunks that are passed over where nothing in them matters.
+//! The live blocks of one rank from the bottom up, in chunks that can be skipped.
 
 use highwater_snapshots::ids::BlockId;
 
-/// Blocks in a chunk at most.
+/// Maximum number of blocks in a chunk.
 const CHUNK: usize = 64;
 
-/// Blocks in stacking order. Only what is born after all others is added, and it goes on top.
+/// Blocks in stacking order. Blocks are added on top, in order of allocation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pile {
     chunks: Vec<Vec<Piled>>,
     /// The sum of each chunk's blocks.
     sums: Vec<u64>,
-    /// For each chunk the first event that ends one of its blocks.
+    /// For each chunk, the first event that ends one of its blocks.
     soonest: Vec<u32>,
     blocks: usize,
     bytes: u64,
-    /// So many bytes from the bottom are as they were when the pile was last painted.
+    /// Number of bytes from the bottom that are unchanged since the pile was last painted.
     steady: u64,
-    /// All its bytes then.
+    /// The total bytes at that time.
     painted: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Piled {
 }
 
 impl Pile {
-    /// Puts a block on top.
+    /// Adds a block on top.
     pub(super) fn push(&mut self, block: Piled) {
         self.blocks += 1;
         self.bytes += block.bytes;
@@ -50,7 +50,7 @@ impl Pile {
         }
     }
 
-    /// Takes out the blocks that have ended by `moment`. Gives how many numbers it looked at.
+    /// Removes the blocks that have ended by `moment`. Returns the number of values read.
     pub(super) fn drop_ended(&mut self, moment: u32) -> u64 {
         let mut looked_at = self.chunks.len();
         let heads = self.chunks.iter_mut().zip(&mut self.sums).zip(&mut self.soonest).enumerate();
@@ -74,7 +74,7 @@ impl Pile {
         if let Some(first) = first {
             self.steady = self.steady.min(self.sums[..first].iter().sum());
         }
-        // Thinned chunks are joined once they are four times as many as the blocks need.
+        // Sparse chunks are merged once there are four times as many as the blocks need.
         if self.chunks.len() > 8 + 4 * self.blocks / CHUNK {
             looked_at += self.blocks;
             let sparse = std::mem::take(self);
@@ -89,15 +89,15 @@ impl Pile {
         self.bytes
     }
 
-    /// How many bytes from the bottom are as they were when this was last called, and whether all are, no more and no
-    /// fewer.
+    /// The number of bytes from the bottom that are unchanged since the last call, and whether the whole pile is
+    /// unchanged.
     pub(super) fn take_steady(&mut self) -> (u64, bool) {
         let steady = std::mem::replace(&mut self.steady, self.bytes);
         let painted = std::mem::replace(&mut self.painted, self.bytes);
         (steady, steady == painted && painted == self.bytes)
     }
 
-    /// Paints its pixels. Gives how many numbers it looked at.
+    /// Paints its pixels. Returns the number of values read.
     pub(super) fn paint(&self, brush: &mut Brush<'_>) -> u64 {
         if brush.is_above(self.bytes) {
             return 1;
@@ -125,17 +125,17 @@ pub(super) struct Brush<'a> {
     pixels: &'a mut [BlockId],
     /// The next pixel.
     y: usize,
-    /// Where the next block begins.
+    /// The byte at which the next block begins.
     start: u64,
 }
 
 impl<'a> Brush<'a> {
-    /// A brush at pixel `y` of `pixels`, whose centres lie at `bytes_at`; those before it are painted already.
+    /// A brush at pixel `y` of `pixels`, whose centres are at `bytes_at`; the pixels before it are already painted.
     pub(super) fn new(bytes_at: &'a [u64], pixels: &'a mut [BlockId], y: usize) -> Self {
         Self { bytes_at, pixels, y, start: 0 }
     }
 
-    /// Passes over the next `bytes` bytes if no pixel has its centre there; whether it did.
+    /// Skips the next `bytes` bytes if no pixel has its centre there; returns whether it did.
     #[inline]
     fn is_above(&mut self, bytes: u64) -> bool {
         let end = self.start + bytes;

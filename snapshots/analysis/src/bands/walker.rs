@@ -1,4 +1,4 @@
-//! Walker: the stack of live blocks, carried from moment to moment by what differs between them.
+//! Moves the stack of live blocks from moment to moment by applying only the differences.
 
 use crate::{LiveIndex, Metric};
 use highwater_snapshots::ids::BlockId;
@@ -7,10 +7,10 @@ use highwater_snapshots::trace::Trace;
 use super::pile::{Brush, Pile, Piled};
 use super::{Bands, Cost, HIDDEN, of_blocks, size_of};
 
-/// The stack at one moment after another, from left to right.
+/// The stack at successive moments, from left to right.
 ///
-/// Blocks that are born and end between two moments are never looked at: a step costs the blocks that are born and
-/// stay, and a look at those that were there.
+/// Blocks that begin and end between two moments are never visited: a step costs the new blocks that stay, and a check
+/// of the existing ones.
 pub(super) struct Walker<'a> {
     bands: &'a Bands,
     trace: &'a Trace,
@@ -18,9 +18,9 @@ pub(super) struct Walker<'a> {
     metric: Metric,
     /// By rank.
     piles: Vec<Pile>,
-    /// The moment that the piles hold; none before the first.
+    /// The moment of the piles; `None` before the first.
     moment: Option<usize>,
-    /// Of interest are only the blocks that stack below this one.
+    /// If set, only blocks below this one are tracked.
     below: Option<BlockId>,
     cost: Cost,
 }
@@ -32,12 +32,12 @@ impl<'a> Walker<'a> {
         Self { bands, trace, live, metric, piles, moment: None, below: None, cost: Cost::default() }
     }
 
-    /// A walker of the blocks below `block` alone.
+    /// Restricts the walker to the blocks below `block`.
     pub(super) fn below(self, block: BlockId) -> Self {
         Self { below: Some(block), ..self }
     }
 
-    /// What it has cost so far.
+    /// The cost so far.
     pub(super) fn cost(&self) -> Cost {
         self.cost
     }
@@ -47,7 +47,7 @@ impl<'a> Walker<'a> {
         self.piles.iter().map(Pile::bytes).sum()
     }
 
-    /// Brings the stack to `moment`.
+    /// Moves the stack to `moment`.
     pub(super) fn go_to(&mut self, moment: usize) {
         let from = self.moment.filter(|now| *now <= moment);
         if from == Some(moment) {
@@ -76,12 +76,12 @@ impl<'a> Walker<'a> {
         self.moment = Some(moment);
     }
 
-    /// Fills a column from the bottom up; `bytes_at` says which byte lies at each pixel's centre. What is still as in
-    /// `former`, the column painted last, is taken over.
+    /// Fills a column from the bottom up; `bytes_at` has the byte at each pixel's centre. Pixels unchanged since
+    /// `former`, the column painted last, are copied.
     pub(super) fn paint(&mut self, bytes_at: &[u64], former: Option<&[BlockId]>, pixels: &mut [BlockId]) {
         let (mut steady, mut is_steady) = (0, true);
         for pile in &mut self.piles {
-            // A pile that changed lifts or lowers those above it.
+            // A pile that changed shifts those above it.
             let (same, is_same) = pile.take_steady();
             steady += if is_steady { same } else { 0 };
             is_steady &= is_same;

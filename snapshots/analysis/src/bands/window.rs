@@ -1,39 +1,40 @@
-//! Window: the part of a recording that a picture shows, and which moments fall into each of its columns.
+//! The part of a recording that a drawing shows, and the moments in each of its columns.
 //!
-//! A *moment* is a number of events that have happened: moment 0 is the baseline, moment `m` the state after event
-//! `m - 1`. By event, moment `m` reaches from `m` to `m + 1` on the axis; by time, from its event's time to the next's.
+//! A *moment* is a number of events that have happened: moment 0 is the baseline, moment `m` the state after event `m -
+//! 1`. On an axis of events, moment `m` spans `m` to `m + 1`; on an axis of time, it spans from its event's time to the
+//! next event's.
 
 use std::ops::Range;
 
 use crate::Metric;
 use highwater_snapshots::trace::Trace;
 
-/// What the horizontal axis counts, and from where to where.
+/// The unit and range of the horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Across {
-    /// Moments; `0.0..n + 1.0` shows a recording of `n` events whole.
+    /// Moments; `0.0..n + 1.0` shows an entire recording of `n` events.
     Moments(Range<f64>),
     /// Nanoseconds since the recording's origin.
     Nanos(Range<f64>),
 }
 
-/// A view of a recording, as a grid of pixels.
+/// A view of a recording as a grid of pixels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
-    /// What a block's height is; for metrics that are no sums over blocks, the active bytes.
+    /// The metric for the height of blocks; metrics that are not sums over blocks use the active bytes.
     pub metric: Metric,
     /// The horizontal range.
     pub across: Across,
-    /// Columns.
+    /// Number of columns.
     pub width: usize,
     /// The vertical range, in bytes from the bottom of the stack.
     pub bytes: Range<u64>,
-    /// Pixels in a column.
+    /// Pixels per column.
     pub height: usize,
 }
 
 impl Window {
-    /// The moments of column `x`, never none. Every moment between the window's edges lies in some column.
+    /// The moments of column `x`, never empty. Every moment in the window is in some column.
     pub fn moments(&self, trace: &Trace, x: usize) -> Range<usize> {
         let last = trace.events.len();
         match &self.across {
@@ -47,7 +48,7 @@ impl Window {
                 let times = &trace.events.time_ns;
                 let before = |limit: f64| times.partition_point(|&time| (time as f64) < limit);
                 let first = before(from);
-                // The state before an event at the column's very edge belongs to the column to the left.
+                // The state before an event exactly at the column's edge belongs to the column to the left.
                 let is_at_edge = times.get(first).is_some_and(|&time| time as f64 == from);
                 let first = first + usize::from(is_at_edge);
                 first..before(to).max(first) + 1

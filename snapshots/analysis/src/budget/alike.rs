@@ -1,45 +1,45 @@
-//! Alike: what differs from a baseline, with groups that differ in numbers of their names alone as one row.
+//! Lists differences from a baseline, merging groups whose names differ only in numbers.
 
 use std::collections::HashMap;
 
 use super::entries::pattern;
 use crate::diff::{Diff, DiffGroup};
 
-/// Groups of one category whose places differ in numbers alone, and that hold the same before and now.
+/// Groups of one category whose places differ only in numbers, and that have the same bytes before and now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlikeGroups {
-    /// The values of the keys, with stars for numbers where there are several groups.
+    /// The key values, with `*` for numbers if there are several groups.
     pub key: Vec<String>,
-    /// How many groups they are.
+    /// Number of groups.
     pub groups: u64,
-    /// Their bytes in the baseline.
+    /// Bytes in the baseline.
     pub before: u64,
-    /// Their bytes now.
+    /// Bytes now.
     pub now: u64,
 }
 
 impl AlikeGroups {
-    /// What they gained, in bytes.
+    /// The difference in bytes.
     pub fn delta(&self) -> i128 {
         i128::from(self.now) - i128::from(self.before)
     }
 }
 
-/// What differs: the rows, with the rest, add up to the totals.
+/// The differences: the rows and the rest add up to the totals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differences {
-    /// What differs most, in either direction.
+    /// The largest differences, in either direction.
     pub rows: Vec<AlikeGroups>,
-    /// Groups that are not listed; those that are the same on both sides are among them.
+    /// Number of groups that are not listed, including unchanged ones.
     pub rest_groups: u64,
-    /// Their bytes in the baseline, and now.
+    /// Their bytes in the baseline and now.
     pub rest_bytes: [u64; 2],
-    /// The totals in the baseline, and now.
+    /// The totals in the baseline and now.
     pub bytes: [u64; 2],
 }
 
 impl Differences {
-    /// Of `diff`, which lists all its groups, the `top` rows.
+    /// The `top` rows of `diff`, which must list all its groups.
     pub fn of(diff: &Diff, top: usize) -> Self {
         let mut row_of: HashMap<(Vec<String>, u64, u64), usize> = HashMap::new();
         let mut rows: Vec<AlikeGroups> = Vec::new();
@@ -78,7 +78,7 @@ impl AlikeGroups {
     }
 }
 
-/// `blocks.*.fc1` for `blocks.17.fc1`.
+/// Replaces numbers by stars: `blocks.*.fc1` for `blocks.17.fc1`.
 fn with_stars(name: &str) -> String {
     name.split('.').map(pattern).collect::<Vec<_>>().join(".")
 }

@@ -1,26 +1,26 @@
-//! Allowance: by how much a peak may exceed another: a share of it, or bytes.
+//! The amount by which a peak may exceed a baseline's: a share or a number of bytes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use highwater_snapshots::units::{format_bytes, parse_bytes};
 
-/// Parts of a percent that are told apart.
+/// Units per percent.
 const PARTS: u64 = 1_000_000;
-/// Digits behind the point that these are.
+/// Decimal digits of a unit.
 const DIGITS: usize = 6;
 
-/// What may be added to a peak.
+/// The amount by which a peak may exceed a baseline's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowance {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So many millionths of a percent of the baseline.
+    /// A share of the baseline, in millionths of a percent.
     Share(u64),
 }
 
 impl Allowance {
-    /// In bytes, where the baseline is `bytes`; rounded down.
+    /// The allowance in bytes for a baseline of `bytes`, rounded down.
     pub fn of(self, bytes: u64) -> u64 {
         match self {
             Self::Bytes(allowed) => allowed,
@@ -44,7 +44,7 @@ impl fmt::Display for Allowance {
     }
 }
 
-/// `5%`, `2.5 %`, `5` (which is a share, too), or a size with its unit: `200MiB`.
+/// Parses `5%`, `2.5 %`, `5` (also a share), or a size with its unit: `200MiB`.
 impl FromStr for Allowance {
     type Err = String;
 
@@ -59,7 +59,7 @@ impl FromStr for Allowance {
             let parts = digits.parse::<u64>().map_err(|_| format!("'{text}' is too large"))?;
             return Ok(Self::Share(parts));
         }
-        let wrong = || format!("'{text}' is neither a share nor a size: write 5% or 200MiB");
+        let wrong = || format!("'{text}': expected a share or a size, such as 5% or 200MiB");
         if text.ends_with('%') {
             return Err(wrong());
         }

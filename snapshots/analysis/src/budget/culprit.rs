@@ -1,4 +1,4 @@
-//! Culprit: who is to blame for a broken budget, in a sentence.
+//! Names the cause of an exceeded budget in a sentence.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +12,27 @@ use crate::peak::{Moment, Peak, Query};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{format_bytes, format_count};
 
-/// Leaks that are named.
+/// Maximum number of leaks to name.
 const SHOWN_LEAKS: usize = 3;
 
-/// Who is to blame.
+/// The cause of an exceeded budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Culprit {
-    /// The category of the blocks, or in brackets what no block accounts for.
+    /// The category of the blocks, or in parentheses a name for bytes that belong to no block.
     pub category: String,
-    /// The module, or the line of code; numbers in it may be stars. Empty if unknown.
+    /// The module or the line of code, with `*` for numbers that vary; empty if unknown.
     pub place: String,
-    /// The operation that made most of them; empty where several did.
+    /// The operation that allocated most of the blocks; empty if several did.
     pub op: String,
-    /// Their bytes.
+    /// Bytes of the blocks.
     pub bytes: u64,
-    /// Their bytes in the baseline; none without one. For growth by steps, none.
+    /// Bytes of the blocks in the baseline; `None` without one, and for growth per step.
     pub baseline_bytes: Option<u64>,
-    /// All that in words.
+    /// The cause as a sentence.
     pub text: String,
 }
 
-/// In which words a budget's moment is told.
+/// The phrase for a budget's moment.
 pub(super) struct Circumstance {
     at: String,
 }
@@ -48,7 +48,7 @@ impl Circumstance {
         Self { at }
     }
 
-    /// What grew most from the baseline; none if nothing did.
+    /// The blocks that grew most since the baseline; `None` if nothing grew.
     pub(super) fn grown(&self, asked: [Asked<'_>; 2], [before, now]: [&Measured; 2]) -> Option<Culprit> {
         let keys = culprit_keys(asked[1].trace);
         let query = DiffQuery { keys: &keys, top: usize::MAX, filter: &now.filter };
@@ -56,7 +56,7 @@ impl Circumstance {
         let entries: Vec<Entry> =
             diff.groups.iter().map(|group| Entry::new(&group.key, keys[1], [group.a_bytes, group.b_bytes])).collect();
         let all: Vec<&Entry> = entries.iter().collect();
-        // One place that has most of the growth, whatever its categories, says more than any category.
+        // A place with most of the growth in any category is more informative than a category.
         let place = place_of(&all);
         let within: Vec<&Entry> = all.iter().copied().filter(|entry| entry.is_within(&place)).collect();
         let category = leading_category(&within)?;
@@ -77,7 +77,7 @@ impl Circumstance {
         Some(Culprit { category, place: lead.place.join("."), op: lead.op, bytes: is, baseline_bytes: Some(was), text })
     }
 
-    /// What holds most.
+    /// The blocks that use most.
     pub(super) fn held(&self, asked: Asked<'_>, now: &Measured) -> Option<Culprit> {
         let keys = culprit_keys(asked.trace);
         let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter };
@@ -106,8 +106,8 @@ impl Circumstance {
     }
 }
 
-/// What survives the steps of `growth`, which was asked for by [`culprit_keys`] with `place` in the middle: its leaks,
-/// unless one group is all that they keep, or else the group that grew most.
+/// The blocks that survive the steps of `growth`, which must be grouped by [`culprit_keys`] with `place` in the middle:
+/// its leaks, unless they are all in one group, else the group that grew most.
 pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     let group = growth.groups.first().filter(|group| group.net() > 0)?;
     if !growth.leaks.is_empty() && growth.recurring != group.survivors {
@@ -140,7 +140,7 @@ pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     })
 }
 
-/// The lines that keep memory of every step, of which `key` is the group that keeps most.
+/// The lines that keep memory of every step; `key` is the group that keeps most.
 fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
     let leaks = &growth.leaks;
     let lines = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
@@ -165,7 +165,7 @@ fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
     Some(Culprit { category, place, op: String::new(), bytes: kept.bytes, baseline_bytes: None, text })
 }
 
-/// Where blame falls within one category.
+/// The main place and operation within one category.
 struct Lead {
     place: Vec<String>,
     is_line: bool,
@@ -190,13 +190,13 @@ impl Lead {
         Self { place, is_line: key != GroupKey::Scope, op }
     }
 
-    /// Bytes before and now of its blocks among `own`.
+    /// Bytes of the blocks at this place among `own`, before and now.
     fn bytes(&self, own: &[&Entry]) -> [u64; 2] {
         let within = own.iter().filter(|entry| entry.is_within(&self.place));
         within.fold([0, 0], |[before, now], entry| [before + entry.before, now + entry.now])
     }
 
-    /// ``activations of scope `blocks.17` ``.
+    /// Formats the blocks: ``activations of scope `blocks.17` ``.
     fn named(&self, category: &str) -> String {
         let noun = noun(category);
         if self.place.is_empty() {
@@ -218,7 +218,7 @@ impl Lead {
         if self.op.is_empty() { String::new() } else { format!(", by op `{}`", self.op) }
     }
 
-    /// What else grew at the same place.
+    /// Describes what else grew at the same place.
     fn with_others(&self, all: &[&Entry]) -> String {
         let within: Vec<&Entry> = all.iter().copied().filter(|entry| entry.is_within(&self.place)).collect();
         let mut rows: Vec<(&str, i128)> = by_category(&within).into_iter().filter(|(_, sum)| *sum > 0).collect();
@@ -236,7 +236,7 @@ impl Lead {
         format!("; {place} {whole} in all: {}", parts.join(", "))
     }
 
-    /// The one among several alike that takes clearly more than the others on average.
+    /// Of several similar places, the one that uses clearly more than the others on average.
     fn outstanding(&self, own: &[&Entry]) -> Option<(String, u64)> {
         let mut sums: BTreeMap<&[String], u64> = BTreeMap::new();
         for entry in own.iter().filter(|entry| entry.is_within(&self.place)) {
@@ -257,7 +257,7 @@ fn by_category<'a>(entries: &[&'a Entry]) -> BTreeMap<&'a str, i128> {
     sums
 }
 
-/// The category that gained most; none if none gained.
+/// The category that grew most; `None` if none grew.
 fn leading_category(entries: &[&Entry]) -> Option<String> {
     let most = by_category(entries).into_iter().max_by_key(|(_, sum)| *sum);
     most.filter(|(_, sum)| *sum > 0).map(|(category, _)| category.to_owned())
@@ -271,7 +271,7 @@ fn size(bytes: i128) -> String {
     format_bytes(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// A category as a noun of many.
+/// The plural of a category.
 fn noun(category: &str) -> &str {
     match category {
         "parameter" => "parameters",

@@ -1,19 +1,19 @@
-//! Entries: what holds memory by category, place and operation, and the place in the module tree where most of it is.
+//! Sums memory by category, place and operation, and finds the place in the module tree that has most of it.
 
 use crate::group_key::GroupKey;
 use highwater_snapshots::trace::Trace;
 
-/// A place has so many of four parts of what is looked for.
+/// Quarters of the total that a place must have to count as the main one.
 const MOST_PARTS: i128 = 3;
 
-/// What blame is looked for by: category, then the module, or the line of code where a recording names no modules, then
-/// the operation.
+/// The keys for finding a cause: category, then the module (or the line of code if the recording names no modules),
+/// then the operation.
 pub fn culprit_keys(trace: &Trace) -> [GroupKey; 3] {
     let place = if trace.tables.scopes.is_empty() { GroupKey::Frame } else { GroupKey::Scope };
     [GroupKey::Category, place, GroupKey::Op]
 }
 
-/// A group of blocks. Without a former recording, `before` is 0.
+/// A group of blocks. Without a baseline, `before` is 0.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) category: String,
@@ -26,7 +26,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// From the values of [`culprit_keys`].
+    /// Creates an entry from the values of [`culprit_keys`].
     pub(super) fn new(key: &[String], place: GroupKey, [before, now]: [u64; 2]) -> Self {
         let known = |at: usize| key.get(at).filter(|name| !name.starts_with('(')).cloned().unwrap_or_default();
         let (place_name, category) = (known(1), key.first().cloned().unwrap_or_default());
@@ -42,26 +42,26 @@ impl Entry {
         i128::from(self.now) - i128::from(self.before)
     }
 
-    /// Whether it lies at `place` or below.
+    /// Whether it is at `place` or below.
     pub(super) fn is_within(&self, place: &[String]) -> bool {
         place.len() <= self.path.len()
             && place.iter().zip(&self.path).all(|(want, have)| want == have || *want == pattern(have))
     }
 }
 
-/// What those gained that did.
+/// The sum of all increases, ignoring decreases.
 pub(super) fn gain_of_gainers<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> i128 {
     entries.into_iter().map(|entry| entry.delta().max(0)).sum()
 }
 
-/// The deepest place that has most of what `entries` gained: `blocks.17.mlp`, or where several alike share it,
-/// `blocks.*.mlp`. Empty where no place does.
+/// The deepest place with most of the growth of `entries`: `blocks.17.mlp`, or if several similar places share it,
+/// `blocks.*.mlp`. Empty if there is none.
 pub(super) fn place_of(entries: &[&Entry]) -> Vec<String> {
     let whole = gain_of_gainers(entries.iter().copied());
     descend(entries, Vec::new(), whole)
 }
 
-/// The place below the root that gained most, and from there the deepest that has most of that.
+/// The place below the root that grew most, then the deepest place within it that has most of that growth.
 pub(super) fn leading_place(entries: &[&Entry]) -> Vec<String> {
     let Some((first, whole)) = largest(entries, 0, pattern) else { return Vec::new() };
     let within: Vec<&Entry> =
@@ -86,7 +86,7 @@ fn is_most(part: i128, whole: i128) -> bool {
     part > 0 && part * 4 >= whole * MOST_PARTS
 }
 
-/// The part of the path at `depth`, by the name that `name` makes of it, that gained most.
+/// The part of the path at `depth` that grew most, with names normalized by `name`.
 fn largest(entries: &[&Entry], depth: usize, name: impl Fn(&str) -> String) -> Option<(String, i128)> {
     let mut sums = std::collections::BTreeMap::new();
     for entry in entries {
@@ -98,7 +98,8 @@ fn largest(entries: &[&Entry], depth: usize, name: impl Fn(&str) -> String) -> O
     most.filter(|(_, sum)| *sum > 0)
 }
 
-/// A star for a name that is a number, as layers have: names that merely have a number in them may mean different things.
+/// A star for a name that is entirely a number, as layers have; names that only contain a number may mean different
+/// things.
 pub(super) fn pattern(name: &str) -> String {
     let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { "*".to_owned() } else { name.to_owned() }

@@ -1,4 +1,4 @@
-//! Measure: what a recording takes of what a budget limits, and when.
+//! Measures the value that a budget limits, and its moment.
 
 use std::cell::OnceCell;
 
@@ -15,16 +15,16 @@ use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
-/// What is taken, when, and by which blocks.
+/// A measured value, its moment, and its blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) bytes: u64,
     pub(super) moment: Moment,
-    /// The blocks that count.
+    /// Selects the blocks that count.
     pub(super) filter: Filter,
 }
 
-/// A recording that is measured. What several budgets need is worked out once.
+/// A recording to measure. Caches what several budgets need.
 pub(super) struct Measure<'a> {
     pub(super) asked: Asked<'a>,
     metric: Metric,
@@ -32,7 +32,7 @@ pub(super) struct Measure<'a> {
     categories: OnceCell<[Largest; Category::ALL.len()]>,
 }
 
-/// The largest total of a category, and the first event that reaches it; none for the state before the first.
+/// The largest total of a category, and the first event that reaches it; `None` for the state before the first.
 #[derive(Clone, Copy, Debug, Default)]
 struct Largest {
     bytes: u64,
@@ -44,7 +44,7 @@ impl<'a> Measure<'a> {
         Self { asked, metric, phases: OnceCell::new(), categories: OnceCell::new() }
     }
 
-    /// What `budget` limits; growth as the peak.
+    /// Measures the value that `budget` limits; for growth, the peak.
     pub(super) fn of(&self, budget: &Budget) -> Result<Measured, String> {
         let peak = |metric| {
             let moment = Moment::peak(self.asked.trace, self.asked.series, metric);
@@ -61,11 +61,11 @@ impl<'a> Measure<'a> {
     fn category(&self, category: Category) -> Result<Measured, String> {
         let Asked { trace, series, .. } = self.asked;
         if !self.metric.is_of_blocks() {
-            return Err(format!("{} is no sum over blocks, and so has no categories", self.metric));
+            return Err(format!("{} is not a sum over blocks, so it has no categories", self.metric));
         }
         let says_none = trace.blocks.category.iter().all(|known| *known == Category::Unknown);
         if says_none && category != Category::Unknown && !trace.blocks.is_empty() {
-            return Err("the recording says no categories; let them be worked out with --categories guess".to_owned());
+            return Err("the recording has no categories; infer them with --categories guess".to_owned());
         }
         let all = self.categories.get_or_init(|| largest_of_categories(trace, series.device(), self.metric));
         let Largest { bytes, event } = all[category as usize];
@@ -89,7 +89,7 @@ impl<'a> Measure<'a> {
             let known: Vec<&str> = known.into_iter().map(Phase::name).collect();
             return Err(format!("the recording has no such phase; it has {}", known.join(", ")));
         };
-        // As for the peak of the recording, a later step stands for the first where it reaches the very same.
+        // As for the recording's peak, a later step replaces the first if it reaches exactly the same value.
         let first = device_steps(trace, series.device()).first().copied();
         let repeats = |other: &&PhaseRow| {
             other.phase == phase
@@ -100,7 +100,7 @@ impl<'a> Measure<'a> {
         };
         let repeated = row.step.filter(|step| Some(*step) == first).and_then(|_| rows.iter().find(repeats));
         let row = repeated.unwrap_or(row);
-        // Where the start is never exceeded, the state before the phase is the largest.
+        // If the start is never exceeded, the state before the phase is the largest.
         let event = row.peak_event.or_else(|| row.first.0.checked_sub(1).map(EventId));
         let moment = Moment { step: row.step, phase, ..Moment::at(trace, series, self.metric, event) };
         Ok(Measured { bytes: row.peak_bytes, moment, filter: Filter::default() })
@@ -118,7 +118,7 @@ fn largest_of_categories(trace: &Trace, device: DeviceId, metric: Metric) -> [La
         held[category] = if begins { held[category] + bytes } else { held[category] - bytes };
         begins.then_some(category)
     };
-    // A block that waits at the start comes and goes before the first event.
+    // A baseline block that waits for a stream is added and removed before the first event.
     baseline_effects(trace, device, |effect| {
         take(&mut held, effect);
     });

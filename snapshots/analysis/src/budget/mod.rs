@@ -1,4 +1,4 @@
-//! Budget: limits that a recording must keep, what it really takes, and who is to blame where it takes more.
+//! Checks a recording against memory budgets and finds the cause if one is exceeded.
 
 mod allowance;
 mod measure;
@@ -22,24 +22,24 @@ pub use entries::culprit_keys;
 use culprit::{Circumstance, of_steps};
 use measure::Measure;
 
-/// A limit. All sizes in bytes.
+/// A memory budget. All sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// Of the largest total of the recording.
+    /// Limits the peak of the recording.
     Peak(u64),
-    /// Of the largest `reserved`.
+    /// Limits the peak of `reserved`.
     Reserved(u64),
-    /// Of the blocks of one category, at whatever moment they hold most.
+    /// Limits the peak of one category, over all moments.
     Category(Category, u64),
-    /// Of the largest total within one phase, in whatever step.
+    /// Limits the peak within one phase, over all steps.
     Phase(Phase, u64),
-    /// Of what the peak may be above that of a baseline.
+    /// Limits by how much the peak may exceed a baseline's.
     Growth(Allowance),
-    /// Of what may be added with every step, on average over the steps that tell.
+    /// Limits the average growth per step over the steps that count.
     StepGrowth(u64),
 }
 
-/// Named as on the command line: `max-peak`, `max activation`, `max-phase backward`.
+/// Formats the name as on the command line: `max-peak`, `max activation`, `max-phase backward`.
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -54,13 +54,13 @@ impl fmt::Display for Budget {
 }
 
 impl Budget {
-    /// What is limited, in words.
+    /// Describes the limited value.
     pub fn subject(&self, metric: Metric) -> String {
         let total = metric.name().replace('_', " ");
         match self {
             Self::Peak(_) => format!("peak of {total}"),
             Self::Reserved(_) => "peak of reserved".to_owned(),
-            Self::Category(category, _) => format!("most {} at once", category.name().replace('_', " ")),
+            Self::Category(category, _) => format!("peak of {}", category.name().replace('_', " ")),
             Self::Phase(phase, _) => format!("peak of {total} in {phase}"),
             Self::Growth(allowance) => format!("peak of {total}, at most {allowance} above the baseline"),
             Self::StepGrowth(_) => format!("growth of {total} per step"),
@@ -68,37 +68,38 @@ impl Budget {
     }
 }
 
-/// A budget beside what the recording takes. All sizes in bytes.
+/// The result of checking a budget. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The budget.
     pub budget: Budget,
-    /// What may be taken at most. For growth that is the baseline's peak with what may be added.
+    /// The limit; for growth, the baseline's peak plus the allowance.
     pub limit_bytes: u64,
-    /// What is taken.
+    /// The measured value.
     pub actual_bytes: u64,
-    /// The same of the baseline, where there is one that has it.
+    /// The baseline's value, if there is a baseline that has it.
     pub baseline_bytes: Option<u64>,
-    /// When it is taken; the end of the window for growth by steps.
+    /// The moment of the value; for growth per step, the end of the window.
     pub moment: Moment,
-    /// Who is to blame; none where the budget is kept.
+    /// The cause; `None` if the budget is met.
     pub culprit: Option<Culprit>,
 }
 
 impl Outcome {
-    /// Whether more is taken than may be.
+    /// Whether the limit is exceeded.
     pub fn is_broken(&self) -> bool {
         self.actual_bytes > self.limit_bytes
     }
 
-    /// What is left of the budget; negative where it is broken.
+    /// The difference to the limit; negative if it is exceeded.
     pub fn headroom(&self) -> i128 {
         i128::from(self.limit_bytes) - i128::from(self.actual_bytes)
     }
 }
 
-/// Measures each of `budgets` on a recording and names who is to blame where one is broken: what grew most against
-/// `baseline`, else what holds most. Gives a result for each budget; an error says why it cannot be measured.
+/// Measures each of `budgets` on a recording and finds the cause of each exceeded one: what grew most since `baseline`,
+/// or without one what uses most. Returns one result per budget; an error is the reason why the budget cannot be
+/// measured.
 pub fn check(
     asked: Asked<'_>,
     baseline: Option<Asked<'_>>,
@@ -115,11 +116,11 @@ pub fn check(
 
 fn measured(own: &Measure<'_>, other: Option<&Measure<'_>>, budget: Budget) -> Result<Outcome, String> {
     let found = own.of(&budget)?;
-    // What the baseline does not have, such as a phase, is no reason not to measure it.
+    // A value that the baseline lacks, such as a phase, is still measured.
     let before = other.and_then(|other| other.of(&budget).ok());
     let limit_bytes = match (budget, &before) {
         (Budget::Growth(allowance), Some(before)) => before.bytes.saturating_add(allowance.of(before.bytes)),
-        (Budget::Growth(_), None) => return Err("there is no baseline to compare with".to_owned()),
+        (Budget::Growth(_), None) => return Err("no baseline recording to compare with".to_owned()),
         (
             Budget::Peak(limit)
             | Budget::Reserved(limit)
@@ -149,7 +150,7 @@ fn measured(own: &Measure<'_>, other: Option<&Measure<'_>>, budget: Budget) -> R
 
 fn step_growth(asked: Asked<'_>, baseline: Option<Asked<'_>>, metric: Metric, limit: u64) -> Result<Outcome, String> {
     if !metric.is_of_blocks() {
-        return Err(format!("{metric} is no sum over blocks, of which some could survive a step"));
+        return Err(format!("{metric} is not a sum over blocks, so its growth per step cannot be measured"));
     }
     let keys = culprit_keys(asked.trace);
     let filter = super::filter::Filter::default();

@@ -1,4 +1,4 @@
-//! Blocks: the single blocks that one side of a comparison holds and the other does not.
+//! The individual blocks that only one side of a comparison has.
 
 use std::collections::HashMap;
 
@@ -10,46 +10,45 @@ use crate::group_key::GroupKey;
 use crate::peak::Moment;
 use highwater_snapshots::ids::{BlockId, EventId};
 
-/// What two blocks share that are one and the same to a comparison; and their bytes.
+/// The keys that two blocks must share to match, besides their bytes.
 const SAME_BY: [GroupKey; 4] = [GroupKey::Category, GroupKey::Op, GroupKey::Scope, GroupKey::Stack];
 
-/// A block without its like on the other side.
+/// A block without a match on the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoneBlock {
     /// 0 for A, 1 for B.
     pub side: usize,
     /// The block, in that side's recording.
     pub block: BlockId,
-    /// Its bytes, of the metric that is compared.
+    /// Its bytes in the compared metric.
     pub bytes: u64,
-    /// What it is for.
+    /// The category.
     pub category: String,
-    /// The operation that asked for it; `(none)` if unknown.
+    /// The operation that allocated it; `(none)` if unknown.
     pub op: String,
-    /// The module in which that was; `(none)` if unknown.
+    /// The module that allocated it; `(none)` if unknown.
     pub scope: String,
-    /// The line of the program that asked for it; `(none)` if unknown.
+    /// The program line that allocated it; `(none)` if unknown.
     pub frame: String,
-    /// The event that made it; none for one from before the recording.
+    /// The event that allocated it; `None` if allocated before the recording.
     pub made: Option<EventId>,
 }
 
-/// The blocks that only one side holds: each block that has its like on the other side, of the same category, operation,
-/// module, stack and size, is left out together with it. B's bytes less A's are the difference of the moments, as far
-/// as blocks make it.
+/// The blocks that only one side has. Blocks of the two sides that match in category, operation, module, call stack and
+/// size are left out in pairs. B's bytes minus A's are the part of the difference between the moments that is in
+/// blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoneBlocks {
-    /// The largest, largest first.
+    /// The listed blocks, largest first.
     pub blocks: Vec<LoneBlock>,
-    /// How many each side has, of all.
+    /// Number of blocks on each side, listed or not.
     pub counts: [u64; 2],
-    /// Their bytes, of all.
+    /// Bytes of these blocks on each side.
     pub bytes: [u64; 2],
 }
 
 impl LoneBlocks {
-    /// Compares the blocks at two moments of the same metric, as far as they meet the query's filter, and lists the `top`
-    /// largest.
+    /// Compares the blocks at two moments of the same metric that pass the query's filter, and lists the `top` largest.
     pub fn of(sides: [Asked<'_>; 2], moments: &[Moment; 2], query: &DiffQuery<'_>, top: usize) -> Self {
         let metric = moments[0].metric;
         let found = [0, 1].map(|side| blocks_at(sides[side], &moments[side], query.filter).blocks);

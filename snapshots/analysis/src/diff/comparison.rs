@@ -1,26 +1,26 @@
-//! Comparison: all that sets two recordings apart, in the order in which people ask: settings, totals, phases, groups.
+//! A full comparison of two recordings: settings, totals, phases, groups.
 
 use super::{Asked, Diff, DiffQuery, PhasePair, Setting, phase_pairs, settings};
 use crate::metric::Metric;
 use crate::peak::Moment;
 use crate::phases::phases;
 
-/// Two recordings beside each other, or two moments of one.
+/// A comparison of two recordings, or of two moments of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// What the recordings say of themselves, also where they say the same.
+    /// The settings of both recordings, including equal ones.
     pub settings: Vec<Setting>,
-    /// The peaks of A and B in bytes, of each total that one of them has.
+    /// The peaks of A and B in bytes, for each total that one of them has.
     pub totals: Vec<(Metric, [u64; 2])>,
-    /// The phases of both, side by side; none where both are one recording.
+    /// The phases of both side by side; empty if both are the same recording.
     pub phases: Vec<PhasePair>,
-    /// The groups.
+    /// The differences by group.
     pub diff: Diff,
 }
 
 impl Comparison {
-    /// Compares two moments, both of the same metric. The filter is that of the groups: settings, totals and phases are
-    /// of whole recordings.
+    /// Compares two moments of the same metric. The filter only affects the groups: settings, totals and phases cover
+    /// the whole recordings.
     pub fn of(sides: [Asked<'_>; 2], moments: [Moment; 2], query: &DiffQuery<'_>) -> Self {
         let [a, b] = sides;
         let metric = moments[0].metric;

@@ -1,7 +1,7 @@
-//! Function: what stays of a line of a stack when code is moved: the function's name, without what a compiler adds.
+//! Normalizes function names for comparing stacks: without what a compiler adds.
 
-/// The name of a function without a compiler's hash (`::h0123456789abcdef`), without numbers of closures, and with all
-/// of its type parameters as one: `vit::Block<_>::forward::{{closure}}`.
+/// The name of a function without the compiler's hash (`::h0123456789abcdef`) and closure numbers, and with its type
+/// parameters replaced by one: `vit::Block<_>::forward::{{closure}}`.
 pub(super) fn bare_name(name: &str) -> String {
     let name = without_hash(name);
     let mut bare = String::with_capacity(name.len());
@@ -9,7 +9,7 @@ pub(super) fn bare_name(name: &str) -> String {
     let mut before = ' ';
     for c in name.chars() {
         match c {
-            // `<T as Trait>::method` begins with a bracket; `f<T>` and `f::<T>` have one after a name.
+            // `<T as Trait>::method` starts with a bracket; `f<T>` and `f::<T>` have one after a name.
             '<' if before.is_alphanumeric() || before == '_' || before == ':' || depth > 0 => {
                 if depth == 0 {
                     bare.push_str("<_>");
@@ -32,7 +32,7 @@ fn without_hash(name: &str) -> &str {
     }
 }
 
-/// `{{closure}}#3`, `{closure#3}` and `<lambda>.3` without the number, which shifts when another one is added before.
+/// `{{closure}}#3`, `{closure#3}` and `<lambda>.3` without the number, which changes when another one is added before.
 fn without_numbers(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut rest = name;

@@ -1,5 +1,5 @@
-//! Diff: what makes the difference between two moments, of two recordings or of one; the differences of the groups add
-//! up to the difference of the totals.
+//! Compares two moments, of two recordings or of one; the differences of the groups add up to the difference of the
+//! totals.
 
 mod function;
 mod paths;
@@ -34,43 +34,43 @@ pub use tree::{DiffNode, DiffTree, StackText};
 
 use unite::Unite;
 
-/// A recording, and what is needed to ask of one of its devices.
+/// A recording with the indexes for queries about one of its devices.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The recording.
     pub trace: &'a Trace,
     /// The totals of the device.
     pub series: &'a Series,
-    /// Its live blocks.
+    /// The live blocks of the device.
     pub live: &'a LiveIndex,
 }
 
 /// How two moments are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffQuery<'a> {
-    /// By what blocks are grouped.
+    /// The keys to group by.
     pub keys: &'a [GroupKey],
-    /// How many groups are listed.
+    /// Number of groups to list.
     pub top: usize,
-    /// Which blocks are looked at, on both sides.
+    /// The blocks to compare, on both sides.
     pub filter: &'a Filter,
 }
 
-/// How the two sides of a group were found to be the same.
+/// How the two sides of a group were matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Likeness {
-    /// All values of the keys are equal.
+    /// All key values are equal.
     #[default]
     Equal,
-    /// The same functions call one another, from other lines or files.
+    /// The same functions call each other, from other lines or files.
     Moved,
-    /// Functions stand between others that did not before, or have other names.
+    /// Functions were inserted, removed or renamed.
     Alike,
 }
 
 impl Likeness {
-    /// In a word or two.
+    /// A short name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Equal => "equal",
@@ -80,7 +80,7 @@ impl Likeness {
     }
 }
 
-/// What became of a group from A to B.
+/// The change of a group from A to B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -88,11 +88,11 @@ pub enum Change {
     OnlyInA,
     /// Only B has it.
     OnlyInB,
-    /// B has more bytes of it.
+    /// B has more bytes.
     Grown,
-    /// B has fewer bytes of it.
+    /// B has fewer bytes.
     Shrunk,
-    /// Both have the same bytes of it.
+    /// Both have the same bytes.
     Same,
 }
 
@@ -100,7 +100,7 @@ impl Change {
     /// Every change, from less to more.
     pub const ALL: [Self; 5] = [Self::OnlyInA, Self::Shrunk, Self::Same, Self::Grown, Self::OnlyInB];
 
-    /// What became of what has these bytes and blocks in A and B.
+    /// The change of a group with these bytes and blocks in A and B.
     pub fn of(bytes: [u64; 2], blocks: [u64; 2]) -> Self {
         let [is_in_a, is_in_b] = [0, 1].map(|side| bytes[side] > 0 || blocks[side] > 0);
         match (is_in_a, is_in_b, bytes[1].cmp(&bytes[0])) {
@@ -112,7 +112,7 @@ impl Change {
         }
     }
 
-    /// In words.
+    /// The name for tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OnlyInA => "only in A",
@@ -127,62 +127,64 @@ impl Change {
 /// Blocks that share the values of all keys, on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffGroup {
-    /// The values of the keys, as B has them, else A.
+    /// The key values in B, or in A if B has none.
     pub key: Vec<String>,
-    /// The values as A has them, where it has others: lines that moved, functions that were renamed.
+    /// The key values in A, if they differ: lines that moved, functions that were renamed.
     pub former_key: Option<Vec<String>>,
-    /// Their stacks in A and B, one of several where the keys do not tell them apart; none where a side has no blocks.
+    /// The call stacks in A and B, one of several if the keys do not distinguish them; [`StackId::NONE`] for a side
+    /// without blocks.
     pub stacks: [StackId; 2],
-    /// Their bytes in A.
+    /// Bytes in A.
     pub a_bytes: u64,
-    /// Their bytes in B.
+    /// Bytes in B.
     pub b_bytes: u64,
-    /// How many they are in A.
+    /// Number of blocks in A.
     pub a_blocks: u64,
-    /// How many they are in B.
+    /// Number of blocks in B.
     pub b_blocks: u64,
-    /// How the two sides were found to be the same.
+    /// How the two sides were matched.
     pub likeness: Likeness,
 }
 
 impl DiffGroup {
-    /// B's bytes less A's.
+    /// B's bytes minus A's.
     pub fn delta(&self) -> i128 {
         i128::from(self.b_bytes) - i128::from(self.a_bytes)
     }
 
-    /// What became of it.
+    /// The change from A to B.
     pub fn change(&self) -> Change {
         Change::of([self.a_bytes, self.b_bytes], [self.a_blocks, self.b_blocks])
     }
 }
 
-/// The difference of two moments. All sizes in bytes.
+/// The difference between two moments. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diff {
     /// The moment of A.
     pub a: Moment,
     /// The moment of B.
     pub b: Moment,
-    /// A's bytes in blocks that meet the filter; all, without one.
+    /// A's bytes in blocks that pass the filter; all bytes without a filter.
     pub a_bytes: u64,
-    /// B's.
+    /// B's bytes, likewise.
     pub b_bytes: u64,
-    /// The groups that differ most, in either direction.
+    /// The groups with the largest difference, in either direction.
     pub groups: Vec<DiffGroup>,
-    /// A's and B's bytes in groups that are not listed.
+    /// Bytes of A and B in groups that are not listed.
     pub rest_bytes: [u64; 2],
-    /// How many groups are not listed.
+    /// Number of groups that are not listed.
     pub rest_groups: u64,
 }
 
 impl Diff {
-    /// B's bytes less A's, as far as they meet the filter: the sum of all differences.
+    /// B's bytes minus A's in blocks that pass the filter: the sum of all differences.
     pub fn delta(&self) -> i128 {
         i128::from(self.b_bytes) - i128::from(self.a_bytes)
     }
 
-    /// Compares moment `a` of one recording with moment `b` of the other, or of the same. Both are of the same metric.
+    /// Compares moment `a` of one recording with moment `b` of the other, or of the same one; both must have the same
+    /// metric.
     pub fn of(sides: [Asked<'_>; 2], [a, b]: [Moment; 2], query: &DiffQuery<'_>) -> Self {
         let [first, second] = sides;
         let (of_a, of_b) = rayon::join(|| blocks_at(first, &a, query.filter), || blocks_at(second, &b, query.filter));
@@ -225,7 +227,7 @@ impl Diff {
         diff
     }
 
-    /// Lists the first `top` groups alone; the others join the rest.
+    /// Lists only the first `top` groups; adds the others to the rest.
     pub fn list(&mut self, top: usize) {
         let rest = self.groups.split_off(top.min(self.groups.len()));
         let rest_of = |of: fn(&DiffGroup) -> u64| -> u64 { rest.iter().map(of).sum() };
@@ -239,7 +241,7 @@ impl Diff {
 struct Sums {
     bytes: [u64; 2],
     blocks: [u64; 2],
-    /// Of the first block.
+    /// The stacks of the first block.
     stacks: [Option<StackId>; 2],
 }
 
@@ -251,10 +253,10 @@ impl Sums {
     }
 }
 
-/// What holds memory at a moment of one side.
+/// The memory of one side at its moment.
 struct Found {
     blocks: Vec<BlockId>,
-    /// Bytes that no block accounts for, by name.
+    /// Bytes that belong to no block, by name.
     beside: Vec<(&'static str, u64)>,
 }
 
@@ -273,7 +275,7 @@ fn blocks_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
     Found { blocks, beside }
 }
 
-/// Groups of what no block accounts for.
+/// Groups for the bytes that belong to no block.
 fn beside(a: &Found, b: &Found, keys: usize) -> Vec<DiffGroup> {
     let mut names: Vec<&'static str> = a.beside.iter().chain(&b.beside).map(|(name, _)| *name).collect();
     names.sort_unstable();
@@ -308,12 +310,12 @@ pub enum DiffAt {
 }
 
 impl DiffAt {
-    /// The ends of a device's last two whole steps, which show what survives a step; none if it has fewer than two.
+    /// The ends of a device's last two whole steps, which show what survives a step; `None` if it has fewer than two.
     pub fn last_steps(trace: &Trace, device: DeviceId) -> Option<[Self; 2]> {
         Some(StepWindow::last_two(trace, device)?.map(Self::StepEnd))
     }
 
-    /// The moment in a recording; none if it has no such step.
+    /// Finds the moment in a recording; `None` if the recording has no such step.
     pub fn find(self, asked: Asked<'_>, metric: Metric) -> Option<Moment> {
         let Asked { trace, series, .. } = asked;
         match self {
@@ -330,7 +332,7 @@ impl DiffAt {
                 let range = trace.spans.step_range(step)?;
                 let events = range.start as usize..range.end as usize;
                 let event = series.largest(trace, metric, events.clone()).map(|(_, event)| event);
-                // A step that only frees is largest before its first event.
+                // A step that only frees has its maximum before its first event.
                 let start = series.before_position(trace, events.start).get(metric);
                 let at_start = event.is_none_or(|event| series.after(trace, event).get(metric) < start);
                 let event = if at_start {

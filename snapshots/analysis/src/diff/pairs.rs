@@ -1,11 +1,11 @@
-//! Pairs: which stack of A is which of B. Lines and files that moved do not matter; nor does a function that was put
-//! between two others or taken out, or that was renamed while what it calls stayed the same.
+//! Matches the call stacks of two recordings. Lines and files may have moved, functions may have been inserted or
+//! removed between two others, or renamed while their callees stayed the same.
 //!
-//! Both trees of functions are walked from the outermost functions inwards, level beside level. Functions of one name are
-//! one. Of those that are left, one that calls, through a few others at most, what is left on the other side was put in
-//! there: it is stepped over. Two that call mostly the same functions were renamed. So a change is found where it was
-//! made, once for all stacks that pass through it. The walk takes time linear in the trees, but for functions left at one
-//! place, which are compared with one another, and of which no more than a bounded number are.
+//! Both trees of functions are walked from the outermost functions inwards, level by level. Functions of the same name
+//! match. Among the rest, a function that calls, directly or through a few others, an unmatched function of the other
+//! side was inserted: it is skipped. Two functions that call mostly the same functions were renamed. So a change is
+//! found once, where it was made, for all stacks that pass through it. The walk takes time linear in the trees, except
+//! for the unmatched functions of one place, which are compared with each other and whose number is limited.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -15,9 +15,9 @@ use highwater_snapshots::tables::Tables;
 use super::Likeness;
 use super::paths::{Names, Paths};
 
-/// Functions left at one place of which more than this are not compared with one another.
+/// Maximum number of unmatched functions of one place that are compared with each other.
 const MOST_LEFT: usize = 64;
-/// Functions that were put in one inside the other: so many are stepped over.
+/// Maximum number of nested inserted functions that are skipped.
 const MOST_PUT_IN: usize = 4;
 
 /// Nodes of one tree by the name of their function.
@@ -30,7 +30,7 @@ struct Level {
     likeness: Likeness,
 }
 
-/// The partner of each stack of A that has one in B, with how alike they are. No stack has two partners.
+/// The match in B of each stack of A that has one, with its likeness. No stack has two matches.
 pub(super) fn pair_stacks(
     tables: [&Tables; 2],
     stacks: [&HashSet<StackId>; 2],
@@ -58,7 +58,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Functions `a` and `b` are the same: pairs the stacks that end in them, and goes on with what they call.
+    /// Functions `a` and `b` match: pairs the stacks that end in them, and continues with their callees.
     fn enter(&mut self, a: &[u32], b: &[u32], likeness: Likeness) {
         self.join_ends(a, b, likeness);
         let level = Level { a: self.callees(0, a), b: self.callees(1, b), likeness };
@@ -78,7 +78,7 @@ impl Walk<'_> {
         if left_a.is_empty() || left_b.is_empty() || left_a.len().max(left_b.len()) > MOST_LEFT {
             return;
         }
-        // What stands in B around functions of A, and the reverse.
+        // Functions inserted in B around functions of A, and the reverse.
         for name in left_b.keys().copied().collect::<Vec<u32>>() {
             if let Some(inner) = self.inside(1, &left_b[&name], &left_a) {
                 left_b.remove(&name);
@@ -95,7 +95,7 @@ impl Walk<'_> {
         }
         for a in left_a.values() {
             let alike = left_b.iter().find(|(_, b)| self.were_renamed(a, b)).map(|(name, _)| *name);
-            // One that ends here, and is alone on both sides, has a new name.
+            // A function that ends here and is the only one on both sides was renamed.
             let alone = || (left_b.len() == 1 && left_a.len() == 1).then(|| left_b.keys().next().copied()).flatten();
             if let Some(b) = alike.or_else(alone).and_then(|name| left_b.remove(&name)) {
                 self.enter(a, &b, Likeness::Alike);
@@ -103,8 +103,8 @@ impl Walk<'_> {
         }
     }
 
-    /// What the functions `nodes` of one side call, directly or through few others, at the first depth where one of
-    /// `others` is among it.
+    /// The callees of `nodes` of one side, direct or through a few others, at the first depth that contains one of
+    /// `others`.
     fn inside(&self, side: usize, nodes: &[u32], others: &ByName) -> Option<Vec<u32>> {
         let mut inner = nodes.to_vec();
         for _ in 0..MOST_PUT_IN {
@@ -116,13 +116,13 @@ impl Walk<'_> {
         None
     }
 
-    /// Takes out of `left` the functions whose names are among those of `nodes`, of the other side.
+    /// Removes from `left` the functions that share a name with `nodes` of the other side.
     fn take_shared(&self, left: &mut ByName, side: usize, nodes: &[u32]) -> Vec<u32> {
         let names: BTreeSet<u32> = nodes.iter().map(|&node| self.trees[side].nodes[node as usize].name).collect();
         names.into_iter().filter_map(|name| left.remove(&name)).flatten().collect()
     }
 
-    /// Whether at least half of all functions that either of them calls are called by both.
+    /// Whether at least half of the functions called by either are called by both.
     fn were_renamed(&self, a: &[u32], b: &[u32]) -> bool {
         let names = |side: usize, nodes: &[u32]| -> BTreeSet<u32> {
             self.callees(side, nodes).iter().map(|&node| self.trees[side].nodes[node as usize].name).collect()

@@ -1,4 +1,4 @@
-//! Paths: the stacks of one side as a tree of functions, outermost first, in which lines and files play no part.
+//! The call stacks of one side as a tree of functions, outermost first, ignoring lines and files.
 
 use std::collections::HashMap;
 
@@ -8,29 +8,29 @@ use highwater_snapshots::tables::Tables;
 
 use super::function::bare_name;
 
-/// Names of functions of both sides, by number.
+/// The function names of both sides, by number.
 pub(super) type Names = Interner<String>;
 
 /// A function that is called from its parent.
 #[derive(Debug, Default)]
 pub(super) struct PathNode {
-    /// Its name.
+    /// The function name.
     pub(super) name: u32,
-    /// What it calls, by name.
+    /// The callees, by name.
     pub(super) calls: HashMap<u32, u32>,
-    /// The stacks that end in it, in the order of their lines.
+    /// The stacks that end here, in the order of their lines.
     pub(super) ends: Vec<StackId>,
 }
 
 /// A tree of functions.
 #[derive(Debug)]
 pub(super) struct Paths {
-    /// The root, which is no function, then functions after their callers.
+    /// The root, which is not a function, then the functions after their callers.
     pub(super) nodes: Vec<PathNode>,
 }
 
 impl Paths {
-    /// The tree of `stacks`, each named once.
+    /// Builds the tree of `stacks`, which are distinct.
     pub(super) fn of(tables: &Tables, stacks: impl Iterator<Item = StackId>, names: &mut Names) -> Self {
         let mut paths = Self { nodes: vec![PathNode { name: u32::MAX, ..PathNode::default() }] };
         let mut known: HashMap<(u32, u32), u32> = HashMap::new();
@@ -58,8 +58,8 @@ impl Paths {
     }
 }
 
-/// The functions of a stack, outermost first. `known` remembers the names of lines by function and, for lines without
-/// one, by what stands in its place.
+/// The functions of a stack, outermost first. `known` caches the names of lines by function, and for lines without one,
+/// by what replaces it.
 fn functions(tables: &Tables, stack: StackId, names: &mut Names, known: &mut HashMap<(u32, u32), u32>) -> Vec<u32> {
     let mut out = Vec::new();
     for frame in tables.stack_frames(stack) {
@@ -71,7 +71,7 @@ fn functions(tables: &Tables, stack: StackId, names: &mut Names, known: &mut Has
             out.push(name);
         }
         if lines.is_empty() {
-            // An address says nothing once a program is built anew, unless it is the same build.
+            // Addresses change with each build, so they only match for the same build.
             let name = *known.entry((1, frame.0)).or_insert_with(|| names.intern(tables.address_text(frame)));
             out.push(name);
         }
@@ -80,7 +80,7 @@ fn functions(tables: &Tables, stack: StackId, names: &mut Names, known: &mut Has
     out
 }
 
-/// What orders stacks of the same functions: their lines, outermost first.
+/// The sort key of stacks with the same functions: their lines, outermost first.
 fn lines(tables: &Tables, stack: StackId) -> Vec<u32> {
     let frames = tables.stack_frames(stack);
     let mut lines: Vec<u32> = frames.flat_map(|frame| tables.frame_lines(frame).iter().map(|line| line.line)).collect();

@@ -1,4 +1,4 @@
-//! Settings: what two recordings say of themselves and their devices, and where they differ.
+//! Compares the settings of two recordings and their devices.
 
 use serde::Serialize;
 
@@ -6,25 +6,25 @@ use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
-/// One fact of both recordings; none where a recording does not say it.
+/// A setting of both recordings; `None` if a recording does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// What it is.
+    /// The name.
     pub name: String,
-    /// What A says.
+    /// The value in A.
     pub a: Option<String>,
-    /// What B says.
+    /// The value in B.
     pub b: Option<String>,
 }
 
 impl Setting {
-    /// Whether the recordings say different things.
+    /// Whether the values differ.
     pub fn differs(&self) -> bool {
         self.a != self.b
     }
 }
 
-/// The facts of both recordings, in the order in which A, then B has them.
+/// The settings of both recordings: A's in order, then those that only B has.
 pub fn settings(sides: [(&Trace, DeviceId); 2]) -> Vec<Setting> {
     let [a, b] = sides.map(|(trace, device)| facts(trace, device));
     let mut settings: Vec<Setting> =
@@ -38,7 +38,7 @@ pub fn settings(sides: [(&Trace, DeviceId); 2]) -> Vec<Setting> {
     settings
 }
 
-/// What one recording says; of what tells one run of a program from the next, such as times, nothing.
+/// The settings of one recording, without values that differ between runs of one program, such as times.
 fn facts(trace: &Trace, device: DeviceId) -> Vec<(String, String)> {
     let header = &trace.header;
     let mut facts = vec![

@@ -1,19 +1,19 @@
-//! Steps: steps and phases of one recording beside those of another, also where one has more.
+//! Aligns the steps and phases of two recordings, even if one has more.
 
 use crate::phases::PhaseRow;
 use highwater_snapshots::Phase;
 
-/// The same phase of the same step on both sides; none where a side has it not.
+/// The same phase of the same step on both sides; `None` for a side that does not have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhasePair {
-    /// A's.
+    /// The phase in A.
     pub a: Option<PhaseRow>,
-    /// B's.
+    /// The phase in B.
     pub b: Option<PhaseRow>,
 }
 
-/// Steps that belong together: step k with step k of the same number, and the last with the last where their numbers
-/// differ. Steps that one side has alone stand alone.
+/// Pairs of steps with the same number, and of the last steps if their numbers differ. Steps that only one side has are
+/// unpaired.
 pub fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
     let (Some((&last_a, first_a)), Some((&last_b, first_b))) = (a.split_last(), b.split_last()) else {
         let alone = a.iter().map(|&step| (Some(step), None));
@@ -36,7 +36,7 @@ pub fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
     pairs
 }
 
-/// The phases of both sides, in the order of A's, then of B's, step by step; what lies outside all steps comes first.
+/// The phases of both sides by step, in the order of A, then of B; phases outside all steps come first.
 pub fn phase_pairs(a: &[PhaseRow], b: &[PhaseRow]) -> Vec<PhasePair> {
     let steps = |rows: &[PhaseRow]| {
         let mut steps: Vec<u32> = rows.iter().filter_map(|row| row.step).collect();
@@ -55,7 +55,7 @@ fn of_step(rows: &[PhaseRow], step: Option<u32>) -> Vec<PhaseRow> {
     rows.iter().filter(|row| row.step == step).cloned().collect()
 }
 
-/// Phases of one step: the nth forward with the nth forward.
+/// Pairs the phases of one step: the nth forward with the nth forward.
 fn join(a: Vec<PhaseRow>, b: Vec<PhaseRow>) -> Vec<PhasePair> {
     let mut left: Vec<Option<PhaseRow>> = b.into_iter().map(Some).collect();
     let mut pairs: Vec<PhasePair> = Vec::new();
@@ -64,7 +64,7 @@ fn join(a: Vec<PhaseRow>, b: Vec<PhaseRow>) -> Vec<PhasePair> {
         let is_same = |other: &Option<PhaseRow>, phase: Phase| other.as_ref().is_some_and(|other| other.phase == phase);
         let found = (next..left.len()).find(|&at| is_same(&left[at], row.phase));
         if let Some(found) = found {
-            // What B has before it stands before it.
+            // Phases that B has before it are placed before it.
             for skipped in &mut left[next..found] {
                 pairs.extend(skipped.take().map(|b| PhasePair { a: None, b: Some(b) }));
             }

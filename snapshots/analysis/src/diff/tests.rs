@@ -1,4 +1,4 @@
-//! Tests of comparisons: sums, kinds of change, and which stacks are the same.
+//! Tests of comparisons: sums, kinds of change, and matching of stacks.
 
 use super::*;
 use highwater_snapshots::DeviceId;
@@ -33,7 +33,7 @@ fn diff(a: &str, b: &str, keys: &[GroupKey]) -> Diff {
     diff_at(a, b, keys, [DiffAt::Peak; 2], Metric::Requested, "")
 }
 
-/// Each group in a line: its key, both sums, what became of it, how alike the sides are.
+/// Each group as a line: key, both sums, change, likeness.
 fn lines(diff: &Diff) -> Vec<String> {
     let line = |group: &DiffGroup| {
         let key = group.key.join(", ").replace('\n', " < ");

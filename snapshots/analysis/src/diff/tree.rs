@@ -1,4 +1,4 @@
-//! DiffTree: the groups of a comparison as a tree, key within key and function within function, for a flame graph.
+//! The groups of a comparison as a tree of keys and functions, for a flame graph.
 
 use std::collections::HashMap;
 
@@ -12,39 +12,39 @@ use highwater_snapshots::tables::Tables;
 /// Blocks of both sides that share a path. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffNode {
-    /// The last part of the path: a value of a key, or a line of a stack; empty for the root.
+    /// The last part of the path: a key value or a line of a stack; empty for the root.
     pub name: String,
-    /// What it is part of; the root is part of itself.
+    /// The parent node; the root is its own parent.
     pub parent: u32,
-    /// What it is made of, widest first.
+    /// The child nodes, widest first.
     pub children: Vec<u32>,
     /// The bytes in A and B.
     pub bytes: [u64; 2],
     /// The blocks in A and B.
     pub blocks: [u64; 2],
-    /// The sum, over its groups, of the bytes of the side that has more: what a picture of both needs.
+    /// The sum over its groups of the larger side's bytes: the width of a drawing of both sides.
     pub extent: u64,
-    /// The group that ends here, by its row among those the tree was made of.
+    /// The group that ends here, as an index into the groups of the tree.
     pub group: Option<u32>,
 }
 
 impl DiffNode {
-    /// B's bytes less A's.
+    /// B's bytes minus A's.
     pub fn delta(&self) -> i128 {
         i128::from(self.bytes[1]) - i128::from(self.bytes[0])
     }
 
-    /// What became of it.
+    /// The change from A to B.
     pub fn change(&self) -> Change {
         Change::of(self.bytes, self.blocks)
     }
 }
 
-/// Groups as a tree. Stacks are laid out from their outermost function; functions are told apart by their names alone,
-/// so that a caller whose lines moved is one.
+/// A tree of groups. Stacks start at their outermost function; functions are identified by name only, so a caller whose
+/// lines moved is a single node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffTree {
-    /// The root, then every node after what it is part of.
+    /// The root, then every node after its parent.
     pub nodes: Vec<DiffNode>,
 }
 
@@ -52,7 +52,7 @@ impl DiffTree {
     /// The root.
     pub const ROOT: u32 = 0;
 
-    /// The tree of `groups`, which were made by `keys`; `stacks` says what of stacks is told.
+    /// Builds the tree of `groups`, which were grouped by `keys`; `stacks` determines the lines of stacks.
     pub fn of(groups: &[DiffGroup], keys: &[GroupKey], stacks: &StackText<'_>) -> Self {
         let mut tree = Self { nodes: vec![node(String::new(), Self::ROOT)] };
         let mut known: HashMap<(u32, String), u32> = HashMap::new();
@@ -72,7 +72,8 @@ impl DiffTree {
                 };
                 tree.add(at, group);
             }
-            // Stacks of the same functions by other lines end in one place: the first, which differs most, stands for it.
+            // Stacks of the same functions at other lines end in one node, represented by the first, which differs
+            // most.
             let end = &mut tree.nodes[at as usize];
             end.group = end.group.or(Some(row as u32));
         }
@@ -88,7 +89,7 @@ impl DiffTree {
         &self.nodes[id as usize]
     }
 
-    /// The way from the root to `id`, without the root.
+    /// The nodes on the path from the root to `id`, without the root.
     pub fn path(&self, id: u32) -> Vec<u32> {
         let mut path = Vec::new();
         let mut at = id;
@@ -115,17 +116,17 @@ fn node(name: String, parent: u32) -> DiffNode {
     DiffNode { name, parent, children: Vec::new(), bytes: [0; 2], blocks: [0; 2], extent: 0, group: None }
 }
 
-/// What of a group's stack is told.
+/// Determines the lines of a group's stack.
 #[derive(Clone, Copy, Debug)]
 pub struct StackText<'a> {
     /// The tables of A and B.
     pub tables: [&'a Tables; 2],
-    /// Whether the lines of allocator and framework are left out.
+    /// Whether to leave out lines of the allocator and the framework.
     pub hides_internals: bool,
 }
 
 impl StackText<'_> {
-    /// The lines of a group's stack, innermost first, as B has them, else A; none where there is no stack.
+    /// The lines of a group's stack, innermost first, in B, or in A if B has none; empty without a stack.
     pub fn lines(&self, group: &DiffGroup) -> Vec<String> {
         let [a, b] = group.stacks;
         let (tables, stack) = if b.is_some() { (self.tables[1], b) } else { (self.tables[0], a) };
@@ -142,7 +143,7 @@ impl StackText<'_> {
     }
 }
 
-/// The parts of a group's path: by what each is told apart, and what it is called.
+/// The parts of a group's path: an identifier and a label for each.
 fn parts(group: &DiffGroup, keys: &[GroupKey], stacks: &StackText<'_>) -> Vec<(String, String)> {
     let mut out = Vec::new();
     for (key, value) in keys.iter().zip(&group.key) {
@@ -155,7 +156,7 @@ fn parts(group: &DiffGroup, keys: &[GroupKey], stacks: &StackText<'_>) -> Vec<(S
     out
 }
 
-/// The function of a line, as it is called whatever was built anew.
+/// The function of a line, independent of the build.
 fn function_of(line: &str) -> String {
     bare_name(LineText::parse(line).function)
 }
@@ -168,7 +169,7 @@ mod tests {
     use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::{DeviceId, Trace};
 
-    /// The groups and the tree of the peaks of two recordings.
+    /// Compares the peaks of two recordings as groups and as a tree.
     fn of(traces: [&Trace; 2], keys: &[GroupKey], hides_internals: bool) -> (Diff, DiffTree) {
         let index = traces.map(|trace| (Series::build(trace, DeviceId(0)), LiveIndex::build(trace, DeviceId(0))));
         let sides = [0, 1].map(|side| Asked { trace: traces[side], series: &index[side].0, live: &index[side].1 });

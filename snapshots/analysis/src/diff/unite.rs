@@ -1,4 +1,4 @@
-//! Unite: values of keys as numbers that are the same for both sides of a comparison.
+//! Encodes key values as numbers that are the same on both sides of a comparison.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,17 +13,17 @@ use crate::coder::Coder;
 use crate::frames::user_line;
 use crate::group_key::GroupKey;
 
-/// A line of the program on one side: its number in the file, the side's own number for it, and its text.
+/// A program line on one side: its line number, the side's code for it, and its text.
 type OwnLine = (u32, u64, String);
 
-/// The values of one key, of both sides.
+/// The values of one key on both sides.
 struct Values {
     key: GroupKey,
-    /// By side: the number that stands for a side's own number.
+    /// By side: the shared number for the side's code.
     of: [HashMap<u64, u64>; 2],
-    /// By number: the texts of both sides, and how alike they are.
+    /// By shared number: the texts of both sides, and their likeness.
     rows: Vec<Value>,
-    /// The numbers of texts.
+    /// The shared numbers of texts.
     texts: HashMap<String, u64>,
 }
 
@@ -33,7 +33,7 @@ struct Value {
     likeness: Likeness,
 }
 
-/// Codes of two recordings as one.
+/// Shared codes of two recordings.
 pub(super) struct Unite<'a> {
     traces: [&'a Trace; 2],
     coders: [Coder<'a>; 2],
@@ -41,7 +41,7 @@ pub(super) struct Unite<'a> {
 }
 
 impl<'a> Unite<'a> {
-    /// For these blocks of two recordings.
+    /// Prepares the codes for these blocks of two recordings.
     pub(super) fn of(traces: [&'a Trace; 2], blocks: [&[BlockId]; 2], keys: &[GroupKey]) -> Self {
         let coders = traces.map(Coder::new);
         let values = keys.iter().map(|&key| Values::new(key)).collect();
@@ -56,7 +56,7 @@ impl<'a> Unite<'a> {
         unite
     }
 
-    /// Writes the number of each key's value for a block into `code`.
+    /// Writes the shared number of each key's value for a block into `code`.
     pub(super) fn code(&mut self, side: usize, id: BlockId, code: &mut Vec<u64>) {
         code.clear();
         let block = self.traces[side].blocks.get(id);
@@ -68,8 +68,8 @@ impl<'a> Unite<'a> {
         }
     }
 
-    /// The values of a group as B has them, else A; as A has them, where both sides have blocks of it and the values
-    /// differ; and how alike the sides are.
+    /// The key values of a group in B, or in A if B has none; those in A, if both sides have blocks and the values
+    /// differ; and the likeness of the sides.
     pub(super) fn names(&self, code: &[u64], blocks: [u64; 2]) -> (Vec<String>, Option<Vec<String>>, Likeness) {
         let is_in_both = blocks.iter().all(|blocks| *blocks > 0);
         let mut likeness = Likeness::Equal;
@@ -103,11 +103,11 @@ impl<'a> Unite<'a> {
         }
     }
 
-    /// Lines of the program are the same if they are equal, or else, in the order of their numbers, if they lie in a
-    /// function of the same name.
+    /// Matches program lines: equal lines, or else, in the order of their line numbers, lines in functions of the same
+    /// name.
     fn unite_frames(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
         let mut names = Interner::default();
-        // By function: line, own number and text of each line that is met.
+        // By function: line number, own code and text of each line that occurs.
         let mut lines: [HashMap<u32, Vec<OwnLine>>; 2] = [HashMap::new(), HashMap::new()];
         for side in [0, 1] {
             let tables = &self.traces[side].tables;
@@ -151,7 +151,7 @@ impl Values {
         Self { key, of: [HashMap::new(), HashMap::new()], rows: Vec::new(), texts: HashMap::new() }
     }
 
-    /// Own numbers of the two sides stand for the same.
+    /// Maps the codes of both sides to the same new number.
     fn unite(&mut self, own: [u64; 2], value: Value) {
         let number = self.rows.len() as u64;
         self.rows.push(value);
@@ -160,8 +160,8 @@ impl Values {
         }
     }
 
-    /// The number for a side's own number. Values that were not united are the same if their texts are, but for stacks
-    /// and lines, of which a partner would have been found.
+    /// The shared number for a side's code. Values that were not matched are equal if their texts are, except for
+    /// stacks and lines, which would have been matched.
     fn number(&mut self, side: usize, own: u64, text: impl FnOnce() -> String) -> u64 {
         if let Some(&number) = self.of[side].get(&own) {
             return number;

@@ -1,6 +1,7 @@
-//! Advice: what would lower a peak, only where the recording supports it. A figure is a counterfactual peak, which
-//! `whatif --without` gives too; what only a replay or another run can tell is stated without one. A recording that ends
-//! in an out-of-memory error has figures up to the failed request alone, and none of what was not complete by then.
+//! Advice on how to lower a peak, only as far as the recording supports it. Figures are counterfactual peaks, as given
+//! by `whatif --without`; advice that only a replay or another run can measure has none. For a recording that ends in
+//! an out-of-memory error, figures cover only the part up to the failed request, and none is given for incomplete
+//! state.
 
 use std::collections::HashMap;
 
@@ -22,10 +23,10 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Phase};
 
-/// Memory beside the blocks is not worth a word below this.
+/// Minimum size of memory outside blocks that is worth advice.
 const LEAST_BESIDE: u64 = 64 << 20;
 
-/// Everything that can be said, what saves most first.
+/// All advice, most effective first.
 pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
     let rules = [
         scene.fused_optimizer(of_parts),
@@ -43,7 +44,7 @@ pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
         scene.smaller_buffers(),
     ];
     let mut advice: Vec<Advice> = rules.into_iter().flatten().collect();
-    // Without a figure of what is saved, activations and buffers rank by what they hold. A leak comes first.
+    // Without a saving, activations and buffers rank by their size. A leak comes first.
     let saved = |one: &Advice| match (one.remedy, one.without) {
         (_, Some(without)) => scene.peak.bytes.saturating_sub(without.bytes),
         (Remedy::Checkpoint | Remedy::FewerActivations | Remedy::SmallerBuffers, None) => one.bytes,
@@ -54,7 +55,7 @@ pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
 }
 
 impl Scene<'_> {
-    /// Gradients that outlive their phase: they wait for the optimizer.
+    /// Advice on gradients that outlive their phase, waiting for the optimizer.
     fn step_in_backward(&self) -> Option<Advice> {
         let trace = self.trace;
         let waits = |id: BlockId| {
@@ -80,7 +81,7 @@ impl Scene<'_> {
         Some(Advice { remedy: Remedy::StepInBackward, bytes, without: Some(without), settings: None, condition, text })
     }
 
-    /// Activations of modules that come in numbers, such as the blocks of a transformer.
+    /// Advice on activations of numbered modules, such as the blocks of a transformer.
     fn checkpoint(&self) -> Option<Advice> {
         let trace = self.trace;
         let is_activation = |id: BlockId| trace.blocks.category[id.0 as usize] == Category::Activation;
@@ -108,15 +109,15 @@ impl Scene<'_> {
         let largest = numbers.values().copied().max().unwrap_or(0);
         let ops = trace.tables.ops.len().max(1);
         let again = trace.tables.ops.iter().filter(|op| in_row(op.scope)).count();
-        // Which operations would have followed a failed request is not known.
+        // After a failed request, the operations that would have followed are unknown.
         let repeats = match self.failed {
             Some(_) => String::new(),
             None => format!(", which repeats {} of all operations", share(again as u64, ops as u64)),
         };
         let text = format!(
             "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps only their inputs \
-             and recomputes the rest, one module at a time (at most {} each){repeats}. A run with it shows the peak that is \
-             left.{}",
+             and recomputes the rest, one module at a time (at most {} each){repeats}. Run with it to \
+             measure the new peak.{}",
             format_bytes(bytes),
             self.share(bytes),
             numbers.len(),
@@ -127,7 +128,7 @@ impl Scene<'_> {
         Some(Advice { remedy: Remedy::Checkpoint, bytes, without: None, settings: None, condition, text })
     }
 
-    /// Activations by line of code, where no modules are named.
+    /// Advice on activations by line of code, for recordings without module names.
     fn fewer_activations(&self) -> Option<Advice> {
         let trace = self.trace;
         let device = self.peak.device;
@@ -146,7 +147,7 @@ impl Scene<'_> {
         let found = absences(trace, device, self.peak.metric, &[&groups.grouped], |_| false);
         let line = |row: &usize| {
             let left = self.left(&found[0][*row]);
-            // One line that makes all needs no figure of its own.
+            // A line that allocates everything needs no separate figure.
             let held = match at_peak[*row].0 {
                 all if all == bytes => "all".to_owned(),
                 most if share(most, bytes) == "100 %" => "nearly all".to_owned(),
@@ -203,8 +204,8 @@ impl Scene<'_> {
             return None;
         }
         let text = format!(
-            "{} ({}) are held but not used again: {}. Free each after its last use, and keep nothing saved or returned \
-             beyond it: {}.",
+            "{} ({}) are live but not used again: {}. Free each after its last use, and do not save or \
+             return it for longer: {}.",
             format_bytes(bytes),
             self.share(bytes),
             idle.categories(),
@@ -239,7 +240,7 @@ impl Scene<'_> {
     fn expandable_segments(&self) -> Option<Advice> {
         const SETTINGS: &str = "expandable_segments:True";
         let reserved = self.totals.reserved;
-        // At the peak that is explained, as its layers have it.
+        // At the explained peak, as in its layers.
         let bytes = reserved.checked_sub(self.totals.active)?;
         let facts = self.trace.device_facts(self.peak.device);
         if AllocRules::of(facts).is_expandable || bytes < LEAST_BESIDE || u128::from(bytes) * 10 < u128::from(reserved)
@@ -291,7 +292,7 @@ impl Scene<'_> {
         Some(Advice { remedy: Remedy::EarlierRecording, bytes, without: None, settings: None, condition, text })
     }
 
-    /// What follows where autograd kept `blocks` and freed most of them with no backward in the whole recording.
+    /// A further sentence if autograd kept `blocks` and most of them were freed without any backward in the recording.
     fn without_backward(&self, blocks: &[BlockId]) -> &'static str {
         let bytes_of_all = |is_one: &dyn Fn(&BlockId) -> bool| -> u64 {
             let chosen = blocks.iter().filter(|id| is_one(id));
@@ -302,7 +303,7 @@ impl Scene<'_> {
         if has_backward || self.failed.is_some() || self.trace.trust.unfinished || freed * 2 < bytes_of_all(&|_| true) {
             return "";
         }
-        " The recording has no backward: if none is to follow, run forward under `torch.no_grad()`, which keeps none of \
+        " The recording has no backward: for inference, run forward under `torch.no_grad()`, which keeps none of \
          them."
     }
 }
@@ -319,8 +320,8 @@ fn numbered(path: &str) -> Option<(String, String)> {
     None
 }
 
-/// The condition for the module paths of a row of numbered modules, `blocks` for `blocks.0.mlp`: those that `in_row`
-/// picks, and no others. None where no short one does that.
+/// The condition for the module paths of numbered modules, `blocks` for `blocks.0.mlp`: exactly those for which
+/// `in_row` is true. `None` if there is no short condition.
 fn condition_of_row(trace: &Trace, row: &str, in_row: impl Fn(ScopeId) -> bool) -> Option<String> {
     let plain = [format!("{row}.")];
     let by_digit: Vec<String> = (0..10).map(|digit| format!("{row}.{digit}")).collect();

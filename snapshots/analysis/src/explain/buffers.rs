@@ -1,4 +1,4 @@
-//! Buffers: advice on buffers that take much of a peak, such as a cache of keys and values.
+//! Advice on buffers that take much of a peak, such as a KV cache.
 
 use super::remedy::{Advice, Remedy};
 use super::scene::{LEAST_PERCENT_OF_STATE, Scene, TOP_LINES};
@@ -11,7 +11,7 @@ use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 impl Scene<'_> {
-    /// Where the buffers at the peak were allocated.
+    /// Advice on large buffers, with the lines that allocated them.
     pub(super) fn smaller_buffers(&self) -> Option<Advice> {
         let trace = self.trace;
         let (blocks, bytes) = self.pick(|id| trace.blocks.category[id.0 as usize] == Category::Buffer);

@@ -1,5 +1,5 @@
-//! Composition: what is held at a moment as pieces that add up to the byte: live blocks by what they are for and when
-//! they were made, and around them what the allocator adds.
+//! Splits the memory in use at a moment into pieces that add up to the byte: live blocks by category and phase of
+//! allocation, and around them what the allocator adds.
 
 use crate::lifetime::phase_of;
 use crate::live::LiveIndex;
@@ -8,28 +8,28 @@ use crate::series::Series;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
-/// A piece of what is held.
+/// A piece of the memory in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Piece {
-    /// What live blocks asked for.
+    /// Requested bytes of live blocks.
     Blocks {
-        /// What they are for.
+        /// The category.
         category: Category,
-        /// In which phase they were made; none for those from before the recording.
+        /// The phase of the allocation; `None` if allocated before the recording.
         made_in: Option<Phase>,
     },
-    /// What the allocator's rounding adds to them.
+    /// Added to them by rounding.
     Rounding,
-    /// Blocks that are freed and wait for another stream.
+    /// Freed blocks that wait for another stream.
     Waiting,
     /// Free in segments.
     Free,
-    /// In use on the device beside the allocator.
+    /// In use on the device outside the allocator.
     Outside,
 }
 
 impl Piece {
-    /// What it is, in words: `gradient made in backward`.
+    /// The display name: `gradient made in backward`.
     pub fn name(&self) -> String {
         match self {
             Self::Blocks { category, made_in: Some(phase) } => format!("{category} made in {phase}"),
@@ -41,11 +41,11 @@ impl Piece {
         }
     }
 
-    /// The condition that picks its blocks, as `--where` has it; none where it is made of no live blocks.
+    /// The `--where` condition for its blocks; `None` if it does not consist of live blocks.
     pub fn condition(&self) -> Option<String> {
         let Self::Blocks { category, made_in } = self else { return None };
         Some(match made_in {
-            // The language counts the baseline as made in setup.
+            // Conditions count baseline blocks as allocated in setup.
             Some(Phase::Setup) => format!("category={category} phase=setup lifetime=phase,step,steps,kept"),
             Some(phase) => format!("category={category} phase={phase}"),
             None => format!("category={category} lifetime=always,before"),
@@ -53,19 +53,19 @@ impl Piece {
     }
 }
 
-/// What is held at a moment.
+/// The memory in use at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composition {
-    /// The pieces, none of them empty: blocks by category and phase, then what surrounds them. Bytes each.
+    /// The pieces with their bytes, none empty: blocks by category and phase, then the outer layers.
     pub pieces: Vec<(Piece, u64)>,
-    /// Which total the pieces add up to: the outermost that the recording knows and that holds those within it.
+    /// The total of the pieces: the outermost recorded one that is not smaller than the totals within it.
     pub metric: Metric,
-    /// That total, in bytes.
+    /// The total, in bytes.
     pub bytes: u64,
 }
 
 impl Composition {
-    /// What is held on `series`' device after `position` events.
+    /// The memory in use on `series`' device after `position` events.
     pub fn at(trace: &Trace, series: &Series, live: &LiveIndex, position: usize) -> Self {
         let totals = series.before_position(trace, position);
         let mut sums = [[0_u64; Phase::ALL.len() + 1]; Category::ALL.len()];
@@ -82,7 +82,7 @@ impl Composition {
                 composition.add(Piece::Blocks { category, made_in }, sums[category as usize][column]);
             }
         }
-        // Where segments or samples are missing, an outer total may be less than what it holds: it ends there.
+        // If segments or samples are missing, an outer total may be smaller than an inner one: stop there.
         let layers = [
             (Piece::Rounding, Metric::Allocated, totals.allocated),
             (Piece::Waiting, Metric::Active, totals.active),
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_condition_of_a_piece_is_met_by_as_many_bytes_as_it_has() {
-        // Without the freed block, what is alive is all there is.
+        // Without the freed block, all blocks are live.
         let text = HELD.replace("alloc b 500/512 activation", "").replace("free_requested b", "");
         let (trace, composition) = composition(&text, None);
         let of_blocks = composition.pieces.iter().filter_map(|(piece, bytes)| Some((piece.condition()?, *bytes)));

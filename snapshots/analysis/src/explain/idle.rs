@@ -1,6 +1,6 @@
-//! Idle: what is held at a peak although nothing uses it again, and the peak if every block were freed after its last use.
+//! Finds blocks that are live at a peak but not used again, and the peak if every block were freed after its last use.
 //!
-//! Only recordings that say when blocks are used can tell: see [`LastUses`].
+//! Needs a recording with uses of blocks: see [`LastUses`].
 
 use highwater_snapshots::Category;
 use highwater_snapshots::event::EventKind;
@@ -18,25 +18,25 @@ use crate::peak::Moment;
 use crate::replay::{Effect, baseline_effects, effects};
 use crate::series::Series;
 
-/// So many categories are told one by one.
+/// Number of categories that are listed individually.
 const TOLD: usize = 3;
 
-/// Blocks that are alive at a peak and not used after it. Sizes in bytes of the peak's metric.
+/// Blocks that are live at a peak and not used after it. Sizes in bytes of the peak's metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idle {
-    /// The blocks, in their order.
+    /// The blocks, in block order.
     pub blocks: Vec<BlockId>,
-    /// Their bytes by category alone, every one.
+    /// Their bytes by category, with every category.
     pub by_category: Breakdown,
-    /// Their bytes, by category and module.
+    /// Their bytes by category and module.
     pub breakdown: Breakdown,
-    /// The peak if every block of the recording, alive at this peak or not, were freed right after its last use and
-    /// waited for no stream.
+    /// The peak if every block of the recording, live at this peak or not, were freed right after its last use, without
+    /// waiting for a stream.
     pub without: Moment,
 }
 
 impl Idle {
-    /// Of the blocks `at_peak`; lists the `top` largest groups. None where the recording says nothing of uses on the
+    /// The idle blocks among `at_peak`, with the `top` largest groups. `None` if the recording has no uses on the
     /// device.
     pub(super) fn of(trace: &Trace, series: &Series, peak: &Moment, at_peak: &[BlockId], top: usize) -> Option<Self> {
         let uses = LastUses::of(trace, series.device())?;
@@ -61,7 +61,7 @@ impl Idle {
         self.breakdown.total
     }
 
-    /// The largest categories in words, and what is left: `gradient 1 GiB, temporary 3 MiB`.
+    /// The largest categories and the sum of the others: `gradient 1 GiB, temporary 3 MiB`.
     pub fn categories(&self) -> String {
         let groups = &self.by_category.groups;
         let told =
@@ -72,13 +72,13 @@ impl Idle {
     }
 }
 
-/// The largest total if blocks ended as `uses` says.
+/// The largest total if blocks ended as in `uses`.
 fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: Metric) -> Absence {
     let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
     let ends_at_request = metric != Metric::Active;
     let mut total = 0_u64;
     let take = |total: &mut u64, effect: Effect| match effect {
-        // What is never used would not be made.
+        // Blocks that are never used would not be allocated.
         Effect::Begins(row) if trace.blocks.last_use[row].is_some() || uses.end(row).is_none() => {
             *total += sizes[row];
         }

@@ -1,27 +1,27 @@
-//! Layers: from what the program asked for out to what the device has in use, each with what it adds.
+//! Splits the totals into layers, from requested bytes to device used.
 
 use serde::Serialize;
 
 use crate::metric::Totals;
 
-/// The totals at a moment as a sum: what was asked for, and what each layer around it adds. All in bytes.
+/// The totals at a moment as a sum: the requested bytes, and what each outer layer adds. All in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Layers {
-    /// What live blocks asked for.
+    /// Requested for live blocks.
     pub requested: u64,
-    /// What the allocator's rounding adds: together, `allocated`.
+    /// Added by rounding; the sum is `allocated`.
     pub rounding: u64,
-    /// Blocks that are freed and wait for another stream: together, `active`.
+    /// Freed blocks that wait for another stream; the sum is `active`.
     pub waiting: u64,
-    /// Free in segments: together, `reserved`.
+    /// Free in segments; the sum is `reserved`.
     pub free_in_segments: u64,
-    /// In use on the device beside the allocator: together, `device_used`. None where the driver was not asked.
+    /// In use on the device outside the allocator; the sum is `device_used`. `None` if the driver was not sampled.
     pub outside: Option<u64>,
 }
 
 impl Layers {
-    /// Takes `totals` apart. None where they contradict one another: where segments are missing from the recording, less
-    /// is held than is used.
+    /// Splits `totals`. `None` if they contradict each other: if segments are missing from the recording, less is
+    /// reserved than active.
     pub fn of(totals: &Totals) -> Option<Self> {
         Some(Self {
             requested: totals.requested,

@@ -1,4 +1,4 @@
-//! Leak: advice on lines that keep memory of every step until the peak.
+//! Advice on source lines that leak memory in every step up to the peak.
 
 use super::remedy::{Advice, Remedy};
 use super::scene::{LEAST_PERCENT, Scene, TOP_LINES};
@@ -10,7 +10,7 @@ use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::format_bytes;
 
 impl Scene<'_> {
-    /// What the lines that leak keep at the peak from the steps before its own.
+    /// Advice on the memory that leaking lines keep at the peak from earlier steps.
     pub(super) fn fix_leak(&self) -> Option<Advice> {
         let trace = self.trace;
         let window = StepWindow::of(trace, self.series.device(), None, None).ok().filter(StepWindow::is_whole)?;

@@ -1,4 +1,4 @@
-//! Explain: what a peak is made of, what it would be without each part, and what could be done.
+//! Explains a peak: what uses the memory, the peak without each part, and advice to lower it.
 
 mod layers;
 mod composition;
@@ -35,71 +35,71 @@ pub use remedy::{Advice, Remedy};
 
 use parts::Parts;
 
-/// How a peak is explained.
+/// The parameters of an explanation.
 #[derive(Clone, Copy, Debug)]
 pub struct ExplainQuery<'a> {
-    /// The total whose peak it is: one that is a sum over blocks.
+    /// The total whose peak is explained: one that is a sum over blocks.
     pub metric: Metric,
-    /// By what blocks are grouped.
+    /// The keys to group by.
     pub keys: &'a [GroupKey],
-    /// How many groups are listed.
+    /// Number of groups to list.
     pub top: usize,
-    /// Which blocks the groups are made of.
+    /// The blocks to group.
     pub filter: &'a Filter,
 }
 
-/// Blocks of the peak that share the values of all keys, and what the peak would be without all blocks that do.
+/// Blocks of the peak that share all key values, and the peak without all such blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedGroup {
-    /// The values of the keys.
+    /// The key values.
     pub key: Vec<String>,
-    /// The stack, where that is one of the keys.
+    /// The call stack, if it is one of the keys.
     pub stack: StackId,
-    /// Their bytes at the peak.
+    /// Bytes at the peak.
     pub bytes_at_peak: u64,
-    /// How many they are at the peak.
+    /// Number of blocks at the peak.
     pub blocks_at_peak: u64,
-    /// The peak without them.
+    /// The peak without these blocks.
     pub without: Moment,
 }
 
 impl ExplainedGroup {
-    /// By how much the peak would fall.
+    /// The reduction of the peak, in bytes.
     pub fn saved_bytes(&self, peak: &Moment) -> u64 {
         peak.bytes - self.without.bytes
     }
 }
 
-/// A peak explained. All sizes in bytes of the metric, unless they say otherwise.
+/// The explanation of a peak. Sizes are bytes of the metric unless noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// When, and how much.
+    /// The moment and the value of the peak.
     pub peak: Moment,
-    /// The five totals at that moment; none where the recording contradicts itself.
+    /// The five totals at that moment; `None` if the recording contradicts itself.
     pub layers: Option<Layers>,
-    /// Who holds the peak, most bytes first.
+    /// The groups of blocks at the peak, largest first.
     pub groups: Vec<ExplainedGroup>,
-    /// What groups that are not listed hold.
+    /// Bytes of the groups that are not listed.
     pub rest_bytes: u64,
-    /// How many groups are not listed.
+    /// Number of groups that are not listed.
     pub rest_groups: u64,
-    /// All blocks that meet the filter together, where there is one.
+    /// All blocks that pass the filter as one group, if there is a filter.
     pub filtered: Option<ExplainedGroup>,
-    /// Which parts of the peak one would have to do without, one after another, and what is left each time.
+    /// The parts of the peak to remove, one after another, and the peak left after each.
     pub removals: Vec<Removal>,
-    /// What is held at the peak and not used again; none where the recording does not say when blocks are used.
+    /// Blocks live at the peak and not used again; `None` if the recording has no uses of blocks.
     pub idle: Option<Idle>,
-    /// What could be done about it, what helps most first.
+    /// Advice to lower the peak, most effective first.
     pub advice: Vec<Advice>,
 }
 
 impl Explanation {
-    /// Explains the peak of `series`' device.
+    /// Explains the peak on the device of `series`.
     ///
     /// # Panics
-    /// If the metric is no sum over blocks.
+    /// If the metric is not a sum over blocks.
     pub fn of(trace: &Trace, series: &Series, live: &LiveIndex, query: &ExplainQuery<'_>) -> Self {
-        assert!(query.metric.is_of_blocks(), "only a sum over blocks can be explained by blocks");
+        assert!(query.metric.is_of_blocks(), "only a metric that is a sum over blocks can be explained");
         let peak = Moment::peak(trace, series, query.metric);
         let at_peak = live.before_position(trace, query.metric, peak.position());
         let matches = (!query.filter.is_empty()).then(|| Matches::of(trace, query.filter));
@@ -176,7 +176,7 @@ fn sums(trace: &Trace, metric: Metric, grouped: &Grouped, at_peak: &[BlockId]) -
     sums
 }
 
-/// The moment of `absence`, with the bytes that are left then.
+/// The moment of the peak that remains in `absence`.
 fn after(trace: &Trace, series: &Series, metric: Metric, absence: &Absence) -> Moment {
     Moment { bytes: absence.bytes, ..Moment::at(trace, series, metric, absence.event) }
 }

@@ -1,5 +1,4 @@
-//! Parts: the causes of a peak, blocks by what they are for and the phase that made them, and what is left without one,
-//! two, three of them.
+//! The parts of a peak, by category and phase of allocation, and the peak without one or several of them.
 
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
@@ -12,27 +11,27 @@ use crate::live::LiveIndex;
 use crate::peak::Moment;
 use crate::series::Series;
 
-/// A removal that saves less than this share of the peak is not worth a line.
+/// A removal that saves less than one part in this many of the peak is left out.
 const LEAST_SHARE: u64 = 100;
-/// More removals than this, and little is left of the program.
+/// Maximum number of removals; after more, little of the program is left.
 const MOST_REMOVALS: usize = 4;
 
-/// What blocks are for, and the phase in which they were made; the baseline counts as made in setup.
+/// A category and the phase of the allocation; baseline blocks count as allocated in setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cause {
-    /// What they are for.
+    /// The category.
     pub category: Category,
-    /// When they were made.
+    /// The phase of the allocation.
     pub phase: Phase,
 }
 
 impl Cause {
-    /// In words: `temporary made in optimizer`.
+    /// The display name: `temporary made in optimizer`.
     pub fn name(&self) -> String {
         format!("{} made in {}", self.category, self.phase)
     }
 
-    /// The condition that picks its blocks, as `--where` has it.
+    /// The `--where` condition for its blocks.
     pub fn condition(&self) -> String {
         format!("category={} phase={}", self.category, self.phase)
     }
@@ -41,21 +40,21 @@ impl Cause {
         self.category as usize * Phase::ALL.len() + self.phase as usize
     }
 
-    /// Whether a program could do without such blocks. Parameters are what is trained, and an optimizer needs its state.
+    /// Whether a program can run without such blocks. It cannot without parameters or optimizer state.
     fn is_dispensable(self) -> bool {
         use Category::{Buffer, Input, OptimizerState, Parameter};
         !matches!(self.category, Parameter | Buffer | Input | OptimizerState)
     }
 }
 
-/// One more part of the peak that is done without.
+/// One further part of the peak that is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// Which.
+    /// The part.
     pub cause: Cause,
-    /// Its bytes at the peak that is left by the removals before it.
+    /// Its bytes at the peak left by the previous removals.
     pub bytes_at_peak: u64,
-    /// The peak that is left.
+    /// The remaining peak.
     pub left: Moment,
 }
 
@@ -81,19 +80,19 @@ impl Parts {
         &self.grouped
     }
 
-    /// The cause of a block of the device.
+    /// The cause of a block; `None` for other devices.
     pub(super) fn cause(&self, id: BlockId) -> Option<Cause> {
         let number = self.grouped.group_of[id.0 as usize];
         all().find(|cause| cause.number() as u32 == number)
     }
 
-    /// What the peak would be without `cause`.
+    /// The peak without `cause`.
     pub(super) fn without<'a>(&self, cause: Cause, found: &'a [Absence]) -> &'a Absence {
         &found[cause.number()]
     }
 
-    /// Which parts to do without, each time the one that saves most of what the ones before have left. `found` are the
-    /// absences of single parts.
+    /// The parts to remove, each the one that saves most of the peak left by the previous ones. `found` has the peaks
+    /// without single parts.
     pub(super) fn removals(
         &self,
         trace: &Trace,

@@ -1,52 +1,52 @@
-//! Remedy: what could be done about a peak, and what that would give.
+//! Remedies for a peak, and advice with their effect.
 
 use crate::peak::Moment;
 
-/// What could be done.
+/// A way to lower a peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Remedy {
-    /// An optimizer without intermediate results for all parameters at once.
+    /// Use an optimizer without intermediate results for all parameters at once.
     FusedOptimizer,
-    /// The optimizer's step within backward.
+    /// Run the optimizer step in backward.
     StepInBackward,
-    /// Activations computed again in backward.
+    /// Recompute activations in backward.
     Checkpoint,
-    /// Fewer or smaller activations, where no modules are named.
+    /// Reduce activations; used if no modules are named.
     FewerActivations,
-    /// Optimizer state in fewer bytes, or on more devices.
+    /// Use a smaller optimizer state, or shard it.
     SmallerState,
-    /// Blocks that are freed when they were used for the last time.
+    /// Free blocks after their last use.
     FreeAfterLastUse,
-    /// Intermediate results that are alive at once.
+    /// Reduce temporaries that are live at once.
     FewerTemporaries,
-    /// Segments that grow.
+    /// Use expandable segments.
     ExpandableSegments,
-    /// Blocks that another stream holds back.
+    /// Avoid blocks that wait for another stream.
     StreamWaits,
-    /// Memory that others use.
+    /// Reduce memory used outside the allocator.
     OutsideAllocator,
-    /// A recording that begins earlier.
+    /// Start recording earlier.
     EarlierRecording,
-    /// Blocks that lines of the program keep of every step.
+    /// Fix lines of the program that leak memory in every step.
     FixLeak,
-    /// Fewer or smaller buffers.
+    /// Reduce buffers.
     SmallerBuffers,
 }
 
-/// One piece of advice.
+/// A piece of advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// What could be done.
+    /// The remedy.
     pub remedy: Remedy,
     /// The bytes at the peak that it concerns.
     pub bytes: u64,
-    /// The peak without all of these blocks. None where the remedy does not remove them all, or concerns no blocks.
+    /// The peak without all of these blocks. `None` if the remedy does not remove them all, or concerns no blocks.
     pub without: Option<Moment>,
-    /// Allocator settings whose effect a replay tells; none where the remedy is no setting.
+    /// Allocator settings to test with a replay; `None` if the remedy is not a setting.
     pub settings: Option<&'static str>,
-    /// The condition that picks the blocks in question, as `--where` has it; none where it is about no blocks, or where
-    /// no short condition picks exactly these.
+    /// The `--where` condition for the blocks; `None` if it concerns no blocks, or no short condition selects exactly
+    /// these.
     pub condition: Option<String>,
-    /// All that in words.
+    /// The advice as text.
     pub text: String,
 }

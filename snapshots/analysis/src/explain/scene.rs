@@ -1,4 +1,4 @@
-//! Scene: a peak with all that advice is drawn from, and the words that advice has in common.
+//! The input that all advice is derived from, and phrases that advice has in common.
 
 use super::after;
 use super::idle::Idle;
@@ -15,14 +15,14 @@ use highwater_snapshots::ids::{BlockId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
-/// What concerns less than this share of the peak, in percent, is not worth a word.
+/// Minimum share of the peak, in percent, that is worth advice.
 pub(super) const LEAST_PERCENT: u64 = 5;
-/// Activations and state below this share are what every training step has.
+/// Minimum share for activations and state, in percent; every training step has some.
 pub(super) const LEAST_PERCENT_OF_STATE: u64 = 10;
-/// Lines of code that are named.
+/// Number of lines of code to name.
 pub(super) const TOP_LINES: usize = 3;
 
-/// What advice is drawn from.
+/// The input for advice.
 pub(super) struct Scene<'a> {
     pub(super) trace: &'a Trace,
     pub(super) series: &'a Series,
@@ -34,7 +34,7 @@ pub(super) struct Scene<'a> {
     pub(super) live: &'a LiveIndex,
     /// The failed request with which the recording ends.
     pub(super) failed: Option<EventId>,
-    /// Whether that is one of this device.
+    /// Whether that request is one of this device.
     pub(super) is_cut: bool,
 }
 
@@ -47,7 +47,7 @@ impl Scene<'_> {
         share(bytes, self.peak.bytes)
     }
 
-    /// The blocks at the peak that `is_one` picks, and their bytes.
+    /// The blocks at the peak for which `is_one` is true, and their bytes.
     pub(super) fn pick(&self, is_one: impl Fn(BlockId) -> bool) -> (Vec<BlockId>, u64) {
         let picked: Vec<BlockId> = self.at_peak.iter().copied().filter(|id| is_one(*id)).collect();
         let bytes = picked.iter().map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum();
@@ -58,7 +58,8 @@ impl Scene<'_> {
         self.pick(|id| self.parts.cause(id) == Some(cause))
     }
 
-    /// How many `blocks` are live at once, and the operation that made most of their bytes, or else the line.
+    /// Describes how many `blocks` are live at once, with the operation that allocated most of their bytes, or else the
+    /// line.
     pub(super) fn live_at_once(&self, blocks: &[BlockId]) -> String {
         let number = blocks.len();
         let count = if number == 1 { "1 tensor".to_owned() } else { format!("{number} tensors live at once") };
@@ -82,19 +83,19 @@ impl Scene<'_> {
         after(self.trace, self.series, self.peak.metric, absence)
     }
 
-    /// What the peak would be without the blocks that `is_gone` picks, alive at the peak or not.
+    /// The peak without the blocks for which `is_gone` is true, live at the peak or not.
     pub(super) fn left_without(&self, is_gone: impl Fn(BlockId) -> bool) -> Moment {
         let grouped = Grouped::one(self.trace, is_gone);
         let found = absences(self.trace, self.series.device(), self.peak.metric, &[&grouped], |_| false);
         self.left(&found[0][0])
     }
 
-    /// The peak, as far as the recording shows it.
+    /// A phrase for the peak, limited to the recorded part.
     pub(super) fn the_peak(&self) -> &'static str {
         if self.is_cut { "the peak up to the failed request" } else { "the peak" }
     }
 
-    /// The peak that is left without the blocks in question, and where it is then.
+    /// Describes the peak that is left, and its phase if that is different.
     pub(super) fn peak_without(&self, without: &Moment) -> String {
         let saved = self.peak.bytes - without.bytes;
         let moved = if without.phase == self.peak.phase {
@@ -107,7 +108,7 @@ impl Scene<'_> {
     }
 }
 
-/// A share in percent.
+/// Formats a share in percent.
 pub(super) fn share(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
 }

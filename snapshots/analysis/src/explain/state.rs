@@ -1,12 +1,12 @@
-//! State: whether optimizer state was complete at a peak, so that it may be compared with the parameters.
+//! Detects whether the optimizer state was complete at a peak, so that it can be compared with the parameters.
 
 use crate::peak::Moment;
 use highwater_snapshots::ids::{BlockId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
-/// Whether optimizer state was still being created at `peak`, where the blocks `at_peak` are live: the optimizer step of
-/// the peak creates more of it later, or a step that creates some is cut short, by the failed request with which the
+/// Whether optimizer state was still being created at `peak`, where the blocks `at_peak` are live: the optimizer step
+/// of the peak creates more of it later, or a step that creates some is cut short, by the failed request with which the
 /// recording ends or by the end of an unfinished recording.
 pub(super) fn is_being_created(trace: &Trace, peak: &Moment, at_peak: &[BlockId], failed: Option<EventId>) -> bool {
     let Trace { blocks, spans, events, trust, .. } = trace;

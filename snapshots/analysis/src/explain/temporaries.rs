@@ -1,4 +1,4 @@
-//! Temporaries: advice on intermediate results that are live at a peak.
+//! Advice on temporaries that are live at a peak.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ impl Scene<'_> {
             self.share(bytes),
             self.live_at_once(&blocks)
         );
-        // Code that treats parameters one by one makes each intermediate result at a place of its own.
+        // Code that handles parameters one by one has a separate call site for each intermediate result.
         let mut places = HashSet::new();
         let is_of_many = blocks.iter().any(|id| {
             let block = self.trace.blocks.get(*id);
@@ -31,7 +31,7 @@ impl Scene<'_> {
         let (without, text) = if is_of_many {
             let without = self.left(self.parts.without(cause, of_parts));
             let text = format!(
-                "{held} A fused optimizer has none, and one without foreach has those of one parameter at a time: {}.",
+                "{held} A fused optimizer has none; one with foreach=False has one parameter's at a time: {}.",
                 self.peak_without(&without)
             );
             (Some(without), text)
@@ -53,7 +53,7 @@ impl Scene<'_> {
         }
         let without = self.left(self.parts.without(cause, of_parts));
         let text = format!(
-            "{} ({}) are temporaries of {phase}: {}. Operations in place, fused, or on parts of the batch need fewer: {}.",
+            "{} ({}) are temporaries of {phase}: {}. In-place or fused operations, or parts of the batch, need fewer: {}.",
             format_bytes(bytes),
             self.share(bytes),
             self.live_at_once(&blocks),

@@ -1,4 +1,4 @@
-//! Tests of explanations: sums, absences, advice where it is due and none where it is not.
+//! Tests of explanations: sums, counterfactual peaks, and when advice is given.
 
 use super::*;
 use highwater_snapshots::Phase;
@@ -18,7 +18,7 @@ fn explain_device(trace: &Trace, device: DeviceId, keys: &[GroupKey], filter: &s
     Explanation::of(trace, &series, &live, &query)
 }
 
-/// A step whose peak lies in the optimizer; without its intermediate results it would lie in backward.
+/// A step whose peak is in the optimizer; without its temporaries it would be in backward.
 const STEP: &str = "
     alloc w1 1000 parameter @blocks.0
     alloc w2 1000 parameter @blocks.1
@@ -96,7 +96,7 @@ fn advice_is_given_where_the_recording_supports_it() {
     for due in [Remedy::FusedOptimizer, Remedy::StepInBackward, Remedy::SmallerState] {
         assert!(remedies.contains(&due), "{due:?} is not in {remedies:?}");
     }
-    // At the peak no activation is alive, nobody waits, nothing is outside, and who made the baseline is known.
+    // At the peak no activation is live, nothing waits or is outside, and the origin of the baseline is known.
     assert_eq!(remedies.len(), 3, "{:?}", explanation.advice);
     let fused = explanation.advice.iter().find(|one| one.remedy == Remedy::FusedOptimizer).expect("it is there");
     assert_eq!((fused.bytes, fused.without.map(|without| without.bytes)), (2000, Some(6010)));
@@ -197,7 +197,7 @@ fn layers_add_up_from_what_was_asked_for_to_the_device() {
     assert_eq!(layers.outside, Some(9_000_000 - 2_097_152));
 }
 
-/// Two steps that hold their logits through backward, and a block that nobody ever looks at.
+/// Two steps that keep their logits through backward, and a block that is never used.
 const USED: &str = "
     alloc w 1000 parameter @fc
     used w
@@ -238,18 +238,18 @@ fn what_is_held_but_not_used_again_is_told_with_the_peak_without_it() {
     let idle = explanation.idle.expect("the recording says when blocks are used");
     let told: Vec<(&[String], u64)> = idle.breakdown.groups.iter().map(|group| (&group.key[..], group.bytes)).collect();
     let key = |category: &str, scope: &str| [category.to_owned(), scope.to_owned()];
-    // Whether the weights are used after the last step, nobody knows. The spare block goes unused through all of step 0.
+    // Whether the weights are used after the last step is unknown. The spare block is unused through all of step 0.
     let expected = [(&key("temporary", "head")[..], 600), (&key("buffer", "(none)")[..], 70)];
     assert_eq!(told[..2], expected, "{told:?}");
     assert_eq!((idle.bytes(), idle.blocks.len()), (680, 3));
     for breakdown in [&idle.breakdown, &idle.by_category] {
         assert_eq!(breakdown.groups.iter().map(|group| group.bytes).sum::<u64>(), 680);
     }
-    // In backward 1000, 400 and 900 are left.
+    // In backward, 1000, 400 and 900 remain.
     assert_eq!((idle.without.bytes, idle.without.phase), (2300, Phase::Backward));
     let advice = explanation.advice.iter().find(|one| one.remedy == Remedy::FreeAfterLastUse).expect("it is much");
     assert!(
-        advice.text.starts_with("680 B (23 %) are held but not used again: temporary 610 B, buffer 70 B. "),
+        advice.text.starts_with("680 B (23 %) are live but not used again: temporary 610 B, buffer 70 B. "),
         "{}",
         advice.text
     );
@@ -305,13 +305,13 @@ fn what_is_free_in_segments_is_measured_at_the_peak_as_the_layers_have_it() {
         let advice = explanation.advice.into_iter().find(|one| one.remedy == Remedy::ExpandableSegments);
         (free >> 20, advice.map(|one| (one.bytes >> 20, one.settings, one.text)))
     };
-    // Before the block is placed, all of the segment is free.
+    // Before the block is placed, the whole segment is free.
     assert_eq!(free(190), (10, None));
     let text = "100 MiB (50 %) of the 200 MiB reserved at the peak are free in segments.";
     assert_eq!(free(100), (100, Some((100, Some("expandable_segments:True"), text.to_owned()))));
 }
 
-/// A step that is cut off by a failed request within its optimizer, when `state` of two states are made.
+/// A step that is cut off by a failed request in its optimizer, when `state` of two states are allocated.
 fn failed_in_optimizer(state: &str) -> String {
     let (before, _) = STEP.split_once("    alloc s1").expect("the step has an optimizer");
     format!("{before}{state}\noom 4096 free=0\nfree g1\nfree g2\n")
@@ -338,12 +338,12 @@ fn optimizer_state_is_compared_with_the_parameters_only_once_all_of_it_is_made()
         .map(|when| format!("which was still being created {when}: the complete state is larger. An 8-bit optimizer"));
     let half = "alloc s1 1000 optimizer_state @blocks.0";
     assert!(text_of(&failed_in_optimizer(half)).contains(&partial[0]), "{}", text_of(&failed_in_optimizer(half)));
-    // The peak of a whole recording may come before the last state is made.
+    // The peak of a whole recording may precede the last state.
     assert!(text_of(STEP).contains("state, 1.0 times the parameters."), "{}", text_of(STEP));
     let second = "    alloc s2 1000 optimizer_state @blocks.1\n";
     let later = STEP.replace(second, "").replace("    phase zero_grad", &format!("{second}    phase zero_grad"));
     assert!(text_of(&later).contains(&partial[1]), "{}", text_of(&later));
-    // State that an earlier step made is all there is.
+    // State from an earlier step is complete.
     let next = "step 1\nphase forward\nalloc a3 9000 activation\noom 4096 free=0\n";
     assert!(text_of(&format!("{STEP}{next}")).contains("1.0 times the parameters."));
 }
@@ -359,7 +359,7 @@ fn checkpointing_repeats_a_share_of_all_operations_only_where_all_are_recorded()
     let text_of = |text: &str| explain(text, &[GroupKey::Scope], "").1.advice.remove(0).text;
     assert!(text_of(text).contains("which repeats"), "{}", text_of(text));
     let failed = text_of(&format!("{text}oom 4096 free=0\n"));
-    assert!(failed.contains("(at most 700 B each). A run with it"), "{failed}");
+    assert!(failed.contains("(at most 700 B each). Run with it"), "{failed}");
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn a_leak_comes_first_with_what_earlier_steps_left_at_the_peak() {
     };
     let text: String = (0..5).map(step).collect();
     let (_, explanation) = explain(&text, &[GroupKey::Category], "");
-    // In step 4 there are the logs of four earlier steps and its own.
+    // In step 4, the logs of four earlier steps and its own are live.
     let [leak, ..] = &explanation.advice[..] else { panic!("a leak: {:?}", explanation.advice) };
     assert_eq!((leak.remedy, leak.bytes, explanation.peak.bytes), (Remedy::FixLeak, 400, 1000));
     let told = "400 B (40 %) at the peak were kept from earlier steps: train.py:9 log leaks 100 B a step; `highwater \
@@ -444,7 +444,7 @@ fn temporaries_of_one_parameter_at_a_time_promise_nothing_of_foreach() {
     let advice = fused(one);
     assert!(advice.text.contains("one parameter at a time. In-place") && !advice.text.contains("foreach"));
     assert_eq!(advice.without, None);
-    assert!(fused(&one.replace("adam.py:4", "adam.py:3")).text.contains("one without foreach"));
+    assert!(fused(&one.replace("adam.py:4", "adam.py:3")).text.contains("one with foreach=False"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Leaks: the source lines that keep memory of every step, found by call stacks, whatever the blocks are for.
+//! Finds the source lines that keep memory of every step, by call stack, whatever the category of the blocks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,30 +12,31 @@ use highwater_snapshots::trace::Trace;
 
 use super::window::StepWindow;
 
-/// A line whose blocks survive from every step of a window, of two or more, and outweigh those of it that are freed.
+/// A line whose blocks survive from every step of a window of at least two steps, and outweigh those of it that are
+/// freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leak {
-    /// The source line that stands for the stacks, or where several take turns the one that calls them; else the module
-    /// or the operation.
+    /// The source line that represents the stacks, or if several alternate, the line that calls them; without stacks,
+    /// the module or the operation.
     pub line: String,
-    /// The stack that keeps most; none where blocks have no stacks.
+    /// The stack that keeps most; [`StackId::NONE`] if the blocks have no stacks.
     pub stack: StackId,
-    /// Made in the window and live at its end.
+    /// Blocks allocated in the window and live at its end.
     pub kept: Sum,
-    /// Bytes kept of a step on average, rounded up.
+    /// Average bytes kept per step, rounded up.
     pub bytes_per_step: u64,
 }
 
 /// The leaks of a window of steps.
 #[derive(Clone, Debug, Default)]
 pub struct Leaks {
-    /// The lines, the one that keeps most first.
+    /// The lines, largest first.
     pub lines: Vec<Leak>,
-    /// The blocks that they keep.
+    /// The blocks that these lines keep.
     pub blocks: HashSet<BlockId>,
 }
 
-/// Where blocks come from: their stack, or without one their module and operation.
+/// The origin of blocks: their stack, or without one their module and operation.
 type Place = (StackId, ScopeId, StringId);
 
 #[derive(Default)]
@@ -52,7 +53,7 @@ impl Tally {
     }
 }
 
-/// What tallies come to together, but for their blocks.
+/// The sum of tallies, without their blocks.
 fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
     let mut whole = Tally::default();
     for tally in tallies {
@@ -63,18 +64,17 @@ fn whole<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Tally {
     whole
 }
 
-/// A line of the user's own code in the stacks of some places.
+/// A line of user code in the stacks of several places.
 struct Caller {
     line: String,
-    /// How many such lines call it.
+    /// The number of such lines that call it.
     depth: usize,
     /// The places.
     rows: Vec<usize>,
 }
 
 impl Leaks {
-    /// The leaks of the device of `live`, of the blocks among `matches`. Costs the blocks made in the window, and those
-    /// freed in it.
+    /// The leaks of the device of `live` among `matches`. Costs the blocks allocated or freed in the window.
     pub fn of(trace: &Trace, live: &LiveIndex, metric: Metric, window: &StepWindow, matches: &Matches) -> Self {
         let chosen = |question| {
             let mut blocks = blocks_between(trace, live, metric, window.events(), question);
@@ -84,7 +84,7 @@ impl Leaks {
         Self::among(trace, metric, window, [&chosen(Question::Born), &chosen(Question::Freed)])
     }
 
-    /// The leaks among the survivors of a window and the older blocks that were freed in it.
+    /// The leaks among the survivors of a window and the older blocks freed in it.
     pub(super) fn among(
         trace: &Trace,
         metric: Metric,
@@ -108,7 +108,7 @@ impl Leaks {
                 tally.freed_bytes = tally.freed_bytes.saturating_add(bytes_of(trace, metric, id));
             }
         }
-        // Several stacks of one line are one leak, also where they take turns.
+        // Several stacks of one line are one leak, even if they alternate.
         let mut by_line: HashMap<String, Vec<(Place, Tally)>> = HashMap::new();
         for (place, tally) in by_place {
             by_line.entry(name_of(trace, place)).or_default().push((place, tally));
@@ -129,8 +129,8 @@ impl Leaks {
         leaks
     }
 
-    /// Finds among `others`, none of which leaks alone, lines that take turns: what they have in common is the innermost
-    /// line of the user's own code that calls them.
+    /// Finds lines that alternate among `others`, none of which leaks alone, and adds the innermost line of user code
+    /// that calls them all.
     fn push_callers(&mut self, trace: &Trace, window: &StepWindow, others: Vec<(Place, Tally)>) {
         if !whole(others.iter().map(|(_, tally)| tally)).leaks(window) {
             return;
@@ -161,7 +161,8 @@ impl Leaks {
         }
     }
 
-    /// The blocks among `blocks` that come from where the leaks come from, whether or not they were made in the window.
+    /// The blocks among `blocks` that have the same origin as the leaks, whether or not they were allocated in the
+    /// window.
     pub fn kept_among(&self, trace: &Trace, blocks: &[BlockId]) -> Vec<BlockId> {
         let places: HashSet<Place> = self.blocks.iter().map(|id| place(trace, *id)).collect();
         blocks.iter().copied().filter(|id| places.contains(&place(trace, *id))).collect()

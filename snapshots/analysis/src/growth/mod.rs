@@ -1,5 +1,5 @@
-//! Growth: what lives on from step to step: the blocks made in a window of steps and alive at its end, against those
-//! that it found and freed. The two make up the change of the total, to the byte.
+//! Measures growth per step: blocks allocated in a window of steps and live at its end, against older blocks freed in
+//! it. Together they account for the change of the total, to the byte.
 
 mod window;
 mod leaks;
@@ -24,43 +24,43 @@ use super::series::Series;
 pub use leaks::{Leak, Leaks};
 pub use window::{FirstStep, LastStep, StepWindow, has_steps};
 
-/// Stacks of survivors that are told.
+/// Maximum number of stacks of survivors to list.
 const STACKS: usize = 3;
 
-/// How growth is asked for.
+/// What growth to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct GrowthQuery<'a> {
-    /// The total that grows: one that is a sum over blocks.
+    /// The total to measure: one that is a sum over blocks.
     pub metric: Metric,
-    /// By what blocks are grouped.
+    /// The keys to group by.
     pub keys: &'a [GroupKey],
-    /// How many groups are listed.
+    /// Number of groups to list.
     pub top: usize,
-    /// Which blocks are looked at.
+    /// The blocks to count.
     pub filter: &'a Filter,
 }
 
 /// Blocks that share the values of all keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrownGroup {
-    /// The values of the keys.
+    /// The key values.
     pub key: Vec<String>,
-    /// The stack, where that is one of the keys.
+    /// The call stack, if it is one of the keys.
     pub stack: StackId,
-    /// Made in the window and alive at its end.
+    /// Blocks allocated in the window and live at its end.
     pub survivors: Sum,
-    /// Alive before it and freed in it.
+    /// Blocks live before the window and freed in it.
     pub freed: Sum,
-    /// From how many of the steps there are survivors.
+    /// Number of steps that have survivors.
     pub steps: usize,
-    /// The fewest bytes that survive of a step.
+    /// The fewest bytes that survive from any step.
     pub least_bytes: u64,
-    /// Whether it comes again with every step: survivors of each, of two or more.
+    /// Whether it grows with every step: there are at least two steps, and each has survivors.
     pub is_recurring: bool,
 }
 
 impl GrownGroup {
-    /// By how much it grew, in bytes.
+    /// Its growth in bytes.
     pub fn net(&self) -> i128 {
         i128::from(self.survivors.bytes) - i128::from(self.freed.bytes)
     }
@@ -69,51 +69,51 @@ impl GrownGroup {
 /// One step of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepGrowth {
-    /// Its number; none for what was made between the steps.
+    /// The step number; `None` for blocks allocated between the steps.
     pub step: Option<u32>,
-    /// Bytes alive after it, of the blocks that count.
+    /// Bytes of the counted blocks live after the step.
     pub end_bytes: u64,
-    /// Made in it and alive at the window's end.
+    /// Blocks allocated in the step and live at the window's end.
     pub survivors: Sum,
 }
 
-/// What grew over a window of steps. All sizes in bytes.
+/// Growth over a window of steps. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// The steps over which growth is counted.
+    /// The steps over which growth is measured.
     pub window: StepWindow,
-    /// The state before the first step of the window, all blocks counted.
+    /// The state before the first step of the window, counting all blocks.
     pub start: Moment,
-    /// The state after its last step.
+    /// The state after the last step.
     pub end: Moment,
     /// The largest total in the last step.
     pub last_peak: Moment,
-    /// What became of the blocks that count: alive at the start, less freed, plus born, is alive at the end.
+    /// The counted blocks by class: live at the start, minus freed, plus born, is live at the end.
     pub balance: Balance,
-    /// The steps, and after them what was made between them, if that survived.
+    /// The steps, followed by survivors allocated between them, if any.
     pub steps: Vec<StepGrowth>,
-    /// What grew most: first what comes again with every step.
+    /// The groups that grew most; those that grow with every step first.
     pub groups: Vec<GrownGroup>,
-    /// Survivors of groups that are not listed.
+    /// Survivors of the groups that are not listed.
     pub rest_survivors: Sum,
-    /// Freed of groups that are not listed.
+    /// Freed blocks of the groups that are not listed.
     pub rest_freed: Sum,
-    /// How many groups are not listed.
+    /// Number of groups that are not listed.
     pub rest_groups: u64,
-    /// The source lines that keep memory of every step, by stacks, whatever the keys.
+    /// The source lines that keep memory of every step, by stack, independent of the keys.
     pub leaks: Vec<Leak>,
-    /// What these lines keep.
+    /// The blocks that these lines keep.
     pub recurring: Sum,
-    /// The stacks that made most of these; of all that grew where nothing comes again.
+    /// The stacks that allocated most of these, or without leaks, of everything that grew.
     pub stacks: Vec<Group>,
 }
 
 impl Growth {
-    /// What grew on the device of `series` over `window`. Costs the blocks alive at its start and made in it, and its
-    /// events.
+    /// Measures growth on the device of `series` over `window`. Costs the blocks live at its start or allocated in it,
+    /// and its events.
     ///
     /// # Panics
-    /// If the metric is no sum over blocks.
+    /// If the metric is not a sum over blocks.
     pub fn of(
         trace: &Trace,
         (series, live): (&Series, &LiveIndex),
@@ -121,7 +121,7 @@ impl Growth {
         query: &GrowthQuery<'_>,
     ) -> Self {
         let metric = query.metric;
-        assert!(metric.is_of_blocks(), "only a sum over blocks grows by blocks");
+        assert!(metric.is_of_blocks(), "only a metric that is a sum over blocks has growth by blocks");
         let matches = Matches::of(trace, query.filter);
         let events = window.events();
         let chosen = |question| {
@@ -172,28 +172,28 @@ impl Growth {
         }
     }
 
-    /// By how much the bytes of the blocks that count grew from the start of the window to its end.
+    /// The growth of the counted blocks over the window, in bytes.
     pub fn net(&self) -> i128 {
         i128::from(self.balance.born.bytes) - i128::from(self.balance.freed.bytes)
     }
 
-    /// How many steps the window has.
+    /// Number of steps in the window.
     pub fn step_count(&self) -> usize {
         self.window.steps.len()
     }
 
-    /// The growth of a step on average, rounded up; 0 where nothing grew.
+    /// Average growth per step, rounded up; 0 if nothing grew.
     pub fn bytes_per_step(&self) -> u64 {
         let steps = self.step_count().max(1) as u128;
         u64::try_from(u128::try_from(self.net()).unwrap_or(0).div_ceil(steps)).unwrap_or(u64::MAX)
     }
 
-    /// After how many further steps the largest total of a step exceeds `capacity` bytes, if each adds as much as those of
-    /// the window on average. An extrapolation; none where nothing grew, or the capacity is unknown.
+    /// Number of further steps after which a step's peak exceeds `capacity` bytes, if each grows by the window's
+    /// average. An extrapolation; `None` if nothing grew, the window has fewer than two steps, or `capacity` is 0.
     pub fn steps_until(&self, capacity: u64) -> Option<u64> {
         let net = u128::try_from(self.net()).ok().filter(|net| *net > 0 && capacity > 0)?;
         let left = u128::from(capacity.saturating_sub(self.last_peak.bytes));
-        // One step alone may hold what is allocated once.
+        // A single step may contain one-time allocations.
         if self.step_count() < 2 {
             return None;
         }
@@ -205,7 +205,7 @@ fn total(sums: impl Iterator<Item = Sum>) -> Sum {
     sums.fold(Sum::default(), |all, sum| Sum { bytes: all.bytes + sum.bytes, blocks: all.blocks + sum.blocks })
 }
 
-/// Bytes alive after each step of the window, of the blocks among `matches`, from the bytes at its start.
+/// Bytes live after each step of the window in the blocks among `matches`, starting from the bytes at its start.
 fn ends(
     trace: &Trace,
     (series, metric): (&Series, Metric),
@@ -246,7 +246,7 @@ struct Sums<'a> {
     rows: Vec<Row>,
     /// The group of each survivor.
     number_of: HashMap<BlockId, usize>,
-    /// By row of the window's steps, and last what was made between them.
+    /// By row of the window's steps; the last row is for blocks allocated between them.
     by_step: Vec<Sum>,
 }
 
@@ -326,7 +326,7 @@ impl<'a> Sums<'a> {
         steps
     }
 
-    /// The numbers of all groups: what comes again with every step first, then by growth.
+    /// The numbers of all groups: those that grow with every step first, then by growth.
     fn ranked(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let net = |row: &Row| i128::from(row.survivors.bytes) - i128::from(row.freed.bytes);
@@ -344,7 +344,7 @@ impl<'a> Sums<'a> {
         let is_of_all_steps = row.by_step.len() == self.window.steps.len();
         let least = row.by_step.values().min().copied().filter(|_| is_of_all_steps);
         GrownGroup {
-            // Names are made for what is listed alone: a recording may have a million stacks.
+            // Names are built only for listed groups: a recording may have a million stacks.
             key: self.keys.iter().zip(&row.code).map(|(&key, &code)| self.coder.label(key, code)).collect(),
             stack: stack_at.map_or(StackId::NONE, |at| StackId(row.code[at] as u32)),
             survivors: row.survivors,

@@ -1,4 +1,4 @@
-//! Growth on small recordings: the identity, what comes again, and what does not.
+//! Tests of growth on small recordings: balance, recurring and one-time growth.
 
 use super::*;
 use highwater_snapshots::DeviceId;
@@ -25,8 +25,8 @@ impl Asked {
     }
 }
 
-/// Five steps: each leaves 100 bytes in a cache, replaces the input of the step before, and makes and frees an
-/// activation; the third makes a table once.
+/// Five steps: each leaves 100 bytes in a cache, replaces the input of the previous step, and allocates and frees an
+/// activation; the third allocates a table once.
 fn leaky() -> String {
     let mut text = "baseline w 1000/1024 parameter @net\n".to_owned();
     for step in 0..5 {
@@ -90,7 +90,7 @@ fn leaks(growth: &Growth) -> Vec<(&str, u64, u64)> {
 
 #[test]
 fn a_leak_is_found_whatever_its_blocks_are_taken_for_and_whatever_the_table_shows() {
-    // The guessed category of the same line alternates, and its stacks take turns.
+    // The guessed category of the same line alternates, and so do its stacks.
     let mut text = String::new();
     for step in 0..6 {
         let category = if step % 2 == 0 { "activation" } else { "unknown" };
@@ -135,7 +135,7 @@ fn what_is_replaced_or_kept_once_is_no_leak() {
     let mut text = String::new();
     for step in 0..6 {
         text += &format!("step {step}\nalloc q{step} 70 < train.py:9 queue\n");
-        // A queue of three: its length stays.
+        // A queue of three: its length is constant.
         if step > 2 {
             text += &format!("free q{}\n", step - 3);
         }

@@ -1,4 +1,4 @@
-//! Window: the steps over which growth is asked for, and why these.
+//! The window of steps over which growth is measured, and how it was chosen.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,24 +13,24 @@ use highwater_snapshots::{Category, Phase};
 /// How the first step was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstStep {
-    /// It was asked for.
+    /// It was requested.
     Asked,
-    /// The first step makes what the later ones find, and may lack its beginning: this is the one after it.
+    /// It is the step after the first: the first step allocates what later steps reuse, and may lack its beginning.
     AfterFirst,
-    /// There is no other whole step.
+    /// It is the only whole step.
     Only,
 }
 
 /// How the last step was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LastStep {
-    /// It was asked for.
+    /// It was requested.
     Asked,
-    /// It is the last of the recording.
+    /// It is the last step of the recording.
     Last,
-    /// It is the last whole one: the one after it is not whole, and why.
+    /// It is the last whole step; the step after it is not whole for this reason.
     Whole(Cut),
-    /// It is the only one, and not whole.
+    /// It is the only step, and not whole for this reason.
     OnlyCut(Cut),
 }
 
@@ -39,15 +39,15 @@ pub enum LastStep {
 pub enum Cut {
     /// Memory ran out in it, on any device.
     OutOfMemory,
-    /// It lacks phases that the step before it has.
+    /// It lacks phases that the previous step has.
     Lacks(Vec<Phase>),
     /// It frees parameters: the program ends in it.
     FreesModel,
-    /// It allocates next to nothing.
+    /// It allocates almost nothing.
     AllocatesLittle,
 }
 
-/// What such a step does.
+/// Formats what the step does, as a predicate.
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,36 +62,35 @@ impl fmt::Display for Cut {
                 write!(f, "has no {listed}")
             }
             Self::FreesModel => f.write_str("frees the model"),
-            Self::AllocatesLittle => f.write_str("allocates next to nothing"),
+            Self::AllocatesLittle => f.write_str("allocates almost nothing"),
         }
     }
 }
 
-/// Steps that follow one another. Growth is counted from before the first event of the first to after the last event of
-/// the last.
+/// Consecutive steps. Growth is measured from before the first event of the first step to after the last event of the
+/// last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepWindow {
-    /// The numbers of the steps, each with its events: the first and one past the last. Empty for a recording without
-    /// steps.
+    /// The step numbers, each with its range of events. Empty for a recording without steps.
     pub steps: Vec<(u32, Range<usize>)>,
-    /// From the first event of the first step to one past the last of the last.
+    /// From the first event of the first step to one past the last event of the last step.
     events: Range<usize>,
-    /// How the first was chosen.
+    /// How the first step was chosen.
     pub first: FirstStep,
-    /// How the last was chosen.
+    /// How the last step was chosen.
     pub last: LastStep,
 }
 
-/// Whether steps of `device` are marked or were guessed.
+/// Whether `device` has steps, marked or guessed.
 pub fn has_steps(trace: &Trace, device: DeviceId) -> bool {
     device_spans(trace, device).iter().any(|span| span.step.is_some())
 }
 
-/// Why growth cannot be told, and what to do.
-const NO_STEPS: &str = "the recording has no steps: nothing marks them, and no optimizer step was recognized; mark them \
+/// Why growth per step is unknown, and how to mark steps.
+const NO_STEPS: &str = "the recording has no steps: none are marked, and no optimizer step was recognized; mark them \
     with scope::step(i) in Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch";
 
-/// A step as the spans have it.
+/// A step of the spans.
 struct Run {
     step: u32,
     events: Range<usize>,
@@ -100,10 +99,10 @@ struct Run {
 
 impl StepWindow {
     /// The steps of `device` from `from` to `to`. By default from the second whole step, since the first allocates what
-    /// later steps reuse, to the last whole one.
+    /// later steps reuse, to the last whole step.
     ///
     /// # Errors
-    /// If the device has no steps, or none with a given number: the message names those that it has.
+    /// If the device has no steps, or lacks a requested one: the message lists the existing steps.
     pub fn of(trace: &Trace, device: DeviceId, from: Option<u32>, to: Option<u32>) -> Result<Self, String> {
         let mut runs = runs(trace, device);
         let Some(last) = runs.len().checked_sub(1) else {
@@ -131,7 +130,7 @@ impl StepWindow {
                 _ => (last, LastStep::Last),
             },
         };
-        // A last step that is asked for may lie before the first that was chosen.
+        // A requested last step may precede the automatically chosen first one.
         let first_at = match from {
             None if last_at.0 < first_at.0 => (0, FirstStep::Only),
             _ => first_at,
@@ -146,7 +145,7 @@ impl StepWindow {
         Ok(Self { steps, events, first: first_at.1, last: last_at.1 })
     }
 
-    /// The last two whole steps of `device`; none if it has fewer.
+    /// The last two whole steps of `device`; `None` if it has fewer.
     pub fn last_two(trace: &Trace, device: DeviceId) -> Option<[u32; 2]> {
         let runs = runs(trace, device);
         let [.., before, last] = runs.as_slice() else { return None };
@@ -156,12 +155,12 @@ impl StepWindow {
         }
     }
 
-    /// All events of a recording without steps: what survives them can be counted, growth per step cannot.
+    /// All events of a recording without steps: what survives them can be measured, growth per step cannot.
     pub fn without_steps(trace: &Trace) -> Self {
         Self { steps: Vec::new(), events: 0..trace.events.len(), first: FirstStep::Asked, last: LastStep::Asked }
     }
 
-    /// Whether the window has a whole step: not where the only one is cut short.
+    /// Whether the window has a whole step; false if the only step is cut short.
     pub fn is_whole(&self) -> bool {
         !matches!(self.last, LastStep::OnlyCut(_))
     }
@@ -176,12 +175,12 @@ impl StepWindow {
         self.steps.last().map_or(0, |(step, _)| *step)
     }
 
-    /// From the first event of the first step to one past the last of the last.
+    /// From the first event of the first step to one past the last event of the last step.
     pub fn events(&self) -> Range<usize> {
         self.events.clone()
     }
 
-    /// Why it begins and ends where it does, a sentence each; nothing for what was asked for.
+    /// Why the window begins and ends where it does, one sentence each; none for requested steps.
     pub fn reasons(&self) -> Vec<String> {
         let first = match self.first {
             FirstStep::Asked => None,
@@ -190,10 +189,9 @@ impl StepWindow {
                 "Counted from step {}: the first step of a recording allocates what later steps reuse.",
                 self.from()
             )),
-            FirstStep::Only => Some(format!(
-                "Counted over step {} alone: its growth may be allocations that are made once.",
-                self.from()
-            )),
+            FirstStep::Only => {
+                Some(format!("Counted over step {} only: its growth may be one-time allocations.", self.from()))
+            }
         };
         let last = match &self.last {
             LastStep::Asked | LastStep::Last => None,
@@ -222,10 +220,10 @@ fn runs(trace: &Trace, device: DeviceId) -> Vec<Run> {
     runs
 }
 
-/// Why the last step of `device` is not whole; none where it went to its end, as far as the step `before` it tells. A last
-/// step in which memory ran out on any device is cut short. So is one that has next to nothing of what the step before it
-/// has: neither its phases of training, nor a hundredth of its bytes. One with which the recording ends, moreover, may lack
-/// single phases, or have what belongs to no step: the end of the program, which frees the model.
+/// Why the last step of `device` is not whole; `None` if it is, judged by the step `before` it. A last step in which
+/// memory ran out on any device is cut short. So is one that has almost nothing of the previous step: neither its
+/// training phases, nor a hundredth of its bytes. A step with which the recording ends may also lack single phases, or
+/// contain the end of the program, which frees the model.
 fn cut(trace: &Trace, device: DeviceId, before: &Run, last: &Run) -> Option<Cut> {
     if ran_out(trace, last) {
         return Some(Cut::OutOfMemory);
@@ -274,7 +272,7 @@ mod tests {
     use super::*;
     use highwater_snapshots::text::trace_from_text;
 
-    /// Steps of the given phases.
+    /// Builds steps with the given phases.
     fn trace(steps: &[&str]) -> Trace {
         let mut text = String::from("alloc w 1\n");
         for (step, phases) in steps.iter().enumerate() {

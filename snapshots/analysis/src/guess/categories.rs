@@ -1,43 +1,43 @@
-//! Categories: what each block is for, guessed from the role of its stack, its phases and its end, by the rules that
-//! [`RULES`] states.
+//! Guesses the category of each block from the role of its call stack, its phases and its end, by the rules in
+//! [`RULES`].
 //!
-//! The reasons, rule by rule. *Run* is a stretch of one phase on the block's device (see
-//! [`phases`](super::phases)); a block is *kept* if it is alive when the recording ends.
+//! The rationale, rule by rule. A *run* is a stretch of one phase on the block's device (see
+//! [`phases`](super::phases)); a block is *kept* if it is live when the recording ends.
 //!
-//! - **workspace**: kernel libraries take scratch space through few functions, which C++ frames name.
-//! - **optimizer**: what an optimizer allocates and lets go of within its step is a temporary; what outlives the step
-//!   is there for the next one. If the recording stops within that very step, only what is made where optimizers make
-//!   their state is told apart; the rest stays unknown.
-//! - **model set-up**: modules allocate parameters and buffers when they are built, moved or loaded, and let go of the
-//!   copies between. Both look alike, so that a buffer counts as a parameter unless a frame says `register_buffer` or
-//!   `reset_running_stats`. A constructor of the program's own may build anything: what it keeps is a parameter only if
-//!   a gradient or a block of optimizer state on the device has its size.
-//! - **caches**: keys and values of attention are allocated by functions that say so: vLLM's, SGLang's, transformers'.
-//!   They are buffers, but for those that backward waits for.
-//! - **backward**: what outlives backward is there for the optimizer; everything else dies when the next node has used
-//!   it. Three cases cannot be told by the end alone: blocks freed after backward's last allocation where no optimizer
-//!   is seen; blocks freed while optimizers run within backward; and blocks kept by a recording that stops before an
-//!   optimizer. There a block is a gradient if it has the size of a parameter.
-//! - **computed again**: what an activation checkpoint computes again is an activation if it outlives that stretch
-//!   of computing, for then backward waits for it.
-//! - **saved tensors**: where C++ frames of frees were recorded, autograd's own functions free the tensors that an
+//! - **workspace**: kernel libraries allocate scratch space through a few functions, which C++ frames name.
+//! - **optimizer**: blocks that an optimizer allocates and frees within its step are temporaries; those that outlive
+//!   the step are its state. If the recording stops within that step, only blocks allocated where optimizers create
+//!   their state are classified; the rest stays unknown.
+//! - **model set-up**: modules allocate parameters and buffers when they are built, moved or loaded, and free the
+//!   copies in between. Parameters and buffers look alike, so a buffer counts as a parameter unless a frame says
+//!   `register_buffer` or `reset_running_stats`. A constructor of the user's code may build anything: what it keeps is
+//!   a parameter only if a gradient or a block of optimizer state on the device has its size.
+//! - **caches**: attention keys and values are allocated by recognizable functions: vLLM's, SGLang's, transformers'.
+//!   They are buffers, except those kept for backward.
+//! - **backward**: blocks that outlive backward are for the optimizer; all others are freed once the next node has used
+//!   them. Three cases cannot be decided from the end alone: blocks freed after backward's last allocation when no
+//!   optimizer is seen; blocks freed while optimizers run within backward; and blocks kept by a recording that stops
+//!   before an optimizer. In these cases a block is a gradient if it has the size of a parameter.
+//! - **recomputation**: a block that an activation checkpoint recomputes is an activation if it outlives that stretch
+//!   of recomputation, since it is then kept for backward.
+//! - **saved tensors**: if C++ frames of frees were recorded, autograd's own functions free the tensors that an
 //!   operation saved for backward (`SavedVariable::reset_data`, `release_variables`), after backward used them or with
-//!   a graph that is dropped without one. What forward code made and these free is an activation, however short its
-//!   life. Parameters, gradients and inputs that autograd held last keep the category of what made them.
-//! - **forward**: what outlives forward is a result that backward waits for, or that the program holds, such as
-//!   logits. A kept result is an activation only in the recording's last forward: what is kept longer may be a cache,
-//!   or a leak, and stays unknown.
-//! - **input**: what data loaders make, and what other Python code makes between the end of a step and the next
-//!   forward, if it is still there in forward. What such code makes and keeps is an input only before the last
-//!   forward, and not before the first step, where all sorts of things are made.
-//! - **baseline**: a stack is known of some blocks alive at the end; the rest stays unknown: there is nothing to
-//!   go by.
+//!   a graph that is dropped without backward. A block that forward code allocates and these functions free is an
+//!   activation, however short its life. Parameters, gradients and inputs that autograd held last keep the category of
+//!   the code that allocated them.
+//! - **forward**: a block that outlives forward is a result that is kept for backward, or that the program keeps, such
+//!   as logits. A kept result is an activation only in the recording's last forward: one kept longer may be a cache or
+//!   a leak, and stays unknown.
+//! - **input**: blocks allocated by data loaders, and by other Python code between the end of a step and the next
+//!   forward if they are still live in forward. Kept blocks of such code are inputs only before the last forward, and
+//!   not before the first step, where all kinds of blocks are allocated.
+//! - **baseline**: some blocks live at the end have a known stack; the others stay unknown for lack of evidence.
 //!
-//! A life may be cut short, so that its end says nothing: by the end of the recording; by a failed request, whose
-//! exception unwinds the program and frees what calls held; by another exception, which shows as a last forward without
-//! backward that frees after its last allocation. Such a block gets the category that most blocks of its call stack and
-//! size have whose lives were not cut short, or that all of its call stack have; else that of a block that is kept. So one line of a model gives one
-//! category, in the step that failed, too.
+//! A block's life may be cut short, so that its end is not informative: by the end of the recording; by a failed
+//! request, whose exception unwinds the program and frees the blocks of its calls; or by another exception, which shows
+//! as a last forward without backward that frees blocks after its last allocation. Such a block gets the category of
+//! most blocks of the same call stack and size whose lives were not cut short, or of all blocks of its call stack;
+//! otherwise the category of a kept block. So one line of a model has one category, including in the step that failed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -48,30 +48,30 @@ use highwater_snapshots::ids::{BlockId, DeviceId, EventId, StackId};
 use highwater_snapshots::trace::{Block, Trace};
 use highwater_snapshots::{Category, Phase};
 
-/// The built-in rules in short, first match first; for help and documents.
+/// A summary of the built-in rules, first match first, for help texts and documentation.
 pub const RULES: &str = "\
-category         made by                      and
-workspace        cuBLAS or cuDNN, as scratch
-temporary        an optimizer                 freed in the same run of it
+category         allocated by                 and
+workspace        cuBLAS or cuDNN scratch
+temporary        an optimizer                 freed in the same run
 optimizer_state  an optimizer                 freed later, or never
-temporary        set-up of a module           freed before anything else runs
+temporary        module set-up                freed before anything else runs
 buffer           register_buffer and the like freed later, or never
-parameter        set-up of a module           freed later, or never
-activation       forward, first or once more  freed from autograd's saved tensors
-buffer           code of a KV cache           not kept for backward
-parameter        a program's own constructor  never freed; as large as a gradient or state
-temporary        backward                     freed in the same run of it
+parameter        module set-up                freed later, or never
+activation       forward or recomputation     freed from autograd's saved tensors
+buffer           KV cache code                not kept for backward
+parameter        a user-defined constructor   never freed; size of a gradient or state
+temporary        backward                     freed in the same run
 gradient         backward                     freed later, or never
-temporary        a checkpoint, once more      freed while it computes
-activation       a checkpoint, once more      freed later in backward
-temporary        forward                      freed in the same run of it
+temporary        checkpoint recomputation     freed during recomputation
+activation       checkpoint recomputation     freed later in backward
+temporary        forward                      freed in the same run
 activation       forward                      freed later, or never (last run)
 input            a data loader
 input            other code between steps     freed in forward or later
 activation       other code                   freed from autograd's saved tensors
 unknown          anything else
 Blocks whose life is cut short by an out-of-memory error, another exception or the end of
-the recording count as others from the same call stack do, else as never freed.
+the recording are treated like others from the same call stack, else as never freed.
 ";
 
 /// Guesses the categories of a trace's blocks.
@@ -79,31 +79,31 @@ pub struct Guesser<'a> {
     trace: &'a Trace,
     roles: &'a Roles,
     runs: &'a [Runs],
-    /// The sizes of what may be parameters, by device.
+    /// The sizes of possible parameters, by device.
     parameter_sizes: HashSet<(DeviceId, u64)>,
-    /// For each device, facts of its runs.
+    /// Facts about the runs of each device.
     outlines: Vec<Outline>,
     /// The failed requests on any device: an exception unwinds the whole program.
     failures: Vec<EventId>,
 }
 
-/// A category, and what it rests on.
+/// A category and its evidence.
 #[derive(Clone, Copy, Debug)]
 struct Guess {
     category: Category,
     life: Life,
 }
 
-/// Blocks by category.
+/// Number of blocks by category.
 type Counts = [u32; Category::ALL.len()];
 
-/// The category of most; of several, `preferred`, else the first.
+/// The most frequent category; on a tie `preferred`, else the first.
 fn most(counts: &Counts, preferred: Category) -> Option<Category> {
     let rank = |code: &usize| (counts[*code], *code == preferred as usize, std::cmp::Reverse(*code));
     (0..counts.len()).max_by_key(rank).and_then(|code| Category::from_code(code as u8))
 }
 
-/// The category of all.
+/// The category that all have, if any.
 fn only(counts: &Counts) -> Option<Category> {
     let mut codes = (0..counts.len()).filter(|code| counts[*code] > 0);
     let first = codes.next()?;
@@ -113,44 +113,44 @@ fn only(counts: &Counts) -> Option<Category> {
 /// How much of a block's life a recording shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// Enough to tell its category: from its beginning to its end, or beyond its step.
+    /// Enough to determine its category: from its allocation to its free, or beyond its step.
     Whole,
-    /// It was cut short.
+    /// Its life was cut short.
     CutShort,
-    /// It began before the recording, or between steps, and did not end.
+    /// It was allocated before the recording or between steps, and not freed.
     Unknown,
 }
 
-/// What is asked of a device's runs again and again.
+/// Precomputed facts about a device's runs.
 #[derive(Clone, Debug, Default)]
 struct Outline {
     /// For each run, whether an optimizer runs later.
     is_before_update: Vec<bool>,
     /// For each run, whether forward runs later.
     is_before_forward: Vec<bool>,
-    /// For each run, the position of the next forward, if only gaps lie between.
+    /// For each run, the position of the next forward, if only gaps are in between.
     next_forward: Vec<Option<usize>>,
-    /// For each run, whether between the forwards around it an optimizer runs with more backward after.
+    /// For each run, whether an optimizer runs between the forwards around it, with more backward after it.
     is_fused: Vec<bool>,
-    /// For each run, whether it is the last of forward and backward, and so forward's if it is forward.
+    /// For each run, whether it is the last of forward and backward; thus for a forward run, the last forward.
     is_last: Vec<bool>,
 }
 
-/// Where a block was let go.
+/// When a block was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freed {
-    /// In the run in which it was made.
+    /// In the run of its allocation.
     InRun,
     /// In the later run at this position.
     Later(usize),
-    /// It is kept.
+    /// Never.
     Never,
-    /// In the run in which it was made, by an exception.
+    /// In the run of its allocation, by an exception.
     Unwound,
 }
 
 impl<'a> Guesser<'a> {
-    /// Gets ready for `trace`: O(events + blocks).
+    /// Prepares the facts of `trace` in O(events + blocks).
     pub fn new(trace: &'a Trace, roles: &'a Roles, runs: &'a [Runs]) -> Self {
         let outlines = runs.iter().map(|runs| Outline::of(runs.rows())).collect();
         let kinds = trace.events.kind.iter().enumerate();
@@ -174,7 +174,7 @@ impl<'a> Guesser<'a> {
         guesser
     }
 
-    /// The category of each block, by its row; [`Category::Unknown`] where nothing speaks for another. O(blocks).
+    /// The category of each block, by row; [`Category::Unknown`] if there is no evidence. O(blocks).
     pub fn categories(&self) -> Vec<Category> {
         let mut guesses: Vec<Guess> = self.trace.blocks.ids().map(|id| self.guess(id)).collect();
         self.settle_interrupted(&mut guesses);
@@ -183,10 +183,10 @@ impl<'a> Guesser<'a> {
         guesses.into_iter().map(|guess| guess.category).collect()
     }
 
-    /// Gives blocks whose lives were cut short the category that most others of their call stack and size have, or that
-    /// all others of their call stack have, unless that is temporary.
+    /// Assigns blocks whose lives were cut short the category of most others of their call stack and size, or of all
+    /// others of their call stack unless that is temporary.
     fn settle_interrupted(&self, guesses: &mut [Guess]) {
-        // Stacks of backward say which kernel runs, not for which line of the program; set-up runs once.
+        // Stacks of backward show the kernel but not the line of the program; set-up runs once.
         let tells = |stack: StackId| {
             matches!(self.roles.role(stack), Role::Forward | Role::Recompute | Role::Unknown | Role::Optimizer)
         };
@@ -203,13 +203,13 @@ impl<'a> Guesser<'a> {
         for (row, guess) in guesses.iter_mut().enumerate().filter(|(_, guess)| guess.life == Life::CutShort) {
             let (stack, size) = (blocks.stack[row], blocks.requested[row]);
             let most = by_size.get(&(stack, size)).and_then(|counts| most(counts, guess.category));
-            // Short lives of other sizes say nothing: one line may make what is kept beside what is not.
+            // Short lives of other sizes are no evidence: one line may allocate both kept and temporary blocks.
             let all = || only(by_stack.get(&stack)?).filter(|category| *category != Category::Temporary);
             guess.category = most.or_else(all).unwrap_or(guess.category);
         }
     }
 
-    /// Takes kept blocks for no input if others of their call stack are kept too: the program collects them.
+    /// Removes kept blocks from the inputs if others of their call stack are also kept: the program collects them.
     fn settle_collected(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let is_kept = |row: usize| blocks.alloc[row].is_some() && !blocks.free_requested[row].is_some();
@@ -226,7 +226,7 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Makes what constructors keep parameters where a gradient or optimizer state has the same size.
+    /// Makes kept blocks of constructors parameters if a gradient or optimizer state has the same size.
     fn settle_constructed(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let place = |row: usize| (blocks.device[row], blocks.requested[row]);
@@ -245,7 +245,7 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// The category that a block's own life speaks for.
+    /// The category from a block's own life.
     fn guess(&self, id: BlockId) -> Guess {
         let block = self.trace.blocks.get(id);
         if block.is_baseline() {
@@ -257,7 +257,7 @@ impl<'a> Guesser<'a> {
         let freed = self.freed(runs, outline, &block, made);
         let life = match freed {
             Freed::InRun | Freed::Later(_) => Life::Whole,
-            // What is made between steps and kept may be anything, whatever else its line makes.
+            // A kept block allocated between steps may be anything, whatever else its line allocates.
             Freed::Never if runs.rows()[made].is_gap() => Life::Unknown,
             Freed::Never if outline.is_before_forward[made] => Life::Whole,
             Freed::Never | Freed::Unwound => Life::CutShort,
@@ -269,7 +269,7 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Whether forward code made `block` and autograd freed it from the tensors saved for backward.
+    /// Whether forward code allocated `block` and autograd freed it from the tensors saved for backward.
     fn was_saved(&self, block: &Block) -> bool {
         let is_of_forward =
             matches!(self.roles.role(block.stack), Role::Forward | Role::Recompute | Role::Cache | Role::Unknown);
@@ -293,7 +293,7 @@ impl<'a> Guesser<'a> {
             Role::ZeroGrad if freed == Freed::InRun => Category::Temporary,
             Role::ZeroGrad => Category::Unknown,
             Role::ModelSetup | Role::Buffer => self.of_setup(block),
-            // What it keeps is settled last.
+            // Kept blocks of constructors are decided last.
             Role::Constructor => Category::Unknown,
             Role::Cache => match freed {
                 Freed::Later(position) if has_backward(&runs.rows()[made..=position]) => Category::Activation,
@@ -320,7 +320,7 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// The runs of a block's device, and the position of the run in which it was made.
+    /// The runs of a block's device, and the position of the run of its allocation.
     fn place(&self, block: &Block) -> Option<(&'a Runs, &Outline, usize)> {
         let runs = runs_of(self.runs, block.device)?;
         let outline = self.outlines.get(usize::from(block.device.0))?;
@@ -339,16 +339,16 @@ impl<'a> Guesser<'a> {
         }
     }
 
-    /// Whether an exception freed `block` in `run`, in which it was made.
+    /// Whether an exception freed `block` in `run`, the run of its allocation.
     fn is_unwound(&self, run: &Run, is_last: bool, block: &Block) -> bool {
         let after = self.failures.partition_point(|failure| *failure <= block.alloc);
         let has_failed = self.failures.get(after).is_some_and(|failure| *failure < block.free_requested);
-        // Forward that no backward follows, at the end of a recording that trains.
+        // Forward without a following backward, at the end of a training recording.
         let is_left = is_last && run.phase == Phase::Forward && block.free_requested > run.last_alloc;
         has_failed || is_left
     }
 
-    /// What set-up of a module made.
+    /// The category of a block allocated by module set-up.
     fn of_setup(&self, block: &Block) -> Category {
         let Some((runs, outline, made)) = self.place(block) else {
             return Category::Unknown;
@@ -413,11 +413,11 @@ fn has_backward(runs: &[Run]) -> bool {
     runs.iter().any(|run| run.phase == Phase::Backward)
 }
 
-/// What was made where no phase runs.
+/// The category of a block allocated where no phase runs.
 fn of_gap(outline: &Outline, phase: Phase, made: usize, freed: Freed) -> Category {
     match (outline.next_forward[made], freed) {
         (Some(forward), Freed::Later(position)) if position >= forward => Category::Input,
-        // Before the first step all sorts of things are made to stay.
+        // Before the first step, blocks of all kinds are allocated to stay.
         (Some(forward), Freed::Never) if phase == Phase::Other && !outline.is_before_forward[forward] => {
             Category::Input
         }
@@ -436,7 +436,7 @@ impl Run {
 }
 
 impl Outline {
-    /// One pass from the last run to the first.
+    /// Computes the facts in one pass from the last run to the first.
     fn of(rows: &[Run]) -> Self {
         let mut outline = Self {
             is_before_update: vec![false; rows.len()],
@@ -459,7 +459,7 @@ impl Outline {
             is_before_forward |= run.phase == Phase::Forward;
             match run.phase {
                 Phase::Forward => next_forward = Some(position),
-                // What lies in a gap, or drops gradients at the start of a step, leaves the next forward in sight.
+                // These runs do not separate a block from the next forward.
                 Phase::Setup | Phase::Other | Phase::ZeroGrad => {}
                 Phase::Backward | Phase::Optimizer => next_forward = None,
             }

@@ -1,10 +1,10 @@
-//! Merge: the phases of a whole program, from the runs of its devices.
+//! Merges the phases of all devices into the phases of the whole program.
 //!
-//! Devices may train one after another, so that each phase is visible on one device alone. Where runs of several devices
-//! overlap in the order of events, the main device's count, then those of the device with the lowest number. A run
-//! reaches from its first to its last event on its device; what lies between two runs of a device belongs to the first
-//! of them where no run of another device covers it. Nothing is concluded from the silence of a device after its last
-//! event, nor from what follows the failed request with which a recording ends: that is how an exception unwinds.
+//! Devices may train one after another, so that each phase is visible on only one device. Where runs of several devices
+//! overlap in the order of events, the main device's take precedence, then those of the device with the lowest number.
+//! A run extends from its first to its last event on its device; the part between two runs of a device belongs to the
+//! first of them unless a run of another device covers it. Nothing is inferred from a device without further events,
+//! nor from events after the failed request with which a recording ends, since these are an exception unwinding.
 
 use super::phases::{Run, Runs};
 use highwater_snapshots::Phase;
@@ -13,13 +13,13 @@ use highwater_snapshots::ids::{DeviceId, EventId};
 /// A phase of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// What runs. [`Phase::Other`] where no device says.
+    /// The phase; [`Phase::Other`] if no device determines it.
     pub phase: Phase,
     /// The first event.
     pub first: EventId,
-    /// One past the last event. A phase that touched no memory is empty.
+    /// One past the last event. A phase without allocations or frees is empty.
     pub end: EventId,
-    /// The device that says so.
+    /// The device that determines it.
     pub device: DeviceId,
 }
 
@@ -29,7 +29,7 @@ impl Stretch {
     }
 }
 
-/// Stretches of one device that do not overlap, in order, with how many of them are passed.
+/// Non-overlapping stretches of one device in order, and the number already passed.
 #[derive(Default)]
 struct Layer {
     stretches: Vec<Stretch>,
@@ -43,7 +43,7 @@ impl Layer {
         }
     }
 
-    /// The stretch that covers `event`, which is no earlier than at the call before.
+    /// The stretch that covers `event`, which must not be earlier than in the previous call.
     fn at(&mut self, event: EventId) -> Option<Stretch> {
         while self.stretches.get(self.next).is_some_and(|stretch| stretch.end <= event) {
             self.next += 1;
@@ -52,7 +52,7 @@ impl Layer {
     }
 }
 
-/// The phases of the program whose devices have `runs`, in order and without gaps up to `end`, one past the last event
+/// The phases of a program whose devices have `runs`, in order and without gaps up to `end`, one past the last event
 /// that counts. O(runs × devices).
 pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
     let mut order: Vec<DeviceId> = (0..runs.len() as u16).map(DeviceId).collect();
@@ -76,7 +76,7 @@ pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
         own.push(of_own);
         silent.push(of_silent);
     }
-    // Where several devices have an empty one, they have the same: the program marked it.
+    // If several devices have an empty one, it is the same one: the program marked it.
     empty.sort_by_key(|stretch| stretch.first);
     let mut layers: Vec<Layer> = own.into_iter().chain(silent).collect();
     let stretches = layers.iter().flat_map(|layer| &layer.stretches).chain(&empty);
@@ -104,8 +104,8 @@ pub fn merge(runs: &[Runs], main: DeviceId, end: EventId) -> Vec<Stretch> {
     merged
 }
 
-/// Where steps end: after the last optimizer run before forward runs again, and a zero_grad right behind it. One event
-/// past the step each; none if no optimizer ran.
+/// The ends of the steps, each one event past its step: after the last optimizer run before the next forward, including
+/// a zero_grad directly after it. Empty if no optimizer ran.
 pub fn step_ends(stretches: &[Stretch]) -> Vec<EventId> {
     let mut ends = Vec::new();
     let mut end = None;
@@ -195,7 +195,7 @@ mod tests {
         let mut trace = training(lines);
         guess(&mut trace, &Rules::default());
         assert_eq!(guessed(&trace), [("forward", 1, 3)]);
-        // A program that goes on with as many bytes is still in its phase.
+        // A program that then allocates as many bytes is still in its phase.
         let mut trace = training(&format!("{lines}alloc again 4096 < F\n"));
         guess(&mut trace, &Rules::default());
         assert_eq!(guessed(&trace), [("forward", 1, 8)]);

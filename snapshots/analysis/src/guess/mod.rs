@@ -1,9 +1,9 @@
-//! Guess: categories, phases and steps of recordings that do not say them, worked out from stacks and lifetimes by
-//! stated rules, and marked as guessed.
+//! Guesses the categories, phases and steps that a recording lacks from call stacks and lifetimes, and marks them as
+//! guessed.
 //!
-//! PyTorch's snapshots say neither what a block is for nor which phase ran. [`roles`] has what a stack says, [`phases`] the
-//! rules by which the phases of a device follow, [`merge`](mod@merge) those for the whole program, [`categories`] those
-//! for blocks; [`rules`] lets users put their own before them. What a recording says itself is never changed.
+//! PyTorch's snapshots contain neither the categories of blocks nor phases. [`roles`] classifies stacks, [`phases`] has
+//! the rules for the phases of a device, [`merge`](mod@merge) those for the whole program, [`categories`] those for
+//! blocks; [`rules`] reads user-defined rules, which take precedence. Recorded values are never changed.
 
 mod patterns;
 pub mod roles;
@@ -29,11 +29,11 @@ use highwater_snapshots::ids::{DeviceId, EventId, StringId};
 use highwater_snapshots::trace::{Annotation, Trace};
 use highwater_snapshots::{Category, Phase};
 
-/// Gives blocks of unknown category one by `rules`, and adds phases and steps that the recording does not say as
-/// guessed annotations.
+/// Assigns categories to blocks of unknown category by `rules`, and adds missing phases and steps as guessed
+/// annotations.
 ///
-/// Without rules of the user's own, only recordings by PyTorch are touched: others say what they know. Guessing again
-/// changes nothing but what new rules decide. O(events + blocks + stacks).
+/// Without user-defined rules, only recordings by PyTorch are changed: other recorders record what they know. Guessing
+/// again only changes what new rules decide. O(events + blocks + stacks).
 pub fn guess(trace: &mut Trace, rules: &Rules) {
     if rules.is_builtin_alone() && !is_by_pytorch(trace) {
         return;
@@ -65,7 +65,7 @@ pub fn is_by_pytorch(trace: &Trace) -> bool {
     trace.header.recorder.starts_with("PyTorch")
 }
 
-/// Drops what was guessed before, so that it is not taken for said.
+/// Drops earlier guesses, so that they are not mistaken for recorded values.
 fn forget_guessed(trace: &mut Trace) {
     let before = trace.annotations.len();
     trace.annotations.retain(|annotation| !annotation.is_guessed);
@@ -74,14 +74,14 @@ fn forget_guessed(trace: &mut Trace) {
     }
 }
 
-/// Adds the program's phases and steps, where the recording says none.
+/// Adds the program's phases and steps if the recording has none.
 fn annotate(trace: &mut Trace, runs: &[Runs]) {
     let device = trace.main_device();
     let end = EventId::from_index(trace.events.len());
     let stretches = merge(runs, device, final_oom(trace).map_or(end, |failed| EventId(failed.0 + 1)));
     let says_phases = trace.events.kind.contains(&EventKind::Phase);
     let mut ranges: Vec<(String, Stretch)> = Vec::new();
-    // Steps that are only known to end with the optimizer give way: stacks say where they begin, too.
+    // Steps of which only the end is known, from the optimizer, are replaced: stacks also show where they begin.
     if !trace.spans.names_steps() {
         ranges.extend(steps(&stretches, device, end));
     }
@@ -99,7 +99,7 @@ fn annotate(trace: &mut Trace, runs: &[Runs]) {
     }
 }
 
-/// The steps of `device`: each ends with its optimizer; what follows the last is one more if a phase runs in it.
+/// The steps of `device`: each ends with its optimizer; the part after the last is another step if a phase runs in it.
 fn steps(stretches: &[Stretch], device: DeviceId, end: EventId) -> Vec<(String, Stretch)> {
     let ends = step_ends(stretches);
     let begun = stretches.iter().find(|stretch| stretch.phase != Phase::Other);
@@ -120,7 +120,7 @@ fn steps(stretches: &[Stretch], device: DeviceId, end: EventId) -> Vec<(String, 
     steps
 }
 
-/// The rows of `names` among the trace's strings, to which they are added where they are missing.
+/// The rows of `names` in the trace's strings; adds missing ones.
 fn intern_all<'a>(trace: &mut Trace, names: impl Iterator<Item = &'a str>) -> Vec<StringId> {
     let names: Vec<&str> = names.collect();
     let mut known: HashMap<&str, Option<StringId>> = names.iter().map(|&name| (name, None)).collect();

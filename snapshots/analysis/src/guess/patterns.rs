@@ -1,17 +1,17 @@
-//! Patterns: what the function and the file of a single frame say; the one table of everything that is recognised.
+//! The table of recognized functions and files, which classifies single frames.
 
-/// What one frame says about the stack that it stands in.
+/// The meaning of a single frame for its call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameSense {
-    /// Nothing.
+    /// Not recognized.
     Nothing,
     /// Scratch space of a kernel library.
     Workspace,
-    /// Gradients are dropped.
+    /// Gradients are cleared.
     ZeroGrad,
     /// An optimizer is built or restored; no step is taken.
     OptimizerInit,
-    /// An optimizer makes what it remembers.
+    /// An optimizer creates its state.
     OptimizerState,
     /// An optimizer's step.
     Optimizer,
@@ -25,21 +25,21 @@ pub(super) enum FrameSense {
     BackwardMethod,
     /// A module is called.
     Forward,
-    /// A function of `torch.nn.functional`: forward where nothing further out says otherwise.
+    /// A function of `torch.nn.functional`: forward unless a frame further out says otherwise.
     Functional,
     /// A module is built, moved or loaded.
     ModelSetup,
-    /// A module's buffer is made.
+    /// A module's buffer is created.
     Buffer,
-    /// A cache of keys and values is allocated or extended.
+    /// A KV cache is allocated or extended.
     Cache,
-    /// A constructor of the program's own.
+    /// A constructor of the user's code.
     Constructor,
     /// Data is loaded, collated, moved.
     Data,
 }
 
-/// How a function's name is met.
+/// How a function name is matched.
 enum Name {
     Any,
     Is(&'static [&'static str]),
@@ -58,8 +58,8 @@ impl Name {
     }
 }
 
-/// One line of the table: a frame whose path holds one of `files` (any path if there are none) and whose function
-/// meets `function` says `sense`.
+/// A row of the table: a frame whose path contains one of `files` (any path if empty) and whose function matches
+/// `function` has the meaning `sense`.
 struct Pattern {
     sense: FrameSense,
     files: &'static [&'static str],
@@ -70,7 +70,7 @@ const fn pattern(sense: FrameSense, files: &'static [&'static str], function: Na
     Pattern { sense, files, function }
 }
 
-/// Files that hold optimizers and nothing else.
+/// Files that contain only optimizers.
 const OPTIMIZERS: &[&str] = &[
     "torch/optim/",
     "torch/distributed/optim/",
@@ -96,7 +96,7 @@ const OPTIMIZERS: &[&str] = &[
     "transformers/optimization.py",
 ];
 
-/// Files that hold an optimizer's step beside hooks of backward: only what the step calls counts.
+/// Files that contain an optimizer's step as well as hooks of backward: only code called by the step counts.
 const WRAPPED_OPTIMIZERS: &[&str] = &[
     "deepspeed/runtime/bf16_optimizer.py",
     "deepspeed/runtime/fp16/",
@@ -105,7 +105,7 @@ const WRAPPED_OPTIMIZERS: &[&str] = &[
     "torch/cuda/amp/grad_scaler.py",
 ];
 
-/// The table; the first line that a frame meets counts. Paths have forward slashes here, whatever the system.
+/// The table; the first matching row applies. Paths use forward slashes here on every system.
 const PATTERNS: &[Pattern] = &[
     pattern(
         FrameSense::Workspace,
@@ -113,7 +113,7 @@ const PATTERNS: &[Pattern] = &[
         Name::Holds(&["getNewWorkspace", "BlasLtWorkspace", "Workspace::Workspace", "run_conv_plan"]),
     ),
     pattern(FrameSense::ZeroGrad, &[], Name::Holds(&["zero_grad"])),
-    // Schedules and averages of weights live among the optimizers and are none.
+    // Learning-rate schedules and weight averages are in the optimizers' folder but are not optimizers.
     pattern(FrameSense::Nothing, &["torch/optim/lr_scheduler.py", "torch/optim/swa_utils.py"], Name::Any),
     pattern(
         FrameSense::OptimizerState,
@@ -126,7 +126,7 @@ const PATTERNS: &[Pattern] = &[
         OPTIMIZERS,
         Name::Is(&["__init__", "__setstate__", "add_param_group", "load_state_dict", "state_dict"]),
     ),
-    // megatron prepares gradients within backward in these.
+    // Megatron prepares gradients within backward in these functions.
     pattern(
         FrameSense::Nothing,
         &["megatron/core/optimizer/", "megatron/optimizer/"],
@@ -159,10 +159,10 @@ const PATTERNS: &[Pattern] = &[
             "Optimizer.step",
         ]),
     ),
-    // The program's own optimizers: their files are called so.
+    // The user's own optimizers, recognized by their file name.
     pattern(FrameSense::Optimizer, &["optim"], Name::Is(&["step"])),
-    // Both after a node's backward and where a graph is dropped without one. `deleteNode` alone says less: an
-    // `AccumulateGrad` node, whose parameter it releases, goes through it too.
+    // Both run after a node's backward and when a graph is dropped without one. `deleteNode` alone is not enough: an
+    // `AccumulateGrad` node, whose parameter it releases, also goes through it.
     pattern(
         FrameSense::SavedTensors,
         &[],
@@ -173,7 +173,7 @@ const PATTERNS: &[Pattern] = &[
             "::release_variables",
         ]),
     ),
-    // C++ frames of autograd's threads. `torch::autograd::VariableType` and `THPVariable_…` are forward's.
+    // C++ frames of autograd's threads. `torch::autograd::VariableType` and `THPVariable_…` belong to forward.
     pattern(
         FrameSense::Backward,
         &[],
@@ -247,7 +247,7 @@ const PATTERNS: &[Pattern] = &[
             "set_module_tensor_to_device",
         ]),
     ),
-    // Keys and values of attention, kept from token to token: vLLM, SGLang, transformers, gpt-fast and torchtune.
+    // Attention keys and values, kept from token to token: vLLM, SGLang, transformers, gpt-fast and torchtune.
     pattern(FrameSense::Cache, &["vllm/worker/cache_engine.py", "sglang/srt/mem_cache/memory_pool.py"], Name::Any),
     pattern(FrameSense::Cache, &["transformers/cache_utils.py"], Name::Any),
     pattern(
@@ -266,7 +266,7 @@ const PATTERNS: &[Pattern] = &[
             "setup_caches",
         ]),
     ),
-    // Inference servers build modules of their own, whose weights no function of PyTorch makes.
+    // Inference servers build their own modules, whose weights no PyTorch function allocates.
     pattern(
         FrameSense::ModelSetup,
         &["/vllm/", "/sglang/"],
@@ -289,12 +289,12 @@ const PATTERNS: &[Pattern] = &[
         ]),
     ),
     pattern(FrameSense::Data, &[], Name::Holds(&["collate"])),
-    // A constructor outside PyTorch and away from data most often builds a module.
+    // A constructor outside PyTorch and data code most often builds a module.
     pattern(FrameSense::Nothing, &["/torch/", "data"], Name::Is(&["__init__"])),
     pattern(FrameSense::Constructor, &[], Name::Is(&["__init__"])),
 ];
 
-/// What a frame of `function` in `file` says.
+/// The meaning of a frame of `function` in `file`.
 pub(super) fn sense_of(function: &str, file: &str) -> FrameSense {
     let normalised;
     let file = if file.contains('\\') {

@@ -1,22 +1,22 @@
-//! Phases: where forward, backward, optimizer and zero_grad run, worked out from the roles of stacks in time order.
+//! Determines where forward, backward, optimizer and zero_grad run, from the roles of call stacks in time order.
 //!
-//! Each device's events are walked once, in their order; each either says what runs, or says nothing and belongs to
-//! what ran before. In the order of weight:
+//! Each device's events are walked once, in order. An event either determines the running phase, or belongs to the
+//! phase before it. In order of precedence:
 //!
-//! 1. What the program said counts: phase events, and the ranges that PyTorch itself marks as `Optimizer.step#…` and
+//! 1. Recorded phases count: phase events, and the ranges that PyTorch itself marks as `Optimizer.step#…` and
 //!    `Optimizer.zero_grad#…`.
-//! 2. The stack of an allocation says what its [`Role`] says. So does the stack of a free, if it is not merely the
-//!    stack of the allocation once more, which is what PyTorch repeats when it records no stacks of frees.
-//! 3. An allocation without any Python frame is backward, once forward has run, or if an optimizer runs next:
-//!    autograd's threads run no Python. Where C++ frames were recorded they tell, and this rule is not used.
-//! 4. A free that has no stack of its own, after an optimizer and outside backward, of a block that backward made, is
-//!    zero_grad.
+//! 2. The stack of an allocation has a [`Role`]. So has the stack of a free, unless it is only the stack of the
+//!    allocation again, which PyTorch repeats when it records no stacks of frees.
+//! 3. An allocation without Python frames is backward, once forward has run, or if an optimizer runs next: autograd's
+//!    threads run no Python. If C++ frames were recorded, they decide, and this rule is not used.
+//! 4. A free without a stack of its own, after an optimizer and outside backward, of a block that backward allocated,
+//!    is zero_grad.
 //! 5. Other Python code ends backward, optimizer and zero_grad, but not forward: a loss is computed outside modules.
 //!    Model set-up, data and scratch space change nothing.
 //!
-//! Noise is absorbed: a gap between two runs of backward belongs to backward (a hook), and so does a stretch of
-//! forward of at most [`NOISE`] allocations; a stretch of backward as short between two of forward, told by rule 3
-//! alone, is forward. What stacks or the program say of optimizer and zero_grad stays, however short.
+//! Noise is absorbed: a gap between two runs of backward belongs to backward (a hook), and so does a stretch of forward
+//! of at most [`NOISE`] allocations; an equally short stretch of backward between two of forward that is based only on
+//! rule 3 is forward. Optimizer and zero_grad stretches from stacks or recorded phases are kept, however short.
 
 use super::roles::{Role, Roles};
 use highwater_snapshots::Phase;
@@ -24,27 +24,27 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 
-/// So many allocations between two runs of another phase are noise.
+/// Maximum number of allocations between two runs of another phase that count as noise.
 pub const NOISE: u32 = 2;
 
 /// A stretch of one device's events in which one phase runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What runs. [`Phase::Setup`] before the first phase, [`Phase::Other`] where nobody says.
+    /// The phase. [`Phase::Setup`] before the first phase, [`Phase::Other`] if unknown.
     pub phase: Phase,
     /// The first event.
     pub first: EventId,
-    /// One past the last event: where the next run begins. Empty for an optimizer that touched no memory.
+    /// One past the last event: the start of the next run. An optimizer that allocated no memory has an empty run.
     pub end: EventId,
-    /// The last event that said so.
+    /// The last event that determined the phase.
     pub last_said: EventId,
     /// The last allocation.
     pub last_alloc: EventId,
-    /// The last event of the device, whatever it says; none where only the program said what runs.
+    /// The last event of the device in this run; none if only recorded phases determined it.
     last_event: EventId,
-    /// The allocations that said so.
+    /// Number of allocations that determined the phase.
     allocs: u32,
-    /// Said by the program or by a frame, not by the lack of frames.
+    /// Whether the phase comes from a recorded phase or a frame, not from the lack of frames.
     is_exact: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// The runs of every device, by its ordinal. O(events).
+    /// The runs of every device, indexed by ordinal. O(events).
     pub fn of(trace: &Trace, roles: &Roles) -> Vec<Self> {
         let mut said = Said::of(trace);
         let mut walkers: Vec<Walker> = Vec::new();
@@ -112,7 +112,7 @@ impl Runs {
         &self.rows
     }
 
-    /// The position of the run that holds `event`.
+    /// The position of the run that contains `event`.
     pub fn position(&self, event: EventId) -> Option<usize> {
         self.rows.partition_point(|run| run.first <= event).checked_sub(1)
     }
@@ -122,14 +122,14 @@ impl Runs {
         self.position(event).map_or(Phase::Setup, |position| self.rows[position].phase)
     }
 
-    /// Whether two events lie in one stretch of computing again, uninterrupted by other work of backward.
+    /// Whether two events are in one stretch of recomputation, uninterrupted by other work of backward.
     pub fn are_recomputed_together(&self, made: EventId, freed: EventId) -> bool {
         let after = self.recomputed.partition_point(|stretch| stretch.start <= made);
         after.checked_sub(1).is_some_and(|position| freed < self.recomputed[position].end)
     }
 }
 
-/// What the program said, swept along with the events.
+/// The recorded phases, read in step with the events.
 struct Said {
     /// In the order of their first events.
     ranges: Vec<(EventId, EventId, Phase)>,
@@ -152,7 +152,7 @@ impl Said {
         Self { ranges, next: 0, open: Vec::new(), has_just_ended: false }
     }
 
-    /// What is said of `event`, and the phases that came and went before it without an event of their own.
+    /// The recorded phase at `event`, and the phases before it that began and ended without an event.
     fn at(&mut self, event: EventId) -> (Option<Phase>, Vec<Phase>) {
         let mut passed = Vec::new();
         let was_open = !self.open.is_empty();
@@ -174,7 +174,7 @@ impl Said {
     }
 }
 
-/// The phase that a range called `name` says: our words for phases, and PyTorch's own marks.
+/// The phase of a range called `name`: our names of phases, and PyTorch's own marks.
 fn phase_of_name(name: &str) -> Option<Phase> {
     match Phase::from_name(name) {
         Some(phase @ (Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::ZeroGrad)) => Some(phase),
@@ -187,15 +187,15 @@ fn phase_of_name(name: &str) -> Option<Phase> {
 /// Walks one device's events.
 #[derive(Debug)]
 struct Walker {
-    /// The last is open.
+    /// The last run is open.
     runs: Vec<Run>,
     recomputed: Vec<std::ops::Range<EventId>>,
     is_recomputing: bool,
-    /// The first of allocations that are backward's if an optimizer follows.
+    /// The first of the allocations that belong to backward if an optimizer follows.
     bare: Option<EventId>,
-    /// Forward or backward has run.
+    /// Whether forward or backward has run.
     has_begun: bool,
-    /// An optimizer has run, and no forward since.
+    /// Whether an optimizer has run, with no forward since.
     is_after_optimizer: bool,
 }
 
@@ -219,7 +219,7 @@ impl Walker {
         self.runs.last().map_or(Phase::Setup, |run| run.phase)
     }
 
-    /// Notes that `phase` runs at `event`.
+    /// Records that `phase` runs at `event`.
     fn enter(&mut self, phase: Phase, event: EventId, is_exact: bool) {
         if let Some(bare) = self.bare.take()
             && matches!(phase, Phase::Optimizer | Phase::ZeroGrad)
@@ -241,14 +241,14 @@ impl Walker {
         }
     }
 
-    /// Notes that at `event` something runs that is no part of backward, optimizer or zero_grad.
+    /// Records that code outside backward, optimizer and zero_grad runs at `event`.
     fn leave(&mut self, event: EventId) {
         if matches!(self.phase(), Phase::Backward | Phase::Optimizer | Phase::ZeroGrad) {
             self.enter(Phase::Other, event, false);
         }
     }
 
-    /// Takes the next event of the device.
+    /// Processes the next event of the device.
     fn take(&mut self, trace: &Trace, roles: &Roles, event: EventId, said: Option<Phase>) {
         let kind = trace.events.kind[event.0 as usize];
         if matches!(kind, EventKind::Alloc | EventKind::FreeRequested) {
@@ -301,7 +301,7 @@ impl Walker {
         }
     }
 
-    /// Whether `block`, whose stack has `role`, was made while backward ran.
+    /// Whether `block`, whose stack has `role`, was allocated while backward ran.
     fn is_of_backward(&self, trace: &Trace, role: Role, block: BlockId) -> bool {
         let made = block.index().and_then(|row| trace.blocks.alloc.get(row)).copied().unwrap_or_default();
         if !matches!(role, Role::Backward | Role::Bare) || !made.is_some() {
@@ -336,7 +336,7 @@ impl Walker {
     }
 }
 
-/// Joins what noise has parted.
+/// Merges runs that are separated by noise.
 fn absorb(runs: Vec<Run>) -> Vec<Run> {
     let mut out: Vec<Run> = Vec::with_capacity(runs.len());
     for run in runs {

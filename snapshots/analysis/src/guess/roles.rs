@@ -1,4 +1,4 @@
-//! Roles: which part of training a stack belongs to, worked out from its frames.
+//! Classifies call stacks by the part of training they belong to.
 
 use std::collections::HashMap;
 
@@ -7,24 +7,25 @@ use crate::frames::is_python;
 use highwater_snapshots::ids::{StackId, StringId};
 use highwater_snapshots::tables::{SourceLine, Tables};
 
-/// What the code of a stack was doing. The innermost frame that says something decides, with these exceptions:
+/// The activity of the code of a stack, determined by the innermost recognized frame, with these exceptions:
 ///
-/// - a module called from within backward is being computed again ([`Role::Recompute`]);
+/// - a module called from within backward is recomputing ([`Role::Recompute`]);
 /// - a method called `backward` counts only below `torch.autograd.Function.apply`;
-/// - functions of `torch.nn.functional`, constructors and data loaders count only where no frame further out speaks.
+/// - functions of `torch.nn.functional`, constructors and data loaders count only if no frame further out is
+///   recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// There is no Python frame, and no other that says something: autograd's threads, recorded without C++ frames.
+    /// No Python frame, and no other recognized frame: autograd's threads, recorded without C++ frames.
     Bare,
-    /// Python code that says nothing.
+    /// Unrecognized Python code.
     Unknown,
     /// A module is built, moved or loaded.
     ModelSetup,
-    /// A module's buffer is made.
+    /// A module's buffer is created.
     Buffer,
-    /// Keys and values of attention are cached.
+    /// Attention keys and values are cached.
     Cache,
-    /// A constructor of the program's own.
+    /// A constructor of the user's code.
     Constructor,
     /// Data is loaded.
     Data,
@@ -32,17 +33,17 @@ pub enum Role {
     Forward,
     /// Autograd computes gradients.
     Backward,
-    /// Modules compute again for backward, as activation checkpoints do.
+    /// Modules are recomputed for backward, as activation checkpoints do.
     Recompute,
     /// An optimizer steps.
     Optimizer,
-    /// An optimizer makes its state, within a step.
+    /// An optimizer creates its state, within a step.
     OptimizerState,
     /// An optimizer is built or restored.
     OptimizerInit,
-    /// Gradients are dropped.
+    /// Gradients are cleared.
     ZeroGrad,
-    /// A kernel library takes scratch space.
+    /// A kernel library allocates scratch space.
     Workspace,
 }
 
@@ -72,7 +73,7 @@ impl Roles {
         let mut nodes: Vec<Node> = Vec::with_capacity(tables.stacks.len());
         for stack in &tables.stacks {
             let parent = stack.parent.index().and_then(|row| nodes.get(row)).copied().unwrap_or(ROOT);
-            // The lines of a frame stand innermost first.
+            // The lines of a frame are stored innermost first.
             let lines = tables.frame_lines(stack.frame).iter().rev();
             nodes.push(lines.fold(parent, |node, line| node.called(frames.sense(line))));
         }
@@ -80,23 +81,24 @@ impl Roles {
         Self { nodes, has_engine_frames: frames.has_engine_frames, says_anything }
     }
 
-    /// The role of `stack`; [`Role::Bare`] for none.
+    /// The role of `stack`; [`Role::Bare`] if there is none.
     pub fn role(&self, stack: StackId) -> Role {
         stack.index().and_then(|row| self.nodes.get(row)).map_or(Role::Bare, |node| node.role)
     }
 
-    /// Whether in `stack` autograd releases tensors that an operation saved for backward. Of a free, this says that the
-    /// block was saved; only C++ frames say so.
+    /// Whether `stack` is autograd releasing tensors that an operation saved for backward. For the stack of a free,
+    /// this means that the block was saved; only C++ frames show it.
     pub fn releases_saved(&self, stack: StackId) -> bool {
         stack.index().and_then(|row| self.nodes.get(row)).is_some_and(|node| node.releases_saved)
     }
 
-    /// Whether a stack of [`Role::Bare`] may be one of autograd's threads: where C++ frames were recorded, those say so.
+    /// Whether a stack of [`Role::Bare`] may be one of autograd's threads: if C++ frames were recorded, they show it
+    /// instead.
     pub fn bare_may_be_backward(&self) -> bool {
         !self.has_engine_frames
     }
 
-    /// Whether any stack has a role.
+    /// Whether any stack was classified.
     pub fn says_anything(&self) -> bool {
         self.says_anything
     }
@@ -110,7 +112,7 @@ struct Sense {
 
 struct Frames<'a> {
     tables: &'a Tables,
-    /// Frames that differ in the line alone say the same.
+    /// By function and file: frames that differ only in the line have the same sense.
     known: HashMap<(StringId, StringId), Sense>,
     has_engine_frames: bool,
 }
@@ -138,7 +140,7 @@ impl Node {
             FrameSense::ZeroGrad => Role::ZeroGrad,
             FrameSense::OptimizerInit => Role::OptimizerInit,
             FrameSense::OptimizerState => Role::OptimizerState,
-            // The step's helpers are called from where the state is made, too.
+            // The code that creates the state also calls the step's helpers.
             FrameSense::Optimizer if matches!(self.role, Role::OptimizerState | Role::OptimizerInit) => self.role,
             FrameSense::Optimizer => Role::Optimizer,
             FrameSense::Backward => Role::Backward,
@@ -168,7 +170,7 @@ mod tests {
     use super::super::tests::trace_of;
     use super::*;
 
-    /// The role of a stack whose frames are given as in the text notation, innermost first.
+    /// The role of a stack whose frames are given in the text notation, innermost first.
     fn role(frames: &str) -> Role {
         let trace = trace_of(&format!("alloc a 1 < {frames}"));
         Roles::of(&trace.tables).role(trace.blocks.stack[0])

@@ -1,10 +1,11 @@
-//! Rules: a file of rules of the user's own, which come before the built-in ones.
+//! Reads a file of user-defined category rules, which take precedence over the built-in ones.
 //!
-//! One rule a line, `CATEGORY if CONDITIONS`; the first whose conditions a block meets gives its category. Conditions
-//! are those of [`Filter`], all of which must hold. `#` begins a comment; `builtin off` leaves out the built-in rules.
+//! One rule per line, `CATEGORY if CONDITIONS`; the first rule whose conditions a block meets determines its category.
+//! Conditions are those of [`Filter`], all of which must hold. `#` begins a comment; `builtin off` disables the
+//! built-in rules.
 //!
 //! ```text
-//! # Adam's state, also where it is kept by a wrapper
+//! # Adam's state, even if a wrapper keeps it
 //! optimizer_state if stack~adam.py lifetime=kept
 //! activation if frame~model.py:88 size>=1MiB
 //! unknown if scope~debug
@@ -16,7 +17,7 @@ use highwater_snapshots::Category;
 use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::trace::Trace;
 
-/// What decides categories that a recording does not say.
+/// Rules for categories that a recording does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     own: Vec<(Category, Filter)>,
@@ -24,7 +25,7 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// The built-in rules alone.
+    /// Only the built-in rules.
     fn default() -> Self {
         Self { own: Vec::new(), uses_builtin: true }
     }
@@ -33,10 +34,10 @@ impl Default for Rules {
 impl std::str::FromStr for Rules {
     type Err = Error;
 
-    /// Reads a rules file. Errors name the line, and what to write instead.
+    /// Parses a rules file. Errors name the line and the expected text.
     fn from_str(text: &str) -> Result<Self> {
         let mut rules = Self::default();
-        // Editors of Windows put a byte order mark in front.
+        // Windows editors add a byte order mark.
         for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             rules.take(without_comment(line).trim()).map_err(|what| Error::Text { line: index + 1, what })?;
         }
@@ -53,35 +54,37 @@ impl Rules {
                 self.uses_builtin = false;
                 Ok(())
             }
-            (Some("builtin"), ..) => Err(format!("'{line}': write 'builtin off', or leave the line out")),
+            (Some("builtin"), ..) => Err(format!("'{line}': expected 'builtin off', or no such line")),
             (Some(name), Some("if"), Some(_)) => {
                 let category = Category::from_name(name).ok_or_else(|| no_category(name))?;
                 let conditions = after_words(line, 2);
                 let filter: Filter = conditions.parse()?;
                 if filter.is_empty() {
-                    return Err(format!("'{line}': no condition after 'if'; write one such as {name} if size>=1MiB"));
+                    return Err(format!(
+                        "'{line}': missing condition after 'if'; write one, such as {name} if size>=1MiB"
+                    ));
                 }
                 self.own.push((category, filter));
                 Ok(())
             }
             (Some(name), ..) => {
                 Category::from_name(name).ok_or_else(|| no_category(name))?;
-                Err(format!("'{line}': after '{name}' write 'if' and conditions, such as {name} if size>=1MiB"))
+                Err(format!("'{line}': expected 'if' and conditions after '{name}', such as {name} if size>=1MiB"))
             }
         }
     }
 
-    /// Whether the built-in rules follow.
+    /// Whether the built-in rules are also used.
     pub fn uses_builtin(&self) -> bool {
         self.uses_builtin
     }
 
-    /// Whether these are the built-in rules alone.
+    /// Whether only the built-in rules are used.
     pub fn is_builtin_alone(&self) -> bool {
         self.own.is_empty() && self.uses_builtin
     }
 
-    /// For each block, by its row, the category of the first rule of the file that it meets.
+    /// For each block, by row, the category of the first user-defined rule that it meets.
     pub(super) fn own_categories(&self, trace: &Trace) -> Vec<Option<Category>> {
         let mut filters: Vec<_> = self.own.iter().map(|(category, filter)| (*category, filter.on(trace))).collect();
         let first = |id| filters.iter_mut().find_map(|(category, filter)| filter.matches(id).then_some(*category));
@@ -89,7 +92,7 @@ impl Rules {
     }
 }
 
-/// What follows the first `count` words of `line`, whatever white space separates them.
+/// The rest of `line` after the first `count` words, with any white space between them.
 fn after_words(line: &str, count: usize) -> &str {
     (0..count)
         .fold(line.trim(), |rest, _| rest.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start()))
@@ -97,10 +100,10 @@ fn after_words(line: &str, count: usize) -> &str {
 
 fn no_category(name: &str) -> String {
     let names: Vec<&str> = Category::ALL.iter().map(|category| category.name()).collect();
-    format!("no category '{name}': write one of {}, then 'if' and conditions", names.join(", "))
+    format!("unknown category '{name}': expected one of {}, then 'if' and conditions", names.join(", "))
 }
 
-/// The part of a line before a `#` that stands outside double quotes, at its beginning or after a space.
+/// The part of a line before a `#` that is outside double quotes, at the start or after a space.
 fn without_comment(line: &str) -> &str {
     let mut is_quoted = false;
     let mut is_after_space = true;
@@ -140,11 +143,13 @@ mod tests {
     #[test]
     fn mistakes_name_the_line_and_what_to_write() {
         let why = |text: &str| text.parse::<Rules>().unwrap_err().to_string();
-        assert!(why("\nweights if size>1").starts_with("line 2: no category 'weights': write one of parameter"));
-        assert!(why("gradient").contains("write 'if' and conditions, such as gradient if size"));
+        assert!(
+            why("\nweights if size>1").starts_with("line 2: unknown category 'weights': expected one of parameter")
+        );
+        assert!(why("gradient").contains("'if' and conditions after 'gradient', such as gradient if size"));
         assert!(why("gradient if").contains("such as gradient if size"));
         assert!(why("gradient if\t").contains("such as gradient if size"));
-        assert!(why("gradient when size>1").contains("after 'gradient' write 'if'"));
+        assert!(why("gradient when size>1").contains("expected 'if' and conditions after 'gradient'"));
         assert!(why("builtin on").contains("builtin off"));
         assert!(why("gradient if colour=red").contains("line 1: 'colour=red': unknown key 'colour'"));
     }

@@ -1,4 +1,4 @@
-//! Traces of training as PyTorch records it, with what must be guessed of them.
+//! Tests of guessing on traces of training as recorded by PyTorch.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::{Annotation, Trace};
 use highwater_snapshots::{Category, Phase};
 
-/// A trace from the text notation, whose frames are written `function@file`; a recording by PyTorch.
+/// A PyTorch recording from the text notation, with frames written as `function@file`.
 pub(super) fn trace_of(text: &str) -> Trace {
     let mut trace = trace_from_text(text).unwrap();
     for line in &mut trace.tables.lines {
@@ -31,7 +31,7 @@ const ADAM_STATE: &str = "_init_group@/site/torch/optim/adam.py < step@/site/tor
 const ZERO_GRAD: &str = "zero_grad@/site/torch/optim/optimizer.py < main@t.py";
 const MAIN: &str = "main@t.py";
 
-/// `lines`, in which `F`, `S`, `A`, `I`, `Z` and `M` after `<` stand for the stacks above.
+/// Parses `lines`, in which `F`, `S`, `A`, `I`, `Z` and `M` after `<` are replaced by the stacks above.
 pub(super) fn training(lines: &str) -> Trace {
     let short = [("F", FORWARD), ("S", SETUP), ("A", ADAM), ("I", ADAM_STATE), ("Z", ZERO_GRAD), ("M", MAIN)];
     let full = lines.lines().map(|line| match line.rsplit_once("< ") {
@@ -44,7 +44,7 @@ pub(super) fn training(lines: &str) -> Trace {
     trace_of(&full.collect::<String>())
 }
 
-/// The categories that are guessed for `lines`, in the order of the allocations.
+/// The categories guessed for `lines`, in the order of the allocations.
 fn categories(lines: &str) -> Vec<&'static str> {
     let mut trace = training(lines);
     guess(&mut trace, &Rules::default());
@@ -57,7 +57,7 @@ pub(super) fn guessed(trace: &Trace) -> Vec<(&str, u32, u32)> {
     guessed.map(|range| (trace.tables.string(range.name), range.first.0, range.end.0)).collect()
 }
 
-/// Two steps as PyTorch records them without stacks of frees; the free of a block repeats the stack of its allocation.
+/// Two steps as recorded by PyTorch without stacks of frees: the free of a block repeats the stack of its allocation.
 pub(super) const TWO_STEPS: &str = "\
 alloc cpu_copy 64 < S
 alloc w 100 < S
@@ -121,7 +121,7 @@ fn every_block_of_a_training_step_gets_its_category() {
 fn phases_and_steps_are_marked_as_guessed_and_cover_what_they_say() {
     let mut trace = training(TWO_STEPS);
     guess(&mut trace, &Rules::default());
-    // `free x` is two events. The loss belongs to forward; the next step's data, to that step.
+    // `free x` is two events. The loss belongs to forward; the next step's data to that step.
     let expected = [
         ("step 0", 5, 22),
         ("forward", 5, 10),
@@ -165,7 +165,7 @@ fn stacks_of_frees_tell_zero_grad_from_the_optimizer_without_the_lives_of_blocks
 fn without_an_optimizer_no_step_is_guessed() {
     let mut trace = training("alloc h 5 < F\nalloc g 9\nfree g\nfree h < M\n");
     guess(&mut trace, &Rules::default());
-    // What frees the last block is neither.
+    // The events that free the last block belong to neither.
     assert_eq!(guessed(&trace), [("forward", 0, 1), ("backward", 1, 4)]);
 }
 
@@ -195,7 +195,8 @@ fn what_earlier_forwards_keep_stays_unknown() {
     assert_eq!(categories(&step.replace('$', "0"))[0], "activation");
 }
 
-/// A step whose forward makes `h`, which backward waits for, and `t`, which only its operation needs, at two lines.
+/// A step whose forward allocates `h`, which is kept for backward, and `t`, which only its operation needs, at two
+/// lines.
 fn step_of_two_lines(name: &str, device: &str) -> [String; 2] {
     let scratch = FORWARD.replace("linear.py", "norm.py");
     let forward = format!(
@@ -209,7 +210,7 @@ fn step_of_two_lines(name: &str, device: &str) -> [String; 2] {
     [forward, rest]
 }
 
-/// The categories of `h` and `t` of the step called `name`, made by the sizes 50 and 7, the last of the recording.
+/// The categories of `h` and `t` of the last step of the recording, found by their sizes 50 and 7.
 fn of_last_step(lines: &str) -> [&'static str; 2] {
     let mut trace = training(lines);
     guess(&mut trace, &Rules::default());
@@ -237,22 +238,22 @@ fn what_a_failed_request_frees_is_what_other_blocks_of_its_line_are() {
     let [again, _] = step_of_two_lines("1", "");
     let unwound = "oom 4096 free=0 < F\nfree t1 < F\nfree h1 < F\n";
     assert_eq!(of_last_step(&format!("{forward}{rest}{again}{unwound}")), ["activation", "temporary"]);
-    // Another exception leaves no trace of its own; the failed request may be another device's.
+    // Another exception is not recorded; the failed request may be another device's.
     assert_eq!(of_last_step(&format!("{forward}{rest}{again}free t1 < F\nfree h1 < F\n")), ["activation", "temporary"]);
     let [other, other_rest] = step_of_two_lines("0", " device=1");
     let both = format!("{other}{other_rest}{again}{}", unwound.replace("free=0", "free=0 device=1"));
     assert_eq!(of_last_step(&both), ["activation", "temporary"]);
-    // Without another life to go by it counts as kept, not as temporary.
+    // Without another life as evidence it counts as kept, not as temporary.
     let first = "alloc w 100 < S\nalloc h1 50 < F\nalloc t1 7 < F\n";
     assert_eq!(of_last_step(&format!("{first}{unwound}")), ["activation"; 2]);
-    // Of a line that makes both, blocks of another size than before count as kept.
+    // If a line allocates both kinds, blocks of a new size count as kept.
     let mixed = "alloc a 50 < F\nfree a < F\nalloc b 60 < F\nalloc g 9\nfree b\nalloc m 6 < A\nfree m < A\nfree g\n\
                  alloc c 50 < F\nalloc d 60 < F\nalloc e 70 < F\noom 4096 free=0 < F\nfree c < F\nfree d < F\nfree e < F\n";
     assert_eq!(categories(mixed)[4..], ["temporary", "activation", "activation"]);
     // Short lives of one size do not make another size of the line temporary.
     let short = "alloc w 100 < S\nalloc a 7 < F\nfree a < F\nalloc h 50 < F\noom 4096 free=0 < F\nfree h < F\n";
     assert_eq!(categories(short)[1..], ["temporary", "activation"]);
-    // The end of the recording cuts lives short, too.
+    // The end of the recording also cuts lives short.
     assert_eq!(of_last_step(&format!("{forward}{rest}{again}")), ["activation", "temporary"]);
 }
 
@@ -338,7 +339,7 @@ fn what_autograd_frees_from_saved_tensors_is_an_activation_also_where_the_graph_
          free own < {drop}\nalloc h1 50 < F\nfree w < {drop}\n"
     );
     assert_eq!(categories(&lines), ["parameter", "activation", "temporary", "activation", "activation"]);
-    // A node that lets go of something else, such as the one that accumulates a gradient, is no evidence.
+    // A node that releases something else, such as the one that accumulates a gradient, is no evidence.
     let accumulate = "~TensorImpl@c10 < torch::autograd::deleteNode@c < main@t.py";
     let lines = format!("alloc t 7 < F\nfree t < {accumulate}\nalloc u 7 < F\nfree u < F\n");
     assert_eq!(categories(&lines), ["temporary"; 2]);
@@ -382,7 +383,8 @@ fn what_the_program_marks_counts_and_an_optimizer_without_memory_still_ends_a_st
 
 #[test]
 fn noise_is_absorbed_and_an_optimizer_is_not() {
-    // A hook's Python code within backward, two allocations of forward within backward, and a bare one within forward.
+    // A hook's Python code within backward, two allocations of forward within backward, and one without frames within
+    // forward.
     let lines = "alloc a 1 < F\nalloc b 1\nalloc c 1 < F\nalloc d 1 < F\nalloc e 1 < F\nalloc f 1\nalloc g 1\nalloc h 1\n\
                  alloc hook 1 < M\nalloc i 1\nalloc j 1 < F\nalloc k 1 < F\nalloc l 1\nalloc m 1 < A\n";
     let mut trace = training(lines);

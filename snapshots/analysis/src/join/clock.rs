@@ -1,14 +1,14 @@
-//! Clock: the axis of time that recordings are laid on, and gaps between them.
+//! Places recordings on a common time axis, and finds gaps between them.
 
 use super::Part;
 use highwater_snapshots::units::format_nanos;
 
-/// Where the recordings lie on one axis.
+/// The positions of the recordings on the common axis.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// The beginning of the axis; 0 where no recording knows the time of day.
+    /// The start of the axis; 0 if no recording has a start time.
     pub(super) origin_unix_us: u64,
-    /// What is added to the times of each recording, in nanoseconds.
+    /// Offset added to the times of each recording, in nanoseconds.
     pub(super) shifts_ns: Vec<u64>,
     pub(super) warnings: Vec<String>,
 }
@@ -22,8 +22,8 @@ impl Clock {
         for part in parts {
             let started_us = known(part).unwrap_or_else(|| {
                 if let Some((name, _)) = first_known {
-                    let what = "does not say at what time of day it began, and is laid at the beginning of";
-                    warnings.push(format!("{} {what} {name}; --offset moves it", part.name));
+                    let what = "has no start time and is placed at the start of";
+                    warnings.push(format!("{} {what} {name}; use --offset to move it", part.name));
                 }
                 first_known.map_or(0, |(_, started)| started)
             });
@@ -37,7 +37,7 @@ impl Clock {
     }
 }
 
-/// A sentence for each stretch of time between two recordings in which nothing is recorded.
+/// A warning for each period between two recordings in which nothing is recorded.
 fn gaps(parts: &[Part<'_>], starts: &[i128]) -> Vec<String> {
     let mut ranges: Vec<(i128, i128, &str)> = parts
         .iter()
@@ -55,7 +55,7 @@ fn gaps(parts: &[Part<'_>], starts: &[i128]) -> Vec<String> {
         if let Some((end, before)) = reach.filter(|(end, _)| first > *end) {
             let gap = format_nanos(u64::try_from(first - end).unwrap_or(u64::MAX));
             warnings.push(format!(
-                "{name} begins {gap} after {before} ends: they do not overlap in time; --offset moves one if the clocks differ"
+                "{name} begins {gap} after {before} ends: they do not overlap in time; use --offset if the clocks differ"
             ));
         }
         if reach.is_none_or(|(end, _)| last > end) {

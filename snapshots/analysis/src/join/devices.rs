@@ -1,4 +1,4 @@
-//! Devices: the number and name that each device of each recording has in the whole.
+//! Assigns each device of each recording a number and a name in the joined recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,30 +7,30 @@ use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{DeviceFacts, PINNED_DEVICE, Trace};
 
-/// A device of the whole.
+/// A device of the joined recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinedDevice {
-    /// Its number in the whole.
+    /// Its number in the joined recording.
     pub device: DeviceId,
-    /// Its name in the whole.
+    /// Its name in the joined recording.
     pub name: String,
-    /// The position of the recording that it comes from.
+    /// The index of its recording.
     pub part: usize,
-    /// Its number there.
+    /// Its number in that recording.
     pub was: DeviceId,
 }
 
-/// The numbers of all devices.
+/// The device numbers of the joined recording.
 #[derive(Debug)]
 pub(super) struct Numbers {
     by_part: Vec<BTreeMap<DeviceId, DeviceId>>,
-    /// By their new numbers.
+    /// The devices by new number.
     pub(super) devices: Vec<JoinedDevice>,
 }
 
 impl Numbers {
-    /// A device keeps its number where no recording before has it; others get the smallest that no recording has. The
-    /// names of devices that shared a number say which recording they come from.
+    /// A device keeps its number if no earlier recording has it; others get the smallest unused number. If devices
+    /// share a number, their names include the recording.
     pub(super) fn of(parts: &[Part<'_>]) -> Result<Self> {
         let named: Vec<BTreeSet<DeviceId>> = parts.iter().map(|part| devices_of(part.trace)).collect();
         let mut claims: BTreeMap<DeviceId, usize> = BTreeMap::new();
@@ -45,7 +45,7 @@ impl Numbers {
             for &was in &named[index] {
                 let device = if taken.insert(was) { Some(was) } else { free.next() };
                 let device = device.ok_or_else(|| Error::Encode {
-                    what: format!("together the recordings have more than {} devices", PINNED_DEVICE.0),
+                    what: format!("the recordings together have more than {} devices", PINNED_DEVICE.0),
                 })?;
                 of_part.insert(was, device);
                 let name = device_name(part, was, claims[&was] > 1);
@@ -57,7 +57,7 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// The number of a recording's device.
+    /// The new number of a recording's device.
     pub(super) fn of_part(&self, part: usize, device: DeviceId) -> DeviceId {
         self.by_part[part].get(&device).copied().unwrap_or(device)
     }
@@ -73,7 +73,7 @@ impl Numbers {
     }
 }
 
-/// Every device that a recording names, but for what concerns all.
+/// Every device that a recording names, except in events that concern all devices.
 fn devices_of(trace: &Trace) -> BTreeSet<DeviceId> {
     let mut devices: BTreeSet<DeviceId> = trace.device_ids().into_iter().collect();
     let of_events = trace.events.ids().filter(|id| !trace.is_everywhere(*id));
@@ -81,7 +81,7 @@ fn devices_of(trace: &Trace) -> BTreeSet<DeviceId> {
     devices
 }
 
-/// A device's name, with that of its recording where others have its number too.
+/// A device's name, with its recording's name if other recordings use the same number.
 fn device_name(part: &Part<'_>, device: DeviceId, is_shared: bool) -> String {
     let name = part.trace.device_facts(device).map_or("", |facts| facts.name.as_str());
     match (is_shared, name) {

@@ -1,11 +1,11 @@
-//! Join: several recordings on one axis of time, as one recording: those of several allocators of one program, or of
-//! several processes.
+//! Joins several recordings into one, on a common time axis: of several allocators of one program, or of several
+//! processes.
 //!
-//! Events stand in the order of their absolute times; those of one recording keep their own order. Every device stays a
-//! device of its own, so that its totals after every event are what they were. Recordings do not share blocks.
+//! Events are ordered by absolute time; the events of one recording keep their order. Devices stay separate, so their
+//! totals after every event are unchanged. Recordings do not share blocks.
 //!
-//! Steps and phases concern every device, so only one recording can say them: the first that has steps, else the first
-//! that has phases. What the others say of them is left out, and told.
+//! Steps and phases concern every device, so they are taken from one recording: the first that has steps, else the
+//! first that has phases. Those of the others are dropped and reported.
 
 mod clock;
 mod devices;
@@ -27,35 +27,38 @@ use self::devices::Numbers;
 use self::order::Order;
 use self::rows::{Rows, Tables};
 
-/// A recording that is to be joined.
+/// A recording to join.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
-    /// What tells it from the others, such as the stem of its file's name.
+    /// A name to distinguish it, such as the stem of its file name.
     pub name: &'a str,
     /// The recording.
     pub trace: &'a Trace,
-    /// Added to its times, in nanoseconds: for clocks that differ.
+    /// Added to its times, in nanoseconds, for clocks that differ.
     pub offset_ns: i64,
 }
 
-/// Several recordings as one.
+/// The result of joining recordings.
 #[derive(Clone, Debug)]
 pub struct Joined {
-    /// The recording.
+    /// The joined recording.
     pub trace: Trace,
-    /// Its devices: what each was, and in which part.
+    /// Its devices, with their original numbers and recordings.
     pub devices: Vec<JoinedDevice>,
-    /// What is left out, a sentence each.
+    /// Descriptions of what was dropped, one sentence each.
     pub lost: Vec<String>,
-    /// What may be wrong with the times, a sentence each.
+    /// Warnings about times, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Joins recordings. Fails where they have more devices, or more events and blocks, than one recording can hold.
+/// Joins recordings.
+///
+/// # Errors
+/// If they have more devices, or more events and blocks, than one recording can hold.
 pub fn join(parts: &[Part<'_>]) -> Result<Joined> {
     let rows: usize = parts.iter().map(|part| part.trace.events.len() + part.trace.blocks.len()).sum();
     if rows + parts.iter().map(|part| part.trace.segments.len()).sum::<usize>() >= u32::MAX as usize {
-        let what = "together the recordings have more than 2^32 events and blocks, which no recording can hold";
+        let what = "the recordings together have more than 2^32 events and blocks, more than one recording can hold";
         return Err(Error::Encode { what: what.to_owned() });
     }
     let clock = Clock::of(parts);
@@ -116,7 +119,7 @@ fn says_phases(trace: &Trace) -> bool {
     trace.spans.rows().iter().any(|span| span.phase != Phase::Setup)
 }
 
-/// Facts that all parts agree on, and of each part its own.
+/// The header fields that all parts share, and the other fields of each part as facts.
 fn header(parts: &[Part<'_>], started_unix_us: u64) -> Header {
     let headers: Vec<&Header> = parts.iter().map(|part| &part.trace.header).collect();
     let program = all_same(&headers, |header| header.program.clone());
@@ -124,7 +127,7 @@ fn header(parts: &[Part<'_>], started_unix_us: u64) -> Header {
     for part in parts {
         let header = &part.trace.header;
         let mut add = |name: &str, value: String| facts.push((format!("{}: {name}", part.name), value));
-        // What all agree on stands in the header itself.
+        // Values that all parts share are in the header itself.
         let texts: [(&str, ReadText); 6] = [
             ("recorder", |header| header.recorder.clone()),
             ("program", |header| header.program.clone()),
@@ -160,20 +163,20 @@ fn header(parts: &[Part<'_>], started_unix_us: u64) -> Header {
     }
 }
 
-/// Reads a fact of a header as text.
+/// Reads a header field as text.
 type ReadText = fn(&Header) -> String;
 
-/// What `read` gives of every header, if it is the same of all.
+/// The value of `read` for all headers, if it is the same for all.
 fn all_same<T: PartialEq>(headers: &[&Header], read: impl Fn(&Header) -> T) -> Option<T> {
     let mut values = headers.iter().map(|header| read(header));
     let first = values.next()?;
     values.all(|value| value == first).then_some(first)
 }
 
-/// Adds up what limits trust.
+/// Adds up the facts that limit trust.
 fn take_trust(builder: &mut TraceBuilder, parts: &[Part<'_>]) {
     let trust = builder.trust();
-    // What the builder counted for itself is in the sums of the parts.
+    // The sums of the parts include what the builder counted itself.
     *trust = parts.iter().fold(Default::default(), |mut sum: highwater_snapshots::trace::Trust, part| {
         let one = &part.trace.trust;
         sum.events_lost = sum.events_lost.saturating_add(one.events_lost);
@@ -194,24 +197,24 @@ fn take_trust(builder: &mut TraceBuilder, parts: &[Part<'_>]) {
     }
 }
 
-/// One part on its way into the whole.
+/// Copies a part into the joined recording.
 struct Writer<'a> {
     part: &'a Part<'a>,
     rows: &'a Rows,
-    /// Whether its steps and phases count.
+    /// Whether its steps and phases are used.
     is_heard: bool,
     index: usize,
     numbers: &'a Numbers,
     shift_ns: u64,
     keys: Vec<u64>,
-    /// The rows that its baseline begins at.
+    /// The rows at which its baseline begins.
     blocks: usize,
     segments: usize,
-    /// For each event so far its row; of one that was left out, the next row.
+    /// The row of each event so far; for a dropped event, the next row.
     places: Vec<u32>,
 }
 
-/// What of a part is left out.
+/// Counts of what is dropped from a part.
 #[derive(Clone, Copy, Debug, Default)]
 struct LeftOut {
     steps: u64,
@@ -231,7 +234,7 @@ impl LeftOut {
             .filter(|(count, ..)| *count > 0)
             .map(|(count, one, many)| format!("{} {}", format_count(*count), if *count == 1 { one } else { many }))
             .collect();
-        (!told.is_empty()).then(|| format!("{} of {name}: steps and phases are those of {speaker}", told.join(", ")))
+        (!told.is_empty()).then(|| format!("{} of {name}: steps and phases are taken from {speaker}", told.join(", ")))
     }
 }
 
@@ -240,7 +243,7 @@ impl Writer<'_> {
         self.numbers.of_part(self.index, device)
     }
 
-    /// A starting state with the rows of the whole.
+    /// A starting state with the rows of the joined recording.
     fn state(&self, mut state: highwater_snapshots::StartingState) -> highwater_snapshots::StartingState {
         state.device = self.device(state.device);
         for block in &mut state.blocks {
@@ -275,13 +278,13 @@ impl Writer<'_> {
             What::Mark(text) => What::Mark(rows.string(text)),
             what => what,
         };
-        // What concerns every device carries device 0 in every recording.
+        // Events that concern every device carry device 0 in every recording.
         let device = if trace.is_everywhere(id) { DeviceId(0) } else { self.device(event.device) };
         let time_ns = event.time_ns.saturating_add(self.shift_ns);
         builder.push(&Event { time_ns, device, stack: rows.stack(event.stack), what });
     }
 
-    /// Hands over annotations and attributes, whose events all have their rows now; says what is left out.
+    /// Adds annotations and attributes, now that all events have rows; returns what is dropped.
     fn finish(&self, builder: &mut TraceBuilder) -> LeftOut {
         let trace = self.part.trace;
         let mut out = LeftOut::default();

@@ -1,24 +1,24 @@
-//! Order: the events of several recordings by their times, those of each in their own order.
+//! Merges the events of several recordings by time, preserving the order within each.
 
 use highwater_snapshots::ids::EventId;
 
-/// Gives each event of each recording once, with the recording's position.
+/// Yields each event of each recording once, with the recording's index.
 pub(super) struct Order<'a> {
     heads: Vec<Head<'a>>,
 }
 
-/// A recording, and how far it has been gone through.
+/// A recording and its current position.
 struct Head<'a> {
     times_ns: &'a [u64],
     shift_ns: u64,
     next: usize,
-    /// The latest time up to the next event: threads may record a little out of order, and an event waits for those
+    /// The latest time up to the next event: threads may record slightly out of order, and an event waits for those
     /// before it.
     time_ns: u64,
 }
 
 impl<'a> Order<'a> {
-    /// The order of recordings by the times of their events, and what is added to these.
+    /// Merges recordings given as event times and the offset to add to them.
     pub(super) fn of(recordings: Vec<(&'a [u64], u64)>) -> Self {
         let head = |(times_ns, shift_ns)| {
             let mut head = Head { times_ns, shift_ns, next: 0, time_ns: 0 };

@@ -1,4 +1,4 @@
-//! Rows: the tables of several recordings as one, each row once, and where the rows of each recording are in it.
+//! Merges the tables of several recordings, and maps each recording's rows to the merged rows.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use highwater_snapshots::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, String
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::tables::{self, Frame, Op, Scope, SourceLine, Stack};
 
-/// The tables of the whole, growing.
+/// The merged tables, while being built.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     strings: Interner<String>,
@@ -19,10 +19,10 @@ pub(super) struct Tables {
     ops: Vec<Op>,
 }
 
-/// What makes a frame the same: its address and its lines, since one recording may know them and another not.
+/// Identifies a frame: its module, address and lines, since one recording may know its lines and another not.
 type FrameKey = (ModuleId, u64, Vec<SourceLine>);
 
-/// Where the rows of one recording are.
+/// The merged row of each row of one recording.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     strings: Vec<StringId>,
@@ -51,7 +51,7 @@ impl Rows {
 }
 
 impl Tables {
-    /// Takes the rows of one recording. A strange file may name rows that it does not have: they become none.
+    /// Merges the rows of one recording. References to missing rows, as in a damaged file, become none.
     pub(super) fn take(&mut self, tables: &tables::Tables) -> Rows {
         let mut rows = Rows::default();
         for text in &tables.strings {
@@ -104,7 +104,7 @@ impl Tables {
         row
     }
 
-    /// The finished tables.
+    /// Returns the finished tables.
     pub(super) fn into_tables(self) -> tables::Tables {
         let module = |(path, build_id, load_bias)| tables::Module { path, build_id, load_bias };
         tables::Tables {

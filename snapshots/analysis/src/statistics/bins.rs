@@ -1,4 +1,4 @@
-//! Bins: how many blocks of a kind there are, and how many bytes they have.
+//! Numbers and bytes of blocks by kind.
 
 use serde::{Serialize, Serializer};
 
@@ -7,19 +7,19 @@ use crate::lifetime::Lifetime;
 /// A number of blocks and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Sum {
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
 impl Sum {
-    /// Adds one block.
+    /// Adds a block.
     pub(super) fn add(&mut self, bytes: u64) {
         self.join(&Self { blocks: 1, bytes });
     }
 
-    /// Adds the blocks of another.
+    /// Adds the blocks of another sum.
     pub(super) fn join(&mut self, other: &Self) {
         self.blocks = self.blocks.saturating_add(other.blocks);
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -29,9 +29,9 @@ impl Sum {
 /// Blocks of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bin {
-    /// Over the whole recording, what was there at its start included.
+    /// Over the whole recording, including the baseline.
     pub all: Sum,
-    /// Those that hold memory at the peak.
+    /// Live at the peak.
     pub at_peak: Sum,
 }
 
@@ -42,12 +42,12 @@ impl Bin {
     }
 }
 
-/// Blocks of which a number lies in a range.
+/// Blocks whose number, such as a size, is in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RangeBin {
-    /// The smallest number: 0, or a power of two.
+    /// The smallest number: 0 or a power of two.
     pub from: u64,
-    /// The largest.
+    /// The largest number.
     pub to: u64,
     /// The blocks.
     #[serde(flatten)]
@@ -65,29 +65,29 @@ pub struct LifetimeRow {
     pub bin: Bin,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn word<S: Serializer>(life: &Lifetime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(life.word())
 }
 
-/// Blocks by the number of events from their alloc to the request of their free.
+/// Blocks by the number of events from their allocation to the request of their free.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lived {
-    /// Those made and freed in the recording.
+    /// Blocks allocated and freed in the recording.
     pub by_events: Vec<RangeBin>,
-    /// Those made before it, or not freed in it: how long they live is not known.
+    /// Blocks allocated before it or not freed in it, whose lifetime is unknown.
     pub open: Bin,
 }
 
-/// Bins for every number: 0, 1, 2 to 3, 4 to 7 and so on.
+/// A bin for each power of two: 0, 1, 2 to 3, 4 to 7 and so on.
 pub(super) type Powers = [Bin; 65];
 
-/// The bin that `number` belongs to.
+/// The bin for `number`.
 pub(super) fn bin_of(number: u64) -> usize {
     (u64::BITS - number.leading_zeros()) as usize
 }
 
-/// The bins from the first to the last that holds anything, empty ones between them included.
+/// The bins from the first to the last that is not empty, including empty ones between them.
 pub(super) fn trimmed(bins: &Powers) -> Vec<RangeBin> {
     let holds = |bin: &Bin| bin.all.blocks > 0 || bin.at_peak.blocks > 0;
     let (Some(first), Some(last)) = (bins.iter().position(holds), bins.iter().rposition(holds)) else {

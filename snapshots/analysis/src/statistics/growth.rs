@@ -1,4 +1,4 @@
-//! Growth: what is made in a step and never freed, and which of it belongs to a leak.
+//! Blocks that are allocated in a step and never freed, and which of them belong to a leak.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,38 +12,38 @@ use super::bins::Sum;
 use super::steps::StepRow;
 use super::tally::Kept;
 
-/// What one place in the program keeps.
+/// Memory kept by one category and module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Growth {
-    /// What it is for.
+    /// The category.
     pub category: Category,
-    /// The module path; empty for none.
+    /// The module path; empty if none.
     pub scope: String,
-    /// All that is kept, from whatever step.
+    /// Everything kept, from any step.
     pub total: Sum,
-    /// What is kept from each row of steps, in order; rows from which nothing is kept are left out.
+    /// Memory kept from each row of steps, in order, without rows from which nothing is kept.
     pub by_step: Vec<KeptOfStep>,
     /// Whether some of it belongs to a leak: a source line that keeps memory of every step, see
     /// [`Leaks`](crate::growth::Leaks).
     pub is_growing: bool,
-    /// The fewest bytes kept from a step of those in which leaks are looked for; 0 unless it is growing.
+    /// The fewest bytes kept from any step of the leak window; 0 unless it is growing.
     pub least_bytes: u64,
 }
 
-/// What is kept of a step.
+/// Memory kept from a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptOfStep {
     /// The row of steps.
     pub row: usize,
-    /// Its number; none outside all steps.
+    /// The step number; `None` outside all steps.
     pub step: Option<u32>,
-    /// What is kept.
+    /// The kept blocks.
     #[serde(flatten)]
     pub sum: Sum,
 }
 
-/// Sorts out what is kept, and notes in each row of `steps` how much that is. `leaking` are the categories and scopes of
-/// the blocks that leaks keep, and `window` the steps in which these are looked for.
+/// Groups the kept blocks, and records the sum in each row of `steps`. `leaking` holds the categories and scopes of the
+/// blocks that leaks keep, and `window` the steps in which leaks are searched.
 pub(super) fn growth(
     trace: &Trace,
     steps: &mut [StepRow],

@@ -1,5 +1,5 @@
-//! Statistics: a device's recording in figures: what each step did, how large blocks are, how long they live, what
-//! stays from step to step, and what the numbers rest on.
+//! Statistics of a device: what each step did, block sizes and lifetimes, growth from step to step, and how far the
+//! numbers can be trusted.
 
 mod bins;
 mod steps;
@@ -28,67 +28,67 @@ pub use growth::{Growth, KeptOfStep};
 pub use notes::{TrustNote, trust_notes};
 pub use steps::StepRow;
 
-/// One device of a recording in figures. Of blocks, those that meet the conditions count, and no others; what the
-/// driver was asked for counts in any case.
+/// Statistics of one device of a recording. Only blocks that pass the filter count; segments and other driver requests
+/// always count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Statistics {
     /// The device.
     pub device: DeviceId,
-    /// The total whose peak is meant, and by which bytes of blocks count: requested, else rounded ones.
+    /// The total for the peak; it also determines whether blocks count with requested or rounded bytes.
     pub metric: Metric,
-    /// Events of the device, with those that concern every device.
+    /// Number of events of the device, including those that concern every device.
     pub events: u64,
-    /// Time of the first of them, in nanoseconds since the recording's origin; none without events.
+    /// Time of the first event, in nanoseconds since the recording's origin; `None` without events.
     pub first_time_ns: Option<u64>,
-    /// Time of the last.
+    /// Time of the last event.
     pub last_time_ns: Option<u64>,
     /// Every block, over the whole recording and at the peak of the device's total.
     pub blocks: Bin,
-    /// What each step did, and what was done before, between and after them. Covers every event.
+    /// Steps, and the events before, between and after them; covers every event.
     pub steps: Vec<StepRow>,
-    /// Blocks by size, in powers of two, from the smallest that there is to the largest.
+    /// Blocks by size, in powers of two, from the smallest to the largest that occurs.
     pub sizes: Vec<RangeBin>,
     /// Blocks by how long they live, in phases and steps.
     pub lifetimes: Vec<LifetimeRow>,
     /// Blocks by how long they live, in events.
     pub lived: Lived,
-    /// What was made in a step and never freed, by category and scope; what grows with every step first.
+    /// Blocks allocated in a step and never freed, by category and scope; those that grow with every step first.
     pub growth: Vec<Growth>,
-    /// What the allocator made of it.
+    /// Allocator statistics.
     pub allocator: AllocatorFigures,
 }
 
-/// What the allocator made of the program's requests.
+/// What the allocator did for the program's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AllocatorFigures {
-    /// Bytes asked for, over all blocks.
+    /// Requested bytes of all blocks.
     pub requested_bytes: u64,
-    /// The same after rounding.
+    /// Their bytes after rounding.
     pub allocated_bytes: u64,
     /// Bytes lost to rounding at the peak.
     pub rounding_at_peak: u64,
-    /// Different addresses at which blocks began.
+    /// Number of distinct start addresses of blocks.
     pub addresses: u64,
     /// Segments obtained from the driver during the recording.
     pub segment_allocs: u64,
-    /// Segments given back.
+    /// Segments released.
     pub segment_frees: u64,
-    /// Times that pages were mapped into an expandable segment.
+    /// Number of times pages were mapped into an expandable segment.
     pub maps: u64,
-    /// Times that pages were unmapped.
+    /// Number of times pages were unmapped.
     pub unmaps: u64,
-    /// Bytes obtained and mapped.
+    /// Bytes obtained or mapped.
     pub obtained_bytes: u64,
-    /// Bytes given back and unmapped.
+    /// Bytes released or unmapped.
     pub returned_bytes: u64,
-    /// Times that memory was obtained from the driver right after some was given back: the driver had none left, or
-    /// the allocator tidied up.
+    /// How often memory was obtained from the driver right after some was released: the driver had none left, or the
+    /// allocator freed cached memory.
     pub obtained_after_release: u64,
-    /// Requests that failed.
+    /// Failed requests.
     pub ooms: u64,
 }
 
-/// What statistics are made of.
+/// The input for statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The peak of the device's total.
@@ -100,7 +100,7 @@ pub struct Question<'a> {
 }
 
 impl Statistics {
-    /// Walks the trace once, and its blocks once, in parallel.
+    /// Computes the statistics in one pass over the trace and one parallel pass over its blocks.
     pub fn of(trace: &Trace, question: &Question<'_>) -> Self {
         let Question { peak, live, matches } = question;
         let Moment { device, metric, .. } = *peak;
@@ -138,7 +138,7 @@ impl Statistics {
     }
 }
 
-/// The steps in which leaks are looked for, and the categories and scopes of the blocks that leaks keep.
+/// The steps in which leaks are searched, and the categories and scopes of the blocks that leaks keep.
 fn leaking(
     trace: &Trace,
     live: &LiveIndex,

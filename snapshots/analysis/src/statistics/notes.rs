@@ -1,15 +1,15 @@
-//! Notes: what limits trust in a recording, each fact with what it means for the numbers.
+//! The facts that limit trust in a recording, with their effect on the numbers.
 
 use serde::Serialize;
 
 use highwater_snapshots::trace::{Trace, Trust};
 
-/// A fact that limits trust, and what follows from it.
+/// A fact that limits trust, and its effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TrustNote {
-    /// The fact, in plain words.
+    /// The fact.
     pub fact: String,
-    /// What it means for the numbers.
+    /// Its effect on the numbers.
     pub means: &'static str,
 }
 
@@ -20,50 +20,50 @@ pub fn trust_notes(trace: &Trace) -> Vec<TrustNote> {
     let facts = [
         (
             Trust { events_lost: trust.events_lost, ..none() },
-            "What happened in the gap is known only by its outcome: peaks within it may have been higher, and blocks \
-             made and freed in it are not counted.",
+            "Only the net effect of the lost events is known: peaks among them may have been higher, and blocks \
+             allocated and freed among them are not counted.",
         ),
         (
             Trust { unmatched_frees: trust.unmatched_frees, ..none() },
-            "Blocks were alive that no total counts: totals and peaks before these frees are lower bounds.",
+            "Some live blocks are not counted: totals and peaks before these frees are lower bounds.",
         ),
         (
             Trust { repeated_allocs: trust.repeated_allocs, ..none() },
-            "Such a block counts as freed at the moment when its address was given out again: until then totals may \
-             be too high, and lifetimes too long.",
+            "Such a block counts as freed when its address is allocated again: until then totals may be too high, and \
+             lifetimes too long.",
         ),
         (
             Trust { unmatched_uses: trust.unmatched_uses, ..none() },
-            "Totals and lifetimes are not touched; what was last used when, and what was held without being used \
-             again, may be wrong for blocks of which uses went astray.",
+            "Totals and lifetimes are not affected. Last uses, and which blocks were live but not used again, may be \
+             wrong for blocks whose uses are missing.",
         ),
         (
             Trust { unmatched_releases: trust.unmatched_releases, ..none() },
-            "Reserved memory before these releases is a lower bound; requested, allocated and active are not touched.",
+            "Reserved memory before these releases is a lower bound; requested, allocated and active are not affected.",
         ),
         (
             Trust { unfinished: trust.unfinished, ..none() },
-            "The end of the recording is not the end of the program: what is kept to the end may have been freed \
-             later, and a higher peak may have followed.",
+            "The recording ends before the program does: blocks kept to the end may have been freed later, and a \
+             higher peak may have followed.",
         ),
         (
             Trust { sizes_inferred: trust.sizes_inferred, ..none() },
-            "Requested bytes are exact. Allocated and active, and what rounding costs, follow the allocator's rules \
-             and are exact only if it keeps to them.",
+            "Requested bytes are exact. Allocated, active and rounding follow the allocator's rules and are exact \
+             only if it kept to them.",
         ),
         (
             Trust { baseline_inferred: trust.baseline_inferred, ..none() },
-            "Blocks that were there before the recording and were freed in it are known by their frees alone. When \
-             any block of the start was made, and by whom, is not known.",
+            "Blocks allocated before the recording and freed in it are known only from their frees. When and where \
+             baseline blocks were allocated is unknown.",
         ),
         (
             Trust { categories_guessed: trust.categories_guessed, ..none() },
-            "Every sum by category is an estimate. Totals, peaks and sums by anything else do not rest on it.",
+            "Every sum by category is an estimate. Totals, peaks and sums by anything else are not affected.",
         ),
     ];
     let phases = trace.phases_are_guessed().then(|| TrustNote {
         fact: trace.trust_sentences().pop().unwrap_or_default(),
-        means: "Where a step or phase begins may be off by some events: sums by step and phase are estimates, and so \
+        means: "The start of a step or phase may be off by a few events: sums by step and phase are estimates, and so \
                 are lifetimes in phases and steps.",
     });
     let notes = facts.into_iter().filter_map(|(fact, means)| Some(TrustNote { fact: fact.sentences().pop()?, means }));

@@ -1,4 +1,4 @@
-//! Steps: what each step did to the totals.
+//! The effect of each step on the totals.
 
 use std::ops::Range;
 
@@ -16,21 +16,21 @@ use super::bins::Sum;
 /// A step, or a run of events outside all steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepRow {
-    /// Its number; none outside all steps.
+    /// The step number; `None` outside all steps.
     pub step: Option<u32>,
-    /// Its events, by position: the first and one past the last, those of other devices among them.
+    /// The positions of its events, including events of other devices.
     pub range: Range<u32>,
-    /// Its events of this device, with those that concern every device.
+    /// Number of its events on this device, including those that concern every device.
     pub events: u64,
-    /// Time of the first and of the last of them, in nanoseconds since the recording's origin.
+    /// Times of the first and the last of them, in nanoseconds since the recording's origin.
     pub times_ns: Option<(u64, u64)>,
-    /// Blocks made in it.
+    /// Number of blocks allocated in it.
     pub allocations: u64,
-    /// Bytes that they asked for.
+    /// Requested bytes of these blocks.
     pub requested: u64,
-    /// The same after rounding.
+    /// Their bytes after rounding.
     pub allocated: u64,
-    /// Blocks whose free was requested in it.
+    /// Number of blocks whose free was requested in it.
     pub frees: u64,
     /// The totals before it.
     pub start: Totals,
@@ -38,17 +38,17 @@ pub struct StepRow {
     pub peak: Totals,
     /// The totals after it.
     pub end: Totals,
-    /// Of the blocks made in it, those that are never freed.
+    /// The blocks allocated in it and never freed.
     pub kept: Sum,
 }
 
 impl StepRow {
-    /// By how many bytes a total is larger after it than before it.
+    /// The increase of a total over the step, in bytes.
     pub fn growth(&self, metric: Metric) -> i64 {
         difference(self.end.get(metric), self.start.get(metric))
     }
 
-    /// By how many bytes its peak is higher than that of `before`.
+    /// The increase of the peak over that of `before`, in bytes.
     pub fn peak_growth(&self, before: &Self, metric: Metric) -> i64 {
         difference(self.peak.get(metric), before.peak.get(metric))
     }
@@ -59,7 +59,7 @@ fn difference(after: u64, before: u64) -> i64 {
     if after < before { -size } else { size }
 }
 
-/// The rows, in order. What is kept of them is left at nothing.
+/// The rows, in order, with `kept` still empty.
 pub(super) fn steps(trace: &Trace, device: DeviceId, matches: &Matches) -> Vec<StepRow> {
     let mut totals = Totals::default();
     baseline_effects(trace, device, |effect| {
@@ -105,7 +105,7 @@ impl StepRow {
     }
 }
 
-/// Applies an effect, unless it is one of a block that does not count; whether it was applied.
+/// Applies an effect unless its block is not counted; returns whether it was applied.
 fn apply(trace: &Trace, matches: &Matches, totals: &mut Totals, effect: Effect) -> bool {
     let counts = match effect {
         Effect::Begins(row) | Effect::EndsLive(row) | Effect::EndsActive(row) => matches.contains(BlockId(row as u32)),
@@ -117,7 +117,7 @@ fn apply(trace: &Trace, matches: &Matches, totals: &mut Totals, effect: Effect) 
     counts
 }
 
-/// Runs of events of the same step of a device, as rows without figures.
+/// Runs of events of the same step of a device, as rows without sums.
 fn runs(trace: &Trace, device: DeviceId) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> = Vec::new();
     for span in device_spans(trace, device) {

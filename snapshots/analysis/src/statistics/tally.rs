@@ -1,4 +1,4 @@
-//! Tally: blocks counted by size, life and place, in parallel.
+//! Counts blocks by size, lifetime and origin, in parallel.
 
 use std::collections::HashMap;
 
@@ -13,18 +13,17 @@ use highwater_snapshots::trace::{Block, Trace};
 
 use super::bins::{Bin, Powers, Sum, bin_of};
 
-/// Blocks that are never freed, by category and scope, and by the run of events in which they were made: the first
-/// event of the run's span.
+/// Blocks that are never freed, by category and scope, and by the first event of the span in which they were allocated.
 pub(super) type Kept = HashMap<(Category, ScopeId), HashMap<u32, Sum>>;
 
-/// The blocks of a device, counted.
+/// The counts of a device's blocks.
 pub(super) struct Tally {
     pub blocks: Bin,
     pub sizes: Powers,
     pub lifetimes: [Bin; Lifetime::ALL.len()],
-    /// By the number of events lived.
+    /// By lifetime in events.
     pub lived: Powers,
-    /// Of whose life the recording does not have both ends.
+    /// Blocks whose allocation or free is not recorded.
     pub open: Bin,
     pub kept: Kept,
     pub requested: u64,
@@ -32,7 +31,7 @@ pub(super) struct Tally {
     addresses: Vec<u64>,
 }
 
-/// Rows counted by one thread in one go.
+/// Rows per parallel task.
 const RUN: usize = 1 << 16;
 
 impl Tally {
@@ -50,7 +49,7 @@ impl Tally {
         }
     }
 
-    /// Counts the blocks of `device` that are among `matches`, but for the peak.
+    /// Counts the blocks of `device` that are among `matches`, without the peak.
     pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, matches: &Matches) -> Self {
         let rows = trace.blocks.len();
         let runs = (0..rows.div_ceil(RUN)).into_par_iter().map(|run| {
@@ -80,7 +79,7 @@ impl Tally {
         }
     }
 
-    /// Counts what holds memory at the peak.
+    /// Counts the blocks that are live at the peak.
     pub(super) fn add_peak(&mut self, trace: &Trace, metric: Metric, blocks: &[BlockId]) {
         for &id in blocks {
             let block = trace.blocks.get(id);
@@ -89,7 +88,7 @@ impl Tally {
         }
     }
 
-    /// Does something to every bin that a block belongs to.
+    /// Calls `each` with every bin that a block belongs to.
     fn each(&mut self, trace: &Trace, block: &Block, bytes: u64, mut each: impl FnMut(&mut Bin)) {
         each(&mut self.blocks);
         each(&mut self.sizes[bin_of(bytes)]);
@@ -115,7 +114,7 @@ impl Tally {
         self
     }
 
-    /// How many different addresses blocks have.
+    /// Number of distinct block addresses.
     pub(super) fn addresses(&mut self) -> u64 {
         self.addresses.par_sort_unstable();
         self.addresses.dedup();
@@ -123,7 +122,7 @@ impl Tally {
     }
 }
 
-/// The bytes by which a block counts towards `metric`.
+/// The bytes that a block contributes to `metric`.
 fn bytes_of(block: &Block, metric: Metric) -> u64 {
     if metric == Metric::Requested { block.requested } else { block.allocated }
 }

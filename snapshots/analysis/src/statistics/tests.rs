@@ -1,4 +1,4 @@
-//! Tests: sums that must be exact, and what grows.
+//! Tests of statistics: exact sums, and growth.
 
 use super::*;
 use crate::{Filter, Series};
@@ -6,7 +6,8 @@ use highwater_snapshots::Category;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Trust;
 
-/// Four steps over one weight. Each keeps a buffer of 10 bytes that nothing frees; step 0 makes the optimizer's state.
+/// Four steps over one weight. Each keeps a buffer of 10 bytes that nothing frees; step 0 allocates the optimizer's
+/// state.
 const LEAKING: &str = "
     baseline w 400/512 parameter @net
     baseline_segment 0x1000000 2097152
@@ -56,7 +57,7 @@ fn total(bins: impl IntoIterator<Item = Bin>) -> Bin {
     })
 }
 
-/// What must add up, whatever is counted.
+/// Checks the invariants of the sums.
 fn check(trace: &Trace, statistics: &Statistics, matches: &Matches) {
     let metric = statistics.metric;
     let counted = |id: &BlockId| trace.blocks.get(*id).device == statistics.device && matches.contains(*id);
@@ -136,7 +137,7 @@ fn what_comes_again_with_every_step_and_stays_is_named_first() {
 
 #[test]
 fn what_grows_is_what_growth_calls_a_leak() {
-    // Its category alternates, as guesses do, and the last step is cut.
+    // Its category alternates, as guesses do, and the last step is cut short.
     let step = |step: u32, category: &str| format!("step {step}\nphase forward\nalloc k{step} 10 {category} < keep\n");
     let mut text: String = (0..5)
         .map(|at| step(at, ["activation", "unknown"][at as usize % 2]) + "phase backward\nalloc g 1\nfree g\n")

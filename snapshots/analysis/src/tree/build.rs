@@ -1,4 +1,4 @@
-//! Build: from blocks to a tree. Blocks that share all values of the keys are one before any path is walked.
+//! Builds a tree from blocks. Blocks that share all key values are merged before any path is walked.
 
 use hashbrown::HashMap;
 use rayon::slice::ParallelSliceMut;
@@ -16,36 +16,36 @@ use highwater_snapshots::{Category, Phase};
 use super::lines::Lines;
 use super::{Node, NodeId, Part, Role, Tree, TreeKey, TreeQuery};
 
-/// A value of a level's key below one chain of values of the levels before it.
+/// A value of a level's key below one chain of values of the previous levels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
-    /// The chain of the level before; 0 at the first.
+    /// The chain of the previous level; 0 at the first.
     pub(super) before: u32,
     /// The value.
     pub(super) code: u64,
-    /// The node at which the value's path begins.
+    /// The node at which the value's path starts.
     pub(super) start: NodeId,
-    /// The node at which it ends.
+    /// The node at which the value's path ends.
     pub(super) end: NodeId,
 }
 
-/// One level's values.
+/// The values of one level.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     pub(super) key: TreeKey,
     pub(super) chains: Vec<Chain>,
-    /// The user's line of each stack met, where that is the key.
+    /// The user line of each stack seen, if that is the key.
     pub(super) line_of: HashMap<StackId, u64>,
 }
 
-/// Stands for a value that a block does not have.
+/// The code of a value that a block does not have.
 pub(super) const NO_CODE: u64 = u64::MAX;
 
 impl Tree {
-    /// The tree of `blocks`, which are distinct, with their bytes as `metric` counts them. `beside` are bytes that no
-    /// block accounts for, each a child of the root, by name.
+    /// Builds the tree of `blocks`, which must be distinct, with their bytes as counted by `metric`. `beside` holds
+    /// bytes that belong to no block, each a named child of the root.
     ///
-    /// Takes one step a block and key, and one a line or part of each distinct stack or module path.
+    /// Takes one step per block and key, and one per line or part of each distinct stack or module path.
     pub fn of(
         trace: &Trace,
         metric: Metric,
@@ -58,7 +58,7 @@ impl Tree {
         for &key in &query.keys {
             builder.add_level(key, &blocks, &mut chains);
         }
-        // What belongs to a chain of the last level, or without any level to the root.
+        // Blocks that end at a chain of the last level, or without levels, at the root.
         let last = builder.levels.last();
         let ends: Vec<NodeId> = match last {
             Some(level) => chains.iter().map(|chain| level.chains[*chain as usize].end).collect(),
@@ -95,7 +95,8 @@ impl Tree {
     }
 }
 
-/// The nodes with siblings side by side, most bytes first, parents before children; and the new place of each.
+/// The nodes in their final order (siblings together, largest first, parents before children), and the new position of
+/// each.
 fn in_order(trace: &Trace, lines: &Lines, nodes: &[Node]) -> (Vec<Node>, Vec<NodeId>) {
     let mut first_of = vec![0_u32; nodes.len() + 1];
     for node in &nodes[1..] {
@@ -153,7 +154,7 @@ impl<'a> Builder<'a> {
         Self { trace, query, pools, lines, nodes: vec![root], child_of, levels }
     }
 
-    /// Splits the chains of `blocks` by `key`, and gives every new chain its path of nodes.
+    /// Splits the chains of `blocks` by `key`, and creates a path of nodes for each new chain.
     fn add_level(&mut self, key: TreeKey, blocks: &[BlockId], chain_of: &mut [u32]) {
         let mut level = Level { key, chains: Vec::new(), line_of: HashMap::new() };
         let mut known: HashMap<(u32, u64), u32> = HashMap::new();
@@ -161,11 +162,11 @@ impl<'a> Builder<'a> {
         for (&id, chain) in blocks.iter().zip(chain_of) {
             let value = (*chain, self.code(&mut level, id));
             *chain = match last {
-                // Blocks of one kind come in runs.
+                // Blocks of one kind often follow each other.
                 Some((same, chain)) if same == value => chain,
                 _ => {
                     let next = level.chains.len() as u32;
-                    // No two blocks are the same block.
+                    // Every block is its own value.
                     let chain = if key == TreeKey::Block { next } else { *known.entry(value).or_insert(next) };
                     if chain == next {
                         let (before, code) = value;
@@ -217,7 +218,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The node at which the path of a value ends that begins at `start`.
+    /// The node at which a value's path that starts at `start` ends.
     fn walk(&mut self, start: NodeId, key: TreeKey, code: u64, level: u8, lines: &mut Vec<(u32, Role)>) -> NodeId {
         let trace = self.trace;
         let tables = &trace.tables;
@@ -271,7 +272,7 @@ impl<'a> Builder<'a> {
             NodeId(nodes.len() as u32 - 1)
         };
         match part {
-            // Each comes once: nothing would be found.
+            // Each occurs once, so a lookup would find nothing.
             Part::Block(_) => make(),
             _ => *self.child_of.entry((parent, part, level)).or_insert_with(make),
         }

@@ -1,4 +1,4 @@
-//! Condition: the words of `--where` that select the blocks of one node and no others of its tree.
+//! Builds the `--where` condition that selects exactly the blocks of one node of a tree.
 
 use crate::group_key::GroupKey;
 use highwater_snapshots::ids::{ScopeId, StackId};
@@ -7,14 +7,14 @@ use highwater_snapshots::trace::Trace;
 use super::build::{Chain, Level, NO_CODE};
 use super::{NodeId, Part, Tree, TreeKey};
 
-/// Values that one term lists at most: more would be no condition that a person reads.
+/// Maximum number of values in one term; more would be unreadable.
 const MOST_VALUES: usize = 16;
-/// Lines of a stack that one condition names at most.
+/// Maximum number of stack lines in one condition.
 const MOST_LINES: usize = 4;
 
 impl Tree {
-    /// The condition that of this tree's blocks selects exactly those of `id`, if `--where` can say it and it is short
-    /// enough to be read. The root needs none and has none.
+    /// The condition that selects exactly the blocks of `id` among this tree's, if `--where` can express it in readable
+    /// length. `None` for the root, which needs no condition.
     pub fn condition(&self, trace: &Trace, id: NodeId) -> Option<String> {
         let path = self.path(id);
         let deepest = self.node(*path.last()?).level;
@@ -25,7 +25,7 @@ impl Tree {
             let last = *path.iter().rev().find(|at| self.node(**at).level == row)?;
             let (mut members, mut others) = (Vec::new(), Vec::new());
             for chain in level.chains.iter().filter(|chain| chain.start == start) {
-                // A path that goes on to the next level has left this one where it ended.
+                // A path that continues to the next level has ended here for this level.
                 let is_member = if row < deepest { chain.end == last } else { self.is_within(chain.end, last) };
                 if is_member { members.push(chain) } else { others.push(chain) }
             }
@@ -56,7 +56,7 @@ impl Tree {
             Part::Step(Some(step)) => Some(format!("step={step}")),
             Part::Step(None) => {
                 let steps: Vec<String> = others.iter().map(|chain| chain.code.to_string()).collect();
-                // Without a step, no number is met, and each is denied.
+                // Without a step, no number matches and each is negated.
                 let listed = if steps.is_empty() { u32::MAX.to_string() } else { steps.join(",") };
                 (steps.len() <= MOST_VALUES).then(|| format!("step!={listed}"))
             }
@@ -66,8 +66,8 @@ impl Tree {
         }
     }
 
-    /// The condition for blocks whose user line is that of `members`; lines of other groups are denied where their
-    /// stacks pass through it.
+    /// The condition for blocks whose user line is that of `members`; excludes lines of other groups if their stacks
+    /// pass through it.
     fn frame_term(&self, trace: &Trace, level: &Level, members: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
         let code = members.first()?.code;
@@ -97,8 +97,8 @@ impl Tree {
         Some(format!("{term} frame!={}", denied.join(",")))
     }
 
-    /// The condition for blocks whose stacks pass through `last`: by its line, with as few lines around it as tell it
-    /// apart, else by the whole stack.
+    /// The condition for blocks whose stacks pass through `last`: by its line with as few neighbouring lines as make it
+    /// unique, else by the whole stack.
     fn stack_term(&self, trace: &Trace, last: NodeId, members: &[&Chain], others: &[&Chain]) -> Option<String> {
         let tables = &trace.tables;
         let stack_of = |chain: &Chain| StackId(chain.code as u32);
@@ -125,7 +125,7 @@ impl Tree {
         if left.is_empty() {
             return Some(terms.join(" "));
         }
-        // Lines have no order in conditions, whole stacks have.
+        // Lines are unordered in conditions, whole stacks are not.
         let [only] = members else {
             return None;
         };
@@ -139,7 +139,7 @@ fn is_empty(trace: &Trace, stack: StackId) -> bool {
     trace.tables.stack_frames(stack).next().is_none()
 }
 
-/// The condition for the module paths of `members` and none of `others`.
+/// The condition for the module paths of `members` and of none of `others`.
 fn scope_term(trace: &Trace, members: &[&Chain], others: &[&Chain]) -> Option<String> {
     let paths = |chains: &[&Chain]| -> Vec<String> {
         let mut paths: Vec<String> =
@@ -155,7 +155,7 @@ fn scope_term(trace: &Trace, members: &[&Chain], others: &[&Chain]) -> Option<St
     if let [only] = wanted.as_slice() {
         return Some(format!("scope={}", quoted(only)?));
     }
-    // The path that all begin with: the shortest that one of them has, and what they share of it.
+    // The common path: the shortest path of a member, and the part of it that all share.
     let shared = shared_parts(&wanted);
     for part in [shared.clone(), format!("{shared}.")] {
         let is_right = !shared.is_empty()
@@ -169,7 +169,7 @@ fn scope_term(trace: &Trace, members: &[&Chain], others: &[&Chain]) -> Option<St
     (listed.len() <= MOST_VALUES).then(|| format!("scope={}", listed.join(",")))
 }
 
-/// The parts, with dots between them, with which all `paths` begin.
+/// The dot-separated parts with which all `paths` begin.
 fn shared_parts(paths: &[String]) -> String {
     let mut shared: Vec<&str> = paths.first().map(|path| path.split('.').collect()).unwrap_or_default();
     for path in paths {
@@ -179,8 +179,7 @@ fn shared_parts(paths: &[String]) -> String {
     shared.join(".")
 }
 
-/// A value as conditions have it: in double quotes where it has signs that mean something. `None` for what cannot be
-/// written.
+/// Quotes a value for a condition if it contains special characters. `None` if it cannot be written.
 fn quoted(text: &str) -> Option<String> {
     if text.contains(['"', '\u{1f}']) {
         return None;

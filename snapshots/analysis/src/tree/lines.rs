@@ -1,4 +1,4 @@
-//! Lines: the lines of stacks, each text once, with what a tree has to know of them.
+//! The lines of call stacks, each text stored once, with the facts that a tree needs.
 
 use hashbrown::HashMap;
 
@@ -10,7 +10,7 @@ use highwater_snapshots::tables::{SourceLine, Tables};
 
 use super::Role;
 
-/// The lines met so far.
+/// The lines seen so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
     texts: Interner<String>,
@@ -46,7 +46,7 @@ impl Lines {
         })
     }
 
-    /// Learns the lines of a frame, once.
+    /// Adds the lines of a frame, once.
     fn learn(&mut self, tables: &Tables, frame: FrameId) {
         if self.of_frame.contains_key(&frame) {
             return;
@@ -65,7 +65,8 @@ impl Lines {
         self.of_frame.insert(frame, rows.into_boxed_slice());
     }
 
-    /// The lines of a stack, innermost first, each with whose it is; without the machinery's if `hides_internals`.
+    /// The lines of a stack, innermost first, each with its role; without framework and allocator lines if
+    /// `hides_internals`.
     pub(super) fn of_stack(
         &mut self,
         tables: &Tables,
@@ -78,7 +79,7 @@ impl Lines {
             self.learn(tables, frame);
             out.extend(self.of_frame[&frame].iter().map(|row| (*row, Role::Program)));
         }
-        // In a stack with lines in Python, all others are the framework's.
+        // In a stack with Python lines, all others are the framework's.
         let kinds = &self.kinds;
         let has_python = out.iter().any(|(row, _)| kinds[*row as usize].is_python);
         let owner_of = |row: u32| match kinds[row as usize] {
@@ -103,17 +104,17 @@ impl Lines {
         }
     }
 
-    /// The line of the user's program that a stack comes from.
+    /// The user line of a stack.
     pub(super) fn user_line_of(&mut self, tables: &Tables, stack: StackId) -> Option<u32> {
         user_line(tables, stack).map(|line| self.row_of_line(tables, &line))
     }
 
-    /// Whether one of the lines of `stack` is `line`, whose frames must all have been met.
+    /// Whether `line` is one of the lines of `stack`; all frames of the stack must have been added.
     pub(super) fn has_line(&self, tables: &Tables, stack: StackId, line: u32) -> bool {
         tables.stack_frames(stack).any(|frame| self.of_frame.get(&frame).is_some_and(|rows| rows.contains(&line)))
     }
 
-    /// Meets every frame of `stack`.
+    /// Adds every frame of `stack`.
     pub(super) fn meet(&mut self, tables: &Tables, stack: StackId) {
         for frame in tables.stack_frames(stack) {
             self.learn(tables, frame);

@@ -1,4 +1,4 @@
-//! Tree: bytes of a set of blocks as a tree, by one key or several: what treemaps and flame graphs are drawn from.
+//! The bytes of a set of blocks as a tree by one or more keys, for treemaps and flame graphs.
 
 mod lines;
 mod part;
@@ -15,22 +15,22 @@ pub use part::Part;
 use build::Level;
 use lines::Lines;
 
-/// What one level of a tree tells apart.
+/// The key of one level of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum TreeKey {
-    /// The groups of a `--by` key. Module paths become one node a part, stacks one node a line.
+    /// The groups of a `--by` key. Module paths become one node per part, stacks one node per line.
     By(GroupKey),
-    /// Every block by itself.
+    /// Each block separately.
     Block,
 }
 
 impl TreeKey {
-    /// Every key, as menus list them.
+    /// Every key, in menu order.
     pub fn all() -> impl Iterator<Item = Self> {
         GroupKey::ALL.iter().copied().map(Self::By).chain([Self::Block])
     }
 
-    /// The one spelling.
+    /// The name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::By(key) => key.name(),
@@ -39,24 +39,24 @@ impl TreeKey {
     }
 }
 
-/// How a tree is made.
+/// How a tree is built.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TreeQuery {
-    /// One level each, from the root.
+    /// The key of each level, from the root.
     pub keys: Vec<TreeKey>,
-    /// Whether stacks leave out the allocator, the framework and what lies below Python. Where all is machinery, the
-    /// line that says most stands for it.
+    /// Whether to leave out stack lines of the allocator, the framework and below Python. If nothing else is left, the
+    /// most informative line represents the stack.
     pub hides_internals: bool,
-    /// Whether stacks go from their innermost line outwards.
+    /// Whether stacks start at their innermost line.
     pub is_inverted: bool,
 }
 
-/// Names a node of a tree.
+/// Identifies a node of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// The node that holds everything.
+    /// The node that contains everything.
     pub const ROOT: Self = Self(0);
 
     #[inline]
@@ -65,57 +65,57 @@ impl NodeId {
     }
 }
 
-/// Whose a line of a stack is.
+/// Whose code a line of a stack is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The program's that a person wrote.
+    /// The user's program.
     Program,
-    /// A framework's, a runtime's, or below Python.
+    /// A framework, a runtime, or below Python.
     Framework,
-    /// An allocator's, or of what records it.
+    /// An allocator or a recorder.
     Allocator,
 }
 
-/// A node: what its blocks share beyond those of its parent.
+/// A node: the blocks that share a value within those of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What they share.
+    /// The shared value.
     pub part: Part,
-    /// The row of the key that tells this node from its siblings; 0 at the root.
+    /// The index of its key; 0 at the root.
     pub level: u8,
-    /// Whose line it is, where it is one of a stack.
+    /// Whose code it is, if it is a line of a stack.
     pub role: Role,
-    /// The parent; the root is its own.
+    /// The parent; the root is its own parent.
     pub parent: NodeId,
-    /// Bytes of all blocks below and in it.
+    /// Bytes of all blocks in it, including its children's.
     pub bytes: u64,
-    /// Bytes of the blocks that end here and belong to none of its children.
+    /// Bytes of the blocks that end here and belong to no child.
     pub own_bytes: u64,
-    /// All blocks below and in it.
+    /// Number of blocks in it, including its children's.
     pub blocks: u32,
-    /// The blocks that end here.
+    /// Number of blocks that end here.
     pub own_blocks: u32,
     first_child: u32,
     children: u32,
 }
 
 impl Node {
-    /// Its children, most bytes first, then by name.
+    /// The children, largest first, then by name.
     pub fn children(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
         (self.first_child..self.first_child + self.children).map(NodeId)
     }
 
-    /// Whether it has any.
+    /// Whether it has no children.
     pub fn is_leaf(&self) -> bool {
         self.children == 0
     }
 }
 
-/// A tree of bytes. Of every node, the children's bytes and its own add up to its bytes; the root's are all.
+/// A tree of bytes. The bytes of each node are its own bytes plus those of its children; the root's are the total.
 #[derive(Clone, Debug)]
 pub struct Tree {
     query: TreeQuery,
-    /// Parents before their children, siblings side by side.
+    /// Parents before their children, siblings together.
     nodes: Vec<Node>,
     lines: Lines,
     beside: Vec<&'static str>,
@@ -126,37 +126,37 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// How it was made.
+    /// The query from which it was built.
     pub fn query(&self) -> &TreeQuery {
         &self.query
     }
 
-    /// How many nodes there are; at least the root.
+    /// Number of nodes; at least 1, the root.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is nothing but the root.
+    /// Whether the root is the only node.
     pub fn is_empty(&self) -> bool {
         self.nodes.len() < 2
     }
 
-    /// The node `id`; the root, if there is no such node.
+    /// The node `id`; the root if it does not exist.
     pub fn node(&self, id: NodeId) -> &Node {
         self.nodes.get(id.row()).unwrap_or(&self.nodes[0])
     }
 
-    /// Every node, parents before their children, siblings from most bytes to least.
+    /// Every node, parents before their children, siblings largest first.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    /// All bytes.
+    /// The total bytes.
     pub fn total(&self) -> u64 {
         self.nodes[0].bytes
     }
 
-    /// The nodes from below the root down to `id`.
+    /// The nodes on the path to `id`, without the root.
     pub fn path(&self, id: NodeId) -> Vec<NodeId> {
         let above = |id: &NodeId| (*id != NodeId::ROOT).then(|| self.node(*id).parent);
         let mut path: Vec<NodeId> = std::iter::successors(Some(id), above).filter(|id| *id != NodeId::ROOT).collect();
@@ -164,9 +164,9 @@ impl Tree {
         path
     }
 
-    /// Whether `id` is `above` or lies below it.
+    /// Whether `id` is `above` or a descendant of it.
     pub fn is_within(&self, id: NodeId, above: NodeId) -> bool {
-        // A parent's row is always the smaller one.
+        // A parent's row is always smaller.
         let mut at = id;
         while at > above {
             at = self.node(at).parent;
@@ -174,13 +174,13 @@ impl Tree {
         at == above
     }
 
-    /// What the blocks of `id` share beyond those of its parent: a category, a part of a module path, a stack's line.
+    /// The name of `id`: a category, a part of a module path, a line of a stack.
     pub fn name(&self, tables: &Tables, id: NodeId) -> String {
         self.node(id).part.name(tables, &self.lines, &self.beside)
     }
 
-    /// The nodes at which blocks end within `top`, or bytes that no block accounts for: these are disjoint and add up
-    /// to its bytes. In the order of [`Self::ids`].
+    /// The nodes within `top` at which blocks end, or that hold bytes outside blocks: they are disjoint and add up to
+    /// its bytes. In the order of [`Self::ids`].
     pub fn ends(&self, top: NodeId) -> Vec<NodeId> {
         let within = self.marked(top);
         let is_end = |id: &NodeId| {
@@ -190,14 +190,14 @@ impl Tree {
         self.ids().filter(is_end).collect()
     }
 
-    /// The blocks of a node, in the order in which they were given.
+    /// The blocks of a node, in the order of the input.
     pub fn blocks_of(&self, id: NodeId) -> Vec<BlockId> {
         let within = self.marked(id);
         let ends = self.blocks.iter().zip(&self.ends);
         ends.filter(|(_, end)| within[end.row()]).map(|(block, _)| *block).collect()
     }
 
-    /// For each node, whether it is `top` or below it.
+    /// For each node, whether it is `top` or a descendant of it.
     fn marked(&self, top: NodeId) -> Vec<bool> {
         let mut within = vec![false; self.nodes.len()];
         within[top.row().min(self.nodes.len() - 1)] = true;
@@ -207,7 +207,7 @@ impl Tree {
         within
     }
 
-    /// A stack that ends at `id` or below it, if the tree is of stacks.
+    /// A stack that ends at `id` or a descendant, if the tree has stacks.
     pub fn stack_of(&self, id: NodeId) -> Option<StackId> {
         let row = self.query.keys.iter().position(|key| *key == TreeKey::By(GroupKey::Stack))?;
         let level = self.levels.get(row)?;

@@ -1,4 +1,4 @@
-//! Part: what the blocks of a node share, as a number that is turned into words only for what is shown.
+//! The value shared by the blocks of a node, as a number that is converted to text only for display.
 
 use std::cmp::Ordering;
 
@@ -11,32 +11,32 @@ use super::lines::Lines;
 use crate::lifetime::Lifetime;
 use crate::pools::BlockPool;
 
-/// What the blocks of a node share beyond those of its parent.
+/// The value that the blocks of a node share within those of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// Nothing: all are here.
+    /// The root: all blocks.
     All,
-    /// Bytes that no block accounts for, a row of the tree's names for such.
+    /// Bytes that belong to no block, as an index into the tree's names for them.
     Beside(u8),
-    /// What they are for.
+    /// The category.
     Category(Category),
-    /// The phase in which they were made.
+    /// The phase of the allocation.
     Phase(Phase),
     /// The allocator's pool.
     Pool(BlockPool),
-    /// How long they live.
+    /// How long the blocks live.
     Lifetime(Lifetime),
     /// The operation's name.
     Op(StringId),
-    /// The step in which they were made.
+    /// The step of the allocation.
     Step(Option<u32>),
     /// The stream.
     Stream(u64),
     /// The exact requested size.
     Size(u64),
-    /// One part of the module path; none for blocks without one.
+    /// One part of the module path; a placeholder for blocks without one.
     Scope(StringId),
-    /// A line of a stack, a row of the tree's lines; none for blocks without a stack.
+    /// A line of a stack, as an index into the tree's lines; `None` for blocks without a stack.
     Line(Option<u32>),
     /// A single block.
     Block(BlockId),
@@ -62,7 +62,7 @@ impl Part {
         }
     }
 
-    /// The order of siblings with the same bytes: by name, and numbers by their value.
+    /// The order of siblings with equal bytes: by name, numbers by value.
     pub(super) fn compare(self, other: Self, tables: &Tables, lines: &Lines) -> Ordering {
         let by_name = match (self, other) {
             (Self::Op(a), Self::Op(b)) | (Self::Scope(a), Self::Scope(b)) => tables.string(a).cmp(tables.string(b)),
@@ -73,7 +73,7 @@ impl Part {
     }
 }
 
-/// A size that two different sizes never share: binary units where they are whole, else bytes.
+/// Formats a size so that two different sizes never read the same: binary units where exact, else bytes.
 fn exact_size(bytes: u64) -> String {
     let text = format_bytes(bytes);
     if text.contains('.') { format!("{bytes} B") } else { text }

@@ -1,11 +1,12 @@
-//! Trees of small traces against sums worked out by hand, and conditions against the filter that reads them.
+//! Checks trees of small traces against sums computed by hand, and their conditions against the filter.
 
 use super::*;
 use crate::{Filter, Metric};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Trace;
 
-/// Blocks 0 to 8: weights from before, two layers and a sibling whose name begins alike, lines in Python and below.
+/// Blocks 0 to 8: baseline weights, two layers and a sibling whose name has the same prefix, Python lines and lines
+/// below.
 const NET: &str = "
     baseline w 1000/1024 parameter @net.layers.1
     baseline u 24/512 parameter
@@ -137,7 +138,7 @@ fn levels_stand_below_each_other_and_single_blocks_at_last() {
     assert!(lines.contains(&"  gradient 200/0 2".to_owned()));
 }
 
-/// Every key alone and every two of them.
+/// Every key, and every pair of keys.
 fn all_queries() -> Vec<TreeQuery> {
     let mut queries = Vec::new();
     for first in TreeKey::all() {
@@ -197,7 +198,7 @@ fn a_condition_selects_exactly_the_blocks_of_its_node() {
             assert_eq!(found, tree.blocks_of(id), "{condition} for {}", tree.name(&trace.tables, id));
         }
     }
-    // The trace calls two functions from each other, which no condition on lines can tell apart.
+    // Two functions in the trace call each other, which no condition on lines can distinguish.
     assert!(known > 5 * unknown, "{known} nodes have a condition, {unknown} have none");
 }
 

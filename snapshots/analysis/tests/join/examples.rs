@@ -1,4 +1,4 @@
-//! Examples: an allocator and the driver below it, ranks, clocks that differ, and a recording of PyTorch.
+//! Examples of joining: an allocator and the driver below it, ranks, different clocks, and a PyTorch recording.
 
 use std::path::Path;
 
@@ -69,15 +69,15 @@ fn an_allocator_and_the_driver_below_it_share_one_axis() {
     let names: Vec<&str> = trace.devices.iter().map(|facts| facts.name.as_str()).collect();
     assert_eq!(names, ["cuda:0 (allocator)", "cuda:0 (driver)"]);
     assert_eq!(trace.devices[1].capacity_bytes, 8 << 30);
-    assert_eq!(joined.lost, ["1 step of driver: steps and phases are those of allocator"]);
+    assert_eq!(joined.lost, ["1 step of driver: steps and phases are taken from allocator"]);
     assert_eq!(joined.warnings, [""; 0]);
-    // The driver's blocks stand in the phases of the program.
+    // The driver's blocks are in the program's phases.
     assert_eq!(trace.spans.steps(), [0]);
     assert_eq!(trace.spans.at(EventId(3)).unwrap().phase, Phase::Forward);
     assert_eq!(trace.spans.at(EventId(9)).unwrap().phase, Phase::Backward);
     let peak = |device| Series::build(trace, DeviceId(device)).peak(trace, Metric::Requested).0;
     assert_eq!((peak(0), peak(1)), (4096 + 1000, 2_097_152 + 512));
-    // Tables hold what both have once.
+    // Rows that both recordings have occur once in the tables.
     let count = |text: &str| trace.tables.strings.iter().filter(|known| *known == text).count();
     assert_eq!((count("main"), count("note"), count("cudaMalloc")), (1, 1, 1));
     let attributes: Vec<&str> = trace.attributes.iter().map(|fact| trace.tables.string(fact.value)).collect();
@@ -125,9 +125,9 @@ fn recordings_that_do_not_overlap_are_joined_with_a_warning_that_an_offset_answe
 fn a_recording_without_a_time_of_day_is_laid_at_the_beginning_and_said_to_be() {
     let (first, second) = (recording(ALLOCATOR, 1_000_000, "a"), recording(DRIVER, 0, "b"));
     let joined = joined(&[("b", &second, 0), ("a", &first, 0)]);
-    assert!(joined.warnings[0].starts_with("b does not say at what time of day it began"), "{:?}", joined.warnings);
+    assert!(joined.warnings[0].starts_with("b has no start time"), "{:?}", joined.warnings);
     assert_eq!((joined.warnings.len(), joined.trace.header.started_unix_us), (1, 1_000_000));
-    assert_eq!(joined.lost, ["1 step, 2 phases of a: steps and phases are those of b"]);
+    assert_eq!(joined.lost, ["1 step, 2 phases of a: steps and phases are taken from b"]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn ranges_named_as_steps_are_those_of_one_recording_and_others_stay() {
     let trace = &joined.trace;
     let names: Vec<&str> = trace.annotations.iter().map(|annotation| trace.tables.string(annotation.name)).collect();
     assert_eq!(names, ["ProfilerStep#4", "load", "load"]);
-    assert_eq!(joined.lost, ["1 range named as a step or phase of b: steps and phases are those of a"]);
+    assert_eq!(joined.lost, ["1 range named as a step or phase of b: steps and phases are taken from a"]);
     assert_eq!(trace.spans.steps(), [4]);
     let step = trace.annotations[0];
     assert_eq!((step.first.0, step.end.0), (0, 3), "{:?}", lines(trace));

@@ -1,4 +1,4 @@
-//! Join: what is true of several recordings is true of them as one, device by device.
+//! Tests that a joined recording preserves the properties of its parts, device by device.
 
 #[path = "../../../tests/format/strange.rs"]
 mod strange;

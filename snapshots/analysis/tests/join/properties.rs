@@ -1,4 +1,4 @@
-//! Properties: of any recordings, sound or not.
+//! Property tests of joining any recordings, sound or not.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use highwater_snapshots::{DeviceId, StartingState, Trace};
 
 use crate::strange::{Named, builder_of, event, named, starting_state, whole};
 
-/// A recording that began at some time, and how far its clock is off.
+/// A recording with a start time, and its clock offset.
 fn recording() -> impl Strategy<Value = (Trace, i64)> {
     let started = prop_oneof![1 => Just(0_u64), 5 => 1_000_000..1_000_900_u64];
     let states = (starting_state(0), starting_state(2));
@@ -36,7 +36,7 @@ fn history(trace: &Trace, device: DeviceId) -> Vec<(EventKind, Totals)> {
     of_device.map(|id| (trace.events.kind[id.0 as usize], series.after(trace, id))).collect()
 }
 
-/// The blocks of `device`: what they are, what they are named by, and how far apart their events are.
+/// The blocks of `device`: their facts, their names, and the distances between their events.
 fn blocks(trace: &Trace, device: DeviceId) -> Vec<String> {
     let of_device = trace.blocks.ids().filter(|id| trace.blocks.device[id.0 as usize] == device);
     let described = of_device.map(|id| {
@@ -98,7 +98,7 @@ proptest! {
         prop_assert_eq!(trust.repeated_allocs, sum(|trust| trust.repeated_allocs));
         prop_assert_eq!(trust.unmatched_uses, sum(|trust| trust.unmatched_uses));
         prop_assert_eq!(trust.unmatched_releases, sum(|trust| trust.unmatched_releases));
-        // What limits trust is what a reader of the file counts, too.
+        // The file reader counts the same facts that limit trust.
         let again = read_bytes(&write_trace(Vec::new(), whole_trace).unwrap()).unwrap();
         prop_assert_eq!(whole(&again), whole(whole_trace));
     }
@@ -117,7 +117,7 @@ proptest! {
             sorted.iter().map(|(trace, offset_ns)| Part { name: "x", trace, offset_ns: *offset_ns }).collect();
         let joined = join(&parts).unwrap().trace;
         prop_assert!(joined.events.time_ns.is_sorted());
-        // And at the times that they had, but for the smallest of the shifts.
+        // Times are unchanged, except for the smallest of the shifts.
         let absolute = |part: &Part<'_>, row: usize| {
             let known = parts.iter().map(|part| part.trace.header.started_unix_us).find(|started| *started > 0);
             let started = Some(part.trace.header.started_unix_us).filter(|started| *started > 0).or(known).unwrap_or(0);
@@ -141,7 +141,7 @@ proptest! {
     fn a_recording_joined_with_nothing_is_itself((mut trace, _) in recording()) {
         let joined = join(&[Part { name: "only", trace: &trace, offset_ns: 0 }]).unwrap();
         let lines = |trace: &Trace| {
-            // Operations and modules that no table has are none.
+            // Operations and modules that no table has become none.
             let is_said = |word: &&str| !matches!(*word, "#" | "@");
             let text = |id| event_text(trace, id).split(' ').filter(is_said).collect::<Vec<_>>().join(" ");
             trace.events.ids().map(text).collect::<Vec<_>>()

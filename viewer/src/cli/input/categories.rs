@@ -86,7 +86,7 @@ mod tests {
         let file = folder.path().join("rules.txt");
         std::fs::write(&file, "\nweights if size>1\n").unwrap();
         let why = categories_by(file.to_str().unwrap()).unwrap_err().to_string();
-        assert!(why.contains("rules.txt: line 2: no category 'weights'"), "{why}");
+        assert!(why.contains("rules.txt: line 2: unknown category 'weights'"), "{why}");
         let why = categories_by("there/is/none.txt").unwrap_err().to_string();
         assert!(why.contains("cannot read") && why.contains("none.txt"), "{why}");
     }

@@ -231,7 +231,7 @@ fn marks_ask_what_became_of_memory_and_add_up() {
     let mut bench = Bench::new(NET);
     bench.marks = Some(2..9);
     let mut harness = bench.shown();
-    harness.get_by_label("alive at A: 7.32 KiB");
+    harness.get_by_label("live at A: 7.32 KiB");
     harness.get_by_label("born: 500 B");
     harness.get_by_label("7.32 KiB + 500 B allocated − 1000 B freed = 6.84 KiB (−500 B)");
     harness.get_by_label("Total of 2 groups, 2 blocks");
