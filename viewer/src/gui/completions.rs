@@ -138,7 +138,7 @@ impl Completions {
                     taken = Some(row);
                 }
             }
-            ui.weak("Up and Down choose, Tab takes, Escape leaves");
+            ui.weak("Up and Down select, Tab completes, Escape closes");
         });
         self.place = shown.map(|shown| shown.response.rect);
         taken.and_then(|row| self.put(text, row))

@@ -35,7 +35,7 @@ pub fn failure_ui(ui: &mut Ui, path: &Path, why: &str, can_retry: bool) -> Optio
         if button(ui, "Copy", format!("Copy the message about {name}"), "Copy the file's path and this message.") {
             ui.ctx().copy_text(format!("{}: {why}", path.display()));
         }
-        if button(ui, "Dismiss", "Dismiss".to_owned(), "Take this message away.") {
+        if button(ui, "Dismiss", "Dismiss".to_owned(), "Close this message.") {
             answer = Some(Answer::Dismiss);
         }
     });

@@ -29,7 +29,7 @@ pub struct FleetView {
 
 /// The columns.
 const COLUMNS: [Column; 12] = [
-    column("rank", "The rank; ? if it is not recorded and was taken from the file name.", 58.0, true),
+    column("rank", "The rank; with ? if it was taken from the file name.", 58.0, true),
     column("host", "The machine.", 110.0, false),
     column("events", "Number of events.", 84.0, true),
     column("allocated", "Peak of allocated bytes.", 96.0, true),

@@ -39,7 +39,7 @@ impl Help {
 
 fn keys_ui(ui: &mut Ui) {
     ui.heading("Keys");
-    ui.weak("In tables, treemaps, flame graphs and maps: arrows move, Enter opens, Escape leaves.");
+    ui.weak("In tables, treemaps, flame graphs and maps: arrow keys move, Enter opens, Escape closes.");
     ui.add_space(4.0);
     let most = (ui.ctx().content_rect().height() - 180.0).max(120.0);
     ScrollArea::vertical().max_height(most).auto_shrink([false, true]).show(ui, |ui| {

@@ -61,7 +61,7 @@ impl PathField {
             let replaces = matches!(self.ask, Ask::Save(_)) && path.is_file();
             let (text, colour) = match (problem.as_deref(), replaces) {
                 (Some(problem), _) => (problem, Shades::in_ui(ui).warning),
-                (None, true) => ("The file exists and will be replaced.", Shades::in_ui(ui).faint),
+                (None, true) => ("This file exists and will be replaced.", Shades::in_ui(ui).faint),
                 (None, false) => ("", Shades::in_ui(ui).faint),
             };
             let text = RichText::new(if self.text.is_empty() { "" } else { text }).color(colour);

@@ -28,7 +28,8 @@ pub fn status_ui(
     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
         if is_following {
             let key = Command::ToggleFollow.keys()[0];
-            let tooltip = format!("The app reads the file while the program writes it ({key} stops).");
+            let tooltip =
+                format!("The program is still writing this file; the view follows it ({key} stops following).");
             ui.label(RichText::new("following").weak()).on_hover_text(tooltip);
         }
         if is_drawing {

@@ -142,7 +142,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     harness.get_by_label("large · 0 · 0x0 · 64 MiB · 62.5 % · 8 MiB · 16 MiB · 8 MiB · 6");
     harness.get_by_label("large · 7 · 0x20000000 · 20 MiB · 0.0 % · 20 MiB · 20 MiB · - · 0");
     harness.get_by_label_contains("Address lanes: 86 MiB of addresses over time in 3 pools");
-    for kind in ["block", "rounding", "waiting", "free", "not mapped", "not held"] {
+    for kind in ["block", "rounding", "waiting", "free", "not mapped", "not reserved"] {
         harness.get_by_label_contains(&format!("Pattern of {kind}: "));
     }
     let csv = harness.state_mut().view.csv().unwrap();

@@ -79,7 +79,7 @@ impl BlockPanel {
     /// Shows block `id`; gives what the user asks for.
     pub fn block_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, id: BlockId) -> Vec<Wish> {
         if id.index().is_none_or(|row| row >= scene.recording.trace.blocks.len()) {
-            ui.weak("no such block");
+            ui.weak("unknown block");
             return Vec::new();
         }
         self.refresh(ui, scene, id);

@@ -170,7 +170,7 @@ fn excerpt_ui(ui: &mut Ui, line: u32, excerpt: &Excerpt, recorded_us: u64) {
             ui.add(Label::new(RichText::new(&text).monospace().size(11.0).color(colour))).on_hover_text(&text);
         }
         if recorded_us > 0 && excerpt.changed_unix_us.is_some_and(|changed| changed > recorded_us) {
-            let text = "The file was changed after the recording; lines may have moved.";
+            let text = "This file changed after the recording; lines may have moved.";
             ui.add(Label::new(RichText::new(text).color(shades.warning)).wrap());
         }
     });

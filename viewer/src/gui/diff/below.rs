@@ -35,7 +35,7 @@ pub(super) struct Below {
 /// Said in place of phases where there is nothing to set side by side.
 const SAME_RECORDING: &str = "Both sides are the same recording, so every phase is the same.";
 /// How the steps of both sides belong together.
-const PAIRED_STEPS: &str = "Steps of the same number are paired, and the last step of A with the last of B.";
+const PAIRED_STEPS: &str = "Steps are paired by number, and the last step of A with the last step of B.";
 
 /// The table of a look; none of the flame graph.
 const fn page_of(look: Look) -> Option<usize> {

@@ -41,10 +41,10 @@ impl Look {
     pub const fn tooltip(self) -> &'static str {
         match self {
             Self::Groups => "Groups by difference. Double click or Enter restricts both sides to a group.",
-            Self::Flame => "The same groups as a flame graph; a bar is as wide as the larger side.",
+            Self::Flame => "The same groups as a flame graph; a bar is as wide as its larger side.",
             Self::Phases => "The peak of each phase of each step, side by side.",
             Self::Totals => "The peak of each total over the whole recordings.",
-            Self::Settings => "Facts about program, device and allocator.",
+            Self::Settings => "Program, device and allocator settings of both sides.",
         }
     }
 }

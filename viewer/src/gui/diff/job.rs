@@ -42,7 +42,7 @@ pub(super) fn find(
     let asked = Asked { trace: &recording.trace, series: &index.series, live: &index.live };
     at.find(asked, metric).ok_or_else(|| {
         let (DiffAt::Step(step) | DiffAt::StepEnd(step)) = at else {
-            return format!("{name} has no such moment");
+            return format!("{name} does not have the chosen moment");
         };
         let known = match (recording.steps.first(), recording.steps.last()) {
             (Some((first, _)), Some((last, _))) => format!("its steps go from {first} to {last}"),

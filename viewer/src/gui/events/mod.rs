@@ -32,14 +32,14 @@ const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number
 const COLUMNS: [Column; 10] = [
     column("Event", "Index of the event, from 0.", 92.0, true),
     column("Seconds", "Time since the start of the recording.", 92.0, true),
-    column("Kind", "What happened.", 126.0, false),
+    column("Kind", "The kind of event.", 126.0, false),
     column("Size", "Requested bytes; for a segment its size.", 84.0, true),
     column("Block", "The block (b) or segment (s).", 78.0, false),
     column("Category", "The category of the block.", 116.0, false),
     column("Operation", "The operation that requested the block.", 120.0, false),
     column("Module", "The module that requested the block.", 150.0, false),
     column("Step, phase", "The phase of the training step.", 110.0, false),
-    column("Called by", "The innermost line of your program; for marks their text.", 0.0, false),
+    column("Called by", "The innermost line of your program; for a mark, its text.", 0.0, false),
 ];
 
 /// The columns in the order in which they are shown.

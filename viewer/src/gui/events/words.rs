@@ -65,7 +65,7 @@ impl Group {
             Self::Uses => "Uses of blocks by kernels, copies or the host, if recorded.",
             Self::Segments => "Segments allocated from the driver or mapped, and freed to it.",
             Self::Ooms => "Requests that failed.",
-            Self::Marks => "Starts of steps and phases, and notes of the program.",
+            Self::Marks => "Starts of steps and phases, and marks set by the program.",
             Self::Others => "Categories assigned after the allocation, and samples of the memory in use on the device.",
         }
     }
@@ -169,7 +169,7 @@ pub(super) fn note(trace: &Trace, id: EventId) -> String {
         Subject::Step(step) => vec![format!("step {step} begins")],
         Subject::Phase(phase) => vec![format!("{phase} begins")],
         Subject::Unmatched if trace.events.kind[id.0 as usize] == EventKind::Used => {
-            vec!["of a block that was not live".to_owned()]
+            vec!["of a block that is not live".to_owned()]
         }
         Subject::Unmatched => vec!["of an unknown block".to_owned()],
         Subject::Oom(row) => trace

@@ -22,7 +22,7 @@ const ROOM_FOR_ALL: f32 = 440.0;
 pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Wish> {
     let advice = &explained.explanation.advice;
     if advice.is_empty() {
-        ui.add(Label::new(RichText::new("No rule found anything that would lower this peak.").weak()).wrap());
+        ui.add(Label::new(RichText::new("No advice: no rule applies to this peak.").weak()).wrap());
         return None;
     }
     let mut wish = None;
@@ -89,28 +89,28 @@ fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> O
 const COLUMNS: [Column; 4] = [
     Column {
         name: "Without",
-        tooltip: "One part after another, each time the one that saves most of what the ones before have left.",
+        tooltip: "Parts removed one after another, each time the one that lowers the remaining peak most.",
         width: 0.0,
         is_number: false,
         is_sortable: false,
     },
     Column {
         name: "Size",
-        tooltip: "What the part holds at the peak that the ones before have left.",
+        tooltip: "Bytes of the part at the peak that remains without the parts above it.",
         width: 80.0,
         is_number: true,
         is_sortable: false,
     },
     Column {
         name: "Peak without it",
-        tooltip: "The peak without this part and all above it. Enter goes there.",
+        tooltip: "The peak without this part and all parts above it. Press Enter to go there.",
         width: 104.0,
         is_number: true,
         is_sortable: false,
     },
     Column {
         name: "New peak at",
-        tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
+        tooltip: "The moment of that peak. Click or press Enter to go there.",
         width: 124.0,
         is_number: false,
         is_sortable: false,

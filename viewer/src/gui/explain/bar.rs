@@ -111,7 +111,7 @@ pub(super) fn bar_ui(
 }
 
 fn hint(response: eframe::egui::Response, label: &str, can_click: bool) {
-    let more = if can_click { "\nA click shows only these blocks, another one all." } else { "" };
+    let more = if can_click { "\nClick to show only these blocks, again to show all." } else { "" };
     response.on_hover_text(format!("{label}{more}"));
 }
 

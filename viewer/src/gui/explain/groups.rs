@@ -17,32 +17,32 @@ use crate::gui::words::when;
 
 /// The columns after those of the keys.
 const FIGURES: [Column; 6] = [
-    Column { name: "At the peak", tooltip: "What they hold.", width: 80.0, is_number: true, is_sortable: true },
     Column {
-        name: "Share",
-        tooltip: "Their share of what is listed.",
-        width: 50.0,
+        name: "At the peak",
+        tooltip: "Bytes of these blocks at the peak.",
+        width: 80.0,
         is_number: true,
-        is_sortable: false,
+        is_sortable: true,
     },
-    Column { name: "Blocks", tooltip: "How many they are.", width: 50.0, is_number: true, is_sortable: true },
+    Column { name: "Share", tooltip: "Share of the listed bytes.", width: 50.0, is_number: true, is_sortable: false },
+    Column { name: "Blocks", tooltip: "Number of blocks.", width: 50.0, is_number: true, is_sortable: true },
     Column {
         name: "Without it",
-        tooltip: "The peak if all blocks of the group were gone, those of other moments too.",
+        tooltip: "The peak without any block of the group, over the whole recording.",
         width: 80.0,
         is_number: true,
         is_sortable: true,
     },
     Column {
         name: "Saves",
-        tooltip: "By how much the peak would fall: less than they hold, where it moves to another moment.",
+        tooltip: "How much lower that peak is; less than the size of the group if the peak moves to another moment.",
         width: 78.0,
         is_number: true,
         is_sortable: true,
     },
     Column {
         name: "New peak at",
-        tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
+        tooltip: "The moment of that peak. Click or press Enter to go there.",
         width: 200.0,
         is_number: false,
         is_sortable: true,
@@ -147,7 +147,7 @@ fn line(row: &Row) -> Vec<String> {
 fn columns(keys: &[GroupKey]) -> Vec<Column> {
     let of_key = |(row, key): (usize, &GroupKey)| Column {
         name: key_name(TreeKey::By(*key)),
-        tooltip: "What the blocks share.",
+        tooltip: "The value that these blocks have in common.",
         // The first key takes what is left; so do all whose values may be long.
         width: if row == 0 { 0.0 } else { least_width(*key).unwrap_or(0.0) },
         is_number: false,
@@ -240,7 +240,7 @@ fn total_ui(ui: &mut Ui, explained: &Explained) {
         let mut text = format!("Total of {groups}: {}", format_bytes(explained.bytes));
         if explanation.rest_groups > 0 {
             let rest = count_of(explanation.rest_groups, "group");
-            text += &format!(", of which {} in {rest} that are too many to list", format_bytes(explanation.rest_bytes));
+            text += &format!(", of which {} in {rest} not listed", format_bytes(explanation.rest_bytes));
         }
         ui.add(Label::new(RichText::new(text).strong()).truncate());
     });

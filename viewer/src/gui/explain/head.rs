@@ -37,14 +37,14 @@ pub(super) fn head_ui(
         let chosen = scene.selection.metric;
         if !chosen.is_of_blocks() {
             let (chosen, explained) = (chosen.words(), peak.metric.words());
-            ui.weak(format!("({chosen} is no sum over blocks: the peak of {explained} is explained)"));
+            ui.weak(format!("({chosen} is not a sum over blocks; the peak of {explained} is explained instead)"));
         }
         if let Some(text) = &explained.elsewhere {
             ui.weak(text);
         }
         if is_busy {
             ui.spinner();
-            ui.weak("working it out anew");
+            ui.weak("updating…");
         }
     });
     wish
@@ -63,7 +63,7 @@ pub(super) fn failed_ui(ui: &mut Ui, scene: &Scene<'_>, can_click: bool) -> Opti
         ui.add(Label::new(RichText::new(text).color(Shades::in_ui(ui).warning)).wrap());
         if can_click {
             let button = ui.small_button("Show why it failed");
-            let tooltip = "Show the failed request in Segments: its cause, and what would have met it.";
+            let tooltip = "Show the failed request in Segments: its cause and possible fixes.";
             wish = button.on_hover_text(tooltip).clicked().then_some(Wish::Oom);
         }
     });
@@ -87,7 +87,7 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
         if can_click {
             let button = ui.small_button("Go there");
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the peak without such blocks"));
-            if button.on_hover_text("Pin the moment at which the peak would be then.").clicked() {
+            if button.on_hover_text("Pin the moment of that peak.").clicked() {
                 wish = Some(Wish::Moment(group.without.position()));
             }
         }

@@ -104,7 +104,7 @@ impl ExplainView {
                 if !self.is_picture && self.worker.failure().is_none() {
                     ui.spinner();
                 }
-                ui.weak(self.worker.failure().unwrap_or("Working out why the peak is so high…"));
+                ui.weak(self.worker.failure().unwrap_or("Explaining the peak…"));
             });
             return Vec::new();
         };

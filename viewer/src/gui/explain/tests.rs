@@ -164,7 +164,7 @@ fn advice_shows_its_blocks_and_the_peak_that_it_would_leave() {
 #[test]
 fn where_nothing_can_be_done_it_says_so_and_an_empty_recording_has_a_peak_of_nothing() {
     let text = harness("alloc w 1000 parameter\nalloc v 10 parameter");
-    text.get_by_label("No rule found anything that would lower this peak.");
+    text.get_by_label("No advice: no rule applies to this peak.");
     assert!(text.query_by_label_contains("Removals").is_none());
     let empty = harness("");
     empty.get_by_label("Peak 0 B");
@@ -262,7 +262,7 @@ fn of_a_total_that_is_no_sum_over_blocks_the_active_memory_is_explained() {
     let recording = Arc::clone(&harness.state().recording);
     harness.state_mut().selection.set_metric(&recording, Metric::Reserved);
     settle(&mut harness);
-    harness.get_by_label("(reserved is no sum over blocks: the peak of active is explained)");
+    harness.get_by_label("(reserved is not a sum over blocks; the peak of active is explained instead)");
     harness.get_by_label("active, step 0, optimizer, event 18");
 }
 

@@ -135,9 +135,9 @@ pub(in crate::gui) fn key_ui(
 /// Whether the moment or what became of memory between the marks is looked at.
 pub(super) fn source_ui(ui: &mut Ui, shows_range: &mut bool) {
     ui.horizontal(|ui| {
-        ui.selectable_value(shows_range, false, "Moment").on_hover_text("What is using memory at one moment.");
+        ui.selectable_value(shows_range, false, "Moment").on_hover_text("Memory in use at one moment.");
         ui.selectable_value(shows_range, true, "From A to B")
-            .on_hover_text("What was allocated, freed and kept between the two marks.");
+            .on_hover_text("Memory allocated, freed and kept between the two marks.");
     });
 }
 

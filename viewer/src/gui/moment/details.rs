@@ -11,15 +11,21 @@ use crate::gui::table::{Cell, Column, TableState, table_ui};
 use crate::gui::theme;
 
 const COLUMNS: [Column; 3] = [
-    Column { name: "Largest blocks", tooltip: "What each is.", width: 0.0, is_number: false, is_sortable: false },
     Column {
-        name: "Made by",
-        tooltip: "The line of the program, or the module.",
+        name: "Largest blocks",
+        tooltip: "Category and operation of the block.",
         width: 0.0,
         is_number: false,
         is_sortable: false,
     },
-    Column { name: "Bytes", tooltip: "What it holds.", width: 82.0, is_number: true, is_sortable: false },
+    Column {
+        name: "Made by",
+        tooltip: "The line of your program, or the module.",
+        width: 0.0,
+        is_number: false,
+        is_sortable: false,
+    },
+    Column { name: "Bytes", tooltip: "Bytes of the block.", width: 82.0, is_number: true, is_sortable: false },
 ];
 
 /// What the user asks for of the chosen node.
@@ -41,7 +47,7 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &
     let node = answer.tree.node(chosen.node);
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if ui.small_button("Close").on_hover_text("Choose nothing.").clicked() {
+            if ui.small_button("Close").on_hover_text("Clear the selection.").clicked() {
                 ask = Some(Ask::Close);
             }
             ui.strong(format_bytes(node.bytes));

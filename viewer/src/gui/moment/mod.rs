@@ -133,7 +133,7 @@ impl MomentPanel {
             ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
         }
         let Some(answer) = self.shown.take() else {
-            ui.weak("Adding up…");
+            ui.weak("Computing…");
             return wishes;
         };
         if let Some(act) = self.view_ui(ui, scene, &answer, true) {

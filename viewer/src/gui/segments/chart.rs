@@ -103,7 +103,7 @@ impl Chart {
         let (rect, response) = ui.allocate_exact_size(ui.available_size().max(vec2(80.0, 40.0)), Sense::click());
         let map = &state.map;
         let label = format!(
-            "Address map: {} segments, {} pieces, {} held",
+            "Address map: {} segments, {} pieces, {} reserved",
             map.segments.len(),
             map.pieces.len(),
             format_bytes(map.usage.held())

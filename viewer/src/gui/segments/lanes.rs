@@ -127,7 +127,7 @@ impl Lanes {
         let response = ui.interact(rect, ui.scope_id().with("address lanes"), Sense::click());
         let is_shown = self.shown.as_ref().filter(|(request, ..)| Arc::ptr_eq(&request.known, known));
         let Some((request, painted, texture)) = is_shown else {
-            let label = format!("Address lanes: {}", self.worker.failure().unwrap_or("being drawn"));
+            let label = format!("Address lanes: {}", self.worker.failure().unwrap_or("drawing…"));
             response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
             return None;
         };
@@ -278,7 +278,7 @@ fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRast
         match homes.last_mut().filter(|_| former == Some(lane.home)) {
             Some((_, all)) => all.end = lane.place().end,
             None => {
-                let name = lane.home.map_or_else(|| "no segment known".to_owned(), |home| home.text());
+                let name = lane.home.map_or_else(|| "unknown segment".to_owned(), |home| home.text());
                 homes.push((name, lane.place()));
             }
         }

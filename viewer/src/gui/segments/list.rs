@@ -14,7 +14,7 @@ const COLUMNS: [Column; 9] = [
     column("stream", "The stream of the segment.", 50.0, true),
     column("address", "The first address.", 116.0, true),
     column("bytes", "Bytes reserved from the driver, without unmapped parts.", 72.0, true),
-    column("use", "The share of live blocks, rounding included.", 66.0, true),
+    column("use", "Share of live blocks, including rounding.", 66.0, true),
     column("largest free", "The largest free range.", 84.0, true),
     column("free", "Sum of all free ranges.", 80.0, true),
     column("waiting", "Bytes of freed blocks that wait for a stream.", 66.0, true),

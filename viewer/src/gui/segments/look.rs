@@ -87,9 +87,9 @@ const KINDS: [(&str, &str); 6] = [
         "Bytes that the allocator added: it rounds sizes to multiples of 512 bytes and does not split off small remainders.",
     ),
     ("waiting", "Freed by the program, but not reusable yet: another stream may still use it."),
-    ("free", "A free range: reserved, and free for a request of its pool and stream that is not larger."),
-    ("not mapped", "Address space of an expandable segment without memory; it counts in no total."),
-    ("not held", "Freed to the driver, or not yet allocated."),
+    ("free", "Reserved and free: reusable by a request of the same pool and stream that fits."),
+    ("not mapped", "Address space of an expandable segment without memory; not part of any total."),
+    ("not reserved", "Freed to the driver, or not yet allocated."),
 ];
 
 /// The patterns' samples, made once for a look of the window.

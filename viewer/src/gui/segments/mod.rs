@@ -282,7 +282,7 @@ impl SegmentsView {
 
     /// How the map is drawn, and what can be done with the table.
     fn map_tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, wishes: &mut Vec<Wish>) {
-        let tooltip = "Draw every segment in its own row at full width; otherwise all segments have one scale.";
+        let tooltip = "Draw every segment in its own row at full width instead of to a common scale.";
         ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
         let tooltip = "Draw the map with twice as many rows (+ while the map has the focus).";
         if ui.small_button("Larger").on_hover_text(tooltip).clicked() {

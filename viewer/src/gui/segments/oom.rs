@@ -50,7 +50,7 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> A
             asked.oom = row;
         }
     };
-    go(ui, &text, Some(current.unwrap_or(0)), "Show the moment of the failed request, and why it did not fit.");
+    go(ui, &text, Some(current.unwrap_or(0)), "Show the failed request and why it did not fit.");
     if count > 1 {
         go(ui, "Previous", current.and_then(|row| row.checked_sub(1)), "Show the failed request before this one.");
         let next = current.map(|row| row + 1).filter(|row| *row < count);
@@ -199,7 +199,7 @@ fn holders_ui(ui: &mut Ui, holders: &Holders) {
 /// A bar for the request and one for each of the largest free ranges, to one scale.
 fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
     let shades = &paint.shades;
-    ui.weak("The request, and the largest free ranges of its pool, to one scale:");
+    ui.weak("The request and the largest free ranges of its pool, to scale:");
     let longest = failed.holes.first().map_or(0, |hole| hole.bytes).max(failed.rounded).max(1);
     let several = failed.holes.iter().any(|hole| Some(hole.home) != failed.holes.first().map(|first| first.home));
     bar_ui(
@@ -217,7 +217,7 @@ fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
     let device = format!("{} free on the device", format_bytes(failed.device_free));
     bar_ui(ui, (failed.device_free.min(longest), longest), Color32::TRANSPARENT, &device, shades);
     if failed.holes.is_empty() {
-        ui.weak("Nothing is free in segments of its pool.");
+        ui.weak("No free range in the segments of its pool.");
     }
 }
 

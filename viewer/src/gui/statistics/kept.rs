@@ -41,7 +41,8 @@ pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Met
     rows.sort_by_key(|row| std::cmp::Reverse((row.leaked, row.bytes)));
     let lead = if rows.is_empty() {
         let nothing = "Nothing allocated in this recording is live at its end.";
-        let none_found = "None of the blocks that meet the search is allocated in this recording and live at its end.";
+        let none_found =
+            "None of the blocks that meet the search conditions is allocated in this recording and live at its end.";
         vec![if matches.is_all() { nothing } else { none_found }.to_owned()]
     } else {
         lead(absent, &leaks, steps)
@@ -106,17 +107,13 @@ fn columns(keys: &[GroupKey]) -> Vec<Column> {
     };
     let figures = [
         number("Kept", "Bytes allocated in the recording and never freed.", 84.0),
-        number("A step", "Bytes that a leak keeps of each step on average; 0 where nothing leaks.", 76.0),
-        number(
-            "Leaked",
-            "Bytes that leaks keep, of the steps in which leaks are looked for: the second to the last whole one.",
-            84.0,
-        ),
+        number("A step", "Bytes leaked per step, on average; 0 without a leak.", 76.0),
+        number("Leaked", "Bytes leaked over the steps searched for leaks: the second to the last whole step.", 84.0),
     ];
     let rest = [
         number("Blocks", "Number of blocks.", 76.0),
-        number("Steps", "Number of steps that leave bytes.", 70.0),
-        words("From", "These steps, with the bytes that each leaves.", 240.0),
+        number("Steps", "Number of steps with bytes that are never freed.", 70.0),
+        words("From", "These steps, each with its bytes.", 240.0),
     ];
     let first = keys.first().map(|key| of_key(key, true));
     let others = keys.iter().skip(1).map(|key| of_key(key, false));

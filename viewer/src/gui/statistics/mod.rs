@@ -70,8 +70,7 @@ const SHEETS: [&str; 6] = ["Steps", "Kept", "Sizes", "Freed when", "Lifetime in 
 /// What each sheet answers, in its place.
 const ANSWERS: [&str; 6] = [
     "Memory of each step. Double click or Enter shows the step in the timeline.",
-    "What was made and never freed: is there something that grows with every step? Double click or Enter shows only \
-     that.",
+    "Blocks allocated and never freed, and growth per step. Double click or Enter shows only these.",
     "Block sizes, in powers of two. Double click or Enter shows only blocks of that size.",
     "How long the blocks are live, in phases and steps. Double click or Enter shows only these.",
     "Lifetimes of blocks, in events.",
@@ -128,7 +127,7 @@ impl StatisticsView {
             if self.worker.is_busy() {
                 ui.weak("counting");
             } else if !scene.matches.is_all() {
-                ui.weak("only blocks that meet the search");
+                ui.weak("only blocks that meet the search conditions");
             }
         });
         let (Some(sheet), Some(page)) = (counted.sheets.get(self.shown), self.pages.get_mut(self.shown)) else {

@@ -180,7 +180,7 @@ fn conditions_narrow_what_is_counted() {
     let mut harness = harness(LEAKING);
     harness.state_mut().narrow("category=buffer");
     settle(&mut harness);
-    harness.get_by_label("only blocks that meet the search");
+    harness.get_by_label("only blocks that meet the search conditions");
     show(&mut harness, "Freed when");
     let kept = rows(&harness).into_iter().find(|row| row.starts_with("kept to the end")).unwrap();
     assert_eq!(kept, "kept to the end · 3 · 40 B · 3 · 40 B · 100%");

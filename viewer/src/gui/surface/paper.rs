@@ -27,12 +27,12 @@ impl Paper {
         if width.max(height) > MOST_SIDE || pixels > MOST_PIXELS {
             let most = MOST_PIXELS / 1_000_000;
             return Err(format!(
-                "{width}x{height} is too large: a side has at most {MOST_SIDE} pixels, a picture at most {most} million"
+                "{width}x{height} is too large: use at most {MOST_SIDE} pixels a side and {most} million in all"
             ));
         }
         if !SCALES.contains(&scale) {
             return Err(format!(
-                "a scale of {scale} is not drawn: it goes from {} to {}",
+                "invalid scale {scale}: expected a number from {} to {}",
                 SCALES.start(),
                 SCALES.end()
             ));
@@ -42,7 +42,7 @@ impl Paper {
         if room.x < LEAST.x || room.y < LEAST.y {
             let least = (LEAST * scale).ceil();
             let at = if scale == 1.0 { String::new() } else { format!(" at scale {scale}") };
-            return Err(format!("{width}x{height} is too small to be read{at}: take at least {}x{}", least.x, least.y));
+            return Err(format!("{width}x{height} is too small to read{at}: use at least {}x{}", least.x, least.y));
         }
         Ok(paper)
     }
@@ -90,7 +90,7 @@ mod tests {
         assert!(why([16_000, 16_000], 1.0).contains("200 million"));
         assert!(why([u32::MAX, u32::MAX], 1.0).contains("too large"));
         assert!(why([639, 500], 1.0).contains("at least 640x400"));
-        assert!(why([1600, 300], 2.0).contains("at scale 2: take at least 1280x800"));
+        assert!(why([1600, 300], 2.0).contains("at scale 2: use at least 1280x800"));
         for scale in [0.0, -1.0, f32::NAN, 9.0] {
             assert!(why([1600, 900], scale).contains("from 0.5 to 8"), "{scale}");
         }

@@ -26,8 +26,10 @@ impl Format {
         match ending.to_ascii_lowercase().as_str() {
             "png" => Ok(Self::Png),
             "svg" => Ok(Self::Svg),
-            "" => Err(format!("{}: the ending says what to draw, and there is none: .png or .svg", path.display())),
-            other => Err(format!("{}: cannot write .{other}: use .png or .svg", path.display())),
+            "" => Err(format!("cannot write {}: no file extension; use .png or .svg", path.display())),
+            other => {
+                Err(format!("cannot write {}: unsupported file extension .{other}; use .png or .svg", path.display()))
+            }
         }
     }
 }
@@ -50,7 +52,7 @@ pub fn save_view(path: &Path, paper: Paper, title: &str, draw: impl FnMut(&mut U
     let format = Format::of(path).map_err(Failure::Usage)?;
     let mut surface = Surface::new(paper);
     if !surface.draw(draw) {
-        let text = format!("cannot write {}: the picture never became complete; please report it", path.display());
+        let text = format!("cannot write {}: the picture could not be completed; please report it", path.display());
         return Err(Failure::Write(text));
     }
     let ((), length) = write_whole(path, |out| surface.write(out, format, title).map_err(io_error))?;
@@ -67,8 +69,8 @@ mod tests {
     fn the_ending_says_what_to_draw() {
         let format = |name: &str| Format::of(Path::new(name));
         assert_eq!((format("a.png"), format("b.x.SVG")), (Ok(Format::Png), Ok(Format::Svg)));
-        assert!(format("a").unwrap_err().contains("there is none: .png or .svg"));
-        assert!(format("a.jpeg").unwrap_err().contains("cannot write .jpeg: use .png or .svg"));
+        assert!(format("a").unwrap_err().contains("no file extension; use .png or .svg"));
+        assert!(format("a.jpeg").unwrap_err().contains("unsupported file extension .jpeg; use .png or .svg"));
     }
 
     #[test]

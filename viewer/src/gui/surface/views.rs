@@ -52,7 +52,7 @@ impl SheetView {
         // What has two sides is no view of one recording, but one may ask for it.
         let names: Vec<&str> = VIEWS.iter().map(|view| view.name).chain(["diff"]).collect();
         let found = VIEWS.iter().find(|view| view.name == name).copied();
-        found.ok_or_else(|| format!("there is no view '{name}'; views are: {}", names.join(", ")))
+        found.ok_or_else(|| format!("unknown view '{name}'; the views are: {}", names.join(", ")))
     }
 
     /// The one that shows the timeline with `bottom` below it. A list of events is no picture, nor is a

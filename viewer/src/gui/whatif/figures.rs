@@ -21,23 +21,20 @@ const fn text(name: &'static str, tooltip: &'static str, width: f32) -> Column {
 }
 
 const PEAKS: [Column; 5] = [
-    text("Peak of", "Each total has a peak of its own.", 110.0),
-    number("Recorded", "The peak as it was recorded."),
-    number("What if", "The peak as it would have been."),
-    Column { width: 84.0, ..number("Difference", "What the change makes of it.") },
-    text("New peak at", "Where the peak would be. A click goes there, and so does Enter.", 0.0),
+    text("Peak of", "The total; each peaks at its own moment.", 110.0),
+    number("Recorded", "The recorded peak."),
+    number("What if", "The predicted peak."),
+    Column { width: 84.0, ..number("Difference", "Predicted minus recorded.") },
+    text("New peak at", "The moment of the predicted peak. Click or press Enter to go there.", 0.0),
 ];
 
 const TRIED: [Column; 6] = [
-    text("Settings", "A click replays with these settings, and so does Enter.", 0.0),
+    text("Settings", "Click or press Enter to replay with these settings.", 0.0),
     number("Allocated", "The peak of allocated memory."),
     number("Reserved", "The peak of reserved memory."),
-    Column {
-        width: 108.0,
-        ..number("Reserved − active", "The peak of reserved memory less the peak of active memory.")
-    },
-    Column { width: 146.0, ..number("Reserved vs. recorded", "Peak of reserved memory minus that of the recording.") },
-    text("How it ends", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
+    Column { width: 108.0, ..number("Reserved − active", "Peak of reserved memory minus peak of active memory.") },
+    Column { width: 146.0, ..number("Reserved vs. recorded", "Peak of reserved memory minus the recorded peak.") },
+    text("Outcome", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
 ];
 
 /// Width from which on the table of settings has all its columns, in points.

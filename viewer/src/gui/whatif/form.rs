@@ -23,21 +23,24 @@ pub(super) enum Field {
 type Choice = (&'static str, &'static str);
 
 const SETTINGS: [Choice; 5] = [
-    ("expandable_segments:True", "Segments grow page by page, so that what is free lies together."),
-    ("max_split_size_mb:128", "Blocks beyond 128 MiB are not split, and only reused for requests about as large."),
+    ("expandable_segments:True", "Segments grow page by page, so that free memory is contiguous."),
+    (
+        "max_split_size_mb:128",
+        "Blocks larger than 128 MiB are not split and are reused only for requests of about their size.",
+    ),
     (
         "roundup_power2_divisions:8",
-        "Sizes are rounded up to eighths between powers of two, so that more of them are equal.",
+        "Sizes are rounded up to eighths between powers of two, so that more blocks can be reused.",
     ),
-    ("garbage_collection_threshold:0.8", "Segments without blocks are given back once 80% of the device is held."),
-    ("default", "No settings at all, whatever was recorded."),
+    ("garbage_collection_threshold:0.8", "Unused segments are freed once 80% of the device memory is reserved."),
+    ("default", "The defaults, without the recorded settings."),
 ];
 const FILTERS: [Choice; 5] = [
     ("category=gradient", "Gradients."),
-    ("category=activation", "What forward keeps for backward."),
-    ("category=optimizer_state", "What the optimizer keeps from step to step."),
+    ("category=activation", "Activations kept for backward."),
+    ("category=optimizer_state", "Optimizer state, such as momentum."),
     ("category=temporary", "Intermediate results."),
-    ("category=workspace", "What libraries ask for to work in."),
+    ("category=workspace", "Workspaces of libraries such as cuBLAS."),
 ];
 /// Parts that can be chosen.
 const PARTS: [Part; 2] = [Part { numerator: 1, denominator: 2 }, Part { numerator: 1, denominator: 4 }];
@@ -67,15 +70,15 @@ impl Field {
     const fn tooltip(self) -> &'static str {
         match self {
             Self::Settings => {
-                "Allocator settings as in PYTORCH_CUDA_ALLOC_CONF, put over the recorded ones, or over the defaults if they \
+                "Allocator settings as in PYTORCH_CUDA_ALLOC_CONF, on top of the recorded ones, or of the defaults if they \
                  begin with 'default'."
             }
             Self::Capacity => {
-                "Device memory: whether the run fits, and where it fails if not. Drivers keep a little of it."
+                "Device memory to test for: does the run fit, and if not, where does it fail? Drivers reserve a little of it."
             }
-            Self::Without => "Blocks to leave out, in the language of the search box.",
+            Self::Without => "Blocks to leave out, as search conditions.",
             Self::UntilLastUse => "Blocks to free right after their last use.",
-            Self::Scale => "Blocks to scale in size: half of f32 is what bf16 takes.",
+            Self::Scale => "Blocks to scale in size; 1/2 turns f32 into bf16.",
         }
     }
 
@@ -221,7 +224,7 @@ impl Form {
             if button.clicked() {
                 act = Some(Act::Apply);
             }
-            if ui.button("Reset").on_hover_text("Change nothing, and try common settings.").clicked() {
+            if ui.button("Reset").on_hover_text("Remove all changes and try common settings.").clicked() {
                 act = Some(Act::Reset);
             }
             if is_busy {

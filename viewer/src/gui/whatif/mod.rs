@@ -289,10 +289,10 @@ impl WhatIfView {
                     self.opener.ask(ui.ctx(), Opening { name: name(), trace, compares });
                 }
             };
-            let tooltip = "Show the recording as it would have been in a tab of its own, with all views.";
-            open(ui, "Open as a recording", "Open what is predicted as a recording", tooltip, false);
-            let tooltip = "Set the recording beside what it would have been, and show what makes the difference.";
-            open(ui, "Compare", "Compare the recording with what is predicted", tooltip, true);
+            let tooltip = "Open the predicted recording in a new tab, with all views.";
+            open(ui, "Open as a recording", "Open the prediction as a recording", tooltip, false);
+            let tooltip = "Compare the recording with the prediction side by side.";
+            open(ui, "Compare", "Compare the recording with the prediction", tooltip, true);
             if self.opener.is_busy() {
                 ui.spinner();
             }
@@ -354,7 +354,7 @@ fn no_uses(trace: &Trace) -> &'static str {
     if trace.header.recorder == "PyTorch" {
         "Not available: PyTorch does not record when blocks are used."
     } else {
-        "Not available: the recording does not say when blocks are used (record with --uses)."
+        "Not available: the recording has no uses of blocks; record with --uses."
     }
 }
 

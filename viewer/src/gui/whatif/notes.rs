@@ -31,7 +31,7 @@ pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> O
         warning_ui(ui, &deviation(differs));
         wish = there_ui(ui, "Go there", "Go to where the replay leaves the recording", differs.event).or(wish);
         for cause in &unchanged.causes {
-            warning_ui(ui, &format!("Perhaps since {cause}."));
+            warning_ui(ui, &format!("Possible cause: {cause}."));
         }
     }
     wish

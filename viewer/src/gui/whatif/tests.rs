@@ -282,7 +282,7 @@ fn what_is_predicted_can_be_opened_and_compared() {
     let mut harness = harness(STEP);
     enter(&mut harness, "Settings", "expandable_segments:True");
     for (label, compares) in
-        [("Open what is predicted as a recording", false), ("Compare the recording with what is predicted", true)]
+        [("Open the prediction as a recording", false), ("Compare the recording with the prediction", true)]
     {
         press(&mut harness, label);
         let predicted = harness.state_mut().view.take_predicted().expect("it is made");
