@@ -1,4 +1,4 @@
-//! Choice: a list of which one entry is chosen; entries that make no sense for a recording are greyed, with the reason.
+//! A drop-down list; entries that do not apply to a recording are greyed out, with the reason.
 
 use eframe::egui::{Button, ComboBox, Role, Ui, WidgetInfo};
 

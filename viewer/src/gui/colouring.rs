@@ -1,4 +1,4 @@
-//! Colouring: which colour each block wears, and the legend that says what colours mean.
+//! Assigns a colour to each block, and builds the legend of these colours.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Completions: what could come next in the search box, to be chosen by arrow keys and Tab, or by mouse.
+//! Completions for the search box, chosen by arrow keys and Tab, or by mouse.
 
 use std::sync::Arc;
 

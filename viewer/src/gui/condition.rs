@@ -1,4 +1,4 @@
-//! Condition: terms of the search language made from names, which may hold any sign.
+//! Builds search conditions from names, quoting special characters.
 
 /// The term that is met where `key` is `text`. Double quotes cannot be written in a term: a text that has any is met by
 /// containing its longest part between them; `None` where nothing is left to look for.

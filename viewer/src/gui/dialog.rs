@@ -1,4 +1,4 @@
-//! Dialog: asks for a path with the system's file dialog, and finds out whether there is one.
+//! Asks for a path with the system's file dialog, and detects whether there is one.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};

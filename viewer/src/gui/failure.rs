@@ -1,4 +1,4 @@
-//! Failure: what could not be opened or recorded: says what, where and what to do, and stays until it is dismissed.
+//! The message about a file that could not be opened or recorded; it stays until it is dismissed.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! FileLook: how a file was looked at, so that it looks the same when it is opened again.
+//! The view settings of a file, restored when it is opened again.
 
 use std::path::PathBuf;
 

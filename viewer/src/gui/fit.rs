@@ -1,4 +1,4 @@
-//! Fit: text shortened to the room that there is, so that its most important part stays.
+//! Shortens text to the available width, keeping its most important part.
 
 use std::borrow::Cow;
 

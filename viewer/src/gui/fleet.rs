@@ -1,4 +1,4 @@
-//! Fleet: the ranks of a folder as a table: each with its peaks, and which stand out, are missing or could not be read.
+//! The ranks of a folder as a table with the peaks of each; marks outliers, missing ranks and unreadable files.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

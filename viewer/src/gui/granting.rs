@@ -1,4 +1,4 @@
-//! Granting: what an open file does when one of its views asks for something.
+//! Carries out the wishes of the views of an open file.
 
 use eframe::egui;
 

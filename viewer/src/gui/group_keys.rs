@@ -1,4 +1,4 @@
-//! Group keys: what the choosers of all views offer to group by, what each key is called, and why one is greyed.
+//! The grouping keys that all views offer, their names, and why one is greyed out.
 
 use highwater_analysis::{GroupKey, TreeKey};
 

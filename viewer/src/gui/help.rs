@@ -1,4 +1,4 @@
-//! Help: the list of keys, and what this program is.
+//! The list of keys, and the About window.
 
 use eframe::egui::{Grid, Id, Label, Modal, RichText, ScrollArea, Ui};
 

@@ -1,4 +1,4 @@
-//! Keys: from the spelling in the command list to what egui reports, and to what menus show.
+//! Converts key names of the command list to egui's shortcuts and to the texts in menus.
 
 use eframe::egui::{self, Key, KeyboardShortcut, Modifiers};
 

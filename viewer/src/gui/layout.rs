@@ -1,4 +1,4 @@
-//! Layout: which views stand at the side of the timeline and which below it.
+//! The views at the side of the timeline and below it.
 
 use crate::command::Command;
 

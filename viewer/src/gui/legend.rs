@@ -1,4 +1,4 @@
-//! Legend: what the colours mean, and how much of the moment's total each has.
+//! The legend of colours, with the share of each in the moment's total.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! OpenFile: one open recording: what is looked at, its timeline and the views around it.
+//! One open recording: its selection, its timeline and the views around it.
 
 use std::io;
 use std::sync::Arc;

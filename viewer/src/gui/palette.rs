@@ -1,4 +1,4 @@
-//! Palette: all commands in one list, found by typing.
+//! The command palette: all commands in one list, filtered by typing.
 
 use eframe::egui::{self, Align2, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea, TextEdit, Ui};
 

@@ -1,4 +1,4 @@
-//! PathField: a field for a path, for systems without file dialogs.
+//! A text field for a path, for systems without file dialogs.
 
 use std::path::{Path, PathBuf};
 

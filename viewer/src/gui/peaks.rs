@@ -1,4 +1,4 @@
-//! Peaks: the moments at which a total turns, found on a thread of their own, and the way from one to the next.
+//! Finds the local peaks of a total on a background thread, and steps from one to the next.
 
 use std::sync::Arc;
 

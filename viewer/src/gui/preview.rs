@@ -1,4 +1,4 @@
-//! Preview: the curve of a recording that is still being read, until its timeline can be shown.
+//! The memory curve of a recording that is still being read, shown until its timeline is ready.
 
 use eframe::egui::{Align2, FontId, Mesh, Rect, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2};
 use highwater_snapshots::units::format_bytes;

@@ -1,4 +1,4 @@
-//! Recents: what is known of the files opened lately: whether they are still there, how large and how old they are.
+//! Size, age and existence of recently opened files.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Room: a view in the room that there is, or scrolled where that is less than it needs.
+//! Lays out a view in the available space, and makes it scroll where it needs more.
 
 use eframe::egui::{ScrollArea, Ui, vec2};
 

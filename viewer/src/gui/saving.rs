@@ -1,4 +1,4 @@
-//! Saving: writes a picture or a table to the path that the user chose, on a background thread, and reports how it went.
+//! Writes a picture or a table to the path that the user chose, on a background thread, and reports the outcome.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};

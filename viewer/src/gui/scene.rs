@@ -1,4 +1,4 @@
-//! Scene: what every view is given to show, and the wishes with which it answers; by these all views are linked.
+//! The input that every view gets, and the wishes that it returns; these link all views.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Search: the one box of conditions that all views follow, and which blocks meet them.
+//! The search box, whose conditions apply to all views, and the blocks that meet them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Settings: what the app remembers from one start to the next: choices, recent files, and how each file was looked at.
+//! The settings saved between starts of the app: choices, recent files, and the view settings of each file.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Source: a few lines around a place in a source file, where the file is at hand on this machine.
+//! Reads a few lines around a line of a source file, if the file is available on this machine.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};

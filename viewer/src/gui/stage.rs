@@ -1,4 +1,4 @@
-//! Stage: a scene for tests of views, from a recording in text.
+//! A scene for tests of views, built from a recording in text form.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Status: the line at the bottom: the device and how large it is, then the file and how far it can be trusted.
+//! The status bar: the device and its size, then the file and its accuracy.
 
 use eframe::egui::{Align, FontSelection, Label, Layout, Link, RichText, Role, TextStyle, Ui, WidgetInfo, WidgetText};
 use highwater_snapshots::units::{format_bytes, format_count};

@@ -1,4 +1,4 @@
-//! Steering: the commands that change what is looked at in one recording.
+//! The commands that change the view of one recording.
 
 use std::sync::Arc;
 

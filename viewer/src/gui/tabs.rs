@@ -1,4 +1,4 @@
-//! Tabs: the open files by name, told apart where names are equal; one is in front, each can be closed.
+//! The tabs of open files, with distinct names; one is in front, and each can be closed.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Terms: the words of `--where` for the values that a group of blocks shares.
+//! Builds `--where` conditions for the values that a group of blocks has in common.
 
 use highwater_analysis::{GroupKey, Lifetime};
 use highwater_snapshots::units::parse_bytes;

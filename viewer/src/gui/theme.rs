@@ -1,6 +1,6 @@
-//! Theme: every colour and size of the app, for dark and for light windows.
+//! Every colour and size of the app, for dark and light windows.
 //!
-//! Data colours are the same in both and can be told apart by colour-blind people: the nine categories take Okabe and
+//! Data colours are the same in both and distinguishable by colour-blind people: the nine categories take Okabe and
 //! Ito's palette and two of Paul Tol's; longer lists take a ramp from dark blue over green to yellow, in which
 //! neighbours also differ in lightness. Lanes, axes and panels stay grey, so that colour always means data.
 

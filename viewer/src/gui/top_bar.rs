@@ -1,4 +1,4 @@
-//! TopBar: menus, and below them what is shown and how: device, total, colours, axis, filter.
+//! The menus, and the bar below them that selects device, total, colours, axis and search.
 
 use std::path::PathBuf;
 use std::sync::Arc;

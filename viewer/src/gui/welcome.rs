@@ -1,4 +1,4 @@
-//! Welcome: what the window shows while nothing is open: how to begin, recent files, examples, and what one will see.
+//! The page shown while nothing is open: how to start, recent files, examples, and what the app shows.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! Words: what moments and blocks are called, wherever they are named.
+//! Names of moments and blocks, used by all views.
 
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::trace::Block;

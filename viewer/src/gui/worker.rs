@@ -1,4 +1,4 @@
-//! Worker: a named thread that answers the last question that it was asked, so that no question holds up a frame.
+//! A named background thread that answers only the latest question, so that no question delays a frame.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

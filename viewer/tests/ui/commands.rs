@@ -1,4 +1,4 @@
-//! Commands: each is tried by its first key and by its place in the menus, and does what it says.
+//! Tests every command by its first key and by its menu entry.
 
 use std::path::PathBuf;
 

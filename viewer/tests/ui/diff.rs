@@ -1,4 +1,4 @@
-//! Diff: two recordings side by side, driven through their accessibility tree and keys.
+//! Tests of comparisons, driven through the accessibility tree and keys.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Effects: for each command a stage on which it makes sense, and what it changes there.
+//! For each command, a starting state in which it applies, and its effect there.
 
 use highwater::command::Command;
 use highwater::gui::colouring::ColourBy;

@@ -1,4 +1,4 @@
-//! Folder: the ranks of a run in the app: which stands out, and how one of them is opened.
+//! Tests of a folder of ranks: outliers, and opening one rank.
 
 use std::path::Path;
 

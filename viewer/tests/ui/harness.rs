@@ -1,4 +1,4 @@
-//! Harness: the app without a window or a graphics card, the recording that most tests open in it, and hands to use it.
+//! The app without a window or a graphics card, the recording that most tests open, and helpers to drive it.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Layout: in small windows no text of the frame around the views is cut off or meets another.
+//! Tests that in small windows no text of the frame around the views is cut off or overlaps.
 
 use eframe::egui::{Key, Rect, Role, Vec2};
 use egui_kittest::Harness;

@@ -1,8 +1,8 @@
-//! Pictures: whole views, drawn without a display: as pixels beside kept ones, and as SVG.
+//! Draws whole views without a display and compares them with golden pictures; checks the SVG as well.
 //!
-//! Fonts are the app's own, so pictures are the same on every machine but for the last digits of its arithmetic. After a
-//! change that is wanted, `UPDATE_PICTURES=1 cargo test -p highwater --test ui pictures` keeps the new ones. Where a picture
-//! differs, it and what differs are written to the folder that the failure names.
+//! Fonts are the app's own, so pictures are the same on every machine except for floating-point rounding. After an
+//! intended change, `UPDATE_PICTURES=1 cargo test -p highwater --test ui pictures` updates the golden pictures. If a
+//! picture differs, the picture and the difference are written to the folder that the failure names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

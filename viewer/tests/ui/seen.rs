@@ -1,4 +1,4 @@
-//! Seen: what a user could tell of the app at one time, to be compared with what is told later.
+//! A snapshot of everything the app shows, to compare with a later one.
 
 use std::collections::BTreeSet;
 

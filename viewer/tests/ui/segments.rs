@@ -1,4 +1,4 @@
-//! Segments: the view under a timeline, driven through its accessibility tree and its keys.
+//! Tests of the segments view, driven through its accessibility tree and keys.
 
 use std::sync::Arc;
 

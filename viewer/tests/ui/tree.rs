@@ -1,8 +1,8 @@
-//! Tree: what a screen reader would find in whole states of the app, as text beside kept text.
+//! Compares the accessibility tree of whole states of the app with golden files.
 //!
-//! A line for each thing that has a role of its own: role, what it is called, its value, its state. Of the first screen
-//! and of a recording just opened all is kept, of other states the areas in which they differ. After a change that is
-//! wanted, `UPDATE_EXPECT=1 cargo test -p highwater --test ui tree` keeps the new texts; look at what changed.
+//! One line for each node with a role: role, label, value, state. The first screen and a newly opened recording are
+//! compared in full, other states only in the areas in which they differ. After an intended change,
+//! `UPDATE_EXPECT=1 cargo test -p highwater --test ui tree` updates the golden files; check the diff.
 
 use eframe::egui::accesskit::Toggled;
 use eframe::egui::{Role, Vec2};

@@ -1,4 +1,4 @@
-//! What-if: a replay asked for in the window, and its prediction opened in a tab and beside the recording.
+//! Tests of a replay in the window, and of its prediction opened in a tab and in a comparison.
 
 use eframe::egui::{Key, Modifiers, Role, Vec2};
 use egui_kittest::Harness;

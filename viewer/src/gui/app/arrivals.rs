@@ -1,4 +1,4 @@
-//! Arrivals: what other threads and the system bring to the window: recordings, chosen and dropped files, outcomes.
+//! Handles what other threads and the system deliver to the window: recordings, chosen and dropped files, outcomes.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Chrome: what stands around the recording in front: menus, tabs, ranks, notices, the palette; and the first screen.
+//! The frame around the recording in front: menus, tabs, ranks, notices, the command palette and the first screen.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Comparing: which two open files stand side by side, and how one gets there and back.
+//! Chooses the two open files to compare, and opens and closes the comparison.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Folder: the ranks of a run as an open folder: in front or beside the files, and how one of them is opened.
+//! The ranks of a run as an open folder, in front of or beside the files, and opening one of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

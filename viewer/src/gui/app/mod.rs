@@ -1,4 +1,4 @@
-//! App: the window: open files, what is being read, and commands carried out.
+//! The app's window: open files, files being read, and the execution of commands.
 
 mod arrivals;
 mod comparing;

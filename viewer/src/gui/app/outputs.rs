@@ -1,4 +1,4 @@
-//! Outputs: what leaves the app: copied tables, tables and pictures as files.
+//! Output from the app: copied tables, and tables and pictures saved as files.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Facts: everything known of one block, as names and values.
+//! All facts about one block, as pairs of name and value.
 
 use highwater_analysis::Lifetime;
 use highwater_analysis::Metric;

@@ -1,4 +1,4 @@
-//! Panel: a block in full: its stacks with their source code, its facts, and other blocks of the same origin.
+//! The block panel: stacks with source code, facts, and other blocks of the same origin.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

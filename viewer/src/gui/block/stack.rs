@@ -1,4 +1,4 @@
-//! Stack: the lines of a stack, with the source code that they stand in where it is at hand.
+//! The frames of a call stack, with source code where the file is available.
 
 use std::collections::HashMap;
 

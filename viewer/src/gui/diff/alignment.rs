@@ -1,4 +1,4 @@
-//! Alignment: which places of two recordings stand one above the other, and how far each goes on from there.
+//! Aligns the axes of two recordings at an event of each, and computes how far each continues from there.
 
 use highwater_analysis::Moment;
 use highwater_snapshots::units::{format_count, format_nanos};

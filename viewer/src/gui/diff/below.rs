@@ -1,4 +1,4 @@
-//! Below: what makes the difference, as tables or as a flame graph, and which group is chosen.
+//! The lower part of a comparison: the difference as tables or as a flame graph, and the chosen group.
 
 use std::sync::Arc;
 

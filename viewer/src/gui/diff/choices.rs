@@ -1,4 +1,4 @@
-//! Choices: what of two recordings is compared, by what, and how the difference is shown.
+//! The settings of a comparison: moments, grouping keys, and how the difference is shown.
 
 use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Metric};

@@ -1,4 +1,4 @@
-//! Choosers: which files and moments are compared, and by what, as lists and buttons.
+//! The lists and buttons that choose the files and moments to compare, and the grouping keys.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Condition: the words of the search language for a group of both sides.
+//! Builds the search condition for a group of both sides.
 
 use highwater_analysis::diff::DiffGroup;
 use highwater_analysis::{GroupKey, Lifetime};

@@ -1,5 +1,4 @@
-//! Flame: the groups of both sides as an icicle, each bar as wide as the side that has more, coloured by what became of
-//! it.
+//! The groups of both sides as a flame graph: a bar is as wide as its larger side and coloured by the change.
 
 use std::sync::Arc;
 

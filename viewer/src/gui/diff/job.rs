@@ -1,4 +1,4 @@
-//! Job: what sets two moments apart, worked out on a thread of its own.
+//! Computes the difference between two moments on a background thread.
 
 use std::sync::{Arc, Weak};
 

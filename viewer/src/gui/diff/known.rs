@@ -1,4 +1,4 @@
-//! Known: moments and alignment of a comparison, looked for when what is compared changes and not in every frame.
+//! Caches the moments and the alignment of a comparison, so that they are not computed in every frame.
 
 use std::sync::{Arc, Weak};
 

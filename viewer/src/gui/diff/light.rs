@@ -1,4 +1,4 @@
-//! Light: the blocks of the chosen group, which alone keep their colour in both timelines.
+//! The blocks of the chosen group, highlighted in both timelines.
 
 use std::sync::Arc;
 

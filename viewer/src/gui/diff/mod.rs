@@ -1,5 +1,6 @@
-//! Diff: two recordings, or two moments of one, side by side: timelines on linked axes above, what makes the difference
-//! below. It knows no files: the app says which recordings are A and B.
+//! Compares two recordings, or two moments of one: timelines on linked axes above, the difference below.
+//!
+//! The app chooses the recordings A and B; this module knows no files.
 
 mod alignment;
 mod choices;

@@ -1,4 +1,4 @@
-//! Pair: two timelines one above the other on linked axes: one scale, one part in view, cursors together.
+//! Two timelines one above the other, with linked axes, a common scale, and linked cursors.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};

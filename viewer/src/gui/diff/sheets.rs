@@ -1,4 +1,4 @@
-//! Sheets: groups, phases, totals and settings of both sides as tables.
+//! Groups, phases, totals and settings of both sides as tables.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Steering: the commands that change what is looked at in a comparison.
+//! The commands that change the view in a comparison.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! List: which events are listed, found by looking at each once, off the window's thread.
+//! Selects the events to list, on a background thread.
 
 use std::sync::Arc;
 

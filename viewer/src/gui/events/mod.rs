@@ -1,4 +1,4 @@
-//! Events: the list of events, one row each, with search.
+//! The list of events, one row each, with search.
 
 mod words;
 mod list;

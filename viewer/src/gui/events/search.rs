@@ -1,4 +1,4 @@
-//! Search: the listed events in which a text occurs, one bit a row.
+//! Finds the listed events that contain a text; one bit per row.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};

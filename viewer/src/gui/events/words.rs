@@ -1,4 +1,4 @@
-//! Words: what the list of events says of one event.
+//! The texts of an event in the list of events.
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::trace::{Annotation, Subject};

@@ -1,5 +1,5 @@
-//! Advice: what could be done about the peak, each piece with its figure, its blocks and the peak that would be left; and
-//! the peak without one part after another.
+//! Advice on lowering the peak, each with its bytes, its blocks and the peak without them; and the peak after removing
+//! one part after another.
 
 use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_analysis::Filter;

@@ -1,4 +1,4 @@
-//! Bar: what is held at the peak as one bar whose pieces add up, and what each piece means.
+//! The parts of the peak as one stacked bar, with a legend.
 
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, text, vec2,

@@ -1,4 +1,4 @@
-//! Groups: who holds the peak, and what it would be without each: a table that can be sorted, walked and written as CSV.
+//! The groups at the peak and the peak without each, as a sortable table with keyboard navigation that is saved as CSV.
 
 use std::cmp::Ordering;
 

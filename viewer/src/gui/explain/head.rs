@@ -1,4 +1,4 @@
-//! Head: how high the peak is and when, what the conditions leave of it, and by what groups are told apart.
+//! The head of the explanation: size and moment of the peak, effect of the search conditions, and the grouping keys.
 
 use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo};
 use highwater_analysis::{GroupKey, TreeKey};

@@ -1,4 +1,4 @@
-//! Job: the explanation of a peak, worked out away from the window, with all that the view says of it.
+//! Computes the explanation of a peak on a background thread, with all texts of the view.
 
 use std::sync::{Arc, Weak};
 

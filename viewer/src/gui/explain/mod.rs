@@ -1,4 +1,4 @@
-//! Explain: why the peak is so high: what it is made of, what would be left without each part, and what could be done.
+//! Explains the peak: its parts, the peak without each part, and advice on lowering it.
 
 mod job;
 mod bar;

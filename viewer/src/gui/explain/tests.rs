@@ -1,4 +1,4 @@
-//! Tests: the view driven by pointer and keyboard, and what it asks for.
+//! Tests of the explanation, driven by pointer and keyboard.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Choosers: what the panel shows and how: moment or marks, the question, the view, the keys, and the way back out.
+//! The controls of the panel: moment or range, table, treemap or flame graph, grouping keys, and the way back out.
 
 use std::ops::Range;
 

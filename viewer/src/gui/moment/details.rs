@@ -1,4 +1,4 @@
-//! Details: what can be done with the chosen node, and its single blocks, the largest first.
+//! The actions for the selected node, and its blocks, the largest first.
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
 use highwater_analysis::between::bytes_of;

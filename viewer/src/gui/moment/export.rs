@@ -1,4 +1,4 @@
-//! Export: what the panel shows as comma-separated values, in full, with a last line for the total.
+//! Writes the panel's content as CSV, in full, with a last line for the total.
 
 use highwater_analysis::tree::NodeId;
 

@@ -1,4 +1,4 @@
-//! Flame: a tree as an icicle, the root on top, each node as wide as its bytes and below what it is part of.
+//! A tree as a flame graph with the root on top; each node is as wide as its bytes, below its parent.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Groups: who holds memory as a table: a row for each distinct value of the keys, which add up to the total.
+//! The groups as a table: one row for each distinct value of the keys; the rows add up to the total.
 
 use eframe::egui::{Align, Layout, Rect, Ui, UiBuilder};
 use highwater_analysis::tree::{NodeId, Part};

@@ -1,4 +1,4 @@
-//! Job: what the panel shows, worked out away from the window: the tree, its rows in order, and what is chosen in it.
+//! Computes the panel's content on a background thread: the tree, its rows in order, and the selected nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Moment: who holds memory at one moment, or what became of it between two: as table, treemap and flame graph.
+//! What is using memory at one moment, or what changed between two, as table, treemap or flame graph.
 
 mod names;
 mod job;

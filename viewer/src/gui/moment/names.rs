@@ -1,4 +1,4 @@
-//! Names: what to call the nodes of a tree: short on tiles and rows, in full in tooltips and files.
+//! The names of tree nodes: short on tiles and rows, full in tooltips and files.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Squarify: rectangles with given areas that fill a rectangle and are nearly square.
+//! Squarified treemap layout: fills a rectangle with nearly square rectangles of given areas.
 //!
 //! After M. Bruls, K. Huizing and J. J. van Wijk, *Squarified Treemaps*, Proceedings of the Joint Eurographics and IEEE
 //! TCVG Symposium on Visualization, 2000.

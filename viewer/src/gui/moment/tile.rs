@@ -1,4 +1,4 @@
-//! Tile: one rectangle of a treemap or flame graph: what it stands for, its colour, its label, its tooltip.
+//! One rectangle of a treemap or flame graph: its node, colour, label and tooltip.
 
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Response, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, vec2,

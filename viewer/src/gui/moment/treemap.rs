@@ -1,4 +1,4 @@
-//! Treemap: who holds memory as areas, two levels deep, with a way in and out.
+//! The groups as areas, two levels deep, with a way in and out.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Cells: what the strip shows of each device of each file, or of each rank of a folder.
+//! The content of the strip's cells: one for each device of each file, or for each rank of a folder.
 
 use std::sync::{Arc, Weak};
 

@@ -1,5 +1,5 @@
-//! Ranks: a strip with one small cell for each open file and device, or each rank of a folder: its peak to scale, and
-//! which stand out.
+//! A strip with a small cell for each open file and device, or for each rank of a folder: its peak to scale, outliers
+//! marked.
 
 mod cells;
 

@@ -1,4 +1,4 @@
-//! Chart: the map of one moment: every segment with its pieces, row by row.
+//! The address map of one moment: every segment with its pieces, row by row.
 
 use std::ops::Range;
 use std::sync::Arc;

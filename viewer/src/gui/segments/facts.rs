@@ -1,4 +1,4 @@
-//! Facts: what the view says of an address, a piece and a segment.
+//! The texts about an address, a piece and a segment.
 
 use eframe::egui::{Color32, RichText, Ui};
 use highwater_analysis::addresses::{Content, HeldSegment, Piece};

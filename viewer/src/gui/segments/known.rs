@@ -1,4 +1,4 @@
-//! Known: what is worked out of a recording's addresses, once a device, and the state of one moment.
+//! The address index of a device, computed once, and the state of one moment.
 
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -1,4 +1,4 @@
-//! Lanes: every address that was ever held, over time, exactly under the timeline.
+//! Every address that was ever reserved, over time, exactly below the timeline.
 
 use std::ops::Range;
 use std::sync::Arc;

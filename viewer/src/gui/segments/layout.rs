@@ -1,4 +1,4 @@
-//! Layout: where each segment stands in the map: rows from left to right, as a page is written.
+//! Places the segments in the map, in rows from left to right.
 
 use std::ops::Range;
 

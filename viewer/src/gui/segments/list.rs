@@ -1,4 +1,4 @@
-//! List: the segments of a moment as a table.
+//! The segments of a moment as a table.
 
 use std::sync::Arc;
 

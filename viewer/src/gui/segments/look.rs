@@ -1,4 +1,4 @@
-//! Look: how each kind of address is painted. Kinds differ by pattern, so that they can be told apart without colours.
+//! The pattern of each kind of address; kinds differ by pattern, so that they can be distinguished without colours.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Segments: where blocks lie in memory: lanes of addresses over time, the exact map of a moment, the segments as a
-//! table, and why a request did not fit.
+//! The segments view: addresses of blocks over time, the exact map of a moment, the segments as a table, and why a
+//! request did not fit.
 
 mod known;
 mod look;

@@ -1,4 +1,4 @@
-//! Oom: a failed request: how full the device was, who filled it, why the request failed, and what would have helped.
+//! A failed request: device memory, largest users, the cause of the failure, and what would have prevented it.
 
 use eframe::egui::{
     Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,

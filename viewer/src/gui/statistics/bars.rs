@@ -1,4 +1,4 @@
-//! Bars: one column of a sheet as a chart. Labels that have no room are left out; the pointer tells every bar exactly.
+//! One column of a sheet as a bar chart; labels without room are left out, and hovering shows exact values.
 
 use eframe::egui::{FontId, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 

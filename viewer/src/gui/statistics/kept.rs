@@ -1,4 +1,4 @@
-//! Kept: the blocks that are allocated in the recording and never freed, by source line or module, and which of them leak.
+//! The blocks that are allocated in the recording and never freed, by source line or module, and which of them leak.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

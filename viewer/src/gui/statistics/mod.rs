@@ -1,4 +1,4 @@
-//! Statistics: a recording in figures: steps, what stays from them, sizes, lifetimes, and what the numbers rest on.
+//! The statistics of a recording: steps, kept blocks, sizes, lifetimes, and the accuracy of the numbers.
 
 mod sheet;
 mod bars;

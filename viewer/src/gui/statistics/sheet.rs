@@ -1,4 +1,4 @@
-//! Sheet: rows of figures, shown as a table and as bars, written as comma-separated values.
+//! A sheet of rows, shown as a table and as bars, and written as CSV.
 
 use std::cmp::Ordering;
 

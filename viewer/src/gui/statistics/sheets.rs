@@ -1,4 +1,4 @@
-//! Sheets: the statistics of a device as sheets, and all that is known of its recording.
+//! Builds the sheets of a device's statistics and of the facts about its recording.
 
 use highwater_analysis::Metric;
 use highwater_analysis::statistics::{Bin, RangeBin, Statistics};
@@ -137,8 +137,8 @@ pub(super) fn lived(statistics: &Statistics) -> Sheet {
     };
     let mut lines: Vec<Line> = statistics.lived.by_events.iter().map(line).collect();
     lines.push(of_bin("not known".to_owned(), &statistics.lived.open, &statistics.blocks, None));
-    let tooltip = "Events from a block's allocation to the request of its free; unknown for blocks allocated before the \
-                   recording or not freed in it.";
+    let tooltip = "Events from a block's allocation to the request of its free; unknown for blocks allocated before \
+                   the recording or not freed in it.";
     bins("Lifetime in events", words("Lifetime in events", tooltip, 118.0), lines, 1)
 }
 

@@ -1,4 +1,4 @@
-//! Tests: the sheets driven by pointer and keyboard, and their figures.
+//! Tests of the sheets, driven by pointer and keyboard, and of their figures.
 
 use eframe::egui::{Key as Button, Vec2};
 use egui_kittest::Harness;

@@ -1,4 +1,4 @@
-//! DiffSheet: a picture of two recordings side by side that explains itself.
+//! A self-explanatory picture of two recordings side by side.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Surface: pictures of the app's views without a window: the same widgets, drawn by the processor into a file.
+//! Draws the app's views into files without a window: the same widgets, rasterised on the CPU.
 
 pub mod paper;
 pub mod png;

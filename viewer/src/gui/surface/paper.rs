@@ -1,4 +1,4 @@
-//! Paper: what a picture is drawn on: how large, how fine, light or dark.
+//! Size, scale and theme of a picture.
 
 use eframe::egui::{Theme, Vec2, vec2};
 

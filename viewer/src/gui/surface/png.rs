@@ -1,4 +1,4 @@
-//! Png: pictures as PNG.
+//! Writes pictures as PNG.
 
 use std::io::Write;
 

@@ -1,8 +1,8 @@
-//! Raster: triangles as pixels, by the processor alone and on every machine alike.
+//! Rasterises triangles on the CPU, with the same result on every machine.
 //!
-//! It does what egui's painter for graphics cards does: positions snapped to 1/256 of a pixel, a pixel painted where its
-//! middle lies inside (on an edge: by the top-left rule, so that triangles that share it paint it once), texture times
-//! colour, and colours blended as they are stored, multiplied with alpha. Edges are tested in integers: they are exact.
+//! It follows egui's painter for graphics cards: positions are snapped to 1/256 of a pixel; a pixel is painted if its
+//! centre is inside (on an edge: by the top-left rule, so that adjacent triangles paint it once); texture and colour are
+//! multiplied; and colours are blended as stored, with premultiplied alpha. Edge tests use integers and are exact.
 
 use std::ops::Range;
 

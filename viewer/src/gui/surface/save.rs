@@ -1,4 +1,4 @@
-//! Save: a picture as a file, PNG or SVG by its name's ending; it is there when it is complete, or not at all.
+//! Saves a picture as PNG or SVG, by its file extension; the file is written whole or not at all.
 
 use std::ffi::OsStr;
 use std::io::{self, BufWriter, Write};

@@ -1,5 +1,4 @@
-//! Sheet: a picture of a recording that explains itself, as one puts it into an issue or a paper: of what it is above,
-//! one view in the middle, the facts below.
+//! A self-explanatory picture of a recording for an issue or a paper: title above, one view in the middle, facts below.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Texture: the pictures that meshes draw from, kept as egui brings them and read as a graphics card reads them.
+//! Textures of meshes, stored as egui delivers them and sampled like on a graphics card.
 
 use std::collections::HashMap;
 use std::sync::Arc;

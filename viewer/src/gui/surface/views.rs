@@ -1,4 +1,4 @@
-//! Views: what a sheet can show in its middle, each by its name.
+//! The views that a sheet can show, by name.
 
 use eframe::egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui, UiBuilder};
 use highwater_analysis::{GroupKey, TreeKey};

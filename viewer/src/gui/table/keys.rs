@@ -1,4 +1,4 @@
-//! Keys: how a table that has the keyboard is walked.
+//! Keyboard navigation of a table that has the focus.
 
 use eframe::egui::{self, Event, EventFilter, Key, Modifiers, Response, Ui};
 

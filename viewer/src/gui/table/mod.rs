@@ -1,4 +1,4 @@
-//! Table: rows of which only those in view are laid out, however many there are; sortable, and walked by keyboard.
+//! A sortable table with keyboard navigation that lays out only the rows in view.
 
 mod keys;
 mod paint;

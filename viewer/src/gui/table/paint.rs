@@ -1,4 +1,4 @@
-//! Paint: headings, rows and cells of a table.
+//! Paints headings, rows and cells of a table.
 
 use eframe::egui::{
     self, Align2, FontId, Id, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,

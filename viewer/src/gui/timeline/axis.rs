@@ -1,4 +1,4 @@
-//! Axis: where ticks stand and what they say: bytes in binary units, events and times in steps of 1, 2 and 5.
+//! Positions and labels of ticks: bytes in binary units, events and times in steps of 1, 2 and 5.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! PlotFrame: where the plot lies on the screen and which part of the recording it shows; the way between the two.
+//! The plot's rectangle on the screen and the visible part of the recording, with conversions between both.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Hover: what is under the pointer, in a few lines.
+//! The tooltip for the block under the pointer.
 
 use eframe::egui::Ui;
 use highwater_snapshots::units::format_bytes;

@@ -1,4 +1,4 @@
-//! Labels: which parts of a plot have words on them already, so that no label lies on another.
+//! Tracks the areas of a plot that labels occupy, so that labels do not overlap.
 
 use eframe::egui::Rect;
 

@@ -1,4 +1,4 @@
-//! Lanes: steps and phases above the plot, with labels only where there is room for them.
+//! Steps and phases above the plot, labelled where there is room.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Lines: the totals over the bands, column by column the largest of each, so that no peak is lost.
+//! The lines of totals over the bands; each pixel column shows its maximum, so that no peak is lost.
 
 use eframe::egui::Stroke;
 use egui_plot::{Line, PlotPoints};

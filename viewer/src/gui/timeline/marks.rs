@@ -1,4 +1,4 @@
-//! Marks: what lies on top of the bands: the peak, the moment under the pointer, and the outlines of blocks.
+//! The marks on top of the bands: the peak, the moment under the pointer, and outlines of blocks.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Timeline: every live block as a band in a stack over time, with axes, lanes, lines, the peak and the overview.
+//! The timeline: every live block as a band in a stack over time, with axes, lanes, lines, the peak and the overview.
 
 mod axis;
 mod frame;

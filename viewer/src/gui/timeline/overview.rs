@@ -1,4 +1,4 @@
-//! Overview: the whole recording as one curve, with the visible part marked as a brush: drag it, its edges, or a new one.
+//! The whole recording as one curve, with the visible part as a brush that can be moved, resized or drawn anew.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Picture: the bands as pixels, drawn on a thread of its own whenever the view changes.
+//! Draws the bands as pixels on a background thread whenever the view changes.
 
 use std::ops::Range;
 use std::sync::Arc;

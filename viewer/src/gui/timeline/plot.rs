@@ -1,4 +1,4 @@
-//! Plot: axes with their ticks, the grid, and the lines of the totals.
+//! Draws axes with ticks, the grid, and the lines of totals.
 
 use std::ops::Range;
 

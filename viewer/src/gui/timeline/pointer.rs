@@ -1,4 +1,4 @@
-//! Pointer: what is under it, and what wheel, drag and click do.
+//! Handles hover, wheel, drag and click on the timeline.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Curve: totals as recorded and as they would have been, column by column the largest of each, so that no peak is lost.
+//! Totals as recorded and as predicted; each pixel column keeps its maximum, so that no peak is lost.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! Figures: peaks as recorded beside those that would have been, and common settings beside each other, as tables.
+//! Recorded and predicted peaks, and the peaks with common settings, as tables.
 
 use eframe::egui::{Ui, UiBuilder, vec2};
 use highwater_analysis::Metric;

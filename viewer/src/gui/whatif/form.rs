@@ -1,4 +1,4 @@
-//! Form: what is to be changed, as text with common values to choose from; mistakes stand beside the field that has them.
+//! The form for the change, with text fields and common values; errors are shown beside their field.
 
 use eframe::egui::{Align, ComboBox, Key, Label, Layout, RichText, Role, TextEdit, Ui, WidgetInfo, vec2};
 use highwater_analysis::Filter;
@@ -70,11 +70,11 @@ impl Field {
     const fn tooltip(self) -> &'static str {
         match self {
             Self::Settings => {
-                "Allocator settings as in PYTORCH_CUDA_ALLOC_CONF, on top of the recorded ones, or of the defaults if they \
-                 begin with 'default'."
+                "Allocator settings as in PYTORCH_CUDA_ALLOC_CONF; they override the recorded ones, or the defaults if \
+                 they begin with 'default'."
             }
             Self::Capacity => {
-                "Device memory to test for: does the run fit, and if not, where does it fail? Drivers reserve a little of it."
+                "Device memory: whether the run fits, and if not, where it fails. Drivers reserve a little of it."
             }
             Self::Without => "Blocks to leave out, as search conditions.",
             Self::UntilLastUse => "Blocks to free right after their last use.",

@@ -1,4 +1,4 @@
-//! Job: the replay, away from the window; and a recording made from what it predicts.
+//! Runs the replay on a background thread, and makes a recording of its prediction.
 
 use std::sync::{Arc, Weak};
 

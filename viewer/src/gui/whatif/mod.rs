@@ -1,5 +1,5 @@
-//! What-if: what the same requests would have taken with other settings, on another device, or without some blocks: a
-//! form for the change, peaks before and after, and the predicted curve over the measured one.
+//! Predicts memory with other allocator settings, on another device, or without some blocks: a form for the change,
+//! peaks before and after, and the predicted curve over the measured one.
 
 mod form;
 mod job;

@@ -1,5 +1,4 @@
-//! Notes: what was changed, what is not known, where the replay leaves the recording, and what the allocator says where
-//! it ends.
+//! Notes on a replay: assumptions, where it differs from the recording, and the allocator's state if a request fails.
 
 use eframe::egui::{Grid, Label, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_snapshots::EventId;

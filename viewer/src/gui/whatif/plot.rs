@@ -1,4 +1,4 @@
-//! Plot: the predicted curve over the measured one, on the timeline's axis, with the capacity and the point where it ends.
+//! The predicted curve over the measured one, on the timeline's axis, with the capacity and the point of failure.
 
 use std::sync::Arc;
 

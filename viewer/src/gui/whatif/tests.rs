@@ -1,4 +1,4 @@
-//! Tests: the view driven by pointer and keyboard, what it shows and what it asks for.
+//! Tests of the what-if view, driven by pointer and keyboard.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tests: the panel driven through its accessibility tree.
+//! Tests of the block panel, driven through the accessibility tree.
 
 use eframe::egui::Vec2;
 use egui_kittest::Harness;

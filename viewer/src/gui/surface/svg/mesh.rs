@@ -1,4 +1,4 @@
-//! Mesh: triangles as polygons, rectangles of triangles as rectangles, and textured ones as images.
+//! Writes triangles as polygons, rectangles of triangles as rectangles, and textured ones as images.
 
 use std::fmt::Write as _;
 

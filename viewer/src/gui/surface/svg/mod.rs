@@ -1,5 +1,5 @@
-//! Svg: what egui would paint, as a document that any browser and drawing program shows and that can be edited: text
-//! stays text, rectangles stay rectangles, and the pictures of bands are images.
+//! Writes egui's shapes as an SVG that browsers show and drawing programs edit: text stays text, rectangles stay
+//! rectangles, and the pictures of bands are images.
 
 mod mesh;
 mod shapes;

@@ -1,4 +1,4 @@
-//! Shapes: circles, lines, paths and rectangles as elements of the document.
+//! Writes circles, lines, paths and rectangles as SVG elements.
 
 use std::fmt::Write as _;
 

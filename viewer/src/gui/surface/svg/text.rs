@@ -1,5 +1,5 @@
-//! Text: each row of text as text elements, one for each stretch of one font and colour, as wide as on the screen
-//! whatever font the reader has.
+//! Writes each row of text as text elements, one for each run of one font and colour, as wide as on the screen with
+//! any font.
 
 use std::fmt::Write as _;
 
